@@ -45,6 +45,17 @@ describe("a heartbeat interval", () => {
   });
 });
 
+describe("the sink's settings", () => {
+  const parse = (env: Readonly<Record<string, string>>) => parseCoreConfig({ ...complete, ...env }, () => "");
+  it("need servers for nats, and warn of a connection to another machine without TLS", () => {
+    expect(() => parse({ SVC_INGEST_SINK: "nats" })).toThrow("SVC_NATS_URLS: is required when SVC_INGEST_SINK is nats");
+    const warningsAt = (SVC_NATS_URLS: string) => parse({ SVC_INGEST_SINK: "nats", SVC_NATS_URLS }).warnings;
+    expect(warningsAt("nats://127.0.0.1:4222")).toEqual([]);
+    expect(warningsAt("tls://nats.example:4222")).toEqual([]);
+    expect(warningsAt("nats://nats.example:4222")).toEqual([expect.stringContaining("without TLS")]);
+  });
+});
+
 describe("the signer's settings", () => {
   it("infers the mode from the CA files or from the command", () => {
     const local = { kind: "local-ca", caCertFile: "/ca.pem", caKeyFile: "/ca.key" };

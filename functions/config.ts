@@ -30,7 +30,7 @@ import {
   directoryFileForms,
   directoryVariables,
 } from "./directory-config.ts";
-
+import { natsFaults, natsVariables, natsWarnings, type SinkConfig, sinkConfigOf } from "./nats-config.ts";
 import { type WorkloadIssuer, workloadIssuersOf, workloadVariables } from "./workload-config.ts";
 
 /** The address of the ingest listener, its files and what it accepts (docs/protocol.md). */
@@ -47,6 +47,7 @@ export interface IngestConfig {
   retentionDays: number;
   /** TLS handshakes that a remote address may start in a second. */
   handshakesOfAddress: number;
+  sink: SinkConfig;
 }
 
 /** How certificates are signed. Absent: the routes for collectors do not exist. */
@@ -138,6 +139,7 @@ export const coreVariables = {
   SVC_INGEST_REQUIRE_ENROLLMENT: v.optional(BooleanVariable, "false"),
   SVC_INGEST_RETENTION_DAYS: v.optional(IntegerVariable(0, 3650), "30"),
   SVC_INGEST_HANDSHAKES_PER_ADDRESS: v.optional(IntegerVariable(1, 10_000), "50"),
+  ...natsVariables,
   SVC_ENROLLMENT_SIGNER_MODE: v.optional(
     v.picklist(["local-ca", "external-command"], "must be local-ca or external-command"),
   ),
@@ -200,6 +202,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
   directoryFaults(resolved, faults);
   const workloadIssuers = workloadIssuersOf(resolved, faults, readFile);
   ingestFaults(resolved, faults);
+  natsFaults(resolved, faults);
   chatFaults(resolved, faults);
   tracesFaults(resolved, faults);
   if (resolved.SVC_LICENSE && !resolved.SVC_LICENSE_PUBLIC_KEY_FILE)
@@ -232,6 +235,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
           requireEnrollment: values.SVC_INGEST_REQUIRE_ENROLLMENT,
           retentionDays: values.SVC_INGEST_RETENTION_DAYS,
           handshakesOfAddress: values.SVC_INGEST_HANDSHAKES_PER_ADDRESS,
+          sink: sinkConfigOf(values),
         }
       : null,
     signer,
@@ -255,7 +259,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     ...coreFileForms.map((name) => `${name}_FILE`),
     ...Object.keys(env).filter(isOfOthers),
   ];
-  const warnings = [...warnOfUnknown(env, "SVC_", known), ...chatWarnings(values)];
+  const warnings = [...warnOfUnknown(env, "SVC_", known), ...natsWarnings(values), ...chatWarnings(values)];
   if (config.heartbeatIntervalSeconds < 12)
     warnings.push("SVC_HEARTBEAT_INTERVAL is below 12s: core accepts at most 6 heartbeats a minute per certificate");
   return { config: Object.freeze(config), warnings };

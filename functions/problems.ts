@@ -135,6 +135,7 @@ export const problemCatalog = {
   method_unknown: entry("unimplemented", "fix_request", "The service has no such method"),
   shutting_down: entry("unavailable", "retry", "Core is shutting down"),
   overloaded: entry("unavailable", "retry", "Core is at its limit of uncommitted data"),
+  stream_unavailable: entry("unavailable", "retry", "The stream of envelopes stores nothing now"),
 } as const satisfies Record<string, Entry>;
 
 /** A code of the catalog. */

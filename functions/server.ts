@@ -30,6 +30,7 @@ import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
 import { createMetrics, type Metrics } from "./node/metrics.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
+import { openSink } from "./node/open-sink.ts";
 import { prepareDatabase } from "./node/prepare-database.ts";
 import { readKeyFile, readTrustedFile } from "./node/read-key-file.ts";
 import { readMigrations } from "./node/read-migrations.ts";
@@ -215,14 +216,21 @@ const startIngest = async (
       databaseTime: background.clock.measure,
     });
   await keepPartitions();
-  const ingest = createIngest({
-    config,
-    hostIdBytesMax: core.config.hostIdBytesMax,
+  // Its rows are dropped by the database's clock.
+  const ingestClock = { ...clock, now: background.clock.now };
+  const { sink, payloadBytesMax } = await openSink(config, {
     databaseUrl: sessions.servers.locate,
     db,
-    // Its rows are dropped by the database's clock.
-    clock: { ...clock, now: background.clock.now },
+    clock: ingestClock,
     entropy,
+    metrics,
+    log,
+  });
+  const ingest = createIngest({
+    config: { ...config, payloadBytesMax },
+    hostIdBytesMax: core.config.hostIdBytesMax,
+    sink,
+    clock: ingestClock,
     log,
     observe: metrics.observeIngest,
     fastPath: createFastPath,

@@ -208,6 +208,25 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   SVC_INGEST_REQUIRE_ENROLLMENT: boolean(false),
   SVC_INGEST_RETENTION_DAYS: integer(30, 0, 3650),
   SVC_INGEST_HANDSHAKES_PER_ADDRESS: integer(50, 1, 10_000),
+  SVC_INGEST_SINK: {
+    unset: "postgres",
+    accepts: { postgres: "postgres", nats: "nats" },
+    rejects: { kafka: "must be postgres or nats" },
+  },
+  SVC_NATS_URLS: {
+    unset: undefined,
+    accepts: { "nats://a:4222, tls://b:4222": ["nats://a:4222", "tls://b:4222"] },
+    rejects: { "a:4222": "must be nats://host:port", "nats://me:pw@a:4222": "must not hold credentials" },
+  },
+  SVC_NATS_CREDENTIALS_FILE: text(undefined, "/run/core.creds"),
+  SVC_NATS_CA_FILE: text(undefined, "/run/nats-ca.pem"),
+  SVC_NATS_STREAM: {
+    unset: "SVC_INGEST",
+    accepts: { "svc-1_A": "svc-1_A" },
+    rejects: { "svc.ingest": "must be 1 to 64 letters" },
+  },
+  SVC_NATS_REPLICAS: integer(3, 1, 5),
+  SVC_NATS_MAX_AGE: { ...duration(604_800, 0), rejects: { "1w": "must be a whole number followed by s, m, h or d" } },
   SVC_ENROLLMENT_SIGNER_MODE: {
     unset: undefined,
     accepts: { "local-ca": "local-ca", "external-command": "external-command" },

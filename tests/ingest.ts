@@ -5,6 +5,8 @@ import { Hono } from "hono";
 import type { HttpContext, HttpEnv } from "../functions/http/request.ts";
 import { createIngest, type Ingest, type IngestNeeds } from "../functions/ingest/create-ingest.ts";
 import { createFastPath } from "../functions/ingest/fast-path/create-fast-path.ts";
+import { createPostgresSink, type PostgresSinkNeeds } from "../functions/ingest/postgres-sink.ts";
+import type { Sink } from "../functions/ingest/sink.ts";
 import {
   type IngestListener,
   type IngestListenerOptions,
@@ -74,6 +76,8 @@ export const startTestIngest = async (
   options: {
     config?: Partial<IngestNeeds["config"]>;
     needs?: Partial<IngestNeeds>;
+    /** The sink of PostgreSQL by default. */
+    sink?: (needs: PostgresSinkNeeds) => Sink | Promise<Sink>;
     listener?: Partial<IngestListenerOptions>;
     database?: TestDatabase;
     ca?: TestCa;
@@ -107,6 +111,12 @@ export const startTestIngest = async (
   const log = createTestLog();
   const observed: TestIngest["observed"] = [];
   const record = (name: string) => (facts: unknown) => void observed.push({ name, facts });
+  const observe = {
+    committed: record("committed"),
+    refused: record("refused"),
+    gap: record("gap"),
+    batch: record("batch"),
+  };
   const ingest = createIngest({
     config: {
       frameBytesMax: 4_194_304,
@@ -116,17 +126,17 @@ export const startTestIngest = async (
       ...options.config,
     },
     hostIdBytesMax: 253,
-    databaseUrl: async () => database.url,
-    db: connection.db,
+    sink: await (options.sink ?? createPostgresSink)({
+      databaseUrl: async () => database.url,
+      db: connection.db,
+      clock: options.needs?.clock ?? systemClock,
+      entropy: systemEntropy,
+      log,
+      observe,
+    }),
     clock: systemClock,
-    entropy: systemEntropy,
     log,
-    observe: {
-      committed: record("committed"),
-      refused: record("refused"),
-      gap: record("gap"),
-      batch: record("batch"),
-    },
+    observe,
     certificates: {
       find: (fingerprints) => findCertificateStates(connection.db, fingerprints),
       areActive: (fingerprints) => areCertificatesActive(connection.db, fingerprints),

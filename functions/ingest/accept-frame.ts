@@ -3,8 +3,8 @@ import { type Ack, AckSchema, RejectionSchema } from "../../proto/gen/svc/ingest
 import { Problem } from "../problems.ts";
 import type { CommittedFrame } from "../store/commit-frames.ts";
 import type { ByteBudget } from "./byte-budget.ts";
-import type { Committer } from "./committer.ts";
 import type { ExaminedFrame } from "./examine-frame.ts";
+import type { Sink } from "./sink.ts";
 
 /** Receives facts about ingest. Labels never contain a host. */
 export interface IngestObserver {
@@ -23,18 +23,18 @@ export interface IngestObserver {
 export const createFrameAcceptor =
   ({
     budget,
-    committer,
+    sink,
     observe,
   }: {
     budget: ByteBudget;
-    committer: Committer;
+    sink: Pick<Sink, "commit">;
     observe: Pick<IngestObserver, "committed">;
   }): ((examined: ExaminedFrame) => Promise<Ack>) =>
   async (examined) => {
     const { frame, bytes } = examined;
     if (!budget.reserve(bytes)) throw new Problem("overloaded");
     try {
-      const committed = await committer.commit(frame, bytes);
+      const committed = await sink.commit(frame, bytes);
       const { outcome, before, cursor } = committed;
       if (outcome === "sequence_gap") throw new Problem("sequence_gap", { extensions: { cursor } });
       if (outcome === "queue_forked") throw new Problem("queue_forked");

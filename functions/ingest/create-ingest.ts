@@ -1,30 +1,24 @@
 import type { Clock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { IngestConfig } from "../config.ts";
-import { openCommitClient } from "../store/commit-frames.ts";
-import type { Database } from "../store/database.ts";
 import type { IngestObserver } from "./accept-frame.ts";
 import { type CertificateRegister, createAdmission } from "./admission.ts";
 import { createByteBudget } from "./byte-budget.ts";
-import { type CommitObserver, createCommitter } from "./committer.ts";
 import { inTurn } from "./in-turn.ts";
 import { createIncompleteMessages } from "./incomplete-messages.ts";
-import { createQueueOpener } from "./open-queue.ts";
 import { createOpenStreams } from "./open-streams.ts";
 import { createIngestRoutes, type IngestDependencies, type IngestRoutes } from "./service.ts";
+import type { Sink } from "./sink.ts";
 
 /** The parts of core that ingest uses. */
 export interface IngestNeeds {
   config: Pick<IngestConfig, "frameBytesMax" | "payloadBytesMax" | "discardSpanNames" | "requireEnrollment">;
   hostIdBytesMax: number;
-  /** Returns the URL of the server to commit to, for the committer's own connections. */
-  databaseUrl(): Promise<string>;
-  db: Database;
+  /** Where frames are stored. */
+  sink: Sink;
   clock: Clock;
-  entropy: Entropy;
   log: Log;
-  observe: IngestObserver & CommitObserver;
+  observe: IngestObserver;
   certificates: CertificateRegister;
   /** Calls back whenever something was revoked (`listen` on `revocationChannel`). Without it, ingest rechecks within 2 s. */
   onRevocation?(callback: () => void): Promise<unknown>;
@@ -40,19 +34,18 @@ export interface Ingest {
   routes: IngestRoutes;
   /** Ends open streams on expiry and revocation, and overdue messages, until the signal aborts. */
   watch(signal: AbortSignal): Promise<void>;
-  /** For `/readyz/ingest`: whether the committer's last batch committed, and no frame waits too long. */
+  /** For `/readyz/ingest`: whether the sink stores what it receives, and no frame waits too long. */
   health(): { healthy: boolean; detail: string };
   /** For `/metrics`: bytes received and not yet committed, and open streams. */
   gauges(): { inFlightBytes: number; openStreams: number };
-  /** Commits what is pending and closes the committer's connections. Close the listener first. */
+  /** Stores what is pending and closes the sink. Close the listener first. */
   close(): Promise<void>;
 }
 
 /** Of the pool's ten connections: the others remain for heartbeats and rechecks while a fleet reconnects. */
-const opensAtOnceMax = 4;
 const firstUsesAtOnceMax = 2;
 
-/** Makes ingest; it connects to the database with the first frame. */
+/** Makes ingest. */
 export const createIngest = (needs: IngestNeeds): Ingest => {
   const { config, clock, log, observe } = needs;
   const use = inTurn(needs.certificates.use, { atOnceMax: firstUsesAtOnceMax, keyOf: ({ identityId }) => identityId });
@@ -69,20 +62,12 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
   const { inFlightBytesMax = 64 * 1024 * 1024 } = needs;
   const budget = createByteBudget(inFlightBytesMax);
   const incomplete = createIncompleteMessages({ budget, clock, identityBytesMax: inFlightBytesMax / 8 });
-  const committer = createCommitter({
-    connect: async () => openCommitClient(await needs.databaseUrl()),
-    clock,
-    observe,
-  });
-  const queues = createQueueOpener({ db: needs.db, clock, entropy: needs.entropy, observe, log });
-  const open = inTurn(queues.open, { atOnceMax: opensAtOnceMax, keyOf: ({ hostId }) => hostId });
   const routes = createIngestRoutes({
     admission,
     streams,
     budget,
     incomplete,
-    committer,
-    queues: { ...queues, open },
+    sink: needs.sink,
     limits: {
       frameBytesMax: config.frameBytesMax,
       payloadBytesMax: config.payloadBytesMax,
@@ -102,8 +87,8 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
         .catch((err: unknown) => log.warn({ err }, "revocation notifications failed; streams are rechecked every 2 s"));
       await Promise.all([streams.watch(signal), incomplete.watch(signal)]);
     },
-    health: committer.health,
+    health: needs.sink.health,
     gauges: () => ({ inFlightBytes: budget.used(), openStreams: streams.count() }),
-    close: committer.close,
+    close: () => needs.sink.close(),
   };
 };

@@ -23,7 +23,6 @@ import { Problem } from "../problems.ts";
 import { createFrameAcceptor, type IngestObserver } from "./accept-frame.ts";
 import { type Admission, type Caller, type CallerCertificate, callerCertificateKey, callerKey } from "./admission.ts";
 import type { ByteBudget } from "./byte-budget.ts";
-import type { Committer } from "./committer.ts";
 import { toConnectError } from "./connect-error.ts";
 import { decodeForward, decodeSubmit, submittedKey } from "./decode-requests.ts";
 import {
@@ -36,9 +35,10 @@ import {
 import { type DecodeMessage, type ForwardAnswer, type ForwardMessage, forward } from "./forward.ts";
 import type { IncompleteMessages } from "./incomplete-messages.ts";
 import { frameField, limitMessages, type MessageLimits } from "./limit-messages.ts";
-import type { OpenedQueue, QueueOpener } from "./open-queue.ts";
+import type { OpenedQueue } from "./open-queue.ts";
 import type { OpenStreams } from "./open-streams.ts";
 import { serveReflection } from "./reflection.ts";
+import type { Sink } from "./sink.ts";
 
 /** The dependencies of the service. */
 export interface IngestDependencies {
@@ -46,8 +46,7 @@ export interface IngestDependencies {
   streams: OpenStreams;
   budget: ByteBudget;
   incomplete: IncompleteMessages;
-  committer: Committer;
-  queues: QueueOpener;
+  sink: Sink;
   limits: FrameLimits & { frameBytesMax: number };
   /** Serves Forward over binary gRPC in place of `plain`. Without it Connect's handlers serve everything. */
   fastPath: ((plain: UniversalHandler, shared: SharedWithFastPath) => UniversalHandler) | undefined;
@@ -104,9 +103,9 @@ const submitSignalKey = createContextKey<AbortSignal | undefined>(undefined, {
 
 /** Makes the ingest service of `proto/svc/ingest/v1/ingest.proto` (docs/protocol.md). */
 export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
-  const { admission, streams, budget, incomplete, committer, queues, limits, clock, observe } = needs;
+  const { admission, streams, budget, incomplete, sink, limits, clock, observe } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
-  const accept = createFrameAcceptor({ budget, committer, observe });
+  const accept = createFrameAcceptor({ budget, sink, observe });
   /** Streams whose fork is recorded. */
   const forked = new WeakSet<OpenedQueue>();
 
@@ -151,7 +150,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     } catch (error) {
       if (isForked(error) && !disconnected.aborted && !forked.has(queue)) {
         forked.add(queue);
-        await queues.recordFork(queue);
+        await sink.recordFork(queue);
       }
       throw error;
     }
@@ -173,7 +172,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
         const steps = {
           async open(claims: Open): Promise<ForwardAnswer> {
             checkClaims(claims, caller.identity, limits);
-            queue = await queues.open(claims);
+            queue = await sink.open(claims);
             return { case: "opened", value: create(OpenedSchema, { cursor: queue.cursor }) };
           },
           async accept(frame: ExaminedFrame): Promise<ForwardAnswer> {
@@ -234,7 +233,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
         const examined = examine(frame, caller);
         if (open === undefined) return { ack: await accept(examined) };
         checkClaims(open, caller.identity, limits);
-        return { ack: await acceptOf(await queues.open(open), examined, context.signal) };
+        return { ack: await acceptOf(await sink.open(open), examined, context.signal) };
       } catch (error) {
         return refuse(error);
       }

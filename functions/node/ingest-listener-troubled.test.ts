@@ -8,6 +8,7 @@ import { createResumeTls } from "../../collector/identity/resume-tls.ts";
 import { frame, newQueue, open } from "../../tests/frames.ts";
 import { connectForeign, type ForeignClient, forwardAll, openForward, submit } from "../../tests/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
+import { createPostgresSink } from "../ingest/postgres-sink.ts";
 
 const clients: ForeignClient[] = [];
 afterEach(() => {
@@ -57,7 +58,10 @@ describe.each(ingestPaths)("ingest under load, failure and reload, on the $path"
 
   it("D5: answers UNAVAILABLE with database_unavailable while the database is unavailable", async () => {
     const databaseUrl = async () => "postgres://postgres@127.0.0.1:1/none";
-    const without = await startTestIngest({ needs: { databaseUrl, fastPath } });
+    const without = await startTestIngest({
+      needs: { fastPath },
+      sink: (needs) => createPostgresSink({ ...needs, databaseUrl }),
+    });
     const client = connect(await without.client({}), without);
     const unavailable = { code: status.UNAVAILABLE, reason: "database_unavailable" };
     expect((await submit(client, frame(newQueue(), 1, 1))).error).toMatchObject(unavailable);

@@ -4,6 +4,7 @@ import { singleFlight } from "../../kit/single-flight.ts";
 import type { DirectoryObserver, Observer } from "../core.ts";
 import type { IngestObserver } from "../ingest/accept-frame.ts";
 import type { CommitObserver } from "../ingest/committer.ts";
+import type { PublishObserver } from "../ingest/nats-sink/publisher.ts";
 import type { Figure } from "../ops/figures.ts";
 
 /** Core's metrics, counted by prom-client in a registry of their own. */
@@ -11,6 +12,8 @@ export interface Metrics {
   observe: Observer;
   observeIngest: IngestObserver & CommitObserver;
   observeDirectory: DirectoryObserver;
+  /** Adds the metrics of the sink that publishes to NATS. */
+  observePublishes(): PublishObserver;
   /** Adds a gauge that `read` supplies at each scrape. */
   gauge(name: `core_${string}`, help: string, read: () => number): void;
   /** Adds a figure that is read at each scrape; scrapes that overlap share one read. */
@@ -49,6 +52,7 @@ export const createMetrics = (log: Log): Metrics => {
   return {
     observeIngest: createIngestObserver(registers),
     observeDirectory: createDirectoryObserver(registers),
+    observePublishes: () => createPublishObserver(registers),
     gauge: (name, help, read) => {
       const value: Gauge = new Gauge({ name, help, registers, collect: () => value.set(read()) });
     },
@@ -181,6 +185,25 @@ const createIngestObserver = (registers: Registry[]): IngestObserver & CommitObs
       commits.observe(facts.seconds);
       rows.inc(facts.rows);
     },
+  };
+};
+
+const createPublishObserver = (registers: Registry[]): PublishObserver => {
+  const publishes = new Histogram({
+    name: "core_ingest_nats_publish_seconds",
+    help: "Time from a message's publish to the stream's acknowledgement",
+    buckets: durationBuckets,
+    registers,
+  });
+  const errors = new Counter({
+    name: "core_ingest_nats_publish_errors_total",
+    help: "Messages that the stream did not acknowledge, by code: stale, timeout, disconnected, no_responders, or the server's",
+    labelNames: ["code"],
+    registers,
+  });
+  return {
+    published: (seconds) => publishes.observe(seconds),
+    publishFailed: (code) => errors.inc({ code }),
   };
 };
 

@@ -164,6 +164,17 @@ export const commitFramesAhead = async (
   }
 };
 
+/** Adds counts to the hours of `now`, and moves `last_envelope_at` of hosts, in one transaction on an idle client of `openCommitClient`. */
+export const addStoredCounts = async (
+  client: Client,
+  { hosts, hours, now }: { hosts: ReadonlyMap<string, number>; hours: HourCounts; now: number },
+): Promise<void> => {
+  const touched = [...Map.groupBy(hosts, ([, at]) => at)].map(
+    ([at, some]) => `execute touch_hosts(${textArray(some.map(([host]) => host))}, ${timestamp(at)})`,
+  );
+  await client.query(["begin", ...touched, ...hours.statements(now), "commit"].join(";"));
+};
+
 /** A batch of several queues waits for their locks but shortly: it can be split. */
 const beginFor = (queues: number): string =>
   `begin; set local synchronous_commit = on${queues > 1 ? "; set local lock_timeout = '1s'" : ""}`;

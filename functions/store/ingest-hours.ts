@@ -45,6 +45,22 @@ export class HourCounts {
     }
   }
 
+  /** Adds one envelope. */
+  addEnvelope(host: string, kind: string, payloadBytes: number): void {
+    const counted = this.#of(host, kind);
+    counted.envelopes += 1;
+    counted.bytes += payloadBytes;
+  }
+
+  /** Adds the counts of others. */
+  addAll(others: HourCounts): void {
+    for (const { host, kind, envelopes, bytes } of others.#counts.values()) {
+      const counted = this.#of(host, kind);
+      counted.envelopes += envelopes;
+      counted.bytes += bytes;
+    }
+  }
+
   /** Returns the statement that adds the counts to the hour of `now`; none without a count. */
   statements(now: number): string[] {
     if (this.#counts.size === 0) return [];

@@ -31,20 +31,16 @@ const vagueNames = new Set(["utils", "util", "helpers", "helper", "common", "man
 /** The allowed imports: `v1, ops, ingest, jobs → domain → store → schema`; the rest serves these. All others are rejected. */
 export const parts: readonly Part[] = [
   { name: "tests", paths: ["tests/"], imports: ["*"], node: true, environment: true },
-  { name: "scripts", paths: ["scripts/"], imports: ["*"], node: true, environment: true },
+  { name: "scripts", paths: ["scripts/", "docs/deploy/"], imports: ["*"], node: true, environment: true },
   { name: "proto", paths: ["proto/"], imports: ["kit"], without: [...database, "hono", "@hono"] },
   { name: "schema", paths: ["drizzle/schema/"], imports: ["proto"] },
   { name: "kit", paths: ["kit/"], imports: [], without: [...database, ...http] },
   { name: "problems", paths: ["functions/problems.ts"], imports: ["kit"] },
   {
     name: "config",
-    paths: [
-      "functions/config.ts",
-      "functions/chat-config.ts",
-      "functions/directory-config.ts",
-      "functions/export-config.ts",
-      "functions/workload-config.ts",
-    ],
+    paths: ["config", "chat-config", "directory-config", "export-config", "nats-config", "workload-config"].map(
+      (name) => `functions/${name}.ts`,
+    ),
     imports: leaves,
   },
   {

@@ -1,0 +1,209 @@
+/**
+ * The sink that stores envelopes in NATS JetStream. PostgreSQL is not in the path of a frame: it receives the counts once a second, and
+ * the audit events of forks and gaps. Invariants, beside those of `queue-streams.ts`:
+ * - The work of one queue runs in its lane, one after the other; a view is changed in its lane only.
+ * - After any failure the view is dropped: what is stored then is read again, so an envelope that was stored without its
+ *   acknowledgement is not stored again.
+ */
+import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
+import type { NatsConnection } from "@nats-io/transport-node";
+import { LRUCache } from "lru-cache";
+import { withTimeout } from "../../../kit/with-timeout.ts";
+import { Problem } from "../../problems.ts";
+import { type CommittedFrame, type FrameToCommit, openCommitClient } from "../../store/commit-frames.ts";
+import { addGap } from "../../store/ingest-gaps.ts";
+import { readRows } from "../../store/read-rows.ts";
+import type { CommitObserver } from "../committer.ts";
+import { checkOpen, decideOpen, type OpenedQueue, type QueueOpenerNeeds } from "../open-queue.ts";
+import { createQueueEventRecorder, forkEvent, gapEvent } from "../queue-events.ts";
+import type { Sink } from "../sink.ts";
+import { createHealth } from "./health.ts";
+import { createLanes } from "./lanes.ts";
+import { prepareStreams, type StreamSettings } from "./prepare-streams.ts";
+import { createPublisher, type Publisher, type PublishObserver, StaleSequence } from "./publisher.ts";
+import { createQueueStreams, type QueueView, viewKey } from "./queue-streams.ts";
+import { createStoredCounts } from "./stored-counts.ts";
+
+/** The dependencies of the sink. */
+export interface NatsSinkNeeds extends QueueOpenerNeeds {
+  /** Closed with the sink. */
+  connection: NatsConnection;
+  settings: StreamSettings;
+  /** Returns the URL of the database for the counts. */
+  databaseUrl(): Promise<string>;
+  /** Returns the SHA-256 of bytes in hex. */
+  digest(bytes: Uint8Array): string;
+  observe: QueueOpenerNeeds["observe"] & CommitObserver & PublishObserver;
+}
+
+/** The sink, and figures of its publisher. */
+export interface NatsSink extends Sink {
+  waiting: Publisher["waiting"];
+}
+
+/** Views in memory; one that was evicted is read again. */
+const viewsMax = 20_000;
+const attemptsMax = 5;
+
+/** Makes the sink; creates or checks the streams, see `prepareStreams`. */
+export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> => {
+  const { connection, settings, db, clock, observe, log } = needs;
+  const manager: JetStreamManager = await jetstreamManager(connection);
+  const names = await prepareStreams(manager, settings);
+  const publisher = createPublisher({ connection, clock, observe });
+  const streams = createQueueStreams({ manager, publisher, streams: names, digest: needs.digest });
+  const record = createQueueEventRecorder(needs);
+  const counts = createStoredCounts({
+    connect: async () => openCommitClient(await needs.databaseUrl()),
+    clock,
+    onError: (err) => log.warn({ err }, "counts of stored envelopes could not be written; they are kept"),
+  });
+  const health = createHealth({ manager, streams: names, clock, log, waiting: publisher.waiting });
+  const views = new LRUCache<string, QueueView>({ max: viewsMax });
+  const lanes = createLanes();
+  const stopped = new AbortController();
+  const counting = counts.run(stopped.signal);
+  let isClosing = false;
+
+  /** Runs `work` on the queue's view, and again on a new one when another core has written since the view was read. */
+  const withView = async <Result>(
+    queue: OpenedQueue | FrameToCommit,
+    work: (view: QueueView, isFresh: boolean) => Promise<Result>,
+  ): Promise<Result> => {
+    const key = viewKey(queue);
+    let cursor = -1n;
+    for (let attempt = 1; ; attempt++) {
+      const cached = views.get(key);
+      try {
+        const view = cached ?? (await streams.load(queue));
+        // While others move the queue, each attempt is at another one of its envelopes.
+        if (view.cursor > cursor) attempt = 1;
+        cursor = view.cursor;
+        const result = await work(view, cached === undefined);
+        views.set(key, view);
+        return result;
+      } catch (error) {
+        views.delete(key);
+        if (!(error instanceof StaleSequence)) throw error;
+        if (attempt >= attemptsMax) throw new Problem("stream_unavailable", { cause: error });
+      }
+    }
+  };
+
+  /** Stores what of a frame is above the cursor; `stored` counts it across attempts. */
+  const store = async (
+    view: QueueView,
+    frame: FrameToCommit,
+    stored: { rows: number; bytes: number },
+  ): Promise<void> => {
+    for (const row of readRows(frame.rows, view.cursor)) {
+      await streams.append(view, row);
+      stored.rows++;
+      stored.bytes += row.payload.length;
+      counts.envelope(frame.hostId, row.kind, row.payload.length);
+      counts.host(frame.hostId);
+    }
+    if (frame.lastSequence <= view.cursor) return;
+    // The last ones were rejected or discarded: nothing of them is in the chains.
+    await streams.writeState(view, { cursor: frame.lastSequence });
+    counts.host(frame.hostId);
+  };
+
+  const commit = async (frame: FrameToCommit): Promise<CommittedFrame> => {
+    const startedAt = clock.monotonic();
+    const stored = { rows: 0, bytes: 0 };
+    let first: bigint | undefined;
+    const outcome = await withView(frame, async (view, isFresh) => {
+      const refused = refusalOf(view, frame);
+      if (refused && !isFresh) throw new StaleSequence();
+      first ??= view.cursor;
+      if (refused === undefined) await store(view, frame, stored);
+      return { outcome: refused ?? ("committed" as const), cursor: view.cursor };
+    });
+    observe.batch({ seconds: (clock.monotonic() - startedAt) / 1000, frames: 1, rows: stored.rows });
+    const { rows: storedRows, bytes: storedBytes } = stored;
+    return { ...outcome, before: first ?? outcome.cursor, storedRows, storedBytes };
+  };
+
+  const open: Sink["open"] = async ({ hostId, queueId, sessionId, previousSessionIds, ackedThrough, sentThrough }) => {
+    checkOpen({ sessionId, previousSessionIds, ackedThrough });
+    const isFenced = sessionId.length > 0;
+    const queue = { hostId, queueId, cursor: 0n, sessionId: isFenced ? sessionId : undefined };
+    if (!isFenced && ackedThrough === 0n) return { ...queue, cursor: (await streams.load(queue)).cursor };
+    const decide = ({ cursor, session }: QueueView) =>
+      decideOpen(
+        { cursor, sessionId: session === "" ? null : Uint8Array.fromHex(session) },
+        { sessionId, previousSessionIds, ackedThrough, sentThrough },
+      );
+    const reject = async (view: QueueView): Promise<never> => {
+      const { lost } = decide(view);
+      await db.transaction(async (tx) => {
+        await record(tx, queue, [...(lost ? [gapEvent(lost, "stream")] : []), forkEvent(view.cursor)]);
+        if (lost) await addGap(tx, hostId, lost.through - lost.from + 1n, new Date(clock.now()));
+      });
+      throw new Problem("queue_forked");
+    };
+    return withView(queue, async (view, isFresh) => {
+      if (decide(view).isForked) {
+        if (!isFresh) throw new StaleSequence();
+        return reject(view);
+      }
+      const isExpired = hasExpired(view, settings, clock.now());
+      const { isOwn } = view;
+      view.isOwn = false;
+      await streams.writeState(view, isFenced ? { session: sessionId.toHex() } : {});
+      view.stateAt = clock.now();
+      if (!isOwn) await streams.fence(view);
+      // The fence may have found more than the view had.
+      const { isForked, lost, cursor } = decide(view);
+      if (isForked) return reject(view);
+      if (lost && !isExpired) {
+        await db.transaction(async (tx) => {
+          await record(tx, queue, [gapEvent(lost, "stream")]);
+          await addGap(tx, hostId, lost.through - lost.from + 1n, new Date(clock.now()));
+        });
+        observe.gap(lost.through - lost.from + 1n);
+      }
+      if (lost) await streams.writeState(view, { cursor });
+      view.isOwn = true;
+      return { ...queue, cursor };
+    });
+  };
+
+  return {
+    open: (claims) => lanes.run(viewKey(claims), () => health.observe(open(claims))),
+    async recordFork(queue) {
+      await db.transaction((tx) => record(tx, queue, [forkEvent(queue.cursor)]));
+    },
+    async commit(frame) {
+      if (isClosing) throw new Problem("shutting_down");
+      return lanes.run(viewKey(frame), () => health.observe(commit(frame)));
+    },
+    health: health.status,
+    waiting: publisher.waiting,
+    async close(graceMs = 3_000) {
+      isClosing = true;
+      await withTimeout(graceMs, clock, lanes.idle()).catch(() => undefined);
+      publisher.close();
+      await lanes.idle();
+      health.close();
+      stopped.abort();
+      await counting;
+      await connection.close();
+    },
+  };
+};
+
+/** Returns why nothing of a frame is stored, as `commitFrames` decides it. */
+const refusalOf = (view: QueueView, frame: FrameToCommit): "sequence_gap" | "queue_forked" | undefined => {
+  if (frame.previousSequence > view.cursor) return "sequence_gap";
+  if (frame.sessionId === undefined || view.session === frame.sessionId.toHex()) return undefined;
+  return view.session === "" ? "sequence_gap" : "queue_forked";
+};
+
+/** Whether retention explains that the streams know less of a queue than its sender: it has stored nothing for so long. */
+const hasExpired = ({ ends, stateAt }: QueueView, { maxAgeSeconds }: StreamSettings, now: number): boolean =>
+  maxAgeSeconds > 0 &&
+  [...ends.values()].every((end) => end === 0) &&
+  stateAt > 0 &&
+  now - stateAt >= maxAgeSeconds * 1000;

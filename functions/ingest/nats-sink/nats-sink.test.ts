@@ -1,0 +1,212 @@
+import { status } from "@grpc/grpc-js";
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { type RunningNats, startNats } from "../../../scripts/lab/nats-servers.ts";
+import { frame, newQueue, open, openSession, testHost } from "../../../tests/frames.ts";
+import { connectForeign, type ForeignClient, forwardAll, openForward, submit } from "../../../tests/grpc-client.ts";
+import { startTestIngest, type TestIngest } from "../../../tests/ingest.ts";
+import { natsSinkOn, readStream, type StoredMessage } from "../../../tests/nats-sink.ts";
+
+let nats: RunningNats;
+let test: TestIngest;
+let other: TestIngest;
+const clients: ForeignClient[] = [];
+
+beforeAll(async () => {
+  nats = await startNats();
+  test = await startTestIngest({ sink: natsSinkOn(nats), config: { payloadBytesMax: 1_000 } });
+  other = await startTestIngest({ sink: natsSinkOn(nats), database: test.database });
+});
+afterEach(() => {
+  for (const client of clients.splice(0)) client.close();
+});
+afterAll(async () => {
+  await other.close();
+  await test.close();
+  await nats.stop();
+});
+
+const connect = async (to: TestIngest = test): Promise<ForeignClient> => {
+  const client = connectForeign(to, await to.client({}));
+  clients.push(client);
+  return client;
+};
+const ofQueue = async (queue: Buffer): Promise<StoredMessage[]> =>
+  (await readStream(nats)).filter(({ headers }) => headers["Svc-Queue"] === queue.toString("hex"));
+const sequencesOf = async (queue: Buffer): Promise<number[]> => (await ofQueue(queue)).map(({ sequence }) => sequence);
+const cursorsOf = ({ messages }: { messages: { opened?: { cursor: string } | null; ack?: object | null }[] }) =>
+  messages.map((message) => message.opened?.cursor ?? (message.ack as { acked_through: string }).acked_through);
+const forked = { code: status.FAILED_PRECONDITION, reason: "queue_forked" };
+
+/** A frame of envelopes of these kinds, from sequence `from` on. */
+const mixed = (queue: Buffer, from: number, kinds: readonly string[]) => {
+  const all = frame(queue, from, from + kinds.length - 1);
+  return { ...all, envelopes: all.envelopes.map((envelope, index) => ({ ...envelope, kind: kinds[index] })) };
+};
+
+describe("the sink of NATS", () => {
+  it("stores each envelope as one message, in order, with its facts as headers and its payload as it is", async () => {
+    const queue = newQueue();
+    const session = newQueue();
+    const client = await connect();
+    const source = "/var/log/naïve\r\nX: y.log";
+    const sent = mixed(queue, 1, ["log_line", "otel_span", "log_line"]);
+    Object.assign(sent.envelopes[0] as object, { source, observed_at: { seconds: 1_795_000_000, nanos: 123_456_789 } });
+    const ended = await forwardAll(client, [openSession(queue, { session_id: session }), { frame: sent }]);
+    expect(cursorsOf(ended)).toEqual(["0", "3"]);
+    const stored = await ofQueue(queue);
+    const name = `spiffe%3A%2F%2Ffleet%2Etest%2Fhost-1.${queue.toString("hex")}`;
+    expect(stored.map(({ subject, sequence, payload }) => [subject, sequence, payload])).toEqual([
+      [`svc.ingest.log_line.${name}`, 1, "line 1"],
+      [`svc.ingest.otel_span.${name}`, 2, "line 2"],
+      [`svc.ingest.log_line.${name}`, 3, "line 3"],
+    ]);
+    expect(stored[0]?.headers).toMatchObject({
+      "Svc-Kind": "log_line",
+      "Svc-Host": testHost,
+      "Svc-Session": session.toString("hex"),
+      "Svc-Observed-At": "2026-11-18T11:06:40.123456Z",
+      "Svc-Received-At": expect.stringMatching(/^2\d{3}-.*\d{6}Z$/),
+      "Svc-Attributes": '{"file.path":"/var/log/app.log"}',
+      "Svc-Sha256": Buffer.from(await crypto.subtle.digest("SHA-256", Buffer.from("line 1"))).toString("hex"),
+    });
+    expect(decodeURIComponent(stored[0]?.headers["Svc-Source"] ?? "")).toBe(source);
+  });
+
+  it("stores a resend once, through either core, and reports the cursor at the next open", async () => {
+    const queue = newQueue();
+    expect(cursorsOf(await forwardAll(await connect(), [open(queue), { frame: frame(queue, 1, 5) }]))).toEqual([
+      "0",
+      "5",
+    ]);
+    const again = [open(queue), { frame: frame(queue, 1, 7) }];
+    expect(cursorsOf(await forwardAll(await connect(other), again))).toEqual(["5", "7"]);
+    expect(cursorsOf(await forwardAll(await connect(), again))).toEqual(["7", "7"]);
+    expect(await sequencesOf(queue)).toEqual([1, 2, 3, 4, 5, 6, 7]);
+  });
+
+  it("stores each envelope once when both cores get the same frames at once", async () => {
+    const queue = newQueue();
+    const kinds = Array.from({ length: 30 }, (_, index) => ["log_line", "otel_span", "otel_metric"][index % 3] ?? "");
+    const [one, two] = [await connect(), await connect(other)];
+    const frames = [open(queue), { frame: mixed(queue, 1, kinds) }, { frame: mixed(queue, 31, kinds) }];
+    const ended = await Promise.all([one, two, one].map((client) => forwardAll(client, frames)));
+    for (const each of ended) expect(cursorsOf(each).at(-1)).toBe("60");
+    expect(await sequencesOf(queue)).toEqual(Array.from({ length: 60 }, (_, index) => index + 1));
+  });
+
+  it("rejects a frame beyond a gap with the cursor, and stores nothing of it", async () => {
+    const queue = newQueue();
+    const client = await connect();
+    await submit(client, frame(queue, 1, 2));
+    const gap = await submit(client, frame(queue, 5, 6));
+    expect(gap.error).toMatchObject({ code: status.FAILED_PRECONDITION, reason: "sequence_gap" });
+    expect(await sequencesOf(queue)).toEqual([1, 2]);
+  });
+
+  it("keeps the cursor over rejected envelopes at the end of a frame", async () => {
+    const queue = newQueue();
+    const session = newQueue();
+    const bad = frame(queue, 1, 3);
+    for (const envelope of bad.envelopes.slice(1)) envelope.payload = Buffer.alloc(2_000);
+    await forwardAll(await connect(), [openSession(queue, { session_id: session }), { frame: bad }]);
+    const next = openSession(queue, { session_id: newQueue(), previous_session_ids: [session], acked_through: 3 });
+    expect(cursorsOf(await forwardAll(await connect(other), [next, { frame: frame(queue, 4, 4) }]))).toEqual([
+      "3",
+      "4",
+    ]);
+    expect(await sequencesOf(queue)).toEqual([1, 4]);
+    expect(other.observed.filter(({ name }) => name === "gap")).toEqual([]);
+  });
+
+  it("Q11: fences a session across kinds and cores: after a takeover it stores nothing, not even of a kind it never used", async () => {
+    const queue = newQueue();
+    const [mine, next] = [newQueue(), newQueue()];
+    const old = openForward(await connect());
+    old.call.write(openSession(queue, { session_id: mine }));
+    old.call.write({ frame: mixed(queue, 1, ["log_line", "otel_span"]) });
+    await expect.poll(() => old.messages.length).toBe(2);
+    const taken = await forwardAll(await connect(other), [
+      openSession(queue, { session_id: next, previous_session_ids: [mine] }),
+      { frame: mixed(queue, 3, ["log_line"]) },
+    ]);
+    expect(cursorsOf(taken)).toEqual(["2", "3"]);
+    old.call.write({ frame: mixed(queue, 3, ["otel_metric", "otel_span"]) });
+    expect((await old.ended).error).toMatchObject(forked);
+    expect((await ofQueue(queue)).map(({ sequence, headers }) => [sequence, headers["Svc-Kind"]])).toEqual([
+      [1, "log_line"],
+      [2, "otel_span"],
+      [3, "log_line"],
+    ]);
+  });
+
+  it("Q11: rejects a copy whose history lacks the newest session, with an audit event", async () => {
+    const queue = newQueue();
+    const [shared, mine, copy] = [newQueue(), newQueue(), newQueue()];
+    await forwardAll(await connect(), [openSession(queue, { session_id: shared }), { frame: frame(queue, 1, 2) }]);
+    await forwardAll(await connect(), [
+      openSession(queue, { session_id: mine, previous_session_ids: [shared] }),
+      { frame: frame(queue, 3, 6) },
+    ]);
+    const stranger = openSession(queue, { session_id: copy, previous_session_ids: [shared] });
+    for (const core of [test, other])
+      expect((await forwardAll(await connect(core), [stranger, { frame: frame(queue, 3, 4) }])).error).toMatchObject(
+        forked,
+      );
+    expect(await sequencesOf(queue)).toEqual([1, 2, 3, 4, 5, 6]);
+    const events = await test.connection.sql`
+      select action, details->>'cursor' as cursor from audit_event where details->>'queue_id' = ${queue.toString("hex")}`;
+    expect(events).toEqual([
+      { action: "queue.forked", cursor: "6" },
+      { action: "queue.forked", cursor: "6" },
+    ]);
+  });
+
+  it("records what a restored stream lost, and continues after it", async () => {
+    const queue = newQueue();
+    const claims = { session_id: newQueue(), acked_through: 4 };
+    expect(
+      cursorsOf(await forwardAll(await connect(), [openSession(queue, claims), { frame: frame(queue, 5, 6) }])),
+    ).toEqual(["4", "6"]);
+    expect(await sequencesOf(queue)).toEqual([5, 6]);
+    const events = await test.connection.sql`
+      select action, details->>'from' as from, details->>'through' as through from audit_event
+      where details->>'queue_id' = ${queue.toString("hex")}`;
+    expect(events).toEqual([{ action: "ingest.gap", from: "1", through: "4" }]);
+    expect(test.observed).toContainEqual({ name: "gap", facts: 4n });
+  });
+
+  it("writes last_envelope_at and the volume of a host to PostgreSQL within seconds", async () => {
+    const host = "spiffe://fleet.test/counted";
+    const client = connectForeign(test, await test.client({ uri: host }));
+    clients.push(client);
+    await submit(client, frame(newQueue(), 1, 3, host));
+    await expect
+      .poll(
+        () =>
+          test.connection.sql`select kind, envelopes::int, payload_bytes::int from ingest_hour where host_id = ${host}`,
+      )
+      .toEqual([{ kind: "log_line", envelopes: 3, payload_bytes: 18 }]);
+    const [row] = await test.connection.sql`select last_envelope_at from ingest_host where host_id = ${host}`;
+    expect(Date.now() - new Date(row?.last_envelope_at).getTime()).toBeLessThan(60_000);
+  });
+
+  it("keeps the states of a host's 16 newest queues", async () => {
+    const host = "spiffe://fleet.test/many";
+    const client = connectForeign(test, await test.client({ uri: host }));
+    clients.push(client);
+    for (let index = 0; index < 18; index++)
+      await forwardAll(client, [{ open: { host_id: host, queue_id: newQueue(), session_id: newQueue() } }]);
+    const filter = { subjects_filter: "svc.queue.spiffe%3A%2F%2Ffleet%2Etest%2Fmany.*" };
+    const { state } = await nats.manager.streams.info("SVC_INGEST_QUEUES", filter);
+    expect(Object.keys(state.subjects ?? {})).toHaveLength(16);
+  });
+
+  it("stores further kinds of a queue on one subject, with the kind in the header", async () => {
+    const queue = newQueue();
+    const kinds = Array.from({ length: 19 }, (_, index) => `kind_${index}`);
+    await submit(await connect(), mixed(queue, 1, kinds));
+    const stored = await ofQueue(queue);
+    expect(stored.map(({ headers }) => headers["Svc-Kind"])).toEqual(kinds);
+    expect(new Set(stored.map(({ subject }) => subject.split(".")[2])).size).toBe(17);
+  });
+});

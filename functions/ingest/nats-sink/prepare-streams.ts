@@ -1,0 +1,118 @@
+import {
+  DiscardPolicy,
+  JetStreamApiCodes,
+  JetStreamApiError,
+  type JetStreamManager,
+  RetentionPolicy,
+  StorageType,
+  type StreamConfig,
+} from "@nats-io/jetstream";
+import { ConfigError, type ConfigFault } from "../../../kit/env.ts";
+import { envelopeSubjects, queueSubjects } from "./subjects.ts";
+
+/** How the streams must be. */
+export interface StreamSettings {
+  /** The stream of envelopes. */
+  stream: string;
+  replicas: number;
+  /** How long envelopes are kept; 0: for ever. */
+  maxAgeSeconds: number;
+}
+
+/** The names of the streams. */
+export interface StreamNames {
+  envelopes: string;
+  queues: string;
+}
+
+const nanosOfSecond = 1_000_000_000;
+const queuesStream = ({ stream }: StreamSettings): string => `${stream}_QUEUES`;
+
+/** No peers for the replicas, no leader, no resources: a cluster that still starts. */
+const passingCodes = new Set([10_005, 10_008, 10_023]);
+
+const wantedStreams = (settings: StreamSettings) => {
+  const { stream, replicas, maxAgeSeconds } = settings;
+  const shared = {
+    retention: RetentionPolicy.Limits,
+    // At a limit the stream rejects what is new: the collectors keep it.
+    discard: DiscardPolicy.New,
+    storage: StorageType.File,
+    num_replicas: replicas,
+  };
+  return [
+    {
+      ...shared,
+      name: stream,
+      subjects: [envelopeSubjects],
+      max_age: maxAgeSeconds * nanosOfSecond,
+      max_msgs_per_subject: -1,
+    },
+    // For ever: the cursor of a host that is silent for longer than envelopes are kept.
+    { ...shared, name: queuesStream(settings), subjects: [queueSubjects], max_age: 0, max_msgs_per_subject: 1 },
+  ] satisfies Partial<StreamConfig>[];
+};
+
+type WantedStream = ReturnType<typeof wantedStreams>[number];
+
+/**
+ * Creates the streams that are missing. Throws `ConfigError` when one differs from the settings in what an acknowledgement depends on,
+ * with the command that changes it; limits of bytes and messages are the operator's.
+ */
+export const prepareStreams = async (
+  { streams }: Pick<JetStreamManager, "streams">,
+  settings: StreamSettings,
+): Promise<StreamNames> => {
+  const faults: ConfigFault[] = [];
+  const wanted = wantedStreams(settings);
+  for (const stream of wanted) {
+    try {
+      const { config } = await streams.info(stream.name);
+      faults.push(...faultsOf(stream, config));
+    } catch (error) {
+      if (!(error instanceof JetStreamApiError) || error.code !== JetStreamApiCodes.StreamNotFound) throw error;
+      await streams.add(stream).catch((cause: unknown) => {
+        if (cause instanceof JetStreamApiError && passingCodes.has(cause.code)) throw cause;
+        throw new ConfigError([{ variable: "SVC_NATS_REPLICAS", message: refusal(stream, cause) }]);
+      });
+    }
+  }
+  if (faults.length > 0) throw new ConfigError(faults);
+  return { envelopes: settings.stream, queues: queuesStream(settings) };
+};
+
+const refusal = ({ name, num_replicas }: WantedStream, cause: unknown): string =>
+  `the servers refuse to create the stream ${name} with ${num_replicas} replicas: ${cause instanceof Error ? cause.message : String(cause)}`;
+
+const faultsOf = (wanted: WantedStream, found: StreamConfig): ConfigFault[] => {
+  const { name } = wanted;
+  const edit = (flag: string) => `run: nats stream edit ${name} ${flag}`;
+  const replace = `it cannot be changed: empty the stream through its consumers and run: nats stream rm ${name}`;
+  const faults: ConfigFault[] = [];
+  const expect = (variable: string, what: string, is: unknown, must: unknown, remedy: string): void => {
+    if (String(is) !== String(must))
+      faults.push({ variable, message: `the stream ${name} has ${what} ${is}, not ${must}; ${remedy}` });
+  };
+  expect(
+    "SVC_NATS_REPLICAS",
+    "replicas",
+    found.num_replicas,
+    wanted.num_replicas,
+    edit(`--replicas=${wanted.num_replicas}`),
+  );
+  expect("SVC_NATS_STREAM", "retention", found.retention, wanted.retention, replace);
+  expect("SVC_NATS_STREAM", "storage", found.storage, wanted.storage, replace);
+  expect("SVC_NATS_STREAM", "the discard policy", found.discard, wanted.discard, edit(`--discard=${wanted.discard}`));
+  expect("SVC_NATS_STREAM", "subjects", found.subjects, wanted.subjects, edit(`--subjects='${wanted.subjects[0]}'`));
+  const age = (nanos: number) => `${nanos / nanosOfSecond}s`;
+  expect(
+    "SVC_NATS_MAX_AGE",
+    "max age",
+    age(found.max_age),
+    age(wanted.max_age),
+    edit(`--max-age=${age(wanted.max_age)}`),
+  );
+  const perSubject = ["messages per subject", found.max_msgs_per_subject, wanted.max_msgs_per_subject] as const;
+  expect("SVC_NATS_STREAM", ...perSubject, edit(`--max-msgs-per-subject=${wanted.max_msgs_per_subject}`));
+  return faults;
+};

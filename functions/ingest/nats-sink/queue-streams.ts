@@ -1,0 +1,186 @@
+/**
+ * A queue in JetStream. Its envelopes are messages on one subject for each kind; its state (session, kinds, cursor) is the last message
+ * of a subject in a second stream, which keeps only that. Every message expects the last one of its subject, so each subject is a
+ * chain that one writer at a time can extend. Invariants:
+ * - A kind is in the state before its first envelope is stored: `open` finds every chain that a writer may extend.
+ * - The session changes by a message on the state's chain. Then `fence` extends each chain of envelopes by a message without one: from
+ *   there on, whatever an earlier session sends expects what is no longer last, and the stream rejects it. So the fence holds across
+ *   kinds, although the server compares the sequence of one subject only.
+ * - The envelopes of a queue are published one after the other, each after the acknowledgement of the one before. So what is stored is
+ *   a prefix of what was sent, and the cursor is the highest sequence at the ends of its chains.
+ */
+import type { JetStreamManager } from "@nats-io/jetstream";
+import { queueKey } from "../../store/commit-frames.ts";
+import { cursorsOfHostMax, type QueueName } from "../../store/ingest-cursors.ts";
+import type { ReadRow } from "../../store/read-rows.ts";
+import { type Publisher, StaleSequence, unavailable } from "./publisher.ts";
+import { type QueueSubjects, stateSubjectsOf, subjectsOf } from "./subjects.ts";
+
+/** A queue, as this core last read or wrote it. */
+export interface QueueView extends QueueName {
+  subjects: QueueSubjects;
+  /** The session that opened the queue, in hex; empty for none. */
+  session: string;
+  cursor: bigint;
+  /** The stream sequence at the end of each chain of envelopes, by kind; 0 for one without a message. */
+  ends: Map<string, number>;
+  /** The stream sequence of the state, and when it was stored; 0 for a queue without one. */
+  stateEnd: number;
+  stateAt: number;
+  /** Whether this core opened the session, so that no other core extends the chains. */
+  isOwn: boolean;
+}
+
+/** Reads and extends the chains of queues; see the invariants above. All reject with `StaleSequence` when the view is not current. */
+export interface QueueStreams {
+  load(queue: QueueName): Promise<QueueView>;
+  /** Stores an envelope, and moves the view's cursor to it. */
+  append(view: QueueView, row: ReadRow): Promise<void>;
+  /** Stores the state. For a new queue, deletes the oldest states of its host above `cursorsOfHostMax`. */
+  writeState(view: QueueView, state: { session?: string; cursor?: bigint }): Promise<void>;
+  /** Extends every chain of envelopes, so that no earlier session can; the view's cursor then is the queue's. */
+  fence(view: QueueView): Promise<void>;
+}
+
+/** Kinds of a queue that have a subject of their own: a caller must not fill the servers' memory with subjects. */
+const kindsMax = 16;
+/** The subject of all further kinds. */
+const otherKind = "other";
+/** An earlier session can be faster than its fence that often. */
+const fenceAttemptsMax = 50;
+const empty = new Uint8Array();
+
+/** Makes the access to the streams; `digest` returns the SHA-256 of a payload in hex. */
+export const createQueueStreams = ({
+  manager,
+  publisher,
+  streams,
+  digest,
+}: {
+  manager: Pick<JetStreamManager, "streams">;
+  publisher: Publisher;
+  streams: { envelopes: string; queues: string };
+  digest(payload: Uint8Array): string;
+}): QueueStreams => {
+  /** Returns the last message of a subject, as the stream's leader has it. */
+  const last = async (stream: string, subject: string) => {
+    try {
+      return await manager.streams.getMessage(stream, { last_by_subj: subject });
+    } catch (cause) {
+      throw unavailable(cause instanceof Error ? cause : new Error(String(cause)));
+    }
+  };
+
+  const loadEnd = async (view: QueueView, kind: string): Promise<void> => {
+    const message = await last(streams.envelopes, view.subjects.envelopes(kind));
+    view.ends.set(kind, message?.seq ?? 0);
+    const sequence = BigInt(message?.header.get("Svc-Sequence") || 0);
+    if (sequence > view.cursor) view.cursor = sequence;
+  };
+
+  /** Finds the kinds of a queue without a state: new, or no longer among the newest of its host. */
+  const findKinds = async (subjects: QueueSubjects): Promise<string[]> => {
+    const filter = { subjects_filter: subjects.envelopes("*") };
+    const { state } = await manager.streams.info(streams.envelopes, filter).catch((cause: unknown) => {
+      throw unavailable(cause instanceof Error ? cause : new Error(String(cause)));
+    });
+    return Object.keys(state.subjects ?? {}).map((subject) => subject.split(".")[2] ?? "");
+  };
+
+  const trim = async (hostId: string): Promise<void> => {
+    const filter = { subjects_filter: stateSubjectsOf(hostId) };
+    const { state } = await manager.streams.info(streams.queues, filter);
+    const subjects = Object.keys(state.subjects ?? {});
+    if (subjects.length <= cursorsOfHostMax) return;
+    const states = await Promise.all(
+      subjects.map(async (subject) => ({ subject, seq: (await last(streams.queues, subject))?.seq ?? 0 })),
+    );
+    states.sort((a, b) => b.seq - a.seq);
+    for (const { subject } of states.slice(cursorsOfHostMax))
+      await manager.streams.purge(streams.queues, { filter: subject });
+  };
+
+  const writeState: QueueStreams["writeState"] = async (view, { session = view.session, cursor = view.cursor }) => {
+    const isNew = view.stateEnd === 0;
+    view.stateEnd = await publisher.publish({
+      subject: view.subjects.state,
+      expected: view.stateEnd,
+      headers: {
+        "Svc-Session": session,
+        "Svc-Kinds": [...view.ends.keys()].join(","),
+        "Svc-Cursor": String(cursor),
+      },
+      payload: empty,
+    });
+    view.session = session;
+    view.cursor = cursor;
+    if (isNew) await trim(view.hostId).catch(() => undefined);
+  };
+
+  const extend = async (view: QueueView, kind: string, headers: Record<string, string>, payload: Uint8Array) => {
+    const subject = view.subjects.envelopes(kind);
+    view.ends.set(kind, await publisher.publish({ subject, expected: view.ends.get(kind) ?? 0, headers, payload }));
+  };
+
+  return {
+    async load({ hostId, queueId }) {
+      const subjects = subjectsOf({ hostId, queueId });
+      const state = await last(streams.queues, subjects.state);
+      const kinds = state?.header.get("Svc-Kinds");
+      const view: QueueView = {
+        hostId,
+        queueId,
+        subjects,
+        session: state?.header.get("Svc-Session") ?? "",
+        cursor: BigInt(state?.header.get("Svc-Cursor") || 0),
+        ends: new Map(),
+        stateEnd: state?.seq ?? 0,
+        stateAt: state?.time.getTime() ?? 0,
+        isOwn: false,
+      };
+      const known = kinds === undefined ? await findKinds(subjects) : kinds.split(",").filter(Boolean);
+      await Promise.all(known.map((kind) => loadEnd(view, kind)));
+      return view;
+    },
+    async append(view, row) {
+      const kind = view.ends.has(row.kind) || view.ends.size < kindsMax ? row.kind : otherKind;
+      if (!view.ends.has(kind)) {
+        view.ends.set(kind, 0);
+        await writeState(view, {});
+      }
+      await extend(view, kind, factsOf(view, row, digest), row.payload);
+      view.cursor = row.sequence;
+    },
+    writeState,
+    async fence(view) {
+      for (const kind of view.ends.keys()) {
+        for (let attempt = 1; ; attempt++) {
+          try {
+            await extend(view, kind, { "Svc-Fence": view.session, "Svc-Sequence": String(view.cursor) }, empty);
+            break;
+          } catch (error) {
+            if (!(error instanceof StaleSequence) || attempt >= fenceAttemptsMax) throw error;
+            await loadEnd(view, kind);
+          }
+        }
+      }
+    },
+  };
+};
+
+/** The key of a queue in the maps of this core. */
+export const viewKey = ({ hostId, queueId }: QueueName): string => queueKey(hostId, queueId);
+
+/** The headers of an envelope (docs/nats.md). Text of the sender is percent-encoded: a header ends at the end of its line. */
+const factsOf = (view: QueueView, row: ReadRow, digest: (payload: Uint8Array) => string): Record<string, string> => ({
+  "Svc-Sequence": String(row.sequence),
+  "Svc-Kind": row.kind,
+  "Svc-Host": encodeURI(view.hostId),
+  "Svc-Queue": view.queueId.toHex(),
+  ...(view.session && { "Svc-Session": view.session }),
+  ...(row.observedAt && { "Svc-Observed-At": row.observedAt }),
+  "Svc-Received-At": row.receivedAt,
+  "Svc-Source": encodeURI(row.source),
+  "Svc-Attributes": row.attributes,
+  "Svc-Sha256": digest(row.payload),
+});

@@ -1,0 +1,70 @@
+import type { Client } from "pg";
+import type { Clock } from "../../../kit/clock.ts";
+import { addStoredCounts } from "../../store/commit-frames.ts";
+import { HourCounts } from "../../store/ingest-hours.ts";
+import { createCommitConnections } from "../commit-connections.ts";
+
+/** Counts for PostgreSQL what the stream stored: `last_envelope_at` and the volume of each host. */
+export interface StoredCounts {
+  /** Counts an envelope that the stream has stored. */
+  envelope(host: string, kind: string, payloadBytes: number): void;
+  /** Notes that envelopes of a host were consumed, stored or not. */
+  host(host: string): void;
+  /** Writes every second, until the signal aborts, then once more. */
+  run(signal: AbortSignal): Promise<void>;
+}
+
+const intervalMs = 1_000;
+const deadlineMs = 5_000;
+
+/**
+ * Makes the counts. A core that is killed loses those of its last second; while PostgreSQL is unavailable they wait in memory, one
+ * entry for each host and kind.
+ */
+export const createStoredCounts = ({
+  connect,
+  clock,
+  onError,
+}: {
+  /** Opens a connection of `openCommitClient`. */
+  connect(): Promise<Client>;
+  clock: Clock;
+  onError(cause: unknown): void;
+}): StoredCounts => {
+  const connections = createCommitConnections({ connect, clock, timeoutMs: deadlineMs });
+  let hosts = new Map<string, number>();
+  let hours = new HourCounts();
+
+  const write = async (): Promise<void> => {
+    if (hosts.size === 0) return;
+    const counted = { hosts, hours, now: clock.now() };
+    hosts = new Map();
+    hours = new HourCounts();
+    try {
+      await connections.run((client) => addStoredCounts(client, counted));
+    } catch (cause) {
+      // Newer timestamps and counts came meanwhile.
+      for (const [host, at] of hosts) counted.hosts.set(host, at);
+      counted.hours.addAll(hours);
+      hosts = counted.hosts;
+      hours = counted.hours;
+      onError(cause);
+    }
+  };
+
+  return {
+    envelope(host, kind, payloadBytes) {
+      hours.addEnvelope(host, kind, payloadBytes);
+    },
+    host(host) {
+      hosts.set(host, clock.now());
+    },
+    async run(signal) {
+      while (!signal.aborted) {
+        await clock.sleep(intervalMs, signal).catch(() => undefined);
+        await write();
+      }
+      await connections.close();
+    },
+  };
+};

@@ -1,0 +1,92 @@
+import { LRUCache } from "lru-cache";
+import type { Clock } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
+import { type AuditEntry, recordAudits } from "../domain/audit/audit-log.ts";
+import type { Executor } from "../store/database.ts";
+import { findIdentityByName } from "../store/identities.ts";
+import type { QueueName } from "../store/ingest-cursors.ts";
+
+/** An event of a queue, for the log and the audit log. */
+export interface QueueEvent {
+  action: "queue.forked" | "ingest.gap";
+  reason: string;
+  reasonCode: string;
+  details: Record<string, number | string>;
+}
+
+/** The dependencies of recording events. */
+export interface QueueEventNeeds {
+  clock: Clock;
+  entropy: Entropy;
+  log: { warn(fields: object, message: string): void };
+}
+
+/** Forks and gaps of one host that this core records in an hour: a caller must not fill the audit log. */
+const eventsOfHostMax = 100;
+const eventsWindowMs = 3_600_000;
+
+/** Makes the function that logs the events of a queue and writes them to the audit log, within a bound for each host. */
+export const createQueueEventRecorder = ({
+  clock,
+  entropy,
+  log,
+}: QueueEventNeeds): ((tx: Executor, queue: QueueName, events: readonly QueueEvent[]) => Promise<void>) => {
+  const recorded = new LRUCache<string, { since: number; events: number }>({ max: 10_000 });
+
+  /** Returns whether an event of this host may be recorded, and counts it. */
+  const mayRecord = (hostId: string): boolean => {
+    const now = clock.monotonic();
+    let window = recorded.get(hostId);
+    if (window === undefined || now - window.since >= eventsWindowMs) {
+      window = { since: now, events: 0 };
+      recorded.set(hostId, window);
+    }
+    return ++window.events <= eventsOfHostMax;
+  };
+
+  return async (tx, queue, events) => {
+    const queue_id = queue.queueId.toHex();
+    for (const { action, reason, details } of events)
+      log.warn({ action, host_id: queue.hostId, queue_id, ...details }, reason);
+    const kept = events.filter(() => mayRecord(queue.hostId));
+    if (kept.length === 0) return;
+    const identity = await findIdentityByName(tx, queue.hostId);
+    const id = identity?.id ?? queue.hostId;
+    const actor = { type: "collector", id, display: queue.hostId } as const;
+    const target = { type: identity ? "collector_identity" : "host", id };
+    const entries = kept.map(
+      ({ details, ...event }): AuditEntry => ({
+        ...event,
+        actor,
+        target,
+        outcome: "failure",
+        details: { host_id: queue.hostId, queue_id, ...details },
+      }),
+    );
+    await recordAudits(tx, { clock, entropy }, entries);
+  };
+};
+
+/** Exact in JSON up to 2^53, else as text. */
+const sequenceOf = (sequence: bigint): number | string =>
+  sequence <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(sequence) : String(sequence);
+
+/** The event of a range that was acknowledged and that the sink, `store`, no longer has. */
+export const gapEvent = (
+  { from, through }: { from: bigint; through: bigint },
+  store: "database" | "stream" = "database",
+): QueueEvent => ({
+  action: "ingest.gap",
+  reason: `the ${store} lost envelopes that it had acknowledged: it was restored from a backup`,
+  reasonCode: "database_restored",
+  details: { from: sequenceOf(from), through: sequenceOf(through) },
+});
+
+/** The event of a queue of which two copies have sent. */
+export const forkEvent = (cursor: bigint): QueueEvent => ({
+  action: "queue.forked",
+  reason:
+    "a copy of the queue has sent: a disk was restored or a machine cloned; envelopes acknowledged since may be stored twice, under two queue ids",
+  reasonCode: "queue_forked",
+  details: { cursor: sequenceOf(cursor) },
+});

@@ -1,0 +1,134 @@
+import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
+import { connect, type NatsConnection, nkeyAuthenticator } from "@nats-io/transport-node";
+import { systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
+import { findPorts, isListening } from "../ports.ts";
+import { waitUntil } from "./wait-until.ts";
+
+/** One NATS server. */
+export interface NatsNode {
+  name: string;
+  /** `host:port` for clients. */
+  address: string;
+  /** Sends a signal: SIGSTOP, SIGCONT. */
+  signal(signal: NodeJS.Signals): void;
+  /** Kills the server; its files stay. */
+  kill(): Promise<void>;
+  start(): Promise<void>;
+}
+
+/** NATS servers with JetStream on loopback: one, or a cluster. */
+export interface RunningNats {
+  nodes: readonly NatsNode[];
+  addresses: string[];
+  connection: NatsConnection;
+  manager: JetStreamManager;
+  /** Returns the node that leads a stream. */
+  leaderOf(stream: string): Promise<NatsNode>;
+  stop(): Promise<void>;
+}
+
+const program = "nats-server";
+const waitMs = 60_000;
+
+/**
+ * Starts `nodes` servers and connects to them. Throws where nats-server is not installed: no test skips. `settings` is text for the
+ * configuration of each, `dirs` where each keeps its files.
+ */
+export const startNats = async ({
+  nodes: count = 1,
+  settings = "",
+  dirs,
+  fileStoreBytes = 1 << 30,
+  credentials,
+}: {
+  nodes?: number;
+  settings?: string;
+  dirs?: readonly string[];
+  fileStoreBytes?: number;
+  /** Of this program's own connection, when the servers demand TLS and an NKEY. */
+  credentials?: { caFile: string; seed: Uint8Array };
+} = {}): Promise<RunningNats> => {
+  if (spawnSync(program, ["--version"], { stdio: "ignore" }).status !== 0)
+    throw new Error("nats-server is needed and is not installed (Debian: apt-get install nats-server)");
+  const dir = await mkdtemp(join(tmpdir(), "svc-nats-"));
+  const ports = await findPorts(count * 2, systemEntropy);
+  const clientPorts = ports.slice(0, count);
+  const routePorts = ports.slice(count);
+  const nodes = await Promise.all(
+    clientPorts.map(async (port, index): Promise<NatsNode> => {
+      const name = `n${index}`;
+      const store = dirs?.[index] ?? join(dir, name);
+      await mkdir(store, { recursive: true });
+      const config = join(dir, `${name}.conf`);
+      const routes = routePorts.map((route) => `nats://127.0.0.1:${route}`).join(",");
+      const cluster = `cluster { name: test, listen: 127.0.0.1:${routePorts[index]}, routes: [${routes}] }`;
+      await writeFile(
+        config,
+        `server_name: ${name}\nlisten: 127.0.0.1:${port}\n` +
+          `jetstream { store_dir: "${store}", max_file_store: ${fileStoreBytes} }\n` +
+          `${count > 1 ? cluster : ""}\n${settings}\n`,
+      );
+      let child: ChildProcess | undefined;
+      const address = `127.0.0.1:${port}`;
+      const start = async () => {
+        child = spawn(program, ["-c", config], { stdio: ["ignore", "ignore", "pipe"] });
+        let stderr = "";
+        child.stderr?.setEncoding("utf8").on("data", (chunk: string) => (stderr = (stderr + chunk).slice(-4_000)));
+        const dead = new AbortController();
+        child.once("exit", () => dead.abort(new Error(`nats-server ended: ${stderr}`)));
+        const waiting = { clock: systemClock, signal: dead.signal, everyMs: 10, timeoutMs: waitMs };
+        await waitUntil(
+          { what: "nats-server listens", ...waiting },
+          async () => (await isListening(address)) || undefined,
+        );
+      };
+      await start();
+      const kill = async () => {
+        if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
+        const exited = once(child, "exit");
+        child.kill("SIGKILL");
+        await exited;
+      };
+      return { name, address, start, kill, signal: (signal) => void child?.kill(signal) };
+    }),
+  );
+  const secured = credentials && {
+    tls: { caFile: credentials.caFile },
+    authenticator: nkeyAuthenticator(credentials.seed),
+  };
+  const addresses = nodes.map(({ address }) => address);
+  const connection = await connect({
+    servers: addresses,
+    maxReconnectAttempts: -1,
+    reconnectTimeWait: 100,
+    ...secured,
+  });
+  const waiting = { clock: systemClock, signal: AbortSignal.timeout(waitMs), everyMs: 50, timeoutMs: waitMs };
+  const manager = await waitUntil({ what: "JetStream is available", ...waiting }, () =>
+    jetstreamManager(connection, { timeout: 1_000 }).catch(() => undefined),
+  );
+  return {
+    nodes,
+    addresses,
+    connection,
+    manager,
+    async leaderOf(stream) {
+      const signal = AbortSignal.timeout(waitMs);
+      return waitUntil({ what: "the stream has a leader", ...waiting, signal }, async () => {
+        const info = await manager.streams.info(stream).catch(() => undefined);
+        return nodes.find(({ name }) => name === info?.cluster?.leader);
+      });
+    },
+    async stop() {
+      await connection.close();
+      await Promise.all(nodes.map(({ kill }) => kill()));
+      await rm(dir, { recursive: true, force: true });
+    },
+  };
+};

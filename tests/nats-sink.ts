@@ -1,0 +1,67 @@
+import { hash } from "node:crypto";
+import { jetstream } from "@nats-io/jetstream";
+import { connect } from "@nats-io/transport-node";
+import { createNatsSink, type NatsSink } from "../functions/ingest/nats-sink/create-nats-sink.ts";
+import type { StreamSettings } from "../functions/ingest/nats-sink/prepare-streams.ts";
+import type { PostgresSinkNeeds } from "../functions/ingest/postgres-sink.ts";
+import type { RunningNats } from "../scripts/lab/nats-servers.ts";
+
+/** The settings of a test's streams. */
+export const streamSettings: StreamSettings = { stream: "SVC_INGEST", replicas: 1, maxAgeSeconds: 3_600 };
+
+/** Returns the option `sink` of `startTestIngest` for a sink on a connection of its own; `failures` receives failed publishes. */
+export const natsSinkOn =
+  (
+    nats: RunningNats,
+    { failures = [], ...settings }: Partial<StreamSettings> & { failures?: string[] } = {},
+  ): ((needs: PostgresSinkNeeds) => Promise<NatsSink>) =>
+  async (needs) =>
+    createNatsSink({
+      ...needs,
+      connection: await connect({
+        servers: nats.addresses,
+        maxReconnectAttempts: -1,
+        reconnectTimeWait: 50,
+        pingInterval: 500,
+        maxPingOut: 2,
+      }),
+      settings: { ...streamSettings, ...settings },
+      digest: (bytes) => hash("sha256", bytes, "hex"),
+      observe: {
+        ...needs.observe,
+        published: () => undefined,
+        publishFailed: (code) => void failures.push(code),
+      },
+    });
+
+/** An envelope as the stream has it. */
+export interface StoredMessage {
+  subject: string;
+  sequence: number;
+  headers: Record<string, string>;
+  payload: string;
+  bytes: Uint8Array;
+}
+
+/** Reads the envelopes of a stream in its order, without fences. */
+export const readStream = async (nats: RunningNats, stream = streamSettings.stream): Promise<StoredMessage[]> => {
+  const messages: StoredMessage[] = [];
+  const { state } = await nats.manager.streams.info(stream);
+  if (state.messages === 0) return messages;
+  const consumer = await jetstream(nats.connection).consumers.get(stream);
+  for await (const { subject, headers: head, data, info } of await consumer.consume()) {
+    if (head !== undefined && !head.has("Svc-Fence")) {
+      const headers = Object.fromEntries(head.keys().map((name) => [name, head.get(name)]));
+      const bytes = Uint8Array.from(data);
+      messages.push({
+        subject,
+        sequence: Number(headers["Svc-Sequence"]),
+        headers,
+        bytes,
+        payload: new TextDecoder().decode(bytes),
+      });
+    }
+    if (info.pending === 0) break;
+  }
+  return messages;
+};
