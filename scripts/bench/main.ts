@@ -18,6 +18,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   peers: async () => (await import("./peers.ts")).peersBench,
   ratchet: async () => (await import("./ratchet.ts")).ratchetBench,
   replicas: async () => (await import("./replicas.ts")).replicasBench,
+  "sink-nats": async () => (await import("./sink-nats.ts")).sinkNatsBench,
   start: async () => (await import("./start.ts")).startBench,
   ui: async () => (await import("./ui.ts")).uiBench,
 };

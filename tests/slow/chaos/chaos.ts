@@ -8,6 +8,7 @@ import { systemClock } from "../../../kit/clock.ts";
 import { fraction } from "../../../kit/entropy.ts";
 import { memoryOf } from "../../../scripts/bench/processes.ts";
 import { prepareIngestCore } from "../../../scripts/lab/ingest-core.ts";
+import { startNats } from "../../../scripts/lab/nats-servers.ts";
 import { findPorts } from "../../../scripts/ports.ts";
 import { createSeededEntropy } from "../../fakes/entropy.ts";
 import { startTcpProxy } from "../../fakes/tcp-proxy.ts";
@@ -16,8 +17,9 @@ import { writeCollectorFiles } from "../soak/collector-files.ts";
 import { createKilledProgram } from "../soak/killed-program.ts";
 import { startLoad } from "../soak/load.ts";
 import { startCopiedHost } from "./copied-hosts.ts";
-import type { Scene } from "./fault.ts";
-import { faults } from "./faults.ts";
+import { copyStream } from "./copy-stream.ts";
+import type { Scene, SinkName } from "./fault.ts";
+import { faultNamesOf } from "./faults.ts";
 import { brokenGoals, type FaultReport, faultOf } from "./goals.ts";
 import { checkStored, longestPauseMs, type NumberedLoad, startNumberedLoad, untilAllAcked } from "./load.ts";
 import { judge, readStoredQueues, type StoredQueues } from "./stored-queues.ts";
@@ -58,11 +60,13 @@ const drainTimeoutMs = 60_000;
 export const runChaos = async (options: {
   seed: number;
   minutes: number;
+  sink?: SinkName;
   names?: readonly string[];
   program?: string;
   progress?: (line: string) => void;
 }): Promise<ChaosReport> => {
-  const { seed, minutes, names = Object.keys(faults), program, progress = () => undefined } = options;
+  const { seed, minutes, sink = "postgres", program, progress = () => undefined } = options;
+  const { names = faultNamesOf(sink) } = options;
   const random = createSeededEntropy(seed);
   await using cleanup = new AsyncDisposableStack();
   const dir = await mkdtemp(join(tmpdir(), "chaos-"));
@@ -78,9 +82,17 @@ export const runChaos = async (options: {
   });
   cleanup.defer(() => close(1));
   const [ingestPort = 0, otlpPort = 0, httpPort = 0] = await findPorts(3);
+  const nats = sink === "nats" ? await startNats({ nodes: 3 }) : null;
+  cleanup.defer(() => nats?.stop());
+  const natsUrls = nats?.addresses.map((address) => `nats://${address}`).join();
   const files = await prepareIngestCore(`postgres://postgres@127.0.0.1:${proxy.port}/postgres`, {
     ingestPort,
-    env: { PORT: String(httpPort), SVC_TRUST_LOOPBACK_OPS: "true" },
+    env: {
+      PORT: String(httpPort),
+      SVC_TRUST_LOOPBACK_OPS: "true",
+      SVC_INGEST_SINK: sink,
+      ...(natsUrls !== undefined && { SVC_NATS_URLS: natsUrls }),
+    },
     ...(program === undefined ? {} : { program }),
   });
   cleanup.defer(() => files.remove());
@@ -116,7 +128,7 @@ export const runChaos = async (options: {
     direct.target(server.socket());
     direct.reset();
   };
-  const targets = { postgres: server, failOver, proxy, sql, core, collector, ingestPort };
+  const targets = { postgres: server, failOver, proxy, sql, core, collector, ingestPort, nats };
   const scene: Scene = { ...targets, hostIds, copied, discardDatabase, stranger };
   const ackTimes = [...numbered.ackTimes, ...copied.map((host) => host.ackTimes)];
 
@@ -144,6 +156,7 @@ export const runChaos = async (options: {
 
   collected.stop();
   await Promise.all([numbered.finish(), ...copied.map((host) => host.finish())]);
+  if (nats) await copyStream(nats, sql);
   const fromSenders = await checkStored(sql, numbered.queues);
   const ofCollector = [
     ...Array.from({ length: collected.lines() }, (_, line) => `line ${line}`),
@@ -156,6 +169,7 @@ export const runChaos = async (options: {
   let fromQueues = await judgeNow();
   while (fromQueues.missing > 0 && performance.now() < deadline) {
     await systemClock.sleep(500);
+    if (nats) await copyStream(nats, sql);
     fromQueues = await judgeNow();
   }
   memory.sample(core.pid());

@@ -1,4 +1,5 @@
 import type { ConnectedDatabase } from "../../../functions/store/database.ts";
+import type { RunningNats } from "../../../scripts/lab/nats-servers.ts";
 import type { EmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
 import type { TcpProxy } from "../../fakes/tcp-proxy.ts";
 import type { KilledProgram } from "../soak/killed-program.ts";
@@ -22,14 +23,21 @@ export interface Scene {
   copied: readonly CopiedHost[];
   /** Notes what the database has that a backup of `since` lacks: it is about to be discarded. */
   discardDatabase(since: Date): Promise<void>;
+  /** The cluster behind the sink of NATS; null with the sink of PostgreSQL. */
+  nats: RunningNats | null;
   /** Credentials of a host that sends nothing. */
   stranger: { cert: string; key: string; ca: string };
 }
+
+/** Where core stores envelopes. */
+export type SinkName = "postgres" | "nats";
 
 /** A fault, and the goals of issue and docs/reliability.md for it. */
 export interface Fault {
   /** The case of docs/reliability.md. */
   id: string;
+  /** The sink whose faults it is among; both without it. */
+  sink?: SinkName;
   /** Longest time from the end of the fault until every queue is acknowledged and core ready; the median, if it has a goal of its own. */
   recoveryMs: { max: number; p50?: number };
   /** Longest time, while it lasts, without an acknowledgement of `any` queue, or of `each` that the fault does not concern. */

@@ -5,7 +5,8 @@ import { connect as connectTcp } from "node:net";
 import type { Duplex } from "node:stream";
 import { Worker } from "node:worker_threads";
 import { systemClock } from "../../../kit/clock.ts";
-import { type Fault, type Scene, seconds } from "./fault.ts";
+import { type Fault, type Scene, type SinkName, seconds } from "./fault.ts";
+import { natsFaults } from "./nats-faults.ts";
 import { restoreFaults } from "./restore-faults.ts";
 import { serverFaults } from "./server-faults.ts";
 
@@ -78,11 +79,13 @@ const slowBodies = 100;
 export const faults: Readonly<Record<string, Fault>> = {
   "restart PostgreSQL (immediate)": {
     id: "D1",
+    sink: "postgres",
     recoveryMs: { p50: 1_000, max: 5_000 },
     inject: ({ postgres }) => postgres.restart(),
   },
   "stop PostgreSQL (SIGSTOP)": {
     id: "D3",
+    sink: "postgres",
     recoveryMs: { max: 5_000 },
     inject: async ({ postgres }, draw) => {
       signalPostgres(postgres.pid, "SIGSTOP");
@@ -92,6 +95,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   "stop a committer's backend (SIGSTOP)": {
     id: "D3",
+    sink: "postgres",
     recoveryMs: { max: 5_000 },
     pause: { of: "any", msMax: 10_000 },
     inject: async ({ sql }, draw) => {
@@ -102,6 +106,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   "lock a queue's cursor": {
     id: "D3",
+    sink: "postgres",
     recoveryMs: { max: 5_000 },
     pause: { of: "each", msMax: 10_000 },
     concerned: ({ hostIds }, draw) => Math.floor(draw * hostIds.length),
@@ -117,6 +122,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   "black-hole the database connections": {
     id: "D8",
+    sink: "postgres",
     recoveryMs: { max: 15_000 },
     inject: async ({ proxy }) => {
       proxy.swallowOpen();
@@ -126,6 +132,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   "black-hole the database": {
     id: "D8",
+    sink: "postgres",
     recoveryMs: { max: 15_000 },
     inject: async ({ proxy }, draw) => {
       proxy.swallow(true);
@@ -143,6 +150,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   ...restoreFaults,
   ...serverFaults,
+  ...natsFaults,
   "leave TLS handshakes unfinished": {
     id: "G2",
     recoveryMs: { max: 5_000 },
@@ -189,6 +197,10 @@ export const faults: Readonly<Record<string, Fault>> = {
     },
   },
 };
+
+/** The names of the faults of a sink, and of those that concern both. */
+export const faultNamesOf = (sink: SinkName): string[] =>
+  Object.keys(faults).filter((name) => (faults[name]?.sink ?? sink) === sink);
 
 const closed = (stream: Duplex): Promise<void> =>
   new Promise((resolve) => {

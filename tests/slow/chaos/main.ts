@@ -1,13 +1,13 @@
 /**
- * `bun run chaos -- [--minutes 5] [--seed 1] [--fault <part of a name>]`: a real core, PostgreSQL behind a proxy, a collector, four
- * senders and two hosts whose disks are copied, on loopback. Injects faults in an order that the seed draws; `--minutes 0` injects each
+ * `bun run chaos -- [--minutes 5] [--seed 1] [--sink postgres] [--fault <part of a name>]`: a real core, PostgreSQL behind a proxy, a collector, four
+ * senders and two hosts whose disks are copied, on loopback; with `--sink nats` a cluster of three NATS nodes, and their faults in place of PostgreSQL's. Injects faults in an order that the seed draws; `--minutes 0` injects each
  * once. In the end everything that was acknowledged is stored once in its queue and in order, or in a range that `ingest.gap` reports. Progress and a table go to stderr; stdout ends with one JSON object. Exit code 1 when
  * something was lost, doubled or disordered, or a goal for recovery, pauses or memory was missed.
  */
 import { parseArgs } from "node:util";
 import { bundlePrograms, programPaths } from "../../../scripts/bundle/bundle-programs.ts";
 import { runChaos } from "./chaos.ts";
-import { faults } from "./faults.ts";
+import { faultNamesOf } from "./faults.ts";
 import { recoveryOf } from "./goals.ts";
 
 const { values } = parseArgs({
@@ -16,17 +16,20 @@ const { values } = parseArgs({
     minutes: { type: "string", default: "5" },
     seed: { type: "string", default: "1" },
     fault: { type: "string", default: "" },
+    sink: { type: "string", default: "postgres" },
   },
 });
-const names = Object.keys(faults).filter((name) => name.includes(values.fault));
-if (names.length === 0) {
-  console.error(`no such fault; these exist:\n${Object.keys(faults).join("\n")}`);
+const sink = values.sink === "nats" ? "nats" : "postgres";
+const names = faultNamesOf(sink).filter((name) => name.includes(values.fault));
+if (names.length === 0 || sink !== values.sink) {
+  console.error(`--sink is postgres or nats, and a fault of it one of these:\n${faultNamesOf(sink).join("\n")}`);
   process.exit(2);
 }
 await bundlePrograms(undefined, ["svc-server", "svc-collector"]);
 const report = await runChaos({
   seed: Number(values.seed),
   minutes: Number(values.minutes),
+  sink,
   names,
   program: programPaths["svc-server"],
   progress: (line) => console.error(line),

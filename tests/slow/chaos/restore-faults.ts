@@ -29,6 +29,7 @@ export const restoreFaults: Readonly<Record<string, Fault>> = {
   },
   "restore the database from a backup": {
     id: "Q12",
+    sink: "postgres",
     recoveryMs: { max: 15_000 },
     inject: async ({ postgres, core, discardDatabase }, draw) => {
       const since = new Date(systemClock.now() - 10_000);

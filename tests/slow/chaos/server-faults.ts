@@ -29,9 +29,15 @@ const takeConnections = async (postgres: EmbeddedPostgres, signal: AbortSignal):
 
 /** Faults of the database server beyond its restarts. */
 export const serverFaults: Readonly<Record<string, Fault>> = {
-  "fail over to a standby": { id: "D2", recoveryMs: { max: 5_000 }, inject: ({ failOver }) => failOver() },
+  "fail over to a standby": {
+    id: "D2",
+    sink: "postgres",
+    recoveryMs: { max: 5_000 },
+    inject: ({ failOver }) => failOver(),
+  },
   "use up the connections of PostgreSQL": {
     id: "D5",
+    sink: "postgres",
     recoveryMs: { max: 5_000 },
     inject: async ({ postgres, sql }, draw) => {
       const stop = new AbortController();
