@@ -259,9 +259,16 @@ export const prepareStatement = <Row>(
   db: Executor,
   statement: SQL,
 ): ((values: Readonly<Record<string, unknown>>) => Promise<readonly Row[]>) => {
-  const { dialect, session } = db as unknown as ExecutorInternals;
-  const prepared = session.prepareQuery(dialect.sqlToQuery(statement), undefined, "prepared", false);
-  return async (values) => (await prepared.execute(values)) as Row[];
+  const prepare = () => {
+    const { dialect, session } = db as unknown as ExecutorInternals;
+    return session.prepareQuery(dialect.sqlToQuery(statement), undefined, "prepared", false);
+  };
+  // With the first call: routes are also made without a database, to be described.
+  let prepared: ReturnType<typeof prepare> | undefined;
+  return async (values) => {
+    prepared ??= prepare();
+    return (await prepared.execute(values)) as Row[];
+  };
 };
 
 /**

@@ -21,7 +21,7 @@ export const namedSchemas = {
 export const documentedRoutes = (): readonly Route[] => {
   const { config } = parseCoreConfig(coreEnvironment("postgres://documented"), () => "");
   const chat = { stopping: {} };
-  const core = { config, signer: {}, observe: {}, clock: {}, db: {}, chat } as unknown as Core;
+  const core = { config, signer: {}, observe: {}, clock: {}, db: {}, heartbeats: { db: {} }, chat } as unknown as Core;
   return [
     ...routesOf(core),
     ...opsRoutesOf({
