@@ -15,7 +15,7 @@ import { unpooled } from "../../kit/buffer-pool.ts";
 import { createGrpcMessageReader, grpcMessagePrefix } from "../../proto/grpc-framing.ts";
 import { type GrpcCode, GrpcError, grpcCodeOfHttpStatus, readGrpcStatus } from "../../proto/grpc-status.ts";
 
-/** What a stream sends and receives. */
+/** A call: its method, its messages in both directions, and when it ends. */
 export interface GrpcCall {
   /** `/package.Service/Method`. */
   path: string;

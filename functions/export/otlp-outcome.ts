@@ -3,7 +3,7 @@ import { RetryInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js"
 import { StatusSchema } from "../../proto/gen/google/rpc/status_pb.js";
 import { decodeText, eachField, readWire } from "../../proto/wire.ts";
 
-/** What a backend did with a request, by the rules of OTLP (its specification, "Failures", "OTLP/HTTP Response"). */
+/** The outcome of a request at a backend, by the rules of OTLP (its specification, "Failures", "OTLP/HTTP Response"). */
 export type OtlpOutcome =
   /** Stored, but for so many items that the backend rejected and that must not be sent again. */
   | { status: "accepted"; rejectedItems: number; message: string }

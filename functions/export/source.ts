@@ -5,11 +5,11 @@ export interface ExportChunk {
   /** The envelopes of each queue in the order of their sequence, behind those of the chunk before. */
   queues: readonly (readonly StoredEnvelope[])[];
   envelopes: number;
-  /** What the payloads take in memory. */
+  /** Bytes of memory that the payloads take. */
   bytes: number;
 }
 
-/** What became of a chunk. */
+/** The outcome of a chunk. */
 export interface ChunkOutcome {
   exported: number;
   rejectedItems: number;

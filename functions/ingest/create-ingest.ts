@@ -42,7 +42,7 @@ export interface Ingest {
   close(): Promise<void>;
 }
 
-/** Of the pool's ten connections: the others remain for heartbeats and rechecks while a fleet reconnects. */
+/** First uses of certificates recorded at once, of the pool's ten connections: the others remain for heartbeats and rechecks while a fleet reconnects. */
 const firstUsesAtOnceMax = 2;
 
 /** Makes ingest. */

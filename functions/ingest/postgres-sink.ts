@@ -11,7 +11,7 @@ export interface PostgresSinkNeeds extends QueueOpenerNeeds {
   observe: QueueOpenerNeeds["observe"] & CommitObserver;
 }
 
-/** Of the pool's ten connections: the others remain for heartbeats and rechecks while a fleet reconnects. */
+/** Queues opened at once, of the pool's ten connections: the others remain for heartbeats and rechecks while a fleet reconnects. */
 const opensAtOnceMax = 4;
 
 /** Makes the sink that stores frames in PostgreSQL; it connects with the first frame. */

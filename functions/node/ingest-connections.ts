@@ -64,7 +64,7 @@ export interface Call {
 export interface Connection {
   /** Null unless the certificate chains to the client CA and is within its dates. */
   peer: PeerOfConnection | null;
-  /** What the app of the management routes receives with each request. */
+  /** The bindings that the app of the management routes receives with each request. */
   bindings: { peer: Peer };
   /** Why its certificate has no active row, by what core knew when the connection was admitted. */
   rowFault(): ProblemCode | undefined;

@@ -78,7 +78,7 @@ export interface DeadLetter {
   reason: string;
 }
 
-/** What was exported since the position before. */
+/** The new position of an export, and its counts since the one before. */
 export interface ExportProgress {
   position: bigint;
   positionAt: number;

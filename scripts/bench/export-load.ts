@@ -9,7 +9,7 @@ const frameRows = 50;
 const hosts = 200;
 const tickMs = 25;
 
-/** What a load committed, and how long frames waited for it. */
+/** The rate that a load committed, and how long its frames waited. */
 export interface LoadFigures {
   rate: number;
   p50: number;

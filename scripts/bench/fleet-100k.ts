@@ -7,7 +7,7 @@ import { type FleetLab, openFleetLab, startCpuMeter } from "./fleet-lab.ts";
 import { measureOutage } from "./fleet-outage.ts";
 import { describeSamples, untilConnected } from "./fleet-phases.ts";
 
-/** Of a fleet of 100,000 at 60 s. */
+/** Goals of a fleet of 100,000 at 60 s. */
 const goals = { heartbeatP99Ms: 100, corePercent: 60, ackP99Ms: 150, backSeconds: 600, revokedSeconds: 5, memory: 1.5 };
 
 /**
