@@ -1,12 +1,12 @@
-import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chown, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
+import { installPackage } from "../scripts/lab/install-package.ts";
 import { waitUntil } from "../scripts/lab/wait-until.ts";
-import { oneAtATime } from "../scripts/one-at-a-time.ts";
 import { findPorts, isListening } from "../scripts/ports.ts";
 
 /** PgBouncer's `pool_mode`: how long a client keeps its server connection. */
@@ -31,7 +31,7 @@ export const startPgBouncer = async (
     settings = {},
   }: { mode: PoolMode; roles?: readonly string[]; settings?: Readonly<Record<string, string | number>> },
 ): Promise<RunningPgBouncer> => {
-  await install();
+  await installPackage("pgbouncer", program);
   const { hostname, port, username, password } = new URL(databaseUrl);
   const dir = await mkdtemp(join(tmpdir(), "svc-pgbouncer-"));
   const [listenPort = 0] = await findPorts(1, systemEntropy);
@@ -89,26 +89,3 @@ export const startPgBouncer = async (
 
 /** Debian installs it where only root has its PATH. */
 const program = "/usr/sbin/pgbouncer";
-
-const isInstalled = (): boolean => spawnSync(program, ["--version"], { stdio: "ignore" }).status === 0;
-
-const install = async (): Promise<void> => {
-  if (isInstalled()) return;
-  if (process.getuid?.() !== 0 || spawnSync("apt-get", ["--version"], { stdio: "ignore" }).status !== 0)
-    throw new Error("pgbouncer is needed and is not installed (Debian: apt-get install pgbouncer)");
-  await oneAtATime(join(tmpdir(), "svc-apt.lock"), async () => {
-    if (isInstalled()) return;
-    const apt = (...args: string[]) =>
-      execFileSync("apt-get", ["-o", "DPkg::Lock::Timeout=120", "-y", ...args], {
-        stdio: "pipe",
-        timeout: 180_000,
-        env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
-      });
-    try {
-      apt("install", "--no-install-recommends", "pgbouncer");
-    } catch {
-      apt("update");
-      apt("install", "--no-install-recommends", "pgbouncer");
-    }
-  });
-};

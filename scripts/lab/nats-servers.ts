@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn, spawnSync } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -8,6 +8,7 @@ import { connect, type NatsConnection, nkeyAuthenticator } from "@nats-io/transp
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { findPorts, isListening } from "../ports.ts";
+import { installPackage } from "./install-package.ts";
 import { waitUntil } from "./wait-until.ts";
 
 /** One NATS server. */
@@ -37,7 +38,7 @@ const program = "nats-server";
 const waitMs = 60_000;
 
 /**
- * Starts `nodes` servers and connects to them. Throws where nats-server is not installed: no test skips. `settings` is text for the
+ * Starts `nodes` servers and connects to them. Installs Debian's package where it is missing and this process is root, otherwise throws: no test skips. `settings` is text for the
  * configuration of each, `dirs` where each keeps its files.
  */
 export const startNats = async ({
@@ -54,8 +55,7 @@ export const startNats = async ({
   /** Of this program's own connection, when the servers demand TLS and an NKEY. */
   credentials?: { caFile: string; seed: Uint8Array };
 } = {}): Promise<RunningNats> => {
-  if (spawnSync(program, ["--version"], { stdio: "ignore" }).status !== 0)
-    throw new Error("nats-server is needed and is not installed (Debian: apt-get install nats-server)");
+  await installPackage("nats-server", program);
   const dir = await mkdtemp(join(tmpdir(), "svc-nats-"));
   const ports = await findPorts(count * 2, systemEntropy);
   const clientPorts = ports.slice(0, count);
