@@ -60,7 +60,7 @@ export const FleetHealthReport = v.strictObject({
   generated_at: IsoTimestamp,
   thresholds: FleetThresholdsView,
   summary: FleetSummaryView,
-  /** Of the whole deployment, whatever the filters; absent where nothing was ever exported. */
+  /** The exports of the deployment, whatever the filters; absent where nothing was ever exported. */
   exports: v.optional(v.array(ExportLagView)),
   items: v.array(FleetHealthRow),
   next_cursor: v.nullable(v.string()),

@@ -150,7 +150,7 @@ const measureCost = async (target: Target & { pairs: number; seconds: number }) 
     runs.alone.push(await load.paced(arrival, seconds));
     runs.unpacedAlone.push(await load.unpaced(2));
     const exporter = await startExport(database, port);
-    // What was stored without it, first.
+    // Until it has exported what was stored before it started.
     let last = -1;
     for (let now = await exportedOf(database); now !== last; now = await exportedOf(database)) {
       last = now;

@@ -17,7 +17,7 @@ export interface HostConnection {
   close(): void;
 }
 
-/** What happens to a Forward stream, each at most once. */
+/** Callbacks of a Forward stream, each called at most once. */
 export interface ForwardEvents {
   /** Core has answered. */
   onOpened(): void;

@@ -1,4 +1,4 @@
-/** What the hosts of a process did since the last `take`; it passes between processes. */
+/** Figures of the hosts of a process since the last `take`, as they pass between processes. */
 export interface TakenFigures {
   /** Milliseconds of what succeeded, by kind: `heartbeat`, `connected`, `resumed`, `renew`, `enroll`. */
   took: Record<string, Float64Array>;

@@ -30,7 +30,7 @@ export const signedHeartbeat = (
   );
 };
 
-/** What the hosts of a process share. */
+/** The state and settings that the hosts of a process share. */
 export interface FleetContext {
   clock: Pick<Clock, "now" | "monotonic">;
   entropy: Entropy;

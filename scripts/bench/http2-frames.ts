@@ -19,7 +19,7 @@ const frame = (kind: number, flags: number, stream: number, payload: Uint8Array)
 
 const empty = new Uint8Array();
 
-/** What a client sends first: the preface and empty settings. */
+/** The first bytes of a client: the preface and empty settings. */
 export const clientPreface: Uint8Array = Buffer.concat([
   Buffer.from("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "latin1"),
   frame(type.settings, 0, 0, empty),

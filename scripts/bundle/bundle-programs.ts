@@ -33,7 +33,7 @@ export const programPaths = {
 } as const satisfies Record<ProgramName, string>;
 
 /**
- * What Node is told before the collector's program, in its executable and its image: a young generation of 1 MB keeps it a fifth smaller
+ * Options of Node for the collector, in its executable and its image: a young generation of 1 MB keeps it a fifth smaller
  * under load (docs/decisions/2026-11-22-agent-size.md).
  */
 export const collectorNodeFlags = ["--max-semi-space-size=1"] as const;

@@ -52,7 +52,7 @@ export const startNats = async ({
   settings?: string;
   dirs?: readonly string[];
   fileStoreBytes?: number;
-  /** Of this program's own connection, when the servers demand TLS and an NKEY. */
+  /** CA and NKEY of this program's own connection, for servers that demand TLS and an NKEY. */
   credentials?: { caFile: string; seed: Uint8Array };
 } = {}): Promise<RunningNats> => {
   await installPackage("nats-server", program);

@@ -47,7 +47,7 @@ export const serveReplicas = async ({ cores, pooler }: Replicas): Promise<void> 
     process.stdout.write(`${JSON.stringify({ ...ready[0], port: http, ingest_port: ingest || null })}\n`);
   };
   const served = serve();
-  // A core that is told to stop before it listens for signals would end by them.
+  // Only once all serve: a signal kills a core that does not handle signals yet.
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const)
     process.on(signal, () => void served.then(() => children.map((child) => child.kill(signal))));
   const code = await Promise.race([ended, served.then(() => ended)]);
