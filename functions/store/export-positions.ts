@@ -30,7 +30,10 @@ export class ExportPositionAhead extends Error {
 
 const leaseUntil = sql`clock_timestamp() + make_interval(secs => ${exportLeaseMs / 1000})`;
 
-/** Creates the position of an export unless there is one: before all stored envelopes, or behind all that are committed. */
+/**
+ * Creates the position of an export unless there is one: before all stored envelopes, or behind all that were stored
+ * before the oldest transaction that is still open began.
+ */
 export const createExportPosition = async (db: Database, name: string, start: "oldest" | "now"): Promise<void> => {
   const [first] = await findPartitionDays(db);
   const oldest = sql`least((select min(received_at) from ingest_envelope_default), ${first === undefined ? null : new Date(first).toISOString()}::timestamptz, clock_timestamp())`;
