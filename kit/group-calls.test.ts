@@ -102,4 +102,41 @@ describe("groupCalls", () => {
     await runs[1]?.end();
     expect(await next).toBe("E");
   });
+
+  it("delays each run until it has gathered, and then takes the calls made meanwhile", async () => {
+    const gathering: (() => void)[] = [];
+    const gather = () => new Promise<void>((resolve) => gathering.push(resolve));
+    const { runs, call, items } = createGroup({ gather });
+    const gathered = async () => {
+      gathering.shift()?.();
+      await new Promise((resolve) => setImmediate(resolve));
+    };
+    const answers = ["a", "b"].map(call);
+    await gathered();
+    expect(items()).toEqual(["a b"]);
+    answers.push(call("c"));
+    await runs[0]?.end();
+    answers.push(call("d"));
+    expect(items()).toEqual(["a b"]);
+    await gathered();
+    await runs[1]?.end();
+    expect(await Promise.all(answers)).toEqual(["A", "B", "C", "D"]);
+    expect(items()).toEqual(["a b", "c d"]);
+    // A call made while a run of its key is in flight waits for its end.
+    const again = ["a1", "a2"].map(call);
+    await gathered();
+    await runs[2]?.end();
+    await gathered();
+    await runs[3]?.end();
+    expect(await Promise.all(again)).toEqual(["A1", "A2"]);
+  });
+
+  it("lets calls that the bound exempts wait beyond it", async () => {
+    const exempt = (item: string) => item.endsWith("!");
+    const { runs, call } = createGroup({ waiting: { max: 1, full: () => new Error("full"), exempt } });
+    const outcomes = Promise.allSettled(["a", "b", "c!", "d"].map(call));
+    await runs[0]?.end();
+    await runs[1]?.end();
+    expect((await outcomes).map(({ status }) => status)).toEqual(["fulfilled", "fulfilled", "fulfilled", "rejected"]);
+  });
 });

@@ -15,8 +15,13 @@ export interface GroupOptions<Item, Result> {
    * call after a pause never waits.
    */
   pause?(): Promise<void>;
-  /** Bounds the calls that wait for a run: further ones reject with the error of `full`. */
-  waiting?: { max: number; full(): Error };
+  /** Bounds the calls that wait for a run: further ones reject with the error of `full`, except those that `exempt` names. */
+  waiting?: { max: number; full(): Error; exempt?: ((item: Item) => boolean) | undefined };
+  /**
+   * Delays a run until it resolves, and only then takes its calls: those made meanwhile join. For work that costs more by the run than by
+   * the item. Without it a run takes its calls when it starts.
+   */
+  gather?(): Promise<void>;
   /**
    * Whether to retry each item on its own after this failure, so that one bad item fails alone. Otherwise the calls that wait fail too:
    * the failure is not one of items, and each further run would take as long to fail.
@@ -33,10 +38,10 @@ interface Waiting<Item, Result> {
 
 /**
  * Groups concurrent calls into shared runs: a call starts at once while fewer than `concurrency` runs are in flight, otherwise it joins
- * the next run. Without `pause` a single call never waits; under load the groups grow until the work keeps up.
+ * the next run. Without `pause` a single call waits for nothing but `gather`; under load the groups grow until the work keeps up.
  */
 export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): ((item: Item) => Promise<Result>) => {
-  const { run, keyOf, concurrency, itemsMax, isolate, pause } = options;
+  const { run, keyOf, concurrency, itemsMax, isolate, pause, gather, waiting: bound } = options;
   let waiting: Waiting<Item, Result>[] = [];
   const busy = new Set<string>();
   let running = 0;
@@ -73,11 +78,21 @@ export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): (
     }
   };
 
+  const runNext = async (taken?: readonly Waiting<Item, Result>[]): Promise<void> => {
+    running += 1;
+    if (gather) await gather();
+    const calls = taken ?? take();
+    if (calls.length > 0) await settle(calls);
+    running -= 1;
+    for (const call of calls) busy.delete(call.key);
+    // A run that found no call leaves those that have the key of another run, whose end starts the next one.
+    if (calls.length > 0) start();
+  };
+
   const start = (): void => {
     while (running < concurrency && waiting.length > 0 && (!pausing || waiting.length >= itemsMax)) {
-      const calls = take();
-      if (calls.length === 0) return;
-      running += 1;
+      const taken = gather ? undefined : take();
+      if (taken?.length === 0) return;
       if (pause && !pausing) {
         pausing = true;
         void pause().then(() => {
@@ -85,17 +100,13 @@ export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): (
           start();
         });
       }
-      void settle(calls).then(() => {
-        running -= 1;
-        for (const call of calls) busy.delete(call.key);
-        start();
-      });
+      void runNext(taken);
     }
   };
 
   return (item) =>
     new Promise((resolve, reject) => {
-      if (options.waiting && waiting.length >= options.waiting.max) throw options.waiting.full();
+      if (bound && waiting.length >= bound.max && !bound.exempt?.(item)) throw bound.full();
       waiting.push({ item, key: keyOf(item), resolve, reject });
       start();
     });

@@ -6,6 +6,28 @@ import { anyOf, insertRows } from "./query-parts.ts";
 /** A reservation's row. */
 export type ReservationRow = typeof enrollmentReservation.$inferSelect;
 
+/**
+ * Locks the reservations with these ids, and those that `deleteExpiredReservations` deletes, in the order of identities: transactions under
+ * different policies share no other lock and could deadlock over a reservation that expired while its certificate was signed.
+ */
+export const lockReservations = async (
+  db: Executor,
+  {
+    ids,
+    policyIds,
+    identities,
+  }: { ids: readonly string[]; policyIds: readonly string[]; identities: readonly string[] },
+  now: Date,
+): Promise<void> => {
+  const { id, policyId, identity, expiresAt } = enrollmentReservation;
+  const expired = and(or(anyOf(policyId, policyIds), anyOf(identity, identities)), lte(expiresAt, now));
+  const found = db
+    .select({ id })
+    .from(enrollmentReservation)
+    .where(or(anyOf(id, ids), expired));
+  await found.orderBy(identity).for("update").prepare("lock_reservations").execute();
+};
+
 /** Deletes the expired reservations of these policies, and those of these identities under any policy. */
 export const deleteExpiredReservations = async (
   db: Executor,

@@ -11,9 +11,9 @@ export const tooManyWaiting = {
 /**
  * Creates a function that runs concurrent calls in shared transactions (see `groupCalls`), one transaction at a time: for work that takes
  * the same lock, where a second transaction would only wait. A call resolves when its transaction commits; two calls of one key never
- * share one. Its statements look up rows by key (see `planByIndex`). Unless the database is unavailable, retries each item of a failed
- * transaction on its own. Otherwise all calls fail, and so do
- * those that wait, at most `waitingMax`.
+ * share one. A transaction waits until what runs on the event loop has run: the calls that this makes join, since a small transaction
+ * costs almost as much as a large one. Its statements look up rows by key (see `planByIndex`). Unless the database is unavailable, retries
+ * each item of a failed transaction on its own. Otherwise all calls fail, and so do those that wait, at most `waitingMax`.
  */
 export const groupTransactions = <Item, Result>(
   db: Database,
@@ -21,6 +21,8 @@ export const groupTransactions = <Item, Result>(
     /** Returns the results in the order of `items`. */
     run(tx: Executor, items: readonly Item[]): Promise<readonly Result[]>;
     keyOf(item: Item): string;
+    /** Whether a call may wait although `waitingMax` others do, because it ends work that was let in. */
+    exempt?: (item: Item) => boolean;
   },
 ): ((item: Item) => Promise<Result>) =>
   groupCalls<Item, Result>({
@@ -32,6 +34,7 @@ export const groupTransactions = <Item, Result>(
     keyOf: work.keyOf,
     concurrency: 1,
     itemsMax: 128,
-    waiting: tooManyWaiting,
+    waiting: { ...tooManyWaiting, exempt: work.exempt },
+    gather: () => new Promise((resolve) => setImmediate(resolve)),
     isolate: canRetryIndividually,
   });

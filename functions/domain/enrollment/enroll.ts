@@ -7,10 +7,10 @@ import { deleteReservations } from "../../store/enrollments.ts";
 import { createTokenFinder } from "../../store/policies.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Issued } from "../certificate/issued.ts";
-import { createRecord } from "./record.ts";
 import { EnrollmentRefusal, type RecordRefusals, type RefusalCore, type RefusedUse } from "./refuse.ts";
-import { admitUse, createReserve, type EnrollmentRequest } from "./reserve.ts";
+import { admitUse, type EnrollmentRequest } from "./reserve.ts";
 import { isWellFormedToken, tokenPrefixCharacters } from "./rules.ts";
+import { createSteps, type EnrollmentSteps } from "./steps.ts";
 import { admitBy, identityRules } from "./use-rules.ts";
 
 /** The parts of core that enrollment uses. */
@@ -61,11 +61,10 @@ export type Enroll = (token: AdmittedToken, body: EnrollRequest, origin: Origin)
 /**
  * Creates the enrollment of hosts (docs/enroll.md): reserve a use under every limit, sign outside any transaction, record. A crash
  * between the steps leaves a reservation that expires after 60 s and a certificate without a row, which core rejects. Refusals are audited; failed
- * uses count against the remote address. Concurrent enrollments share the transactions of both steps.
+ * uses count against the remote address. Concurrent enrollments share transactions.
  */
 export const createEnroll = (core: EnrollCore, recordRefusals: RecordRefusals): Enroll => {
-  const needs = { ...core, ids: pooledEntropy(core.entropy) };
-  const steps: Steps = { reserve: createReserve(needs), record: createRecord(needs) };
+  const steps = createSteps({ ...core, ids: pooledEntropy(core.entropy) });
   return (token, body, origin) => {
     const use: RefusedUse = { ...token, identity: null };
     return recordRefusals(use, origin, async () => {
@@ -78,14 +77,9 @@ export const createEnroll = (core: EnrollCore, recordRefusals: RecordRefusals): 
   };
 };
 
-interface Steps {
-  reserve: ReturnType<typeof createReserve>;
-  record: ReturnType<typeof createRecord>;
-}
-
 const attempt = async (
   core: EnrollCore,
-  { reserve, record }: Steps,
+  { reserve, record }: EnrollmentSteps,
   { tokenId, policyId }: AdmittedToken,
   request: EnrollmentRequest,
   origin: Origin,

@@ -1,7 +1,7 @@
 /**
- * The second half of an enrollment: the transaction that records the certificate, shared by concurrent requests. Invariants: token,
- * policy and identity are checked again under the locks that revocation and freeze take; counts, identity, certificate and audit event
- * commit together; the refusal of one request releases its reservation and does not affect the others.
+ * The second half of an enrollment: the record of its certificate. Invariants: token, policy and identity are checked again under the locks
+ * that revocation and freeze take; counts, identity, certificate and audit event commit together; the refusal of one request releases its
+ * reservation and does not affect the others of its transaction.
  */
 
 import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
@@ -10,25 +10,22 @@ import { type IssuedCertificate, SignerFault } from "../../signer/signer.ts";
 import {
   type CertificateRow,
   findFingerprints,
-  findIdentitiesInUse,
   insertCertificates,
   updateActiveReplaced,
 } from "../../store/certificates.ts";
-import type { Database, Executor } from "../../store/database.ts";
+import type { Executor } from "../../store/database.ts";
 import { deleteReservations, type ReservationRow } from "../../store/enrollments.ts";
-import { groupTransactions } from "../../store/group-transactions.ts";
 import {
   type EnrolledIdentity,
   type IdentityRow,
   insertIdentities,
-  lockIdentitiesByName,
   updateIdentityReenrolled,
 } from "../../store/identities.ts";
-import { addEnrollments, addTokenUses, findTokenTerms, lockPolicies } from "../../store/policies.ts";
+import { addEnrollments, addTokenUses, findTokenTerms } from "../../store/policies.ts";
 import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
 import { type Issued, issuedBefore, issuedRow } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
-import { admitAgain, admitUse, type EnrollmentRequest } from "./reserve.ts";
+import { admitAgain, admitUse, type EnrollmentRequest, type Locked } from "./reserve.ts";
 
 /** A certificate that was signed for a reservation. */
 export interface Issue {
@@ -40,39 +37,27 @@ export interface Issue {
   origin: Origin;
 }
 
-/** `ids`: the randomness of the ids of identities and certificates. */
-type Needs = Pick<Core, "clock" | "entropy"> & { ids: Entropy };
+/** What a record needs. `ids`: the randomness of the ids of identities and certificates. */
+export type RecordNeeds = Pick<Core, "clock" | "entropy"> & { ids: Entropy };
 
-/** Creates the record of a signed certificate, which throws an `EnrollmentRefusal` that arose while the signer ran. */
-export const createRecord = ({ db, ...needs }: Needs & { db: Database }): ((issue: Issue) => Promise<Issued>) => {
-  const record = groupTransactions<Issue, ({ kind: "recorded" } & Issued) | Refused>(db, {
-    run: (tx, issues) => recordAll(tx, needs, issues),
-    keyOf: ({ request }) => request.identity,
-  });
-  return async (issue) => {
-    const outcome = await record(issue);
-    if (outcome.kind === "refused") throw outcome.refusal;
-    return outcome;
-  };
-};
+/** A recorded certificate. */
+export type Recorded = { kind: "recorded" } & Issued;
 
-const recordAll = async (
+/** Reads what decides which certificates are recorded; returns the record of all, except where a refusal arose while the signer ran. */
+export const readForRecords = async (
   tx: Executor,
-  needs: Needs,
-  issues: readonly Issue[],
-): Promise<(({ kind: "recorded" } & Issued) | Refused)[]> => {
-  const now = needs.clock.now();
-  const names = issues.map(({ request }) => request.identity);
+  needs: RecordNeeds,
+  { issues, locked, now }: { issues: readonly Issue[]; locked: Promise<Locked>; now: number },
+): Promise<() => Promise<(Recorded | Refused)[]>> => {
+  if (issues.length === 0) return async () => [];
   const reservations = issues.map(({ reservation }) => reservation);
-  const [policies, tokens, held, identities, inUse, fingerprints] = await Promise.all([
-    lockPolicies(tx, [...new Set(reservations.map(({ policyId }) => policyId))]),
+  const [{ policies, identities, identitiesInUse }, tokens, held, fingerprints] = await Promise.all([
+    locked,
     findTokenTerms(tx, [...new Set(reservations.map(({ tokenId }) => tokenId))], { lock: true }),
     deleteReservations(
       tx,
       reservations.map(({ id }) => id),
     ),
-    lockIdentitiesByName(tx, names),
-    findIdentitiesInUse(tx, names, new Date(now)),
     findFingerprints(
       tx,
       issues.map(({ issued }) => issued.fingerprintSha256),
@@ -86,22 +71,20 @@ const recordAll = async (
       if (!held.has(reservation.id)) throw new EnrollmentRefusal("enrollment_in_progress");
       const known = identities.get(request.identity);
       // Since this reservation expired, another policy may have enrolled the identity, under its own lock.
-      admitAgain(policy, known, known !== undefined && inUse.has(known.id));
+      admitAgain(policy, known, known !== undefined && identitiesInUse.has(known.id));
       if (fingerprints.has(issued.fingerprintSha256)) {
         throw new EnrollmentRefusal("signer_failed", { cause: new SignerFault(issuedBefore) });
       }
       return planOf(issue, known, needs, now);
     }),
   );
-  await write(
-    tx,
-    needs,
-    plans.flatMap((plan) => (plan.kind === "plan" ? [plan] : [])),
-    now,
-  );
-  return plans.map((plan) =>
-    plan.kind === "refused" ? plan : { kind: "recorded", identity: plan.identity, certificate: plan.certificate },
-  );
+  return async () => {
+    const recorded = plans.filter((plan) => plan.kind === "plan");
+    await write(tx, needs, recorded, now);
+    return plans.map((plan) =>
+      plan.kind === "refused" ? plan : { kind: "recorded", identity: plan.identity, certificate: plan.certificate },
+    );
+  };
 };
 
 /** The rows of one enrollment. */
@@ -114,7 +97,7 @@ interface Plan {
   certificate: CertificateRow;
 }
 
-const planOf = (issue: Issue, known: IdentityRow | undefined, { ids }: Needs, now: number): Plan => {
+const planOf = (issue: Issue, known: IdentityRow | undefined, { ids }: RecordNeeds, now: number): Plan => {
   const { request, reservation, issued } = issue;
   const { hostname, platform, collectorVersion } = request;
   const { policyId, tokenId } = reservation;
@@ -135,7 +118,7 @@ const planOf = (issue: Issue, known: IdentityRow | undefined, { ids }: Needs, no
   return { kind: "plan", issue, isKnown: known !== undefined, identity, certificate };
 };
 
-const write = async (tx: Executor, needs: Needs, plans: readonly Plan[], now: number): Promise<void> => {
+const write = async (tx: Executor, needs: RecordNeeds, plans: readonly Plan[], now: number): Promise<void> => {
   const at = new Date(now);
   const first = plans.filter(({ isKnown }) => !isKnown);
   // In the order of ids, the order in which every transaction locks several hosts.
@@ -143,8 +126,6 @@ const write = async (tx: Executor, needs: Needs, plans: readonly Plan[], now: nu
   await Promise.all([
     ...again.map(({ identity }) => updateIdentityReenrolled(tx, identity.id, identity)),
     ...again.map(({ identity }) => updateActiveReplaced(tx, identity.id, at)),
-  ]);
-  await Promise.all([
     addEnrollments(
       tx,
       groupsOf(first, ({ identity }) => identity.policyId).map(([id, { length }]) => ({ id, enrollments: length })),

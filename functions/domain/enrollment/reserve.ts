@@ -1,23 +1,15 @@
 /**
  * The first half of an enrollment: a reservation under every limit. Invariants: decisions on one policy are made one after the other
- * under its lock, each counting the earlier reservations; concurrent requests share transactions, at most one of an identity in each;
- * the refusal of one request does not affect the others.
+ * under its lock, each counting the earlier reservations; the refusal of one request does not affect the others of its transaction.
  */
 
 import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
-import { type CertificateRow, findEnrolledCertificates, findIdentitiesInUse } from "../../store/certificates.ts";
-import type { Database, Executor } from "../../store/database.ts";
-import {
-  countReservations,
-  deleteExpiredReservations,
-  findReserved,
-  insertReservations,
-  type ReservationRow,
-} from "../../store/enrollments.ts";
-import { groupTransactions } from "../../store/group-transactions.ts";
-import { countTowardsHourlyLimits, type IdentityRow, lockIdentitiesByName } from "../../store/identities.ts";
-import { findTokenTerms, lockPolicies, type PolicyRow, type TokenTerms } from "../../store/policies.ts";
+import { type CertificateRow, findEnrolledCertificates } from "../../store/certificates.ts";
+import type { Executor } from "../../store/database.ts";
+import { countReservations, findReserved, insertReservations, type ReservationRow } from "../../store/enrollments.ts";
+import { countTowardsHourlyLimits, type IdentityRow } from "../../store/identities.ts";
+import { findTokenTerms, type PolicyRow, type TokenTerms } from "../../store/policies.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
 import { admissionRules, admitBy, againRules, deviceRules, firstRules, unknownToken } from "./use-rules.ts";
@@ -57,48 +49,39 @@ export type Reserved =
 /** `ids`: the randomness of ids and serial numbers, which are public. */
 type Needs = Pick<Core, "clock"> & { ids: Entropy };
 
+/** What a transaction has locked for its requests, and which of the identities have an active certificate. */
+export interface Locked {
+  policies: ReadonlyMap<string, PolicyRow>;
+  identities: ReadonlyMap<string, IdentityRow>;
+  identitiesInUse: ReadonlySet<string>;
+}
+
 /**
- * Creates the decision, under the policy's lock, whether a request may enroll; it reserves a use under every limit or throws
- * `EnrollmentRefusal`. Order: token revoked or expired, frozen, address; a retry of the same key; exhaustion, identity, device, platform; limits.
+ * Reads what decides, under the policies' locks, which requests may enroll; returns the decision, which reserves a use under every limit for
+ * each that may. Order: token revoked or expired, frozen, address; a retry of the same key; exhaustion, identity, device, platform; limits.
  */
-export const createReserve = ({
-  db,
-  ...needs
-}: Needs & { db: Database }): ((asked: ReserveRequest) => Promise<Reserved>) => {
-  const decide = groupTransactions<ReserveRequest, Reserved | Refused>(db, {
-    run: (tx, requests) => reserveAll(tx, needs, requests),
-    keyOf: ({ request }) => request.identity,
-  });
-  return async (request) => {
-    const decision = await decide(request);
-    if (decision.kind === "refused") throw decision.refusal;
-    return decision;
+export const readForReservations = async (
+  tx: Executor,
+  needs: Needs,
+  { requests, locked, now }: { requests: readonly ReserveRequest[]; locked: Promise<Locked>; now: number },
+): Promise<() => Promise<(Reserved | Refused)[]>> => {
+  if (requests.length === 0) return async () => [];
+  const facts = await loadFacts(tx, requests, { locked, now });
+  return async () => {
+    const decisions = requests.map((each) => catchRefusal(() => decide(facts, needs, each, now)));
+    const reservations = decisions.flatMap((decision) => (decision.kind === "reserved" ? [decision.reservation] : []));
+    const taken = await insertReservations(tx, reservations);
+    return decisions.map((decision) =>
+      decision.kind === "reserved" && !taken.has(decision.reservation.id)
+        ? { kind: "refused", refusal: new EnrollmentRefusal("enrollment_in_progress") }
+        : decision,
+    );
   };
 };
 
-const reserveAll = async (
-  tx: Executor,
-  needs: Needs,
-  requests: readonly ReserveRequest[],
-): Promise<(Reserved | Refused)[]> => {
-  const now = needs.clock.now();
-  const facts = await loadFacts(tx, requests, now);
-  const decisions = requests.map((each) => catchRefusal(() => decide(facts, needs, each, now)));
-  const reservations = decisions.flatMap((decision) => (decision.kind === "reserved" ? [decision.reservation] : []));
-  const taken = await insertReservations(tx, reservations);
-  return decisions.map((decision) =>
-    decision.kind === "reserved" && !taken.has(decision.reservation.id)
-      ? { kind: "refused", refusal: new EnrollmentRefusal("enrollment_in_progress") }
-      : decision,
-  );
-};
-
 /** The facts that a decision reads. The counts grow with each reservation. */
-interface Facts {
-  policies: ReadonlyMap<string, PolicyRow>;
+interface Facts extends Locked {
   tokens: ReadonlyMap<string, TokenTerms>;
-  identities: ReadonlyMap<string, IdentityRow>;
-  identitiesInUse: ReadonlySet<string>;
   enrolled: readonly CertificateRow[];
   reserved: ReadonlySet<string>;
   heldByToken: Map<string, number>;
@@ -106,33 +89,31 @@ interface Facts {
   lastHourByPolicy: ReadonlyMap<string, number>;
 }
 
-/** Reads under the policies' locks, which the first statement takes: the counts cannot grow until the commit. */
-const loadFacts = async (tx: Executor, requests: readonly ReserveRequest[], now: number): Promise<Facts> => {
+/** Reads under the policies' locks: the counts cannot grow until the commit. */
+const loadFacts = async (
+  tx: Executor,
+  requests: readonly ReserveRequest[],
+  { locked, now }: { locked: Promise<Locked>; now: number },
+): Promise<Facts> => {
   const at = new Date(now);
   const policyIds = [...new Set(requests.map(({ policyId }) => policyId))];
   const tokenIds = [...new Set(requests.map(({ tokenId }) => tokenId))];
   const names = requests.map(({ request }) => request.identity);
   const keys = requests.map(({ request }) => request.spkiSha256);
-  const [policies, , identities, tokens, enrolled, reserved, held, identitiesInUse, lastHourByPolicy] =
-    await Promise.all([
-      lockPolicies(tx, policyIds),
-      deleteExpiredReservations(tx, { policyIds, identities: names }, at),
-      lockIdentitiesByName(tx, names),
-      // Not locked: uses are counted under the policy's lock, and the record repeats the check of a revocation.
-      findTokenTerms(tx, tokenIds, { lock: false }),
-      findEnrolledCertificates(tx, { tokenIds, keys, since: new Date(now - retryMs) }),
-      findReserved(tx, names, at),
-      countReservations(tx, policyIds, at),
-      findIdentitiesInUse(tx, names, at),
-      countTowardsHourlyLimits(tx, { policyIds, more: requests.length }, new Date(now - hourMs)),
-    ]);
+  const [rows, tokens, enrolled, reserved, held, lastHourByPolicy] = await Promise.all([
+    locked,
+    // Not locked: uses are counted under the policy's lock, and the record repeats the check of a revocation.
+    findTokenTerms(tx, tokenIds, { lock: false }),
+    findEnrolledCertificates(tx, { tokenIds, keys, since: new Date(now - retryMs) }),
+    findReserved(tx, names, at),
+    countReservations(tx, policyIds, at),
+    countTowardsHourlyLimits(tx, { policyIds, more: requests.length }, new Date(now - hourMs)),
+  ]);
   const firstsByPolicy = new Map<string, number>();
   for (const { policyId, first } of held) add(firstsByPolicy, policyId, first);
   return {
-    policies,
+    ...rows,
     tokens,
-    identities,
-    identitiesInUse,
     enrolled,
     reserved,
     heldByToken: new Map(held.map((row) => [row.tokenId, row.held])),

@@ -7,7 +7,8 @@ import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
 import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab-ca/test-pki.ts";
 import { collectorOf, createTestToken, identityPrefix, manage } from "../../../tests/collector.ts";
 import { createTestCore } from "../../../tests/core.ts";
-import { flushRefusalCounts } from "../../domain/enrollment/refuse.ts";
+import { createAdmitToken, createEnroll } from "../../domain/enrollment/enroll.ts";
+import { createRecordRefusals, flushRefusalCounts } from "../../domain/enrollment/refuse.ts";
 import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
 
 /** Runs when a certificate has been signed and not yet recorded. */
@@ -105,12 +106,20 @@ describe("an enrollment that fails between signing and recording", () => {
     await locked.promise;
     resume.resolve();
     await expect.poll(() => waiting('insert into "audit_event"%')).toBe(1);
-    const late = enroll(second.token, await requestOf(deviceId, await createTestKey()));
-    await expect.poll(() => waiting('delete from "enrollment_reservation"%')).toBe(1);
+    // Another core: the transactions of one follow each other.
+    const { signer } = test.core;
+    if (signer === null) throw new Error("no signer");
+    const replica = { ...test.core, signer, db: test.database.connect().db };
+    const recordRefusals = createRecordRefusals(replica);
+    const origin = { requestId: "late", remoteAddress: "127.0.0.1" };
+    const admitted = await createAdmitToken(replica, recordRefusals)(second.token, origin);
+    const body = await requestOf(deviceId, await createTestKey());
+    const late = createEnroll(replica, recordRefusals)(admitted, body, origin).catch((error) => error.code);
+    await expect.poll(() => waiting('select "id" from "enrollment_reservation"%')).toBe(1);
     release.resolve();
     await gate;
     expect((await slow).status).toBe(201);
-    expect(await late).toMatchObject({ status: 409, body: { code: "identity_exists" } });
+    expect(await late).toBe("identity_exists");
     const rows = await db
       .select()
       .from(certificate)
