@@ -1,3 +1,4 @@
+import { monitorEventLoopDelay } from "node:perf_hooks";
 import { readFleetRules } from "../../functions/domain/fleet/report.ts";
 import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
@@ -12,11 +13,14 @@ import { quantile } from "../lab/quantile.ts";
 import type { EmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type Bench, collectGarbage, readBenchOptions, rounded } from "./bench.ts";
 import { startHeartbeatLoad } from "./heartbeat-load.ts";
-import { openFleetDatabase, seedLargeFleet } from "./large-fleet.ts";
+import { startHeartbeatProcess } from "./heartbeat-process.ts";
+import { openSeededFleet } from "./large-fleet.ts";
 
 /** Upper bounds in milliseconds, of the CSV in seconds, and of its memory in bytes. */
 const goals = { database: 25, route: 60, summary: 60, facets: 150, csvSeconds: 5, csvBytes: 50 * 1024 * 1024 };
 const pageRows = 200;
+/** Half of them load the first page, and half the facets. */
+const operatorsAtOnce = 8;
 
 /** Typical queries of operators: everything, each kind of filter, broad and narrow ones. */
 const filters: Readonly<Record<string, FleetFilter & { query: string }>> = {
@@ -68,19 +72,22 @@ const filters: Readonly<Record<string, FleetFilter & { query: string }>> = {
 
 /**
  * Measures the health report of `--collectors` hosts while `--heartbeats` a second are written: every filter by every sort in both
- * orders, first pages and later ones, at the database and through the route; the summary, the facets, and a CSV with a row for each host.
- * The floor is a bare page and a bare count of the table that the report reads, under the same load.
+ * orders, first pages and later ones, at the database and through the route; the summary, the facets, several operators at once, and a CSV
+ * with a row for each host. Heartbeats go to the database by core's statements, without a listener: in this process, or with
+ * `--beside process` as if another core served them. `--kept` is a directory that keeps the seeded fleet for the next run; `--every 5`
+ * measures each fifth page. The floor is a bare page and a bare count of the table that the report reads, under the same load.
  */
 export const healthBench: Bench = async (args) => {
-  const defaults = { collectors: 100_000, rounds: 1, heartbeats: 1667 };
-  const { collectors: count, rounds, heartbeats: perSecond } = readBenchOptions(args, defaults);
+  const defaults = { collectors: 100_000, rounds: 1, heartbeats: 1667, every: 1, beside: "core", kept: "" };
+  const { collectors: count, rounds, heartbeats: perSecond, every, beside, kept } = readBenchOptions(args, defaults);
+  const { database, behindMs } = await openSeededFleet(count, kept, systemClock);
+  await using _database = database;
   let aheadMs = 0;
-  const clock = { ...systemClock, now: () => systemClock.now() + aheadMs };
-  await using database = await openFleetDatabase(clock.now());
-  await seedLargeFleet(database, count, systemClock);
+  const fleetClock = { now: () => systemClock.now() - behindMs };
+  const clock = { ...systemClock, now: () => fleetClock.now() + aheadMs };
   // The pool of reports, as core opens it.
   const reports = connectDatabase({ url: database.url, openSocket: openDatabaseSocket, connectionsMax: 4 });
-  await using _ = { [Symbol.asyncDispose]: () => reports.close() };
+  await using _reports = { [Symbol.asyncDispose]: () => reports.close() };
   const core = createInProcessCore({ db: reports.db, clock });
   const send = openApp(core);
   const secret = core.config.authTokenSecret.reveal();
@@ -93,21 +100,27 @@ export const healthBench: Bench = async (args) => {
   };
   const { db } = reports;
 
-  const pages: [name: string, filter: FleetFilter, page: FleetPage, path: string][] = [];
+  const all: [name: string, filter: FleetFilter, page: FleetPage, path: string][] = [];
   for (const [name, { query, ...filter }] of Object.entries(filters))
     for (const sort of fleetSorts)
       for (const order of ["asc", "desc"] as const) {
         const page = { sort, order, limit: pageRows, after: null };
         const path = `?${query}&sort=${sort}&order=${order}&limit=${pageRows}`;
-        pages.push([`${name} by ${sort} ${order}`, filter, page, path]);
+        all.push([`${name} by ${sort} ${order}`, filter, page, path]);
       }
 
+  const pages = all.filter((_, index) => index % every === 0);
   const atDatabase = new Samples();
   const atRoute = new Samples();
   // Warms the caches of the server and this process; the writers wrote most hosts once by then.
-  const load = await startHeartbeatLoad(database, { perSecond, clock: systemClock, now: systemClock.now() });
+  const load =
+    beside === "process"
+      ? await startHeartbeatProcess({ url: database.url, perSecond, behindMs })
+      : await startHeartbeatLoad(database, { perSecond, clock: fleetClock, now: fleetClock.now() });
   const sizeBefore = await fleetMegabytes(database);
   for (const [, , , path] of pages.filter((_, index) => index % 5 === 0)) await get(path);
+  const loopDelay = monitorEventLoopDelay({ resolution: 1 });
+  loopDelay.enable();
   for (let round = 0; round < rounds; round++)
     for (const [name, filter, page, path] of pages) {
       const rules = await readFleetRules(core);
@@ -119,6 +132,17 @@ export const healthBench: Bench = async (args) => {
       if (next_cursor !== null)
         await atRoute.time(`${name}, next`, async () => (await get(`${path}&cursor=${next_cursor}`)).json());
     }
+
+  loopDelay.disable();
+
+  const operators = new Samples();
+  for (let round = 0; round < 10; round++)
+    await Promise.all(
+      Array.from({ length: operatorsAtOnce }, async (_, index) => {
+        const path = index % 2 === 0 ? `?sort=severity&limit=${pageRows}` : "/facets";
+        await operators.time(path, async () => (await get(path)).text());
+      }),
+    );
 
   const parts = new Samples();
   const floor = new Samples();
@@ -159,6 +183,8 @@ export const healthBench: Bench = async (args) => {
     requests: atRoute.count,
     page_ms_at_database: { p50: atDatabase.quantile(0.5), p95: atDatabase.p95(), slowest: atDatabase.slowest() },
     page_ms_at_route: { p50: atRoute.quantile(0.5), p95: figure, slowest: atRoute.slowest() },
+    loop_delay_ms: { p95: rounded(loopDelay.percentile(95) / 1e6, 1), p99: rounded(loopDelay.percentile(99) / 1e6, 1) },
+    operators_at_once_ms: { p50: operators.quantile(0.5), p95: operators.p95() },
     summary_ms: { p95: summary, slowest: parts.slowest("summary: ") },
     facets_ms: { p95: facets, slowest: parts.slowest("facets: ") },
     csv: {
@@ -167,7 +193,7 @@ export const healthBench: Bench = async (args) => {
       grown_mb: Math.round(csv.grownBytes / 1024 / 1024),
       loop_ms: csv.loopMs,
     },
-    heartbeats,
+    heartbeats: { ...heartbeats, beside },
     fleet_mb: { before: sizeBefore, after: await fleetMegabytes(database) },
     goals,
     floor: "a bare count over the table that the report reads; a bare page of it beside",

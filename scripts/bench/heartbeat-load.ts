@@ -8,7 +8,14 @@ import { rounded } from "./bench.ts";
 
 /** Stops the load, and returns what it wrote. */
 export interface HeartbeatLoad {
-  stop(): Promise<{ per_second: number; wanted_per_second: number; p99_ms: number }>;
+  stop(): Promise<HeartbeatFigures>;
+}
+
+/** What a load wrote. */
+export interface HeartbeatFigures {
+  per_second: number;
+  wanted_per_second: number;
+  p99_ms: number;
 }
 
 const tickMs = 10;
@@ -20,7 +27,7 @@ const thresholds = { staleAfterSeconds: 180, enrollingSeconds: 900 };
  * but the queue. Throws from `stop` when core would have rejected one.
  */
 export const startHeartbeatLoad = async (
-  { db, sql }: EmbeddedDatabase,
+  { db, sql }: Pick<EmbeddedDatabase, "db" | "sql">,
   { perSecond, clock, now }: { perSecond: number; clock: Pick<Clock, "now">; now: number },
 ): Promise<HeartbeatLoad> => {
   const hosts = await sql<{ identity: string; fingerprint: string; report: HeartbeatRequest }[]>`

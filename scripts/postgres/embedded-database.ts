@@ -3,8 +3,9 @@ import { readMigrations } from "../../functions/node/read-migrations.ts";
 import { type ConnectedDatabase, connectDatabase } from "../../functions/store/database.ts";
 import { migrate } from "../../functions/store/migrate.ts";
 import { type EmbeddedPostgres, type EmbeddedPostgresOptions, startEmbeddedPostgres } from "./embedded-postgres.ts";
+import { run } from "./embedded-postgres-files.ts";
 
-/** A migrated, empty PostgreSQL of its own; `close` stops the server, and so does leaving the scope of `await using`. */
+/** A migrated PostgreSQL of its own, empty unless it starts with a copy; `close` stops the server, and so does leaving the scope of `await using`. */
 export interface EmbeddedDatabase
   extends Pick<ConnectedDatabase, "db" | "sql">,
     Pick<EmbeddedPostgres, "tcpUrl">,
@@ -13,6 +14,8 @@ export interface EmbeddedDatabase
   /** Process id of the postmaster. */
   pid: number;
   close(): Promise<void>;
+  /** Stops the server, copies its data directory to `path`, which must not exist, and starts it again. */
+  copyTo(path: string): Promise<void>;
 }
 
 /** Starts one with PostgreSQL's own settings, durable (fsync and synchronous_commit on) unless the options differ. */
@@ -31,5 +34,10 @@ export const openEmbeddedDatabase = async (options: EmbeddedPostgresOptions = {}
     await close();
     throw error;
   }
-  return { url, tcpUrl: server.tcpUrl, pid: server.pid, db, sql, close, [Symbol.asyncDispose]: close };
+  const copyTo = (path: string) =>
+    server.restart({
+      mode: "fast",
+      whileStopped: async (dataDir) => void (await run("cp", ["-Rp", dataDir, path])),
+    });
+  return { copyTo, url, tcpUrl: server.tcpUrl, pid: server.pid, db, sql, close, [Symbol.asyncDispose]: close };
 };

@@ -22,6 +22,8 @@ export interface EmbeddedPostgresOptions {
   tcp?: boolean;
   /** `false` turns fsync off, which is faster; core then reports that it is not ready. Default `true`. */
   durable?: boolean;
+  /** The data directory of a stopped server, to start with a copy of it. Default: an empty one. */
+  dataFrom?: string;
   /** More server settings (`-c name=value`). */
   settings?: Readonly<Record<string, string>>;
 }
@@ -44,7 +46,7 @@ type StopMode = "fast" | "immediate";
 
 const socketPort = 5432;
 
-/** Starts a server with an empty data directory; resolves in about 0.3 s, when it accepts connections. */
+/** Starts a server with a data directory of its own; resolves in about 0.3 s, when it accepts connections. */
 export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions = {}): Promise<EmbeddedPostgres> => {
   const owner: Owner | undefined = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : undefined;
   const runtimeDir = await mkdtemp(join(tmpdir(), "svc-pg-"));
@@ -52,7 +54,7 @@ export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions = {
   try {
     const dataDir = join(runtimeDir, "data");
     const binaries = await locateBinaries(owner);
-    await run("cp", ["-Rp", await binaries.template(), dataDir]);
+    await run("cp", ["-Rp", options.dataFrom ?? (await binaries.template()), dataDir]);
     await chmod(dataDir, 0o700);
     if (options.durable ?? true) await run(join(binaries.bin, "initdb"), ["--sync-only", "-D", dataDir], owner);
     const [port = socketPort] = options.tcp ? await findPorts(1) : [];
