@@ -208,11 +208,13 @@ const selectRows = async (
     left join lateral (select * from ingest_host where host_id = i.identity limit 1) e on true
     left join lateral (select * from ingest_gap where host_id = i.identity limit 1) g on true
     order by selected.rank`);
-  return rows.map((row) => ({
-    ...row,
-    state: stateAtIndex(row.state_index),
-    forwarding: row.forwarding_index === null ? null : (forwardings[row.forwarding_index] ?? null),
-  }));
+  // The driver's own rows: a copy of fifty columns would cost more than all else that is done with them here.
+  return rows.map((row) =>
+    Object.assign(row, {
+      state: stateAtIndex(row.state_index),
+      forwarding: row.forwarding_index === null ? null : (forwardings[row.forwarding_index] ?? null),
+    }),
+  );
 };
 
 /** Counts over the fleet under a filter, ignoring its states. */

@@ -23,8 +23,8 @@ export interface ExportBatch<Row, Position> {
 }
 
 /**
- * Yields the batches that `read` returns, each on demand. Writes an audit event with the number of rows before it reports the end to the
- * reader, or when the reader stops earlier.
+ * Yields the batches that `read` returns. While the reader takes one, the database reads the next, and none further. Writes an audit event
+ * with the number of rows before it reports the end to the reader, or when the reader stops earlier.
  */
 export const auditedExport = async function* <Row, Position>(
   core: Pick<Core, "db" | "clock" | "entropy">,
@@ -33,14 +33,21 @@ export const auditedExport = async function* <Row, Position>(
 ): AsyncGenerator<Row[], void, void> {
   let given = 0;
   let reason: string | null = "the reader disconnected before the end";
+  const readNext = (after: Position | null) => {
+    const batch = read(after);
+    // Awaited below; until then, a failure is not an unhandled one.
+    batch.catch(() => undefined);
+    return batch;
+  };
+  let next: Promise<ExportBatch<Row, Position>> | null = null;
   try {
-    let after: Position | null = null;
-    do {
-      const batch: ExportBatch<Row, Position> = await read(after);
+    next = readNext(null);
+    while (next !== null) {
+      const batch: ExportBatch<Row, Position> = await next;
+      next = batch.next === null ? null : readNext(batch.next);
       given += batch.rows.length;
       yield batch.rows;
-      after = batch.next;
-    } while (after !== null);
+    }
     reason = null;
   } catch (error) {
     reason = "a batch could not be read";
@@ -55,6 +62,8 @@ export const auditedExport = async function* <Row, Position>(
       origin,
       details: { ...details, rows: given },
     } as const;
+    // A client of a single request ends with it: nothing of the export may still run then.
+    await Promise.allSettled([next]);
     await core.db.transaction((tx) => recordAudit(tx, core, entry));
   }
 };

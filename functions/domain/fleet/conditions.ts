@@ -1,3 +1,5 @@
+import { rfc3339 } from "../../../kit/clock.ts";
+import { timestampOf } from "../../../kit/timestamp-text.ts";
 import { type FleetCondition, fleetConditions } from "../../../proto/fleet-health/vocabulary.ts";
 import type { FleetRow } from "../../store/fleet-report.ts";
 import type { FleetThresholds } from "../../store/fleet-rows.ts";
@@ -15,7 +17,7 @@ export const conditionsOf = (row: FleetRow, thresholds: FleetThresholds, now: Da
     .filter((state) => row[`is_${state}`])
     .map((state) => {
       const { since, evidence } = explanations[state](row, thresholds, now.getTime());
-      return { state, since: new Date(since).toISOString(), evidence };
+      return { state, since: typeof since === "string" ? timestampOf(since) : rfc3339(since), evidence };
     });
 
 type Explain = (
@@ -24,7 +26,7 @@ type Explain = (
   now: number,
 ) => { since: number | string; evidence: string };
 
-const ms = (text: string | null): number => (text === null ? 0 : new Date(text).getTime());
+const ms = (text: string | null): number => (text === null ? 0 : Date.parse(timestampOf(text)));
 const ageSeconds = (text: string | null, now: number): number => Math.max(0, Math.floor((now - ms(text)) / 1000));
 /** Whether a timestamp of the database is a time, not infinite. */
 const isTime = (text: string): boolean => !text.endsWith("infinity");

@@ -1,3 +1,4 @@
+import { timestampOf } from "../../../../kit/timestamp-text.ts";
 import type { FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { certificateStatus } from "../../../../proto/fleet-health/vocabulary.ts";
@@ -5,8 +6,7 @@ import { conditionsOf } from "../../../domain/fleet/conditions.ts";
 import type { FleetRow } from "../../../store/fleet-report.ts";
 import type { FleetThresholds } from "../../../store/fleet-rows.ts";
 
-const timestamp = (text: string): string => new Date(text).toISOString();
-const timestampOrNull = (text: string | null): string | null => (text === null ? null : timestamp(text));
+const timestampOrNull = (text: string | null): string | null => (text === null ? null : timestampOf(text));
 const numberOrNull = (text: string | null): number | null => (text === null ? null : Number(text));
 
 /** Returns the view of a row at `now`. */
@@ -20,7 +20,7 @@ export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: D
   labels: row.labels,
   state: row.state,
   conditions: conditionsOf(row, thresholds, now),
-  enrolled_at: timestamp(row.enrolled_at),
+  enrolled_at: timestampOf(row.enrolled_at),
   last_heartbeat_at: timestampOrNull(row.last_heartbeat_at),
   last_envelope_at: timestampOrNull(row.last_envelope_at),
   forwarding: row.forwarding,
@@ -35,19 +35,19 @@ export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: D
   certificate: {
     id: row.certificate_id,
     status: certificateStatus(
-      { status: row.certificate_status, notAfter: new Date(row.certificate_not_after) },
+      { status: row.certificate_status, notAfter: new Date(timestampOf(row.certificate_not_after)) },
       now.getTime(),
     ),
-    not_after: timestamp(row.certificate_not_after),
-    renew_after: timestamp(row.certificate_renew_after),
+    not_after: timestampOf(row.certificate_not_after),
+    renew_after: timestampOf(row.certificate_renew_after),
   },
   successor:
     row.successor_id !== null && row.successor_not_after !== null && row.successor_renew_after !== null
       ? {
           id: row.successor_id,
           status: "active",
-          not_after: timestamp(row.successor_not_after),
-          renew_after: timestamp(row.successor_renew_after),
+          not_after: timestampOf(row.successor_not_after),
+          renew_after: timestampOf(row.successor_renew_after),
         }
       : null,
   config: {
@@ -68,14 +68,14 @@ export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: D
   renewal: { status: row.renewal_status, last_error: row.renewal_last_error },
   last_auth_failure:
     row.last_auth_failure_at !== null && row.last_auth_failure_reason !== null
-      ? { at: timestamp(row.last_auth_failure_at), reason: row.last_auth_failure_reason }
+      ? { at: timestampOf(row.last_auth_failure_at), reason: row.last_auth_failure_reason }
       : null,
   ingest_gap:
     row.gap_last_at !== null
       ? {
           ranges: Number(row.gap_ranges),
           records_max: Number(row.gap_records_max),
-          last_at: timestamp(row.gap_last_at),
+          last_at: timestampOf(row.gap_last_at),
         }
       : null,
 });

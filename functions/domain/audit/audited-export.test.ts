@@ -1,0 +1,63 @@
+import { sql } from "drizzle-orm";
+import { afterAll, expect, it } from "vitest";
+import { createTestCore } from "../../../tests/core.ts";
+import { auditedExport, type ExportBatch } from "./audited-export.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+
+type Read = PromiseWithResolvers<ExportBatch<string, number>>;
+
+/** An export whose reads end when the test ends them. */
+const openExport = (id: string) => {
+  const { userId, email } = test.people.auditor;
+  const reads: Read[] = [];
+  const batches = auditedExport<string, number>(
+    test.core,
+    {
+      operator: { userId, email, scopes: [] },
+      origin: { remoteAddress: "127.0.0.1", requestId: id },
+      action: "fleet.export",
+      target: { type: "fleet_export", id },
+      details: {},
+    },
+    () => {
+      const read = Promise.withResolvers<ExportBatch<string, number>>();
+      reads.push(read);
+      return read.promise;
+    },
+  );
+  return { reads, batches };
+};
+
+const eventsOf = (id: string) =>
+  test.db.execute(sql`select outcome, reason, details from audit_event where target_id = ${id}`);
+
+it("reads one batch ahead of the reader, and none further", async () => {
+  const { reads, batches } = openExport("whole");
+  const first = batches.next();
+  reads[0]?.resolve({ rows: ["a"], next: 1 });
+  expect((await first).value).toEqual(["a"]);
+  expect(reads).toHaveLength(2);
+  reads[1]?.resolve({ rows: ["b"], next: 2 });
+  await reads[1]?.promise;
+  expect(reads).toHaveLength(2);
+  expect((await batches.next()).value).toEqual(["b"]);
+  reads[2]?.resolve({ rows: ["c"], next: null });
+  expect((await batches.next()).value).toEqual(["c"]);
+  expect((await batches.next()).done).toBe(true);
+  expect(await eventsOf("whole")).toMatchObject([{ outcome: "success", reason: null, details: { rows: 3 } }]);
+});
+
+it("ends the read ahead before it audits a reader who stops, and counts only the rows that the reader took", async () => {
+  const { reads, batches } = openExport("stopped");
+  const first = batches.next();
+  reads[0]?.resolve({ rows: ["a"], next: 1 });
+  await first;
+  const stopped = batches.return();
+  expect(await eventsOf("stopped")).toEqual([]);
+  reads[1]?.reject(new Error("the reader has stopped anyway"));
+  await stopped;
+  const reason = "the reader disconnected before the end";
+  expect(await eventsOf("stopped")).toMatchObject([{ outcome: "failure", reason, details: { rows: 1 } }]);
+});
