@@ -1,3 +1,4 @@
+import { shareNextRun } from "../../../kit/share-next-run.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { historyMax } from "../../../proto/fleet-health/report.ts";
 import type { CoreConfig } from "../../config.ts";
@@ -47,7 +48,7 @@ export const readFleetRules = async ({ db, clock, config }: FleetCore): Promise<
   return { now, thresholds, versions, platforms, unsupportedVersions };
 };
 
-/** A page of the fleet, and the summary of the whole fleet under the same rules. */
+/** A page of the fleet with its rules, and the summary of the whole fleet. */
 export interface FleetReport {
   rules: FleetRules;
   summary: FleetSummary;
@@ -56,26 +57,37 @@ export interface FleetReport {
 }
 
 /**
- * Returns the fleet health report (docs/fleet-health.md). The summary applies the filter except its states. Page and summary are
- * separate queries: a heartbeat that arrives between them may show in one only.
+ * Creates the function that returns the fleet health report (docs/fleet-health.md). The summary applies the filter except its states, so
+ * concurrent reports that differ in states, order or page share the scan that counts it. Page and summary are separate queries, each with
+ * the rules of its start: a heartbeat that arrives between them may show in one only.
  */
-export const reportHealth = async (core: FleetCore, filter: FleetFilter, page: FleetPage): Promise<FleetReport> => {
-  const rules = await readFleetRules(core);
-  const [summary, { rows, next }] = await Promise.all([
-    summarizeFleet(core.db, rules, filter),
-    findFleetPage(core.db, rules, filter, page),
-  ]);
-  return { rules, summary, rows, next };
+export const createHealthReports = (core: FleetCore) => {
+  const summarize = shareNextRun(
+    async (filter: FleetFilter) => summarizeFleet(core.db, await readFleetRules(core), filter),
+    (filter) => JSON.stringify({ ...filter, states: undefined }),
+  );
+  const findPage = async (filter: FleetFilter, page: FleetPage) => {
+    const rules = await readFleetRules(core);
+    return { rules, ...(await findFleetPage(core.db, rules, filter, page)) };
+  };
+  return async (filter: FleetFilter, page: FleetPage): Promise<FleetReport> => {
+    const [summary, found] = await Promise.all([summarize(filter), findPage(filter, page)]);
+    return { summary, ...found };
+  };
 };
 
-/** Returns the counts that the page draws, under a filter with its states (docs/fleet-health.md). */
-export const countFacets = async (
-  core: FleetCore,
-  filter: FleetFilter,
-): Promise<{ rules: FleetRules; counts: FleetCounts }> => {
-  const rules = await readFleetRules(core);
-  return { rules, counts: await countFleet(core.db, rules, filter) };
-};
+/**
+ * Creates the function that returns the counts that the page draws, under a filter with its states (docs/fleet-health.md). Concurrent
+ * calls with one filter share them.
+ */
+export const createFacetCounts = (core: FleetCore) =>
+  shareNextRun(
+    async (filter: FleetFilter): Promise<{ rules: FleetRules; counts: FleetCounts }> => {
+      const rules = await readFleetRules(core);
+      return { rules, counts: await countFleet(core.db, rules, filter) };
+    },
+    (filter) => JSON.stringify(filter),
+  );
 
 /** Returns one host with its policy, its config errors and its audit events, newest first. Throws 404 `not_found`. */
 export const reportHost = async (

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { expiryDays, FleetFacets, facetValuesMax, heartbeatAgeBounds } from "../../../../proto/fleet-health/facets.ts";
 import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
 import type { Core } from "../../../core.ts";
-import { countFacets } from "../../../domain/fleet/report.ts";
+import { createFacetCounts } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import type { FleetCounts } from "../../../store/fleet-facets.ts";
@@ -10,8 +10,9 @@ import type { FleetRules } from "../../../store/fleet-rows.ts";
 import { thresholdsView } from "./row.ts";
 
 /** `GET /v1/collector/health/facets`: counts of hosts per value, and of rows per export. */
-export const healthFacetsRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
-  route({
+export const healthFacetsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
+  const countFacets = createFacetCounts(core);
+  return route({
     method: "GET",
     path: "/v1/collector/health/facets",
     operationId: "countFleetHealth",
@@ -24,10 +25,11 @@ export const healthFacetsRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     ),
     replies: { 200: { description: "The counts", schema: FleetFacets } },
     handle: async ({ query }) => {
-      const { rules, counts } = await countFacets(core, filterFromQuery(query));
+      const { rules, counts } = await countFacets(filterFromQuery(query));
       return { status: 200, body: facetsView(rules, counts) };
     },
   });
+};
 
 const facetsView = ({ now, thresholds, unsupportedVersions }: FleetRules, counts: FleetCounts): FleetFacets => {
   const versions = mostFrequent(counts.versions);

@@ -4,7 +4,7 @@ import { type ExportLagView, FleetHealthReport } from "../../../../proto/fleet-h
 import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
 import { reportExportLags } from "../../../domain/export/report-lags.ts";
-import { reportHealth } from "../../../domain/fleet/report.ts";
+import { createHealthReports } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
 import { createCursorSeal, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
@@ -23,6 +23,7 @@ const HealthQuery = v.pipe(
 /** `GET /v1/collector/health`: the fleet health report. */
 export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
   const cursors = createCursorSeal(core.config);
+  const reportHealth = createHealthReports(core);
   return route({
     method: "GET",
     path: "/v1/collector/health",
@@ -37,7 +38,7 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
       const [value = "", id = ""] = query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
       const after = query.cursor === undefined ? null : { value, id };
       const [report, exports] = await Promise.all([
-        reportHealth(core, filterFromQuery(query), { sort, order, limit, after }),
+        reportHealth(filterFromQuery(query), { sort, order, limit, after }),
         reportExportLags(core),
       ]);
       const { now, thresholds } = report.rules;
