@@ -1,6 +1,7 @@
 import { arch, hostname, platform } from "node:os";
 import { type Clock, systemClock } from "../kit/clock.ts";
 import { type Entropy, systemEntropy } from "../kit/entropy.ts";
+import type { Environment } from "../kit/env.ts";
 
 /** A stream that a command writes to. */
 export interface Output {
@@ -17,6 +18,8 @@ export interface CollectorEnv {
   /** Undefined on a platform without user ids. */
   readonly effectiveUid: number | undefined;
   readonly hostname: string;
+  /** The environment variables. */
+  readonly variables: Environment;
   /** `os/arch` in the terms of enrollment policies: `linux/amd64`. */
   readonly platform: string;
   /** Returns a signal that aborts at the next SIGTERM or SIGINT; a second one ends the process at once. */
@@ -46,6 +49,7 @@ export const systemEnv = (): CollectorEnv => ({
   stderr: writeTo(process.stderr),
   effectiveUid: process.geteuid?.(),
   hostname: hostname(),
+  variables: process.env,
   platform: platformName(platform(), arch()),
   stopSignal: () => {
     const stop = new AbortController();

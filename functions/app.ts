@@ -1,6 +1,8 @@
 import { Hono } from "hono";
 import { pooledEntropy, uuidv7 } from "../kit/entropy.ts";
 import { isRequestId } from "../kit/request-id.ts";
+import { createTokenBuckets } from "../kit/token-buckets.ts";
+import { isRecordedBySender } from "../kit/tracing/tracer.ts";
 import type { Core } from "./core.ts";
 import { withReadDeadline } from "./http/read-deadline.ts";
 import { renderProblem } from "./http/render-problem.ts";
@@ -8,6 +10,9 @@ import type { HttpContext, HttpEnv, Peer } from "./http/request.ts";
 import { mount, type Route } from "./http/route.ts";
 import { Problem } from "./problems.ts";
 import { routesOf } from "./v1/index.ts";
+
+/** How many requests of collectors core records a second because their collectors do. */
+const hostTracesPerSecond = 10;
 
 /** The options that differ between listeners. */
 export interface AppOptions {
@@ -25,6 +30,10 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
   const { clock, log, observe, tracer } = core;
   const entropy = pooledEntropy(core.entropy);
   const app = new Hono<HttpEnv>();
+  const hostTraces = createTokenBuckets({ burst: hostTracesPerSecond, perSecond: hostTracesPerSecond, clock });
+  /** Returns the trace to continue. Hosts, which must not choose what core records, share a few a second. */
+  const callerTrace = ({ listener }: Peer, traceparent: string | undefined) =>
+    listener === "http" || (isRecordedBySender(traceparent) && hostTraces.take("hosts")) ? traceparent : undefined;
 
   app.use(async (c, next) => {
     const received = c.req.header("x-request-id");
@@ -39,8 +48,7 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
         kind: "server",
         facts: { "http.request.method": c.req.method, "svc.request_id": requestId },
       },
-      // A host must not choose what core records.
-      peer.listener === "http" ? c.req.header("traceparent") : undefined,
+      callerTrace(peer, c.req.header("traceparent")),
       async (span) => {
         await next();
         const route = c.get("route") ?? "unmatched";

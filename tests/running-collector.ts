@@ -4,6 +4,7 @@ import { superviseCollector } from "../collector/runtime/supervisor.ts";
 import type { Source, SourceDependencies } from "../collector/sources/source.ts";
 import { systemEntropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
+import { type Tracer, untraced } from "../kit/tracing/tracer.ts";
 import type { SourceConfig } from "../proto/collector-config/parse.ts";
 import { createTestCa } from "../scripts/lab-ca/test-pki.ts";
 import { createEnrolledHost, type EnrolledHost } from "./enrolled-host.ts";
@@ -59,9 +60,9 @@ const idle: Omit<Source, "name"> = { start: async () => undefined, stop: async (
 
 /** Creates a collector that is not started. `sources` is the YAML of its sources, `management` more of that section. */
 export const createRunningCollector = async (
-  options: { sources?: string; management?: string } = {},
+  options: { sources?: string; management?: string; tracer?: Tracer } = {},
 ): Promise<RunningCollector> => {
-  const { sources = "[{type: file, include: [/nowhere/*]}]", management = "" } = options;
+  const { sources = "[{type: file, include: [/nowhere/*]}]", management = "", tracer = untraced } = options;
   const ca = await createTestCa();
   const peer = await startIngestPeer({ ca });
   const server = await startManagementServer();
@@ -117,7 +118,7 @@ export const createRunningCollector = async (
         platform: "linux/amd64",
         startedAt: clock.now(),
       };
-      const run = superviseCollector({ loaded, env, facts, log, createSource }, stopping.signal);
+      const run = superviseCollector({ loaded, env, facts, log, tracer, createSource }, stopping.signal);
       done = run.catch(() => undefined);
       return { done: run };
     },

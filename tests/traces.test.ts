@@ -1,61 +1,22 @@
-import { once } from "node:events";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
-import { buffer } from "node:stream/consumers";
-import { fromBinary } from "@bufbuild/protobuf";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { connectDatabase } from "../functions/store/database.ts";
 import { createTracer } from "../kit/tracing/create-tracer.ts";
 import type { Tracer } from "../kit/tracing/tracer.ts";
-import { ExportTraceServiceRequestSchema } from "../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { createTestCore } from "./core.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { type SpanReceiver, startSpanReceiver } from "./span-receiver.ts";
 import { startTestWeb } from "./web.ts";
 
 /* From web's request over core's to the statement in PostgreSQL, as a receiver of OTLP sees them (docs/traces.md). */
 
-interface ReceivedSpan {
-  service: string;
-  name: string;
-  trace: string;
-  id: string;
-  parent: string;
-  isFailed: boolean;
-  facts: Record<string, unknown>;
-}
-
-const startReceiver = async () => {
-  const spans: ReceivedSpan[] = [];
-  const headers: Record<string, unknown>[] = [];
-  const server = createServer(async (request, response) => {
-    const { resourceSpans } = fromBinary(ExportTraceServiceRequestSchema, await buffer(request));
-    headers.push(request.headers);
-    for (const { resource, scopeSpans } of resourceSpans)
-      for (const span of scopeSpans.flatMap((scope) => scope.spans))
-        spans.push({
-          service: String(resource?.attributes.find(({ key }) => key === "service.name")?.value?.value.value),
-          name: span.name,
-          trace: span.traceId.toHex(),
-          id: span.spanId.toHex(),
-          parent: span.parentSpanId.toHex(),
-          isFailed: span.status?.code === 2,
-          facts: Object.fromEntries(span.attributes.map(({ key, value }) => [key, value?.value.value])),
-        });
-    response.end();
-  });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  return { server, spans, headers, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/traces` };
-};
-
-let receiver: Awaited<ReturnType<typeof startReceiver>>;
+let receiver: SpanReceiver;
 let database: TestDatabase;
 beforeAll(async () => {
-  receiver = await startReceiver();
+  receiver = await startSpanReceiver();
   database = await createTestDatabase();
 });
 afterAll(async () => {
-  receiver.server.close();
+  receiver.close();
   await database.drop();
 });
 
@@ -137,17 +98,29 @@ it("a click is one trace from web over core to PostgreSQL", async () => {
   expect(inTrace.filter(({ name, parent }) => name === "SELECT" && parent === served?.id).length).toBeGreaterThan(1);
 });
 
-it.each([
-  ["http", ["GET /v1/openapi.json"]],
-  ["ingest", []],
-] as const)("on the %s listener, a caller that records makes core record %j", async (listener, names) => {
-  const service = `core on ${listener}`;
-  const tracer = await tracerOf(service, 0);
+it.each(["http", "ingest"] as const)(
+  "core on the %s listener continues the trace of a caller that records",
+  async (listener) => {
+    const service = `core on ${listener}`;
+    const tracer = await tracerOf(service, 0);
+    const core = await createTestCore({ core: { tracer } });
+    for (const flags of ["00", "01"])
+      await core.api("GET", "/v1/openapi.json", { listener, headers: { traceparent: traceparent(flags) } });
+    await core.close();
+    await tracer.close();
+    const spans = receiver.spans.filter((span) => span.service === service);
+    expect(spans.map(({ name, parent }) => [name, parent])).toEqual([["GET /v1/openapi.json", "00f067aa0ba902b7"]]);
+  },
+);
+
+it("hosts, which choose what they record, make core record ten requests a second at most", async () => {
+  const tracer = await tracerOf("core of many", 0);
   const core = await createTestCore({ core: { tracer } });
-  await core.api("GET", "/v1/openapi.json", { listener, headers: { traceparent: traceparent("01") } });
+  const call = { listener: "ingest", headers: { traceparent: traceparent("01") } } as const;
+  for (let calls = 0; calls < 15; calls += 1) await core.api("GET", "/v1/openapi.json", call);
   await core.close();
   await tracer.close();
-  expect(receiver.spans.filter((span) => span.service === service).map(({ name }) => name)).toEqual(names);
+  expect(receiver.spans.filter(({ service }) => service === "core of many")).toHaveLength(10);
 });
 
 it("a receiver that is away delays no request, and a stop by two seconds at most", async () => {

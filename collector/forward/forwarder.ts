@@ -2,6 +2,7 @@ import type { ClientHttp2Session } from "node:http2";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
+import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { BatchLimits } from "./batch.ts";
 import { createConnector, type ForwarderTls, readFailure } from "./connection.ts";
@@ -23,6 +24,8 @@ export interface ForwarderOptions {
   clock: Clock;
   entropy: Entropy;
   log: Log;
+  /** Records each frame, from sending to its ack; nothing is recorded without it. */
+  tracer?: Tracer;
   /** Called at every ack. */
   onAck?: () => void;
   /** Called when a stream fails, with core's stable reason, or null if something else failed. */

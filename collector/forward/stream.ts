@@ -1,6 +1,7 @@
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import type { Clock } from "../../kit/clock.ts";
+import type { Span, Tracer } from "../../kit/tracing/tracer.ts";
 import {
   type Ack,
   ForwardRequestSchema,
@@ -31,6 +32,8 @@ export interface SentFrame {
   readonly lastSequence: number;
   readonly records: number;
   readonly bytes: number;
+  /** Undefined if it is not recorded. */
+  readonly span: Span | undefined;
 }
 
 const path = `/${IngestService.typeName}/${IngestService.method.forward.name}`;
@@ -46,6 +49,7 @@ export interface ForwardStreamOptions {
   /** The stream fails after so long without an answer while one is due. */
   answerTimeoutMs: number;
   clock: Clock;
+  tracer?: Tracer;
   onOpened(): void;
   onAck(ack: Ack): void;
 }
@@ -108,7 +112,7 @@ export const runStream = async (
       }
       const batch = await nextBatch(queue, sent, options.batch, clock, end.signal);
       const previous = sent;
-      const frame = frameOf(batch, previous);
+      const frame = frameOf(batch, previous, options.tracer);
       inFlight.push(frame);
       sent = frame.lastSequence;
       queue.markSent(sent);
@@ -137,7 +141,7 @@ export const runStream = async (
     for (const { sequence, code, message } of ack.rejected) queue.moveToDeadLetters(Number(sequence), code, message);
     // For a resent frame core's cursor is ahead; records that were not resent may still be rejected.
     const through = Math.min(Number(ack.ackedThrough), sent);
-    while (inFlight[0] !== undefined && inFlight[0].lastSequence <= through) inFlight.shift();
+    while (inFlight[0] !== undefined && inFlight[0].lastSequence <= through) inFlight.shift()?.span?.end();
     answerDueSince = inFlight.length > 0 ? clock.monotonic() : null;
     removeThrough(queue, through);
     options.onAck(ack);
@@ -165,6 +169,7 @@ export const runStream = async (
   } catch (error) {
     throw end.signal.aborted ? end.signal.reason : error;
   } finally {
+    for (const { span } of inFlight) endFailed(span);
     signal.removeEventListener("abort", stop);
     end.abort(new Error("the stream has ended"));
     opened.reject(end.signal.reason);
@@ -182,12 +187,26 @@ const removeThrough = (queue: Queue, sequence: number): void => {
   queue.ack(sequence, { lingerMs: ackLingerMs }).catch(() => undefined);
 };
 
-const frameOf = (batch: readonly QueuedRecords[], previous: number): SentFrame => ({
-  firstSequence: batch[0]?.firstSequence ?? previous,
-  lastSequence: batch.at(-1)?.lastSequence ?? previous,
-  records: batch.reduce((sum, { firstSequence, lastSequence }) => sum + lastSequence - firstSequence + 1, 0),
-  bytes: batch.reduce((sum, { bytes }) => sum + bytes, 0),
-});
+const frameOf = (batch: readonly QueuedRecords[], previous: number, tracer: Tracer | undefined): SentFrame => {
+  const figures = {
+    firstSequence: batch[0]?.firstSequence ?? previous,
+    lastSequence: batch.at(-1)?.lastSequence ?? previous,
+    records: batch.reduce((sum, { firstSequence, lastSequence }) => sum + lastSequence - firstSequence + 1, 0),
+    bytes: batch.reduce((sum, { bytes }) => sum + bytes, 0),
+  };
+  const span = tracer?.begin({ name: "forward frame", kind: "client" });
+  span?.set({
+    "svc.first_sequence": figures.firstSequence,
+    "svc.records": figures.records,
+    "svc.bytes": figures.bytes,
+  });
+  return { ...figures, span };
+};
+
+const endFailed = (span: Span | undefined): void => {
+  span?.fail();
+  span?.end();
+};
 
 const frameTag = wireTag(ForwardRequestSchema.field.frame.number, WireType.LengthDelimited);
 

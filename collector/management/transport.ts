@@ -4,6 +4,7 @@ import { connect as connectTcp, isIP, type Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { checkServerIdentity, connect as connectTls, type PeerCertificate } from "node:tls";
 import { errorCode } from "../../kit/describe-error.ts";
+import { type Tracer, untraced } from "../../kit/tracing/tracer.ts";
 import type { Credentials } from "../identity/credentials.ts";
 import type { ResumeTls } from "../identity/resume-tls.ts";
 import { ManagementError, type ManagementFailure, type ManagementResponse } from "./management-error.ts";
@@ -22,6 +23,16 @@ export interface TransportOptions {
   resume?: ResumeTls;
   /** Returns an open session with the same server, name, authorities and credentials, which requests then use; undefined without one. */
   session?: () => ClientHttp2Session | undefined;
+  /** Records each exchange as a trace, which core continues; nothing is recorded without it. */
+  tracer?: Tracer;
+}
+
+interface PostedRequest {
+  path: string;
+  body: object;
+  bearer?: string;
+  credentials?: PemCredentials;
+  signal?: AbortSignal;
 }
 
 type PemCredentials = Pick<Credentials, "certificatePem" | "keyPem">;
@@ -34,9 +45,22 @@ const responseBytesMax = 1_048_576;
  * minutes apart, and a restarted server then costs no failed one. Follows no redirect. Throws `ManagementError` (`unreachable`,
  * `server_untrusted`, `timeout`, `answer_invalid`), or the signal's reason.
  */
-export const postJson = async (
+export const postJson = (options: TransportOptions, request: PostedRequest): Promise<ManagementResponse> =>
+  (options.tracer ?? untraced).serve(
+    { name: `POST ${request.path}`, kind: "client", facts: { "http.request.method": "POST" } },
+    undefined,
+    async (span) => {
+      const response = await exchangeJson(options, request, span.traceparent);
+      span.set({ "http.response.status_code": response.status });
+      if (response.status >= 400) span.fail();
+      return response;
+    },
+  );
+
+const exchangeJson = async (
   options: TransportOptions,
-  request: { path: string; body: object; bearer?: string; credentials?: PemCredentials; signal?: AbortSignal },
+  request: PostedRequest,
+  traceparent: string | undefined,
 ): Promise<ManagementResponse> => {
   const url = new URL(options.baseUrl.replace(/(?<!\/)\/+$/, "") + request.path);
   const timeout = AbortSignal.timeout(options.timeoutMs);
@@ -47,6 +71,7 @@ export const postJson = async (
     "content-length": String(body.byteLength),
     accept: "application/json, application/problem+json",
     ...(request.bearer === undefined ? {} : { authorization: `Bearer ${request.bearer}` }),
+    ...(traceparent === undefined ? {} : { traceparent }),
   };
   const { promise: aborted, reject } = Promise.withResolvers<never>();
   aborted.catch(() => undefined);

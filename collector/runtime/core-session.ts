@@ -7,6 +7,7 @@
  */
 import { join } from "node:path";
 import type { Log } from "../../kit/log.ts";
+import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
@@ -38,6 +39,7 @@ export interface CoreSessionOptions {
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
   facts: ProcessFacts;
   log: Log;
+  tracer: Tracer;
   /** From the previous session. */
   lastAckAt: number | null;
   lastHeartbeatAt: number | null;
@@ -84,7 +86,7 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
   const { buffer, management } = loaded.config;
   // Heartbeats come each minute: most of what one costs core would be the connection.
   const transport: TransportOptions = {
-    ...transportOf(loaded, callTimeoutMs),
+    ...transportOf(options, callTimeoutMs),
     resume: createResumeTls(),
     ...(reachesIngestListener(loaded) ? { session: forwarder.session } : {}),
   };
@@ -136,11 +138,15 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
 /** A part may end, as renewals do after a success; it must not fail. */
 const rejectOnFailure = (part: Promise<void>): Promise<never> => part.then(() => new Promise<never>(() => undefined));
 
-const transportOf = ({ config, coreCaPem }: UsableConfig, timeoutMs: number): TransportOptions => ({
+const transportOf = (
+  { loaded: { config, coreCaPem }, tracer }: Pick<CoreSessionOptions, "loaded" | "tracer">,
+  timeoutMs: number,
+): TransportOptions => ({
   baseUrl: config.management.coreUrl ?? "",
   caPem: coreCaPem,
   serverName: config.management.serverName,
   timeoutMs,
+  tracer,
 });
 
 /** Whether management requests go to the listener that telemetry goes to: the forwarder's connection then serves both. */
@@ -166,14 +172,14 @@ const openPromotion = async (
 
 /** Returns undefined without core's URL, and for files that are laid out by hand: those two cannot be replaced in one step. */
 const createSessionRenewals = async (
-  { loaded, env, log, rollbacks }: CoreSessionOptions,
+  { loaded, env, log, tracer, rollbacks }: CoreSessionOptions,
   directory: IdentityDirectory | undefined,
 ): Promise<Renewals | undefined> => {
   if (directory === undefined || loaded.config.management.coreUrl === undefined) return undefined;
   const plan = planRenewal(loaded.credentials, await directory.renewAfter());
   const renew = async (signal: AbortSignal) => {
     const { path: configPath, credentials: inUse } = loaded;
-    const transport = transportOf(loaded, renewTimeoutMs);
+    const transport = transportOf({ loaded, tracer }, renewTimeoutMs);
     const { certificate } = await renewCredentials({ configPath, directory, inUse, transport, env, signal });
     log.info({ not_after: certificate.validToDate.toISOString() }, "the certificate is renewed");
   };
@@ -181,7 +187,7 @@ const createSessionRenewals = async (
 };
 
 const createSessionForwarder = (
-  { loaded, queue, env, log }: CoreSessionOptions,
+  { loaded, queue, env, log, tracer }: CoreSessionOptions,
   onAck: () => void,
   promotion: PendingPromotion | undefined,
 ): Forwarder => {
@@ -202,6 +208,7 @@ const createSessionForwarder = (
     compression,
     ...env,
     log,
+    tracer,
     onAck,
     onFailure: (reason) => {
       if (reason === unknownCertificate) promotion?.rollBack();

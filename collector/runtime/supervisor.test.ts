@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { afterEach, describe, expect, it } from "vitest";
 import { type Clock, systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
+import { untraced } from "../../kit/tracing/tracer.ts";
 import { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
 import { createTestCa } from "../../scripts/lab-ca/test-pki.ts";
 import { createEnrolledHost } from "../../tests/enrolled-host.ts";
@@ -57,7 +58,14 @@ const setUp = async (sources = "[{type: file, include: [/nowhere/*]}]", clock: P
   let count = 0;
   const supervise = (createSource: (name: string, dependencies: SourceDependencies) => Source) =>
     superviseCollector(
-      { loaded, env, facts, log, createSource: (_config, given) => createSource(`source-${++count}`, given) },
+      {
+        loaded,
+        env,
+        facts,
+        log,
+        tracer: untraced,
+        createSource: (_config, given) => createSource(`source-${++count}`, given),
+      },
       stop.signal,
     );
   const queueIsFree = () => openQueue({ ...loaded.config.buffer, ...env }).close();

@@ -7,11 +7,13 @@
  *   Only the parts that a change concerns are stopped; the queue closes for a change of `buffer` alone.
  */
 import { isDeepStrictEqual } from "node:util";
+import type { Tracer } from "../../kit/tracing/tracer.ts";
 import { watchFiles } from "../config/file-watch.ts";
 import { isUsable, loadConfig, type UsableConfig } from "../config/load-config.ts";
 import { sourceSettings } from "../config/source-settings.ts";
 import type { CollectorEnv } from "../env.ts";
 import { openQueue, type Queue } from "../queue/queue.ts";
+import { traceAppend } from "../queue/trace-append.ts";
 import type { FileSourceDependencies } from "../sources/file/file-source.ts";
 import type { Source, SourceSettings } from "../sources/source.ts";
 import { createSourceSet, type SourceSet } from "../sources/source-set.ts";
@@ -32,6 +34,7 @@ export interface SupervisorOptions {
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
   facts: ProcessFacts;
   log: ReloadableLog;
+  tracer: Tracer;
   createSource(config: SourceSettings, dependencies: FileSourceDependencies): Source;
 }
 
@@ -70,15 +73,16 @@ const runWithQueue = async (
   signal: AbortSignal,
   onStarted: () => void,
 ): Promise<UsableConfig | undefined> => {
-  const { env, log } = options;
+  const { env, log, tracer } = options;
   const onQuarantined = (folder: string, err: unknown) =>
     log.error({ err, folder }, "the queue was corrupt; quarantined it and created a new one");
   const onCorruptRecords = (sequences: readonly number[]) =>
     log.error({ sequences }, "moved corrupt records to the dead letters");
   const queue = openQueue({ ...state.loaded.config.buffer, ...env, onQuarantined, onCorruptRecords });
-  const { append, checkpoints } = queue;
+  const { checkpoints } = queue;
+  const append = traceAppend(queue.append, tracer);
   const sources = createSourceSet((config) =>
-    options.createSource(config, { append, checkpoints, clock: env.clock, log }),
+    options.createSource(config, { append, checkpoints, clock: env.clock, log, tracer }),
   );
   let session: CoreSession | undefined;
   let socket: StatusSocket | undefined;

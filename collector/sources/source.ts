@@ -1,5 +1,6 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
+import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { SourceConfig } from "../../proto/collector-config/parse.ts";
 import type { Queue } from "../queue/queue.ts";
 
@@ -33,4 +34,6 @@ export interface SourceDependencies {
   append: Queue["append"];
   clock: Clock;
   log: Log;
+  /** Records what is received; nothing is recorded without it. */
+  tracer?: Tracer;
 }

@@ -8,15 +8,14 @@ import type { Tracer } from "../../kit/tracing/tracer.ts";
 export const traceStatements = (client: Sql | TransactionSql, tracer: Tracer): void => {
   const { unsafe } = client;
   const traced = (text: string, ...[values, options]: [values?: Values, options?: Options]) => {
-    const started = tracer.start({
+    const span = tracer.start({
       name: verbOf(text),
       kind: "client",
       facts: { "db.system.name": "postgresql", "db.query.text": text },
     });
-    if (started === undefined) return unsafe(text, values, options);
-    const { span, traceparent } = started;
+    if (span === undefined) return unsafe(text, values, options);
     // Not prepared: with the comment no two texts are equal, and each would stay in the session.
-    const query = unsafe(`${text} /*traceparent='${traceparent}'*/`, values, { ...options, prepare: false });
+    const query = unsafe(`${text} /*traceparent='${span.traceparent}'*/`, values, { ...options, prepare: false });
     endWith(query as unknown as Settled, span);
     return query;
   };

@@ -28,7 +28,7 @@ const percent = v.pipe(
   v.maxValue(100, "must be a number from 0 to 100"),
 );
 
-/** The variables of traces, the same for core and web. */
+/** The variables of traces, the same for core, web and collector. */
 export const tracesVariables = {
   SVC_TRACES_URL: v.optional(url),
   SVC_TRACES_HEADERS: v.optional(headers),

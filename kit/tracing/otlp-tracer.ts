@@ -10,26 +10,38 @@ import {
   TracerProvider,
 } from "@opentelemetry/sdk-trace";
 import { systemClock } from "../clock.ts";
+import { systemEntropy } from "../entropy.ts";
 import { withTimeout } from "../with-timeout.ts";
 import type { TracesConfig } from "./config.ts";
-import type { Span, SpanStart, Tracer } from "./tracer.ts";
+import type { Span, SpanStart, TracedService, Tracer } from "./tracer.ts";
 
 const closeMs = 2000;
 /** With its retries. Their timer keeps the process alive: a stop takes this long at most. */
 const exportMs = 3000;
-const kinds = { server: SpanKind.SERVER, client: SpanKind.CLIENT } as const;
+const kinds = { server: SpanKind.SERVER, client: SpanKind.CLIENT, internal: SpanKind.INTERNAL } as const;
 
 /**
  * Creates a tracer that sends spans by OTLP over HTTP in batches, off the path of requests; spans that the receiver does not take in time
  * are dropped. Samples one in so many of the traces that start here, and follows the caller's decision for the others.
+ * Exports carry a `traceparent` that is not recorded, so that no receiver that traces itself records them.
  */
 export const createOtlpTracer = (
   { url, headers, samplePercent }: TracesConfig,
-  { name, version }: { name: string; version: string },
+  { name, version, hostname }: TracedService,
 ): Tracer => {
-  const exporter = new OTLPTraceExporter({ url, headers, timeoutMillis: exportMs });
+  const ids = systemEntropy.bytes(24).toHex();
+  const exports = `00-${ids.slice(0, 32)}-${ids.slice(32)}-00`;
+  const exporter = new OTLPTraceExporter({
+    url,
+    headers: { ...headers, traceparent: exports },
+    timeoutMillis: exportMs,
+  });
   const provider = new TracerProvider({
-    resource: resourceFromAttributes({ "service.name": name, "service.version": version }),
+    resource: resourceFromAttributes({
+      "service.name": name,
+      "service.version": version,
+      ...(hostname === undefined ? {} : { "host.name": hostname }),
+    }),
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(samplePercent / 100) }),
     spanProcessors: [new BatchSpanProcessor({ exporter })],
   });
@@ -40,8 +52,25 @@ export const createOtlpTracer = (
 
   const startIn = (context: Context, { name: spanName, kind, facts = {} }: SpanStart) =>
     tracer.startSpan(spanName, { kind: kinds[kind], attributes: facts }, context);
+  const spanOf = (span: OtelSpan): Span => ({
+    traceparent: span.isRecording() ? traceparentOf(span) : undefined,
+    rename: (renamed) => void span.updateName(renamed),
+    set: (facts) => void span.setAttributes(facts),
+    fail: (error) => {
+      span.setStatus({ code: SpanStatusCode.ERROR });
+      if (error instanceof Error) span.setAttribute("error.type", error.name);
+    },
+    end: () => span.end(),
+  });
+  const traceparentOf = (span: OtelSpan) => {
+    const fields: Record<string, string> = {};
+    propagator.inject(trace.setSpan(ROOT_CONTEXT, span), fields, carrier);
+    return fields.traceparent;
+  };
+  let isOwnReceiver = false;
   return {
     serve: (start, traceparent, work) => {
+      isOwnReceiver ||= traceparent === exports;
       const caller = propagator.extract(ROOT_CONTEXT, { traceparent }, carrier);
       const otelSpan = startIn(caller, start);
       const span = spanOf(otelSpan);
@@ -59,24 +88,16 @@ export const createOtlpTracer = (
     start: (start) => {
       const context = contexts.active();
       if (trace.getSpan(context)?.isRecording() !== true) return undefined;
-      const otelSpan = startIn(context, start);
-      const fields: Record<string, string> = {};
-      propagator.inject(trace.setSpan(context, otelSpan), fields, carrier);
-      return { span: spanOf(otelSpan), traceparent: fields.traceparent ?? "" };
+      return spanOf(startIn(context, start));
+    },
+    begin: (start) => {
+      if (isOwnReceiver) return undefined;
+      const otelSpan = startIn(ROOT_CONTEXT, start);
+      return otelSpan.isRecording() ? spanOf(otelSpan) : undefined;
     },
     close: () => withTimeout(closeMs, systemClock, provider.shutdown()).catch(() => undefined),
   };
 };
-
-const spanOf = (span: OtelSpan): Span => ({
-  rename: (name) => void span.updateName(name),
-  set: (facts) => void span.setAttributes(facts),
-  fail: (error) => {
-    span.setStatus({ code: SpanStatusCode.ERROR });
-    if (error instanceof Error) span.setAttribute("error.type", error.name);
-  },
-  end: () => span.end(),
-});
 
 /** Reads and writes the fields of W3C Trace Context in a plain object. */
 const carrier = {

@@ -3,6 +3,8 @@ export type SpanFacts = Readonly<Record<string, string | number>>;
 
 /** An operation that is being recorded. */
 export interface Span {
+  /** What a callee continues it from (W3C Trace Context); undefined if it is not recorded. */
+  readonly traceparent: string | undefined;
   rename(name: string): void;
   set(facts: SpanFacts): void;
   /** Marks it as failed; the type of an error is recorded, its message is not: it may hold what a caller sent. */
@@ -10,11 +12,18 @@ export interface Span {
   end(): void;
 }
 
-/** The start of a span: its name, the side of the call it stands on, and the facts known by then. */
+/** The start of a span: its name, which side of a call it is, and the facts known by then. */
 export interface SpanStart {
   name: string;
-  kind: "server" | "client";
+  kind: "server" | "client" | "internal";
   facts?: SpanFacts;
+}
+
+/** The program whose operations are recorded, and the host that it runs on, where that matters. */
+export interface TracedService {
+  name: string;
+  version: string;
+  hostname?: string;
 }
 
 /** Records operations as spans of OpenTelemetry (docs/traces.md). */
@@ -29,16 +38,32 @@ export interface Tracer {
     work: (span: Span) => Promise<Result>,
   ): Promise<Result>;
   /** Starts a part of the current operation, which the caller ends; undefined if that operation is not recorded. */
-  start(start: SpanStart): { span: Span; traceparent: string } | undefined;
+  start(start: SpanStart): Span | undefined;
+  /**
+   * Starts a trace of one span, which the caller ends; undefined if it is not recorded. None is, once this process has served an export
+   * of its own spans: each would cause the next.
+   */
+  begin(start: SpanStart): Span | undefined;
   /** Sends what is recorded, for two seconds at most, and stops. */
   close(): Promise<void>;
 }
 
-const noSpan: Span = { rename: () => undefined, set: () => undefined, fail: () => undefined, end: () => undefined };
+const noSpan: Span = {
+  traceparent: undefined,
+  rename: () => undefined,
+  set: () => undefined,
+  fail: () => undefined,
+  end: () => undefined,
+};
+
+/** Whether a `traceparent` says that its sender records the operation. */
+export const isRecordedBySender = (traceparent: string | undefined): boolean =>
+  traceparent !== undefined && /-[0-9a-f][13579bdf]$/.test(traceparent);
 
 /** Records nothing. */
 export const untraced: Tracer = {
   serve: (_start, _traceparent, work) => work(noSpan),
   start: () => undefined,
+  begin: () => undefined,
   close: async () => undefined,
 };

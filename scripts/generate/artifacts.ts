@@ -1,6 +1,11 @@
 import { readFileSync } from "node:fs";
 import { renderChatRelationsPage } from "./chat-relations-page.ts";
-import { renderCoreConfiguration, renderExportConfiguration, renderWebConfiguration } from "./configuration.ts";
+import {
+  renderCollectorConfiguration,
+  renderCoreConfiguration,
+  renderExportConfiguration,
+  renderWebConfiguration,
+} from "./configuration.ts";
 import { documentedRoutes, namedSchemas } from "./documented-routes.ts";
 import { replaceRegion } from "./markdown.ts";
 import { openApiOf } from "./openapi.ts";
@@ -23,7 +28,8 @@ export const renderOpenApi = (): string => {
 const renderConfigurationPage = (path: string): Artifact => {
   const page = replaceRegion(readFileSync(path, "utf8"), "core", renderCoreConfiguration());
   const withExport = replaceRegion(page, "export", renderExportConfiguration());
-  return { path, text: replaceRegion(withExport, "web", renderWebConfiguration()) };
+  const withWeb = replaceRegion(withExport, "web", renderWebConfiguration());
+  return { path, text: replaceRegion(withWeb, "collector", renderCollectorConfiguration()) };
 };
 
 /** Renders every file that is generated from code, except those that buf, drizzle-kit and the client generator write. */

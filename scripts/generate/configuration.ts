@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import * as v from "valibot";
 import { parse } from "yaml";
+import { collectorFileForms, collectorVariables } from "../../collector/commands/create-collector-tracer.ts";
 import { coreFileForms, coreVariables } from "../../functions/config.ts";
 import { exportFileForms, exportVariables } from "../../functions/export-config.ts";
 import { webFileForms, webVariables } from "../../ui/bff/config.ts";
@@ -13,6 +14,7 @@ const Meanings = v.object({
   core: meaningsOf(coreVariables),
   export: meaningsOf(exportVariables),
   web: meaningsOf(webVariables),
+  collector: meaningsOf(collectorVariables),
 });
 
 const readMeanings = (): v.InferOutput<typeof Meanings> =>
@@ -41,3 +43,7 @@ export const renderWebConfiguration = (): string => tableOf(webVariables, webFil
 
 /** Renders the table of the variables of `svc-server export` from the schema that parses them. */
 export const renderExportConfiguration = (): string => tableOf(exportVariables, exportFileForms, readMeanings().export);
+
+/** Renders the table of the collector's variables from the schema that parses them. */
+export const renderCollectorConfiguration = (): string =>
+  tableOf(collectorVariables, collectorFileForms, readMeanings().collector);

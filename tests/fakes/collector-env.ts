@@ -14,7 +14,7 @@ export interface TestCollectorEnv extends CollectorEnv {
 
 /** Creates an environment with real files and sockets and a test's wall clock. Sleeps, such as those before a retry, last one turn. */
 export const createTestCollectorEnv = (
-  over: { stdin?: string; effectiveUid?: number; now?: number } = {},
+  over: { stdin?: string; effectiveUid?: number; now?: number; variables?: CollectorEnv["variables"] } = {},
 ): TestCollectorEnv => {
   const out: string[] = [];
   const err: string[] = [];
@@ -34,6 +34,7 @@ export const createTestCollectorEnv = (
     stderr: { write: (text) => void err.push(text) },
     effectiveUid: over.effectiveUid ?? 1000,
     hostname: "host.test",
+    variables: over.variables ?? {},
     platform: "linux/amd64",
     stopSignal: () => stop.signal,
     out: () => out.join(""),

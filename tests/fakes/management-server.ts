@@ -19,6 +19,7 @@ export interface ManagementCall {
   /** `1.1` or `2.0`. */
   httpVersion: string;
   authorization: string | undefined;
+  traceparent: unknown;
   body: Record<string, unknown>;
   /** DER of the client certificate of the TLS connection. */
   certificate: Uint8Array | undefined;
@@ -74,6 +75,7 @@ export const startManagementServer = async (
       path: request.url ?? "",
       httpVersion: request.httpVersion,
       authorization: request.headers.authorization,
+      traceparent: request.headers.traceparent,
       body: JSON.parse(text),
       certificate: certificate && new Uint8Array(certificate),
       isResumed: socket.isSessionReused(),

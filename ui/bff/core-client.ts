@@ -72,13 +72,13 @@ export const createCoreClient = ({
     signal: browser,
     ...rest
   }) => {
-    const traced = tracer.start({ name: `${method} core`, kind: "client", facts: { "http.request.method": method } });
+    const span = tracer.start({ name: `${method} core`, kind: "client", facts: { "http.request.method": method } });
     // The only headers that core receives: no cookie, address or other header of the browser.
     const headers: Record<string, string> = {
       Authorization: rest.authorization ?? `Bearer ${await signBridgeToken(userId)}`,
       Accept: rest.accept ?? "application/json",
       "X-Request-Id": requestId,
-      ...(traced === undefined ? {} : { traceparent: traced.traceparent }),
+      ...(span?.traceparent === undefined ? {} : { traceparent: span.traceparent }),
       ...(rest.body === undefined ? {} : { "Content-Type": rest.contentType ?? "application/json" }),
       ...(rest.ifNoneMatch === undefined ? {} : { "If-None-Match": rest.ifNoneMatch }),
     };
@@ -101,7 +101,7 @@ export const createCoreClient = ({
         ...(rest.body === undefined ? {} : { body: rest.body }),
       });
     } catch (cause) {
-      traced?.span.fail(cause);
+      span?.fail(cause);
       if (!isLate) throw new WebProblem("core_unavailable", { cause });
       throw new WebProblem("core_unavailable", {
         detail: `Core did not answer within ${headersTimeoutMs / 1000} s`,
@@ -109,7 +109,7 @@ export const createCoreClient = ({
       });
     } finally {
       answered.abort();
-      traced?.span.end();
+      span?.end();
     }
   };
 

@@ -1,4 +1,5 @@
 import { dirname } from "node:path";
+import { untraced } from "../../../kit/tracing/tracer.ts";
 import { QueueClosedError } from "../../queue/errors.ts";
 import type { Queue } from "../../queue/queue.ts";
 import type { FileRules, Source, SourceDependencies } from "../source.ts";
@@ -39,7 +40,7 @@ const checkpointSource = "file";
  * available on every file system.
  */
 export const createFileSource = (config: FileSourceConfig, dependencies: FileSourceDependencies): Source => {
-  const { append, clock, log } = dependencies;
+  const { append, clock, log, tracer = untraced } = dependencies;
   const { name = "file" } = config;
   const checkpoints = () => dependencies.checkpoints(checkpointSource);
   // One buffer for all files, since they are read one after the other.
@@ -54,8 +55,13 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   let discoveredAt = Number.NEGATIVE_INFINITY;
   const counts = { lines: 0, dropped: 0, failures: 0 };
   const counted: Queue["append"] = async (records, options) => {
-    const outcome = await append(records, options);
-    counts[outcome === "stored" ? "lines" : "dropped"] += "count" in records ? records.count : records.length;
+    const count = "count" in records ? records.count : records.length;
+    const outcome = await tracer.serve(
+      { name: "read lines", kind: "internal", facts: { "svc.source": name, "svc.records": count } },
+      undefined,
+      () => append(records, options),
+    );
+    counts[outcome === "stored" ? "lines" : "dropped"] += count;
     return outcome;
   };
 

@@ -23,9 +23,14 @@ export type ConsumeOutcome =
 
 /**
  * Stores an export request in the queue, for both transports. After a wait for room it drops the request if `isWanted` returns false,
- * as its sender has disconnected, will send it again, and it must not be stored twice.
+ * as its sender has disconnected, will send it again, and it must not be stored twice. `traceparent` is the sender's.
  */
-export type Consume = (signal: Signal, payload: Uint8Array, isWanted: () => boolean) => Promise<ConsumeOutcome>;
+export type Consume = (
+  signal: Signal,
+  payload: Uint8Array,
+  isWanted: () => boolean,
+  traceparent: string | undefined,
+) => Promise<ConsumeOutcome>;
 
 /** Limits of a consumer. */
 export interface ConsumerLimits {

@@ -9,6 +9,7 @@ import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
 import type { InFlightRequest, InFlightRequests } from "./in-flight-requests.ts";
 import { partialResponse, type Signal } from "./signals.ts";
+import { readTraceparent } from "./trace-consume.ts";
 
 /**
  * OTLP/gRPC on unary gRPC over HTTP/2 (grpc/doc/PROTOCOL-HTTP2.md), by hand: one message in, one out, binary, plain or gzip. The client
@@ -16,15 +17,19 @@ import { partialResponse, type Signal } from "./signals.ts";
  */
 
 /** Answers an encoded request with an encoded response, or throws `GrpcError`. */
-export type UnaryMethod = (request: Uint8Array, isWanted: () => boolean) => Promise<Uint8Array>;
+export type UnaryMethod = (
+  request: Uint8Array,
+  isWanted: () => boolean,
+  traceparent: string | undefined,
+) => Promise<Uint8Array>;
 
 /** Makes the methods of the OTLP/gRPC services, by their paths. They pass the received bytes on to `consume`. */
 export const otlpMethods = (signals: readonly Signal[], consume: Consume): Map<string, UnaryMethod> =>
   new Map(
     signals.map((signal) => [
       `/${signal.method.parent.typeName}/${signal.method.name}`,
-      async (request, isWanted) => {
-        const outcome = await consume(signal, request, isWanted);
+      async (request, isWanted, traceparent) => {
+        const outcome = await consume(signal, request, isWanted, traceparent);
         switch (outcome.status) {
           case "stored":
             return new Uint8Array();
@@ -75,7 +80,7 @@ export const createUnaryGrpcHandler =
       return;
     }
     readMessage(stream, headers["grpc-encoding"], options)
-      .then((message) => method(message, () => !isClosed(stream)))
+      .then((message) => method(message, () => !isClosed(stream), readTraceparent(headers)))
       .then(
         (response) => succeed(stream, response),
         (error: unknown) => {

@@ -14,6 +14,7 @@ import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
 import type { InFlightRequests } from "./in-flight-requests.ts";
 import { partialResponse, type Signal } from "./signals.ts";
+import { readTraceparent } from "./trace-consume.ts";
 
 /** Encodings of OTLP/HTTP (OTLP specification, "OTLP/HTTP"); an answer has the encoding of its request. */
 type Encoding = "protobuf" | "json";
@@ -97,7 +98,10 @@ const answer = async (
     gunzip,
   );
   const payload = encoding === "protobuf" ? body : parseJson(signal, body);
-  return { signal, outcome: await consume(signal, payload, () => !request.socket.destroyed) };
+  return {
+    signal,
+    outcome: await consume(signal, payload, () => !request.socket.destroyed, readTraceparent(request.headers)),
+  };
 };
 
 const encodingOf = (request: IncomingMessage): Encoding | undefined => {

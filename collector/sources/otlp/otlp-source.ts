@@ -9,6 +9,7 @@ import { createGunzip } from "./gunzip.ts";
 import { createOtlpHttpHandler } from "./http.ts";
 import { createInFlightRequests } from "./in-flight-requests.ts";
 import { signals } from "./signals.ts";
+import { traceConsume } from "./trace-consume.ts";
 
 /** Where an `otlp` source listens (docs/collector-config.md); a transport that is absent is off. */
 export interface OtlpSourceConfig {
@@ -60,11 +61,12 @@ export const createOtlpSource = (
   const stopping = new AbortController();
   const consumer = createConsumer(name, signals, consumerLimits, dependencies, stopping.signal);
   const counts = { stored: 0, partial: 0, dropped: 0, too_large: 0, unavailable: 0, invalid: 0 };
-  const consume: Consume = async (...request) => {
+  const counted: Consume = async (...request) => {
     const outcome = await consumer.consume(...request);
     counts[outcome.status] += 1;
     return outcome;
   };
+  const consume = dependencies.tracer === undefined ? counted : traceConsume(counted, name, dependencies.tracer);
   const listeners: (HttpServer | Http2Server)[] = [];
   const sessions = new Set<ServerHttp2Session>();
 

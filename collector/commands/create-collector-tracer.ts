@@ -1,0 +1,34 @@
+/* Import it dynamically: only a collector that is traced should load the SDK of OpenTelemetry. */
+import { readFileSync } from "node:fs";
+import { parseVariables } from "../../kit/env.ts";
+import { tracesConfigOf, tracesFaults, tracesVariables } from "../../kit/tracing/config.ts";
+import { createTracer } from "../../kit/tracing/create-tracer.ts";
+import type { Tracer } from "../../kit/tracing/tracer.ts";
+import type { CollectorEnv } from "../env.ts";
+import { version } from "../version.ts";
+import { CommandFailure, exitCode } from "./command-failure.ts";
+
+/** The variables of the collector. */
+export const collectorVariables = tracesVariables;
+
+/** Those whose contents may come from `<NAME>_FILE`. */
+export const collectorFileForms = ["SVC_TRACES_HEADERS"];
+
+/** Creates the tracer that the environment configures (docs/traces.md). Throws a config failure that names every faulty variable. */
+export const createCollectorTracer = async (env: Pick<CollectorEnv, "variables" | "hostname">): Promise<Tracer> => {
+  const {
+    env: resolved,
+    faults,
+    values,
+  } = parseVariables(env.variables, {
+    variables: collectorVariables,
+    fileForms: collectorFileForms,
+    readFile: (path) => readFileSync(path, "utf8"),
+  });
+  tracesFaults(resolved, faults);
+  if (values === undefined || faults.length > 0)
+    throw new CommandFailure(exitCode.configInvalid, "config_invalid", "an environment variable is invalid", {
+      details: faults.map(({ variable, message }) => `${variable} ${message}`),
+    });
+  return createTracer(tracesConfigOf(values), { name: "svc-collector", version, hostname: env.hostname });
+};
