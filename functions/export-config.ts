@@ -10,6 +10,7 @@ import {
   TextVariable,
 } from "../kit/variables.ts";
 import { coreFileForms, coreVariables } from "./config.ts";
+import { natsFaults, natsVariables, natsWarnings, type SinkConfig, sinkConfigOf } from "./nats-config.ts";
 
 /** The signals of OTLP, as its paths name them. */
 export const exportSignals = ["traces", "logs", "metrics"] as const;
@@ -20,6 +21,8 @@ export type ExportSignal = (typeof exportSignals)[number];
 export interface ExportConfig {
   databaseUrl: Secret;
   databaseSessionUrl: Secret | null;
+  /** Where core stores envelopes. */
+  sink: SinkConfig;
   /** The name of the position: one for each backend. */
   name: string;
   start: "oldest" | "now";
@@ -105,6 +108,7 @@ const variables = {
   SVC_DATABASE_URL: DatabaseUrlVariable,
   SVC_DATABASE_SESSION_URL: v.optional(DatabaseUrlVariable),
   SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
+  ...natsVariables,
   ...exportVariables,
 };
 
@@ -117,6 +121,7 @@ export const parseExportConfig = (
   const { env: resolved, faults, values } = parseVariables(env, { variables, fileForms, readFile });
   const { SVC_EXPORT_ENDPOINT: url = "" } = resolved;
   const fault = (variable: string, message: string) => faults.push({ variable, message });
+  natsFaults(resolved, faults);
   const [cert, key] = [resolved.SVC_EXPORT_CLIENT_CERT_FILE, resolved.SVC_EXPORT_CLIENT_KEY_FILE];
   if (cert && !key) fault("SVC_EXPORT_CLIENT_KEY_FILE", "is required when SVC_EXPORT_CLIENT_CERT_FILE is set");
   if (key && !cert) fault("SVC_EXPORT_CLIENT_CERT_FILE", "is required when SVC_EXPORT_CLIENT_KEY_FILE is set");
@@ -136,6 +141,7 @@ export const parseExportConfig = (
   const config: ExportConfig = {
     databaseUrl: values.SVC_DATABASE_URL,
     databaseSessionUrl: values.SVC_DATABASE_SESSION_URL ?? null,
+    sink: sinkConfigOf(values),
     name: values.SVC_EXPORT_NAME,
     start: values.SVC_EXPORT_START,
     endpoint: values.SVC_EXPORT_ENDPOINT,
@@ -158,5 +164,5 @@ export const parseExportConfig = (
     ...[...coreFileForms, ...fileForms].map((name) => `${name}_FILE`),
     "SVC_API_URL",
   ];
-  return { config: Object.freeze(config), warnings: warnOfUnknown(env, "SVC_", known) };
+  return { config: Object.freeze(config), warnings: [...warnOfUnknown(env, "SVC_", known), ...natsWarnings(values)] };
 };

@@ -6,7 +6,7 @@ import { createExportClient } from "./export/create-client.ts";
 import { deliverInOrder } from "./export/deliver.ts";
 import { createExportMetrics } from "./export/export-metrics.ts";
 import { cutRequests } from "./export/export-requests.ts";
-import { createPostgresSource } from "./export/postgres-source.ts";
+import { createSources, type ExportSources } from "./export/open-source.ts";
 import { pumpChunks } from "./export/pump-chunks.ts";
 import { runLeased } from "./export/run-leased.ts";
 import { serveMetrics } from "./export/serve-metrics.ts";
@@ -15,12 +15,10 @@ import { createCoreServers, type NamedServers } from "./node/database-servers.ts
 import { withDatabaseFaults } from "./node/prepare-database.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import { listenFor, runConfigured, StartFault, stopSignal } from "./node/run-configured.ts";
-import { destroyClient, openCopyClient } from "./store/copy-transaction.ts";
 import { connectDatabase } from "./store/database.ts";
 import { eachDeadLetter } from "./store/export-dead-letters.ts";
-import { countDeadLetters, createExportPosition, ExportPositionAhead } from "./store/export-positions.ts";
+import { countDeadLetters, ExportPositionAhead } from "./store/export-positions.ts";
 import { pendingMigrations } from "./store/migrate.ts";
-import { readerSetup } from "./store/read-envelopes.ts";
 
 const usage = `svc-server export: sends committed envelopes as OTLP to a backend (docs/export.md)
 
@@ -28,10 +26,6 @@ const usage = `svc-server export: sends committed envelopes as OTLP to a backend
   svc-server export check-config    check the environment and exit: 0, or 78 with every fault by name
   svc-server export dead-letters    print the envelopes that the backend rejected, one JSON object a line
 `;
-
-/** One chunk of four in memory, so that lanes have work while the next one is read. */
-const chunksInMemory = 8;
-const chunkBytesMax = 8 * 1024 * 1024;
 
 /** Exports until SIGTERM or SIGINT, then delivers what was read, for five seconds at most, and releases the lease. */
 const serve = async (config: ExportConfig, log: Log): Promise<void> => {
@@ -41,11 +35,16 @@ const serve = async (config: ExportConfig, log: Log): Promise<void> => {
   const database = openDatabase(sessions);
   const stopping = new AbortController();
   const metrics = createExportMetrics();
+  let sources: ExportSources | undefined;
   try {
-    let deadLetters = await withDatabaseFaults(sessions.variable, async () => {
+    await withDatabaseFaults(sessions.variable, async () => {
       const pending = await pendingMigrations(database.sql, await readMigrations());
       if (pending.length > 0) throw new StartFault("the database is of an older version of core; start core first");
-      await createExportPosition(database.db, name, config.start);
+    });
+    const opened = await createSources(config, { db: database.db, sessions, clock: systemClock, log });
+    sources = opened;
+    let deadLetters = await withDatabaseFaults(sessions.variable, async () => {
+      await opened.prepare();
       return countDeadLetters(database.db, name);
     });
     const { metrics: address } = config;
@@ -65,14 +64,7 @@ const serve = async (config: ExportConfig, log: Log): Promise<void> => {
       lastError: metrics.lastError,
       observe: metrics.observe,
       run: async (lease, signal) => {
-        const source = createPostgresSource({
-          db: database.db,
-          connect: async () => openCopyClient(await sessions.servers.locate(), readerSetup),
-          disconnect: destroyClient,
-          lease,
-          clock: systemClock,
-          chunkBytes: Math.min(chunkBytesMax, config.bufferBytesMax / chunksInMemory),
-        });
+        const source = await opened.open(lease);
         const delivery = {
           client,
           clock: systemClock,
@@ -110,6 +102,7 @@ const serve = async (config: ExportConfig, log: Log): Promise<void> => {
   } finally {
     stopping.abort();
     await client.close();
+    await sources?.close();
     await database.close(1);
   }
   log.info({}, "stopped");

@@ -1,11 +1,16 @@
 import type { Client } from "pg";
+import type { NatsSink } from "../functions/ingest/nats-sink/create-nats-sink.ts";
 import { commitFrames, type FrameToCommit, openCommitClient } from "../functions/store/commit-frames.ts";
 import { type EnvelopeRow, encodeRows } from "../functions/store/envelope-rows.ts";
+import { systemClock } from "../kit/clock.ts";
+import { systemEntropy } from "../kit/entropy.ts";
+import type { RunningNats } from "../scripts/lab/nats-servers.ts";
 import type { TestDatabase } from "./database.ts";
+import { createTestLog } from "./fakes/log.ts";
+import { natsSinkOn } from "./nats-sink.ts";
 
 /** Stores envelopes as core does. */
 export interface EnvelopeStore {
-  client: Client;
   /** Stores lines of a host in one transaction, numbered behind those before. */
   lines(hostId: string, texts: readonly string[]): Promise<void>;
   /** Stores envelopes of a host, numbered behind those before. */
@@ -16,9 +21,37 @@ export interface EnvelopeStore {
 /** The queue of every host. */
 export const storedQueue = new Uint8Array(16).fill(7);
 
-/** Opens a connection that stores envelopes. */
-export const openEnvelopeStore = async ({ url }: Pick<TestDatabase, "url">, now = Date.now): Promise<EnvelopeStore> => {
+/** Opens a connection that stores envelopes in PostgreSQL. */
+export const openEnvelopeStore = async (
+  { url }: Pick<TestDatabase, "url">,
+  now = Date.now,
+): Promise<EnvelopeStore & { client: Client }> => {
   const client = await openCommitClient(url);
+  const store = storeWith((frame) => commitFrames(client, [frame], now), now);
+  return { ...store, client, close: () => client.end() };
+};
+
+/** Opens a sink that stores envelopes in JetStream. */
+export const openStreamStore = async (
+  nats: RunningNats,
+  database: TestDatabase,
+): Promise<EnvelopeStore & { sink: NatsSink }> => {
+  const sink = await natsSinkOn(nats)({
+    db: database.connect().db,
+    databaseUrl: async () => database.url,
+    clock: systemClock,
+    entropy: systemEntropy,
+    log: createTestLog(),
+    observe: { batch: () => undefined, gap: () => undefined },
+  });
+  return { ...storeWith((frame) => sink.commit(frame, 0), Date.now), sink, close: () => sink.close() };
+};
+
+/** Numbers and encodes envelopes as ingest does, and commits them. */
+const storeWith = (
+  commit: (frame: FrameToCommit) => Promise<unknown>,
+  now: () => number,
+): Omit<EnvelopeStore, "close"> => {
   const cursors = new Map<string, bigint>();
   const envelopes: EnvelopeStore["envelopes"] = async (hostId, some) => {
     const previousSequence = cursors.get(hostId) ?? 0n;
@@ -39,17 +72,15 @@ export const openEnvelopeStore = async ({ url }: Pick<TestDatabase, "url">, now 
       lastSequence,
       rows: encodeRows({ hostId, queueId: storedQueue, receivedAt: now(), rows }),
     };
-    await commitFrames(client, [frame], now);
+    await commit(frame);
     cursors.set(hostId, lastSequence);
   };
   return {
-    client,
     envelopes,
     lines: (hostId, texts) =>
       envelopes(
         hostId,
         texts.map((text) => ({ payload: new TextEncoder().encode(text) })),
       ),
-    close: () => client.end(),
   };
 };

@@ -240,6 +240,8 @@ CREATE TABLE "export_dead_letter" (
 CREATE TABLE "export_position" (
 	"name" text PRIMARY KEY NOT NULL,
 	"position" bigint NOT NULL,
+	"stream" text,
+	"stream_pending" bigint,
 	"position_at" timestamp (3) with time zone NOT NULL,
 	"owner" text,
 	"lease_until" timestamp (3) with time zone NOT NULL,

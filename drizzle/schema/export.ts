@@ -2,12 +2,17 @@ import { bigint, index, integer, pgTable, text } from "drizzle-orm/pg-core";
 import { bytea, jsonText, timestamp } from "./columns.ts";
 
 /**
- * How far an export has come: the envelopes whose `xid` is below `position` are delivered or dead letters. Transaction ids rise with the
- * sequence in each queue, so one number is the position of every queue. Only the process with the lease moves it.
+ * How far an export has come. From PostgreSQL, the envelopes whose `xid` is below `position` are delivered or dead letters; from a stream,
+ * the messages through the sequence `position`. Both rise with the sequence in each queue, so one number is the position of every queue.
+ * Only the process with the lease moves it.
  */
 export const exportPosition = pgTable("export_position", {
   name: text("name").primaryKey(),
   position: bigint("position", { mode: "bigint" }).notNull(),
+  /** The stream that the position is a sequence of, with the time of its creation; null: PostgreSQL. */
+  stream: text("stream"),
+  /** The stream's messages behind the position, as a core last saw it. */
+  streamPending: bigint("stream_pending", { mode: "number" }),
   /** Every envelope that is not delivered was received after this time, by the database's clock, give or take the clocks of cores. */
   positionAt: timestamp("position_at").notNull(),
   /** The process that exports, until `leaseUntil`; null when it has released the lease. */

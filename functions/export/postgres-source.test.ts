@@ -12,13 +12,13 @@ import {
   ExportPositionAhead,
 } from "../store/export-positions.ts";
 import { readerSetup } from "../store/read-envelopes.ts";
-import { createPostgresSource, type PostgresSource } from "./postgres-source.ts";
-import type { ExportChunk } from "./source.ts";
+import { createPostgresSource } from "./postgres-source.ts";
+import type { ClosableSource, ExportChunk } from "./source.ts";
 
 let database: TestDatabase;
 let store: EnvelopeStore;
 let connection: ConnectedDatabase;
-const sources: PostgresSource[] = [];
+const sources: ClosableSource[] = [];
 beforeEach(async () => {
   database = await createTestDatabase();
   connection = database.connect();
@@ -55,7 +55,7 @@ const openSource = async ({
 const decoder = new TextDecoder();
 const linesOf = ({ queues }: ExportChunk) => queues.map((queue) => queue.map(({ payload }) => decoder.decode(payload)));
 /** Reads until so many envelopes have come: transactions of other tests, on the same server, hold the source up. */
-const readChunks = async (source: PostgresSource, envelopes: number): Promise<ExportChunk[]> => {
+const readChunks = async (source: ClosableSource, envelopes: number): Promise<ExportChunk[]> => {
   const chunks: ExportChunk[] = [];
   await eventually(async () => {
     for (let chunk = await source.read(); chunk !== null; chunk = await source.read())
@@ -64,7 +64,7 @@ const readChunks = async (source: PostgresSource, envelopes: number): Promise<Ex
   });
   return chunks;
 };
-const readLines = async (source: PostgresSource, lines: number) =>
+const readLines = async (source: ClosableSource, lines: number) =>
   (await readChunks(source, lines)).flatMap(linesOf).flat();
 const expireLease = () => connection.sql`update export_position set lease_until = now() - interval '1 s'`;
 

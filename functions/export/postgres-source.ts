@@ -4,7 +4,7 @@ import type { Database } from "../store/database.ts";
 import { type ExportLease, moveExportPosition, readHorizon } from "../store/export-positions.ts";
 import { summarizeNewest } from "../store/ingest-partitions.ts";
 import { readEnvelopes, type StoredEnvelope } from "../store/read-envelopes.ts";
-import type { ExportChunk, ExportSource } from "./source.ts";
+import type { ClosableSource, ExportChunk } from "./source.ts";
 
 /** The dependencies of the source. */
 export interface PostgresSourceOptions {
@@ -16,11 +16,6 @@ export interface PostgresSourceOptions {
   clock: Pick<Clock, "monotonic">;
   /** The size of a chunk that the source aims at. */
   chunkBytes: number;
-}
-
-/** A source, and the end of its connection. */
-export interface PostgresSource extends ExportSource {
-  close(): void;
 }
 
 /** A chunk with where it ends. */
@@ -41,7 +36,7 @@ const summarizeMs = 2_000;
  * Reads `ingest_envelope` in the order of its commits: ranges of transaction ids, each as wide as makes a chunk of `chunkBytes` by the ones
  * before. A single transaction is read whole, whatever its size; the committer bounds it.
  */
-export const createPostgresSource = (options: PostgresSourceOptions): PostgresSource => {
+export const createPostgresSource = (options: PostgresSourceOptions): ClosableSource => {
   const { db, lease, clock, chunkBytes } = options;
   let from = lease.position;
   let receivedAfter = lease.positionAt;

@@ -26,3 +26,8 @@ export interface ExportSource {
    */
   commit(chunk: ExportChunk, outcome: ChunkOutcome): Promise<void>;
 }
+
+/** A source, and the end of its connections. */
+export interface ClosableSource extends ExportSource {
+  close(): void;
+}

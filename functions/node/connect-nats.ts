@@ -23,10 +23,10 @@ const retryDelayMs = 500;
  */
 export const connectNats = async <Prepared>(
   config: NatsConfig,
-  { clock, log }: { clock: Clock; log: Log },
+  { clock, log, name = "svc-server ingest" }: { clock: Clock; log: Log; name?: string },
   prepare: (connection: NatsConnection) => Promise<Prepared>,
 ): Promise<Prepared> => {
-  const options = await connectionOptions(config);
+  const options = { ...(await connectionOptions(config)), name };
   const deadline = clock.monotonic() + startTimeoutMs;
   for (;;) {
     let connection: NatsConnection | undefined;
@@ -55,7 +55,6 @@ const connectionOptions = async (config: NatsConfig): Promise<NodeConnectionOpti
     credentialsFile && (await withConfigError("SVC_NATS_CREDENTIALS_FILE", () => readKeyFile(credentialsFile)));
   return {
     servers: [...servers],
-    name: "svc-server ingest",
     // A server that is stopped, but not down, is left within 6 s.
     pingInterval: 2_000,
     maxPingOut: 2,

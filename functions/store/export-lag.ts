@@ -23,20 +23,30 @@ const countedMax = 100_000;
 export const findExportLags = async (db: Database): Promise<ExportLag[]> => {
   const rows = await db.execute<ExportRow>(sql`
     select name, position::text as position, (extract(epoch from position_at) * 1000)::bigint::text as at, last_error,
+      stream, stream_pending::text as stream_pending, extract(epoch from clock_timestamp() - position_at) as position_age,
       owner is not null and lease_until > clock_timestamp() as is_running,
       (select count(*) from export_dead_letter d where d.name = p.name) as dead_letters
     from export_position p order by name`);
   const lags: ExportLag[] = [];
   for (const row of rows) {
     const { name, is_running: isRunning, dead_letters, last_error: lastError } = row;
-    lags.push({ name, isRunning, deadLetters: Number(dead_letters), lastError, ...(await countPending(db, row)) });
+    lags.push({ name, isRunning, deadLetters: Number(dead_letters), lastError, ...(await pendingOf(db, row)) });
   }
   return lags;
 };
 
-type ExportRow = Record<"name" | "position" | "at" | "dead_letters", string> & {
+type ExportRow = Record<"name" | "position" | "at" | "dead_letters" | "position_age", string> & {
+  stream: string | null;
+  stream_pending: string | null;
   last_error: string | null;
   is_running: boolean;
+};
+
+/** How far behind a position is: in a stream as cores note it, since PostgreSQL does not have the messages. */
+const pendingOf = async (db: Database, row: ExportRow): Promise<Pick<ExportLag, "envelopes" | "ageSeconds">> => {
+  if (row.stream === null) return countPending(db, row);
+  const envelopes = Number(row.stream_pending ?? 0);
+  return { envelopes, ageSeconds: envelopes > 0 ? Math.max(0, Number(row.position_age)) : 0 };
 };
 
 const countPending = (
@@ -69,7 +79,7 @@ export const countNotExported = async (
   partition: "day" | "default",
 ): Promise<Record<string, number>> => {
   const exports = await db.execute<{ name: string; position: string }>(sql`
-    select name, position::text as position from export_position order by name`);
+    select name, position::text as position from export_position where stream is null order by name`);
   const lacking: Record<string, number> = {};
   for (const { name, position } of exports) {
     const table = partition === "day" ? partitionNameOf(day) : "ingest_envelope_default";
@@ -96,6 +106,31 @@ const countRows = async (db: Database, rows: ReturnType<typeof sql.raw>): Promis
     );
     return explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0;
   }
+};
+
+/** The names of the exports that read a stream, each with its position. */
+export const findStreamExports = async (
+  db: Executor,
+  stream: string,
+): Promise<{ name: string; position: bigint }[]> => {
+  const rows = await db.execute<{ name: string; position: string }>(sql`
+    select name, position::text as position from export_position where stream = ${stream}`);
+  return rows.map(({ name, position }) => ({ name, position: BigInt(position) }));
+};
+
+/**
+ * Notes how far behind a position in a stream is: how many messages follow it, and when the oldest of them was stored, in milliseconds;
+ * null without one. Changes nothing when the position has moved meanwhile.
+ */
+export const noteStreamLag = async (
+  db: Executor,
+  lag: { name: string; stream: string; position: bigint; pending: number; oldestAt: number | null },
+): Promise<void> => {
+  const at = lag.oldestAt === null ? sql`position_at` : sql`${new Date(lag.oldestAt).toISOString()}::timestamptz`;
+  await db.execute(sql`
+    update export_position set stream_pending = ${lag.pending}::bigint, position_at = ${at}
+    where name = ${lag.name} and stream = ${lag.stream} and position = ${lag.position.toString()}::bigint
+      and (stream_pending is distinct from ${lag.pending}::bigint or position_at <> ${at})`);
 };
 
 /** Adds envelopes that retention deletes before an export had them to its count of lost ones. */

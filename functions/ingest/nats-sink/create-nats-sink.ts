@@ -17,6 +17,7 @@ import type { CommitObserver } from "../committer.ts";
 import { checkOpen, decideOpen, type OpenedQueue, type QueueOpenerNeeds } from "../open-queue.ts";
 import { createQueueEventRecorder, forkEvent, gapEvent } from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
+import { watchExportLags } from "./export-lags.ts";
 import { createHealth } from "./health.ts";
 import { createLanes } from "./lanes.ts";
 import { prepareStreams, type StreamSettings } from "./prepare-streams.ts";
@@ -63,6 +64,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   const lanes = createLanes();
   const stopped = new AbortController();
   const counting = counts.run(stopped.signal);
+  const watching = watchExportLags({ manager, db, clock, stream: names.envelopes }, stopped.signal);
   let isClosing = false;
 
   /** Runs `work` on the queue's view, and again on a new one when another core has written since the view was read. */
@@ -188,7 +190,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       await lanes.idle();
       health.close();
       stopped.abort();
-      await counting;
+      await Promise.all([counting, watching]);
       await connection.close();
     },
   };

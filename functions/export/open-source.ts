@@ -1,0 +1,72 @@
+import type { Clock } from "../../kit/clock.ts";
+import { ConfigError } from "../../kit/env.ts";
+import type { Log } from "../../kit/log.ts";
+import type { ExportConfig } from "../export-config.ts";
+import type { NamedServers } from "../node/database-servers.ts";
+import { destroyClient, openCopyClient } from "../store/copy-transaction.ts";
+import type { Database } from "../store/database.ts";
+import { createExportPosition, type ExportLease, ExportPositionForeign } from "../store/export-positions.ts";
+import { readerSetup } from "../store/read-envelopes.ts";
+import { createPostgresSource } from "./postgres-source.ts";
+import type { ClosableSource } from "./source.ts";
+
+/** Where an export reads, by its configuration. */
+export interface ExportSources {
+  /** Creates the position of the export unless there is one. Throws `ConfigError` when it is one of another sink. */
+  prepare(): Promise<void>;
+  /** Opens the source behind the lease's position. */
+  open(lease: ExportLease): Promise<ClosableSource>;
+  close(): Promise<void>;
+}
+
+/** One chunk of four in memory, so that lanes have work while the next one is read. */
+const chunksInMemory = 8;
+const chunkBytesMax = 8 * 1024 * 1024;
+
+/** Makes the sources that the configuration names. Connects to NATS for its own; the client is loaded only then. */
+export const createSources = async (
+  config: ExportConfig,
+  { db, sessions, clock, log }: { db: Database; sessions: NamedServers; clock: Clock; log: Log },
+): Promise<ExportSources> => {
+  const { name, start, sink } = config;
+  const chunkBytes = Math.min(chunkBytesMax, config.bufferBytesMax / chunksInMemory);
+  if (sink.kind === "postgres")
+    return {
+      prepare: () => ofThisSink(name, createExportPosition(db, name, start)),
+      open: async (lease) =>
+        createPostgresSource({
+          ...{ db, lease, clock, chunkBytes },
+          connect: async () => openCopyClient(await sessions.servers.locate(), readerSetup),
+          disconnect: destroyClient,
+        }),
+      close: async () => undefined,
+    };
+  const { connectNats } = await import("../node/connect-nats.ts");
+  const { jetstreamManager } = await import("@nats-io/jetstream");
+  const { openStreamSource, prepareStreamPosition } = await import("./stream-source.ts");
+  const { stream } = sink;
+  return connectNats(sink, { clock, log, name: `svc-server export ${name}` }, async (connection) => {
+    const manager = await jetstreamManager(connection);
+    // Core creates it: until then JetStream is not available to an export.
+    await manager.streams.info(stream);
+    return {
+      prepare: () => ofThisSink(name, prepareStreamPosition({ db, manager, stream }, name, start)),
+      open: (lease) => openStreamSource({ db, connection, manager, stream, lease, clock, log, chunkBytes }),
+      close: () => connection.close(),
+    };
+  });
+};
+
+const ofThisSink = async (name: string, prepared: Promise<void>): Promise<void> => {
+  try {
+    await prepared;
+  } catch (cause) {
+    if (!(cause instanceof ExportPositionForeign)) throw cause;
+    throw new ConfigError([
+      {
+        variable: "SVC_INGEST_SINK",
+        message: `the export ${name} has a position of another sink: ${cause.message}; set another SVC_EXPORT_NAME`,
+      },
+    ]);
+  }
+};

@@ -1,0 +1,34 @@
+import type { Msg, MsgHdrs } from "@nats-io/transport-node";
+
+/** A message that a JetStream consumer delivered. */
+export interface StreamMessage {
+  subject: string;
+  headers: MsgHdrs | undefined;
+  data: Uint8Array;
+  /** Its sequence in the stream. */
+  sequence: number;
+  /** The number of the consumer's deliveries through this one. */
+  delivery: number;
+  /** When the stream stored it, in milliseconds. */
+  storedAt: number;
+  /** Acknowledges it, and by the consumer's policy all before it. */
+  ack(): void;
+}
+
+const acknowledge = new TextEncoder().encode("+ACK");
+
+/**
+ * Reads where a delivered message is in its stream, from the subject that acknowledges it: `$JS.ACK.<stream>.<consumer>.<deliveries of the
+ * message>.<sequence>.<delivery>.<nanoseconds>.<pending>`; servers may put a domain and an account before the stream, and a token behind.
+ * Throws for another subject.
+ */
+export const toStreamMessage = (message: Msg): StreamMessage => {
+  const tokens = (message.reply ?? "").split(".");
+  const at = tokens.length === 9 ? 5 : 7;
+  const [sequence, delivery, nanos] = tokens.slice(at, at + 3).map(Number);
+  if (tokens[1] !== "ACK" || !sequence || !delivery || !nanos)
+    throw new TypeError(`a message of a consumer has the reply ${message.reply}`);
+  const { subject, headers, data } = message;
+  const storedAt = Math.floor(nanos / 1_000_000);
+  return { subject, headers, data, sequence, delivery, storedAt, ack: () => void message.respond(acknowledge) };
+};

@@ -1,0 +1,160 @@
+/**
+ * Pulls messages of a JetStream consumer into a bounded buffer, with requests of our own: those of the client either end with an error at the
+ * first message that exceeds their bytes, or leave messages behind at the server when they are ended early. Invariants:
+ * - One request is open at a time, and is read to its end; the next one follows while the buffer has room.
+ * - The deliveries of a consumer are numbered: when one is missing, everything ends with an error, so nothing is skipped.
+ * - A message that the server delivers again is in the buffer, or with the reader, and is dropped.
+ */
+import { createInbox, type Msg, type NatsConnection } from "@nats-io/transport-node";
+import type { Clock } from "../../kit/clock.ts";
+import { type StreamMessage, toStreamMessage } from "./stream-message.ts";
+
+/** The dependencies of pulls. */
+export interface PullOptions {
+  connection: NatsConnection;
+  stream: string;
+  consumer: string;
+  clock: Pick<Clock, "sleep">;
+  /** The buffer's aim: a request is sent below it. */
+  bytes: number;
+  /** The largest message of the server: a request that has less room for it never ends with it. */
+  messageBytesMax: number;
+}
+
+/** The buffer of pulls. */
+export interface StreamPulls {
+  /**
+   * Returns what has arrived once it is as much as aimed at, or after a tenth of a second, in the order of the stream. Rejects once a delivery
+   * is missing, or the consumer.
+   */
+  take(): Promise<StreamMessage[]>;
+  close(): void;
+}
+
+/** What a message takes in memory beside its payload. */
+export const messageOverhead = 512;
+const lingerMs = 100;
+const batch = 1_000;
+const expiresMs = 5_000;
+/** A request without any word from the server for so long is given up: the connection, or the server, was replaced. */
+const silenceMs = 3_000;
+const heartbeatMs = 1_000;
+const nanosOfMs = 1_000_000;
+/** Statuses that end a request: no messages, expired, limits or a new leader, no server that knows the consumer. */
+const ends = new Set([404, 408, 409, 503]);
+
+/** Begins to pull; see the invariants above. */
+export const pullMessages = (options: PullOptions): StreamPulls => {
+  const { connection, clock, bytes } = options;
+  const inbox = createInbox();
+  const closed = new AbortController();
+  const bytesMax = Math.max(bytes, options.messageBytesMax);
+  let buffer: StreamMessage[] = [];
+  let buffered = 0;
+  let failure: Error | undefined;
+  let delivered = 0;
+  let last = 0;
+  let requests = 0;
+  let left = 0;
+  let ended = Promise.withResolvers<void>();
+  let heardAt = 0;
+  let ticks = 0;
+  let freed = Promise.withResolvers<void>();
+  let filled = Promise.withResolvers<void>();
+
+  const fail = (error: Error): void => {
+    failure ??= error;
+    closed.abort();
+    ended.resolve();
+    filled.resolve();
+  };
+  const receive = (message: Msg): void => {
+    heardAt = ticks;
+    const code = message.headers?.code ?? 0;
+    if (message.subject.startsWith(inbox) && code !== 0) {
+      // One that has been given up ends nothing.
+      if (!ends.has(code) || message.subject !== `${inbox}.${requests}`) return;
+      const description = message.headers?.description ?? "";
+      if (code === 503 || /consumer (deleted|is push)/i.test(description))
+        fail(new Error(`the consumer is not available: ${code} ${description}`));
+      ended.resolve();
+      return;
+    }
+    const pulled = toStreamMessage(message);
+    if (pulled.delivery !== delivered + 1) {
+      fail(new Error("the server delivered a message that did not arrive"));
+      return;
+    }
+    delivered = pulled.delivery;
+    if (pulled.sequence > last) {
+      last = pulled.sequence;
+      buffer.push(pulled);
+      buffered += pulled.data.length + messageOverhead;
+      if (buffered >= bytes) filled.resolve();
+    }
+    left -= 1;
+    if (left === 0) ended.resolve();
+  };
+  const subscription = connection.subscribe(`${inbox}.*`, {
+    callback: (error, message) => (error ? fail(error) : receive(message)),
+  });
+
+  const request = async (): Promise<void> => {
+    requests += 1;
+    left = batch;
+    ended = Promise.withResolvers();
+    heardAt = ticks;
+    const body = {
+      batch,
+      max_bytes: bytesMax,
+      expires: expiresMs * nanosOfMs,
+      idle_heartbeat: heartbeatMs * nanosOfMs,
+    };
+    connection.publish(`$JS.API.CONSUMER.MSG.NEXT.${options.stream}.${options.consumer}`, JSON.stringify(body), {
+      reply: `${inbox}.${requests}`,
+    });
+    await ended.promise;
+  };
+  const watch = async (): Promise<void> => {
+    for (;;) {
+      await clock.sleep(heartbeatMs, closed.signal);
+      ticks += 1;
+      if (ticks - heardAt > silenceMs / heartbeatMs) ended.resolve();
+    }
+  };
+  const pull = async (): Promise<void> => {
+    while (!closed.signal.aborted) {
+      const before = delivered;
+      await request();
+      while (buffered >= bytes && !closed.signal.aborted) await freed.promise;
+      // The server is at its limit of unacknowledged messages, or has no leader: it answers at once.
+      if (delivered === before) await clock.sleep(100, closed.signal);
+    }
+  };
+  const end = (error: unknown): void => {
+    if (!closed.signal.aborted) fail(error instanceof Error ? error : new Error(String(error)));
+  };
+  watch().catch(end);
+  pull().catch(end);
+
+  return {
+    async take() {
+      const waited = clock.sleep(lingerMs, closed.signal).catch(() => undefined);
+      await Promise.race([filled.promise, waited]);
+      if (failure) throw failure;
+      const taken = buffer;
+      buffer = [];
+      buffered = 0;
+      filled = Promise.withResolvers();
+      freed.resolve();
+      freed = Promise.withResolvers();
+      return taken;
+    },
+    close() {
+      closed.abort();
+      ended.resolve();
+      freed.resolve();
+      if (!subscription.isClosed()) subscription.unsubscribe();
+    },
+  };
+};

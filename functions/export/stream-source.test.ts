@@ -1,0 +1,243 @@
+import { create } from "@bufbuild/protobuf";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { OpenSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
+import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
+import { createTestLog } from "../../tests/fakes/log.ts";
+import { streamSettings } from "../../tests/nats-sink.ts";
+import { type EnvelopeStore, openStreamStore, storedQueue } from "../../tests/stored-envelopes.ts";
+import { noteExportLags } from "../ingest/nats-sink/export-lags.ts";
+import type { ConnectedDatabase } from "../store/database.ts";
+import { findExportLags } from "../store/export-lag.ts";
+import {
+  acquireExportLease,
+  createExportPosition,
+  ExportLeaseLost,
+  ExportPositionForeign,
+} from "../store/export-positions.ts";
+import type { ClosableSource, ExportChunk } from "./source.ts";
+import { openStreamSource, prepareStreamPosition } from "./stream-source.ts";
+
+const { stream } = streamSettings;
+const clock = {
+  sleep: (ms: number, signal?: AbortSignal) =>
+    new Promise<void>((resolve, reject) => {
+      const timer = setTimeout(resolve, ms / 10);
+      signal?.addEventListener("abort", () => {
+        clearTimeout(timer);
+        reject(signal.reason);
+      });
+    }),
+};
+
+let nats: RunningNats;
+let database: TestDatabase;
+let connection: ConnectedDatabase;
+let store: EnvelopeStore;
+let log = createTestLog();
+const sources: ClosableSource[] = [];
+beforeAll(async () => {
+  nats = await startNats();
+});
+beforeEach(async () => {
+  database = await createTestDatabase();
+  connection = database.connect();
+  store = await openStreamStore(nats, database);
+  log = createTestLog();
+});
+afterEach(async () => {
+  for (const source of sources.splice(0)) source.close();
+  await store.close();
+  for (const name of [stream, `${stream}_QUEUES`]) await nats.manager.streams.delete(name).catch(() => undefined);
+  await database.drop();
+});
+afterAll(() => nats.stop());
+
+const none = { exported: 0, rejectedItems: 0, deadLetters: [] };
+const decoder = new TextDecoder();
+const openSource = async (start: "oldest" | "now" = "oldest") => {
+  const { db } = connection;
+  const { manager } = nats;
+  await prepareStreamPosition({ db, manager, stream }, "default", start);
+  await connection.sql`update export_position set lease_until = now() - interval '1 s'`;
+  const lease = await acquireExportLease(db, "default", crypto.randomUUID());
+  if (lease === null) throw new Error("another process has the lease");
+  const source = await openStreamSource({
+    ...{ db, manager, stream, lease, clock, log },
+    connection: nats.connection,
+    chunkBytes: 1 << 20,
+  });
+  sources.push(source);
+  return source;
+};
+const readChunks = async (source: ClosableSource, envelopes: number): Promise<ExportChunk[]> => {
+  const chunks: ExportChunk[] = [];
+  await expect
+    .poll(async () => {
+      const chunk = await source.read();
+      if (chunk) chunks.push(chunk);
+      return chunks.reduce((sum, each) => sum + each.envelopes, 0);
+    })
+    .toBe(envelopes);
+  return chunks;
+};
+const textsOf = (chunks: readonly ExportChunk[]) =>
+  chunks.flatMap(({ queues }) => queues.flat().map(({ payload }) => decoder.decode(payload)));
+const readLines = async (source: ClosableSource, count: number) => textsOf(await readChunks(source, count));
+
+describe("the source of an export from JetStream", () => {
+  it("returns every column as it was committed", async () => {
+    const attributes = { "file.path": "/var/log/ä.log", 'a"b': "\\", "x\r\nY": "z" };
+    const payload = crypto.getRandomValues(new Uint8Array(9_000));
+    const host = "spiffe://fleet.test/ho%st/ü";
+    const before = BigInt(Date.now()) * 1000n;
+    await store.envelopes(host, [
+      { attributes, payload, kind: "otel_span", source: "/ö%20\n" },
+      { observedAt: undefined },
+    ]);
+    const [chunk] = await readChunks(await openSource(), 2);
+    expect(chunk?.queues).toMatchObject([
+      [
+        {
+          hostId: host,
+          queueId: storedQueue,
+          sequence: 1n,
+          kind: "otel_span",
+          source: "/ö%20\n",
+          attributes,
+          payload,
+          observedAt: 1_795_000_000_000_005n,
+        },
+        { sequence: 2n, kind: "log_line", observedAt: null },
+      ],
+    ]);
+    const at = chunk?.queues[0]?.[0]?.receivedAt ?? 0n;
+    expect(at >= before && at <= BigInt(Date.now()) * 1000n).toBe(true);
+  });
+
+  it("keeps the order of each queue, and skips fences and what core did not write", async () => {
+    const { sink } = store as Awaited<ReturnType<typeof openStreamStore>>;
+    for (let batch = 0; batch < 5; batch++)
+      for (const host of ["a", "b"]) await store.lines(host, [`${host}${batch * 2}`, `${host}${batch * 2 + 1}`]);
+    const claims = { hostId: "a", queueId: storedQueue, previousSessionIds: [], ackedThrough: 10n, sentThrough: 10n };
+    await sink.open(create(OpenSchema, { ...claims, sessionId: new Uint8Array(16).fill(1) }));
+    nats.connection.publish("svc.ingest.log_line.a.foreign", "not an envelope");
+    await nats.connection.flush();
+    const lines = await readLines(await openSource(), 20);
+    for (const host of ["a", "b"])
+      expect(lines.filter((line) => line.startsWith(host))).toEqual(
+        Array.from({ length: 10 }, (_, index) => `${host}${index}`),
+      );
+    await expect.poll(() => log.text()).toContain("skipped a foreign message");
+  });
+
+  it("begins behind all that is stored, if it should", async () => {
+    await store.lines("a", ["old"]);
+    const source = await openSource("now");
+    await store.lines("a", ["new"]);
+    expect(await readLines(source, 1)).toEqual(["new"]);
+  });
+
+  it("continues with the oldest message that is not committed, in order, whatever was delivered before", async () => {
+    await store.lines("a", ["1", "2"]);
+    const first = await openSource();
+    const [chunk] = await readChunks(first, 2);
+    const envelope = chunk?.queues[0]?.[1];
+    if (!chunk || !envelope) throw new Error("nothing was read");
+    await first.commit(chunk, { exported: 1, rejectedItems: 3, deadLetters: [{ envelope, reason: "HTTP 400" }] });
+    await store.lines("a", ["3"]);
+    expect(await readLines(first, 1)).toEqual(["3"]);
+    const second = await openSource();
+    await store.lines("a", ["4"]);
+    expect(await readLines(second, 2)).toEqual(["3", "4"]);
+    const [stored] = await connection.sql`select reason, sequence::int, host_id from export_dead_letter`;
+    expect(stored).toEqual({ reason: "HTTP 400", sequence: 2, host_id: "a" });
+    const info = await nats.manager.consumers.info(stream, "svc-export-default");
+    expect(info.num_ack_pending).toBe(2);
+  });
+
+  it("lets only the owner of the lease move the position, and ends the other's reading", async () => {
+    await store.lines("a", ["1"]);
+    const paused = await openSource();
+    const [chunk] = await readChunks(paused, 1);
+    if (!chunk) throw new Error("nothing was read");
+    const other = await openSource();
+    await expect(paused.commit(chunk, none)).rejects.toThrow(ExportLeaseLost);
+    expect(await readLines(other, 1)).toEqual(["1"]);
+    await expect
+      .poll(() =>
+        paused.read().then(
+          () => "read",
+          (cause: Error) => cause.message,
+        ),
+      )
+      .toContain("not available");
+  });
+
+  it("ends when another program takes messages of its consumer, so that none is skipped", async () => {
+    const source = await openSource();
+    await store.lines("a", ["1"]);
+    await readChunks(source, 1);
+    source.close();
+    const again = await openSource();
+    const inbox = nats.connection.subscribe("thief");
+    // Its request is served before the source's next one.
+    nats.connection.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.svc-export-default`, '{"batch":1}', {
+      reply: "thief",
+    });
+    await nats.connection.flush();
+    for (let line = 2; line < 6; line++) await store.lines("a", [String(line)]);
+    const end = async (): Promise<string> => {
+      for (;;) await again.read();
+    };
+    await expect(end()).rejects.toThrow("did not arrive");
+    inbox.unsubscribe();
+  });
+
+  it("reads a stream that was created anew from its beginning, and counts what retention deleted", async () => {
+    await store.lines("a", ["1", "2", "3"]);
+    const source = await openSource();
+    const [chunk] = await readChunks(source, 3);
+    if (!chunk) throw new Error("nothing was read");
+    await source.commit(chunk, none);
+    source.close();
+    await store.lines("a", ["4", "5", "6"]);
+    await nats.manager.streams.purge(stream, { seq: 6 });
+    const behind = await openSource();
+    const [rest] = await readChunks(behind, 1);
+    if (!rest) throw new Error("nothing was read");
+    await behind.commit(rest, none);
+    expect(await connection.sql`select lost::int, position::int from export_position`).toEqual([
+      { lost: 2, position: 6 },
+    ]);
+    behind.close();
+    await store.close();
+    for (const name of [stream, `${stream}_QUEUES`]) await nats.manager.streams.delete(name);
+    store = await openStreamStore(nats, database);
+    await store.lines("b", ["new"]);
+    expect(await readLines(await openSource(), 1)).toEqual(["new"]);
+    expect(log.text()).toContain("another stream: exporting all it has");
+  });
+
+  it("does not take a position of PostgreSQL for one of a stream, nor the reverse", async () => {
+    await createExportPosition(connection.db, "default", "oldest");
+    const of = { db: connection.db, manager: nats.manager, stream };
+    await expect(prepareStreamPosition(of, "default", "oldest")).rejects.toThrow(ExportPositionForeign);
+    await prepareStreamPosition(of, "other", "oldest");
+    await expect(createExportPosition(connection.db, "other", "oldest")).rejects.toThrow(ExportPositionForeign);
+  });
+
+  it("is reported with its lag by every core, whether a process exports or not", async () => {
+    const note = () => noteExportLags({ manager: nats.manager, db: connection.db, stream });
+    const source = await openSource();
+    await store.lines("a", ["1", "2", "3"]);
+    await note();
+    const [lag] = await findExportLags(connection.db);
+    expect(lag).toMatchObject({ name: "default", envelopes: 3, isRunning: true });
+    expect(lag?.ageSeconds).toBeGreaterThan(0);
+    expect(lag?.ageSeconds).toBeLessThan(60);
+    for (const chunk of await readChunks(source, 3)) await source.commit(chunk, none);
+    await note();
+    expect(await findExportLags(connection.db)).toMatchObject([{ envelopes: 0, ageSeconds: 0 }]);
+  });
+});

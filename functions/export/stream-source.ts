@@ -1,0 +1,144 @@
+import { AckPolicy, DeliverPolicy, type JetStreamManager } from "@nats-io/jetstream";
+import type { NatsConnection } from "@nats-io/transport-node";
+import type { Clock } from "../../kit/clock.ts";
+import type { Log } from "../../kit/log.ts";
+import { type StreamState, streamStateOf } from "../ingest/nats-sink/stream-state.ts";
+import type { Database } from "../store/database.ts";
+import { createStreamPosition, type ExportLease, moveExportPosition, moveToStream } from "../store/export-positions.ts";
+import type { StoredEnvelope } from "../store/read-envelopes.ts";
+import type { ClosableSource, ExportChunk } from "./source.ts";
+import { readStreamEnvelope } from "./stream-envelope.ts";
+import type { StreamMessage } from "./stream-message.ts";
+import { messageOverhead, pullMessages } from "./stream-pulls.ts";
+
+/** The dependencies of the source. */
+export interface StreamSourceOptions {
+  db: Database;
+  connection: NatsConnection;
+  manager: JetStreamManager;
+  /** The stream's name. */
+  stream: string;
+  lease: ExportLease;
+  clock: Pick<Clock, "sleep">;
+  log: Pick<Log, "warn">;
+  /** The size of a chunk that the source aims at. */
+  chunkBytes: number;
+}
+
+/** A chunk with where it ends. */
+interface StreamChunk extends ExportChunk {
+  last: StreamMessage;
+  lost: number;
+}
+
+/** The server delivers no more than so many messages that are not acknowledged. */
+const pendingMax = 100_000;
+/** Only a new consumer, of the next process, shall deliver a message again: it does so in order. */
+const ackWaitMs = 3_600_000;
+const headerBytesMax = 64 * 1024;
+const nanosOfMs = 1_000_000;
+/** NATS' error code of a consumer that does not exist. */
+const consumerNotFound = 10_014;
+
+/** The name of an export's consumer. */
+export const consumerNameOf = (exportName: string): string => `svc-export-${exportName}`;
+
+/** Creates the position of an export unless there is one: before all that the stream has, or behind it. */
+export const prepareStreamPosition = async (
+  { db, manager, stream }: Pick<StreamSourceOptions, "db" | "manager" | "stream">,
+  name: string,
+  start: "oldest" | "now",
+): Promise<void> => {
+  const state = await streamStateOf(manager, stream);
+  const position = start === "now" ? state.lastSequence : state.firstSequence - 1n;
+  await createStreamPosition(db, name, { stream: state.identity, position });
+};
+
+/**
+ * Reads the stream of envelopes in its order, which is the order of each queue, behind the lease's position. The position is in PostgreSQL, in
+ * one transaction with the dead letters; the durable consumer is created anew at it. So a process that continues begins with the oldest
+ * message that is not exported: a consumer that went on would deliver new ones first, and those that the last process had when their time is
+ * up. A chunk's acknowledgement covers all before it. A stream that is not the lease's is read from its beginning.
+ */
+export const openStreamSource = async (options: StreamSourceOptions): Promise<ClosableSource> => {
+  const { db, connection, manager, stream, lease, clock, log, chunkBytes } = options;
+  await followStream(options, await streamStateOf(manager, stream));
+  const consumer = consumerNameOf(lease.name);
+  await replaceConsumer(manager, stream, consumer, lease.position);
+  const messageBytesMax = (connection.info?.max_payload ?? 0) + headerBytesMax;
+  const pulls = pullMessages({ connection, stream, consumer, clock, bytes: chunkBytes, messageBytesMax });
+  const chunks = new WeakMap<ExportChunk, StreamChunk>();
+  let last = Number(lease.position);
+  // What was before the first message of a stream that has just been found is not lost.
+  let isBehindFirst = lease.position === 0n;
+
+  const toChunk = (messages: readonly StreamMessage[], end: StreamMessage): ExportChunk => {
+    const queues = new Map<string, StoredEnvelope[]>();
+    let [envelopes, bytes, lost] = [0, 0, 0];
+    for (const message of messages) {
+      if (!isBehindFirst) lost += message.sequence - last - 1;
+      isBehindFirst = false;
+      last = message.sequence;
+      bytes += message.data.length + messageOverhead;
+      const envelope = readStreamEnvelope(message);
+      if (envelope === undefined)
+        log.warn({ subject: message.subject, seq: message.sequence }, "skipped a foreign message");
+      if (!envelope) continue;
+      envelopes += 1;
+      const key = `${envelope.hostId}\0${envelope.queueId.toHex()}`;
+      const queue = queues.get(key);
+      if (queue) queue.push(envelope);
+      else queues.set(key, [envelope]);
+    }
+    const chunk = { queues: [...queues.values()], envelopes, bytes, last: end, lost };
+    chunks.set(chunk, chunk);
+    return chunk;
+  };
+
+  return {
+    async read() {
+      const messages = await pulls.take();
+      const end = messages.at(-1);
+      return end === undefined ? null : toChunk(messages, end);
+    },
+    async commit(chunk, outcome) {
+      const read = chunks.get(chunk);
+      if (read === undefined) throw new TypeError("a chunk of another source");
+      const { last: message, lost } = read;
+      const { sequence, storedAt: positionAt } = message;
+      await moveExportPosition(db, lease, { ...outcome, lost, position: BigInt(sequence), positionAt });
+      message.ack();
+    },
+    close: () => pulls.close(),
+  };
+};
+
+/** Moves the lease to the beginning of the stream unless its position is one of it. */
+const followStream = async (
+  { db, lease, log }: Pick<StreamSourceOptions, "db" | "lease" | "log">,
+  state: StreamState,
+): Promise<void> => {
+  if (lease.stream === state.identity && lease.position <= state.lastSequence) return;
+  log.warn({ export: lease.name, was: lease.stream, stream: state.identity }, "another stream: exporting all it has");
+  await moveToStream(db, lease, { stream: state.identity, position: state.firstSequence - 1n });
+};
+
+const replaceConsumer = async (
+  { consumers }: Pick<JetStreamManager, "consumers">,
+  stream: string,
+  name: string,
+  position: bigint,
+): Promise<void> => {
+  await consumers.delete(stream, name).catch((cause: unknown) => {
+    if ((cause as { code?: number }).code !== consumerNotFound) throw cause;
+  });
+  await consumers.add(stream, {
+    durable_name: name,
+    description: "svc-server export: its position is in PostgreSQL",
+    ack_policy: AckPolicy.All,
+    ack_wait: ackWaitMs * nanosOfMs,
+    deliver_policy: DeliverPolicy.StartSequence,
+    opt_start_seq: Number(position) + 1,
+    max_ack_pending: pendingMax,
+  });
+};

@@ -1,0 +1,47 @@
+import type { JetStreamManager } from "@nats-io/jetstream";
+import type { Clock } from "../../../kit/clock.ts";
+import type { Database } from "../../store/database.ts";
+import { findStreamExports, noteStreamLag } from "../../store/export-lag.ts";
+import { streamStateOf } from "./stream-state.ts";
+
+const intervalMs = 2_000;
+
+/**
+ * Notes in PostgreSQL how far the exports of a stream are behind it, every two seconds until the signal aborts, whether a process exports or
+ * not. A failure is left to the next round: the sink reports a stream, and readiness a database, that is unavailable.
+ */
+export const watchExportLags = async (
+  { manager, db, clock, stream }: { manager: JetStreamManager; db: Database; clock: Clock; stream: string },
+  signal: AbortSignal,
+): Promise<void> => {
+  while (!signal.aborted) {
+    await clock.sleep(intervalMs, signal).catch(() => undefined);
+    if (!signal.aborted) await noteExportLags({ manager, db, stream }).catch(() => undefined);
+  }
+};
+
+/** Notes how far each export of a stream is behind it. */
+export const noteExportLags = async ({
+  manager,
+  db,
+  stream,
+}: {
+  manager: Pick<JetStreamManager, "streams">;
+  db: Database;
+  stream: string;
+}): Promise<void> => {
+  const { identity, firstSequence, lastSequence, firstAt } = await streamStateOf(manager, stream);
+  for (const { name, position } of await findStreamExports(db, identity)) {
+    const next = position + 1n < firstSequence ? firstSequence : position + 1n;
+    const pending = next > lastSequence ? 0 : Number(lastSequence - next + 1n);
+    const oldestAt = pending === 0 ? null : next === firstSequence ? firstAt : await storedAt(manager, stream, next);
+    await noteStreamLag(db, { name, stream: identity, position, pending, oldestAt });
+  }
+};
+
+/** Returns when the message at a sequence was stored, in milliseconds; null when it has been deleted. */
+const storedAt = async (
+  { streams }: Pick<JetStreamManager, "streams">,
+  stream: string,
+  sequence: bigint,
+): Promise<number | null> => (await streams.getMessage(stream, { seq: Number(sequence) }))?.time.getTime() ?? null;

@@ -1,0 +1,95 @@
+import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
+import { type RunningNats, startNats } from "../scripts/lab/nats-servers.ts";
+import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { streamSettings } from "./nats-sink.ts";
+import { type OtlpBackend, startOtlpBackend } from "./otlp-backend.ts";
+import { logged, type Program, startProgram, stopProgram } from "./program.ts";
+import { type EnvelopeStore, openStreamStore } from "./stored-envelopes.ts";
+
+/* `svc-server export` as a process that reads JetStream: what the stream has reaches the backend, whatever is killed. */
+
+let nats: RunningNats;
+let database: TestDatabase;
+let store: EnvelopeStore;
+let backend: OtlpBackend;
+const programs: Program[] = [];
+beforeAll(async () => {
+  nats = await startNats();
+});
+beforeEach(async () => {
+  database = await createTestDatabase();
+  store = await openStreamStore(nats, database);
+  backend = await startOtlpBackend();
+});
+afterEach(async () => {
+  for (const program of programs.splice(0)) {
+    program.child.kill("SIGKILL");
+    await program.exited;
+  }
+  await backend.close();
+  await store.close();
+  const { stream } = streamSettings;
+  for (const name of [stream, `${stream}_QUEUES`]) await nats.manager.streams.delete(name);
+  await database.drop();
+});
+afterAll(() => nats.stop());
+
+const startExport = (env: Record<string, string> = {}): Program => {
+  const program = startProgram("functions/main.ts", ["export"], {
+    SVC_DATABASE_URL: database.url,
+    SVC_INGEST_SINK: "nats",
+    SVC_NATS_URLS: nats.addresses.map((address) => `nats://${address}`).join(),
+    SVC_EXPORT_ENDPOINT: backend.httpUrl,
+    ...env,
+  });
+  programs.push(program);
+  return program;
+};
+const texts = (host: string, from: number, count: number) =>
+  Array.from({ length: count }, (_, index) => `${host} ${from + index}`);
+const within = { timeout: 60_000, interval: 20 };
+
+it("exports what a stream has, and what is stored while the backend and a server of NATS are down", async () => {
+  await store.lines("a", texts("a", 0, 3));
+  const program = startExport({ SVC_EXPORT_PROTOCOL: "grpc", SVC_EXPORT_ENDPOINT: backend.grpcUrl });
+  await expect.poll(() => backend.lines(), within).toEqual(texts("a", 0, 3));
+  backend.answer = () => ({ http: 503 });
+  const before = backend.calls.length;
+  await store.lines("a", texts("a", 3, 2));
+  await expect.poll(() => backend.calls.length, within).toBeGreaterThan(before);
+  const [node] = nats.nodes;
+  await node?.kill();
+  await node?.start();
+  backend.answer = () => "accept";
+  await expect.poll(() => store.lines("a", texts("a", 5, 2)).then(() => "stored", String), within).toBe("stored");
+  await expect.poll(() => [...new Set(backend.lines())], within).toEqual(texts("a", 0, 7));
+  expect(await stopProgram(program)).toBe(0);
+});
+
+it("loses nothing, keeps each queue's order and hands over when it is killed amid failures", async () => {
+  const hosts = Array.from({ length: 5 }, (_, index) => `h${index}`);
+  let calls = 0;
+  backend.answer = ({ body }) =>
+    Buffer.from(body).includes("reject me") ? { http: 400 } : ++calls % 5 === 0 ? { http: 503 } : "accept";
+  const one = startExport({ SVC_EXPORT_REQUEST_BYTES: "1024" });
+  await logged(one, "exporting");
+  const two = startExport({ SVC_EXPORT_REQUEST_BYTES: "1024" });
+  await logged(two, "another process exports; waiting to take over");
+  for (const host of hosts) await store.lines(host, [...texts(host, 0, 50), ...(host === "h0" ? ["reject me"] : [])]);
+  await expect.poll(() => backend.accepted.length, within).toBeGreaterThan(3);
+  one.child.kill("SIGKILL");
+  for (const host of hosts) await store.lines(host, texts(host, 50, 50));
+  const wanted = hosts.flatMap((host) => texts(host, 0, 100));
+  await expect.poll(() => [...new Set(backend.lines())].sort(), within).toEqual(wanted.toSorted());
+  for (const host of hosts) {
+    const first = [...new Set(backend.lines().filter((line) => line.startsWith(`${host} `)))];
+    expect(first).toEqual(texts(host, 0, 100));
+  }
+  const letters = startProgram("functions/main.ts", ["export", "dead-letters"], {
+    SVC_DATABASE_URL: database.url,
+    SVC_EXPORT_ENDPOINT: backend.httpUrl,
+  });
+  programs.push(letters);
+  expect(await letters.exited).toBe(0);
+  expect(letters.records).toMatchObject([{ host_id: "h0", payload: Buffer.from("reject me").toString("base64") }]);
+});
