@@ -95,11 +95,18 @@ export const findGo = async (
 export const peersFolder = (env: NodeJS.ProcessEnv = process.env): string =>
   join(env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "svc-bench-peers");
 
+/** Returns the path of a peer's program if it has been built, and undefined otherwise. */
+export const findPeer = async (name: PeerName, folder = peersFolder()): Promise<string | undefined> => {
+  const program = join(folder, `${name}-${recipes[name].version}`);
+  return (await exists(program)) ? program : undefined;
+};
+
 /** Returns the path of a peer's program, built on first use with two processes of the compiler at a time. */
 export const buildPeer = async (name: PeerName, go: string, folder = peersFolder()): Promise<string> => {
   const { version, files = {}, commands, built } = recipes[name];
+  const found = await findPeer(name, folder);
+  if (found !== undefined) return found;
   const program = join(folder, `${name}-${version}`);
-  if (await exists(program)) return program;
   const work = join(folder, name);
   const programs = join(folder, "bin");
   await mkdir(work, { recursive: true });
