@@ -3,11 +3,13 @@ import { systemEntropy, uuidv7 } from "../kit/entropy.ts";
 import { ConfigError } from "../kit/env.ts";
 import { type Log, oneLine } from "../kit/log.ts";
 import { createExportClient } from "./export/create-client.ts";
+import { createDeadLetterLimit } from "./export/dead-letter-limit.ts";
 import { deliverInOrder } from "./export/deliver.ts";
 import { createExportMetrics } from "./export/export-metrics.ts";
-import { cutRequests } from "./export/export-requests.ts";
+import { cutRequests, type RequestLimits } from "./export/export-requests.ts";
 import { createSources, type ExportSources } from "./export/open-source.ts";
 import { pumpChunks } from "./export/pump-chunks.ts";
+import { retryDeadLetters } from "./export/retry-dead-letters.ts";
 import { runLeased } from "./export/run-leased.ts";
 import { serveMetrics } from "./export/serve-metrics.ts";
 import { type ExportConfig, parseExportConfig } from "./export-config.ts";
@@ -15,16 +17,21 @@ import { createCoreServers, type NamedServers } from "./node/database-servers.ts
 import { withDatabaseFaults } from "./node/prepare-database.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import { listenFor, runConfigured, StartFault, stopSignal } from "./node/run-configured.ts";
-import { connectDatabase } from "./store/database.ts";
-import { eachDeadLetter } from "./store/export-dead-letters.ts";
+import { type ConnectedDatabase, connectDatabase } from "./store/database.ts";
+import { readDeadLetters, type StoredDeadLetter } from "./store/export-dead-letters.ts";
 import { countDeadLetters, ExportPositionAhead } from "./store/export-positions.ts";
 import { pendingMigrations } from "./store/migrate.ts";
+
+/** A retry that a person waits for ends when a request has no answer for so long. */
+const retryRequestMs = 60_000;
 
 const usage = `svc-server export: sends committed envelopes as OTLP to a backend (docs/export.md)
 
   svc-server export                 export until SIGTERM, configured by SVC_EXPORT_* and SVC_DATABASE_URL
   svc-server export check-config    check the environment and exit: 0, or 78 with every fault by name
   svc-server export dead-letters    print the envelopes that the backend rejected, one JSON object a line
+  svc-server export retry-dead-letters
+                                    send them once more, and delete those that the backend accepts
 `;
 
 /** Exports until SIGTERM or SIGINT, then delivers what was read, for five seconds at most, and releases the lease. */
@@ -43,10 +50,8 @@ const serve = async (config: ExportConfig, log: Log): Promise<void> => {
     });
     const opened = await createSources(config, { db: database.db, sessions, clock: systemClock, log });
     sources = opened;
-    let deadLetters = await withDatabaseFaults(sessions.variable, async () => {
-      await opened.prepare();
-      return countDeadLetters(database.db, name);
-    });
+    await withDatabaseFaults(sessions.variable, () => opened.prepare());
+    const countStored = () => countDeadLetters(database.db, name);
     const { metrics: address } = config;
     const listener = address && (await listenFor("SVC_EXPORT_METRICS_ADDR", () => serveMetrics(address, metrics)));
     const stopped = stopSignal().then((signal) => {
@@ -64,24 +69,24 @@ const serve = async (config: ExportConfig, log: Log): Promise<void> => {
       lastError: metrics.lastError,
       observe: metrics.observe,
       run: async (lease, signal) => {
+        const admitDeadLetter = createDeadLetterLimit({
+          max: config.deadLettersMax,
+          stored: await countStored(),
+          count: countStored,
+        });
         const source = await opened.open(lease);
         const delivery = {
           client,
           clock: systemClock,
           entropy: systemEntropy,
           observe: metrics.observe,
-          admitDeadLetter: () => {
-            deadLetters += 1;
-            return deadLetters <= config.deadLettersMax;
-          },
+          admitDeadLetter,
           signal,
         };
-        const cut = { bytesMax: config.requestBytesMax, signals: config.signals };
         try {
-          deadLetters = await countDeadLetters(database.db, name);
           await pumpChunks({
             source,
-            deliverAll: (envelopes) => deliverInOrder(cutRequests(envelopes, cut), delivery),
+            deliverAll: (envelopes) => deliverInOrder(cutRequests(envelopes, limitsOf(config)), delivery),
             lanes: config.concurrency,
             bufferBytesMax: config.bufferBytesMax,
             clock: systemClock,
@@ -108,29 +113,57 @@ const serve = async (config: ExportConfig, log: Log): Promise<void> => {
   log.info({}, "stopped");
 };
 
+const limitsOf = ({ requestBytesMax, signals }: ExportConfig): RequestLimits => ({
+  bytesMax: requestBytesMax,
+  signals,
+});
+
 /** Prints the dead letters of an export as JSON lines, the payload in base64. */
-const printDeadLetters = async (config: ExportConfig): Promise<number> => {
+const printDeadLetters = (config: ExportConfig): Promise<number> =>
+  withDatabase(config, async ({ db }) => {
+    for await (const page of readDeadLetters(db, config.name)) for (const letter of page) printLine(lineOf(letter));
+    return 0;
+  });
+
+const lineOf = (letter: StoredDeadLetter) => ({
+  host_id: letter.hostId,
+  queue_id: letter.queueId.toHex(),
+  sequence: letter.sequence.toString(),
+  kind: letter.kind,
+  received_at: letter.receivedAt.toISOString(),
+  source: letter.source,
+  attributes: letter.attributes,
+  failed_at: letter.failedAt.toISOString(),
+  reason: letter.reason,
+  payload: letter.payload.toBase64(),
+});
+
+/** Sends the dead letters of an export again, prints the counts, and returns 0 if none is left of those that there were. */
+const retryStoredLetters = (config: ExportConfig): Promise<number> =>
+  withDatabase(config, async ({ db }) => {
+    const client = await createExportClient(config);
+    try {
+      const { accepted, rejected, rejectedItems, skipped, failure } = await retryDeadLetters({
+        ...{ db, name: config.name, client, limits: limitsOf(config), clock: systemClock, entropy: systemEntropy },
+        requestMs: retryRequestMs,
+      });
+      printLine({ accepted, rejected, rejected_items: rejectedItems, skipped, failure });
+      return rejected + skipped > 0 || failure !== null ? 1 : 0;
+    } finally {
+      await client.close();
+    }
+  });
+
+const printLine = (fields: object): void => void process.stdout.write(`${oneLine(JSON.stringify(fields))}\n`);
+
+const withDatabase = async (
+  config: ExportConfig,
+  run: (database: ConnectedDatabase) => Promise<number>,
+): Promise<number> => {
   const { sessions } = createCoreServers(config);
   const database = openDatabase(sessions);
   try {
-    await withDatabaseFaults(sessions.variable, () =>
-      eachDeadLetter(database.db, config.name, (letter) => {
-        const line = {
-          host_id: letter.hostId,
-          queue_id: letter.queueId.toHex(),
-          sequence: letter.sequence.toString(),
-          kind: letter.kind,
-          received_at: letter.receivedAt.toISOString(),
-          source: letter.source,
-          attributes: letter.attributes,
-          failed_at: letter.failedAt.toISOString(),
-          reason: letter.reason,
-          payload: letter.payload.toBase64(),
-        };
-        process.stdout.write(`${oneLine(JSON.stringify(line))}\n`);
-      }),
-    );
-    return 0;
+    return await withDatabaseFaults(sessions.variable, () => run(database));
   } finally {
     await database.close(1);
   }
@@ -150,6 +183,11 @@ const openDatabase = (sessions: NamedServers) =>
 /** Runs one command line of `svc-server export`, and returns its exit code. */
 export const exportCommand = (args: readonly string[]): Promise<number> =>
   runConfigured(
-    { usage, parse: parseExportConfig, serve, commands: { "dead-letters": printDeadLetters } },
+    {
+      usage,
+      parse: parseExportConfig,
+      serve,
+      commands: { "dead-letters": printDeadLetters, "retry-dead-letters": retryStoredLetters },
+    },
     { command: args[0], env: process.env },
   );

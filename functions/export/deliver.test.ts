@@ -40,7 +40,7 @@ const createDelivery = (
     clock: { sleep: async (ms) => void waits.push(ms) },
     entropy: createSeededEntropy(),
     observe: { request: () => undefined, state: (reason) => void states.push(reason) },
-    admitDeadLetter: () => true,
+    admitDeadLetter: async () => true,
     signal: new AbortController().signal,
     ...some,
   };
@@ -96,7 +96,7 @@ describe("deliver", () => {
     let letters = 0;
     let calls = 0;
     const { run, states } = createDelivery(() => (++calls < 60 ? rejected : accepted), {
-      admitDeadLetter: () => ++letters <= 2,
+      admitDeadLetter: async () => ++letters <= 2,
     });
     const { exported, deadLetters } = await run();
     expect(deadLetters).toHaveLength(2);

@@ -20,7 +20,7 @@ export interface DeliveryOptions {
   entropy: Entropy;
   observe: DeliveryObserver;
   /** Takes the place of one more dead letter; false when there are too many. */
-  admitDeadLetter(): boolean;
+  admitDeadLetter(): Promise<boolean>;
   signal: AbortSignal;
 }
 
@@ -53,7 +53,7 @@ export const deliver = async (request: ExportRequest, options: DeliveryOptions):
           options,
         );
       const [envelope] = envelopes;
-      if (envelope && options.admitDeadLetter())
+      if (envelope && (await options.admitDeadLetter()))
         return { exported: 0, rejectedItems: 0, deadLetters: [{ envelope, reason: outcome.reason }] };
     }
     const { reason } = outcome;

@@ -9,6 +9,13 @@ export interface ExportRequest {
   envelopes: readonly StoredEnvelope[];
 }
 
+/** What requests may contain. */
+export interface RequestLimits {
+  /** Payload of a request; one envelope may exceed it. */
+  bytesMax: number;
+  signals: readonly ExportSignal[];
+}
+
 /** The kinds whose payload is a request of OTLP (docs/protocol.md). Lines, and kinds that only others know, become log records. */
 const otlpSignals: ReadonlyMap<string, ExportSignal> = new Map([
   ["otel_span", "traces"],
@@ -33,7 +40,7 @@ const isWhole = ({ payload }: StoredEnvelope): boolean => {
  */
 export const cutRequests = (
   envelopes: Iterable<StoredEnvelope>,
-  { bytesMax, signals }: { bytesMax: number; signals: readonly ExportSignal[] },
+  { bytesMax, signals }: RequestLimits,
 ): ExportRequest[] => {
   const requests: ExportRequest[] = [];
   const open = new Map<ExportSignal, { envelopes: StoredEnvelope[]; bytes: number }>();

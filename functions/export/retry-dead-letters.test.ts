@@ -1,0 +1,115 @@
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import type { ConnectedDatabase } from "../store/database.ts";
+import { acquireExportLease, createExportPosition, moveExportPosition } from "../store/export-positions.ts";
+import type { StoredEnvelope } from "../store/read-envelopes.ts";
+import { createDeadLetterLimit } from "./dead-letter-limit.ts";
+import type { OtlpOutcome } from "./otlp-outcome.ts";
+import { type RetryOptions, retryDeadLetters } from "./retry-dead-letters.ts";
+
+let database: TestDatabase;
+let connection: ConnectedDatabase;
+beforeEach(async () => {
+  database = await createTestDatabase();
+  connection = database.connect();
+});
+afterEach(() => database.drop());
+
+const accepted: OtlpOutcome = { status: "accepted", rejectedItems: 0, message: "" };
+const envelope = (sequence: number, kind = "log_line"): StoredEnvelope => ({
+  ...{ hostId: "h", queueId: new Uint8Array(16), sequence: BigInt(sequence), kind, source: "files" },
+  ...{ observedAt: 1_795_000_000_000_000n, receivedAt: 1_795_000_000_000_000n, attributes: { a: "b" } },
+  payload: new TextEncoder().encode(`line-${sequence};`),
+});
+const store = async (envelopes: readonly StoredEnvelope[]): Promise<void> => {
+  await createExportPosition(connection.db, "default", "oldest");
+  const lease = await acquireExportLease(connection.db, "default", "me");
+  if (lease === null) throw new Error("another process has the lease");
+  const deadLetters = envelopes.map((each) => ({ envelope: each, reason: "HTTP 400" }));
+  const { positionAt } = lease;
+  await moveExportPosition(connection.db, lease, {
+    position: 1n,
+    positionAt,
+    exported: 0,
+    rejectedItems: 0,
+    deadLetters,
+  });
+};
+const retry = (answer: (lines: readonly string[]) => OtlpOutcome, some: Partial<RetryOptions> = {}) =>
+  retryDeadLetters({
+    db: connection.db,
+    name: "default",
+    client: { send: async (_, body) => answer(new TextDecoder("latin1").decode(body).match(/line-\d+/g) ?? []) },
+    limits: { bytesMax: 1 << 20, signals: ["logs"] },
+    clock: {
+      now: () => 1_800_000_000_000,
+      // Only waits between attempts pass: the limit of a request does not.
+      sleep: (ms) => (ms === 60_000 ? new Promise(() => undefined) : Promise.resolve()),
+    },
+    entropy: createSeededEntropy(1),
+    requestMs: 60_000,
+    ...some,
+  });
+const leftOf = () => connection.sql`select sequence::int, reason from export_dead_letter order by id`;
+
+describe("a retry of dead letters", () => {
+  it("deletes those that the backend accepts, and keeps the others with the new reason", async () => {
+    await store(Array.from({ length: 45 }, (_, index) => envelope(index + 1, index === 44 ? "otel_span" : "log_line")));
+    const sent: string[] = [];
+    const report = await retry((lines) => {
+      if (lines.includes("line-7")) return { status: "rejected", reason: "HTTP 413" };
+      sent.push(...lines);
+      return accepted;
+    });
+    expect(report).toEqual({ accepted: 43, rejected: 1, rejectedItems: 0, skipped: 1, failure: null });
+    expect(sent).toEqual(
+      Array.from({ length: 44 }, (_, index) => `line-${index + 1}`).filter((line) => line !== "line-7"),
+    );
+    expect(await leftOf()).toEqual([
+      { sequence: 7, reason: "HTTP 413" },
+      { sequence: 45, reason: "HTTP 400" },
+    ]);
+  });
+
+  it("sends again while the backend is unavailable, and keeps all that is left when it stays so", async () => {
+    await store([envelope(1), envelope(2)]);
+    let calls = 0;
+    const away: OtlpOutcome = { status: "retry", afterMs: null, reason: "HTTP 503" };
+    const limits = { bytesMax: 1, signals: ["logs" as const] };
+    let expire = () => {};
+    const clock = {
+      now: () => 0,
+      sleep: (ms: number, signal?: AbortSignal) =>
+        ms === 60_000
+          ? new Promise<void>((resolve) => {
+              expire = resolve;
+            })
+          : Promise.resolve().then(() => signal?.throwIfAborted()),
+    };
+    const report = await retry(
+      (lines) => {
+        calls += 1;
+        if (calls > 10) expire();
+        return lines.includes("line-1") && calls > 2 ? accepted : away;
+      },
+      { limits, clock },
+    );
+    expect(report).toEqual({ accepted: 1, rejected: 0, rejectedItems: 0, skipped: 0, failure: "HTTP 503" });
+    expect(await leftOf()).toMatchObject([{ sequence: 2 }]);
+  });
+});
+
+describe("the limit of dead letters", () => {
+  it("admits more once stored ones have gone", async () => {
+    let stored = 2;
+    const admit = createDeadLetterLimit({ max: 3, stored, count: async () => stored });
+    expect(await admit()).toBe(true);
+    stored = 3;
+    expect(await admit()).toBe(false);
+    stored = 1;
+    expect([await admit(), await admit()]).toEqual([true, true]);
+    const blind = createDeadLetterLimit({ max: 1, stored: 1, count: () => Promise.reject(new Error("unavailable")) });
+    expect(await blind()).toBe(false);
+  });
+});

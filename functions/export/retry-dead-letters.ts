@@ -1,0 +1,95 @@
+import type { Clock } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
+import type { Database } from "../store/database.ts";
+import { deleteDeadLetters, envelopeOf, noteRejection, readDeadLetters } from "../store/export-dead-letters.ts";
+import type { StoredEnvelope } from "../store/read-envelopes.ts";
+import { deliver } from "./deliver.ts";
+import { cutRequests, type RequestLimits } from "./export-requests.ts";
+import type { OtlpClient } from "./otlp-client.ts";
+
+/** The dependencies of a retry. */
+export interface RetryOptions {
+  db: Database;
+  name: string;
+  client: Pick<OtlpClient, "send">;
+  limits: RequestLimits;
+  clock: Pick<Clock, "now" | "sleep">;
+  entropy: Entropy;
+  /** Ends the retry when a request has not been answered for good after so long. */
+  requestMs: number;
+}
+
+/** What a retry did. */
+export interface RetryReport {
+  /** Dead letters that the backend accepted: they are deleted. */
+  accepted: number;
+  /** Spans, log records and data points of these that the backend rejected nevertheless. */
+  rejectedItems: number;
+  /** Dead letters that it rejected again. */
+  rejected: number;
+  /** Dead letters of signals that are not exported. */
+  skipped: number;
+  /** Why the retry ended before the last dead letter; null when it did not. */
+  failure: string | null;
+}
+
+/**
+ * Sends the dead letters of an export once more, the oldest first, and deletes those that the backend accepts; the others stay, with the new
+ * reason. One that is accepted while the process is killed is sent again by the next retry.
+ */
+export const retryDeadLetters = async (options: RetryOptions): Promise<RetryReport> => {
+  const { db, name, limits, clock } = options;
+  const report: RetryReport = { accepted: 0, rejectedItems: 0, rejected: 0, skipped: 0, failure: null };
+  for await (const page of readDeadLetters(db, name)) {
+    const ids = new Map<StoredEnvelope, number>(page.map((letter) => [envelopeOf(letter), letter.id]));
+    const requests = cutRequests(ids.keys(), limits);
+    report.skipped += page.length - requests.reduce((sum, { envelopes }) => sum + envelopes.length, 0);
+    for (const request of requests) {
+      const outcome = await deliverOnce(request, options);
+      if (typeof outcome === "string") return { ...report, failure: outcome };
+      const reasons = new Map(outcome.deadLetters.map(({ envelope, reason }) => [envelope, reason]));
+      const accepted: number[] = [];
+      for (const envelope of request.envelopes) {
+        const id = ids.get(envelope) ?? 0;
+        const reason = reasons.get(envelope);
+        if (reason === undefined) accepted.push(id);
+        else await noteRejection(db, id, reason, new Date(clock.now()));
+      }
+      await deleteDeadLetters(db, accepted);
+      report.accepted += accepted.length;
+      report.rejected += reasons.size;
+      report.rejectedItems += outcome.rejectedItems;
+    }
+  }
+  return report;
+};
+
+/** Delivers a request; returns why it could not within `requestMs`. */
+const deliverOnce = async (request: Parameters<typeof deliver>[0], options: RetryOptions) => {
+  const { client, clock, entropy, requestMs } = options;
+  const timeout = new AbortController();
+  let failure = "no response in time";
+  const observe = {
+    request: () => undefined,
+    state: (reason: string | null) => {
+      failure = reason ?? failure;
+    },
+  };
+  const ended = new AbortController();
+  clock.sleep(requestMs, ended.signal).then(
+    () => timeout.abort(),
+    () => undefined,
+  );
+  try {
+    return await deliver(request, {
+      ...{ client, clock, entropy, observe },
+      admitDeadLetter: async () => true,
+      signal: timeout.signal,
+    });
+  } catch (cause) {
+    if (!timeout.signal.aborted) throw cause;
+    return failure;
+  } finally {
+    ended.abort();
+  }
+};
