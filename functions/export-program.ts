@@ -14,6 +14,7 @@ import { runLeased } from "./export/run-leased.ts";
 import { serveMetrics } from "./export/serve-metrics.ts";
 import { type ExportConfig, parseExportConfig } from "./export-config.ts";
 import { createCoreServers, type NamedServers } from "./node/database-servers.ts";
+import { watchFiles } from "./node/follow-files.ts";
 import { withDatabaseFaults } from "./node/prepare-database.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import { listenFor, runConfigured, StartFault, stopSignal } from "./node/run-configured.ts";
@@ -37,7 +38,7 @@ const usage = `svc-server export: sends committed envelopes as OTLP to a backend
 /** Exports until SIGTERM or SIGINT, then delivers what was read, for five seconds at most, and releases the lease. */
 const serve = async (config: ExportConfig, log: Log): Promise<void> => {
   const { name } = config;
-  const client = await createExportClient(config);
+  const client = await createExportClient(config, log);
   const { sessions } = createCoreServers(config);
   const database = openDatabase(sessions);
   const stopping = new AbortController();
@@ -58,6 +59,7 @@ const serve = async (config: ExportConfig, log: Log): Promise<void> => {
       log.info({ signal }, "stopping");
       stopping.abort();
     });
+    void watchFiles({ clock: systemClock, log }, client, stopping.signal);
     log.info({ export: name, metrics_port: listener?.port ?? null }, "ready");
     await runLeased({
       db: database.db,
@@ -141,7 +143,7 @@ const lineOf = (letter: StoredDeadLetter) => ({
 /** Sends the dead letters of an export again, prints the counts, and returns 0 if none is left of those that there were. */
 const retryStoredLetters = (config: ExportConfig): Promise<number> =>
   withDatabase(config, async ({ db }) => {
-    const client = await createExportClient(config);
+    const client = await createExportClient(config, { info: () => undefined, warn: () => undefined });
     try {
       const { accepted, rejected, rejectedItems, skipped, failure } = await retryDeadLetters({
         ...{ db, name: config.name, client, limits: limitsOf(config), clock: systemClock, entropy: systemEntropy },

@@ -2,27 +2,80 @@ import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
 import type { ExportConfig } from "../export-config.ts";
 import { readKeyFile } from "../node/read-key-file.ts";
+import { loadFiles, type ReloadOptions } from "../node/reload-files.ts";
 import { withConfigError } from "../node/with-config-error.ts";
-import type { OtlpClient } from "./otlp-client.ts";
+import type { OtlpClient, OtlpClientOptions } from "./otlp-client.ts";
 import { createOtlpGrpcClient } from "./otlp-grpc.ts";
 import { createOtlpHttpClient } from "./otlp-http.ts";
 
-/** Makes the client that the configuration names. Throws `ConfigError` for a file that cannot be read or used. */
-export const createExportClient = async (config: ExportConfig): Promise<OtlpClient> => {
-  const { endpoint, protocol, headers, concurrency, timeoutMs, isCompressed } = config;
+/** A client whose files may be replaced while it is used. */
+export interface FollowedClient extends OtlpClient {
+  /** Connects anew with the files if one has changed; see `ReloadedFiles`. */
+  check(): Promise<void>;
+}
+
+/**
+ * Makes the client that the configuration names. Throws `ConfigError` for a file that cannot be read or used. After a change of its files,
+ * requests go out on new connections, while those under way end on the old ones; files that do not fit together are not used.
+ */
+export const createExportClient = async (
+  config: ExportConfig,
+  log: ReloadOptions<unknown>["log"],
+): Promise<FollowedClient> => {
+  const { endpoint, protocol, headers, concurrency, timeoutMs, isCompressed, caFile, clientCertificate } = config;
   const create = protocol === "grpc" ? createOtlpGrpcClient : createOtlpHttpClient;
-  return create({
-    endpoint,
-    headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, value.reveal()])),
-    tls: await readTls(config),
-    concurrency,
-    timeoutMs,
-    isCompressed,
-    now: Date.now,
+  const connect = (tls: OtlpClientOptions["tls"]) =>
+    createRetirable(
+      create({
+        endpoint,
+        headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, value.reveal()])),
+        tls,
+        concurrency,
+        timeoutMs,
+        isCompressed,
+        now: Date.now,
+      }),
+    );
+  const paths = [caFile, clientCertificate?.certFile, clientCertificate?.keyFile].filter((path) => path != null);
+  const files = await loadFiles({ name: "export TLS", paths, log, load: () => readTls(config) });
+  let used = connect(files.current());
+  files.subscribe((tls) => {
+    used.retire();
+    used = connect(tls);
   });
+  return {
+    send: (signal, request) => used.send(signal, request),
+    check: files.check,
+    close: () => used.close(),
+  };
 };
 
-const readTls = async ({ caFile, clientCertificate }: ExportConfig) => {
+/** A client that is closed once its last request has ended. */
+const createRetirable = (client: OtlpClient): OtlpClient & { retire(): void } => {
+  let inFlight = 0;
+  let isRetired = false;
+  const closeIfDone = (): void => {
+    if (isRetired && inFlight === 0) void client.close().catch(() => undefined);
+  };
+  return {
+    async send(signal, request) {
+      inFlight += 1;
+      try {
+        return await client.send(signal, request);
+      } finally {
+        inFlight -= 1;
+        closeIfDone();
+      }
+    },
+    retire() {
+      isRetired = true;
+      closeIfDone();
+    },
+    close: () => client.close(),
+  };
+};
+
+const readTls = async ({ caFile, clientCertificate }: ExportConfig): Promise<OtlpClientOptions["tls"]> => {
   const ca =
     caFile === null
       ? undefined
