@@ -15,8 +15,10 @@ it("any number of slow reports delays no other request", async () => {
     // Copies of the template have tables of the same oid.
     const waiting = sql`select from pg_locks where relation = 'fleet_host'::regclass and not granted
       and database = (select oid from pg_database where datname = current_database())`;
-    await expect.poll(async () => (await tx.execute(waiting)).length).toBeGreaterThanOrEqual(4);
-    expect((await test.api("GET", "/v1/whoami", { as: "reader" })).status).toBe(200);
+    await expect.poll(async () => (await tx.execute(waiting)).length).toBeGreaterThanOrEqual(2);
+    // A session may be idle while the others wait: more requests than sessions.
+    const requests = Array.from({ length: 12 }, () => test.api("GET", "/v1/whoami", { as: "reader" }));
+    expect((await Promise.all(requests)).map(({ status }) => status)).toEqual(Array(12).fill(200));
   });
   expect((await Promise.all(reports)).map(({ status }) => status)).toEqual(Array(15).fill(200));
 });
