@@ -33,6 +33,7 @@ export const auditActions = [
   "audit.export",
   "chat.tool_call",
   "operator.sign_in",
+  "operator.sign_out",
   "operator_session.create",
   "operator_session.refuse",
   "operator_session.revoke",

@@ -15,7 +15,7 @@ import { encodePem } from "../proto/pem.ts";
 import { labCoreEnvironment } from "../scripts/lab/core-environment.ts";
 import { heartbeatBody } from "../scripts/lab/heartbeat-body.ts";
 import { bridgeTokenOf } from "../scripts/lab/operator-api.ts";
-import { mintBridgeToken, seedPeople } from "../scripts/lab/people.ts";
+import { mintBridgeToken, people, seedPeople } from "../scripts/lab/people.ts";
 import { createLabPki } from "../scripts/lab-ca/pki.ts";
 import { createTestCsr, createTestKey } from "../scripts/lab-ca/test-pki.ts";
 import { collectorOf, identityPrefix, type TestCollector, withProof } from "./collector.ts";
@@ -97,6 +97,8 @@ const remote = { remote_addr: "192.0.2.7" };
 /** Signs a program in by a code and by a device, and a workload by its own token. */
 const signPrograms = async () => {
   const web = { client, auth: await mintBridgeToken(secret, { sub: "web", now: Date.now() }) };
+  const signOut = { session_id: "a".repeat(43), user_id: people.admin.userId, expires_at: "2030-01-31T08:00:00Z" };
+  await fleet.recordSignOut<true>({ ...web, body: { ...signOut, remote_addr: "192.0.2.7" } });
   const codeVerifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
   const redirect = { redirect_uri: "http://127.0.0.1:49152/callback" };
   const digest = createHash("sha256").update(codeVerifier).digest("base64url");

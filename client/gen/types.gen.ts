@@ -423,6 +423,87 @@ export type RecordSignInResponses = {
 
 export type RecordSignInResponse = RecordSignInResponses[keyof RecordSignInResponses];
 
+export type RecordSignOutData = {
+    body: {
+        session_id: string;
+        user_id: string;
+        /**
+         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+         */
+        expires_at: string;
+        remote_addr: unknown | unknown;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/operator/sign-outs';
+};
+
+export type RecordSignOutErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type RecordSignOutError = RecordSignOutErrors[keyof RecordSignOutErrors];
+
+export type RecordSignOutResponses = {
+    /**
+     * The session has ended
+     */
+    204: void;
+};
+
+export type RecordSignOutResponse = RecordSignOutResponses[keyof RecordSignOutResponses];
+
 export type CreateAuthorizationData = {
     body: {
         code_challenge: string;

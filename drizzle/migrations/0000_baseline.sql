@@ -424,6 +424,11 @@ CREATE TABLE "device_authorization" (
 	CONSTRAINT "device_authorization_user_code" UNIQUE("user_code")
 );
 --> statement-breakpoint
+CREATE TABLE "ended_web_session" (
+	"id" text PRIMARY KEY NOT NULL,
+	"expires_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
 CREATE TABLE "operator_session" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"user_id" uuid NOT NULL,
@@ -594,6 +599,7 @@ CREATE UNIQUE INDEX "authentication_identity_person" ON "authentication_identity
 CREATE INDEX "person_email" ON "person" USING btree ("primary_email");--> statement-breakpoint
 CREATE INDEX "authorization_code_created" ON "authorization_code" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "device_authorization_created" ON "device_authorization" USING btree ("created_at");--> statement-breakpoint
+CREATE INDEX "ended_web_session_expires" ON "ended_web_session" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "operator_session_user" ON "operator_session" USING btree ("user_id","id");--> statement-breakpoint
 CREATE INDEX "rollout_config" ON "rollout" USING btree ("config_id","id");--> statement-breakpoint
 CREATE INDEX "rollout_state" ON "rollout" USING btree ("state","id");--> statement-breakpoint

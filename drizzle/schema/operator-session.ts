@@ -64,3 +64,13 @@ export const deviceAuthorization = pgTable(
   },
   (table) => [index("device_authorization_created").on(table.createdAt)],
 );
+
+/** A session at web that ended before it expired. Core rejects what web asks in its name; the row is deleted after it expires. */
+export const endedWebSession = pgTable(
+  "ended_web_session",
+  {
+    id: text("id").primaryKey(),
+    expiresAt: timestamp("expires_at").notNull(),
+  },
+  (table) => [index("ended_web_session_expires").on(table.expiresAt)],
+);

@@ -1,9 +1,10 @@
-import { and, count, eq, gt, isNull, lt, sql } from "drizzle-orm";
+import { and, count, eq, exists, gt, isNull, lt, not, sql } from "drizzle-orm";
 import { person } from "../../drizzle/schema/operator.ts";
 import {
   authorizationCode,
   type DeviceStatus,
   deviceAuthorization,
+  endedWebSession,
   operatorSession,
 } from "../../drizzle/schema/operator-session.ts";
 import type { Executor } from "./database.ts";
@@ -45,6 +46,30 @@ export const findSessionPerson = async (
     )
     .limit(1);
   return row?.person;
+};
+
+/** Finds a person, unless the session at web in whose name web asks has ended. */
+export const findWebSessionPerson = async (
+  db: Executor,
+  { webSessionId, userId }: { webSessionId: string; userId: string },
+) => {
+  const ended = db.select().from(endedWebSession).where(eq(endedWebSession.id, webSessionId));
+  const [row] = await db
+    .select()
+    .from(person)
+    .where(and(eq(person.userId, userId), not(exists(ended))))
+    .limit(1);
+  return row;
+};
+
+/** Stores that a session at web has ended, and deletes those that have expired. Returns false if it was stored before. */
+export const insertEndedWebSession = async (
+  tx: Executor,
+  row: typeof endedWebSession.$inferSelect,
+  now: Date,
+): Promise<boolean> => {
+  await tx.delete(endedWebSession).where(lt(endedWebSession.expiresAt, now));
+  return (await tx.insert(endedWebSession).values(row).onConflictDoNothing().returning()).length > 0;
 };
 
 /** Returns one page of the sessions, newest first; those of one person if `userId` is given. */

@@ -68,6 +68,7 @@ import { decideDeviceRoute, getDeviceRoute } from "./operator/devices/device.ts"
 import { listSessionsRoute } from "./operator/sessions/list.ts";
 import { revokeSessionRoute } from "./operator/sessions/revoke.ts";
 import { recordSignInRoute } from "./operator/sign-ins.ts";
+import { recordSignOutRoute } from "./operator/sign-outs.ts";
 import { tokenExchangeRoute } from "./operator/token-exchange.ts";
 import { createTokenOfSessionRoute } from "./operator/tokens.ts";
 import { whoami } from "./whoami.ts";
@@ -78,6 +79,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   whoami(core),
   directoryStatusRoute(core),
   recordSignInRoute(core),
+  recordSignOutRoute(core),
   createAuthorizationRoute(core),
   refuseAuthorizationRoute(core),
   createDeviceRoute(core),

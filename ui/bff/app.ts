@@ -42,7 +42,7 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
   const app = new Hono<WebEnv>();
   const sessions = createSessions(web);
   const core = createCoreClient(web);
-  const signIn = createSignIn(web, { sessions, core });
+  const signIn = createSignIn(web, { sessions, core, isStopping });
   const signedIn = createSignedIn(clock, sessions);
   const session = createSessionRoute(web, { sessions, core });
   const pages = createPages(web, sessions);

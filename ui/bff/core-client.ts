@@ -4,6 +4,7 @@ import { bridgeAudience, webSubject } from "../../proto/operator/bridge-token.ts
 import type { Scope } from "../../proto/operator/scopes.ts";
 import { Whoami } from "../../proto/operator/whoami.ts";
 import { WebProblem } from "./problems.ts";
+import type { WebSession } from "./session.ts";
 import type { Web } from "./web.ts";
 
 /** A request to core. */
@@ -13,8 +14,8 @@ export interface CoreCall {
   path: string;
   /** The path begins at core's root: `/scim/v2/Users`. */
   isAtRoot?: boolean;
-  /** The person to call as; web itself by default. */
-  userId?: string;
+  /** The person to call as, and in the name of which session; web itself by default. */
+  as?: { userId: string; id?: string };
   requestId: string;
   accept?: string;
   /** A program's own `Authorization` header, in place of a bridge token. */
@@ -43,8 +44,10 @@ export type SignInRecord =
 export interface CoreClient {
   /** Returns any response, its body unread. Throws `core_unavailable` when core cannot be reached, or after 5 s without one. */
   call(call: CoreCall): Promise<Response>;
-  /** Returns null when core rejects the person (401). Throws `database_unavailable` when core reports that. */
-  whoami(userId: string, requestId: string): Promise<PersonOfCore | null>;
+  /** Returns null when core rejects the person or the session (401). Throws `database_unavailable` when core reports that. */
+  whoami(session: Pick<WebSession, "id" | "userId">, requestId: string): Promise<PersonOfCore | null>;
+  /** Ends a session at every web. Throws `core_unavailable` or `database_unavailable` unless core confirms it. */
+  recordSignOut(session: WebSession, origin: { remoteAddress: string; requestId: string }): Promise<void>;
   /** Records a sign-in in the audit log. Throws `core_unavailable` or `database_unavailable` unless core confirms it. */
   recordSignIn(record: SignInRecord, requestId: string): Promise<void>;
 }
@@ -67,7 +70,7 @@ export const createCoreClient = ({
   const call: CoreClient["call"] = async ({
     method = "GET",
     path,
-    userId = webSubject,
+    as = { userId: webSubject },
     requestId,
     signal: browser,
     ...rest
@@ -75,7 +78,7 @@ export const createCoreClient = ({
     const span = tracer.start({ name: `${method} core`, kind: "client", facts: { "http.request.method": method } });
     // The only headers that core receives: no cookie, address or other header of the browser.
     const headers: Record<string, string> = {
-      Authorization: rest.authorization ?? `Bearer ${await signBridgeToken(userId)}`,
+      Authorization: rest.authorization ?? `Bearer ${await signBridgeToken(as)}`,
       Accept: rest.accept ?? "application/json",
       "X-Request-Id": requestId,
       ...(span?.traceparent === undefined ? {} : { traceparent: span.traceparent }),
@@ -115,8 +118,8 @@ export const createCoreClient = ({
 
   return {
     call,
-    whoami: async (userId, requestId) => {
-      const response = await call({ path: "/whoami", userId, requestId });
+    whoami: async (session, requestId) => {
+      const response = await call({ path: "/whoami", as: session, requestId });
       if (response.status === 401) return null;
       if (!response.ok) throw await coreProblem(response, "whoami");
       const view = v.safeParse(WhoamiResponse, await response.json());
@@ -138,11 +141,23 @@ export const createCoreClient = ({
       const response = await call({
         method: "POST",
         path: "/operator/sign-ins",
-        ...(record.outcome === "success" ? { userId: record.userId } : {}),
+        ...(record.outcome === "success" ? { as: { userId: record.userId } } : {}),
         requestId,
         body: new TextEncoder().encode(JSON.stringify(body)),
       });
       if (!response.ok) throw await coreProblem(response, "sign-in record");
+      await response.body?.cancel();
+    },
+    recordSignOut: async ({ id, userId, expiresAt }, { remoteAddress, requestId }) => {
+      const expires_at = new Date(expiresAt * 1000).toISOString();
+      const body = { session_id: id, user_id: userId, expires_at, remote_addr: remoteAddress };
+      const response = await call({
+        method: "POST",
+        path: "/operator/sign-outs",
+        requestId,
+        body: new TextEncoder().encode(JSON.stringify(body)),
+      });
+      if (!response.ok) throw await coreProblem(response, "sign-out record");
       await response.body?.cancel();
     },
   };
@@ -164,7 +179,7 @@ const bridgeLifetimeSeconds = 300;
 
 /**
  * Signs bridge tokens (docs/api.md, "Operators"): HS256, `aud` = `core`, for 300 s; one per request to core, never sent to a browser.
- * `subject` is a `person.user_id`, or `webSubject`.
+ * The subject is a `person.user_id`, or `webSubject`. Core rejects a token whose session has ended at any web.
  */
 export const createBridge = ({
   config,
@@ -174,11 +189,11 @@ export const createBridge = ({
   clock: Pick<Web["clock"], "now">;
 }) => {
   const key = new TextEncoder().encode(config.authTokenSecret.reveal());
-  return (subject: string): Promise<string> => {
+  return ({ userId, id }: { userId: string; id?: string }): Promise<string> => {
     const iat = Math.floor(clock.now() / 1000);
-    return new SignJWT()
+    return new SignJWT(id === undefined ? {} : { web_session: id })
       .setProtectedHeader({ alg: "HS256", typ: "JWT" })
-      .setSubject(subject)
+      .setSubject(userId)
       .setAudience(bridgeAudience)
       .setIssuedAt(iat)
       .setExpirationTime(iat + bridgeLifetimeSeconds)

@@ -101,6 +101,7 @@ describe("a forwarded request", () => {
     expect(decodeJwt(authorization?.replace("Bearer ", "") ?? "")).toEqual({
       sub: people.auditor.userId,
       aud: "core",
+      web_session: expect.stringMatching(/^[\w-]{43}$/),
       iat: now,
       exp: now + 300,
     });

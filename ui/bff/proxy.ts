@@ -77,7 +77,7 @@ export const createProxy =
     const response = await core.call({
       method,
       path: `${route.replace(id, c.req.param("id") ?? "")}${search}`,
-      userId: session.userId,
+      as: session,
       requestId: c.get("requestId"),
       accept: c.req.header("accept") ?? "*/*",
       ...(method === "POST" || method === "PUT" ? { body: await readJsonBytes(c.req.raw) } : {}),

@@ -133,7 +133,7 @@ describe("the session cookie", () => {
       "alg none": new UnsecuredJWT(claims).encode(),
       HS512: await sign({}, { alg: "HS512" }),
       "another secret": await sign({}, {}, new TextEncoder().encode("another secret of more than 32 bytes")),
-      "a bridge token": await createBridge({ config: configOf(false), clock })(userId),
+      "a bridge token": await createBridge({ config: configOf(false), clock })({ userId }),
       "a sign-in under way": cookie.slice(cookie.indexOf("=") + 1, cookie.indexOf(";")),
       "another typ": await sign({}, { typ: "JWT" }),
       "another aud": await sign({ aud: "core" }),

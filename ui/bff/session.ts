@@ -4,8 +4,8 @@
  * 1. `exp` is `SESSION_TTL` after the sign-in; nothing extends it.
  * 2. Each sign-in issues a new session with a new id and replaces the browser's cookie, never adopts it (A2).
  * 3. A session identifies a person and holds no scopes: core reads status and scopes from the database on each request.
- * 4. A process that ended a session rejects every copy of its cookie. Another replica, or this one after a restart, accepts a copy until
- *    `exp`, which is at most 24 hours after the sign-in.
+ * 4. A process that ended a session rejects every copy of its cookie. So does core, which every web asks with the session's id: a copy
+ *    shows another web's empty page, and nothing of core.
  * 5. Only HS256 with this `typ` and `aud` and every claim of the schema below passes as a session.
  */
 import { errors, SignJWT } from "jose";

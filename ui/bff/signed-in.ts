@@ -52,8 +52,9 @@ export const createSessionRoute =
     { config, clock }: Pick<Web, "config" | "clock">,
     { sessions, core }: { sessions: Sessions; core: CoreClient },
   ): SignedInHandler =>
-  async (c, { userId, displayName, expiresAt }) => {
-    const person = await core.whoami(userId, c.get("requestId"));
+  async (c, webSession) => {
+    const { displayName, expiresAt } = webSession;
+    const person = await core.whoami(webSession, c.get("requestId"));
     if (person === null) throw await endSession(c, sessions);
     const view: Session = {
       user: { user_id: person.userId, email: person.email, display_name: displayName },

@@ -1,13 +1,13 @@
 import { errors } from "jose";
 import type { Clock } from "../../../kit/clock.ts";
 import { verifyJwt } from "../../../kit/verify-jwt.ts";
-import { bridgeAudience, webSubject } from "../../../proto/operator/bridge-token.ts";
+import { bridgeAudience, webSessionId, webSubject } from "../../../proto/operator/bridge-token.ts";
 import type { Scope } from "../../../proto/operator/scopes.ts";
 import type { CoreConfig } from "../../config.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database.ts";
 import { findPerson } from "../../store/directory.ts";
-import { findSessionPerson } from "../../store/operator-sessions.ts";
+import { findSessionPerson, findWebSessionPerson } from "../../store/operator-sessions.ts";
 import { findWorkload } from "../../store/workloads.ts";
 import type { WorkloadIssuer } from "../../workload-config.ts";
 import { workloadScopes } from "./workload-scopes.ts";
@@ -83,22 +83,26 @@ const findWorkloadOperator = async (
   return { kind: "workload", userId: row.id, email: row.subject, scopes };
 };
 
-const findOperator = async (db: Database, { subject, sessionId }: BridgeClaims, now: number): Promise<Operator> => {
-  const row = uuid.test(subject) ? await findCaller(db, { userId: subject, sessionId, now }) : undefined;
-  if (row === undefined) throw rejected(sessionId === null ? "no such person" : "the session has ended");
+const findOperator = async (db: Database, claims: BridgeClaims, now: number): Promise<Operator> => {
+  const { subject, sessionId } = claims;
+  const row = uuid.test(subject) ? await findCaller(db, claims, now) : undefined;
+  if (row === undefined) throw rejected("no such person, or the session has ended");
   if (row.status !== "active") throw rejected(`the person is ${row.status}`);
   const session = sessionId === null ? {} : { sessionId };
   return { userId: row.userId, email: row.primaryEmail, scopes: row.scopes, ...session };
 };
 
-const findCaller = (
-  db: Database,
-  { userId, sessionId, now }: { userId: string; sessionId: string | null; now: number },
-) => (sessionId === null ? findPerson(db, userId) : findSessionPerson(db, { sessionId, userId, now: new Date(now) }));
+const findCaller = (db: Database, { subject: userId, sessionId, webSessionId }: BridgeClaims, now: number) => {
+  if (sessionId !== null) return findSessionPerson(db, { sessionId, userId, now: new Date(now) });
+  return webSessionId === null ? findPerson(db, userId) : findWebSessionPerson(db, { webSessionId, userId });
+};
 
 interface BridgeClaims {
   subject: string;
+  /** The session of a program. */
   sessionId: string | null;
+  /** The session at web in whose name web calls. */
+  webSessionId: string | null;
   isWorkload: boolean;
 }
 
@@ -115,14 +119,16 @@ const bridgeClaims = async (token: string, { clock, config }: Verification): Pro
   }).catch((cause: unknown) => {
     throw rejected(cause instanceof errors.JOSEError ? cause.code : "malformed", cause);
   });
-  const { aud, sub, iat, exp, sid = null, workload = false } = payload;
+  const { aud, sub, iat, exp, sid = null, web_session: webSession = null, workload = false } = payload;
   if (protectedHeader.typ !== "JWT") throw rejected("typ is not JWT");
   if (aud !== bridgeAudience) throw rejected("aud is not core alone");
   if (typeof sub !== "string" || iat === undefined || exp === undefined) throw rejected("a claim is missing");
   if (iat > now / 1000 + leewaySeconds) throw rejected("iat is in the future");
   if (exp - iat > lifetimeSecondsMax) throw rejected("lives longer than an hour");
   if (sid !== null && !(typeof sid === "string" && uuid.test(sid))) throw rejected("sid is not a session id");
-  return { subject: sub, sessionId: sid, isWorkload: workload === true };
+  if (webSession !== null && !(typeof webSession === "string" && webSessionId.test(webSession)))
+    throw rejected("web_session is not a session id");
+  return { subject: sub, sessionId: sid, webSessionId: webSession, isWorkload: workload === true };
 };
 
 const isCanonicalBase64url = (text: string): boolean => {

@@ -22,7 +22,7 @@ const actionSets = [
   { name: "Changes", actions: changeActions },
   { name: "Revocations", actions: ["identity.revoke", "certificate.revoke", "bootstrap_token.revoke"] },
   { name: "Configs", actions: ["config.publish", "config.assign", "config.clear", "config.rollback"] },
-  { name: "Sign-ins", actions: ["operator.sign_in"] },
+  { name: "Sign-ins", actions: ["operator.sign_in", "operator.sign_out"] },
   { name: "Exports", actions: auditActions.filter((action) => action.endsWith(".export")) },
 ] as const;
 

@@ -101,6 +101,7 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "let chat ask for the fleet[ with {tool}], which failed",
   ],
   "operator.sign_in": ["signed in", "rejected a sign-in of {target}"],
+  "operator.sign_out": ["signed {target} out", "failed to sign {target} out"],
   "operator_session.create": [
     "signed in with the program {client_name}",
     "could not sign in with a program[: {client_name}]",

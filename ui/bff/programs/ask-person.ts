@@ -1,14 +1,14 @@
 import type { CoreClient } from "../core-client.ts";
 import { WebProblem } from "../problems.ts";
 import type { WebContext } from "../request.ts";
-import type { Sessions } from "../session.ts";
+import type { Sessions, WebSession } from "../session.ts";
 import { localPath } from "../sign-in/local-path.ts";
 import { loginPath } from "../sign-in/routes.ts";
 import { endSession } from "../signed-in.ts";
 import type { Consenting } from "./consent-pages.ts";
 
 /** The person of a page, as core reports them now. */
-export type PersonOfPage = Consenting & { userId: string };
+export type PersonOfPage = Consenting & { session: WebSession };
 
 /** Calls `then` with the person who is signed in; redirects to the sign-in page, and back, without a session. */
 export type AskPerson = (c: WebContext, then: (person: PersonOfPage) => Promise<Response>) => Promise<Response>;
@@ -23,8 +23,8 @@ export const createAskPerson =
       const { pathname, search } = new URL(c.req.url);
       return c.redirect(loginPath({ returnTo: localPath(`${pathname}${search}`) }), 302);
     }
-    const { userId, displayName } = state.session;
-    const person = await core.whoami(userId, c.get("requestId"));
+    const { session } = state;
+    const person = await core.whoami(session, c.get("requestId"));
     if (person === null) throw await endSession(c, sessions);
-    return then({ userId, displayName, email: person.email, scopes: person.scopes });
+    return then({ session, displayName: session.displayName, email: person.email, scopes: person.scopes });
   };

@@ -74,12 +74,12 @@ export const createAuthorize = ({
           const body = { code_challenge, redirect_uri, client_name };
           answer.searchParams.set(
             "code",
-            v.parse(CodeOfCore, await callCore(core, c, { path, userId: person.userId, body })).code,
+            v.parse(CodeOfCore, await callCore(core, c, { path, session: person.session, body })).code,
           );
         } else {
           const path = "/operator/authorizations/refusals";
           const body = { client_name, remote_addr: c.get("remoteAddress") };
-          await callCore(core, c, { path, userId: person.userId, body });
+          await callCore(core, c, { path, session: person.session, body });
           answer.searchParams.set("error", "access_denied");
         }
         return c.redirect(answer.href, 303);

@@ -1,6 +1,7 @@
 import { type CoreClient, coreProblem } from "../core-client.ts";
 import { WebProblem } from "../problems.ts";
 import type { WebContext } from "../request.ts";
+import type { WebSession } from "../session.ts";
 
 /**
  * Calls core as a person, with JSON. Returns the parsed answer, undefined for one without a body, and null for 404. Throws 401
@@ -9,11 +10,11 @@ import type { WebContext } from "../request.ts";
 export const callCore = async (
   core: CoreClient,
   c: WebContext,
-  { path, userId, body }: { path: string; userId: string; body?: object },
+  { path, session, body }: { path: string; session: WebSession; body?: object },
 ): Promise<unknown> => {
   const response = await core.call({
     path,
-    userId,
+    as: session,
     requestId: c.get("requestId"),
     ...(body === undefined ? {} : { method: "POST", body: new TextEncoder().encode(JSON.stringify(body)) }),
   });

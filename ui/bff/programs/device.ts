@@ -28,7 +28,7 @@ export const createDevicePages = ({
         const userCode = c.req.query("user_code") ?? "";
         if (userCode === "") return c.html(devicePage({ links }));
         const path = `/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}`;
-        const found = await callCore(core, c, { path, userId: person.userId });
+        const found = await callCore(core, c, { path, session: person.session });
         if (found === null) return unknown(c);
         const { client_name: clientName, remote_addr: address, created_at: at } = v.parse(Device, found);
         const page = consentPage({
@@ -48,7 +48,7 @@ export const createDevicePages = ({
         const approved = form.decision === "allow";
         const recorded = await callCore(core, c, {
           path: `/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}/decision`,
-          userId: person.userId,
+          session: person.session,
           body: { approved, remote_addr: c.get("remoteAddress") },
         });
         if (recorded === null) return unknown(c);

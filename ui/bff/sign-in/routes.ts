@@ -10,6 +10,7 @@ import { createExchanges } from "./exchanges.ts";
 import { localPath } from "./local-path.ts";
 import { createProvider } from "./provider.ts";
 import { type NeededPart, type RefusalReason, SignInRefusal } from "./refusal.ts";
+import { createReportSignOut } from "./sign-outs.ts";
 
 /** The routes that sign people in and out. */
 export interface SignInRoutes {
@@ -17,16 +18,20 @@ export interface SignInRoutes {
   begin: Handler;
   /** `GET /api/auth/callback/idp`: the provider's redirect; admits or refuses the person. */
   complete: Handler;
-  /** `POST /api/auth/logout`: ends the session in this browser, and in this process for any copy of its cookie. */
+  /** `POST /api/auth/logout`: ends the session in this browser, and at every web for any copy of its cookie. */
   end: Handler;
 }
 
 /** Creates the sign-in with `IDP_ISSUER`. A refusal redirects to `/login` with the reason and the request id. */
-export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions; core: CoreClient }): SignInRoutes => {
+export const createSignIn = (
+  web: Web,
+  { sessions, core, isStopping }: { sessions: Sessions; core: CoreClient; isStopping: () => boolean },
+): SignInRoutes => {
   const { log } = web;
   const provider = createProvider(web);
   const flow = createAuthorizationCode(web);
   const attempts = createAttempts(web);
+  const reportSignOut = createReportSignOut(web, core, isStopping);
   const gate = createGate({ ...web, provider, flow, exchanges: createExchanges() });
 
   const refused = async (c: WebContext, refusal: SignInRefusal, returnTo: string): Promise<Response> => {
@@ -87,7 +92,10 @@ export const createSignIn = (web: Web, { sessions, core }: { sessions: Sessions;
       }
     },
     end: async (c) => {
+      const state = await sessions.read(c.req.header("cookie"));
       c.header("Set-Cookie", await sessions.end(c.req.header("cookie")));
+      const seen = { remoteAddress: c.get("remoteAddress"), requestId: c.get("requestId") };
+      if (state.kind === "valid") await reportSignOut(state.session, seen);
       // A form needs a page; a script does not.
       return c.req.header("content-type")?.startsWith("application/x-www-form-urlencoded")
         ? c.redirect(loginPath({ reason: "signed_out" }), 303)

@@ -148,6 +148,7 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "audit.export": ["Audit log exported", "Audit log export ended early"],
   "chat.tool_call": ["Chat read the fleet", "Chat could not read the fleet"],
   "operator.sign_in": ["Signed in", "Sign-in rejected"],
+  "operator.sign_out": ["Signed out", "Signing out failed"],
   "operator_session.create": ["Program signed in", "Signing a program in failed"],
   "operator_session.refuse": ["Program refused", "Program refused"],
   "workload.exchange": ["Workload signed in", "Signing a workload in failed"],

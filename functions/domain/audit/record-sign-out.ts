@@ -1,0 +1,36 @@
+import type { Core } from "../../core.ts";
+import { insertEndedWebSession } from "../../store/operator-sessions.ts";
+import { type Origin, recordAudit } from "./audit-log.ts";
+
+/** The session at web that a person ended. */
+export interface SignOut {
+  sessionId: string;
+  userId: string;
+  expiresAt: Date;
+  /** As web saw it. */
+  remoteAddress: string;
+}
+
+/**
+ * Ends a session at web for every web: core rejects what they ask in its name from the next request on, until it expires. Idempotent; the
+ * first time writes the audit event.
+ */
+export const recordSignOut = async (
+  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  { sessionId, userId, expiresAt, remoteAddress }: SignOut,
+  { requestId }: Pick<Origin, "requestId">,
+): Promise<void> =>
+  db.transaction(async (tx) => {
+    if (!(await insertEndedWebSession(tx, { id: sessionId, expiresAt }, new Date(clock.now())))) return;
+    await recordAudit(
+      tx,
+      { clock, entropy },
+      {
+        action: "operator.sign_out",
+        outcome: "success",
+        origin: { requestId, remoteAddress },
+        actor: { type: "system", id: "web", display: "web" },
+        target: { type: "person", id: userId },
+      },
+    );
+  });

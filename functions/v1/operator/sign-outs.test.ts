@@ -1,0 +1,51 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { endedWebSession } from "../../../drizzle/schema/operator-session.ts";
+import { createTestCore } from "../../../tests/core.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { api, people } = test;
+const session = (letter: string) => letter.repeat(43);
+const hourMs = 3_600_000;
+
+const signOut = async (sessionId: string) => {
+  const expires_at = new Date(test.clock.now() + hourMs).toISOString();
+  const body = { session_id: sessionId, user_id: people.reader.userId, expires_at, remote_addr: "192.0.2.7" };
+  return api("POST", "/v1/operator/sign-outs", {
+    as: { bearer: await test.bridgeToken("admin", { sub: "web" }) },
+    body,
+  });
+};
+const whoami = async (web_session?: unknown) =>
+  (await api("GET", "/v1/whoami", { as: { bearer: await test.bridgeToken("reader", { web_session }) } })).status;
+
+describe("POST /v1/operator/sign-outs", () => {
+  it("ends that session of the person, and no other", async () => {
+    expect(await whoami(session("a"))).toBe(200);
+    expect((await signOut(session("a"))).status).toBe(204);
+    expect(await whoami(session("a"))).toBe(401);
+    expect(await whoami(session("b"))).toBe(200);
+    expect(await whoami()).toBe(200);
+  });
+
+  it("is idempotent, and audited once", async () => {
+    for (const _ of [1, 2]) expect((await signOut(session("c"))).status).toBe(204);
+    const path = "/v1/audit-events?action=operator.sign_out";
+    const { body } = await api<{ items: object[] }>("GET", path, { as: "auditor" });
+    expect(body.items).toHaveLength(2);
+    const target = { type: "person", id: people.reader.userId };
+    expect(body.items[0]).toMatchObject({ actor: { id: "web" }, target, remote_addr: "192.0.2.7", details: {} });
+  });
+
+  it("forgets a session when it has expired", async () => {
+    await signOut(session("d"));
+    await test.clock.advance(2 * hourMs);
+    await signOut(session("e"));
+    expect(await test.db.select({ id: endedWebSession.id }).from(endedWebSession)).toEqual([{ id: session("e") }]);
+  });
+
+  it("rejects a token whose session has no form of an id", async () => {
+    for (const id of ["", "short", "a".repeat(65), "a b".repeat(9), 7, {}])
+      expect([id, await whoami(id)]).toEqual([id, 401]);
+  });
+});

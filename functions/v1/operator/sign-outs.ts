@@ -1,0 +1,40 @@
+import * as v from "valibot";
+import { StoredTimestamp } from "../../../proto/management/text.ts";
+import { webSessionId } from "../../../proto/operator/bridge-token.ts";
+import { Id } from "../../../proto/values.ts";
+import type { Core } from "../../core.ts";
+import { recordSignOut } from "../../domain/audit/record-sign-out.ts";
+import { webItself } from "../../http/guards.ts";
+import { route } from "../../http/route.ts";
+import { RemoteAddress } from "../shapes.ts";
+
+const SignOutBody = v.strictObject({
+  session_id: v.pipe(v.string(), v.regex(webSessionId, "must be the id of a session at web")),
+  user_id: Id,
+  expires_at: StoredTimestamp,
+  remote_addr: RemoteAddress,
+});
+
+/** `POST /v1/operator/sign-outs`: web reports that a person signed out, which ends that session at every web. */
+export const recordSignOutRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  route({
+    method: "POST",
+    path: "/v1/operator/sign-outs",
+    operationId: "recordSignOut",
+    summary: "End a session at web, for every web; idempotent",
+    guard: webItself(core),
+    body: SignOutBody,
+    bodyExample: {
+      session_id: "bq3fTr0Hc1uV9kX2mZ8sYw5nQd7eLp4aGj6oWiKtRxE",
+      user_id: "01920000-0000-7000-8000-00000000000a",
+      expires_at: "2026-06-01T20:00:00.000Z",
+      remote_addr: "192.0.2.7",
+    },
+    replies: { 204: { description: "The session has ended" } },
+    problems: ["forbidden"],
+    handle: async ({ body, origin }) => {
+      const { session_id: sessionId, user_id: userId, expires_at, remote_addr: remoteAddress } = body;
+      await recordSignOut(core, { sessionId, userId, expiresAt: new Date(expires_at), remoteAddress }, origin);
+      return { status: 204 };
+    },
+  });
