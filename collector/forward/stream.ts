@@ -1,21 +1,12 @@
-import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
-import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import type { Clock } from "../../kit/clock.ts";
 import type { Span, Tracer } from "../../kit/tracing/tracer.ts";
-import {
-  type Ack,
-  ForwardRequestSchema,
-  ForwardResponseSchema,
-  FrameSchema,
-  IngestService,
-} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { GrpcError } from "../../proto/grpc-status.ts";
-import { wireTag } from "../../proto/wire.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecords } from "../queue/record.ts";
 import { type BatchLimits, nextBatch } from "./batch.ts";
 import { freeBytes } from "./free-bytes.ts";
 import type { GrpcConnection } from "./grpc-stream.ts";
+import { type Ack, decodeResponse, encodeFrame, encodeOpen, forwardPath } from "./messages.ts";
 
 /** Core has acknowledged more than this queue ever sent: a copy of it has, so its disk was restored or its machine cloned. */
 export class QueueForkedError extends Error {
@@ -35,8 +26,6 @@ export interface SentFrame {
   /** Undefined if it is not recorded. */
   readonly span: Span | undefined;
 }
-
-const path = `/${IngestService.typeName}/${IngestService.method.forward.name}`;
 
 /** The dependencies and callbacks of one stream. */
 export interface ForwardStreamOptions {
@@ -90,9 +79,9 @@ export const runStream = async (
         hostId: options.hostId,
         queueId,
         sessionId: session.sessionId,
-        previousSessionIds: [...session.previousSessionIds],
-        ackedThrough: BigInt(session.ackedThrough),
-        sentThrough: BigInt(session.sentThrough),
+        previousSessionIds: session.previousSessionIds,
+        ackedThrough: session.ackedThrough,
+        sentThrough: session.sentThrough,
       };
     } catch (error) {
       // Core would see a stream without messages.
@@ -102,8 +91,7 @@ export const runStream = async (
   };
 
   const requests = async function* (): AsyncGenerator<Uint8Array> {
-    const message = { case: "open" as const, value: beginSession() };
-    yield toBinary(ForwardRequestSchema, create(ForwardRequestSchema, { message }));
+    yield encodeOpen(beginSession());
     await opened.promise;
     while (!end.signal.aborted) {
       while (inFlight.length >= (sent < cursor ? 1 : options.maxInFlightFrames())) {
@@ -117,7 +105,11 @@ export const runStream = async (
       sent = frame.lastSequence;
       queue.markSent(sent);
       answerDueSince ??= clock.monotonic();
-      const request = encodeRequest({ hostId: options.hostId, queueId, previousSequence: previous }, batch);
+      const head = { hostId: options.hostId, queueId, previousSequence: previous };
+      const request = encodeFrame(
+        head,
+        batch.map(({ envelopes }) => envelopes),
+      );
       freeBatch(batch);
       yield request;
       // The next one is requested when this one has left.
@@ -137,10 +129,10 @@ export const runStream = async (
   };
 
   const acknowledge = (ack: Ack) => {
-    if (Number(ack.ackedThrough) > Math.max(cursor, sent)) throw new QueueForkedError();
-    for (const { sequence, code, message } of ack.rejected) queue.moveToDeadLetters(Number(sequence), code, message);
+    if (ack.ackedThrough > Math.max(cursor, sent)) throw new QueueForkedError();
+    for (const { sequence, code, message } of ack.rejected) queue.moveToDeadLetters(sequence, code, message);
     // For a resent frame core's cursor is ahead; records that were not resent may still be rejected.
-    const through = Math.min(Number(ack.ackedThrough), sent);
+    const through = Math.min(ack.ackedThrough, sent);
     while (inFlight[0] !== undefined && inFlight[0].lastSequence <= through) inFlight.shift()?.span?.end();
     answerDueSince = inFlight.length > 0 ? clock.monotonic() : null;
     removeThrough(queue, through);
@@ -149,9 +141,10 @@ export const runStream = async (
   };
 
   const onResponse = (bytes: Uint8Array) => {
-    const { message } = fromBinary(ForwardResponseSchema, bytes);
-    if (message.case === "opened") open(Number(message.value.cursor));
-    else if (message.case === "ack") acknowledge(message.value);
+    const response = decodeResponse(bytes);
+    if (response === undefined) return;
+    if ("ack" in response) acknowledge(response.ack);
+    else open(response.cursor);
   };
 
   const watch = async () => {
@@ -164,7 +157,7 @@ export const runStream = async (
   watch().catch(() => undefined);
 
   try {
-    await options.connection.run({ path, requests: requests(), onResponse, signal: end.signal });
+    await options.connection.run({ path: forwardPath, requests: requests(), onResponse, signal: end.signal });
     throw new GrpcError("unavailable", "core ended the stream");
   } catch (error) {
     throw end.signal.aborted ? end.signal.reason : error;
@@ -206,27 +199,6 @@ const frameOf = (batch: readonly QueuedRecords[], previous: number, tracer: Trac
 const endFailed = (span: Span | undefined): void => {
   span?.fail();
   span?.end();
-};
-
-const frameTag = wireTag(ForwardRequestSchema.field.frame.number, WireType.LengthDelimited);
-
-/** Encodes a request with a frame of these records. Their envelopes go into it as the queue stores them. */
-const encodeRequest = (
-  head: { hostId: string; queueId: Uint8Array<ArrayBuffer>; previousSequence: number },
-  batch: readonly QueuedRecords[],
-): Uint8Array<ArrayBuffer> => {
-  const previousSequence = BigInt(head.previousSequence);
-  const begin = toBinary(FrameSchema, create(FrameSchema, { ...head, previousSequence }));
-  const length = batch.reduce((sum, { envelopes }) => sum + envelopes.length, begin.length);
-  const prefix = new BinaryWriter().uint32(frameTag).uint32(length).finish();
-  const parts = [prefix, begin, ...batch.map(({ envelopes }) => envelopes)];
-  const bytes = new Uint8Array(prefix.length + length);
-  let at = 0;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.length;
-  }
-  return bytes;
 };
 
 /** Frees what a copied batch was read into, except that of its last records: the queue reads on in it. */

@@ -1,10 +1,8 @@
 /*
  * The queue stores a record as it is sent: encoded once, as a field `envelopes` of a `Frame` (docs/protocol.md). The concatenation of
- * stored records is therefore a `Frame` with nothing but envelopes. Decoding is rare and is the library's.
+ * stored records is therefore a `Frame` with nothing but envelopes. Decoding is rare.
  */
-import { fromBinary } from "@bufbuild/protobuf";
-import { timestampMs } from "@bufbuild/protobuf/wkt";
-import { FrameSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { decodeText, eachField, readWire } from "../../proto/wire.ts";
 import {
   attributeLength,
   type EnvelopeWriter,
@@ -78,9 +76,38 @@ export const sizeOfEnvelope = (length: number, sequence: number): number => {
 };
 
 /** Decodes a stored envelope. Throws if it is malformed. */
-export const decodeEnvelope = (envelope: Uint8Array): NewRecord => {
-  const [decoded] = fromBinary(FrameSchema, envelope).envelopes;
-  if (decoded?.observedAt === undefined) throw new TypeError("this is not an envelope of a queue");
-  const { kind, observedAt, source, attributes, payload } = decoded;
-  return { kind, observedAtMs: timestampMs(observedAt), source, attributes, payload };
-};
+export const decodeEnvelope = (bytes: Uint8Array): NewRecord =>
+  readWire(bytes, (reader) => {
+    const record = { kind: "", observedAtMs: Number.NaN, source: "", payload: new Uint8Array() };
+    const attributes: Record<string, string> = {};
+    const readText = (end: number) => decodeText(bytes.subarray(reader.pos, end));
+    const readTime = (end: number): number => {
+      let ms = 0;
+      eachField(reader, end, (tag) => {
+        if (tag === field.seconds) ms += Number(reader.int64()) * 1000;
+        else if (tag === field.nanos) ms += Math.round(reader.int32() / 1_000_000);
+      });
+      return ms;
+    };
+    const readAttribute = (end: number): void => {
+      let name = "";
+      let value = "";
+      eachField(reader, end, (tag, to) => {
+        if (tag === field.attributeName) name = readText(to);
+        else if (tag === field.attributeValue) value = readText(to);
+      });
+      attributes[name] = value;
+    };
+    eachField(reader, bytes.length, (tag, end) => {
+      if (tag !== field.envelope) return;
+      eachField(reader, end, (inner, to) => {
+        if (inner === field.kind) record.kind = readText(to);
+        else if (inner === field.observedAt) record.observedAtMs = readTime(to);
+        else if (inner === field.source) record.source = readText(to);
+        else if (inner === field.attribute) readAttribute(to);
+        else if (inner === field.payload) record.payload = bytes.slice(reader.pos, to);
+      });
+    });
+    if (Number.isNaN(record.observedAtMs)) throw new TypeError("this is not an envelope of a queue");
+    return { ...record, attributes };
+  });

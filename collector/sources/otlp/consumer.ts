@@ -4,7 +4,7 @@ import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
 import type { SourceDependencies } from "../source.ts";
 import { countItems, type Signal } from "./signals.ts";
 import { splitExportRequest } from "./split.ts";
-import { createWireCheck } from "./wire-check.ts";
+import type { WireCheck } from "./wire-check.ts";
 
 /** The outcome of an export request. */
 export type ConsumeOutcome =
@@ -56,12 +56,11 @@ const retryAfterSeconds = 1;
 /** Creates the consumer of one source. Requests that wait for room are rejected as soon as `stop` aborts. */
 export const createConsumer = (
   name: string,
-  signals: readonly Signal[],
   limits: ConsumerLimits,
   { append, clock, log }: SourceDependencies,
   stop: AbortSignal,
 ): Consumer => {
-  const checks = new Map(signals.map((signal) => [signal, createWireCheck(signal.request)]));
+  const checks = new Map<Signal, WireCheck>();
   const timeout = createSharedTimeout(limits.roomTimeoutMs, clock, stop);
   let waitingBytes = 0;
   const counts = { rejected_items: 0, repaired_strings: 0 };
@@ -69,17 +68,23 @@ export const createConsumer = (
   const unavailable = (message: string): ConsumeOutcome => ({ status: "unavailable", message, retryAfterSeconds });
 
   /** Returns the payload with valid UTF-8 in all strings, and how many were repaired. Throws `ProtobufError`. */
-  const checkPayload = (signal: Signal, received: Uint8Array): { payload: Uint8Array; repaired: number } => {
-    const wire = checks.get(signal);
-    const repaired = wire?.check(received) ?? 0;
-    if (wire === undefined || repaired === 0) return { payload: received, repaired: 0 };
-    return { payload: wire.repairText(received), repaired };
+  const checkPayload = (wire: WireCheck, received: Uint8Array): { payload: Uint8Array; repaired: number } => {
+    const repaired = wire.check(received);
+    return { payload: repaired === 0 ? received : wire.repairText(received), repaired };
+  };
+
+  const loadCheck = async (signal: Signal): Promise<WireCheck> => {
+    const { createRequestCheck } = await import("./schemas.ts");
+    const check = checks.get(signal) ?? createRequestCheck(signal);
+    checks.set(signal, check);
+    return check;
   };
 
   const consume: Consume = async (signal, received, isWanted) => {
+    const wire = checks.get(signal) ?? (await loadCheck(signal));
     let checked: ReturnType<typeof checkPayload>;
     try {
-      checked = checkPayload(signal, received);
+      checked = checkPayload(wire, received);
     } catch (error) {
       if (error instanceof ProtobufError) return { status: "invalid", message: error.message };
       throw error;

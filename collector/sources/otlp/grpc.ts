@@ -1,14 +1,11 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
-import { create, toBinary } from "@bufbuild/protobuf";
-import { anyPack } from "@bufbuild/protobuf/wkt";
 import { unpooled } from "../../../kit/buffer-pool.ts";
-import { RetryInfoSchema } from "../../../proto/gen/google/rpc/error_details_pb.js";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
-import { GrpcError, grpcStatusHeaders } from "../../../proto/grpc-status.ts";
+import { GrpcError, grpcStatusHeaders, retryInfo } from "../../../proto/grpc-status.ts";
 import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
 import type { InFlightRequest, InFlightRequests } from "./in-flight-requests.ts";
-import { partialResponse, type Signal } from "./signals.ts";
+import { encodeResponse, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";
 
 /**
@@ -27,28 +24,21 @@ export type UnaryMethod = (
 export const otlpMethods = (signals: readonly Signal[], consume: Consume): Map<string, UnaryMethod> =>
   new Map(
     signals.map((signal) => [
-      `/${signal.method.parent.typeName}/${signal.method.name}`,
+      signal.grpcPath,
       async (request, isWanted, traceparent) => {
         const outcome = await consume(signal, request, isWanted, traceparent);
         switch (outcome.status) {
           case "stored":
-            return new Uint8Array();
+            return encodeResponse(undefined);
           case "partial":
           case "dropped":
-            return toBinary(signal.response, partialResponse(signal, outcome));
+            return encodeResponse(outcome);
           // Senders do not retry it, as they may with RESOURCE_EXHAUSTED.
           case "too_large":
           case "invalid":
             throw new GrpcError("invalid_argument", outcome.message);
           case "unavailable":
-            throw new GrpcError("unavailable", outcome.message, {
-              details: [
-                anyPack(
-                  RetryInfoSchema,
-                  create(RetryInfoSchema, { retryDelay: { seconds: BigInt(outcome.retryAfterSeconds) } }),
-                ),
-              ],
-            });
+            throw new GrpcError("unavailable", outcome.message, { details: [retryInfo(outcome.retryAfterSeconds)] });
         }
       },
     ]),

@@ -1,19 +1,10 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import {
-  create,
-  type DescMessage,
-  fromJson,
-  type JsonValue,
-  type MessageShape,
-  toBinary,
-  toJsonString,
-} from "@bufbuild/protobuf";
-import { StatusSchema } from "../../../proto/gen/google/rpc/status_pb.js";
-import { type GrpcCode, grpcCodes } from "../../../proto/grpc-status.ts";
+import type { JsonValue } from "@bufbuild/protobuf";
+import { encodeGrpcStatus, type GrpcCode, grpcCodes } from "../../../proto/grpc-status.ts";
 import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
 import type { InFlightRequests } from "./in-flight-requests.ts";
-import { partialResponse, type Signal } from "./signals.ts";
+import { encodeResponse, jsonResponse, type PartialSuccess, type Signal } from "./signals.ts";
 import { readTraceparent } from "./trace-consume.ts";
 
 /** Encodings of OTLP/HTTP (OTLP specification, "OTLP/HTTP"); an answer has the encoding of its request. */
@@ -48,14 +39,16 @@ export const createOtlpHttpHandler =
   (request: IncomingMessage, response: ServerResponse): void => {
     const encoding = encodingOf(request);
     const send = createSend(request, response, encoding ?? "json");
+    const sendResponse = (signal: Signal, partial: PartialSuccess | undefined) =>
+      send(200, encodeResponse(partial), jsonResponse(signal, partial));
     answer(request, signals, consume, options, encoding)
       .then(({ signal, outcome }) => {
         switch (outcome.status) {
           case "stored":
-            return send(200, signal.response, create(signal.response));
+            return sendResponse(signal, undefined);
           case "partial":
           case "dropped":
-            return send(200, signal.response, partialResponse(signal, outcome));
+            return sendResponse(signal, outcome);
           case "too_large":
             throw new HttpRefusal(413, "invalid_argument", outcome.message);
           case "invalid":
@@ -70,7 +63,7 @@ export const createOtlpHttpHandler =
         if (refusal !== error && !request.destroyed) options.onError(error);
         if (refusal.status === 405) response.setHeader("Allow", "POST");
         const { status, code, message } = refusal;
-        send(status, StatusSchema, create(StatusSchema, { code: grpcCodes[code], message }));
+        send(status, encodeGrpcStatus(code, message), { code: grpcCodes[code], message });
       });
   };
 
@@ -97,7 +90,7 @@ const answer = async (
     request.headers["content-encoding"],
     gunzip,
   );
-  const payload = encoding === "protobuf" ? body : parseJson(signal, body);
+  const payload = encoding === "protobuf" ? body : await parseJson(signal, body);
   return {
     signal,
     outcome: await consume(signal, payload, () => !request.socket.destroyed, readTraceparent(request.headers)),
@@ -146,11 +139,11 @@ const refusals: Record<GunzipError["reason"], () => HttpRefusal> = {
 };
 
 /** Converts an export request in OTLP/JSON to protobuf: ids in hex, unknown members ignored, enums by number or name. */
-const parseJson = (signal: Signal, body: Uint8Array): Uint8Array => {
+const parseJson = async (signal: Signal, body: Uint8Array): Promise<Uint8Array> => {
+  const { requestFromJson } = await import("./schemas.ts");
   try {
     const json: JsonValue = JSON.parse(new TextDecoder("utf-8", { fatal: true }).decode(body));
-    const message = fromJson(signal.request, withBase64Ids(json, 0), { ignoreUnknownFields: true });
-    return toBinary(signal.request, message);
+    return requestFromJson(signal, withBase64Ids(json, 0));
   } catch {
     // Any error of the parsers: they have no types of their own, and their messages quote the body.
     throw new HttpRefusal(400, "invalid_argument", "the body is not an OTLP/JSON export request");
@@ -176,9 +169,9 @@ const withBase64Ids = (value: JsonValue, depth: number): JsonValue => {
 
 const createSend =
   (request: IncomingMessage, response: ServerResponse, encoding: Encoding) =>
-  (status: number, schema: DescMessage, message: MessageShape<DescMessage>): void => {
+  (status: number, protobuf: Uint8Array, json: object): void => {
     if (response.destroyed) return;
-    const body = encoding === "protobuf" ? toBinary(schema, message) : toJsonString(schema, message);
+    const body = encoding === "protobuf" ? protobuf : JSON.stringify(json);
     // The unread rest of the body would otherwise be parsed as the next request on this connection.
     if (!request.complete) response.setHeader("Connection", "close");
     response.writeHead(status, { "Content-Type": contentTypes[encoding] });

@@ -59,7 +59,7 @@ export const createOtlpSource = (
   const inFlight = createInFlightRequests(inFlightBytesMax);
   const gunzip = createGunzip({ bytesMax: bodyBytesMax, waitingBytesMax: inFlightBytesMax });
   const stopping = new AbortController();
-  const consumer = createConsumer(name, signals, consumerLimits, dependencies, stopping.signal);
+  const consumer = createConsumer(name, consumerLimits, dependencies, stopping.signal);
   const counts = { stored: 0, partial: 0, dropped: 0, too_large: 0, unavailable: 0, invalid: 0 };
   const counted: Consume = async (...request) => {
     const outcome = await consumer.consume(...request);

@@ -1,9 +1,5 @@
-import { create, type DescMessage, type DescMethodUnary, type MessageShape } from "@bufbuild/protobuf";
-import { reflect } from "@bufbuild/protobuf/reflect";
-import { LogsService } from "../../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
-import { MetricsService } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
-import { TraceService } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { eachField, readWire } from "../../../proto/wire.ts";
+import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { eachField, readWire, wireTag } from "../../../proto/wire.ts";
 
 /** One of the three OTLP signals. */
 export interface Signal {
@@ -11,45 +7,47 @@ export interface Signal {
   readonly kind: "otel_span" | "otel_log" | "otel_metric";
   /** Path of OTLP/HTTP. */
   readonly path: string;
-  /** Method of OTLP/gRPC. */
-  readonly method: DescMethodUnary;
-  readonly request: DescMessage;
-  readonly response: DescMessage;
-  /** Field of the response's `partial_success` that counts the rejected items. */
-  readonly rejectedField: string;
+  /** Path of OTLP/gRPC. */
+  readonly grpcPath: string;
+  /** Member of the JSON response's `partialSuccess` that counts the rejected items. */
+  readonly rejectedMember: string;
 }
 
-const signalOf = (kind: Signal["kind"], path: string, method: DescMethodUnary, rejectedField: string): Signal => ({
+const signalOf = (kind: Signal["kind"], path: string, service: string, rejectedMember: string): Signal => ({
   kind,
   path,
-  method,
-  request: method.input,
-  response: method.output,
-  rejectedField,
+  grpcPath: `/opentelemetry.proto.collector.${service}/Export`,
+  rejectedMember,
 });
 
 /** Traces, logs and metrics. Their requests are built alike: field 1 the resources, in each field 2 the scopes, in each field 2 the items. */
 export const signals: readonly Signal[] = [
-  signalOf("otel_span", "/v1/traces", TraceService.method.export, "rejectedSpans"),
-  signalOf("otel_log", "/v1/logs", LogsService.method.export, "rejectedLogRecords"),
-  signalOf("otel_metric", "/v1/metrics", MetricsService.method.export, "rejectedDataPoints"),
+  signalOf("otel_span", "/v1/traces", "trace.v1.TraceService", "rejectedSpans"),
+  signalOf("otel_log", "/v1/logs", "logs.v1.LogsService", "rejectedLogRecords"),
+  signalOf("otel_metric", "/v1/metrics", "metrics.v1.MetricsService", "rejectedDataPoints"),
 ];
 
-/** Makes OTLP's partial success: how many items were rejected, and why. With none it is a warning. */
-export const partialResponse = (
-  signal: Signal,
-  { rejectedItems, message }: { rejectedItems: number; message: string },
-): MessageShape<DescMessage> => {
-  const response = create(signal.response);
-  const [partialField] = signal.response.fields;
-  if (partialField?.fieldKind !== "message") throw new TypeError("an OTLP response begins with its partial_success");
-  const partial = reflect(partialField.message);
-  for (const field of partial.fields) {
-    if (field.localName === signal.rejectedField) partial.set(field, BigInt(rejectedItems));
-    else if (field.localName === "errorMessage") partial.set(field, message);
-  }
-  reflect(signal.response, response).set(partialField, partial);
-  return response;
+/** OTLP's partial success: how many items were rejected, and why. With none it is a warning. */
+export interface PartialSuccess {
+  rejectedItems: number;
+  message: string;
+}
+
+/** Encodes an export response, which has the same fields for all signals. */
+export const encodeResponse = (partial: PartialSuccess | undefined): Uint8Array => {
+  const writer = new BinaryWriter();
+  if (partial === undefined) return writer.finish();
+  writer.uint32(wireTag(1, WireType.LengthDelimited)).fork();
+  writer.uint32(wireTag(1, WireType.Varint)).int64(partial.rejectedItems);
+  return writer.uint32(wireTag(2, WireType.LengthDelimited)).string(partial.message).join().finish();
+};
+
+/** Returns an export response as an object for OTLP/JSON, in which integers of 64 bits are text. */
+export const jsonResponse = ({ rejectedMember }: Signal, partial: PartialSuccess | undefined): object => {
+  if (partial === undefined) return {};
+  const { rejectedItems, message } = partial;
+  const rejected = rejectedItems === 0 ? {} : { [rejectedMember]: String(rejectedItems) };
+  return { partialSuccess: { ...rejected, ...(message === "" ? {} : { errorMessage: message }) } };
 };
 
 /** Numbers of the fields that lead from a request to its signal's items. Metrics count data points, below any kind of metric. */

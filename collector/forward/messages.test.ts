@@ -1,0 +1,51 @@
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { expect, it } from "vitest";
+import {
+  ForwardRequestSchema,
+  ForwardResponseSchema,
+  FrameSchema,
+  IngestService,
+} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { ProtobufError } from "../../proto/wire.ts";
+import { decodeResponse, encodeFrame, encodeOpen, forwardPath } from "./messages.ts";
+
+const id = (byte: number) => new Uint8Array(16).fill(byte);
+const large = 2 ** 53 - 1;
+
+it("encodes requests as the library decodes them", () => {
+  expect(forwardPath).toBe(`/${IngestService.typeName}/${IngestService.method.forward.name}`);
+  const open = { hostId: "https://fleet.test/é", queueId: id(1), sessionId: id(2), previousSessionIds: [id(3), id(4)] };
+  expect(
+    fromBinary(ForwardRequestSchema, encodeOpen({ ...open, ackedThrough: 0, sentThrough: large })).message,
+  ).toMatchObject({ case: "open", value: { ...open, ackedThrough: 0n, sentThrough: BigInt(large) } });
+
+  const envelopes = [1n, 2n].map((sequence) => ({ sequence, kind: "log_line", payload: id(5) }));
+  const encoded = envelopes.map((envelope) => toBinary(FrameSchema, create(FrameSchema, { envelopes: [envelope] })));
+  const head = { hostId: "https://fleet.test/é", queueId: id(1) };
+  expect(
+    fromBinary(ForwardRequestSchema, encodeFrame({ ...head, previousSequence: large }, encoded)).message,
+  ).toMatchObject({ case: "frame", value: { ...head, previousSequence: BigInt(large), envelopes } });
+});
+
+it("decodes responses as the library encodes them", () => {
+  const encode = (message: Parameters<typeof create<typeof ForwardResponseSchema>>[1]) =>
+    toBinary(ForwardResponseSchema, create(ForwardResponseSchema, message));
+  expect(decodeResponse(encode({ message: { case: "opened", value: {} } }))).toEqual({ cursor: 0 });
+  expect(decodeResponse(encode({ message: { case: "opened", value: { cursor: BigInt(large) } } }))).toEqual({
+    cursor: large,
+  });
+  const rejected = [
+    { sequence: BigInt(large), code: "kind_invalid", message: "é" },
+    { sequence: 7n, code: "", message: "" },
+  ];
+  const ack = { queueId: id(1), ackedThrough: 300n, rejected };
+  expect(decodeResponse(encode({ message: { case: "ack", value: ack } }))).toEqual({
+    ack: { ackedThrough: 300, rejected: rejected.map((entry) => ({ ...entry, sequence: Number(entry.sequence) })) },
+  });
+  expect(decodeResponse(new Uint8Array())).toBeUndefined();
+  // Field 9, of a later version.
+  expect(decodeResponse(Uint8Array.of(0x4a, 1, 0))).toBeUndefined();
+  const whole = encode({ message: { case: "ack", value: ack } });
+  for (let length = 1; length < whole.length; length++)
+    expect(() => decodeResponse(whole.subarray(0, length))).toThrow(ProtobufError);
+});
