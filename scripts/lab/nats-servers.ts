@@ -67,7 +67,8 @@ export const startNats = async ({
       await mkdir(store, { recursive: true });
       const config = join(dir, `${name}.conf`);
       const routes = routePorts.map((route) => `nats://127.0.0.1:${route}`).join(",");
-      const cluster = `cluster { name: test, listen: 127.0.0.1:${routePorts[index]}, routes: [${routes}] }`;
+      // Clients know every address, and behind a proxy they must not learn another.
+      const cluster = `cluster { name: test, listen: 127.0.0.1:${routePorts[index]}, no_advertise: true, routes: [${routes}] }`;
       await writeFile(
         config,
         `server_name: ${name}\nlisten: 127.0.0.1:${port}\n` +

@@ -8,7 +8,6 @@ import { systemClock } from "../../../kit/clock.ts";
 import { fraction } from "../../../kit/entropy.ts";
 import { memoryOf } from "../../../scripts/bench/processes.ts";
 import { prepareIngestCore } from "../../../scripts/lab/ingest-core.ts";
-import { startNats } from "../../../scripts/lab/nats-servers.ts";
 import { findPorts } from "../../../scripts/ports.ts";
 import { createSeededEntropy } from "../../fakes/entropy.ts";
 import { startTcpProxy } from "../../fakes/tcp-proxy.ts";
@@ -22,6 +21,7 @@ import type { Scene, SinkName } from "./fault.ts";
 import { faultNamesOf } from "./faults.ts";
 import { brokenGoals, type FaultReport, faultOf } from "./goals.ts";
 import { checkStored, longestPauseMs, type NumberedLoad, startNumberedLoad, untilAllAcked } from "./load.ts";
+import { startProxiedNats } from "./proxied-nats.ts";
 import { judge, readStoredQueues, type StoredQueues } from "./stored-queues.ts";
 
 /** The result of a run. */
@@ -82,9 +82,9 @@ export const runChaos = async (options: {
   });
   cleanup.defer(() => close(1));
   const [ingestPort = 0, otlpPort = 0, httpPort = 0] = await findPorts(3);
-  const nats = sink === "nats" ? await startNats({ nodes: 3 }) : null;
+  const nats = sink === "nats" ? await startProxiedNats() : null;
   cleanup.defer(() => nats?.stop());
-  const natsUrls = nats?.addresses.map((address) => `nats://${address}`).join();
+  const natsUrls = nats?.proxies.map(({ port }) => `nats://127.0.0.1:${port}`).join();
   const files = await prepareIngestCore(`postgres://postgres@127.0.0.1:${proxy.port}/postgres`, {
     ingestPort,
     env: {

@@ -1,9 +1,9 @@
 import type { ConnectedDatabase } from "../../../functions/store/database.ts";
-import type { RunningNats } from "../../../scripts/lab/nats-servers.ts";
 import type { EmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
 import type { TcpProxy } from "../../fakes/tcp-proxy.ts";
 import type { KilledProgram } from "../soak/killed-program.ts";
 import type { CopiedHost } from "./copied-hosts.ts";
+import type { ProxiedNats } from "./proxied-nats.ts";
 
 /** The targets of faults. */
 export interface Scene {
@@ -24,7 +24,7 @@ export interface Scene {
   /** Notes what the database has that a backup of `since` lacks: it is about to be discarded. */
   discardDatabase(since: Date): Promise<void>;
   /** The cluster behind the sink of NATS; null with the sink of PostgreSQL. */
-  nats: RunningNats | null;
+  nats: ProxiedNats | null;
   /** Credentials of a host that sends nothing. */
   stranger: { cert: string; key: string; ca: string };
 }
