@@ -1,3 +1,4 @@
+import { sql } from "drizzle-orm";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../kit/clock.ts";
@@ -92,6 +93,34 @@ describe("the fleet page in a browser", () => {
     await page.keyboard.press("Escape");
     await page.keyboard.press("e");
     expect(await page.locator("#export-menu").isVisible()).toBe(false);
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("says which exports need somebody, and why, in one box that comes and goes", async () => {
+    const { db } = web.core.core;
+    const { page, messages } = await visitFleet();
+    expect(await page.locator(".export-lags").count()).toBe(0);
+    const trouble = [
+      { name: "fine", seconds: 20, pending: 7, error: null },
+      { name: "loki", seconds: 7_200, pending: 1_234, error: "HTTP 401 <b>invalid token</b>" },
+    ];
+    for (const { name, seconds, pending, error } of trouble)
+      await db.execute(sql`
+        insert into export_position (name, position, position_at, stream, stream_pending, lease_until, epoch, exported, rejected_items,
+          lost, last_error, updated_at)
+        values (${name}, 0, now() - make_interval(secs => ${seconds}), 's', ${pending}, now(), 0, 0, 0, 0, ${error}, now())`);
+    await page.keyboard.press("r");
+    const box = page.locator(".export-lags");
+    await box.waitFor();
+    expect(await box.textContent()).toBe(
+      "Export loki: 2 h behind, 1,234 envelopes · no process exports · HTTP 401 <b>invalid token</b>",
+    );
+    await page.setViewportSize({ width: 320, height: 900 });
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(320);
+    await db.execute(sql`delete from export_position`);
+    await page.keyboard.press("r");
+    await box.waitFor({ state: "detached" });
     expect(messages).toEqual([]);
     await page.context().close();
   });

@@ -5203,6 +5203,7 @@ export type ReportFleetHealthResponses = {
             lag_envelopes: number;
             running: boolean;
             dead_letters: number;
+            last_error: string | null;
         }>;
         items: Array<FleetHealthRow>;
         next_cursor: string | null;

@@ -50,6 +50,8 @@ export const ExportLagView = v.strictObject({
   running: v.boolean(),
   /** Envelopes that the backend rejected for good. */
   dead_letters: v.number(),
+  /** Why its last request failed, with the backend's message; null while requests succeed. */
+  last_error: v.nullable(v.string()),
 });
 
 /** How far an export is behind. */

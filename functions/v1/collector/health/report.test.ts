@@ -240,9 +240,11 @@ describe("the health report", async () => {
   it("says how far each export is behind, once there is one", async () => {
     expect(await test.report()).not.toHaveProperty("exports");
     await test.db.execute(sql`
-      insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
-      values ('loki', 0, 'epoch', 'epoch', 0, 0, 0, 0, now())`);
-    expect(await test.report()).toMatchObject({ exports: [{ name: "loki", running: false, dead_letters: 0 }] });
+      insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, last_error, updated_at)
+      values ('loki', 0, 'epoch', 'epoch', 0, 0, 0, 0, 'HTTP 503', now())`);
+    expect(await test.report()).toMatchObject({
+      exports: [{ name: "loki", running: false, dead_letters: 0, last_error: "HTTP 503" }],
+    });
   });
 
   it("I6: searches for % and _ literally, in any case", async () => {

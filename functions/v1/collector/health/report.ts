@@ -72,4 +72,5 @@ const exportLagView = (lag: Awaited<ReturnType<typeof reportExportLags>>[number]
   lag_envelopes: lag.envelopes,
   running: lag.isRunning,
   dead_letters: lag.deadLetters,
+  last_error: lag.lastError,
 });
