@@ -123,9 +123,12 @@ const write = async (tx: Executor, needs: RecordNeeds, plans: readonly Plan[], n
   const first = plans.filter(({ isKnown }) => !isKnown);
   // In the order of ids, the order in which every transaction locks several hosts.
   const again = plans.filter(({ isKnown }) => isKnown).toSorted((a, b) => (a.identity.id < b.identity.id ? -1 : 1));
+  // Before the new certificates are inserted, which are active too.
   await Promise.all([
     ...again.map(({ identity }) => updateIdentityReenrolled(tx, identity.id, identity)),
     ...again.map(({ identity }) => updateActiveReplaced(tx, identity.id, at)),
+  ]);
+  await Promise.all([
     addEnrollments(
       tx,
       groupsOf(first, ({ identity }) => identity.policyId).map(([id, { length }]) => ({ id, enrollments: length })),

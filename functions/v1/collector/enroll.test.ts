@@ -1,6 +1,7 @@
 import { X509Certificate } from "node:crypto";
-import { sql } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
+import { certificate } from "../../../drizzle/schema/certificate.ts";
 import { decodePem, encodePem } from "../../../proto/pem.ts";
 import { createTestCsr, createTestKey, type TestKey, testNames, x509 } from "../../../scripts/lab-ca/test-pki.ts";
 import { createTestCore } from "../../../tests/core.ts";
@@ -198,11 +199,19 @@ describe("POST /v1/collector/enroll", () => {
   it("rejects an identity with an active certificate unless the policy replaces it, and a revoked identity always", async () => {
     const deny = await newToken();
     const deviceId = device();
-    await enroll(deny.token, await request(deviceId));
+    const first = await enroll(deny.token, await request(deviceId));
     expect((await enroll(deny.token, await request(deviceId))).body.code).toBe("identity_exists");
     const replace = await newToken({ reenrollment: "replace" });
     const again = await enroll(replace.token, await request(deviceId));
     expect(again.status).toBe(201);
+    const held = await test.db
+      .select({ pem: certificate.certificatePem, status: certificate.status })
+      .from(certificate)
+      .where(eq(certificate.identityId, String(again.body.identity_id)));
+    expect(Object.fromEntries(held.map(({ pem, status }) => [pem, status]))).toEqual({
+      [String(first.body.certificate_pem)]: "replaced",
+      [String(again.body.certificate_pem)]: "active",
+    });
     await api("POST", `/v1/collector/identities/${again.body.identity_id}/revoke`, { as: "admin" });
     expect((await enroll(replace.token, await request(deviceId))).body).toMatchObject({
       code: "identity_revoked",
