@@ -83,12 +83,17 @@ export const findActiveCertificates = (db: Executor, identityId: string, now: Da
       and(eq(certificate.identityId, identityId), eq(certificate.status, "active"), gt(certificate.notAfter, now)),
     );
 
-/** Marks the active certificates of an identity replaced, for another enrollment. */
-export const updateActiveReplaced = async (db: Executor, identityId: string, replacedAt: Date): Promise<void> => {
+/** Marks the active certificates of an identity replaced by another enrollment's, `by`, which may be stored already. */
+export const updateActiveReplaced = async (
+  db: Executor,
+  identityId: string,
+  { by, at }: { by: string; at: Date },
+): Promise<void> => {
+  const { id, identityId: ofIdentity, status } = certificate;
   await db
     .update(certificate)
-    .set({ status: "replaced", replacedAt })
-    .where(and(eq(certificate.identityId, identityId), eq(certificate.status, "active")));
+    .set({ status: "replaced", replacedAt: at })
+    .where(and(eq(ofIdentity, identityId), eq(status, "active"), ne(id, by)));
 };
 
 /** Revokes the active certificates of an identity, unused successors included. Returns their ids. */

@@ -91,7 +91,8 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
   },
   revokeCertificate: ({ hosts: [n = 1] }) =>
     locked(n, (tx) => updateCertificateRevoked(tx, idOf("9000", n), new Date(clock.now()))),
-  replace: ({ hosts: [n = 1] }) => locked(n, (tx) => updateActiveReplaced(tx, identityOf(n), new Date(clock.now()))),
+  replace: ({ hosts: [n = 1] }) =>
+    locked(n, (tx) => updateActiveReplaced(tx, identityOf(n), { by: crypto.randomUUID(), at: new Date(clock.now()) })),
   revoke: ({ hosts: [n = 1] }) =>
     locked(n, async (tx) => {
       await updateIdentityRevoked(tx, identityOf(n), new Date(clock.now()));

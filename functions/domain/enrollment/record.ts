@@ -123,12 +123,10 @@ const write = async (tx: Executor, needs: RecordNeeds, plans: readonly Plan[], n
   const first = plans.filter(({ isKnown }) => !isKnown);
   // In the order of ids, the order in which every transaction locks several hosts.
   const again = plans.filter(({ isKnown }) => isKnown).toSorted((a, b) => (a.identity.id < b.identity.id ? -1 : 1));
-  // Before the new certificates are inserted, which are active too.
+  // Sent together, because none may follow one that has failed. The updates may arrive after the inserts.
   await Promise.all([
     ...again.map(({ identity }) => updateIdentityReenrolled(tx, identity.id, identity)),
-    ...again.map(({ identity }) => updateActiveReplaced(tx, identity.id, at)),
-  ]);
-  await Promise.all([
+    ...again.map(({ identity, certificate }) => updateActiveReplaced(tx, identity.id, { by: certificate.id, at })),
     addEnrollments(
       tx,
       groupsOf(first, ({ identity }) => identity.policyId).map(([id, { length }]) => ({ id, enrollments: length })),
