@@ -1,4 +1,4 @@
-/** What completes the fraction of a second to milliseconds, by where the time zone begins. */
+/** The digits that complete the fraction of a second to milliseconds, by where the time zone begins. */
 const endings = new Map([
   [19, ".000Z"],
   [21, "00Z"],

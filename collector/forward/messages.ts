@@ -15,7 +15,7 @@ export interface Open {
   sentThrough: number;
 }
 
-/** What core has committed or rejected. */
+/** The envelopes that core has committed or rejected. */
 export interface Ack {
   ackedThrough: number;
   rejected: { sequence: number; code: string; message: string }[];

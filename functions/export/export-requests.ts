@@ -9,7 +9,7 @@ export interface ExportRequest {
   envelopes: readonly StoredEnvelope[];
 }
 
-/** What requests may contain. */
+/** The contents that a request may have. */
 export interface RequestLimits {
   /** Payload of a request; one envelope may exceed it. */
   bytesMax: number;

@@ -19,7 +19,7 @@ export interface RetryOptions {
   requestMs: number;
 }
 
-/** What a retry did. */
+/** The outcome of a retry. */
 export interface RetryReport {
   /** Dead letters that the backend accepted: they are deleted. */
   accepted: number;

@@ -31,7 +31,7 @@ export interface StreamPulls {
   close(): void;
 }
 
-/** What a message takes in memory beside its payload. */
+/** The bytes of memory of a message beside its payload. */
 export const messageOverhead = 512;
 const lingerMs = 100;
 const batch = 1_000;

@@ -69,7 +69,7 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
   const pulls = pullMessages({ connection, stream, consumer, clock, bytes: chunkBytes, messageBytesMax });
   const chunks = new WeakMap<ExportChunk, StreamChunk>();
   let last = Number(lease.position);
-  // What was before the first message of a stream that has just been found is not lost.
+  // Messages before the first one of a stream that has just been found are not lost.
   let isBehindFirst = lease.position === 0n;
 
   const toChunk = (messages: readonly StreamMessage[], end: StreamMessage): ExportChunk => {

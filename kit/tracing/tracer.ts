@@ -3,7 +3,7 @@ export type SpanFacts = Readonly<Record<string, string | number>>;
 
 /** An operation that is being recorded. */
 export interface Span {
-  /** What a callee continues it from (W3C Trace Context); undefined if it is not recorded. */
+  /** The `traceparent` from which a callee continues it (W3C Trace Context); undefined if it is not recorded. */
   readonly traceparent: string | undefined;
   rename(name: string): void;
   set(facts: SpanFacts): void;

@@ -11,7 +11,7 @@ export interface HeartbeatLoad {
   stop(): Promise<HeartbeatFigures>;
 }
 
-/** What a load wrote. */
+/** The result of a load. */
 export interface HeartbeatFigures {
   per_second: number;
   wanted_per_second: number;

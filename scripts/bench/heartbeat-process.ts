@@ -7,7 +7,7 @@ import { connectDatabase } from "../../functions/store/database.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { type HeartbeatFigures, type HeartbeatLoad, startHeartbeatLoad } from "./heartbeat-load.ts";
 
-/** What the process needs: the database, the rate, and how far the clock of the fleet is behind. */
+/** The dependencies of the process: the database, the rate, and how far the clock of the fleet is behind. */
 export interface HeartbeatProcess {
   url: string;
   perSecond: number;

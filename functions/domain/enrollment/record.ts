@@ -37,7 +37,7 @@ export interface Issue {
   origin: Origin;
 }
 
-/** What a record needs. `ids`: the randomness of the ids of identities and certificates. */
+/** The dependencies of a record. `ids`: the randomness of the ids of identities and certificates. */
 export type RecordNeeds = Pick<Core, "clock" | "entropy"> & { ids: Entropy };
 
 /** A recorded certificate. */

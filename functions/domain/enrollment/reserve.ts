@@ -49,7 +49,7 @@ export type Reserved =
 /** `ids`: the randomness of ids and serial numbers, which are public. */
 type Needs = Pick<Core, "clock"> & { ids: Entropy };
 
-/** What a transaction has locked for its requests, and which of the identities have an active certificate. */
+/** The rows that a transaction has locked for its requests, and which of the identities have an active certificate. */
 export interface Locked {
   policies: ReadonlyMap<string, PolicyRow>;
   identities: ReadonlyMap<string, IdentityRow>;
