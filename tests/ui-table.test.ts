@@ -217,11 +217,12 @@ describe("the charts", () => {
   it("have bars of at least 16 px, each with its count", async () => {
     const { page } = await visitFleet();
     const bars = page.locator(".chart[role=toolbar]:not([aria-orientation]) :is(.chart-bar, .chart-bar-marked)");
-    const widths = await bars.evaluateAll((all) => all.map((bar) => bar.getBoundingClientRect().width));
-    expect(widths.length).toBeGreaterThan(10);
-    expect(Math.min(...widths)).toBeGreaterThanOrEqual(16);
     const counts = page.locator(".chart-count");
-    expect(await counts.count()).toBe(widths.length);
+    // The charts are drawn one after the other.
+    await expect.poll(() => bars.count()).toBeGreaterThan(10);
+    await expect.poll(async () => (await counts.count()) - (await bars.count())).toBe(0);
+    const widths = await bars.evaluateAll((all) => all.map((bar) => bar.getBoundingClientRect().width));
+    expect(Math.min(...widths)).toBeGreaterThanOrEqual(16);
     expect(await counts.first().isVisible()).toBe(true);
     await page.context().close();
   });
