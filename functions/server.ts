@@ -58,6 +58,8 @@ const probeIntervalMs = 1000;
 const partitionIntervalMs = 3_600_000;
 /** From one statement of heartbeats to the next, so that more hosts share each. */
 const heartbeatPauseMs = 10;
+/** The same, for opening queues and for first uses of certificates. */
+const connectionPauseMs = 20;
 
 const usage = `svc-server: core of the collector fleet
 
@@ -216,28 +218,25 @@ const startIngest = async (
       databaseTime: background.clock.measure,
     });
   await keepPartitions();
-  // Its rows are dropped by the database's clock.
-  const ingestClock = { ...clock, now: background.clock.now };
-  const { sink, payloadBytesMax } = await openSink(config, {
-    databaseUrl: sessions.servers.locate,
-    db,
-    clock: ingestClock,
-    entropy,
-    metrics,
+  const shared = {
+    // Its rows are dropped by the database's clock.
+    clock: { ...clock, now: background.clock.now },
     log,
-  });
+    pause: () => clock.sleep(connectionPauseMs),
+  };
+  const { locate } = sessions.servers;
+  const { sink, payloadBytesMax } = await openSink(config, { ...shared, databaseUrl: locate, db, entropy, metrics });
   const ingest = createIngest({
+    ...shared,
     config: { ...config, payloadBytesMax },
     hostIdBytesMax: core.config.hostIdBytesMax,
     sink,
-    clock: ingestClock,
-    log,
     observe: metrics.observeIngest,
     fastPath: createFastPath,
     certificates: {
       find: (fingerprints) => findCertificateStates(db, fingerprints),
       areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
-      use: (certificate) => markUsed(core, certificate),
+      use: (certificates) => markUsed(core, certificates),
       refused: (failure) => recordAuthFailure(core, failure),
     },
     onRevocation: (callback) => databases.listen(revocationChannel, callback, callback),

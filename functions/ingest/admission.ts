@@ -30,6 +30,12 @@ export interface Caller {
 /** Set by the gate once the caller is admitted. */
 export const callerKey = createContextKey<Caller | undefined>(undefined, { description: "the admitted caller" });
 
+/** A certificate of core, and its identity. */
+export interface UsedCertificate {
+  certificateId: string;
+  identityId: string;
+}
+
 /** Looks up and records the use of certificates that core may have issued. */
 export interface CertificateRegister {
   /** Returns the status of certificates by fingerprint (lowercase hex); one without a row is absent. */
@@ -37,7 +43,7 @@ export interface CertificateRegister {
   /** Returns whether all of them are active and their identities not revoked; none may be given twice. */
   areActive(fingerprints: readonly string[]): Promise<boolean>;
   /** Records the first use of a certificate, which replaces its predecessor (docs/api.md). */
-  use(certificate: { certificateId: string; identityId: string }): Promise<void>;
+  use(certificate: UsedCertificate): Promise<void>;
   /** Records a refusal as the last auth failure of the identity, if core knows it. */
   refused(failure: { identity: string; reason: ProblemCode; certificateId?: string }): Promise<void>;
 }

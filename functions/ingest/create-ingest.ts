@@ -2,9 +2,9 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
 import type { IngestConfig } from "../config.ts";
 import type { IngestObserver } from "./accept-frame.ts";
-import { type CertificateRegister, createAdmission } from "./admission.ts";
+import { type CertificateRegister, createAdmission, type UsedCertificate } from "./admission.ts";
 import { createByteBudget } from "./byte-budget.ts";
-import { inTurn } from "./in-turn.ts";
+import { inGroups } from "./in-turn.ts";
 import { createIncompleteMessages } from "./incomplete-messages.ts";
 import { createOpenStreams } from "./open-streams.ts";
 import { createIngestRoutes, type IngestDependencies, type IngestRoutes } from "./service.ts";
@@ -19,9 +19,12 @@ export interface IngestNeeds {
   clock: Clock;
   log: Log;
   observe: IngestObserver;
-  certificates: CertificateRegister;
+  /** `use` is given several certificates, each of another identity. */
+  certificates: Omit<CertificateRegister, "use"> & { use(certificates: readonly UsedCertificate[]): Promise<void> };
   /** Calls back whenever something was revoked (`listen` on `revocationChannel`). Without it, ingest rechecks within 2 s. */
   onRevocation?(callback: () => void): Promise<unknown>;
+  /** Resolves when the next transaction may begin, of those that first uses of certificates share; none by default. */
+  pause?: () => Promise<void>;
   /** Bytes received and not yet committed, in all; 64 MiB by default. */
   inFlightBytesMax?: number;
   /** `createFastPath`, or nothing to serve everything by the plain path. */
@@ -42,13 +45,15 @@ export interface Ingest {
   close(): Promise<void>;
 }
 
-/** First uses of certificates recorded at once, of the pool's ten connections: the others remain for heartbeats and rechecks while a fleet reconnects. */
-const firstUsesAtOnceMax = 2;
-
 /** Makes ingest. */
 export const createIngest = (needs: IngestNeeds): Ingest => {
   const { config, clock, log, observe } = needs;
-  const use = inTurn(needs.certificates.use, { atOnceMax: firstUsesAtOnceMax, keyOf: ({ identityId }) => identityId });
+  const useAll = async (used: readonly UsedCertificate[]) => {
+    await needs.certificates.use(used);
+    return used;
+  };
+  const useInGroup = inGroups(useAll, { keyOf: ({ identityId }) => identityId, pause: needs.pause });
+  const use = async (certificate: UsedCertificate) => void (await useInGroup(certificate));
   const admission = createAdmission({
     clock,
     certificates: { ...needs.certificates, use },

@@ -12,7 +12,6 @@ import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "
 import { markUsed, recordAuthFailure } from "../domain/certificate/authenticate.ts";
 import { areCertificatesActive, findCertificateStates } from "../store/certificates.ts";
 import { revocationChannel } from "../store/identities.ts";
-import type { CertificateRegister } from "./admission.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
 
 /** TLS compares dates with the machine's clock, so core and ingest start at its time; then their clock moves only by `advance`. */
@@ -68,10 +67,10 @@ describe.each(ingestPaths)("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true, on t
     core = await createTestCore();
     core.clock.set(systemClock.now());
     const { sql, db } = core.database.connect();
-    const certificates: CertificateRegister = {
+    const certificates: IngestNeeds["certificates"] = {
       find: (fingerprints) => findCertificateStates(db, fingerprints),
       areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
-      use: (certificate) => markUsed(core.core, certificate),
+      use: (certificates) => markUsed(core.core, certificates),
       refused: (failure) => recordAuthFailure(core.core, failure),
     };
     const onRevocation: IngestNeeds["onRevocation"] = (callback) => sql.listen(revocationChannel, callback, callback);

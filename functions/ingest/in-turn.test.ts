@@ -11,7 +11,7 @@ it("runs so many calls at once, the others in their order, and a failure rejects
       ends.set(name, end);
       return end.promise;
     },
-    { atOnceMax: 2, keyOf: (name) => name },
+    (name) => name,
   );
   const results = ["a", "b", "c", "d"].map((name) => call(name).catch((error: Error) => error.message));
   expect(begun).toEqual(["a", "b"]);
@@ -25,10 +25,10 @@ it("runs so many calls at once, the others in their order, and a failure rejects
 });
 
 it("rejects calls beyond those that may wait with `overloaded`", async () => {
-  const call = inTurn(() => new Promise<void>(() => undefined), {
-    atOnceMax: 1,
-    keyOf: (item: number) => String(item),
-  });
-  for (let item = 0; item <= 1_000; item++) void call(item).catch(() => undefined);
-  await expect(call(1_001)).rejects.toMatchObject({ code: "overloaded" });
+  const call = inTurn(
+    () => new Promise<void>(() => undefined),
+    (item: number) => String(item),
+  );
+  for (let item = 0; item < 1_002; item++) void call(item).catch(() => undefined);
+  await expect(call(1_002)).rejects.toMatchObject({ code: "overloaded" });
 });

@@ -8,10 +8,11 @@
 import { equalBytes } from "../../kit/bytes.ts";
 import type { Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
-import type { Database } from "../store/database.ts";
-import { findCursor, lockCursor, type QueueName, trimCursors, updateCursor } from "../store/ingest-cursors.ts";
+import { type Database, type Executor, limitLockWaits, planByIndex } from "../store/database.ts";
+import { findCursor, lockCursors, type QueueName, trimCursors, updateCursors } from "../store/ingest-cursors.ts";
 import { addGap } from "../store/ingest-gaps.ts";
 import { queueIdBytes, sequenceMax } from "./examine-frame.ts";
+import { inGroups, inTurn } from "./in-turn.ts";
 import { createQueueEventRecorder, forkEvent, gapEvent, type QueueEventNeeds } from "./queue-events.ts";
 
 /** An opened queue: the session of its frames, absent for a client that names none. */
@@ -22,7 +23,7 @@ export interface OpenedQueue extends QueueName {
 
 /** Opens queues; see the invariants above. */
 export interface QueueOpener {
-  /** Opens a queue whose claims are checked. Throws `queue_forked`, or `frame_invalid`. */
+  /** Opens a queue. Throws `queue_forked`, `frame_invalid`, or `overloaded` when a thousand others wait. */
   open(claims: Open): Promise<OpenedQueue>;
   /** Records that an open stream was rejected, as a copy of its queue has opened it since. */
   recordFork(queue: OpenedQueue): Promise<void>;
@@ -33,41 +34,87 @@ export interface QueueOpenerNeeds extends QueueEventNeeds {
   db: Database;
   /** Receives how many sequences a database has lost of a queue; those without an envelope count too. */
   observe: { gap(sequences: bigint): void };
+  /** Resolves when the next transaction may begin, of those that queues share; none by default. */
+  pause?: () => Promise<void>;
 }
 
 const previousSessionsMax = 16;
 
 /** Makes the opener. */
-export const createQueueOpener = ({ db, clock, entropy, observe, log }: QueueOpenerNeeds): QueueOpener => {
+export const createQueueOpener = ({ db, clock, entropy, observe, log, pause }: QueueOpenerNeeds): QueueOpener => {
   const record = createQueueEventRecorder({ clock, entropy, log });
+
+  const decideAll = async (tx: Executor, opens: readonly Open[], now: Date) => {
+    const rows = await lockCursors(tx, opens, now);
+    return opens.map((claims, index): Decision => {
+      const row = rows[index] as CursorRow;
+      return { claims, row, ...decideOpen(row, claims) };
+    });
+  };
+  const store = async (tx: Executor, decisions: readonly Decision[], now: Date): Promise<void> => {
+    const states = decisions.map(({ claims, cursor }) => ({
+      ...queueOf(claims),
+      cursor,
+      sessionId: sessionOf(claims),
+    }));
+    const isNew = ({ row }: Decision) => row.sessionId === null && row.cursor === 0n;
+    const hosts = decisions.filter(isNew).map(({ claims }) => claims.hostId);
+    await Promise.all([updateCursors(tx, states, now), trimCursors(tx, hosts)]);
+  };
+
+  /** Opens those that have nothing to record, and returns undefined for the others: to record takes locks of other tables. */
+  const openTogether = (opens: readonly Open[]): Promise<(Decision | undefined)[]> =>
+    db.transaction(async (tx) => {
+      const now = new Date(clock.now());
+      const [, , decisions] = await Promise.all([planByIndex(tx), limitLockWaits(tx), decideAll(tx, opens, now)]);
+      const quiet = decisions.map((decision) => (decision.isForked || decision.lost ? undefined : decision));
+      await store(
+        tx,
+        quiet.filter((decision) => decision !== undefined),
+        now,
+      );
+      return quiet;
+    });
+  const openAlone = (open: Open): Promise<Decision> =>
+    db.transaction(async (tx) => {
+      const now = new Date(clock.now());
+      const [decision] = (await decideAll(tx, [open], now)) as [Decision];
+      const { isForked, lost, row } = decision;
+      if (!isForked) await store(tx, [decision], now);
+      const events = [...(lost ? [gapEvent(lost)] : []), ...(isForked ? [forkEvent(row.cursor)] : [])];
+      if (events.length > 0) await record(tx, queueOf(open), events);
+      if (lost) await addGap(tx, open.hostId, lost.through - lost.from + 1n, now);
+      return decision;
+    });
+  const keyOf = ({ hostId }: QueueName) => hostId;
+  const openInGroup = inGroups(openTogether, { keyOf, pause });
+  const openInTurn = inTurn(openAlone, keyOf);
+  const findInTurn = inTurn((queue: QueueName) => findCursor(db, queue), keyOf);
+
   return {
-    async open({ hostId, queueId, sessionId, previousSessionIds, ackedThrough, sentThrough }) {
-      checkOpen({ sessionId, previousSessionIds, ackedThrough });
-      const queue = { hostId, queueId };
-      const isFenced = sessionId.length > 0;
-      if (!isFenced && ackedThrough === 0n)
-        return { ...queue, sessionId: undefined, cursor: await findCursor(db, queue) };
-      const decision = await db.transaction(async (tx) => {
-        const now = new Date(clock.now());
-        const row = await lockCursor(tx, queue, now);
-        const claimed = { sessionId, previousSessionIds, ackedThrough, sentThrough };
-        const { isForked, lost, cursor } = decideOpen(row, claimed);
-        if (!isForked) await updateCursor(tx, queue, { cursor, ...(isFenced && { sessionId }), updatedAt: now });
-        if (row.sessionId === null && row.cursor === 0n) await trimCursors(tx, hostId);
-        const events = [...(lost ? [gapEvent(lost)] : []), ...(isForked ? [forkEvent(row.cursor)] : [])];
-        if (events.length > 0) await record(tx, queue, events);
-        if (lost) await addGap(tx, hostId, lost.through - lost.from + 1n, now);
-        return { isForked, cursor, lost };
-      });
-      if (decision.lost) observe.gap(decision.lost.through - decision.lost.from + 1n);
-      if (decision.isForked) throw new Problem("queue_forked");
-      return { ...queue, cursor: decision.cursor, sessionId: isFenced ? sessionId : undefined };
+    async open(claims) {
+      checkOpen(claims);
+      const queue = queueOf(claims);
+      const sessionId = sessionOf(claims);
+      if (sessionId === undefined && claims.ackedThrough === 0n)
+        return { ...queue, sessionId, cursor: await findInTurn(queue) };
+      const { isForked, lost, cursor } = (await openInGroup(claims)) ?? (await openInTurn(claims));
+      if (lost) observe.gap(lost.through - lost.from + 1n);
+      if (isForked) throw new Problem("queue_forked");
+      return { ...queue, sessionId, cursor };
     },
     async recordFork(queue) {
       await db.transaction((tx) => record(tx, queue, [forkEvent(queue.cursor)]));
     },
   };
 };
+
+type CursorRow = Parameters<typeof decideOpen>[0];
+type Decision = ReturnType<typeof decideOpen> & { claims: Open; row: CursorRow };
+
+const queueOf = ({ hostId, queueId }: Open): QueueName => ({ hostId, queueId });
+/** A client need not name a session; its frames are not fenced. */
+const sessionOf = ({ sessionId }: Open): Uint8Array | undefined => (sessionId.length > 0 ? sessionId : undefined);
 
 /** The claims that decide whether a queue may be opened. */
 type OpenClaims = Pick<Open, "sessionId" | "previousSessionIds" | "ackedThrough"> & {

@@ -1,6 +1,5 @@
 import { openCommitClient } from "../store/commit-frames.ts";
 import { type CommitObserver, createCommitter } from "./committer.ts";
-import { inTurn } from "./in-turn.ts";
 import { createQueueOpener, type QueueOpenerNeeds } from "./open-queue.ts";
 import type { Sink } from "./sink.ts";
 
@@ -11,19 +10,12 @@ export interface PostgresSinkNeeds extends QueueOpenerNeeds {
   observe: QueueOpenerNeeds["observe"] & CommitObserver;
 }
 
-/** Queues opened at once, of the pool's ten connections: the others remain for heartbeats and rechecks while a fleet reconnects. */
-const opensAtOnceMax = 4;
-
 /** Makes the sink that stores frames in PostgreSQL; it connects with the first frame. */
-export const createPostgresSink = (needs: PostgresSinkNeeds): Sink => {
-  const { open, recordFork } = createQueueOpener(needs);
-  return {
-    open: inTurn(open, { atOnceMax: opensAtOnceMax, keyOf: ({ hostId }) => hostId }),
-    recordFork,
-    ...createCommitter({
-      connect: async () => openCommitClient(await needs.databaseUrl()),
-      clock: needs.clock,
-      observe: needs.observe,
-    }),
-  };
-};
+export const createPostgresSink = (needs: PostgresSinkNeeds): Sink => ({
+  ...createQueueOpener(needs),
+  ...createCommitter({
+    connect: async () => openCommitClient(await needs.databaseUrl()),
+    clock: needs.clock,
+    observe: needs.observe,
+  }),
+});

@@ -125,22 +125,26 @@ export const updateCertificateRevoked = async (db: Executor, id: string, revoked
   return [...rows, ...successors].map((row) => row.id);
 };
 
-/** Stores the first use of a certificate. Returns undefined if it was used before. */
-export const updateFirstUsed = async (db: Executor, id: string, at: Date): Promise<CertificateRow | undefined> => {
-  const [row] = await db
+/** Stores the first use of those of the certificates that were not used before. Returns the ids of their predecessors. */
+export const updateFirstUsed = async (db: Executor, ids: readonly string[], at: Date): Promise<string[]> => {
+  const { id, firstUsedAt, predecessorId } = certificate;
+  const used = db
     .update(certificate)
     .set({ firstUsedAt: at })
-    .where(and(eq(certificate.id, id), isNull(certificate.firstUsedAt)))
-    .returning();
-  return row;
+    .where(and(anyOf(id, ids), isNull(firstUsedAt)))
+    .returning({ predecessorId });
+  const rows = await used.prepare("update_first_used").execute();
+  return rows.flatMap((row) => row.predecessorId ?? []);
 };
 
-/** Marks an active certificate replaced; a revoked one stays revoked. */
-export const updateReplaced = async (db: Executor, id: string, replacedAt: Date): Promise<void> => {
-  await db
+/** Marks active certificates replaced; a revoked one stays revoked. */
+export const updateReplaced = async (db: Executor, ids: readonly string[], replacedAt: Date): Promise<void> => {
+  const { id, status } = certificate;
+  const replaced = db
     .update(certificate)
     .set({ status: "replaced", replacedAt })
-    .where(and(eq(certificate.id, id), eq(certificate.status, "active")));
+    .where(and(anyOf(id, ids), eq(status, "active")));
+  await replaced.prepare("update_replaced").execute();
 };
 
 /** Finds the active, unused successor of a certificate. */

@@ -1,4 +1,3 @@
-import { errorCode } from "../../kit/describe-error.ts";
 import { Problem } from "../problems.ts";
 
 /** Codes of postgres.js (some by patches/), of pg and of the operating system for a connection that failed or was lost. */
@@ -78,11 +77,13 @@ const unavailable = (cause: Error): Problem => new Problem("database_unavailable
 export const canRetryIndividually = (error: unknown): boolean =>
   isTransactionRollback(error) || databaseProblem(error)?.code !== "database_unavailable";
 
-const isTransactionRollback = (error: unknown): boolean => {
-  for (let cause = error, depth = 0; cause instanceof Error && depth < 5; cause = cause.cause, depth++)
-    if ("severity" in cause && "code" in cause && /^40...$/.test(String(cause.code))) return true;
-  return false;
-};
+const isTransactionRollback = (error: unknown): boolean => hasState(error, /^40...$/);
 
 /** Returns whether a lock was not free within `lock_timeout`. */
-export const isLockTimeout = (error: unknown): boolean => error instanceof Error && errorCode(error) === "55P03";
+export const isLockTimeout = (error: unknown): boolean => hasState(error, /^55P03$/);
+
+const hasState = (error: unknown, states: RegExp): boolean => {
+  for (let cause = error, depth = 0; cause instanceof Error && depth < 5; cause = cause.cause, depth++)
+    if ("severity" in cause && "code" in cause && states.test(String(cause.code))) return true;
+  return false;
+};

@@ -271,6 +271,11 @@ export const prepareStatement = <Row>(
   };
 };
 
+/** Limits each wait of this transaction for a lock to a second: for a group of items, which can be retried one by one. */
+export const limitLockWaits = async (tx: Executor): Promise<void> => {
+  await executePrepared(tx, sql`set local lock_timeout = '1s'`);
+};
+
 /**
  * Makes the planner of this transaction use indexes wherever it can: for transactions whose statements look up rows by key, so that a plan
  * that is kept suits a large table even if it was made for a small one.

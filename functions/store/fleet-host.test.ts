@@ -87,7 +87,7 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
     const unused = await db.execute<{ id: string }>(
       sql`select id from certificate where identity_id = ${identityOf(n)}::uuid and first_used_at is null`,
     );
-    for (const { id } of unused) await markUsed({ db, clock }, { certificateId: id, identityId: identityOf(n) });
+    for (const { id } of unused) await markUsed({ db, clock }, [{ certificateId: id, identityId: identityOf(n) }]);
   },
   revokeCertificate: ({ hosts: [n = 1] }) =>
     locked(n, (tx) => updateCertificateRevoked(tx, idOf("9000", n), new Date(clock.now()))),

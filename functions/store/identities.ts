@@ -39,6 +39,13 @@ export const lockIdentity = async (db: Executor, id: string): Promise<IdentityRo
   return row;
 };
 
+/** Locks identities until the transaction ends, in the order of their ids. */
+export const lockIdentities = async (db: Executor, ids: readonly string[]): Promise<void> => {
+  const { id } = collectorIdentity;
+  const found = db.select({ id }).from(collectorIdentity).where(anyOf(id, ids)).orderBy(id).for("no key update");
+  await found.prepare("lock_identities_by_id").execute();
+};
+
 /** Finds identities by name and locks them in the order of their ids. */
 export const lockIdentitiesByName = async (
   db: Executor,

@@ -1,6 +1,7 @@
-import { and, desc, eq, inArray, sql } from "drizzle-orm";
+import { and, eq, sql } from "drizzle-orm";
 import { ingestCursor } from "../../drizzle/schema/ingest.ts";
-import type { Executor } from "./database.ts";
+import { type Executor, executePrepared } from "./database.ts";
+import { arrayLiteral } from "./query-parts.ts";
 
 /** How many queues of a host keep their cursor: the newest ones. */
 export const cursorsOfHostMax = 16;
@@ -21,43 +22,62 @@ export const findCursor = async (db: Executor, queue: QueueName): Promise<bigint
 };
 
 /**
- * Locks a queue's cursor until the transaction ends, and returns it with its session. Inserts it at 0 for a queue that core has not
- * seen; `trimCursors` bounds these.
+ * Locks the cursors of queues, each of another host, until the transaction ends; returns them with their sessions. Inserts at 0 those that
+ * core has not seen; `trimCursors` bounds these. Locks in the order of commits (commit-frames.ts), so that they never deadlock.
  */
-export const lockCursor = async (
+export const lockCursors = async (
   db: Executor,
-  queue: QueueName,
+  queues: readonly QueueName[],
   now: Date,
-): Promise<{ cursor: bigint; sessionId: Uint8Array | null }> => {
-  const [row] = await db
-    .insert(ingestCursor)
-    .values({ ...queue, cursor: 0n, updatedAt: now })
-    .onConflictDoUpdate({
-      target: [ingestCursor.hostId, ingestCursor.queueId],
-      set: { updatedAt: sql`${ingestCursor.updatedAt}` },
-    })
-    .returning({ cursor: ingestCursor.cursor, sessionId: ingestCursor.sessionId });
-  if (row === undefined) throw new Error("an upsert returned no row");
-  return row;
+): Promise<readonly { cursor: bigint; sessionId: Uint8Array | null }[]> => {
+  const wanted = JSON.stringify(queues.map(({ hostId, queueId }) => ({ host: hostId, queue: queueId.toHex() })));
+  const rows = await executePrepared<{ host_id: string; cursor: string; session: string | null }>(
+    db,
+    sql`insert into ingest_cursor (host_id, queue_id, cursor, updated_at)
+    select host, decode(queue, 'hex'), 0, ${now.toISOString()}::timestamptz
+    from json_to_recordset(${wanted}::json) as wanted (host text, queue text)
+    order by host collate "C", decode(queue, 'hex')
+    on conflict (host_id, queue_id) do update set updated_at = ingest_cursor.updated_at
+    returning host_id, cursor::text, encode(session_id, 'hex') as session`,
+  );
+  const found = new Map(rows.map((row) => [row.host_id, row]));
+  return queues.map(({ hostId }) => {
+    const row = found.get(hostId);
+    if (row === undefined) throw new Error("an upsert returned no row");
+    return { cursor: BigInt(row.cursor), sessionId: row.session === null ? null : Uint8Array.fromHex(row.session) };
+  });
 };
 
-/** Stores the cursor and the session of a locked queue. */
-export const updateCursor = async (
+/** Stores the cursors of locked queues, and the sessions of those that have one. */
+export const updateCursors = async (
   db: Executor,
-  queue: QueueName,
-  state: { cursor: bigint; sessionId?: Uint8Array; updatedAt: Date },
+  states: readonly (QueueName & { cursor: bigint; sessionId: Uint8Array | undefined })[],
+  now: Date,
 ): Promise<void> => {
-  await db.update(ingestCursor).set(state).where(isQueue(queue));
+  const moved = JSON.stringify(
+    states.map(({ hostId, queueId, cursor, sessionId }) => ({
+      ...{ host: hostId, queue: queueId.toHex(), cursor: String(cursor), session: sessionId?.toHex() },
+    })),
+  );
+  await executePrepared(
+    db,
+    sql`update ingest_cursor c
+    set cursor = m.cursor, session_id = coalesce(decode(m.session, 'hex'), c.session_id), updated_at = ${now.toISOString()}::timestamptz
+    from json_to_recordset(${moved}::json) as m (host text, queue text, cursor bigint, session text)
+    where c.host_id = m.host and c.queue_id = decode(m.queue, 'hex')`,
+  );
 };
 
-/** Deletes all but the newest cursors of a host. One that a batch has locked is in use, so not old: it is skipped. */
-export const trimCursors = async (db: Executor, hostId: string): Promise<void> => {
-  const old = db
-    .select({ queueId: ingestCursor.queueId })
-    .from(ingestCursor)
-    .where(eq(ingestCursor.hostId, hostId))
-    .orderBy(desc(ingestCursor.updatedAt), ingestCursor.queueId)
-    .offset(cursorsOfHostMax)
-    .for("update", { skipLocked: true });
-  await db.delete(ingestCursor).where(and(eq(ingestCursor.hostId, hostId), inArray(ingestCursor.queueId, old)));
+/** Deletes all but the newest cursors of these hosts. One that a batch has locked is in use, so not old: it is skipped. */
+export const trimCursors = async (db: Executor, hostIds: readonly string[]): Promise<void> => {
+  if (hostIds.length === 0) return;
+  await executePrepared(
+    db,
+    sql`delete from ingest_cursor c using (
+      select old.* from unnest(${arrayLiteral(hostIds)}::text[]) as host cross join lateral (
+        select host_id, queue_id from ingest_cursor where host_id = host
+        order by updated_at desc, queue_id offset ${cursorsOfHostMax}::int for update skip locked
+      ) old
+    ) old where c.host_id = old.host_id and c.queue_id = old.queue_id`,
+  );
 };

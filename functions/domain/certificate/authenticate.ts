@@ -11,7 +11,8 @@ import { Problem } from "../../problems.ts";
 import type { ClientCertificate } from "../../signer/certificate.ts";
 import { hasAuditEventSince } from "../../store/audit.ts";
 import { updateFirstUsed, updateReplaced } from "../../store/certificates.ts";
-import { lockIdentity, lockIdentityByName, updateAuthFailure } from "../../store/identities.ts";
+import { limitLockWaits, planByIndex } from "../../store/database.ts";
+import { lockIdentities, lockIdentityByName, updateAuthFailure } from "../../store/identities.ts";
 import { type ProofAdmission, useProof } from "../../store/proof-uses.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 
@@ -137,7 +138,7 @@ export const admitted = async (
 ): Promise<AdmittedCollector> => {
   const { outcome, certificateId, identityId } = admission;
   if (outcome === "admitted" && certificateId !== null && identityId !== null) {
-    if (admission.isFirstUse) await markUsed(core, { certificateId, identityId });
+    if (admission.isFirstUse) await markUsed(core, [{ certificateId, identityId }]);
     return { certificateId, identityId };
   }
   switch (outcome) {
@@ -158,18 +159,24 @@ export const admitted = async (
 };
 
 /**
- * Marks a certificate used, and its predecessor `replaced`, in one transaction. Any request may be the first use. Idempotent, and safe to
- * repeat after a crash.
+ * Marks certificates used, and their predecessors `replaced`, in one transaction. Any request may be the first use. Idempotent, and safe to
+ * repeat after a crash. The certificates of several hosts fail together when one of their rows is locked for a second.
  */
 export const markUsed = async (
   { db, clock }: Pick<Core, "db" | "clock">,
-  { certificateId, identityId }: { certificateId: string; identityId: string },
+  certificates: readonly { certificateId: string; identityId: string }[],
 ): Promise<void> =>
   db.transaction(async (tx) => {
-    await lockIdentity(tx, identityId);
+    const identityIds = certificates.map(({ identityId }) => identityId);
+    const certificateIds = certificates.map(({ certificateId }) => certificateId);
     const at = new Date(clock.now());
-    const used = await updateFirstUsed(tx, certificateId, at);
-    if (used !== undefined && used.predecessorId !== null) await updateReplaced(tx, used.predecessorId, at);
+    const [, , , predecessors] = await Promise.all([
+      planByIndex(tx),
+      certificates.length > 1 ? limitLockWaits(tx) : undefined,
+      lockIdentities(tx, identityIds),
+      updateFirstUsed(tx, certificateIds, at),
+    ]);
+    if (predecessors.length > 0) await updateReplaced(tx, predecessors, at);
   });
 
 /**

@@ -120,7 +120,7 @@ const record = async (
   if (predecessor.status === "replaced") throw new Problem("certificate_replaced");
   const unused = await findUnusedSuccessor(tx, predecessor.id);
   if (unused && isSameKey(unused, spkiSha256)) return { identity, certificate: unused };
-  if (unused) await updateReplaced(tx, unused.id, new Date(clock.now()));
+  if (unused) await updateReplaced(tx, [unused.id], new Date(clock.now()));
 
   const certificate = await insertCertificate(
     tx,
