@@ -13,13 +13,14 @@ const caller = (identity: string, fingerprintSha256 = identity): Caller => ({
 /** Starts open streams whose callers are refused by `revoked` and `expired`. */
 const start = () => {
   const clock = createTestClock();
+  let stalledMs = 0;
   const revoked = new Set<string>();
   const expired = new Set<string>();
   const failures: unknown[] = [];
   let rechecks = 0;
   let unavailable = false;
   const streams = createOpenStreams({
-    clock,
+    clock: { ...clock, monotonic: () => clock.monotonic() + stalledMs },
     onError: (cause) => failures.push(cause),
     admission: {
       recheck: async (callers) => {
@@ -44,6 +45,10 @@ const start = () => {
     failures,
     streams,
     rechecks: () => rechecks,
+    /** Makes the next timer late by as much. */
+    stall: (ms: number) => {
+      stalledMs += ms;
+    },
     setUnavailable: (value: boolean) => {
       unavailable = value;
     },
@@ -99,6 +104,21 @@ describe("open streams", () => {
     expired.add("old");
     await clock.advance(1_000);
     expect(old.signal.reason).toMatchObject({ code: "certificate_expired" });
+    await stop();
+  });
+
+  it("D8: ends no stream after a long turn of the event loop before it had time to recheck, and all if it cannot", async () => {
+    const { clock, streams, stall, setUnavailable, stop } = start();
+    const open = streams.enter(caller("a"));
+    await clock.advance(3_000);
+    stall(60_000);
+    await clock.advance(10_000);
+    expect(open.signal.aborted).toBe(false);
+    setUnavailable(true);
+    await clock.advance(1_000);
+    stall(60_000);
+    await clock.advance(4_500);
+    expect(open.signal.reason).toMatchObject({ code: "database_unavailable" });
     await stop();
   });
 

@@ -115,7 +115,7 @@ describe("G4: a revocation ends an open stream within 5 s on a replica that", ()
     });
     const { error } = await stream.ended;
     expect([status.PERMISSION_DENIED, status.UNAVAILABLE]).toContain(error?.code);
-    // A machine that does not run this process delays it by as much.
-    expect(performance.now() - revokedAt).toBeLessThan(5_000 + lag.max / 1e6);
+    // A machine that does not run this process delays it by as much, at each of a few ticks.
+    expect(performance.now() - revokedAt).toBeLessThan(5_000 + (3 * lag.max) / 1e6);
   });
 });
