@@ -1,10 +1,11 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "../kit/confidential-url.ts";
 import { ConfigError, type Environment, parseVariables, warnOfUnknown } from "../kit/env.ts";
-import { Secret } from "../kit/secret.ts";
+import type { Secret } from "../kit/secret.ts";
 import {
   DatabaseUrlVariable,
   DurationVariable,
+  HeadersVariable,
   IntegerVariable,
   LogLevelVariable,
   TextVariable,
@@ -29,6 +30,10 @@ export interface ExportConfig {
   endpoint: URL;
   protocol: "grpc" | "http/protobuf";
   headers: Readonly<Record<string, Secret>>;
+  /** The file of `headers`, which may be replaced; null: they are of the environment. */
+  headersFile: string | null;
+  /** Returns `headers`, read again from their file. Throws a `ConfigError` that quotes no value. */
+  readHeaders(): Readonly<Record<string, Secret>>;
   caFile: string | null;
   clientCertificate: { certFile: string; keyFile: string } | null;
   isCompressed: boolean;
@@ -53,19 +58,6 @@ const endpoint = v.pipe(
   ),
   v.transform((text) => new URL(text)),
 );
-const headers = v.pipe(
-  TextVariable,
-  v.regex(/^[\w-]+=[^,\s]+(,[\w-]+=[^,\s]+)*$/, "must be name=value, several separated by commas"),
-  v.transform(
-    (text) =>
-      Object.fromEntries(
-        text.split(",").map((pair) => {
-          const at = pair.indexOf("=");
-          return [pair.slice(0, at).toLowerCase(), new Secret(pair.slice(at + 1))];
-        }),
-      ) as Readonly<Record<string, Secret>>,
-  ),
-);
 const areSignals = (names: readonly string[]): boolean =>
   names.every((name) => (exportSignals as readonly string[]).includes(name));
 const signals = v.pipe(
@@ -82,7 +74,7 @@ export const exportVariables = {
     v.picklist(["grpc", "http/protobuf"], "must be grpc or http/protobuf"),
     "http/protobuf",
   ),
-  SVC_EXPORT_HEADERS: v.optional(headers),
+  SVC_EXPORT_HEADERS: v.optional(HeadersVariable),
   SVC_EXPORT_CA_FILE: v.optional(TextVariable),
   SVC_EXPORT_CLIENT_CERT_FILE: v.optional(TextVariable),
   SVC_EXPORT_CLIENT_KEY_FILE: v.optional(TextVariable),
@@ -112,6 +104,16 @@ const variables = {
   ...exportVariables,
 };
 
+/** Reads the file that `SVC_EXPORT_HEADERS_FILE` names, by its rules. */
+const readHeadersFile = (path: string, readFile: (path: string) => string): ExportConfig["headers"] => {
+  const { faults, values } = parseVariables(
+    { SVC_EXPORT_HEADERS_FILE: path },
+    { variables: { SVC_EXPORT_HEADERS: HeadersVariable }, fileForms: exportFileForms, readFile },
+  );
+  if (values === undefined || faults.length > 0) throw new ConfigError(faults);
+  return values.SVC_EXPORT_HEADERS;
+};
+
 /** Parses the environment of `svc-server export`. Throws one `ConfigError` that names every faulty variable and quotes no value. */
 export const parseExportConfig = (
   env: Environment,
@@ -138,6 +140,7 @@ export const parseExportConfig = (
     throw new ConfigError([
       { variable: "SVC_EXPORT_REQUEST_BYTES", message: "must be at most SVC_EXPORT_BUFFER_BYTES" },
     ]);
+  const headersFile = resolved.SVC_EXPORT_HEADERS_FILE ?? null;
   const config: ExportConfig = {
     databaseUrl: values.SVC_DATABASE_URL,
     databaseSessionUrl: values.SVC_DATABASE_SESSION_URL ?? null,
@@ -147,6 +150,9 @@ export const parseExportConfig = (
     endpoint: values.SVC_EXPORT_ENDPOINT,
     protocol,
     headers: values.SVC_EXPORT_HEADERS ?? {},
+    headersFile,
+    readHeaders: () =>
+      headersFile === null ? (values.SVC_EXPORT_HEADERS ?? {}) : readHeadersFile(headersFile, readFile),
     caFile: values.SVC_EXPORT_CA_FILE ?? null,
     clientCertificate: cert && key ? { certFile: cert, keyFile: key } : null,
     isCompressed: values.SVC_EXPORT_COMPRESSION === "gzip",

@@ -31,6 +31,32 @@ export const HmacKeyVariable = v.pipe(
   v.transform((text) => new Secret(text)),
 );
 
+const headerPair = /^\s*([\w-]+)\s*=\s*(\S(?:.*\S)?)\s*$/;
+
+const readHeaders = (text: string): Readonly<Record<string, Secret>> | undefined => {
+  const pairs = text.split(",").map((pair) => headerPair.exec(pair));
+  try {
+    const headers = pairs.map((pair) => [pair?.[1]?.toLowerCase() ?? "", decodeURIComponent(pair?.[2] ?? "")] as const);
+    if (headers.some(([name, value]) => name === "" || /\p{Cc}/u.test(value))) return undefined;
+    return Object.fromEntries(headers.map(([name, value]) => [name, new Secret(value)]));
+  } catch {
+    return undefined;
+  }
+};
+
+/**
+ * Headers of requests, as OTEL_EXPORTER_OTLP_HEADERS has them: `name=value`, several separated by commas, where `%2C` stands for a comma
+ * in a value. Names are in lower case.
+ */
+export const HeadersVariable = v.pipe(
+  TextVariable,
+  v.check(
+    (text) => readHeaders(text) !== undefined,
+    "must be name=value, several separated by commas, with %2C for a comma in a value",
+  ),
+  v.transform((text) => readHeaders(text) ?? {}),
+);
+
 /** A UUID, in lower case. */
 export const UuidVariable = v.pipe(TextVariable, v.uuid("must be a UUID"), v.toLowerCase());
 

@@ -113,7 +113,7 @@ const traces = {
   },
   SVC_TRACES_HEADERS: {
     unset: undefined,
-    accepts: { "api-key=a=b,tenant=c": "api-key=a=b,tenant=c" },
+    accepts: { "api-key=a=b,tenant=c": { "api-key": "a=b", tenant: "c" } },
     rejects: { "api-key": "must be name=value", "a=b,": "must be name=value" },
   },
   SVC_TRACES_SAMPLE_PERCENT: {
@@ -356,8 +356,16 @@ const exporting: Readonly<Record<keyof typeof exportVariables, Behavior>> = {
   },
   SVC_EXPORT_HEADERS: {
     unset: undefined,
-    accepts: { "Api-Key=a=b,tenant=c": { "api-key": "a=b", tenant: "c" } },
-    rejects: { "api-key": "must be name=value", "a=b,": "must be name=value" },
+    accepts: {
+      "Api-Key=a=b, tenant=c": { "api-key": "a=b", tenant: "c" },
+      "authorization=Bearer a,note=b%2Cc%20d": { authorization: "Bearer a", note: "b,c d" },
+    },
+    rejects: {
+      "api-key": "must be name=value",
+      "a=b,": "must be name=value",
+      "a=%": "must be name=value",
+      "a=b%0Ac": "must be name=value",
+    },
   },
   SVC_EXPORT_CA_FILE: text(undefined, "/etc/svc/ca.pem"),
   SVC_EXPORT_CLIENT_CERT_FILE: text(undefined, "/etc/svc/client.pem"),

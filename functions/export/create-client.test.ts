@@ -1,4 +1,5 @@
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { readFileSync } from "node:fs";
+import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
@@ -68,3 +69,72 @@ it.each(["http/protobuf", "grpc"])("uses replaced certificates over %s without l
   expect(await client.send("logs", request)).toMatchObject({ status: "accepted" });
   expect(after.accepted).toHaveLength(1);
 });
+
+it.each(["http/protobuf", "grpc"])(
+  "uses a rotated token over %s without a restart, and logs none",
+  async (protocol) => {
+    const folder = await mkdtemp(join(tmpdir(), "svc-export-headers-"));
+    open.push({ close: () => rm(folder, { recursive: true }) });
+    const path = join(folder, "headers");
+    const rotate = async (token: string): Promise<void> => {
+      await writeFile(`${path}.new`, `authorization=${token}\n`);
+      await rename(`${path}.new`, path);
+    };
+    const backend = await startOtlpBackend();
+    open.push(backend);
+    let valid = "token-1";
+    backend.answer = ({ headers }) => (headers.authorization === valid ? "accept" : { http: httpStatus, grpc: 16 });
+    const httpStatus = protocol === "grpc" ? 200 : 401;
+    const tokens = () => backend.calls.splice(0).map(({ headers }) => headers.authorization);
+    await rotate("token-1");
+    const log = createTestLog();
+    const { config } = parseExportConfig(
+      {
+        SVC_DATABASE_URL: "postgres://localhost/x",
+        SVC_EXPORT_ENDPOINT: protocol === "grpc" ? backend.grpcUrl : backend.httpUrl,
+        SVC_EXPORT_PROTOCOL: protocol,
+        SVC_EXPORT_HEADERS_FILE: path,
+      },
+      (name) => readFileSync(name, "utf8"),
+    );
+    const client = await createExportClient(config, log);
+    open.push(client);
+    const send = async () => (await client.send("logs", request)).status;
+
+    // The backend is first: the file is checked when it refuses, by each of the requests under way.
+    expect(await send()).toBe("accepted");
+    valid = "token-2";
+    expect(await send()).toBe("refused");
+    expect(tokens()).toEqual(["token-1", "token-1"]);
+    await rotate("token-2");
+    expect(await Promise.all([send(), send()])).toEqual(["accepted", "accepted"]);
+    expect(tokens().toSorted()).toEqual(["token-1", "token-1", "token-2", "token-2"]);
+
+    // The file is first: it is used without a request that fails.
+    await rotate("token-3");
+    await client.check();
+    valid = "token-3";
+    expect(await send()).toBe("accepted");
+    expect(tokens()).toEqual(["token-3"]);
+
+    // What cannot be used keeps the old ones, and is logged once for each fault.
+    await rm(path);
+    for (let check = 0; check < 3; check++) await client.check();
+    await writeFile(path, "token-4");
+    for (let check = 0; check < 3; check++) await client.check();
+    expect(await send()).toBe("accepted");
+    const faults = log.lines.filter(({ level }) => level === "warn");
+    expect(faults.map(({ fields }) => fields)).toMatchObject([
+      {
+        files: "export headers",
+        err: { faults: [{ variable: "SVC_EXPORT_HEADERS_FILE", message: "the file cannot be read" }] },
+      },
+      { files: "export headers", err: { faults: [{ variable: "SVC_EXPORT_HEADERS" }] } },
+    ]);
+    await rotate("token-5");
+    await client.check();
+    valid = "token-5";
+    expect(await send()).toBe("accepted");
+    expect(log.text()).not.toContain("token-");
+  },
+);

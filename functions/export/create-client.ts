@@ -16,39 +16,56 @@ export interface FollowedClient extends OtlpClient {
 
 /**
  * Makes the client that the configuration names. Throws `ConfigError` for a file that cannot be read or used. After a change of its files,
- * requests go out on new connections, while those under way end on the old ones; files that do not fit together are not used.
+ * requests go out on new connections, while those under way end on the old ones; files that do not fit together are not used. When the
+ * backend refuses us, the file of the headers is checked at once: if it has changed, the request is sent once more.
  */
 export const createExportClient = async (
   config: ExportConfig,
   log: ReloadOptions<unknown>["log"],
 ): Promise<FollowedClient> => {
-  const { endpoint, protocol, headers, concurrency, timeoutMs, isCompressed, caFile, clientCertificate } = config;
+  const { endpoint, protocol, headersFile, concurrency, timeoutMs, isCompressed, caFile, clientCertificate } = config;
   const create = protocol === "grpc" ? createOtlpGrpcClient : createOtlpHttpClient;
-  const connect = (tls: OtlpClientOptions["tls"]) =>
+  const paths = [caFile, clientCertificate?.certFile, clientCertificate?.keyFile].filter((path) => path != null);
+  // Apart, so that a fault of one keeps nothing of the other from being used.
+  const tls = await loadFiles({ name: "export TLS", paths, log, load: () => readTls(config) });
+  const headers = await loadFiles({
+    name: "export headers",
+    paths: headersFile === null ? [] : [headersFile],
+    log,
+    load: async () => revealAll(config.readHeaders()),
+  });
+  const connect = () =>
     createRetirable(
       create({
-        endpoint,
-        headers: Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, value.reveal()])),
-        tls,
-        concurrency,
-        timeoutMs,
-        isCompressed,
-        now: Date.now,
+        ...{ endpoint, concurrency, timeoutMs, isCompressed, now: Date.now },
+        headers: headers.current(),
+        tls: tls.current(),
       }),
     );
-  const paths = [caFile, clientCertificate?.certFile, clientCertificate?.keyFile].filter((path) => path != null);
-  const files = await loadFiles({ name: "export TLS", paths, log, load: () => readTls(config) });
-  let used = connect(files.current());
-  files.subscribe((tls) => {
-    used.retire();
-    used = connect(tls);
-  });
+  let used = connect();
+  for (const files of [tls, headers])
+    files.subscribe(() => {
+      used.retire();
+      used = connect();
+    });
   return {
-    send: (signal, request) => used.send(signal, request),
-    check: files.check,
+    async send(signal, request) {
+      const sentWith = headers.current();
+      const outcome = await used.send(signal, request);
+      if (outcome.status !== "refused") return outcome;
+      await headers.check();
+      return headers.current() === sentWith ? outcome : used.send(signal, request);
+    },
+    async check() {
+      await tls.check();
+      await headers.check();
+    },
     close: () => used.close(),
   };
 };
+
+const revealAll = (headers: ExportConfig["headers"]): OtlpClientOptions["headers"] =>
+  Object.fromEntries(Object.entries(headers).map(([name, value]) => [name, value.reveal()]));
 
 /** A client that is closed once its last request has ended. */
 const createRetirable = (client: OtlpClient): OtlpClient & { retire(): void } => {

@@ -1,8 +1,8 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "../confidential-url.ts";
 import type { ConfigFault, Environment } from "../env.ts";
-import { Secret } from "../secret.ts";
-import { TextVariable } from "../variables.ts";
+import type { Secret } from "../secret.ts";
+import { HeadersVariable, TextVariable } from "../variables.ts";
 
 /** Where spans go, and how many traces are recorded. */
 export interface TracesConfig {
@@ -16,11 +16,6 @@ const url = v.pipe(
   TextVariable,
   v.check((value) => /^https?:\/\//.test(value) && URL.canParse(value), "must be an http or https URL"),
 );
-const headers = v.pipe(
-  TextVariable,
-  v.regex(/^[\w-]+=[^,\s]+(,[\w-]+=[^,\s]+)*$/, "must be name=value, several separated by commas"),
-  v.transform((text) => new Secret(text)),
-);
 const percent = v.pipe(
   TextVariable,
   v.regex(/^\d{1,3}(\.\d{1,4})?$/, "must be a number from 0 to 100"),
@@ -31,13 +26,13 @@ const percent = v.pipe(
 /** The variables of traces, the same for core, web and collector. */
 export const tracesVariables = {
   SVC_TRACES_URL: v.optional(url),
-  SVC_TRACES_HEADERS: v.optional(headers),
+  SVC_TRACES_HEADERS: v.optional(HeadersVariable),
   SVC_TRACES_SAMPLE_PERCENT: v.optional(percent, "1"),
 };
 
 interface TracesValues {
   SVC_TRACES_URL?: string | undefined;
-  SVC_TRACES_HEADERS?: Secret | undefined;
+  SVC_TRACES_HEADERS?: Readonly<Record<string, Secret>> | undefined;
   SVC_TRACES_SAMPLE_PERCENT: number;
 }
 
@@ -47,7 +42,9 @@ export const tracesConfigOf = (values: TracesValues): TracesConfig | null =>
     ? null
     : {
         url: values.SVC_TRACES_URL,
-        headers: headersOf(values.SVC_TRACES_HEADERS?.reveal() ?? ""),
+        headers: Object.fromEntries(
+          Object.entries(values.SVC_TRACES_HEADERS ?? {}).map(([name, value]) => [name, value.reveal()]),
+        ),
         samplePercent: values.SVC_TRACES_SAMPLE_PERCENT,
       };
 
@@ -59,7 +56,3 @@ export const tracesFaults = (env: Environment, faults: ConfigFault[]): void => {
   if (secret && address && !isConfidentialUrl(address))
     faults.push({ variable: "SVC_TRACES_URL", message: "must be https while SVC_TRACES_HEADERS is set" });
 };
-
-/** Reads `name=value,name=value`, as OTEL_EXPORTER_OTLP_HEADERS has it. */
-const headersOf = (text: string): Record<string, string> =>
-  Object.fromEntries(text === "" ? [] : text.split(",").map((pair) => pair.split(/=(.*)/s, 2)));
