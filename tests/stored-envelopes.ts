@@ -1,5 +1,6 @@
 import type { Client } from "pg";
 import type { NatsSink } from "../functions/ingest/nats-sink/create-nats-sink.ts";
+import type { StreamSettings } from "../functions/ingest/nats-sink/prepare-streams.ts";
 import { commitFrames, type FrameToCommit, openCommitClient } from "../functions/store/commit-frames.ts";
 import { type EnvelopeRow, encodeRows } from "../functions/store/envelope-rows.ts";
 import { systemClock } from "../kit/clock.ts";
@@ -35,8 +36,12 @@ export const openEnvelopeStore = async (
 export const openStreamStore = async (
   nats: RunningNats,
   database: TestDatabase,
+  settings: Partial<StreamSettings> = {},
 ): Promise<EnvelopeStore & { sink: NatsSink }> => {
-  const sink = await natsSinkOn(nats)({
+  const sink = await natsSinkOn(
+    nats,
+    settings,
+  )({
     db: database.connect().db,
     databaseUrl: async () => database.url,
     clock: systemClock,

@@ -16,6 +16,7 @@ export interface NatsNode {
   name: string;
   /** `host:port` for clients. */
   address: string;
+  pid(): number;
   /** Sends a signal: SIGSTOP, SIGCONT. */
   signal(signal: NodeJS.Signals): void;
   /** Kills the server; its files stay. */
@@ -96,7 +97,7 @@ export const startNats = async ({
         child.kill("SIGKILL");
         await exited;
       };
-      return { name, address, start, kill, signal: (signal) => void child?.kill(signal) };
+      return { name, address, start, kill, pid: () => child?.pid ?? 0, signal: (signal) => void child?.kill(signal) };
     }),
   );
   const secured = credentials && {
