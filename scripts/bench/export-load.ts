@@ -1,5 +1,4 @@
-import { type Committer, createCommitter } from "../../functions/ingest/committer.ts";
-import { openCommitClient } from "../../functions/store/commit-frames.ts";
+import type { Committer } from "../../functions/ingest/committer.ts";
 import { encodeRows } from "../../functions/store/envelope-rows.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { quantile } from "../lab/quantile.ts";
@@ -16,7 +15,7 @@ export interface LoadFigures {
   p99: number;
 }
 
-/** Stores frames by the committer of core, without a network. */
+/** Stores frames as core does, without its network. */
 export interface ExportLoad {
   /** Commits `perSecond` envelopes a second for `seconds`. */
   paced(perSecond: number, seconds: number): Promise<LoadFigures>;
@@ -24,16 +23,10 @@ export interface ExportLoad {
   unpaced(seconds: number): Promise<LoadFigures>;
   /** Commits so many envelopes. */
   store(envelopes: number): Promise<void>;
-  close(): Promise<void>;
 }
 
-/** Opens a load of lines of `payloadBytes`. */
-export const openExportLoad = (url: string, payloadBytes: number): ExportLoad => {
-  const committer: Committer = createCommitter({
-    connect: () => openCommitClient(url),
-    clock: systemClock,
-    observe: { batch: () => undefined },
-  });
+/** Creates a load of lines of `payloadBytes`. */
+export const createExportLoad = (committer: Pick<Committer, "commit">, payloadBytes: number): ExportLoad => {
   // As compressible as logs are: half of it random.
   const payload = Buffer.concat([
     Buffer.from(crypto.getRandomValues(new Uint8Array(payloadBytes >> 2)).toHex()),
@@ -102,6 +95,5 @@ export const openExportLoad = (url: string, payloadBytes: number): ExportLoad =>
     async store(envelopes) {
       await run(Math.ceil(envelopes / frameRows), 16);
     },
-    close: () => committer.close(),
   };
 };

@@ -2,12 +2,11 @@ import { fileURLToPath } from "node:url";
 import { Agent, request } from "undici";
 import { encodeRequest } from "../../functions/export/export-requests.ts";
 import { gzipFast } from "../../functions/export/gzip.ts";
-import { openCopyClient } from "../../functions/store/copy-transaction.ts";
-import { readEnvelopes, readerSetup } from "../../functions/store/read-envelopes.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { type EmbeddedDatabase, openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type Bench, median, readBenchOptions, rounded } from "./bench.ts";
-import { type ExportLoad, type LoadFigures, openExportLoad } from "./export-load.ts";
+import { createExportLoad, type ExportLoad, type LoadFigures } from "./export-load.ts";
+import { type ExportStore, openExportStore } from "./export-stores.ts";
 import { type BenchProcess, cpuSecondsOf, memoryOf, startProcess } from "./processes.ts";
 
 const program = fileURLToPath(new URL("../../functions/main.ts", import.meta.url));
@@ -15,22 +14,30 @@ const sinkProgram = fileURLToPath(new URL("export-sink.ts", import.meta.url));
 
 /**
  * Measures `svc-server export` against a sink over OTLP/HTTP: how fast it works off `--backlog` lines of `--payload` bytes, as after an
- * outage, while `--arrival` a second arrive; beside a bare loop that reads the same rows and sends them, eight requests in flight, without
- * order, position or retries. And what it costs ingest: commits at the arrival rate with and without it, in alternating pairs, and commits
- * as fast as they go.
+ * outage, while `--arrival` a second arrive; beside a bare loop that reads the same envelopes and sends them, eight requests in flight,
+ * without order, position or retries. And what it costs ingest: commits at the arrival rate with and without it, in alternating pairs, and
+ * commits as fast as they go. `--sink nats` stores them in JetStream, of one node.
  */
 export const exportBench: Bench = async (args) => {
-  const options = readBenchOptions(args, { backlog: 200_000, arrival: 2_000, payload: 1024, pairs: 3, seconds: 4 });
+  const options = readBenchOptions(args, {
+    backlog: 200_000,
+    arrival: 2_000,
+    payload: 1024,
+    pairs: 3,
+    seconds: 4,
+    sink: "postgres",
+  });
   const { backlog, arrival, payload, pairs, seconds } = options;
   await using database = await openEmbeddedDatabase();
   const sink = await startProcess([sinkProgram], "ready");
   const port = Number(sink.records[0]?.port);
-  const load = openExportLoad(database.url, payload);
+  const store = await openExportStore(options.sink, database);
+  const load = createExportLoad(store.committer, payload);
   try {
     await load.store(backlog);
-    const floor = await measureFloor(database, port);
-    const catchUp = await measureCatchUp({ database, port, load, arrival });
-    const cost = await measureCost({ database, port, load, arrival, pairs, seconds });
+    const floor = await measureFloor(store, port);
+    const catchUp = await measureCatchUp({ database, store, port, load, arrival, backlog });
+    const cost = await measureCost({ database, store, port, load, arrival, pairs, seconds });
     const ratio = rounded(catchUp.rate / arrival, 2);
     const slowdown = rounded(1 - cost.exporting.rate / cost.alone.rate, 3);
     return {
@@ -50,26 +57,22 @@ export const exportBench: Bench = async (args) => {
       },
     };
   } finally {
-    await load.close();
+    await store.close();
     await sink.stop("SIGKILL");
   }
 };
 
-/** Reads everything in ranges of 64 transactions and sends it. */
-const measureFloor = async ({ url, sql }: EmbeddedDatabase, port: number): Promise<number> => {
-  const [row] = await sql<{ first: string; last: string; stored: number }[]>`
-    select min(xid) as first, max(xid) + 1 as last, count(*)::int as stored from ingest_envelope`;
-  if (row === undefined) throw new Error("nothing is stored");
-  const client = await openCopyClient(url, readerSetup);
+/** Reads everything and sends it; returns envelopes a second. */
+const measureFloor = async ({ readAll }: ExportStore, port: number): Promise<number> => {
   const dispatcher = new Agent({ connections: 8, pipelining: 1 });
   const startedAt = performance.now();
   const sending = new Set<Promise<unknown>>();
-  const step = 64n;
-  for (let from = BigInt(row.first); from < BigInt(row.last); from += step) {
-    const rows = await readEnvelopes(client, { from, to: from + step, receivedAfter: 0, bytesMax: 1 << 30 });
-    for (let at = 0; rows && at < rows.length; at += 800) {
+  let read = 0;
+  for await (const envelopes of readAll()) {
+    read += envelopes.length;
+    for (let at = 0; at < envelopes.length; at += 800) {
       const send = async () => {
-        const body = await gzipFast(encodeRequest({ signal: "logs", envelopes: rows.slice(at, at + 800) }));
+        const body = await gzipFast(encodeRequest({ signal: "logs", envelopes: envelopes.slice(at, at + 800) }));
         await (await request(`http://127.0.0.1:${port}/v1/logs`, { method: "POST", dispatcher, body })).body.dump();
       };
       const sent = send().finally(() => sending.delete(sent));
@@ -80,19 +83,20 @@ const measureFloor = async ({ url, sql }: EmbeddedDatabase, port: number): Promi
   await Promise.all(sending);
   const elapsed = (performance.now() - startedAt) / 1000;
   await dispatcher.close();
-  await client.end();
-  return row.stored / elapsed;
+  return read / elapsed;
 };
 
-const startExport = ({ url }: EmbeddedDatabase, port: number): Promise<BenchProcess> =>
+const startExport = ({ database, store, port }: Target): Promise<BenchProcess> =>
   startProcess([program, "export"], "exporting", {
     PATH: process.env.PATH,
-    SVC_DATABASE_URL: url,
+    SVC_DATABASE_URL: database.url,
     SVC_EXPORT_ENDPOINT: `http://127.0.0.1:${port}`,
+    ...store.env,
   });
 
 interface Target {
   database: EmbeddedDatabase;
+  store: ExportStore;
   port: number;
   load: ExportLoad;
   arrival: number;
@@ -104,18 +108,19 @@ const exportedOf = async ({ sql }: EmbeddedDatabase): Promise<number> => {
 };
 
 /** Starts an export behind the backlog, and returns how fast it delivers until it has everything, what arrives meanwhile included. */
-const measureCatchUp = async ({ database, port, load, arrival }: Target) => {
-  const exporter = await startExport(database, port);
+const measureCatchUp = async (target: Target & { backlog: number }) => {
+  const { database, store, load, arrival } = target;
+  const exporter = await startExport(target);
   const startedAt = performance.now();
-  const cpu = [cpuSecondsOf(exporter.pid), cpuSecondsOf(database.pid)] as const;
+  const cpu = [cpuSecondsOf(exporter.pid), cpuSecondsOf(store.pid)] as const;
   let isBehind = true;
   const arriving = (async () => {
     while (isBehind) await load.paced(arrival, 0.5);
   })();
   let exported = 0;
   let before = -1;
-  // It has caught up once it delivers no faster than others arrive.
-  while (exported === 0 || exported - before > arrival * 0.6) {
+  // It has caught up once it has the backlog and delivers no faster than others arrive.
+  while (exported < target.backlog || exported - before > arrival * 0.6) {
     before = exported;
     await systemClock.sleep(500);
     exported = await exportedOf(database);
@@ -126,7 +131,7 @@ const measureCatchUp = async ({ database, port, load, arrival }: Target) => {
     rate: before / elapsed,
     cpu_us_each: {
       exporter: perEnvelope(cpu[0], exporter.pid),
-      postgres_with_arrival: perEnvelope(cpu[1], database.pid),
+      store_with_arrival: perEnvelope(cpu[1], store.pid),
     },
     exporter_rss_mb: memoryOf(exporter.pid).peakMb,
   };
@@ -138,7 +143,7 @@ const measureCatchUp = async ({ database, port, load, arrival }: Target) => {
 
 /** Commits with and without an export that keeps up, in alternating pairs; returns medians. */
 const measureCost = async (target: Target & { pairs: number; seconds: number }) => {
-  const { database, port, load, arrival, pairs, seconds } = target;
+  const { database, load, arrival, pairs, seconds } = target;
   const runs: Record<"alone" | "exporting" | "unpacedAlone" | "unpacedExporting", LoadFigures[]> = {
     alone: [],
     exporting: [],
@@ -149,7 +154,7 @@ const measureCost = async (target: Target & { pairs: number; seconds: number }) 
   for (let pair = 0; pair < pairs; pair++) {
     runs.alone.push(await load.paced(arrival, seconds));
     runs.unpacedAlone.push(await load.unpaced(2));
-    const exporter = await startExport(database, port);
+    const exporter = await startExport(target);
     // Until it has exported what was stored before it started.
     let last = -1;
     for (let now = await exportedOf(database); now !== last; now = await exportedOf(database)) {
