@@ -1,5 +1,5 @@
 import type { NetConnectOpts } from "node:net";
-import { type ConnectionOptions, connect } from "node:tls";
+import { type ConnectionOptions, connect, type SecureContext } from "node:tls";
 import { create, toBinary } from "@bufbuild/protobuf";
 import type { ResumeTls } from "../../collector/identity/resume-tls.ts";
 import { ForwardRequestSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
@@ -25,12 +25,11 @@ export interface ForwardEvents {
   onEnd(): void;
 }
 
-/** Where a host connects to, with its credentials in PEM. */
+/** Where a host connects to. */
 export interface HostTarget {
   port: number;
-  ca: string;
-  cert: string;
-  key: string;
+  /** Its credentials, read once: to read them costs the driver more than an attempt to connect. */
+  secureContext: SecureContext;
   localAddress: string;
 }
 

@@ -1,4 +1,5 @@
 import { createHash, createPrivateKey, type KeyObject } from "node:crypto";
+import { createSecureContext } from "node:tls";
 import { createResumeTls } from "../../collector/identity/resume-tls.ts";
 import { signBody } from "../../collector/management/signed-request.ts";
 import { fullJitterMs } from "../../kit/backoff.ts";
@@ -44,6 +45,8 @@ export interface FleetContext {
   /** Returns the port of the host's core; undefined while the network is cut. */
   portOf(index: number): number | undefined;
   localAddressOf(index: number): string;
+  /** Runs an attempt to connect, a bounded number at a time: real hosts have processors of their own. */
+  inTurn(attempt: () => Promise<void>): Promise<void>;
 }
 
 /** An enrolled host with its own key, certificate and connection, in the rhythm of a collector. */
@@ -76,6 +79,8 @@ export const createFleetHost = (
 ): FleetHost => {
   const { clock, entropy, figures, intervalMs, backoffCapMs, ca } = context;
   let credentials = issued;
+  const readContext = () => createSecureContext({ ca, cert: credentials.cert, key: credentials.key });
+  let secureContext: ReturnType<typeof readContext> | undefined;
   let privateKey: KeyObject = createPrivateKey(issued.key);
   let resume = createResumeTls();
   let connection: HostConnection | undefined;
@@ -92,14 +97,15 @@ export const createFleetHost = (
       fullJitterMs({ attempt: attempt++, baseMs: backoffBaseMs, capMs: backoffCapMs, entropy }),
     );
   };
-  const connectNow = (): void => {
+  const connectNow = (): void => void context.inTurn(attemptToConnect);
+  const attemptToConnect = async (): Promise<void> => {
+    if (isStopped) return;
     const port = context.portOf(index);
     if (port === undefined) {
       figures.failed("connect", "unreachable");
-      connectLater();
-      return;
+      return connectLater();
     }
-    const { cert, key } = credentials;
+    secureContext ??= readContext();
     const startedAt = clock.monotonic();
     const closed = (): void => {
       // Core closed it: this host forgets a connection before it closes it.
@@ -107,7 +113,7 @@ export const createFleetHost = (
       connection = undefined;
       connectLater();
     };
-    connectHost({ port, ca, cert, key, localAddress: context.localAddressOf(index) }, resume, closed).then(
+    await connectHost({ port, secureContext, localAddress: context.localAddressOf(index) }, resume, closed).then(
       (opened) => {
         if (isStopped) return opened.close();
         connection = opened;
@@ -188,6 +194,7 @@ export const createFleetHost = (
           ...{ cert: answer.certificate_pem, key: keyPem, fingerprintSha256: answer.fingerprint_sha256 },
         };
         privateKey = createPrivateKey(keyPem);
+        secureContext = undefined;
         // A session is bound to the certificate of its handshake.
         resume = createResumeTls();
         forget();

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { createSecureContext } from "node:tls";
 import { createResumeTls } from "../../collector/identity/resume-tls.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { rounded } from "./bench.ts";
@@ -17,7 +18,8 @@ export const measureRevocation = async (lab: FleetLab) => {
   enroller.close();
   const target = {
     port: lab.ingestPorts().at(-1) ?? 0,
-    ...{ ca: lab.caPem, cert: credentials.cert, key: credentials.key, localAddress: "127.0.0.1" },
+    secureContext: createSecureContext({ ca: lab.caPem, cert: credentials.cert, key: credentials.key }),
+    localAddress: "127.0.0.1",
   };
   const resume = createResumeTls();
   const connection = await connectHost(target, resume, () => undefined);

@@ -31,11 +31,31 @@ const localAddressOf = (index: number): string => {
   return `127.${10 + (address >> 16)}.${(address >> 8) & 255}.${address & 255}`;
 };
 
+/** Attempts to connect at once: together more than core lets wait, and few enough for the clients' part of them to be computed in time. */
+const attemptsMax = 200;
+
+/** Creates a function that runs tasks, at most `atOnceMax` at a time, the others in their order. */
+const createTurns = (atOnceMax: number) => {
+  const waiting: (() => void)[] = [];
+  let running = 0;
+  return async (task: () => Promise<void>): Promise<void> => {
+    if (running >= atOnceMax) await new Promise<void>((resolve) => waiting.push(resolve));
+    running++;
+    try {
+      await task();
+    } finally {
+      running--;
+      waiting.shift()?.();
+    }
+  };
+};
+
 const enroll = async (target: WorkerCommands["enroll"]): Promise<void> => {
   const { first, count, identityPrefix, ca, intervalMs, backoffCapMs, forwards } = fleetOf();
   const enroller = createEnroller(target);
   const context = {
     ...{ clock: systemClock, entropy: systemEntropy, figures, ca, intervalMs, backoffCapMs, forwards, localAddressOf },
+    inTurn: createTurns(attemptsMax),
     portOf: (index: number) => state.ports[index % state.ports.length],
   };
   await runAll(count, target.inFlight, async (offset) => {

@@ -50,7 +50,7 @@ export const applyStep = async (
     }
     case "forward": {
       const certificate = certificateOf(host, step.certificate);
-      if (!certificate.used) await markUsed(core, { certificateId: certificate.id, identityId });
+      if (!certificate.used) await markUsed(core, [{ certificateId: certificate.id, identityId }]);
       certificate.used = true;
       return forward(host.host.identity, step.at);
     }
