@@ -4,8 +4,9 @@ import { connect } from "@nats-io/transport-node";
 import { createNatsSink, type NatsSink } from "../functions/ingest/nats-sink/create-nats-sink.ts";
 import type { StreamSettings } from "../functions/ingest/nats-sink/prepare-streams.ts";
 import type { PostgresSinkNeeds } from "../functions/ingest/postgres-sink.ts";
+import { systemClock } from "../kit/clock.ts";
 import type { RunningNats } from "../scripts/lab/nats-servers.ts";
-import { eventually } from "./eventually.ts";
+import { waitUntil } from "../scripts/lab/wait-until.ts";
 
 /** The settings of a test's streams. */
 export const streamSettings: StreamSettings = { stream: "SVC_INGEST", replicas: 1, maxAgeSeconds: 3_600 };
@@ -49,8 +50,10 @@ export const readStream = async (nats: RunningNats, stream = streamSettings.stre
   const messages: StoredMessage[] = [];
   const { state } = await nats.manager.streams.info(stream);
   if (state.messages === 0) return messages;
-  // A cluster whose leader was killed answers no request about consumers for some seconds.
-  const consumer = await eventually(() => jetstream(nats.connection).consumers.get(stream));
+  // A cluster whose leader was killed answers no request about consumers for some seconds. Also chaos reads, which is no test of vitest.
+  const signal = AbortSignal.timeout(60_000);
+  const waiting = { what: "the stream has a consumer", clock: systemClock, signal, timeoutMs: 60_000 };
+  const consumer = await waitUntil(waiting, () => jetstream(nats.connection).consumers.get(stream));
   for await (const { subject, headers: head, data, info } of await consumer.consume()) {
     if (head !== undefined && !head.has("Svc-Fence")) {
       const headers = Object.fromEntries(head.keys().map((name) => [name, head.get(name)]));

@@ -109,7 +109,11 @@ export const runChaos = async (options: {
   const collected = startLoad(log, `127.0.0.1:${otlpPort}`, linesAndSpansPerSecond);
   cleanup.defer(() => collected.stop());
   const numbered = await startNumberedLoad(hostIds, { port: ingestPort, ...files });
-  const stranger = { ...(await files.client("https://fleet.chaos/d/stranger")), ca: files.caPem };
+  const strangerOf = async (name: string) => ({
+    ...(await files.client(`https://fleet.chaos/d/${name}`)),
+    ca: files.caPem,
+  });
+  const strangers = { resets: await strangerOf("resets"), slow: await strangerOf("slow") };
   const copied = await Promise.all(
     copiedHostIds.map(async (hostId) =>
       startCopiedHost(dir, { hostId, ingestPort, tls: { ...(await files.client(hostId)), ca: files.caPem } }),
@@ -129,7 +133,7 @@ export const runChaos = async (options: {
     direct.reset();
   };
   const targets = { postgres: server, failOver, proxy, sql, core, collector, ingestPort, nats };
-  const scene: Scene = { ...targets, hostIds, copied, discardDatabase, stranger };
+  const scene: Scene = { ...targets, hostIds, copied, discardDatabase, strangers };
   const ackTimes = [...numbered.ackTimes, ...copied.map((host) => host.ackTimes)];
 
   const startedAt = performance.now();

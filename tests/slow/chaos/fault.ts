@@ -25,8 +25,15 @@ export interface Scene {
   discardDatabase(since: Date): Promise<void>;
   /** The cluster behind the sink of NATS; null with the sink of PostgreSQL. */
   nats: ProxiedNats | null;
-  /** Credentials of a host that sends nothing. */
-  stranger: { cert: string; key: string; ca: string };
+  /** Credentials of hosts that send nothing, one for each fault: core's limits count what a certificate did before. */
+  strangers: { resets: StrangerTls; slow: StrangerTls };
+}
+
+/** Credentials in PEM. */
+export interface StrangerTls {
+  cert: string;
+  key: string;
+  ca: string;
 }
 
 /** Where core stores envelopes. */

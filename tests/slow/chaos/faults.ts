@@ -74,6 +74,10 @@ const resetScript = `
 
 const unfinishedHandshakes = 300;
 const slowBodies = 100;
+/** Announces a gRPC message of 64 KiB: core needs no enrollment to read it, as it does to read a management request. */
+const largePrefix = Buffer.of(0, 0, 1, 0, 0);
+/** Core waits longer for the rest of a body, so a fault that ends before has not taken place. */
+const slowBodyMsMin = 3_000;
 
 /** Every fault by its name. */
 export const faults: Readonly<Record<string, Fault>> = {
@@ -166,8 +170,8 @@ export const faults: Readonly<Record<string, Fault>> = {
     id: "G2",
     recoveryMs: { max: 5_000 },
     pause: { of: "each", msMax: 5_000 },
-    inject: async ({ ingestPort, stranger }) => {
-      const workerData = { url: `https://localhost:${ingestPort}`, tls: stranger, resets };
+    inject: async ({ ingestPort, strangers }) => {
+      const workerData = { url: `https://localhost:${ingestPort}`, tls: strangers.resets, resets };
       const worker = new Worker(resetScript, { eval: true, workerData });
       await withinMs(60_000, "the resets end", once(worker, "message"), () => void worker.terminate());
     },
@@ -176,14 +180,16 @@ export const faults: Readonly<Record<string, Fault>> = {
     id: "G2",
     recoveryMs: { max: 5_000 },
     pause: { of: "each", msMax: 5_000 },
-    inject: async ({ ingestPort, stranger }) => {
-      const session = connectHttp2(`https://localhost:${ingestPort}`, stranger);
+    inject: async ({ ingestPort, strangers }) => {
+      const startedAt = performance.now();
+      const session = connectHttp2(`https://localhost:${ingestPort}`, strangers.slow);
       session.on("error", () => undefined);
       await once(session, "connect");
       const streams = Array.from({ length: slowBodies }, () => {
-        const headers = { ":method": "POST", ":path": "/v1/collector/heartbeat", "content-type": "application/json" };
-        const stream = session.request(headers);
+        const path = "/svc.ingest.v1.IngestService/Forward";
+        const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
         stream.on("error", () => undefined).resume();
+        stream.write(largePrefix);
         return stream;
       });
       const drip = setInterval(() => {
@@ -194,6 +200,7 @@ export const faults: Readonly<Record<string, Fault>> = {
         clearInterval(drip);
         session.destroy(undefined, constants.NGHTTP2_NO_ERROR);
       });
+      if (performance.now() - startedAt < slowBodyMsMin) throw new Error("core refused every slow body at once");
     },
   },
 };
