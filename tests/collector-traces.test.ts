@@ -1,10 +1,12 @@
+import { Code } from "@connectrpc/connect";
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
 import { runCommandLine } from "../collector/commands/command-line.ts";
 import { createOtlpSource, type OtlpSource } from "../collector/sources/otlp/otlp-source.ts";
 import { createTracer } from "../kit/tracing/create-tracer.ts";
 import type { Tracer } from "../kit/tracing/tracer.ts";
 import { createTestCollectorEnv } from "./fakes/collector-env.ts";
-import { traceRequest } from "./otlp.ts";
+import { peerError } from "./fakes/ingest-peer.ts";
+import { exportByGrpc, traceRequest } from "./otlp.ts";
 import { createRunningCollector } from "./running-collector.ts";
 import { type SpanReceiver, startSpanReceiver } from "./span-receiver.ts";
 
@@ -19,13 +21,13 @@ afterAll(() => receiver.close());
 const tracerOf = (name: string, samplePercent = 100) =>
   createTracer({ url: receiver.url, headers: {}, samplePercent }, { name, version: "1.2.3", hostname: "host.test" });
 
-/** Starts a collector with an OTLP source; `send` sends it one span over HTTP. */
+/** Starts a collector with an OTLP source; `send` sends it one span over HTTP, `sendByGrpc` over gRPC. */
 const startTraced = async (tracer: Tracer) => {
   const collector = await createRunningCollector({ tracer });
   onTestFinished(() => collector.stop());
   let source: OtlpSource | undefined;
   await collector.start((_config, given) => {
-    source = createOtlpSource({ http: { listen: "127.0.0.1:0" } }, given);
+    source = createOtlpSource({ http: { listen: "127.0.0.1:0" }, grpc: { listen: "127.0.0.1:0" } }, given);
     return source;
   });
   await expect.poll(() => source?.addresses.http).toBeDefined();
@@ -41,7 +43,12 @@ const startTraced = async (tracer: Tracer) => {
     expect(response.status).toBe(200);
     await expect.poll(() => collector.peer.stored.length).toBe(length + 1);
   };
-  return { collector, send };
+  const sendByGrpc = async (headers: Record<string, string> = {}) => {
+    const { length } = collector.peer.stored;
+    await exportByGrpc(source?.addresses.grpc ?? "", traceRequest(["secret"]), {}, undefined, headers);
+    await expect.poll(() => collector.peer.stored.length).toBe(length + 1);
+  };
+  return { collector, send, sendByGrpc };
 };
 
 it("a collector records what it receives, its frames and its requests to core, which continue the trace", async () => {
@@ -68,6 +75,20 @@ it("a collector records what it receives, its frames and its requests to core, w
   ).not.toContain("secret");
 });
 
+it("a collector records a frame that core has not acknowledged as failed, and the one that it sends instead", async () => {
+  const tracer = await tracerOf("refused collector");
+  const { collector, sendByGrpc } = await startTraced(tracer);
+  let refusals = 0;
+  collector.peer.behaviour.refuse = () => (refusals++ === 0 ? peerError(Code.Unavailable, "overloaded") : undefined);
+  await sendByGrpc();
+  await collector.stop();
+  await tracer.close();
+  const frames = receiver.spans.filter(
+    ({ service, name }) => service === "refused collector" && name === "forward frame",
+  );
+  expect(frames.map(({ isFailed }) => isFailed)).toEqual([true, false]);
+});
+
 it("a collector that samples nothing sends core no traceparent", async () => {
   const { collector } = await startTraced(await tracerOf("unsampled collector", 0));
   await expect.poll(() => collector.heartbeats().length).toBeGreaterThan(0);
@@ -76,10 +97,11 @@ it("a collector that samples nothing sends core no traceparent", async () => {
 
 it("a sender cannot make the collector record, only keep it from that", async () => {
   const [all, none] = await Promise.all([tracerOf("records all"), tracerOf("records none", 0)]);
-  const { send: sendToAll } = await startTraced(all);
-  const { send: sendToNone } = await startTraced(none);
-  await sendToAll({ traceparent: `00-${"ab".repeat(16)}-${"cd".repeat(8)}-00` });
-  await sendToNone({ traceparent: `00-${"ab".repeat(16)}-${"cd".repeat(8)}-01` });
+  const [ofAll, ofNone] = [await startTraced(all), await startTraced(none)];
+  const notSampled = { traceparent: `00-${"ab".repeat(16)}-${"cd".repeat(8)}-00` };
+  const sampled = { traceparent: `00-${"ab".repeat(16)}-${"cd".repeat(8)}-01` };
+  for (const send of [ofAll.send, ofAll.sendByGrpc]) await send(notSampled);
+  for (const send of [ofNone.send, ofNone.sendByGrpc]) await send(sampled);
   await Promise.all([all.close(), none.close()]);
   const services = receiver.spans.filter(({ name }) => name.startsWith("receive")).map(({ service }) => service);
   expect(services).not.toContain("records all");

@@ -94,6 +94,7 @@ export const exportByGrpc = (
   payload: Uint8Array,
   options: ChannelOptions = {},
   service = "trace.v1.TraceService",
+  headers: Readonly<Record<string, string>> = {},
 ): Promise<Uint8Array> => {
   const path = `/opentelemetry.proto.collector.${service}/Export`;
   const bytes = (value: Uint8Array) => Buffer.from(value);
@@ -112,8 +113,10 @@ export const exportByGrpc = (
     "Export",
   );
   const client = new Client(address, credentials.createInsecure(), options);
+  const metadata = new Metadata();
+  for (const [name, value] of Object.entries(headers)) metadata.set(name, value);
   return new Promise<Uint8Array>((resolve, reject) => {
-    client.makeUnaryRequest(path, bytes, bytes, payload, new Metadata(), {}, (error, value) =>
+    client.makeUnaryRequest(path, bytes, bytes, payload, metadata, {}, (error, value) =>
       error === null ? resolve(value ?? new Uint8Array()) : reject(error),
     );
   }).finally(() => client.close());
