@@ -1,3 +1,4 @@
+import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { createScimCore, scimToken } from "../../tests/scim.ts";
 
@@ -213,6 +214,37 @@ describe("a group", () => {
     expect(group.body.members).toHaveLength(1);
     await scim("DELETE", `/Users/${id}`);
     expect((await scim("GET", `/Groups/${group.body.id}`)).body.members).toBeUndefined();
+  });
+
+  it("is returned without members, and core does not read them, when the request leaves them out", async () => {
+    const member = { value: ids.grace };
+    const { id } = (await scim("POST", "/Groups", { displayName: "lean", members: [member] })).body;
+    const paths = [`/Groups/${id}?`, `/Groups?filter=${encodeURIComponent('displayName eq "lean"')}&`];
+    const read = async (parameters: string) => {
+      const answers = await Promise.all(paths.map((path) => scim("GET", path + parameters)));
+      return answers.map(({ status, body }) => (status === 200 ? (body.Resources?.[0] ?? body) : status));
+    };
+    const whole = { id, members: [expect.objectContaining(member)] };
+    for (const parameters of ["", "excludedAttributes=displayName", "attributes=MEMBERS"])
+      expect(await read(parameters)).toMatchObject([whole, whole]);
+
+    await test.db.execute(sql`alter table scim_member rename to hidden`);
+    try {
+      expect(await read("")).toEqual([500, 500]);
+      for (const parameters of [
+        "excludedAttributes=members",
+        "excludedAttributes=externalId,Members",
+        "excludedAttributes=urn:ietf:params:scim:schemas:core:2.0:Group:members",
+        "attributes=id,displayName",
+        "attributes=displayName,members&excludedAttributes=members",
+      ]) {
+        const groups = await read(parameters);
+        expect(groups).toMatchObject([{ displayName: "lean" }, { displayName: "lean" }]);
+        for (const group of groups) expect(group).not.toHaveProperty("members");
+      }
+    } finally {
+      await test.db.execute(sql`alter table hidden rename to scim_member`);
+    }
   });
 
   it("grants nothing by a name that only looks like a role group", async () => {
