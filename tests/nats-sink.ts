@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import { jetstream } from "@nats-io/jetstream";
-import { connect } from "@nats-io/transport-node";
+import { connect, type NatsConnection } from "@nats-io/transport-node";
 import { createNatsSink, type NatsSink } from "../functions/ingest/nats-sink/create-nats-sink.ts";
 import type { StreamSettings } from "../functions/ingest/nats-sink/prepare-streams.ts";
 import type { PostgresSinkNeeds } from "../functions/ingest/postgres-sink.ts";
@@ -11,22 +11,38 @@ import { waitUntil } from "../scripts/lab/wait-until.ts";
 /** The settings of a test's streams. */
 export const streamSettings: StreamSettings = { stream: "SVC_INGEST", replicas: 1, maxAgeSeconds: 3_600 };
 
-/** Returns the option `sink` of `startTestIngest` for a sink on a connection of its own; `failures` receives failed publishes. */
+/** Sends one message of a sink; a test may send others of its own around it. */
+export type Publish = NatsConnection["publish"];
+
+/**
+ * Returns the option `sink` of `startTestIngest` for a sink on a connection of its own; `failures` receives failed publishes, and `around`
+ * is called for each message with the function that sends it.
+ */
 export const natsSinkOn =
   (
     nats: RunningNats,
-    { failures = [], ...settings }: Partial<StreamSettings> & { failures?: string[] } = {},
+    {
+      failures = [],
+      around = (publish, ...message) => publish(...message),
+      ...settings
+    }: Partial<StreamSettings> & {
+      failures?: string[];
+      around?: (publish: Publish, ...message: Parameters<Publish>) => void;
+    } = {},
   ): ((needs: PostgresSinkNeeds) => Promise<NatsSink>) =>
-  async (needs) =>
-    createNatsSink({
+  async (needs) => {
+    const connection = await connect({
+      servers: nats.addresses,
+      maxReconnectAttempts: -1,
+      reconnectTimeWait: 50,
+      pingInterval: 500,
+      maxPingOut: 2,
+    });
+    const publish = connection.publish.bind(connection);
+    connection.publish = (...message) => around(publish, ...message);
+    return createNatsSink({
       ...needs,
-      connection: await connect({
-        servers: nats.addresses,
-        maxReconnectAttempts: -1,
-        reconnectTimeWait: 50,
-        pingInterval: 500,
-        maxPingOut: 2,
-      }),
+      connection,
       settings: { ...streamSettings, ...settings },
       digest: (bytes) => hash("sha256", bytes, "hex"),
       observe: {
@@ -35,6 +51,7 @@ export const natsSinkOn =
         publishFailed: (code) => void failures.push(code),
       },
     });
+  };
 
 /** An envelope as the stream has it. */
 export interface StoredMessage {

@@ -115,7 +115,15 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     const startedAt = clock.monotonic();
     const stored = { rows: 0, bytes: 0 };
     let first: bigint | undefined;
+    let isFenced = false;
     const outcome = await withView(frame, async (view, isFresh) => {
+      // A sender without sessions opens nothing, and what it sent through another core may still be under way. One fence a frame: senders
+      // that write through two cores at once would fence each other for ever.
+      if (frame.sessionId === undefined && !view.isOwn) {
+        if (!isFenced) await streams.fence(view);
+        isFenced = true;
+        view.isOwn = true;
+      }
       const refused = refusalOf(view, frame);
       if (refused && !isFresh) throw new StaleSequence();
       first ??= view.cursor;

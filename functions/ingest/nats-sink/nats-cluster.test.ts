@@ -1,9 +1,12 @@
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { systemClock } from "../../../kit/clock.ts";
 import { type RunningNats, startNats } from "../../../scripts/lab/nats-servers.ts";
+import { frame, newQueue, openSession, testHost } from "../../../tests/frames.ts";
+import { connectForeign, forwardAll, submit } from "../../../tests/grpc-client.ts";
 import { startTestIngest, type TestIngest } from "../../../tests/ingest.ts";
-import { natsSinkOn, readStream } from "../../../tests/nats-sink.ts";
+import { natsSinkOn, type Publish, readStream } from "../../../tests/nats-sink.ts";
 import { startNumberedLoad } from "../../../tests/slow/chaos/load.ts";
+import { encodeToken } from "./subjects.ts";
 
 let nats: RunningNats;
 let test: TestIngest;
@@ -15,6 +18,100 @@ beforeAll(async () => {
 afterAll(async () => {
   await test.close();
   await nats.stop();
+});
+
+/** Sends a copy of a message with other headers, expecting the same one as the last of its subject, as a session that is replaced does. */
+const sendBeside = async (
+  subject: string,
+  stream: string,
+  headers: Readonly<Record<string, string>>,
+  payload = "",
+): Promise<(publish: Publish) => void> => {
+  const last = await nats.manager.streams.getMessage(stream, { last_by_subj: subject });
+  if (last === null) throw new Error("the subject has no message");
+  const head = last.header;
+  head.set("Nats-Expected-Last-Subject-Sequence", String(last.seq));
+  for (const [name, value] of Object.entries(headers)) head.set(name, value);
+  return (publish) => publish(subject, payload, { headers: head });
+};
+
+/** Starts a second core, whose messages go through `around`, until the test ends. Returns a client of each core. */
+const connectToBoth = async (around: (publish: Publish, ...message: Parameters<Publish>) => void) => {
+  const other = await startTestIngest({ sink: natsSinkOn(nats, { replicas: 3, around }), database: test.database });
+  onTestFinished(() => other.close());
+  const clients = [connectForeign(test, await test.client({})), connectForeign(other, await other.client({}))] as const;
+  onTestFinished(() => {
+    for (const client of clients) client.close();
+  });
+  return clients;
+};
+
+describe("a takeover, while the server stores what an earlier session had sent it", () => {
+  // nats-server before 2.9.21 accepts both of two messages that expect the same one, when it receives the second before it stores the first.
+  it.each([
+    { sender: "with sessions", isBefore: true },
+    { sender: "with sessions", isBefore: false },
+    { sender: "without sessions", isBefore: true },
+    { sender: "without sessions", isBefore: false },
+  ])(
+    "stores each envelope of a sender $sender once (sent before the fence: $isBefore)",
+    async ({ sender, isBefore }) => {
+      const queue = newQueue();
+      const [earlier, later] = [newQueue(), newQueue()];
+      const name = `${encodeToken(testHost)}.${queue.toString("hex")}`;
+      let beside: ((publish: Publish) => void) | undefined;
+      const around = (publish: Publish, ...[subject, payload, options]: Parameters<Publish>) => {
+        const send = options?.headers?.has("Svc-Fence") ? beside : undefined;
+        if (send) beside = undefined;
+        if (isBefore) send?.(publish);
+        publish(subject, payload, options);
+        if (!isBefore) send?.(publish);
+      };
+      const clients = await connectToBoth(around);
+      const send = (index: 0 | 1, from: number, through: number) =>
+        sender === "without sessions"
+          ? submit(clients[index], frame(queue, from, through))
+          : forwardAll(clients[index], [
+              openSession(queue, {
+                session_id: index === 0 ? earlier : later,
+                previous_session_ids: index === 0 ? [] : [earlier],
+              }),
+              { frame: frame(queue, from, through) },
+            ]);
+      expect((await send(0, 1, 1)).error).toBeUndefined();
+      beside = await sendBeside(`svc.ingest.log_line.${name}`, "SVC_INGEST", { "Svc-Sequence": "2" }, "line 2");
+      expect((await send(1, 2, 3)).error).toBeUndefined();
+      expect(beside).toBeUndefined();
+      const stored = (await readStream(nats)).filter(({ headers }) => headers["Svc-Queue"] === queue.toString("hex"));
+      expect(stored.map(({ sequence, payload }) => [sequence, payload])).toEqual([
+        [1, "line 1"],
+        [2, "line 2"],
+        [3, "line 3"],
+      ]);
+    },
+  );
+
+  it("keeps the session that takes over, although the earlier one's state is stored after it", async () => {
+    const queue = newQueue();
+    const [earlier, later] = [newQueue(), newQueue()];
+    const subject = `svc.queue.${encodeToken(testHost)}.${queue.toString("hex")}`;
+    let beside: ((publish: Publish) => void) | undefined;
+    const around = (publish: Publish, ...message: Parameters<Publish>) => {
+      publish(...message);
+      if (message[0] !== subject) return;
+      beside?.(publish);
+      beside = undefined;
+    };
+    const clients = await connectToBoth(around);
+    await forwardAll(clients[0], [openSession(queue, { session_id: earlier }), { frame: frame(queue, 1, 1) }]);
+    beside = await sendBeside(subject, "SVC_INGEST_QUEUES", { "Svc-Kinds": "log_line" });
+    const claims = { session_id: later, previous_session_ids: [earlier] };
+    const taken = await forwardAll(clients[1], [openSession(queue, claims), { frame: frame(queue, 2, 2) }]);
+    expect(taken.error).toBeUndefined();
+    expect(beside).toBeUndefined();
+    const last = await nats.manager.streams.getMessage("SVC_INGEST_QUEUES", { last_by_subj: subject });
+    expect(last?.header.get("Svc-Session")).toBe(later.toString("hex"));
+  });
 });
 
 describe("the sink of NATS on a cluster of three", () => {

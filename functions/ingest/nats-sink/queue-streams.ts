@@ -6,10 +6,13 @@
  * - The session changes by a message on the state's chain. Then `fence` extends each chain of envelopes by a message without one: from
  *   there on, whatever an earlier session sends expects what is no longer last, and the stream rejects it. So the fence holds across
  *   kinds, although the server compares the sequence of one subject only.
+ * - Servers before 2.9.21 compare the sequence when they receive a message, not when they store it: what they had received before a fence
+ *   was stored can stand before or after it. So whoever takes a queue over extends each chain twice. The second message is sent when the
+ *   first is stored: it follows all of these, and what stands before it is read.
  * - The envelopes of a queue are published one after the other, each after the acknowledgement of the one before. So what is stored is
  *   a prefix of what was sent, and the cursor is the highest sequence at the ends of its chains.
  */
-import type { JetStreamManager } from "@nats-io/jetstream";
+import type { JetStreamManager, StoredMsg } from "@nats-io/jetstream";
 import { queueKey } from "../../store/commit-frames.ts";
 import { cursorsOfHostMax, type QueueName } from "../../store/ingest-cursors.ts";
 import type { ReadRow } from "../../store/read-rows.ts";
@@ -27,7 +30,7 @@ export interface QueueView extends QueueName {
   /** The stream sequence of the state, and when it was stored; 0 for a queue without one. */
   stateEnd: number;
   stateAt: number;
-  /** Whether this core opened the session, so that no other core extends the chains. */
+  /** Whether this core has opened the session, or fenced a queue without one: nothing of another core is under way. */
   isOwn: boolean;
 }
 
@@ -38,7 +41,7 @@ export interface QueueStreams {
   append(view: QueueView, row: ReadRow): Promise<void>;
   /** Stores the state. For a new queue, deletes the oldest states of its host above `cursorsOfHostMax`. */
   writeState(view: QueueView, state: { session?: string; cursor?: bigint }): Promise<void>;
-  /** Extends every chain of envelopes, so that no earlier session can; the view's cursor then is the queue's. */
+  /** Extends every chain, so that no earlier session can; the view's cursor then is the queue's. The state must be its session's. */
   fence(view: QueueView): Promise<void>;
 }
 
@@ -63,27 +66,35 @@ export const createQueueStreams = ({
   digest(payload: Uint8Array): string;
 }): QueueStreams => {
   /** Returns the last message of a subject, as the stream's leader has it. */
-  const last = async (stream: string, subject: string) => {
-    try {
-      return await manager.streams.getMessage(stream, { last_by_subj: subject });
-    } catch (cause) {
-      throw unavailable(cause instanceof Error ? cause : new Error(String(cause)));
+  const last = (stream: string, subject: string) =>
+    answerTo(manager.streams.getMessage(stream, { last_by_subj: subject }));
+
+  /** Moves the view's cursor to the highest envelope of a subject from after `after` to the message at `through`. */
+  const readBetween = async (view: QueueView, subject: string, after: number, through: number): Promise<void> => {
+    for (let read = after; read < through; ) {
+      // The client's type leaves out what servers have had since 2.8.
+      const query = { seq: read + 1, next_by_subj: subject };
+      const message = await answerTo(manager.streams.getMessage(streams.envelopes, query));
+      if (message === null) throw unavailable(new Error("the server that answered lacks the newest message"));
+      moveCursor(view, message);
+      read = message.seq;
     }
   };
 
   const loadEnd = async (view: QueueView, kind: string): Promise<void> => {
-    const message = await last(streams.envelopes, view.subjects.envelopes(kind));
+    const subject = view.subjects.envelopes(kind);
+    const message = await last(streams.envelopes, subject);
     view.ends.set(kind, message?.seq ?? 0);
-    const sequence = BigInt(message?.header.get("Svc-Sequence") || 0);
-    if (sequence > view.cursor) view.cursor = sequence;
+    if (message === null) return;
+    moveCursor(view, message);
+    const after = message.header.get("Svc-Fence-After");
+    if (after !== "") await readBetween(view, subject, Number(after), message.seq);
   };
 
   /** Finds the kinds of a queue without a state: new, or no longer among the newest of its host. */
   const findKinds = async (subjects: QueueSubjects): Promise<string[]> => {
     const filter = { subjects_filter: subjects.envelopes("*") };
-    const { state } = await manager.streams.info(streams.envelopes, filter).catch((cause: unknown) => {
-      throw unavailable(cause instanceof Error ? cause : new Error(String(cause)));
-    });
+    const { state } = await answerTo(manager.streams.info(streams.envelopes, filter));
     return Object.keys(state.subjects ?? {}).map((subject) => subject.split(".")[2] ?? "");
   };
 
@@ -153,10 +164,21 @@ export const createQueueStreams = ({
     },
     writeState,
     async fence(view) {
+      if (view.stateEnd > 0) await writeState(view, {});
+      if (view.ends.size === 0) return;
+      const { state } = await answerTo(manager.streams.info(streams.envelopes));
       for (const kind of view.ends.keys()) {
         for (let attempt = 1; ; attempt++) {
           try {
-            await extend(view, kind, { "Svc-Fence": view.session, "Svc-Sequence": String(view.cursor) }, empty);
+            for (let times = 0; times < 2; times++) {
+              const headers = {
+                "Svc-Fence": view.session,
+                "Svc-Fence-After": String(state.last_seq),
+                "Svc-Sequence": String(view.cursor),
+              };
+              await extend(view, kind, headers, empty);
+            }
+            await readBetween(view, view.subjects.envelopes(kind), state.last_seq, view.ends.get(kind) ?? 0);
             break;
           } catch (error) {
             if (!(error instanceof StaleSequence) || attempt >= fenceAttemptsMax) throw error;
@@ -166,6 +188,17 @@ export const createQueueStreams = ({
       }
     },
   };
+};
+
+/** Returns what a server answers. Rejects with `stream_unavailable` when it does not. */
+const answerTo = <Answer>(request: Promise<Answer>): Promise<Answer> =>
+  request.catch((cause: unknown) => {
+    throw unavailable(cause instanceof Error ? cause : new Error(String(cause)));
+  });
+
+const moveCursor = (view: QueueView, { header }: StoredMsg): void => {
+  const sequence = BigInt(header.get("Svc-Sequence") || 0);
+  if (sequence > view.cursor) view.cursor = sequence;
 };
 
 /** The key of a queue in the maps of this core. */
