@@ -5,7 +5,7 @@
  *   subject after it: both expect the same sequence, so the stream stores one of the two.
  * - At most `windowMax` messages wait for their acknowledgement; further ones wait in the order of their calls.
  */
-import { createInbox, headers, type NatsConnection } from "@nats-io/transport-node";
+import { createInbox, MsgHdrsImpl, type NatsConnection } from "@nats-io/transport-node";
 import type { Clock } from "../../../kit/clock.ts";
 import { Problem } from "../../problems.ts";
 
@@ -21,6 +21,7 @@ export interface PublishObserver {
 export interface FencedMessage {
   subject: string;
   expected: number;
+  /** Their values must have no line breaks. */
   headers: Readonly<Record<string, string>>;
   payload: Uint8Array;
 }
@@ -131,15 +132,16 @@ export const createPublisher = ({
         turns.shift()?.();
         throw unavailable(new Error("there is no connection to a NATS server"));
       }
-      const head = headers();
-      head.set("Nats-Expected-Last-Subject-Sequence", String(expected));
-      for (const name in facts) head.set(name, facts[name] ?? "");
+      const record: Record<string, string[]> = { "Nats-Expected-Last-Subject-Sequence": [String(expected)] };
+      for (const name in facts) record[name] = [facts[name] ?? ""];
+      // Setting them one by one would look through all names at each.
+      const headers = MsgHdrsImpl.fromRecord(record);
       const token = String(published++);
       return new Promise<number>((resolve, reject) => {
         pending.set(token, { since: clock.monotonic(), resolve, reject });
         try {
           // A copy: the client keeps what it could not send until it has connected again, and the frame's buffer is used again.
-          connection.publish(subject, new Uint8Array(payload), { headers: head, reply: `${inbox}.${token}` });
+          connection.publish(subject, new Uint8Array(payload), { headers, reply: `${inbox}.${token}` });
         } catch (cause) {
           fail(token, "too_large", publishFault(cause));
         }

@@ -22,6 +22,8 @@ import { type QueueSubjects, stateSubjectsOf, subjectsOf } from "./subjects.ts";
 /** A queue, as this core last read or wrote it. */
 export interface QueueView extends QueueName {
   subjects: QueueSubjects;
+  /** The headers that name the queue, the same for all its envelopes. */
+  nameHeaders: Readonly<Record<string, string>>;
   /** The session that opened the queue, in hex; empty for none. */
   session: string;
   cursor: bigint;
@@ -142,6 +144,7 @@ export const createQueueStreams = ({
         hostId,
         queueId,
         subjects,
+        nameHeaders: { "Svc-Host": encodeURI(hostId), "Svc-Queue": queueId.toHex() },
         session: state?.header.get("Svc-Session") ?? "",
         cursor: BigInt(state?.header.get("Svc-Cursor") || 0),
         ends: new Map(),
@@ -208,8 +211,7 @@ export const viewKey = ({ hostId, queueId }: QueueName): string => queueKey(host
 const factsOf = (view: QueueView, row: ReadRow, digest: (payload: Uint8Array) => string): Record<string, string> => ({
   "Svc-Sequence": String(row.sequence),
   "Svc-Kind": row.kind,
-  "Svc-Host": encodeURI(view.hostId),
-  "Svc-Queue": view.queueId.toHex(),
+  ...view.nameHeaders,
   ...(view.session && { "Svc-Session": view.session }),
   ...(row.observedAt && { "Svc-Observed-At": row.observedAt }),
   "Svc-Received-At": row.receivedAt,
