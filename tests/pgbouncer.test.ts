@@ -147,6 +147,25 @@ describe.for(deployments)("core and web behind PgBouncer in $mode mode", (deploy
       ({ payload }) => Buffer.from(payload).toString(),
     );
 
+  it("answers statements that are called together, in a transaction and outside", async () => {
+    const url = env.SVC_DATABASE_URL ?? "";
+    const { sql, close } = connectDatabase({ url, pooled: withSessionUrl, connectionsMax: 1, deadlineMs: 10_000 });
+    // The driver sends a statement without parameters in one message, and others in two steps.
+    const ask = (client: typeof sql) =>
+      Promise.all(
+        Array.from({ length: 20 }, async (_, index) => {
+          const [row] = await (index % 2 === 0
+            ? client<{ n: number }[]>`select 0 as n`
+            : client<{ n: number }[]>`select ${index}::int as n`);
+          return row?.n;
+        }),
+      );
+    const expected = Array.from({ length: 20 }, (_, index) => (index % 2 === 0 ? 0 : index));
+    expect(await ask(sql)).toEqual(expected);
+    expect(await sql.begin((tx) => ask(tx as unknown as typeof sql))).toEqual(expected);
+    await close();
+  });
+
   it("migrates the database and syncs the directory", async () => {
     const done = await logged(core, "job done");
     expect(done).toMatchObject({ job: "directory sync", outcome: "synced", users: 3 });

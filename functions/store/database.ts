@@ -105,7 +105,8 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     onnotice: () => undefined,
     // Options of postgres.js that its types leave out, and those of patches/.
     ...(openSocket === undefined ? {} : { socket: openSocket }),
-    ...(pooled ? { prepare: false } : { setup: `${setTimeouts("session", deadlineMs)}; ${planning}` }),
+    // PgBouncer 1.18 gives the server's connection to another client when it answers a statement, also when the next one is on its way.
+    ...(pooled ? { prepare: false, max_pipeline: 0 } : { setup: `${setTimeouts("session", deadlineMs)}; ${planning}` }),
     deadline: deadlineMs,
     max_waiting: waitingMax,
     is_fatal: ({ code, severity }: ServerError) => code === readOnlyTransaction || isEnd(severity),
