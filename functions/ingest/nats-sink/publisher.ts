@@ -30,6 +30,11 @@ export interface FencedMessage {
 export interface Publisher {
   /** Resolves with the stream sequence. Rejects with `StaleSequence`, `stream_unavailable` or `frame_too_large`. */
   publish(message: FencedMessage): Promise<number>;
+  /**
+   * Returns what a server answers to a request of the client. Rejects with `stream_unavailable` when there is no answer, and once the
+   * connection is lost: the client itself would wait for its timeout.
+   */
+  answerTo<Answer>(request: Promise<Answer>): Promise<Answer>;
   /** The publishes that wait for their acknowledgement, and for how long the oldest has, in seconds. */
   waiting(): { messages: number; seconds: number };
   close(): void;
@@ -69,6 +74,8 @@ export const createPublisher = ({
   const inbox = createInbox();
   /** By the last token of the reply's subject; the oldest first. */
   const pending = new Map<string, Pending>();
+  /** What rejects each of the requests that wait for an answer. */
+  const requests = new Set<(cause: Error) => void>();
   const turns: (() => void)[] = [];
   const closed = new AbortController();
   let published = 0;
@@ -87,6 +94,7 @@ export const createPublisher = ({
   };
   const failAll = (code: string, cause: Error): void => {
     for (const token of [...pending.keys()]) fail(token, code, unavailable(cause));
+    for (const reject of requests) reject(unavailable(cause));
   };
 
   connection.subscribe(`${inbox}.*`, {
@@ -145,6 +153,14 @@ export const createPublisher = ({
         } catch (cause) {
           fail(token, "too_large", publishFault(cause));
         }
+      });
+    },
+    answerTo(request) {
+      return new Promise((resolve, reject) => {
+        requests.add(reject);
+        request
+          .then(resolve, (cause) => reject(unavailable(cause instanceof Error ? cause : new Error(String(cause)))))
+          .finally(() => requests.delete(reject));
       });
     },
     waiting() {

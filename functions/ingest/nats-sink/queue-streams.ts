@@ -69,14 +69,14 @@ export const createQueueStreams = ({
 }): QueueStreams => {
   /** Returns the last message of a subject, as the stream's leader has it. */
   const last = (stream: string, subject: string) =>
-    answerTo(manager.streams.getMessage(stream, { last_by_subj: subject }));
+    publisher.answerTo(manager.streams.getMessage(stream, { last_by_subj: subject }));
 
   /** Moves the view's cursor to the highest envelope of a subject from after `after` to the message at `through`. */
   const readBetween = async (view: QueueView, subject: string, after: number, through: number): Promise<void> => {
     for (let read = after; read < through; ) {
       // The client's type leaves out what servers have had since 2.8.
       const query = { seq: read + 1, next_by_subj: subject };
-      const message = await answerTo(manager.streams.getMessage(streams.envelopes, query));
+      const message = await publisher.answerTo(manager.streams.getMessage(streams.envelopes, query));
       if (message === null) throw unavailable(new Error("the server that answered lacks the newest message"));
       moveCursor(view, message);
       read = message.seq;
@@ -96,13 +96,13 @@ export const createQueueStreams = ({
   /** Finds the kinds of a queue without a state: new, or no longer among the newest of its host. */
   const findKinds = async (subjects: QueueSubjects): Promise<string[]> => {
     const filter = { subjects_filter: subjects.envelopes("*") };
-    const { state } = await answerTo(manager.streams.info(streams.envelopes, filter));
+    const { state } = await publisher.answerTo(manager.streams.info(streams.envelopes, filter));
     return Object.keys(state.subjects ?? {}).map((subject) => subject.split(".")[2] ?? "");
   };
 
   const trim = async (hostId: string): Promise<void> => {
     const filter = { subjects_filter: stateSubjectsOf(hostId) };
-    const { state } = await manager.streams.info(streams.queues, filter);
+    const { state } = await publisher.answerTo(manager.streams.info(streams.queues, filter));
     const subjects = Object.keys(state.subjects ?? {});
     if (subjects.length <= cursorsOfHostMax) return;
     const states = await Promise.all(
@@ -110,7 +110,7 @@ export const createQueueStreams = ({
     );
     states.sort((a, b) => b.seq - a.seq);
     for (const { subject } of states.slice(cursorsOfHostMax))
-      await manager.streams.purge(streams.queues, { filter: subject });
+      await publisher.answerTo(manager.streams.purge(streams.queues, { filter: subject }));
   };
 
   const writeState: QueueStreams["writeState"] = async (view, { session = view.session, cursor = view.cursor }) => {
@@ -169,7 +169,7 @@ export const createQueueStreams = ({
     async fence(view) {
       if (view.stateEnd > 0) await writeState(view, {});
       if (view.ends.size === 0) return;
-      const { state } = await answerTo(manager.streams.info(streams.envelopes));
+      const { state } = await publisher.answerTo(manager.streams.info(streams.envelopes));
       for (const kind of view.ends.keys()) {
         for (let attempt = 1; ; attempt++) {
           try {
@@ -192,12 +192,6 @@ export const createQueueStreams = ({
     },
   };
 };
-
-/** Returns what a server answers. Rejects with `stream_unavailable` when it does not. */
-const answerTo = <Answer>(request: Promise<Answer>): Promise<Answer> =>
-  request.catch((cause: unknown) => {
-    throw unavailable(cause instanceof Error ? cause : new Error(String(cause)));
-  });
 
 const moveCursor = (view: QueueView, { header }: StoredMsg): void => {
   const sequence = BigInt(header.get("Svc-Sequence") || 0);
