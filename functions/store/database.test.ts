@@ -1,6 +1,7 @@
 import { eq, sql as text } from "drizzle-orm";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { enrollmentPolicy } from "../../drizzle/schema/index.ts";
+import { systemClock } from "../../kit/clock.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { startTcpProxy } from "../../tests/fakes/tcp-proxy.ts";
 import { createDatabaseServers } from "../node/database-servers.ts";
@@ -132,6 +133,20 @@ describe("deadlines", () => {
     const { sql, close } = await proxied({ deadlineMs: 300 });
     const { promise: never } = Promise.withResolvers<void>();
     expect(await codeOf(sql.begin(() => never))).toBe("database_unavailable");
+    await close();
+  });
+
+  it("D3: reads an answer that came within a long turn of the event loop before it counts the deadline", async () => {
+    const { sql, close } = connectDatabase({ url: database.url, deadlineMs: 500 });
+    await sql`select 1`;
+    const answer = sql<{ n: number }[]>`select 1 as n, pg_sleep(0.1)`.execute();
+    await systemClock.sleep(50);
+    // After this turn the timers are due before anything is read.
+    setImmediate(() => {
+      const endsAt = performance.now() + 600;
+      while (performance.now() < endsAt);
+    });
+    expect((await answer)[0]?.n).toBe(1);
     await close();
   });
 
