@@ -122,6 +122,21 @@ describe("open streams", () => {
     await stop();
   });
 
+  it("D8: counts 4.5 s without what turns of the event loop take beyond 0.1 s each", async () => {
+    const { clock, streams, stall, setUnavailable, stop } = start();
+    const open = streams.enter(caller("a"));
+    await clock.advance(2_000);
+    setUnavailable(true);
+    for (let turn = 0; turn < 40; turn++) {
+      stall(300);
+      await clock.advance(100);
+    }
+    expect(open.signal.aborted).toBe(false);
+    await clock.advance(500);
+    expect(open.signal.reason).toMatchObject({ code: "database_unavailable" });
+    await stop();
+  });
+
   it("D8: ends every stream once no recheck has succeeded for 4.5 s, and resumes rechecks after", async () => {
     const { clock, revoked, streams, setUnavailable, stop } = start();
     const unconfirmed = streams.enter(caller("a"));

@@ -22,7 +22,9 @@ export interface OpenStreams {
   stop(): void;
 }
 
-const tickMs = 1_000;
+/** Short, so that the lateness of ticks is what turns of the event loop take. */
+const tickMs = 100;
+const expiryCheckMs = 1_000;
 /**
  * How long streams stay open without a recheck that succeeded. So a revocation ends them within 5 s, whatever this replica's connections
  * to the database do.
@@ -32,7 +34,7 @@ const unconfirmedMsMax = 4_500;
  * A turn of the event loop that takes so long is not counted: it accepts no more than what had arrived before it, and perhaps leaves the
  * answer of a recheck unread. Otherwise a core that lacks processor time would end all streams, and their hosts would take what is left.
  */
-const longTurnMs = 500;
+const longTurnMs = 100;
 
 /** Makes an empty set of open streams. */
 export const createOpenStreams = ({
@@ -97,6 +99,7 @@ export const createOpenStreams = ({
     async watch(signal) {
       let startedAt = clock.monotonic();
       let confirmedAt = startedAt;
+      let expiryCheckedAt = startedAt;
       let isRunning = false;
       /** A tick, or less until the streams are unconfirmed. */
       const waitMs = (): number => {
@@ -123,8 +126,11 @@ export const createOpenStreams = ({
           if (lateMs > longTurnMs) confirmedAt += lateMs;
         }
         if (signal.aborted) return;
-        endExpired();
         const now = clock.monotonic();
+        if (now - expiryCheckedAt >= expiryCheckMs) {
+          expiryCheckedAt = now;
+          endExpired();
+        }
         if (now - confirmedAt >= unconfirmedMsMax) endUnconfirmed();
         if (isRunning || (!isTriggered && now - startedAt < recheckMs)) continue;
         isTriggered = false;
