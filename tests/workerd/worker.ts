@@ -2,7 +2,7 @@ import { inspect } from "node:util";
 import { type Signer, SignerFault } from "../../functions/signer/signer.ts";
 import { createWorker, type Worker, type WorkerContext } from "../../functions/worker.ts";
 import { systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
+import { type Entropy, systemEntropy } from "../../kit/entropy.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { createTestObserver } from "../fakes/observer.ts";
 import {
@@ -40,16 +40,20 @@ const signAt =
 /** Creates the worker of `functions/worker.ts` with configuration, clock, peer, log and signer of the test core of each request. */
 const createTestWorker = (): Worker => {
   const recorders = new Map<string, Recorder>();
+  // Ordered ids follow the latest clock that used their entropy, and each test core has a clock of its own.
+  const entropies = new Map<unknown, Entropy>();
   const worker = createWorker((request) => {
     const { env, now, remoteAddress, certificate, listener, signerUrl } = decodeSettings(
       request.headers.get(settingsHeader) ?? "",
     );
     const { log, observe } = recorders.get(request.headers.get(traceHeader) ?? "") ?? createRecorder();
+    const entropy = entropies.get(env.SVC_DATABASE_URL) ?? { ...systemEntropy };
+    entropies.set(env.SVC_DATABASE_URL, entropy);
     const der = certificate === null ? null : Uint8Array.fromBase64(certificate);
     return {
       env,
       clock: { ...systemClock, now: () => now },
-      entropy: systemEntropy,
+      entropy,
       log,
       observe,
       ...(signerUrl === null ? {} : { wrapSigner: (signer: Signer) => ({ ...signer, sign: signAt(signerUrl) }) }),
