@@ -117,7 +117,7 @@ it.each(["http/protobuf", "grpc"])(
     expect(await send()).toBe("accepted");
     expect(tokens()).toEqual(["token-3"]);
 
-    // What cannot be used keeps the old ones, and is logged once for each fault.
+    // A file that cannot be used leaves the old headers, and is logged once for each fault.
     await rm(path);
     for (let check = 0; check < 3; check++) await client.check();
     await writeFile(path, "token-4");

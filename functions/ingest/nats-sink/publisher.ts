@@ -74,7 +74,7 @@ export const createPublisher = ({
   const inbox = createInbox();
   /** By the last token of the reply's subject; the oldest first. */
   const pending = new Map<string, Pending>();
-  /** What rejects each of the requests that wait for an answer. */
+  /** Functions that reject the requests without an answer yet. */
   const requests = new Set<(cause: Error) => void>();
   const turns: (() => void)[] = [];
   const closed = new AbortController();
