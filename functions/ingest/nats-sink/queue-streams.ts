@@ -74,7 +74,7 @@ export const createQueueStreams = ({
   /** Moves the view's cursor to the highest envelope of a subject from after `after` to the message at `through`. */
   const readBetween = async (view: QueueView, subject: string, after: number, through: number): Promise<void> => {
     for (let read = after; read < through; ) {
-      // The client's type leaves out what servers have had since 2.8.
+      // The client's type leaves out what servers have had since 2.9.
       const query = { seq: read + 1, next_by_subj: subject };
       const message = await publisher.answerTo(manager.streams.getMessage(streams.envelopes, query));
       if (message === null) throw unavailable(new Error("the server that answered lacks the newest message"));
