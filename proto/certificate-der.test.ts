@@ -93,6 +93,8 @@ const readBothCsr = (der: Uint8Array<ArrayBuffer>) => {
     signature: hex(parts.signature),
     extensions: ours(parts.extensions),
   };
+  // Core rejects the request then, and x509 may read more than the bytes of such a key as the key.
+  if (!own.spki) return { own, other: null };
   try {
     const read = new x509.Pkcs10CertificateRequest(der);
     const other: typeof own = {
