@@ -320,7 +320,7 @@ describe("the chat panel in a browser", () => {
     await page.context().close();
   });
 
-  it.each(viewports)("has no axe violation and no sideways scroll, $width px, $scheme", async (viewport) => {
+  it.each(viewports)("has no axe violation and no sideways scroll, $width px", async (viewport) => {
     const { page, panel, messages } = await visit("/?chat=new", viewport);
     await panel.getByText("Which certificates expire").waitFor();
     expect(await violationsOf(page)).toEqual([]);

@@ -62,11 +62,11 @@ describe("the pages in a browser, under the content security policy", () => {
     }
   });
 
-  // Two states in each viewport; `bench ui` checks all states in all.
+  // Half of the states in each viewport; `bench ui` checks all states in all.
   it.each(viewports.map((viewport, turn) => ({ ...viewport, turn })))(
-    "have no axe violation, $width px, $scheme",
+    "have no axe violation, $width px",
     async ({ turn, ...viewport }) => {
-      for (const { name, person, path, ready, enter } of chosen.slice(2 * turn, 2 * turn + 2)) {
+      for (const { name, person, path, ready, enter } of chosen.filter((_, index) => index % 2 === turn)) {
         const { page } = await visit(person, path, viewport);
         await enter?.(page);
         await page.getByText(ready).first().waitFor();

@@ -121,7 +121,7 @@ export const measureInteractions = async (stage: Stage, slowdown: number): Promi
   return slowest;
 };
 
-/** Returns what axe finds in states, in every viewport: `<state>, <width> px, <scheme>: <rule>: <element>`. */
+/** Returns what axe finds in states, in every viewport: `<state>, <width> px, <scheme>, <rule>: <element>`. */
 export const findViolations = async (stage: Stage, states: readonly UiState[]): Promise<string[]> => {
   const found: string[] = [];
   for (const { name, person, path, ready, enter } of states)
@@ -129,8 +129,7 @@ export const findViolations = async (stage: Stage, states: readonly UiState[]): 
       const { page } = await visitPage(stage, person, path, viewport);
       await enter?.(page);
       await page.getByText(ready).first().waitFor();
-      for (const violation of await violationsOf(page))
-        found.push(`${name}, ${viewport.width} px, ${viewport.scheme}: ${violation}`);
+      for (const violation of await violationsOf(page)) found.push(`${name}, ${viewport.width} px, ${violation}`);
       await page.context().close();
     }
   return found;

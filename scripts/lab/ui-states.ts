@@ -15,10 +15,8 @@ export interface UiState {
   enter?: (page: Page) => Promise<unknown>;
 }
 
-/** The viewports that must have no axe violation. */
-export const viewports = [320, 1440].flatMap((width) =>
-  (["light", "dark"] as const).map((scheme): Required<Pick<VisitOptions, "width" | "scheme">> => ({ width, scheme })),
-);
+/** The widths at which no page may have an axe violation; `violationsOf` checks both colour schemes. */
+export const viewports: readonly Required<Pick<VisitOptions, "width">>[] = [{ width: 320 }, { width: 1440 }];
 
 const reports = "**/api/core/collector/health**";
 const problem = (status: number, code: string) => (route: Route) =>
@@ -108,6 +106,39 @@ export const uiStates: readonly UiState[] = [
   { name: "help", ...fleet, ready: "Keyboard shortcuts", enter: pressing("?") },
 ];
 
-/** Returns the axe violations of a page: each with its rule and first element. */
-export const violationsOf = async (page: Page): Promise<string[]> =>
-  (await new AxeBuilder({ page }).analyze()).violations.map(({ id, nodes }) => `${id}: ${nodes[0]?.html}`);
+/**
+ * Returns the axe violations of a page that was visited in the light scheme, each with its rule and first element: of all rules, then of
+ * contrast in the dark scheme, since nothing else depends on colours. Leaves the page in the light scheme.
+ */
+export const violationsOf = async (page: Page): Promise<string[]> => {
+  // The page has no frames of another origin, for which axe would open a page of its own.
+  const axe = () => new AxeBuilder({ page }).setLegacyMode();
+  const light = await axe().analyze();
+  await page.emulateMedia({ colorScheme: "dark", reducedMotion: "reduce" });
+  const dark = await axe().withRules("color-contrast").analyze();
+  await page.emulateMedia({ colorScheme: "light", reducedMotion: null });
+  const describeAll = (scheme: string, { violations }: typeof light) =>
+    violations.map(({ id, nodes }) => `${scheme}, ${id}: ${nodes[0]?.html}`);
+  return [...describeAll("light", light), ...describeAll("dark", dark)];
+};
+
+/**
+ * Returns what is wrong with the look of a page: its axe violations at each of `viewports`, the widths at which it scrolls sideways, and what
+ * `check` finds at each width. Leaves the page at the last width.
+ */
+export const flawsOf = async (page: Page, check?: (page: Page) => Promise<string[]>): Promise<string[]> => {
+  const flaws: string[] = [];
+  for (const width of [320, 390, 1440, 2560]) {
+    await page.setViewportSize({ width, height: 900 });
+    // Two frames: what listens to the size has drawn.
+    const overflow = await page.evaluate(async () => {
+      for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);
+      return document.documentElement.scrollWidth - innerWidth;
+    });
+    if (overflow > 0) flaws.push(`${width} px: scrolls ${overflow} px sideways`);
+    for (const flaw of (await check?.(page)) ?? []) flaws.push(`${width} px: ${flaw}`);
+    if (viewports.some((viewport) => viewport.width === width))
+      flaws.push(...(await violationsOf(page)).map((violation) => `${width} px, ${violation}`));
+  }
+  return flaws;
+};
