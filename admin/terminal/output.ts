@@ -18,7 +18,7 @@ export const printRows = async <Row>(
   { format, columns, rows }: { format: Format; columns: readonly Column<Row>[]; rows: readonly Row[] },
 ): Promise<void> => {
   if (format === "json") out.write(`${JSON.stringify(rows, null, 2)}\n`);
-  else if (format === "yaml") out.write((await import("yaml")).stringify(rows));
+  else if (format === "yaml") out.write(await yamlOf(rows));
   else {
     const lines = [
       columns.map(({ title }) => title),
@@ -40,7 +40,7 @@ export const createRowPrinter = <Row>(
   return async (rows) => {
     if (rows.length === 0) return;
     if (format === "json") out.write(rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
-    else if (format === "yaml") out.write((await import("yaml")).stringify(rows));
+    else if (format === "yaml") out.write(await yamlOf(rows));
     else {
       const header = hasHeader ? [] : [columns.map(({ title }) => title)];
       const lines = [...header, ...rows.map((row) => columns.map((column) => textOf(column, row)))];
@@ -56,7 +56,7 @@ export const printRecord = async (
   { format, record }: { format: Format; record: object },
 ): Promise<void> => {
   if (format === "json") out.write(`${JSON.stringify(record, null, 2)}\n`);
-  else if (format === "yaml") out.write((await import("yaml")).stringify(record));
+  else if (format === "yaml") out.write(await yamlOf(record));
   else {
     const rows = Object.entries(record).map(([name, value]) => ({ name, value: plain(value) }));
     const columns: Column<(typeof rows)[number]>[] = [
@@ -104,3 +104,6 @@ const csvCell = (text: string): string => {
   const safe = /^[=+\-@＝\t\r]/.test(text) && !/^-?\d+(\.\d+)?$/.test(text) ? `'${text}` : text;
   return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 };
+
+/** Loads the package when it is asked for: `--help` and tables do without it. */
+const yamlOf = async (value: unknown): Promise<string> => (await import("./yaml.ts")).stringify(value);

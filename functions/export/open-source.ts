@@ -42,13 +42,10 @@ export const createSources = async (
       close: async () => undefined,
     };
   const { connectNats } = await import("../node/connect-nats.ts");
-  const { jetstreamManager } = await import("@nats-io/jetstream");
-  const { openStreamSource, prepareStreamPosition } = await import("./stream-source.ts");
+  const { manageStream, openStreamSource, prepareStreamPosition } = await import("./stream-source.ts");
   const { stream } = sink;
   return connectNats(sink, { clock, log, name: `svc-server export ${name}` }, async (connection) => {
-    const manager = await jetstreamManager(connection);
-    // Core creates it: until then JetStream is not available to an export.
-    await manager.streams.info(stream);
+    const manager = await manageStream(connection, stream);
     return {
       prepare: () => ofThisSink(name, prepareStreamPosition({ db, manager, stream }, name, start)),
       open: (lease) => openStreamSource({ db, connection, manager, stream, lease, clock, log, chunkBytes }),

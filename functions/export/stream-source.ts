@@ -1,4 +1,4 @@
-import { AckPolicy, DeliverPolicy, type JetStreamManager } from "@nats-io/jetstream";
+import { AckPolicy, DeliverPolicy, type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
@@ -42,6 +42,13 @@ const consumerNotFound = 10_014;
 
 /** The name of an export's consumer. */
 export const consumerNameOf = (exportName: string): string => `svc-export-${exportName}`;
+
+/** Returns JetStream's manager. Rejects while the stream does not exist: core creates it, and until then an export has nothing to read. */
+export const manageStream = async (connection: NatsConnection, stream: string): Promise<JetStreamManager> => {
+  const manager = await jetstreamManager(connection);
+  await manager.streams.info(stream);
+  return manager;
+};
 
 /** Creates the position of an export unless there is one: before all that the stream has, or behind it. */
 export const prepareStreamPosition = async (

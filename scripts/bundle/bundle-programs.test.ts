@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, rm } from "node:fs/promises";
+import { mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
@@ -36,4 +36,15 @@ it("a bundled program finds the wasm of PostgreSQL's parser, and runs a query of
   expect(await tools?.query("select count(*) from collectors", signal)).toMatchObject({ kind: "rows", rows: [[0]] });
   expect(await tools?.query("select pg_sleep(1)", signal)).toMatchObject({ kind: "error", code: "statement_refused" });
   await tools?.close();
+});
+
+it("V6: refuses to bundle a dynamic import of a CommonJS package, whose names would be undefined in the bundle alone", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "bundle-"));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const entry = join(folder, "entry.ts");
+  await writeFile(entry, `export const print = async () => (await import("yaml")).stringify({});`);
+  await symlink(join(import.meta.dirname, "../../node_modules"), join(folder, "node_modules"));
+  await expect(bundleProgram(entry, join(folder, "out"))).rejects.toThrow(
+    "imports yaml dynamically, which is CommonJS",
+  );
 });

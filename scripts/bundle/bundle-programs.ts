@@ -115,7 +115,21 @@ export const bundleProgram = async (
       js: 'const require = process.getBuiltinModule("node:module").createRequire(import.meta.url), __dirname = import.meta.dirname, __filename = import.meta.filename;',
     },
   });
+  refuseLostNames(metafile);
   for (const [script, file] of Object.entries(companions))
     if (script in metafile.inputs) await copyFile(join(root, file), join(outdir, basename(file)));
   return metafile;
+};
+
+/**
+ * Rejects a dynamic import of a CommonJS package by a source of ours: with `splitting`, esbuild gives such an import a default export alone, so
+ * a name that the source takes from it is undefined in the bundle and nowhere else.
+ */
+const refuseLostNames = ({ inputs }: Metafile): void => {
+  for (const [source, { imports }] of Object.entries(inputs))
+    for (const { kind, path, original } of imports)
+      if (kind === "dynamic-import" && !source.startsWith("node_modules/") && inputs[path]?.format === "cjs")
+        throw new Error(
+          `${source} imports ${original} dynamically, which is CommonJS: import a file of ours that imports it`,
+        );
 };
