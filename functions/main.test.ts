@@ -8,8 +8,9 @@ import { createInterface } from "node:readline";
 import { afterAll, describe, expect, it } from "vitest";
 import { createTestCa } from "../scripts/lab-ca/test-pki.ts";
 import { createTestDatabase } from "../tests/database.ts";
+import { programFile } from "../tests/program.ts";
 
-const program = new URL("./main.ts", import.meta.url).pathname;
+const program = programFile("functions/main.ts");
 const directory = mkdtempSync(join(tmpdir(), "svc-server-"));
 const database = await createTestDatabase();
 afterAll(async () => {

@@ -3,9 +3,10 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
+import { programFile } from "../tests/program.ts";
 import { createTestReceiptKey, signChain, type TestEntry } from "../tests/receipts.ts";
 
-const program = new URL("./main.ts", import.meta.url).pathname;
+const program = programFile("functions/main.ts");
 const directory = mkdtempSync(join(tmpdir(), "svc-receipts-"));
 afterAll(() => rmSync(directory, { recursive: true }));
 

@@ -2,9 +2,9 @@ import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { afterAll, describe, expect, it } from "vitest";
 import { createAdminUser } from "./admin.ts";
+import { programFile } from "./program.ts";
 import { startTestWeb } from "./web.ts";
 
 const web = await startTestWeb();
@@ -16,7 +16,7 @@ afterAll(async () => {
 const tokenFile = join(user.home, "token");
 writeFileSync(tokenFile, await web.core.bridgeToken("admin"));
 
-const main = fileURLToPath(new URL("../admin/main.ts", import.meta.url));
+const main = programFile("admin/main.ts");
 /** Starts svc-admin as a process. */
 const start = (...args: string[]) => {
   const child = spawn(process.execPath, [main, ...args], {
@@ -32,6 +32,12 @@ const start = (...args: string[]) => {
 };
 
 describe("the process", () => {
+  it.each(["table", "json", "csv", "yaml"])("V6: prints %s from the bundle that ships", async (format) => {
+    const { child, ended } = start("fleet", "list", "-o", format);
+    child.stdout.resume();
+    expect(await ended).toEqual({ code: 0, err: "" });
+  });
+
   it("ends with 0, silently, when nobody reads its output any more", async () => {
     const { child, ended } = start("completion", "bash");
     child.stdout.destroy();

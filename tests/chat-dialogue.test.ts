@@ -17,6 +17,7 @@ import { seedPeople } from "../scripts/lab/people.ts";
 import { seedFleet } from "../scripts/lab/seed-fleet.ts";
 import { openEmbeddedDatabase } from "../scripts/postgres/embedded-database.ts";
 import { readTruth, type TruthName, type Truths } from "./fleet-truth.ts";
+import { programFile } from "./program.ts";
 
 const secret = "a-secret-of-the-dialogue-of-more-than-32-bytes";
 const cleanup = new AsyncDisposableStack();
@@ -198,8 +199,7 @@ const verify = (receipts: string, keys: object) => {
     writeFileSync(path, content);
     return path;
   });
-  const program = new URL("../functions/main.ts", import.meta.url).pathname;
-  const args = [program, "verify-receipts", paths[0] ?? "", "--keys", paths[1] ?? ""];
+  const args = [programFile("functions/main.ts"), "verify-receipts", paths[0] ?? "", "--keys", paths[1] ?? ""];
   const { status, stdout } = spawnSync(process.execPath, args, { env: {}, encoding: "utf8", timeout: 60_000 });
   return { status, result: JSON.parse(stdout) };
 };

@@ -51,8 +51,8 @@ const withModel = (provider: ModelProvider) => ({
 });
 
 /** Starts core as a process; returns it with a function that calls its API as the auditor. */
-const startCore = async (env: Record<string, string>) => {
-  const program = startProgram("functions/main.ts", [], env);
+const startCore = async (env: Record<string, string>, entry = "functions/main.ts") => {
+  const program = startProgram(entry, [], env);
   onTestFinished(async () => {
     program.child.kill("SIGKILL");
     await program.exited;
@@ -230,7 +230,8 @@ registerHooks({ load(url, context, next) {
 it("core without a model loads no package of chat and without the SQL tools makes no role; with the mock, loads only PostgreSQL's parser; warns of an ephemeral key", async () => {
   const loads = async (env: Record<string, string>) => {
     const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(reportLoads)}`;
-    const core = await startCore({ ...usual(), ...env, NODE_OPTIONS });
+    // The source: in a bundle packages are not files.
+    const core = await startCore({ ...usual(), ...env, NODE_OPTIONS }, `${import.meta.dirname}/../functions/main.ts`);
     const ready = (await (await core.call("GET", "/readyz")).json()) as { checks: { name: string; detail: string }[] };
     const warned = core.program.records.some(({ msg }) =>
       String(msg).startsWith("receipts of chat are signed with an"),

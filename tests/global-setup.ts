@@ -3,13 +3,23 @@ import { openDatabaseSocket } from "../functions/node/database-socket.ts";
 import { readMigrations } from "../functions/node/read-migrations.ts";
 import { connectDatabase } from "../functions/store/database.ts";
 import { migrate } from "../functions/store/migrate.ts";
+import { bundlePrograms, programEntries, programPaths } from "../scripts/bundle/bundle-programs.ts";
 import { startEmbeddedPostgres } from "../scripts/postgres/embedded-postgres.ts";
 
+const bundled = ["svc-server", "svc-web", "svc-collector", "svc-admin"] as const;
+
 /**
- * Starts PostgreSQL for a test run, or uses the server at SVC_TEST_DATABASE_URL (15 or later, with a role that may create databases).
+ * Bundles the programs that tests start as processes. Starts PostgreSQL for a test run, or uses the server at SVC_TEST_DATABASE_URL (15 or later, with a role that may create databases).
  * Migrates its template once, which `createTestDatabase` copies. Stops or drops everything at the end of the run.
  */
-export default (project: TestProject): Promise<() => Promise<void>> => provideDatabase(project);
+export default async (project: TestProject): Promise<() => Promise<void>> => {
+  await bundlePrograms(undefined, bundled);
+  // The workers inherit it.
+  process.env.SVC_TEST_BUNDLES = JSON.stringify(
+    Object.fromEntries(bundled.map((name) => [programEntries[name], programPaths[name]])),
+  );
+  return provideDatabase(project);
+};
 
 /**
  * Provides the run's database; with `tcp`, over loopback TCP. Allows as many connections as the workers of a machine with many cores, or the requests of

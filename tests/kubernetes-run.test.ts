@@ -17,7 +17,7 @@ import { findPorts } from "../scripts/ports.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { replaceTexts } from "./documented-block.ts";
 import { containerOf, podOf, readManifests } from "./kubernetes-manifests.ts";
-import { logged, type Program, startProgram, stopProgram } from "./program.ts";
+import { logged, type Program, programFile, startProgram, stopProgram } from "./program.ts";
 
 const server = readManifests("docs/deploy/kubernetes");
 const corePod = podOf(server, "core");
@@ -155,7 +155,7 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
       spawnSync(
         process.execPath,
         [
-          "collector/main.ts",
+          programFile("collector/main.ts"),
           ...args.map((arg) => replaceTexts(arg, replacements)),
           ...[`--config-dir=${inDir("identity")}`, `--data-dir=${inDir("queue")}`, "--insecure-loopback-http"],
           ...(isRoot ? [`--allow-root-acknowledged=${acknowledgement}`] : []),
@@ -188,7 +188,7 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
         .toMatchObject({ identity: `${prefix}node-1`, last_heartbeat_at: expect.any(String) });
       const [node, program, ...words] = ofPod(livenessProbe?.exec?.command);
       expect([node, program]).toEqual(["node", "/opt/svc/dist/svc-collector/main.mjs"]);
-      const status = spawnSync(process.execPath, ["collector/main.ts", ...words], { encoding: "utf8" });
+      const status = spawnSync(process.execPath, [programFile("collector/main.ts"), ...words], { encoding: "utf8" });
       expect(status.status, status.stderr).toBe(0);
     } finally {
       expect(await stopProgram(collector), collector.stderr).toBe(0);

@@ -19,8 +19,16 @@ export interface Program {
 const root = fileURLToPath(new URL("..", import.meta.url));
 /** Another program that serves as core (tests/slow/replicas). */
 const otherCore = process.env.SVC_LAB_CORE;
+/** The bundles of entry files, which `tests/global-setup.ts` builds: the tests run what ships, and it starts in a third of the time. */
+const bundles: Readonly<Record<string, string>> = JSON.parse(process.env.SVC_TEST_BUNDLES ?? "{}");
 
-/** Starts a file of this repository, or of another working tree, with exactly this environment; by default with this process's Node. */
+/** Returns the file that runs as the program with this entry file: its bundle, if the test run built one. */
+export const programFile = (entry: string): string => resolve(root, bundles[entry] ?? entry);
+
+/**
+ * Starts the program of an entry file of this repository, or of another working tree, with exactly this environment; by default with this
+ * process's Node.
+ */
 export const startProgram = (
   path: string,
   args: readonly string[],
@@ -28,7 +36,7 @@ export const startProgram = (
   node = process.execPath,
 ): Program => {
   const file = path === "functions/main.ts" && args.length === 0 ? (otherCore ?? path) : path;
-  const child = spawn(node, [resolve(root, file), ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(node, [programFile(file), ...args], { env, stdio: ["ignore", "pipe", "pipe"] });
   const program: Program = {
     child,
     records: [],

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
 import { createTestDatabase } from "../../tests/database.ts";
-import { logged, startProgram, stopProgram } from "../../tests/program.ts";
+import { logged, programFile, startProgram, stopProgram } from "../../tests/program.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "svc-web-"));
 const database = await createTestDatabase();
@@ -31,8 +31,11 @@ const complete = {
 };
 
 const run = (args: string[], env: Record<string, string>) => {
-  const program = new URL("./main.ts", import.meta.url).pathname;
-  return spawnSync(process.execPath, [program, ...args], { env, encoding: "utf8", timeout: 60_000 });
+  return spawnSync(process.execPath, [programFile("ui/bff/main.ts"), ...args], {
+    env,
+    encoding: "utf8",
+    timeout: 60_000,
+  });
 };
 
 describe("svc-web", () => {
