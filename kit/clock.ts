@@ -8,6 +8,9 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
+/** Node's longest timer, 24.8 days; a longer one would fire after a millisecond. */
+const timerMsMax = 2 ** 31 - 1;
+
 /** The machine's clock. */
 export const systemClock: Clock = {
   now: () => Date.now(),
@@ -19,10 +22,19 @@ export const systemClock: Clock = {
         clearTimeout(timer);
         reject(signal?.reason);
       };
-      const timer = setTimeout(() => {
-        signal?.removeEventListener("abort", stop);
-        resolve();
-      }, ms);
+      const wait = (leftMs: number): ReturnType<typeof setTimeout> =>
+        setTimeout(
+          () => {
+            if (leftMs > timerMsMax) {
+              timer = wait(leftMs - timerMsMax);
+              return;
+            }
+            signal?.removeEventListener("abort", stop);
+            resolve();
+          },
+          Math.min(leftMs, timerMsMax),
+        );
+      let timer = wait(ms);
       signal?.addEventListener("abort", stop, { once: true });
     }),
 };
