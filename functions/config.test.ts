@@ -154,7 +154,7 @@ describe("the directory's settings", () => {
     ["SVC_DIRECTORY_API_URL", "http://directory.example.test"],
     ["SVC_DIRECTORY_DOMAIN", "@example.test"],
     ["SVC_DIRECTORY_DOMAIN", "example.test."],
-    ["SVC_DIRECTORY_SYNC_INTERVAL", "30s"],
+    ["SVC_DIRECTORY_SYNC_INTERVAL", "hourly"],
     ["SVC_DIRECTORY_ALLOW_MASS_REMOVAL", "yes"],
   ])("refuses %s=%s", (name, value) => {
     const refusal = directoryOf({ [name]: value });

@@ -69,7 +69,7 @@ export const directoryVariables = {
     v.picklist(["externalId", "userName", "id"], "must be externalId, userName or id"),
     "externalId",
   ),
-  SVC_DIRECTORY_SYNC_INTERVAL: v.optional(DurationVariable(60), "1h"),
+  SVC_DIRECTORY_SYNC_INTERVAL: v.optional(DurationVariable(1), "1h"),
   SVC_DIRECTORY_ALLOW_MASS_REMOVAL: v.optional(BooleanVariable, "false"),
 };
 

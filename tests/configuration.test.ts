@@ -180,7 +180,7 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     rejects: { "issuers: {}": "must be a list of issuers" },
   },
   SVC_DIRECTORY_FILE: text(undefined, "/run/directory.yaml"),
-  SVC_DIRECTORY_SYNC_INTERVAL: duration(3600, 60),
+  SVC_DIRECTORY_SYNC_INTERVAL: duration(3600, 1),
   SVC_DIRECTORY_API_URL: confidentialUrl,
   SVC_DIRECTORY_ALLOW_MASS_REMOVAL: boolean(false),
   SVC_OPS_BEARER_TOKEN: secret(undefined),
@@ -298,8 +298,12 @@ const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
   WEBAUTH_SECRET_PREVIOUS: previousHmacKey,
   SESSION_TTL: {
     unset: 1800,
-    accepts: { "1s": 1, "24h": 86_400 },
-    rejects: { "0s": "must be at least 1s", "25h": "must be at most 24h", "30": "must be a whole number followed by" },
+    accepts: { "1s": 1, "7d": 604_800, "36500d": 3_153_600_000 },
+    rejects: {
+      "0s": "must be at least 1s",
+      "36501d": "must be at most 36500d",
+      "30": "must be a whole number followed by",
+    },
   },
   IDP_ISSUER: {
     unset: "https://accounts.google.com",
@@ -434,4 +438,86 @@ describe.each([
         expect([value, messageOf(name, value)]).toEqual([value, expect.stringContaining(message)]);
     },
   );
+});
+
+describe("the variables that a deployment needs", () => {
+  const core = {
+    SVC_DATABASE_URL: "postgres://svc:hush@database:5432/svc",
+    SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
+    SVC_AUTH_TOKEN_SECRET: "a-bridge-secret-of-more-than-32-bytes",
+    SVC_DIRECTORY_DOMAIN: "example.com",
+    SVC_DIRECTORY_DELEGATE_EMAIL: "admin@example.com",
+    SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/run/secrets/directory.json",
+  };
+  const web = {
+    WEBAUTH_URL: "https://fleet.example.com/api/auth/callback/idp",
+    WEBAUTH_SECRET: "a-session-secret-of-more-than-32-bytes",
+    IDP_CLIENT_ID: "fleet-web",
+    IDP_CLIENT_SECRET: "hush",
+    SVC_AUTH_TOKEN_SECRET: core.SVC_AUTH_TOKEN_SECRET,
+    SVC_API_URL: "http://core:8080/v1",
+    SVC_DATABASE_URL: core.SVC_DATABASE_URL,
+    SVC_TENANT_ID: core.SVC_TENANT_ID,
+  };
+  const ingest = {
+    SVC_INGEST_GRPC_ADDR: "0.0.0.0:8443",
+    SVC_INGEST_SERVER_CERT_FILE: "/ingest.crt",
+    SVC_INGEST_SERVER_KEY_FILE: "/ingest.key",
+    SVC_INGEST_CLIENT_CA_FILE: "/ca.crt",
+  };
+  const localCa = { SVC_ENROLLMENT_CA_CERT_FILE: "/ca.crt", SVC_ENROLLMENT_CA_KEY_FILE: "/ca.key" };
+  const command = { SVC_ENROLLMENT_CA_CERT_FILE: "/ca.crt", SVC_ENROLLMENT_SIGNER_COMMAND: "/usr/bin/sign" };
+  const providers = [
+    { SVC_INFERENCE_PROVIDER: "openai", SVC_INFERENCE_API_KEY: "k" },
+    { SVC_INFERENCE_PROVIDER: "anthropic", SVC_INFERENCE_API_KEY: "k" },
+    { SVC_INFERENCE_PROVIDER: "litellm", SVC_INFERENCE_API_KEY: "k", SVC_INFERENCE_BASE_URL: "https://llm.example" },
+    { SVC_INFERENCE_PROVIDER: "mock" },
+    {},
+  ].map((provider) => ({ SVC_INFERENCE_CHAT_MODEL: "m", ...provider }));
+  const each = (name: string, values: readonly string[]) => values.map((value) => ({ [name]: value }));
+  const faultsOf = (parse: () => unknown) => {
+    try {
+      parse();
+      return [];
+    } catch (error) {
+      return error instanceof ConfigError ? error.faults : [error];
+    }
+  };
+
+  it("of core are six, and every documented choice is accepted with them", () => {
+    for (const env of [
+      {},
+      ...each("PORT", ["1", "8080", "65535"]),
+      ...each("SVC_DIRECTORY_SYNC_INTERVAL", ["1s", "30s", "60s", "1h", "7d", "90d"]),
+      ...each("SVC_TRUST_LOOPBACK_OPS", ["true", "false"]),
+      ...each("SVC_INGEST_REQUIRE_ENROLLMENT", ["true", "false"]),
+      ...each("SVC_CHAT_ENABLED", ["true", "false"]),
+      ...each("SVC_CHAT_SQL_TOOL_ENABLED", ["true", "false"]),
+      ...each("SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES", ["GET /healthz", " a , b "]),
+      ...each("SVC_OPS_BEARER_TOKEN", ["t"]),
+      ...each("SVC_ENROLLMENT_CLIENT_CERT_HEADER", ["X-Client-Cert"]),
+      ingest,
+      localCa,
+      command,
+      { ...localCa, SVC_ENROLLMENT_SIGNER_MODE: "local-ca" },
+      { ...command, SVC_ENROLLMENT_SIGNER_MODE: "external-command" },
+      ...providers,
+      { SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: "/receipts.pem", SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-2026" },
+    ])
+      expect([env, faultsOf(() => parseCoreConfig({ ...core, ...env }, () => ""))]).toEqual([env, []]);
+    for (const name of Object.keys(core))
+      expect(faultsOf(() => parseCoreConfig({ ...core, [name]: "" }, () => ""))).toMatchObject([{ variable: name }]);
+  });
+
+  it("of web are eight, and every documented choice is accepted with them", () => {
+    for (const env of [
+      {},
+      ...each("SESSION_TTL", ["1s", "30m", "8h", "24h", "7d", "400d"]),
+      ...each("SVC_LOG_LEVEL", ["debug"]),
+      ...providers,
+    ])
+      expect([env, faultsOf(() => parseWebConfig({ ...web, ...env }, () => ""))]).toEqual([env, []]);
+    for (const name of Object.keys(web))
+      expect(faultsOf(() => parseWebConfig({ ...web, [name]: "" }, () => ""))).toMatchObject([{ variable: name }]);
+  });
 });

@@ -66,11 +66,6 @@ describe("web's configuration", () => {
     for (const value of Object.values(faulty)) expect(Object.values(faults).join("\n")).not.toContain(value);
   });
 
-  it("accepts SESSION_TTL up to 24 hours: a stolen session cannot be ended everywhere before it expires", () => {
-    expect(parse({ SESSION_TTL: "24h" }).config.sessionTtlSeconds).toBe(86_400);
-    expect(faultsOf({ ...complete, SESSION_TTL: "86401s" }).SESSION_TTL).toContain("must be at most 24h");
-  });
-
   it("reads secrets from files, which win, and rejects an empty or missing one", () => {
     const { config } = parse({ WEBAUTH_SECRET_FILE: "/secret" }, () => "from a file, and also more than 32 bytes\n");
     expect(config.sessionSecret.reveal()).toBe("from a file, and also more than 32 bytes");

@@ -75,7 +75,8 @@ export const webVariables = {
   SESSION_TTL: v.optional(
     v.pipe(
       DurationVariable(1),
-      v.maxValue(86_400, "must be at most 24h: web cannot end a stolen session before it expires"),
+      // A time of expiry that a date can hold.
+      v.maxValue(36_500 * 86_400, "must be at most 36500d"),
     ),
     "30m",
   ),

@@ -8,8 +8,8 @@ const { api, people } = test;
 const session = (letter: string) => letter.repeat(43);
 const hourMs = 3_600_000;
 
-const signOut = async (sessionId: string) => {
-  const expires_at = new Date(test.clock.now() + hourMs).toISOString();
+const signOut = async (sessionId: string, lifetimeMs = hourMs) => {
+  const expires_at = new Date(test.clock.now() + lifetimeMs).toISOString();
   const body = { session_id: sessionId, user_id: people.reader.userId, expires_at, remote_addr: "192.0.2.7" };
   return api("POST", "/v1/operator/sign-outs", {
     as: { bearer: await test.bridgeToken("admin", { sub: "web" }) },
@@ -42,6 +42,14 @@ describe("POST /v1/operator/sign-outs", () => {
     await test.clock.advance(2 * hourMs);
     await signOut(session("e"));
     expect(await test.db.select({ id: endedWebSession.id }).from(endedWebSession)).toEqual([{ id: session("e") }]);
+  });
+
+  it("rejects a session of seven days until its last second", async () => {
+    const days = 24 * hourMs;
+    await signOut(session("f"), 7 * days);
+    await test.clock.advance(7 * days - 1000);
+    await signOut(session("g"));
+    expect(await whoami(session("f"))).toBe(401);
   });
 
   it("rejects a token whose session has no form of an id", async () => {
