@@ -51,6 +51,14 @@ export const chatVariables = {
 /** Variables of the chat agent whose value may come from `<NAME>_FILE`. */
 export const chatFileForms = ["SVC_INFERENCE_API_KEY", "SVC_CHAT_DATABASE_URL"];
 
+/** Returns the environment without the chat agent's settings if `SVC_CHAT_ENABLED` is `false`: none of them can then fail the start. */
+export const ignoreDisabledChat = (env: Environment): Environment => {
+  if (env.SVC_CHAT_ENABLED !== "false") return env;
+  const ignored = [...Object.keys(chatVariables), ...chatFileForms.map((name) => `${name}_FILE`)];
+  const kept = Object.entries(env).filter(([name]) => name === "SVC_CHAT_ENABLED" || !ignored.includes(name));
+  return Object.fromEntries(kept);
+};
+
 /** Adds the faults between the variables of the chat agent. Without a model only the receipt key's are checked. */
 export const chatFaults = (env: Environment, faults: ConfigFault[]): void => {
   const need = (variable: string, message: string): void => {

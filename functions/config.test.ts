@@ -239,6 +239,28 @@ describe("the settings of chat", () => {
     expect(parseCoreConfig(alone, () => "").warnings).toEqual([expect.stringContaining("has no effect")]);
   });
 
+  it("cannot stop a core whose chat is off, whatever they hold", () => {
+    const faulty = {
+      SVC_INFERENCE_CHAT_MODEL: "m".repeat(257),
+      SVC_INFERENCE_PROVIDER: "llama",
+      SVC_INFERENCE_API_KEY_FILE: "/nowhere",
+      SVC_INFERENCE_BASE_URL: "nowhere",
+      SVC_CHAT_SQL_TOOL_ENABLED: "yes",
+      SVC_CHAT_DATABASE_URL_FILE: "/nowhere",
+      SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: "/nowhere",
+    };
+    const noFile = () => {
+      throw new Error("ENOENT");
+    };
+    expect(chatOf(faulty, noFile)).toHaveLength(7);
+    expect(chatOf({ ...faulty, SVC_CHAT_ENABLED: "false" }, noFile)).toBeNull();
+    const { warnings } = parseCoreConfig({ ...complete, ...faulty, SVC_CHAT_ENABLED: "false" }, noFile);
+    expect(warnings).toEqual([]);
+    const remote = { ...model, SVC_INFERENCE_PROVIDER: "anthropic", SVC_CHAT_ENABLED: "false" };
+    expect(chatOf(remote, noFile)).toBeNull();
+    expect(chatOf({ ...faulty, SVC_CHAT_ENABLED: "off" }, noFile)).toContain("SVC_CHAT_ENABLED");
+  });
+
   it("take the provider's key and the database of the SQL tools from files, and print neither", () => {
     const settings = {
       ...model,

@@ -22,6 +22,7 @@ import {
   chatFileForms,
   chatVariables,
   chatWarnings,
+  ignoreDisabledChat,
 } from "./chat-config.ts";
 import {
   type DirectoryConfig,
@@ -196,7 +197,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     env: resolved,
     faults,
     values,
-  } = parseVariables(env, { variables: coreVariables, fileForms: coreFileForms, readFile });
+  } = parseVariables(ignoreDisabledChat(env), { variables: coreVariables, fileForms: coreFileForms, readFile });
   // The rules between variables apply even when one variable is faulty, so that one run reports every fault.
   const signer = signerConfig(resolved, faults);
   directoryFaults(resolved, faults);
