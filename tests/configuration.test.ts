@@ -82,13 +82,13 @@ const secret = (unset: unknown): Behavior => ({
   accepts: { hush: "hush" },
   rejects: unset === required ? noText : {},
 });
-const provider = (unset: unknown): Behavior => ({
-  unset,
+const provider: Behavior = {
+  unset: "mock",
   accepts: Object.fromEntries(
     ["openai", "openai-compatible", "litellm", "anthropic", "mock"].map((name) => [name, name]),
   ),
   rejects: { llama: "must be openai, openai-compatible, litellm, anthropic or mock" },
-});
+};
 const confidentialUrl: Behavior = {
   unset: undefined,
   accepts: { "https://api.example.com": "https://api.example.com", "http://127.0.0.1:9/v1": "http://127.0.0.1:9/v1" },
@@ -262,7 +262,7 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     accepts: { "a-model": "a-model" },
     rejects: { ["m".repeat(257)]: "must be at most 256 characters" },
   },
-  SVC_INFERENCE_PROVIDER: provider("mock"),
+  SVC_INFERENCE_PROVIDER: provider,
   SVC_INFERENCE_API_KEY: secret(undefined),
   SVC_INFERENCE_BASE_URL: {
     ...confidentialUrl,
@@ -330,15 +330,6 @@ const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
   SVC_AUTH_TOKEN_SECRET: hmacKey,
   SVC_DATABASE_URL: databaseUrl(required),
   SVC_TENANT_ID: uuid,
-  SVC_CHAT_ENABLED: boolean(true),
-  SVC_INFERENCE_PROVIDER: provider(undefined),
-  SVC_INFERENCE_API_KEY: secret(undefined),
-  SVC_INFERENCE_BASE_URL: {
-    unset: undefined,
-    accepts: { "https://models.example.com/v1": "https://models.example.com/v1" },
-    rejects: { nowhere: "must be an http or https URL" },
-  },
-  SVC_INFERENCE_CHAT_MODEL: text(undefined, "a-model"),
   SVC_SHUTDOWN_DELAY: shutdownDelay,
   ...traces,
   SVC_LOG_LEVEL: logLevel,

@@ -82,7 +82,7 @@ beforeAll(async () => {
     sqlOffReason: null,
   });
   const env = { SVC_INFERENCE_CHAT_MODEL: "mock" };
-  web = await startTestWeb({ ui, env, clock: systemClock, core: { env, core: { chat } } });
+  web = await startTestWeb({ ui, clock: systemClock, core: { env, core: { chat } } });
   const { core } = web;
   await seedFleet(core.db, { count: 60, now: new Date() });
   const created = await createChatSql({

@@ -16,7 +16,7 @@ let browser: Browser;
 beforeAll(async () => {
   const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
   browser = launched;
-  web = await startTestWeb({ ui, env: { SVC_INFERENCE_CHAT_MODEL: "test-model" } });
+  web = await startTestWeb({ ui });
   await seedFleet(web.core.db, { count: 60, now: new Date(web.clock.now()) });
 });
 afterAll(async () => {

@@ -59,7 +59,6 @@ export const startWeb = async (
       SVC_AUTH_TOKEN_SECRET_FILE: await secret("web-auth-token-secret", authTokenSecret),
       SVC_DATABASE_URL: databaseUrl.replace("://postgres@", "://svc_web@"),
       SVC_TENANT_ID: testTenantId,
-      SVC_INFERENCE_CHAT_MODEL: "mock",
     },
   });
   await waitUntil({ what: "web is ready", clock, signal }, async () => {

@@ -37,7 +37,6 @@ export const openWeb = async (core: Core, { url, ui }: { url: string; ui: WebUi 
       SVC_AUTH_TOKEN_SECRET: core.config.authTokenSecret.reveal(),
       SVC_DATABASE_URL: url,
       SVC_TENANT_ID: core.config.tenantId,
-      ...(core.chat ? { SVC_INFERENCE_CHAT_MODEL: core.chat.inference.model } : {}),
     },
     () => "",
   );

@@ -41,7 +41,6 @@ describe("web's configuration", () => {
       identityProvider: { issuer: "https://accounts.google.com", name: "Google", clientId: "web" },
       apiUrl: "http://core:8080/v1",
       tenantId: "01920000-0000-7000-8000-00000000000a",
-      chatEnabled: false,
       logLevel: "info",
     });
     expect(JSON.stringify(config)).not.toMatch(/secret-of-more|an-oauth-secret|postgres:/);
@@ -58,8 +57,6 @@ describe("web's configuration", () => {
       SVC_AUTH_TOKEN_SECRET: "short",
       SVC_TENANT_ID: "tenant",
       PORT: "65536",
-      SVC_INFERENCE_PROVIDER: "a friend",
-      SVC_CHAT_ENABLED: "yes",
     };
     const faults = faultsOf({ ...complete, ...faulty });
     expect(Object.keys(faults).sort()).toEqual(Object.keys(faulty).sort());
@@ -99,7 +96,8 @@ describe("web's configuration", () => {
     const names = [...Object.keys(coreVariables), ...coreFileForms.map((name) => `${name}_FILE`)].filter(
       (name) => !(name.replace(/_FILE$/, "") in webVariables),
     );
-    const env = Object.fromEntries([...names, "SVC_CHAT_RECEIPT_SIGNING_KEY_PATH"].map((name) => [name, "x"]));
+    const env = Object.fromEntries(names.map((name) => [name, "x"]));
+    expect(env).toHaveProperty("SVC_INFERENCE_API_KEY_FILE");
     expect(parse(env).warnings).toEqual([]);
   });
 
@@ -112,12 +110,5 @@ describe("web's configuration", () => {
   ])("calls %s %s, unless told", (issuer, name) => {
     expect(parse({ IDP_ISSUER: issuer }).config.identityProvider.name).toBe(name);
     expect(parse({ IDP_ISSUER: issuer, IDP_NAME: "Staff login" }).config.identityProvider.name).toBe("Staff login");
-  });
-
-  it("shows chat when a model is set and chat is not disabled", () => {
-    const enabled = (env: Record<string, string>) => parse(env).config.chatEnabled;
-    expect(enabled({ SVC_INFERENCE_CHAT_MODEL: "mock-1" })).toBe(true);
-    expect(enabled({ SVC_INFERENCE_PROVIDER: "anthropic" })).toBe(false);
-    expect(enabled({ SVC_INFERENCE_CHAT_MODEL: "mock-1", SVC_CHAT_ENABLED: "false" })).toBe(false);
   });
 });

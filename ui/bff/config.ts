@@ -4,7 +4,6 @@ import { ConfigError, type Environment, parseVariables, warnOfUnknown } from "..
 import type { Secret } from "../../kit/secret.ts";
 import { type TracesConfig, tracesConfigOf, tracesFaults, tracesVariables } from "../../kit/tracing/config.ts";
 import {
-  BooleanVariable,
   DatabaseUrlVariable,
   DurationVariable,
   HmacKeyVariable,
@@ -47,8 +46,6 @@ export interface WebConfig {
   authTokenSecret: Secret;
   databaseUrl: Secret;
   tenantId: string;
-  /** Whether the page offers chat: a model is set, as core has chat only then. */
-  chatEnabled: boolean;
   /** From SIGTERM, when web is no longer ready, until its listener closes. */
   shutdownDelaySeconds: number;
   /** Null: nothing is recorded. */
@@ -97,16 +94,6 @@ export const webVariables = {
   SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
   SVC_DATABASE_URL: DatabaseUrlVariable,
   SVC_TENANT_ID: UuidVariable,
-  SVC_CHAT_ENABLED: v.optional(BooleanVariable, "true"),
-  SVC_INFERENCE_PROVIDER: v.optional(
-    v.picklist(
-      ["openai", "openai-compatible", "litellm", "anthropic", "mock"],
-      "must be openai, openai-compatible, litellm, anthropic or mock",
-    ),
-  ),
-  SVC_INFERENCE_API_KEY: v.optional(SecretVariable),
-  SVC_INFERENCE_BASE_URL: v.optional(webUrl),
-  SVC_INFERENCE_CHAT_MODEL: v.optional(TextVariable),
   SVC_SHUTDOWN_DELAY: v.optional(DurationVariable(0, 300), "1s"),
   ...tracesVariables,
   SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
@@ -119,13 +106,12 @@ export const webFileForms = [
   "IDP_CLIENT_SECRET",
   "SVC_AUTH_TOKEN_SECRET",
   "SVC_DATABASE_URL",
-  "SVC_INFERENCE_API_KEY",
   "SVC_TRACES_HEADERS",
 ];
 
-/** Variables of core, which may be in the same env file. */
+/** Variables of core, which may be in the same env file. Web asks core whether there is chat. */
 const coreVariables =
-  /^SVC_(DIRECTORY|INGEST|NATS|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT|WORKLOAD|ADVERTISED)_|^SVC_(LICENSE(_FILE)?|AUTH_TOKEN_SECRET_PREVIOUS(_FILE)?|DATABASE_SESSION_URL(_FILE)?|ON_CLOUDFLARE)$/;
+  /^SVC_(DIRECTORY|INGEST|NATS|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT|INFERENCE|WORKLOAD|ADVERTISED)_|^SVC_(LICENSE(_FILE)?|AUTH_TOKEN_SECRET_PREVIOUS(_FILE)?|DATABASE_SESSION_URL(_FILE)?|ON_CLOUDFLARE)$/;
 
 /** A parsed configuration and its warnings. */
 export interface ParsedWebConfig {
@@ -163,7 +149,6 @@ export const parseWebConfig = (env: Environment, readFile: (path: string) => str
     authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
     databaseUrl: values.SVC_DATABASE_URL,
     tenantId: values.SVC_TENANT_ID,
-    chatEnabled: values.SVC_CHAT_ENABLED && values.SVC_INFERENCE_CHAT_MODEL !== undefined,
     shutdownDelaySeconds: values.SVC_SHUTDOWN_DELAY,
     traces: tracesConfigOf(values),
     logLevel: values.SVC_LOG_LEVEL,

@@ -1,4 +1,7 @@
 import { LRUCache } from "lru-cache";
+import * as v from "valibot";
+import { singleFlight } from "../../kit/single-flight.ts";
+import { withTimeout } from "../../kit/with-timeout.ts";
 import type { Session } from "../../proto/operator/session.ts";
 import type { CoreClient } from "./core-client.ts";
 import { WebProblem } from "./problems.ts";
@@ -46,23 +49,64 @@ export const endSession = async (c: WebContext, sessions: Sessions): Promise<Web
   return new WebProblem("unauthenticated", { detail: "Core no longer accepts this person: sign in again" });
 };
 
-/** `GET /api/session`: the session, and the person's scopes as core reads them now. */
-export const createSessionRoute =
-  (
-    { config, clock }: Pick<Web, "config" | "clock">,
-    { sessions, core }: { sessions: Sessions; core: CoreClient },
-  ): SignedInHandler =>
-  async (c, webSession) => {
+/** `GET /api/session`: the session, the person's scopes as core reads them now, and whether core has chat. */
+export const createSessionRoute = (
+  { config, clock }: Pick<Web, "config" | "clock">,
+  { sessions, core }: { sessions: Sessions; core: CoreClient },
+): SignedInHandler => {
+  const hasChat = createChatQuestion(clock, core);
+  return async (c, webSession) => {
     const { displayName, expiresAt } = webSession;
-    const person = await core.whoami(webSession, c.get("requestId"));
+    const requestId = c.get("requestId");
+    const [person, chatEnabled] = await Promise.all([
+      core.whoami(webSession, requestId),
+      hasChat(webSession, requestId),
+    ]);
     if (person === null) throw await endSession(c, sessions);
     const view: Session = {
       user: { user_id: person.userId, email: person.email, display_name: displayName },
       scopes: person.scopes,
       expires_at: new Date(expiresAt * 1000).toISOString(),
       expires_in_seconds: Math.max(0, Math.ceil(expiresAt - clock.now() / 1000)),
-      chat_enabled: config.chatEnabled,
+      chat_enabled: chatEnabled,
       provider_name: config.identityProvider.name,
     };
     return c.json(view);
   };
+};
+
+const chatTimeoutMs = 1000;
+const chatMaxAgeMs = 30_000;
+
+/**
+ * Returns whether core has chat, as it answered at most 30 s ago. False, and asked again the next time, while core does not say within a
+ * second: a page without chat is better than no page.
+ */
+const createChatQuestion = (
+  clock: Web["clock"],
+  core: CoreClient,
+): ((person: WebSession, requestId: string) => Promise<boolean>) => {
+  let known: { answer: boolean; at: number } | undefined;
+  const ask = singleFlight(async (as: WebSession, requestId: string): Promise<boolean> => {
+    const answer = await core.call({ path: "/chat/status", as, requestId }).then(readChatAnswer, () => undefined);
+    if (answer !== undefined) known = { answer, at: clock.monotonic() };
+    return answer ?? false;
+  });
+  return async (person, requestId) => {
+    if (known !== undefined && clock.monotonic() - known.at <= chatMaxAgeMs) return known.answer;
+    return withTimeout(chatTimeoutMs, clock, ask(person, requestId)).catch(() => false);
+  };
+};
+
+/** Returns undefined for an answer that says nothing about chat. A person without the scope receives 403 where chat is on. */
+const readChatAnswer = async (response: Response): Promise<boolean | undefined> => {
+  if (response.ok || response.status === 403) {
+    await response.body?.cancel();
+    return true;
+  }
+  const failure = v.safeParse(ChatRefusal, await response.json().catch(() => undefined));
+  return failure.success ? false : undefined;
+};
+
+/** Chat is switched off, or has no model. */
+const ChatRefusal = v.object({ code: v.picklist(["service_disabled", "not_found"]) });

@@ -38,7 +38,7 @@ describe("signing in", () => {
       scopes,
       expires_at: new Date(Math.floor(web.clock.now() / 1000) * 1000 + 1_800_000).toISOString(),
       expires_in_seconds: 1800,
-      chat_enabled: false,
+      chat_enabled: true,
       provider_name: "Example ID",
     });
     expect(await latestSignIn()).toMatchObject({
