@@ -139,7 +139,7 @@ describe("A5: a request from another site's page", () => {
     // Other sites may link to the sign-in, and the provider redirects to the callback.
     expect(await from("cross-site", "/api/auth/login")).toBe(302);
     expect(await from("cross-site", "/api/auth/callback/idp")).toBe(303);
-    expect(await from("cross-site", "/fleet")).toBe(404);
+    expect(await from("cross-site", "/fleet")).toBe(200);
   });
 });
 
@@ -158,6 +158,33 @@ describe("a page", () => {
     expect((await page("/")).headers.get("location")).toBe("/login");
     expect((await page("/", { Cookie: "svc_session=forged" })).headers.get("location")).toBe("/login");
     expect((await request("/fleet", { method: "POST", headers: { Accept: "text/html" } })).status).toBe(404);
+  });
+
+  it("leads to the sign-in page without a session, whatever a program or browser sends, and back", async () => {
+    const senders = [
+      {},
+      { Accept: "*/*" },
+      { Accept: "application/json" },
+      { Accept: "*/*", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors", "Sec-Fetch-Dest": "empty" },
+      { Accept: "image/png", "Sec-Fetch-Site": "same-origin", "Sec-Fetch-Dest": "image" },
+    ];
+    const pages = {
+      "/": "/login",
+      "/fleet": "/login?return_to=%2Ffleet",
+      "/audit?a=b": "/login?return_to=%2Faudit%3Fa%3Db",
+    };
+    for (const headers of senders)
+      for (const method of ["GET", "HEAD"])
+        for (const [path, location] of Object.entries(pages)) {
+          const answer = await request(path, { method, headers });
+          expect([path, answer.status, answer.headers.get("location")]).toEqual([path, 302, location]);
+          expect((await request(path, { method, headers: { ...headers, Cookie: cookie } })).status).toBe(200);
+        }
+    for (const path of ["/api/nowhere", "/v1/nowhere", "/scim/v2/nowhere", "/oauth/nowhere", "/.well-known/nowhere"])
+      expect([path, (await request(path, { headers: { Accept: "text/html" } })).status]).toEqual([
+        path,
+        path.startsWith("/v1") || path.startsWith("/scim") ? 401 : 404,
+      ]);
   });
 
   it("A6: to sign in returns only to this origin", async () => {

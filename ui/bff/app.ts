@@ -102,9 +102,11 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
   ]);
   app.all("/v1/*", createGateway(core, createExchangeLimit(clock)));
   app.all("/scim/*", createScimGateway(core));
-  app.all("/api/*", () => {
-    throw new WebProblem("not_found", { detail: "No such path" });
-  });
+  // Programs call these: a redirect to the sign-in page would say nothing to them.
+  for (const path of ["/api/*", "/oauth/*", "/.well-known/*"])
+    app.all(path, () => {
+      throw new WebProblem("not_found", { detail: "No such path" });
+    });
   app.get("*", etag(), pages.asset, pages.application);
 
   const render = createProblemRenderer(log);

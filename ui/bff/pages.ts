@@ -15,12 +15,14 @@ export interface Pages {
   login: Handler;
   /** Serves an asset of the build; passes every other path on. */
   asset: MiddlewareHandler<WebEnv>;
-  /** `GET` of any other path: the application, or a redirect to the sign-in page without a session. */
+  /** `GET` of any other path: the application, or a redirect to the sign-in page without a session, whatever the headers accept. */
   application: Handler;
 }
 
 /** Paths of the build that are public: never the manifest, hidden files or the application's page. */
 const assetPath = /^\/(assets\/[\w.-]+|[\w-]+)\.(css|ico|js|map|png|svg|txt|webmanifest|woff2)$/;
+/** Paths of files rather than pages. */
+const filePath = /^\/assets\/|\.[^/]*$/;
 /** Vite puts eight characters of hash before the extension. */
 const hashedPath = /^\/assets\/.*-[\w-]{8}\.[a-z0-9]+$/;
 
@@ -46,9 +48,12 @@ export const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions
       return (await files.asset(c)) ?? rejectPath();
     },
     application: async (c) => {
-      if (!files || !c.req.header("accept")?.includes("text/html")) return rejectPath();
       const state = await sessions.read(c.req.header("cookie"));
-      if (state.kind === "valid") return (await files.application(c)) ?? rejectPath();
+      if (state.kind === "valid") {
+        // A script or style that the build does not have must not receive a page.
+        const isPage = !filePath.test(c.req.path) || c.req.header("accept")?.includes("text/html");
+        return (isPage && (await files?.application(c))) || rejectPath();
+      }
       const { pathname, search } = new URL(c.req.url);
       const returnTo = localPath(`${pathname}${search}`);
       const expired = state.kind === "expired" ? { reason: "session_expired" as const } : {};
