@@ -15,9 +15,11 @@ import { serveMetrics } from "./export/serve-metrics.ts";
 import { type ExportConfig, parseExportConfig } from "./export-config.ts";
 import { createCoreServers, type NamedServers } from "./node/database-servers.ts";
 import { watchFiles } from "./node/follow-files.ts";
+import { checkSinkFiles } from "./node/open-sink.ts";
 import { withDatabaseFaults } from "./node/prepare-database.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import { listenFor, runConfigured, StartFault, stopSignal } from "./node/run-configured.ts";
+import { createConfigLoads } from "./node/with-config-error.ts";
 import { type ConnectedDatabase, connectDatabase } from "./store/database.ts";
 import { readDeadLetters, type StoredDeadLetter } from "./store/export-dead-letters.ts";
 import { countDeadLetters, ExportPositionAhead } from "./store/export-positions.ts";
@@ -29,17 +31,30 @@ const retryRequestMs = 60_000;
 const usage = `svc-server export: sends committed envelopes as OTLP to a backend (docs/export.md)
 
   svc-server export                 export until SIGTERM, configured by SVC_EXPORT_* and SVC_DATABASE_URL
-  svc-server export check-config    check the environment and exit: 0, or 78 with every fault by name
+  svc-server export check-config    check the environment and its files and exit: 0, or 78 with every fault by name
   svc-server export dead-letters    print the envelopes that the backend rejected, one JSON object a line
   svc-server export retry-dead-letters
                                     send them once more, and delete those that the backend accepts
 `;
 
+/** Loads the files of the backend's and the database's TLS, and of the headers. */
+const load = async (config: ExportConfig, log: Log) => {
+  const loads = createConfigLoads();
+  const client = await loads.run(() => createExportClient(config, log));
+  const servers = await loads.run(() => createCoreServers(config));
+  await loads.run(() => checkSinkFiles(config));
+  loads.end();
+  if (!client || !servers) throw new Error("a load failed without a fault");
+  return { client, sessions: servers.sessions };
+};
+
 /** Exports until SIGTERM or SIGINT, then delivers what was read, for five seconds at most, and releases the lease. */
-const serve = async (config: ExportConfig, log: Log): Promise<void> => {
+const serve = async (
+  config: ExportConfig,
+  log: Log,
+  { client, sessions }: Awaited<ReturnType<typeof load>>,
+): Promise<void> => {
   const { name } = config;
-  const client = await createExportClient(config, log);
-  const { sessions } = createCoreServers(config);
   const database = openDatabase(sessions);
   const stopping = new AbortController();
   const metrics = createExportMetrics();
@@ -188,6 +203,7 @@ export const exportCommand = (args: readonly string[]): Promise<number> =>
     {
       usage,
       parse: parseExportConfig,
+      load,
       serve,
       commands: { "dead-letters": printDeadLetters, "retry-dead-letters": retryStoredLetters },
     },

@@ -82,14 +82,13 @@ describe("svc-server", () => {
     writeFileSync(certificate, ca.pem);
     writeFileSync(key, ca.key.pem);
     chmodSync(key, 0o640);
-    const { status, stderr } = run([], {
-      ...complete,
-      SVC_ENROLLMENT_CA_CERT_FILE: certificate,
-      SVC_ENROLLMENT_CA_KEY_FILE: key,
-    });
-    expect(status).toBe(78);
-    expect(stderr).toContain("SVC_ENROLLMENT_CA_KEY_FILE: ");
-    expect(stderr).not.toContain("PRIVATE KEY");
+    const env = { ...complete, SVC_ENROLLMENT_CA_CERT_FILE: certificate, SVC_ENROLLMENT_CA_KEY_FILE: key };
+    for (const args of [[], ["check-config"]]) {
+      const { status, stderr } = run(args, env);
+      expect([args, status]).toEqual([args, 78]);
+      expect(stderr).toContain("SVC_ENROLLMENT_CA_KEY_FILE: ");
+      expect(stderr).not.toContain("PRIVATE KEY");
+    }
   });
 
   it("names the variable of an ingest file that is missing, readable by others, or mismatched, and exits 78 without a stack trace", async () => {
@@ -122,6 +121,51 @@ describe("svc-server", () => {
       expect(stderr).toContain(message);
       expect(stderr).not.toContain(directory);
     }
+  });
+
+  it("check-config refuses what the start refuses, in the same words and all at once", async () => {
+    const ca = await createTestCa();
+    const write = (name: string, contents: string, mode = 0o600) => {
+      writeFileSync(join(directory, name), contents);
+      chmodSync(join(directory, name), mode);
+      return join(directory, name);
+    };
+    const signer = write("signer.sh", "#!/bin/sh\n", 0o755);
+    const certificate = write("check.pem", ca.pem);
+    const faulty = {
+      ...complete,
+      SVC_DATABASE_URL: `${database.url}${database.url.includes("?") ? "&" : "?"}sslrootcert=${directory}/gone.pem&sslmode=verify-full`,
+      SVC_ENROLLMENT_CA_CERT_FILE: certificate,
+      SVC_ENROLLMENT_SIGNER_COMMAND: `${signer} --profile host`,
+      SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
+      SVC_INGEST_SERVER_CERT_FILE: certificate,
+      SVC_INGEST_SERVER_KEY_FILE: write("check.key", ca.key.pem, 0o644),
+      SVC_INGEST_CLIENT_CA_FILE: certificate,
+      SVC_INGEST_SINK: "nats",
+      SVC_NATS_URLS: "tls://127.0.0.1:9",
+      SVC_NATS_CREDENTIALS_FILE: join(directory, "gone.creds"),
+      SVC_LICENSE: "a-license",
+      SVC_LICENSE_PUBLIC_KEY_FILE: join(directory, "gone.pub"),
+      SVC_INFERENCE_CHAT_MODEL: "mock",
+      SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: join(directory, "gone.pem"),
+      SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-1",
+    };
+    const checked = run(["check-config"], faulty);
+    expect(checked).toMatchObject({ status: 78, stdout: "" });
+    const messages = {
+      SVC_DATABASE_URL: "sslrootcert",
+      SVC_ENROLLMENT_SIGNER_COMMAND: "the signer command cannot be found; it is one path, without arguments",
+      SVC_INGEST_SERVER_KEY_FILE: "open to group or world",
+      SVC_NATS_CREDENTIALS_FILE: "cannot be read (ENOENT)",
+      SVC_LICENSE_PUBLIC_KEY_FILE: "cannot be read (ENOENT)",
+      SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: "cannot be read (ENOENT)",
+    };
+    for (const [variable, message] of Object.entries(messages))
+      expect(checked.stderr).toMatch(new RegExp(`^  ${variable}: .*${message.replace(/[()]/g, "\\$&")}`, "m"));
+    expect(checked.stderr).not.toContain(directory);
+    const { status, stderr } = run([], faulty);
+    expect([status, stderr]).toEqual([78, checked.stderr]);
+    expect(run(["check-config"], { ...faulty, SVC_CHAT_ENABLED: "false" }).stderr).not.toContain("CHAT");
   });
 
   it("names the variable of an address in use, and exits 1", async () => {

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
@@ -11,7 +10,6 @@ import { verifyAuditLog } from "./commands.ts";
 import { type CoreConfig, type IngestConfig, parseCoreConfig } from "./config.ts";
 import type { Core } from "./core.ts";
 import { markUsed, recordAuthFailure } from "./domain/certificate/authenticate.ts";
-import type { LicenseSource } from "./domain/licensing/license.ts";
 import type { Route } from "./http/route.ts";
 import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
 import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
@@ -22,14 +20,14 @@ import { createDatabaseProbe } from "./jobs/probe-database.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
 import { runLabelJob } from "./jobs/run-label-job.ts";
 import { runRollouts } from "./jobs/run-rollouts.ts";
+import { type LoadedCore, loadCoreFiles } from "./load-core-files.ts";
 import { type CoreDatabases, openCoreDatabases } from "./node/core-databases.ts";
-import { createCoreServers, type NamedServers } from "./node/database-servers.ts";
-import { followFiles, watchFiles } from "./node/follow-files.ts";
+import type { NamedServers } from "./node/database-servers.ts";
+import { watchFiles } from "./node/follow-files.ts";
 import { handshakesOf } from "./node/handshake-limits.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
 import { createMetrics, type Metrics } from "./node/metrics.ts";
-import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { openSink } from "./node/open-sink.ts";
 import { prepareDatabase } from "./node/prepare-database.ts";
 import { readKeyFile, readTrustedFile } from "./node/read-key-file.ts";
@@ -37,7 +35,6 @@ import { readMigrations } from "./node/read-migrations.ts";
 import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor, runConfigured, stopSignal } from "./node/run-configured.ts";
 import type { TlsMaterial } from "./node/tls-files.ts";
-import { withConfigError } from "./node/with-config-error.ts";
 import { checksOf } from "./ops/core-checks.ts";
 import { figuresOf } from "./ops/figures.ts";
 import { opsRoutesOf } from "./ops/index.ts";
@@ -52,8 +49,6 @@ import { routesOf } from "./v1/index.ts";
 /** Requests, frames and jobs in flight have this long to finish, then lose their connections: core exits within ten seconds of the delay. */
 const shutdownGraceMs = 7_000;
 const closeSeconds = 2;
-/** The PATH of an external signer if the environment has none. */
-const defaultPath = "/usr/local/bin:/usr/bin:/bin";
 const probeIntervalMs = 1000;
 const partitionIntervalMs = 3_600_000;
 /** From one statement of heartbeats to the next, so that more hosts share each. */
@@ -64,23 +59,18 @@ const connectionPauseMs = 20;
 const usage = `svc-server: core of the collector fleet
 
   svc-server                serve, configured by the environment (docs/configuration.md)
-  svc-server check-config   check the environment and exit: 0, or 78 with every fault by name
+  svc-server check-config   check the environment and its files and exit: 0, or 78 with every fault by name
   svc-server verify-audit   recompute the audit log's hash chain: 0 and its head as JSON, or 1 and the first fault
   svc-server export         send committed envelopes as OTLP to a backend (docs/export.md)
   svc-server verify-receipts FILE|-   verify the receipts of a conversation, offline (docs/chat.md)
 `;
 
 /** Serves until SIGTERM or SIGINT, then finishes requests and jobs in flight and closes the database last. */
-const serve = async (config: CoreConfig, log: Log): Promise<void> => {
-  const cryptography = createNodeCryptography();
-  const files = await followFiles(config, {
-    cryptography,
-    clock: systemClock,
-    log,
-    path: process.env.PATH ?? defaultPath,
-  });
-  const license = await readLicense(config);
-  const servers = createCoreServers(config);
+const serve = async (
+  config: CoreConfig,
+  log: Log,
+  { cryptography, files, license, servers, receiptSigner }: LoadedCore,
+): Promise<void> => {
   await prepareDatabase(servers, { tenantId: config.tenantId, clock: systemClock, log });
   const tracer = await createTracer(config.traces, { name: "svc-server", version: packageJson.version });
   const databases = openCoreDatabases(servers, tracer);
@@ -113,8 +103,10 @@ const serve = async (config: CoreConfig, log: Log): Promise<void> => {
     };
     const chat =
       config.chat &&
+      receiptSigner &&
       (await startChat(base, {
         config: config.chat,
+        signer: receiptSigner,
         jobs: background,
         locate: servers.sessions.servers.locate,
         stopping: stop.signal,
@@ -283,15 +275,6 @@ interface RunningIngest {
 /** Runs one command line and returns its exit code. Without a command, serves until SIGTERM or SIGINT. */
 export const runServer = (command: string | undefined): Promise<number> =>
   runConfigured(
-    { usage, parse: parseCoreConfig, serve, commands: { "verify-audit": verifyAuditLog } },
+    { usage, parse: parseCoreConfig, load: loadCoreFiles, serve, commands: { "verify-audit": verifyAuditLog } },
     { command, env: process.env },
   );
-
-/** Returns the license and the key that verifies it; null for the community edition. Throws `ConfigError`. */
-const readLicense = async ({ license }: CoreConfig): Promise<LicenseSource | null> =>
-  license && {
-    token: license.token,
-    publicKeyPem: await withConfigError("SVC_LICENSE_PUBLIC_KEY_FILE", () =>
-      readFileSync(license.publicKeyFile, "utf8"),
-    ),
-  };

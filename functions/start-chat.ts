@@ -2,7 +2,7 @@ import { ConfigError } from "../kit/env.ts";
 import type { ChatConfig } from "./chat-config.ts";
 import type { CreatedChatSql } from "./chat-sql/create-chat-sql.ts";
 import type { Core } from "./core.ts";
-import type { Chat } from "./domain/chat/chat.ts";
+import type { Chat, ReceiptSigner } from "./domain/chat/chat.ts";
 import { createReceiptSigner } from "./domain/chat/receipt-signer.ts";
 import { keepReceiptKey } from "./domain/chat/receipts.ts";
 import { fleetThresholds, readFleetRules } from "./domain/fleet/report.ts";
@@ -19,25 +19,34 @@ export interface StartedChat {
   close(): Promise<void>;
 }
 
+/** Loads the key that signs receipts; makes one when none is configured. Throws `ConfigError` for a key that cannot be used. */
+export const loadReceiptSigner = ({ receiptKey }: Pick<ChatConfig, "receiptKey">): Promise<ReceiptSigner> =>
+  withConfigError("SVC_CHAT_RECEIPT_SIGNING_KEY_PATH", () =>
+    createReceiptSigner(receiptKey && { pem: readKeyFile(receiptKey.file).toString("utf8"), id: receiptKey.id }),
+  );
+
 type Needs = Pick<Core, "config" | "db" | "clock" | "entropy" | "log">;
 
 /**
- * Creates the chat agent: loads the language model, the SQL tools and the key that signs receipts, and starts its jobs. Throws
- * `ConfigError` for a key that cannot be used, and for a key id that belongs to another key. Without the SQL tools it starts with a warning.
+ * Creates the chat agent: loads the language model and the SQL tools, and starts its jobs. Throws `ConfigError` for a key id that
+ * belongs to another key. Without the SQL tools it starts with a warning.
  */
 export const startChat = async (
   core: Needs,
   {
     config,
+    signer,
     jobs,
     locate,
     stopping,
-  }: { config: ChatConfig; jobs: Pick<Core, "db">; locate(): Promise<string>; stopping: AbortSignal },
+  }: {
+    config: ChatConfig;
+    signer: ReceiptSigner;
+    jobs: Pick<Core, "db">;
+    locate(): Promise<string>;
+    stopping: AbortSignal;
+  },
 ): Promise<StartedChat> => {
-  const { receiptKey } = config;
-  const signer = await withConfigError("SVC_CHAT_RECEIPT_SIGNING_KEY_PATH", () =>
-    createReceiptSigner(receiptKey && { pem: readKeyFile(receiptKey.file).toString("utf8"), id: receiptKey.id }),
-  );
   if (!(await keepReceiptKey(core.db, { signer, clock: core.clock })))
     throw new ConfigError([
       {
@@ -45,7 +54,7 @@ export const startChat = async (
         message: "is the id of another key, which has signed receipts: give the new key a new id",
       },
     ]);
-  if (receiptKey === null)
+  if (config.receiptKey === null)
     core.log.warn(
       { key_id: signer.key.kid },
       "receipts of chat are signed with an ephemeral key: set SVC_CHAT_RECEIPT_SIGNING_KEY_PATH",

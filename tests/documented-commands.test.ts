@@ -4,10 +4,12 @@
  */
 import { execFileSync } from "node:child_process";
 import { createPrivateKey, X509Certificate } from "node:crypto";
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
+import { systemClock } from "../kit/clock.ts";
+import { createLabPki } from "../scripts/lab-ca/pki.ts";
 import { createTestCa, createTestCsr, createTestKey } from "../scripts/lab-ca/test-pki.ts";
 import { blockOf, createBlockRunner, replaceTexts } from "./documented-block.ts";
 import { createTestReceiptKey, signChain } from "./receipts.ts";
@@ -71,9 +73,9 @@ describe("the commands of the documents", () => {
     expect(refused.stdout + refused.stderr).toMatch(/\d+:\d+ buffers/);
   });
 
-  it("deploy.md: check the configuration of core", () => {
+  it("deploy.md: check the configuration of core, with its files", async () => {
     const etc = join(dir, "etc");
-    mkdirSync(etc);
+    await createLabPki({ dir: etc, clock: systemClock });
     const paths = { "/etc/svc": etc, "/opt/svc/dist/svc-server/main.mjs": `${root}functions/main.ts` };
     writeFileSync(join(etc, "core.env"), replaceTexts(blockOf("docs/deploy.md", "PORT="), paths));
     writeFileSync(join(etc, "auth-token-secret"), `${"0".repeat(64)}\n`);
@@ -81,9 +83,10 @@ describe("the commands of the documents", () => {
     expect(run("docs/deploy.md", "node --env-file=/etc/svc/core.env", { replacements: paths })).toMatchObject({
       status: 0,
     });
-    rmSync(join(etc, "database-url"));
+    chmodSync(join(etc, "enrollment-ca.key"), 0o644);
     expect(run("docs/deploy.md", "node --env-file=/etc/svc/core.env", { replacements: paths })).toMatchObject({
       status: 78,
+      stderr: expect.stringContaining("SVC_ENROLLMENT_CA_KEY_FILE: "),
     });
   });
 

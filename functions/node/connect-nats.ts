@@ -26,7 +26,7 @@ export const connectNats = async <Prepared>(
   { clock, log, name = "svc-server ingest" }: { clock: Clock; log: Log; name?: string },
   prepare: (connection: NatsConnection) => Promise<Prepared>,
 ): Promise<Prepared> => {
-  const options = { ...(await connectionOptions(config)), name };
+  const options = { ...(await readNatsOptions(config)), name };
   const deadline = clock.monotonic() + startTimeoutMs;
   for (;;) {
     let connection: NatsConnection | undefined;
@@ -48,7 +48,8 @@ export const connectNats = async <Prepared>(
 const isPassing = (error: unknown): boolean =>
   error instanceof Error && !["ConfigError", "AuthorizationError", "InvalidArgumentError"].includes(error.name);
 
-const connectionOptions = async (config: NatsConfig): Promise<NodeConnectionOptions> => {
+/** Returns the options of a connection, with the files that the configuration names. Throws `ConfigError` for one that cannot be read. */
+export const readNatsOptions = async (config: NatsConfig): Promise<NodeConnectionOptions> => {
   const { servers, isEncrypted, caFile, credentialsFile } = config;
   const ca = caFile && (await withConfigError("SVC_NATS_CA_FILE", () => readFileSync(caFile, "utf8")));
   const credentials =

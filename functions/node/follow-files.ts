@@ -13,7 +13,7 @@ import type { Signer } from "../signer/signer.ts";
 import { type SignerNeeds, signerLoader } from "./load-signer.ts";
 import { loadFiles, type Reloaded, type ReloadedFiles, type ReloadOptions } from "./reload-files.ts";
 import { readTlsFiles, type TlsMaterial } from "./tls-files.ts";
-import { withConfigError } from "./with-config-error.ts";
+import { createConfigLoads, withConfigError } from "./with-config-error.ts";
 
 /** A signer and a reader of client certificates, reloaded when the CA files change. */
 export interface FollowedSigner {
@@ -37,15 +37,17 @@ export interface FollowedFiles {
 export type FollowNeeds = SignerNeeds & { log: ReloadOptions<unknown>["log"] };
 
 /**
- * Loads the enrollment CA and the TLS files of the ingest listener, where configured. Throws `ConfigError` with the variable at fault.
+ * Loads the enrollment CA and the TLS files of the ingest listener, where configured. Throws `ConfigError` with the variables at fault.
  * At the start and at every change, a signing CA that the ingest listener would not trust is invalid.
  */
 export const followFiles = async (
   { signer, ingest }: Pick<CoreConfig, "signer" | "ingest">,
   needs: FollowNeeds,
 ): Promise<FollowedFiles> => {
-  const signing = signer && (await followSigner(signer, ingest, needs));
-  const tls = ingest && (await followTls(ingest, signing, needs));
+  const loads = createConfigLoads();
+  const signing = signer && ((await loads.run(() => followSigner(signer, ingest, needs))) ?? null);
+  const tls = ingest && ((await loads.run(() => followTls(ingest, signing, needs))) ?? null);
+  loads.end();
   return {
     signing,
     tls,

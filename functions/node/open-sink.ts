@@ -14,6 +14,13 @@ export interface OpenedSink {
 /** Bytes of a message's headers: the largest message of a server holds them beside the payload. */
 const headerBytesReserved = 16 * 1024;
 
+/** Reads the files that the sink needs, as opening it does. Throws `ConfigError` for one that cannot be read. */
+export const checkSinkFiles = async ({ sink }: Pick<IngestConfig, "sink">): Promise<void> => {
+  if (sink.kind === "postgres") return;
+  const { readNatsOptions } = await import("./connect-nats.ts");
+  await readNatsOptions(sink);
+};
+
 /** Opens the sink that the configuration names. The client of NATS is loaded only for its own. */
 export const openSink = async (
   config: IngestConfig,

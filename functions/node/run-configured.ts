@@ -8,11 +8,16 @@ import { type Log, oneLine } from "../../kit/log.ts";
 const exitConfig = 78;
 
 /** A program that the environment configures. */
-export interface ConfiguredProgram<Config extends { logLevel: string }> {
+export interface ConfiguredProgram<Config extends { logLevel: string }, Loaded> {
   usage: string;
   parse(env: Environment, readFile: (path: string) => string): { config: Config; warnings: readonly string[] };
+  /**
+   * Loads the files that the configuration names, without the network. The start does it first and `check-config` does it alone, so that
+   * both refuse the same. Throws `ConfigError`.
+   */
+  load(config: Config, log: Log): Promise<Loaded>;
   /** Runs without a command, until SIGTERM or SIGINT. */
-  serve(config: Config, log: Log): Promise<void>;
+  serve(config: Config, log: Log, loaded: Loaded): Promise<void>;
   /** Further commands by name; each returns an exit code. Every program has `check-config`. */
   commands?: Readonly<Record<string, (config: Config) => Promise<number>>>;
 }
@@ -21,8 +26,8 @@ export interface ConfiguredProgram<Config extends { logLevel: string }> {
  * Runs one command line and returns its exit code: 78 for an invalid configuration, with each fault by its variable's name; 1 for
  * a `StartFault`; 2 for an unknown command. Throws any other error.
  */
-export const runConfigured = async <Config extends { logLevel: string }>(
-  { usage, parse, serve, commands = {} }: ConfiguredProgram<Config>,
+export const runConfigured = async <Config extends { logLevel: string }, Loaded>(
+  { usage, parse, load, serve, commands = {} }: ConfiguredProgram<Config, Loaded>,
   { command, env }: { command: string | undefined; env: Environment },
 ): Promise<number> => {
   if (command !== undefined && command !== "check-config" && !Object.hasOwn(commands, command)) {
@@ -33,6 +38,7 @@ export const runConfigured = async <Config extends { logLevel: string }>(
     const { config, warnings } = parse(env, (path) => readFileSync(path, "utf8"));
     if (command === "check-config") {
       for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`);
+      await load(config, silentLog);
       process.stdout.write("configuration is valid\n");
       return 0;
     }
@@ -40,7 +46,7 @@ export const runConfigured = async <Config extends { logLevel: string }>(
     if (run !== undefined) return await run(config);
     const log = createStdoutLog(config.logLevel);
     for (const warning of warnings) log.warn({}, warning);
-    await serve(config, log);
+    await serve(config, log, await load(config, log));
     return 0;
   } catch (error) {
     if (!(error instanceof ConfigError || error instanceof StartFault)) throw error;
@@ -48,6 +54,8 @@ export const runConfigured = async <Config extends { logLevel: string }>(
     return error instanceof ConfigError ? exitConfig : 1;
   }
 };
+
+const silentLog: Log = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };
 
 /** Creates a log that writes one JSON object per line to stdout, at `level` and above. */
 export const createStdoutLog = (level: string): Log =>

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { fileURLToPath } from "node:url";
-import { createDatabaseServers } from "../../functions/node/database-servers.ts";
+import { createDatabaseServers, type DatabaseServers } from "../../functions/node/database-servers.ts";
 import { listenHttp } from "../../functions/node/http-listener.ts";
 import { listenFor, runConfigured, stopSignal } from "../../functions/node/run-configured.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
@@ -46,12 +46,15 @@ const remoteAddressOf = (c: WebContext): string => {
   return (incoming.socket.remoteAddress ?? "").replace(/%.*$/, "");
 };
 
+/** Reads the files of the database's TLS. */
+const load = async ({ databaseUrl }: WebConfig): Promise<DatabaseServers> =>
+  createDatabaseServers(databaseUrl.reveal());
+
 /** Serves until SIGTERM or SIGINT and a moment longer, unready, then waits for running requests and closes the database last. */
-const serve = async (config: WebConfig, log: Log): Promise<void> => {
-  const url = config.databaseUrl.reveal();
+const serve = async (config: WebConfig, log: Log, servers: DatabaseServers): Promise<void> => {
   const database = connectDatabase({
-    url,
-    servers: createDatabaseServers(url),
+    url: config.databaseUrl.reveal(),
+    servers,
     connectionsMax: databaseConnectionsMax,
     applicationName: "svc-web",
     pooled: true,
@@ -79,4 +82,4 @@ const serve = async (config: WebConfig, log: Log): Promise<void> => {
 
 /** Runs one command and returns its exit code. Without a command it serves until SIGTERM or SIGINT. */
 export const runWeb = (command: string | undefined): Promise<number> =>
-  runConfigured({ usage, parse: parseWebConfig, serve }, { command, env: process.env });
+  runConfigured({ usage, parse: parseWebConfig, load, serve }, { command, env: process.env });
