@@ -45,6 +45,25 @@ describe("a heartbeat interval", () => {
   });
 });
 
+describe("ingest with a signer", () => {
+  it("gets a warning while a revoked host may keep forwarding", () => {
+    const ingest = {
+      SVC_INGEST_GRPC_ADDR: "0.0.0.0:8443",
+      SVC_INGEST_SERVER_CERT_FILE: "/ingest.crt",
+      SVC_INGEST_SERVER_KEY_FILE: "/ingest.key",
+      SVC_INGEST_CLIENT_CA_FILE: "/ca.crt",
+    };
+    const signer = { SVC_ENROLLMENT_CA_CERT_FILE: "/ca.crt", SVC_ENROLLMENT_CA_KEY_FILE: "/ca.key" };
+    const warningsOf = (env: Readonly<Record<string, string>>) =>
+      parseCoreConfig({ ...complete, ...env }, () => "").warnings;
+    expect(warningsOf({ ...ingest, ...signer })).toEqual([
+      "SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward until its certificate expires",
+    ]);
+    expect(warningsOf({ ...ingest, ...signer, SVC_INGEST_REQUIRE_ENROLLMENT: "true" })).toEqual([]);
+    expect([...warningsOf(ingest), ...warningsOf(signer)]).toEqual([]);
+  });
+});
+
 describe("the sink's settings", () => {
   const parse = (env: Readonly<Record<string, string>>) => parseCoreConfig({ ...complete, ...env }, () => "");
   it("need servers for nats, and warn of a connection to another machine without TLS", () => {

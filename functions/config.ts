@@ -261,10 +261,19 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     ...Object.keys(env).filter(isOfOthers),
   ];
   const warnings = [...warnOfUnknown(env, "SVC_", known), ...natsWarnings(values), ...chatWarnings(values)];
+  if (isRevocationIgnored(config)) warnings.push(ignoredRevocation);
   if (config.heartbeatIntervalSeconds < 12)
     warnings.push("SVC_HEARTBEAT_INTERVAL is below 12s: core accepts at most 6 heartbeats a minute per certificate");
   return { config: Object.freeze(config), warnings };
 };
+
+/** What `isRevocationIgnored` means to an operator. */
+export const ignoredRevocation =
+  "SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward until its certificate expires";
+
+/** Returns whether core revokes certificates that its own ingest listener goes on to accept. */
+export const isRevocationIgnored = ({ ingest, signer }: Pick<CoreConfig, "ingest" | "signer">): boolean =>
+  ingest !== null && signer !== null && !ingest.requireEnrollment;
 
 const signerConfig = (env: Environment, faults: ConfigFault[]): SignerConfig | null => {
   const mode = env.SVC_ENROLLMENT_SIGNER_MODE;

@@ -1,5 +1,6 @@
 import type { Clock } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
+import { ignoredRevocation, isRevocationIgnored } from "../config.ts";
 import type { Core } from "../core.ts";
 import type { Chat } from "../domain/chat/chat.ts";
 import type { HeldFor } from "../domain/directory/rules.ts";
@@ -117,6 +118,12 @@ export const signerCheck = ({ signer, clock }: { signer: Signer | null; clock: C
     const fault = signer.faultAt(clock.now());
     return fault === undefined ? ready("certificates can be issued") : notReady(fault);
   },
+});
+
+/** Reports whether a revocation ends ingest. Always ready: the setting is the operator's. */
+export const revocationCheck = (config: Parameters<typeof isRevocationIgnored>[0]): Check => ({
+  name: "revocation",
+  find: () => ready(isRevocationIgnored(config) ? `warning: ${ignoredRevocation}` : "a revoked host cannot forward"),
 });
 
 /** Reports what chat lacks. Always ready: it answers without it. */

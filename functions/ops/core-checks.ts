@@ -11,6 +11,7 @@ import {
   filesCheck,
   licenseCheck,
   migrationsCheck,
+  revocationCheck,
   signerCheck,
   stoppingCheck,
 } from "./checks.ts";
@@ -43,6 +44,7 @@ export const checksOf = (
       migrationsCheck(pendingMigrations),
       directoryCheck(core),
       signerCheck(core),
+      ...(core.config.ingest && core.config.signer ? [revocationCheck(core.config)] : []),
       ...(core.chat ? [chatCheck(core.chat)] : []),
       ...(signing ? [filesCheck("enrollment_ca_files", signing.files)] : []),
     ],

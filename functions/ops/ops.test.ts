@@ -4,12 +4,13 @@ import { Secret } from "../../kit/secret.ts";
 import { createTestCore, type TestCore, type TestCoreOptions } from "../../tests/core.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
+import type { IngestConfig } from "../config.ts";
 import type { Core } from "../core.ts";
 import { checkLicense } from "../domain/licensing/license.ts";
 import { createDatabaseClock } from "../jobs/database-clock.ts";
 import { createMetrics } from "../node/metrics.ts";
 import { connectDatabase } from "../store/database.ts";
-import { clockCheck, databaseCheck, durabilityCheck, signerCheck } from "./checks.ts";
+import { clockCheck, databaseCheck, durabilityCheck, revocationCheck, signerCheck } from "./checks.ts";
 import { opsRoutesOf } from "./index.ts";
 import { type Check, runChecks } from "./readiness.ts";
 
@@ -155,6 +156,19 @@ describe("readiness", () => {
     clock.set(Date.UTC(2200, 0));
     expect((await signer.find()).status).toBe("not_ready");
     expect((await signerCheck({ signer: null, clock }).find()).status).toBe("disabled");
+  });
+});
+
+it("says whether a revoked host can still forward", async () => {
+  const detailWith = (requireEnrollment: boolean) =>
+    revocationCheck({
+      ingest: { requireEnrollment } as IngestConfig,
+      signer: { kind: "local-ca", caCertFile: "/ca.crt", caKeyFile: "/ca.key" },
+    }).find();
+  expect(await detailWith(true)).toEqual({ status: "ready", detail: "a revoked host cannot forward" });
+  expect(await detailWith(false)).toEqual({
+    status: "ready",
+    detail: expect.stringMatching(/^warning: SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward/),
   });
 });
 
