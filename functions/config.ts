@@ -1,6 +1,14 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "../kit/confidential-url.ts";
-import { ConfigError, type ConfigFault, type Environment, parseVariables, warnOfUnknown } from "../kit/env.ts";
+import {
+  ConfigError,
+  type ConfigFault,
+  composeVariables,
+  type Environment,
+  parseVariables,
+  warnOfShadowed,
+  warnOfUnknown,
+} from "../kit/env.ts";
 import type { Secret } from "../kit/secret.ts";
 import { type TracesConfig, tracesConfigOf, tracesFaults, tracesVariables } from "../kit/tracing/config.ts";
 import {
@@ -182,8 +190,9 @@ export const coreFileForms = [
   ...chatFileForms,
 ];
 
-/** Whether web or `svc-server export` reads a variable from the same env file. */
-const isOfOthers = (name: string): boolean => name === "SVC_API_URL" || name.startsWith("SVC_EXPORT_");
+/** Whether web, `svc-server export` or Compose reads a variable from the same env file. */
+const isOfOthers = (name: string): boolean =>
+  name === "SVC_API_URL" || name.startsWith("SVC_EXPORT_") || composeVariables.includes(name);
 
 /** A parsed configuration, and warnings for the operator. */
 export interface ParsedCoreConfig {
@@ -260,7 +269,12 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     ...coreFileForms.map((name) => `${name}_FILE`),
     ...Object.keys(env).filter(isOfOthers),
   ];
-  const warnings = [...warnOfUnknown(env, "SVC_", known), ...natsWarnings(values), ...chatWarnings(values)];
+  const warnings = [
+    ...warnOfUnknown(env, "SVC_", known),
+    ...warnOfShadowed(env, coreFileForms),
+    ...natsWarnings(values),
+    ...chatWarnings(values),
+  ];
   if (isRevocationIgnored(config)) warnings.push(ignoredRevocation);
   if (config.heartbeatIntervalSeconds < 12)
     warnings.push("SVC_HEARTBEAT_INTERVAL is below 12s: core accepts at most 6 heartbeats a minute per certificate");

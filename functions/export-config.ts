@@ -1,6 +1,13 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "../kit/confidential-url.ts";
-import { ConfigError, type Environment, parseVariables, warnOfUnknown } from "../kit/env.ts";
+import {
+  ConfigError,
+  composeVariables,
+  type Environment,
+  parseVariables,
+  warnOfShadowed,
+  warnOfUnknown,
+} from "../kit/env.ts";
 import type { Secret } from "../kit/secret.ts";
 import {
   DatabaseUrlVariable,
@@ -168,7 +175,9 @@ export const parseExportConfig = (
   const known = [
     ...Object.keys({ ...coreVariables, ...variables }),
     ...[...coreFileForms, ...fileForms].map((name) => `${name}_FILE`),
+    ...composeVariables,
     "SVC_API_URL",
   ];
-  return { config: Object.freeze(config), warnings: [...warnOfUnknown(env, "SVC_", known), ...natsWarnings(values)] };
+  const warnings = [...warnOfUnknown(env, "SVC_", known), ...warnOfShadowed(env, fileForms), ...natsWarnings(values)];
+  return { config: Object.freeze(config), warnings };
 };

@@ -74,6 +74,28 @@ export const parseVariables = <Variables extends v.ObjectEntries>(
   return { env: resolved, faults, values: parsed.success ? parsed.output : undefined };
 };
 
+/** Variables that compose.yaml and compose.lab.yaml read, in an env file that they pass to every program. */
+export const composeVariables: readonly string[] = [
+  "SVC_ENV_FILE",
+  "SVC_SECRETS_DIR",
+  "SVC_CORE_IMAGE",
+  "SVC_WEB_IMAGE",
+  "SVC_COLLECTOR_IMAGE",
+  "SVC_LAB_IMAGE",
+  "SVC_POSTGRES_IMAGE",
+  "SVC_CORE_PORT",
+  "SVC_INGEST_PORT",
+  "SVC_WEB_PORT",
+  "SVC_IDP_PORT",
+  "SVC_EDGE_PORT",
+];
+
+/** Returns a warning for each of `names` that has a value and a file. */
+export const warnOfShadowed = (env: Environment, names: readonly string[]): string[] =>
+  names
+    .filter((name) => env[name] && env[`${name}_FILE`])
+    .map((name) => `${name} has no effect: ${name}_FILE is set, and wins`);
+
 /** Returns a warning for each variable with `prefix` that is not `known`; names the nearest known one if it looks like a typo. */
 export const warnOfUnknown = (env: Environment, prefix: string, known: readonly string[]): string[] =>
   Object.keys(env)

@@ -52,6 +52,6 @@ describe("the documents", () => {
     );
     expect(warnings).toEqual([]);
     expect(config.signer).toMatchObject({ kind: "local-ca" });
-    expect(config.ingest).toMatchObject({ port: 8443 });
+    expect(config.ingest).toMatchObject({ port: 8443, requireEnrollment: true });
   });
 });

@@ -185,6 +185,17 @@ describe("the settings of docs/deploy/kubernetes", () => {
     expect(containerOf(pod, name).envFrom).toEqual([{ configMapRef: { name } }]);
   });
 
+  it.each(["core", "web"])("reach %s whole: every variable of its env file, and nothing beside them", (name) => {
+    const generated = server.kustomization.configMapGenerator.find((entry) => entry.name === name);
+    expect(generated).toEqual({ name, envs: [`${name}.env`] });
+    const { env, envFrom } = containerOf(podOf(server, name), name);
+    expect({ env, envFrom }).toEqual({ env: undefined, envFrom: [{ configMapRef: { name } }] });
+  });
+
+  it("let no revoked host forward", () => {
+    expect(parseCoreConfig(readEnv("core"), readFile).config.ingest?.requireEnrollment).toBe(true);
+  });
+
   it("configure the collector and its enrollment", () => {
     const parsed = parseCollectorConfig(readFileSync(join(collector.path, "collector.yaml"), "utf8"));
     if (!parsed.ok) throw new Error(JSON.stringify(parsed.errors));

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Makes the secrets of compose.yaml in $1 (default ./secrets) that can be made here: random passwords and keys, and the database URLs
-# that contain them. POSTGRES_PASSWORD, if set, becomes the database's password. Never replaces a file. Gives every file there its
+# that contain them. POSTGRES_PASSWORD, if set here or in .env, becomes the database's password. Never replaces a file. Gives every file there its
 # owner and mode, also one that somebody added. Lists what is left to add.
 set -eu
 dir=${1:-secrets}
@@ -14,13 +14,20 @@ keep() {
   [ -e "$dir/$1" ] || printf '%s' "$2" >"$dir/$1"
 }
 
-case "${POSTGRES_PASSWORD:-}" in
+password=${POSTGRES_PASSWORD:-}
+if [ -z "$password" ] && [ -f .env ]; then
+  password=$(sed -n "s/^POSTGRES_PASSWORD=[\"']\{0,1\}\([^\"']*\)[\"']\{0,1\}\$/\1/p" .env | tail -n 1)
+fi
+case "$password" in
   *[!A-Za-z0-9._~-]*)
     echo "make-secrets: POSTGRES_PASSWORD may hold letters, digits and . _ ~ - only, because it becomes part of a URL" >&2
     exit 1
     ;;
 esac
-keep database-password "${POSTGRES_PASSWORD:-$(random)}"
+keep database-password "${password:-$(random)}"
+if [ -n "$password" ] && [ "$password" != "$(cat "$dir/database-password")" ]; then
+  echo "make-secrets: POSTGRES_PASSWORD has no effect: $dir/database-password holds another one and is kept" >&2
+fi
 keep database-url "postgres://svc:$(cat "$dir/database-password")@database:5432/svc"
 keep web-database-password "$(random)"
 keep web-database-url "postgres://svc_web:$(cat "$dir/web-database-password")@database:5432/svc"

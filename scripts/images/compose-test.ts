@@ -22,7 +22,8 @@ import { CommandError, runCommand } from "./run-command.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const project = "svc-images-test";
-const files = ["-f", "compose.yaml", "-f", "compose.lab.yaml"];
+const envFile = ["--env-file", "compose.lab.env"];
+const files = [...envFile, "-f", "compose.yaml", "-f", "compose.lab.yaml"];
 /** A folder that does not exist. */
 const noSecrets = "no-secrets";
 const healthEveryMs = 1000;
@@ -86,6 +87,7 @@ export const composeTest = async (
 
   progress("compose.yaml without secrets");
   const without_secrets = await compose(
+    ...envFile,
     "-f",
     "compose.yaml",
     "up",
@@ -97,7 +99,7 @@ export const composeTest = async (
     () => "",
     (error: unknown) => firstFault(error),
   );
-  await compose("-f", "compose.yaml", "down", "--volumes");
+  await compose(...envFile, "-f", "compose.yaml", "down", "--volumes");
 
   const origin = `http://localhost:${web}`;
   const up = async (): Promise<number> => {

@@ -12,10 +12,11 @@ let dir: string;
 
 const make = (password?: string) =>
   promisify(execFile)("sh", [script, join(dir, "secrets")], {
+    cwd: dir,
     env: { PATH: process.env.PATH ?? "", ...(password === undefined ? {} : { POSTGRES_PASSWORD: password }) },
   }).then(
-    ({ stdout }) => ({ code: 0, output: stdout }),
-    ({ code, stderr }) => ({ code: Number(code), output: String(stderr) }),
+    ({ stdout, stderr }) => ({ code: 0, output: stdout, errors: stderr }),
+    ({ code, stderr }) => ({ code: Number(code), output: String(stderr), errors: String(stderr) }),
   );
 const read = (name: string) => readFile(join(dir, "secrets", name), "utf8");
 
@@ -52,8 +53,14 @@ it("protects files that were added, when it runs again", async () => {
 it("never replaces a file", async () => {
   await make();
   const before = await read("database-password");
-  await make("another");
+  expect((await make("another")).errors).toContain("POSTGRES_PASSWORD has no effect: ");
   expect(await read("database-password")).toBe(before);
+});
+
+it("takes POSTGRES_PASSWORD of .env in the folder of compose.yaml", async () => {
+  await writeFile(join(dir, ".env"), "SVC_TENANT_ID=x\nPOSTGRES_PASSWORD='chosen-2'\n");
+  expect((await make()).errors).toBe("");
+  expect(await read("database-url")).toBe("postgres://svc:chosen-2@database:5432/svc");
 });
 
 it("takes POSTGRES_PASSWORD as the database's password, and rejects one that a URL cannot hold", async () => {

@@ -1,6 +1,13 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
-import { ConfigError, type Environment, parseVariables, warnOfUnknown } from "../../kit/env.ts";
+import {
+  ConfigError,
+  composeVariables,
+  type Environment,
+  parseVariables,
+  warnOfShadowed,
+  warnOfUnknown,
+} from "../../kit/env.ts";
 import type { Secret } from "../../kit/secret.ts";
 import { type TracesConfig, tracesConfigOf, tracesFaults, tracesVariables } from "../../kit/tracing/config.ts";
 import {
@@ -109,9 +116,9 @@ export const webFileForms = [
   "SVC_TRACES_HEADERS",
 ];
 
-/** Variables of core, which may be in the same env file. Web asks core whether there is chat. */
+/** Variables of core and of `svc-server export`, which may be in the same env file. Web asks core whether there is chat. */
 const coreVariables =
-  /^SVC_(DIRECTORY|INGEST|NATS|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT|INFERENCE|WORKLOAD|ADVERTISED)_|^SVC_(LICENSE(_FILE)?|AUTH_TOKEN_SECRET_PREVIOUS(_FILE)?|DATABASE_SESSION_URL(_FILE)?|ON_CLOUDFLARE)$/;
+  /^SVC_(DIRECTORY|INGEST|NATS|ENROLLMENT|LICENSE|OPS|TRUST|HEARTBEAT|COLLECTOR|CHAT|INFERENCE|WORKLOAD|ADVERTISED|EXPORT)_|^SVC_(LICENSE(_FILE)?|AUTH_TOKEN_SECRET_PREVIOUS(_FILE)?|DATABASE_SESSION_URL(_FILE)?|ON_CLOUDFLARE)$/;
 
 /** A parsed configuration and its warnings. */
 export interface ParsedWebConfig {
@@ -153,9 +160,10 @@ export const parseWebConfig = (env: Environment, readFile: (path: string) => str
     traces: tracesConfigOf(values),
     logLevel: values.SVC_LOG_LEVEL,
   };
-  const known = [...Object.keys(webVariables), ...webFileForms.map((name) => `${name}_FILE`)];
+  const known = [...Object.keys(webVariables), ...webFileForms.map((name) => `${name}_FILE`), ...composeVariables];
   const own = Object.fromEntries(Object.entries(env).filter(([name]) => !coreVariables.test(name)));
   const warnings = ["SVC_", "WEBAUTH_", "IDP_", "SESSION_"].flatMap((prefix) => warnOfUnknown(own, prefix, known));
+  warnings.push(...warnOfShadowed(env, webFileForms));
   if (!config.secure && !isConfidentialUrl(values.WEBAUTH_URL))
     warnings.push("WEBAUTH_URL is not https: anybody on the network path can take over sessions");
   if (config.sessionSecret.reveal() === config.authTokenSecret.reveal())
