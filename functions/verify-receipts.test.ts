@@ -49,7 +49,11 @@ describe("svc-server verify-receipts", () => {
       ephemeral: false,
       fault: null,
     };
-    expect(run([path])).toEqual({ status: 0, result: { ...expected, keys: "from_file" }, stderr: "" });
+    expect(run([path])).toEqual({
+      status: 0,
+      result: { ...expected, keys: "from_file" },
+      stderr: "keys from the receipts themselves: this proves only that one party signed all of it\n",
+    });
     const keys = written("keys.json", { keys: [{ ...signer.key, svc_ephemeral: true }] });
     const given = { ...expected, keys: "given", ephemeral: true };
     expect(run(["-", "--keys", keys], JSON.stringify(file))).toEqual({ status: 0, result: given, stderr: "" });
@@ -73,6 +77,19 @@ describe("svc-server verify-receipts", () => {
       status: 1,
       result: { fault: { seq: 1, kind: "signature" } },
     });
+  });
+
+  it("T5: rejects keys that are a file of receipts, since whoever signed those could add their keys", async () => {
+    const impostor = await createTestReceiptKey("receipts-2026");
+    const forged = await signChain(sessionId, turn, impostor);
+    const path = written("forged.json", forged);
+    const copies = [path, written("copy.json", forged), written("stripped.json", { ...forged, format: "other" })];
+    for (const keys of copies)
+      expect([keys, run([path, "--keys", keys])]).toEqual([
+        keys,
+        { status: 65, result: null, stderr: expect.stringContaining("--keys: these are keys from the receipts") },
+      ]);
+    expect(run(["-", "--keys", "-"], JSON.stringify(forged)).status).toBe(65);
   });
 
   it("T5: rejects a file that another reader of JSON would read differently", () => {
@@ -117,6 +134,7 @@ describe("svc-server verify-receipts", () => {
         },
       ]);
     expect(run([join(directory, "missing.json")]).status).toBe(65);
+    expect(run([path, "--keys", written("keys.json", null)]).status).toBe(65);
     expect(run([path, "--keys", written("keys.json", [])]).stderr).toBe("--keys: this is not a set of receipt keys\n");
   });
 });

@@ -12,8 +12,8 @@ const exitUsage = 2;
 const usage = `svc-server verify-receipts FILE|- [--keys FILE]
 
   Verifies the receipts of a conversation, offline. FILE is the response of GET /v1/chat/sessions/{id}/receipts.
-  --keys FILE   the key set of GET /v1/chat/receipt-keys, from a source that you trust; without it, the keys in FILE are used,
-                which proves only that one party signed all of it
+  --keys FILE   the key set of GET /v1/chat/receipt-keys, from a source that you trust, never a file of receipts; without it, the
+                keys in FILE are used, which proves only that one party signed all of it
   exit code     0: they verify; 1: they do not, and \`fault\` names the receipt; 2: usage; 65: not a file of receipts or keys
 `;
 
@@ -32,7 +32,10 @@ export const verifyReceiptsCommand = async (args: readonly string[]): Promise<nu
   const receipts = await readJson(given.file);
   if (!v.is(ReceiptFile, receipts))
     return fail("this is not a file of receipts (svc.chat-receipts.v1), or an object in it repeats a key");
-  const keys = given.keys === null ? null : v.safeParse(ReceiptKeys, await readJson(given.keys));
+  const keysFile = given.keys === null ? null : await readJson(given.keys);
+  if (isOfReceipts(keysFile))
+    return fail("--keys: these are keys from the receipts, which proves nothing; ask core: GET /v1/chat/receipt-keys");
+  const keys = given.keys === null ? null : v.safeParse(ReceiptKeys, keysFile);
   if (keys?.success === false) return fail("--keys: this is not a set of receipt keys");
   const trusted = keys?.output.keys ?? receipts.keys;
   const { checked, turns, fault } = await verifyReceipts(receipts, trusted);
@@ -48,9 +51,15 @@ export const verifyReceiptsCommand = async (args: readonly string[]): Promise<nu
     ephemeral: trusted.some(({ kid, svc_ephemeral }) => svc_ephemeral === true && used.has(kid)),
     fault,
   };
+  if (keys === null)
+    process.stderr.write("keys from the receipts themselves: this proves only that one party signed all of it\n");
   process.stdout.write(`${JSON.stringify(result)}\n`);
   return fault === null ? 0 : 1;
 };
+
+/** Returns whether a file of keys is one of receipts: whoever signed those could add the keys. */
+const isOfReceipts = (value: unknown): boolean =>
+  v.is(v.looseObject({}), value) && ["format", "head", "items"].some((member) => Object.hasOwn(value, member));
 
 const readArguments = (args: readonly string[]): { file: string; keys: string | null } | null => {
   try {
