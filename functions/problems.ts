@@ -120,7 +120,7 @@ export const problemCatalog = {
   proof_invalid: entry("unauthenticated", "fix_request", "The proof of possession does not verify"),
   clock_skew: entry("unauthenticated", "fix_clock", "sent_at is too far from core's clock"),
   stale_request: entry("conflict", "retry", "A newer request was already accepted"),
-  rate_limited: entry("throttled", "retry", "Too many requests of this certificate"),
+  rate_limited: entry("throttled", "retry", "Too many requests of this collector"),
   // Ingest.
   host_identity_mismatch: entry("forbidden", "fix_request", "host_id is not the certificate's identity"),
   host_id_too_long: entry("invalid", "fix_request", "host_id is over the limit"),

@@ -7011,7 +7011,7 @@ export type RenewCertificateErrors = {
         code?: 'csr_invalid' | 'validation_failed';
     };
     /**
-     * `rate_limited`: Too many requests of this certificate
+     * `rate_limited`: Too many requests of this collector
      */
     429: Problem & {
         code?: 'rate_limited';
@@ -7181,7 +7181,7 @@ export type SendHeartbeatErrors = {
         code?: 'validation_failed';
     };
     /**
-     * `rate_limited`: Too many requests of this certificate
+     * `rate_limited`: Too many requests of this collector
      */
     429: Problem & {
         code?: 'rate_limited';
@@ -7281,7 +7281,7 @@ export type FetchDesiredConfigErrors = {
         code?: 'validation_failed';
     };
     /**
-     * `rate_limited`: Too many requests of this certificate
+     * `rate_limited`: Too many requests of this collector
      */
     429: Problem & {
         code?: 'rate_limited';

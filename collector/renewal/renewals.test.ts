@@ -89,6 +89,19 @@ describe("createRenewals", () => {
     expect(isDone()).toBe(true);
   });
 
+  it("N4: waits for Retry-After when core limits renewals, and does not report failed", async () => {
+    const limited = () => {
+      throw new ManagementError({ code: "rate_limited", action: "retry", message: "no", retryAfterSeconds: 60 });
+    };
+    const { clock, attempts, renewals, isDone } = setUp([limited, limited], 11 * day);
+    await clock.advance(59_999);
+    expect(attempts).toEqual([0]);
+    expect(renewals.status()).toMatchObject({ status: "retrying", lastError: "rate_limited: no" });
+    await clock.advance(60_001);
+    expect(attempts).toEqual([0, minute, 2 * minute]);
+    expect(isDone()).toBe(true);
+  });
+
   it("succeeds after failures once core is available", async () => {
     const { clock, attempts, isDone } = setUp([fail(), fail(), fail()], 11 * day);
     await clock.advance(hour);

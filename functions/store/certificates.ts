@@ -1,4 +1,4 @@
-import { and, count, desc, eq, gt, isNull, ne } from "drizzle-orm";
+import { and, count, desc, eq, gt, isNotNull, isNull, lte, ne } from "drizzle-orm";
 import { certificate, collectorIdentity, type StoredCertificateStatus } from "../../drizzle/schema/certificate.ts";
 import type { Executor } from "./database.ts";
 import { anyOf, anyOfHex, insertRows, type Paged, type PageRequest, paged, pageOf } from "./query-parts.ts";
@@ -125,16 +125,38 @@ export const updateCertificateRevoked = async (db: Executor, id: string, revoked
   return [...rows, ...successors].map((row) => row.id);
 };
 
-/** Stores the first use of those of the certificates that were not used before. Returns the ids of their predecessors. */
-export const updateFirstUsed = async (db: Executor, ids: readonly string[], at: Date): Promise<string[]> => {
+/** A certificate and the one that it renewed. */
+export interface Succession {
+  id: string;
+  predecessorId: string;
+}
+
+/** Stores the first use of those of the certificates that were not used before. Returns those of them that renewed another. */
+export const updateFirstUsed = async (db: Executor, ids: readonly string[], at: Date): Promise<Succession[]> => {
   const { id, firstUsedAt, predecessorId } = certificate;
   const used = db
     .update(certificate)
     .set({ firstUsedAt: at })
     .where(and(anyOf(id, ids), isNull(firstUsedAt)))
-    .returning({ predecessorId });
+    .returning({ id, predecessorId });
   const rows = await used.prepare("update_first_used").execute();
-  return rows.flatMap((row) => row.predecessorId ?? []);
+  return rows.flatMap((row) => (row.predecessorId === null ? [] : [{ id: row.id, predecessorId: row.predecessorId }]));
+};
+
+/** Returns when the newest renewals of an identity were issued after `since` and up to `until`, newest first, at most `limit`. */
+export const listRenewalTimes = async (
+  db: Executor,
+  identityId: string,
+  { since, until, limit }: { since: Date; until: Date; limit: number },
+): Promise<Date[]> => {
+  const { issuedAt, predecessorId, identityId: ofIdentity } = certificate;
+  const rows = await db
+    .select({ issuedAt })
+    .from(certificate)
+    .where(and(eq(ofIdentity, identityId), isNotNull(predecessorId), gt(issuedAt, since), lte(issuedAt, until)))
+    .orderBy(desc(issuedAt))
+    .limit(limit);
+  return rows.map((row) => row.issuedAt);
 };
 
 /** Marks active certificates replaced; a revoked one stays revoked. */

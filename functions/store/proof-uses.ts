@@ -1,5 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { ProofPurpose } from "../../proto/management/proof.ts";
+import type { Succession } from "./certificates.ts";
 import type { Executor } from "./database.ts";
 
 /** A verified proof, not used yet. */
@@ -44,7 +45,7 @@ export interface DecisionRow extends Record<string, unknown> {
   first_use: boolean;
 }
 
-/** Accepted requests of one certificate and purpose in any 60 s. */
+/** Accepted requests of one certificate and purpose in any 60 s; a successor inherits its predecessor's, see `inheritProofUses`. */
 const minuteCountMax = 6;
 
 /**
@@ -118,4 +119,21 @@ export const useProof = async (
   );
   if (row === undefined) throw new Error("the statement returned no decision");
   return admissionOf(row);
+};
+
+/**
+ * Counts the newest requests of predecessors as their successors', so that a renewal does not reset the rate limit; renewals themselves
+ * are limited by what core has issued. Call it once for each successor, at its first use: from then on core rejects the predecessor.
+ */
+export const inheritProofUses = async (db: Executor, successions: readonly Succession[]): Promise<void> => {
+  const pairs = JSON.stringify(successions);
+  await db.execute(sql`
+    insert into proof_use as u (certificate_id, purpose, last_sent_at, recent_at)
+    select s.id, p.purpose, 'epoch', p.recent_at
+    from json_to_recordset(${pairs}::json) as s (id uuid, "predecessorId" uuid)
+    join proof_use p on p.certificate_id = s."predecessorId" and p.purpose <> 'renew'
+    order by s.id
+    on conflict (certificate_id, purpose) do update set
+      recent_at = (select (array_agg(at order by at))[greatest(1, count(*) + 1 - ${minuteCountMax}):]
+        from unnest(u.recent_at || excluded.recent_at) as at)`);
 };

@@ -13,8 +13,8 @@ import { hasAuditEventSince } from "../../store/audit.ts";
 import { updateFirstUsed, updateReplaced } from "../../store/certificates.ts";
 import { limitLockWaits, planByIndex } from "../../store/database.ts";
 import { lockIdentities, lockIdentityByName, updateAuthFailure } from "../../store/identities.ts";
-import { type ProofAdmission, useProof } from "../../store/proof-uses.ts";
-import { type Origin, recordAudit } from "../audit/audit-log.ts";
+import { inheritProofUses, type ProofAdmission, useProof } from "../../store/proof-uses.ts";
+import { type AuditEntry, type Origin, recordAudit } from "../audit/audit-log.ts";
 
 /** The parts of core that verify a proof. */
 export type ProveCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography" | "clientCertificates">;
@@ -170,13 +170,15 @@ export const markUsed = async (
     const identityIds = certificates.map(({ identityId }) => identityId);
     const certificateIds = certificates.map(({ certificateId }) => certificateId);
     const at = new Date(clock.now());
-    const [, , , predecessors] = await Promise.all([
+    const [, , , successions] = await Promise.all([
       planByIndex(tx),
       certificates.length > 1 ? limitLockWaits(tx) : undefined,
       lockIdentities(tx, identityIds),
       updateFirstUsed(tx, certificateIds, at),
     ]);
-    if (predecessors.length > 0) await updateReplaced(tx, predecessors, at);
+    if (successions.length === 0) return;
+    const predecessors = successions.map(({ predecessorId }) => predecessorId);
+    await Promise.all([updateReplaced(tx, predecessors, at), inheritProofUses(tx, successions)]);
   });
 
 /**
@@ -189,32 +191,38 @@ export const recordAuthFailure = async (core: AdmitCore, failure: AuthFailure): 
   const due = new Date(at.getTime() - failureIntervalMs);
   await updateAuthFailure(core.db, { identity, reason, at, due });
   if (reason === "certificate_replaced" && certificateId !== undefined) {
-    await recordReuse(core, { ...failure, certificateId }, due);
+    await recordReuse(core, { ...failure, certificateId });
   }
 };
 
-const recordReuse = async (
-  { db, clock, entropy }: AdmitCore,
+const recordReuse = (
+  core: AdmitCore,
   { identity, reason, certificateId, origin }: AuthFailure & { certificateId: string },
-  since: Date,
+): Promise<void> =>
+  auditRefusal(core, {
+    identity,
+    action: "certificate.reuse_refused",
+    target: { type: "certificate", id: certificateId },
+    reason,
+    ...(origin ? { origin } : {}),
+  });
+
+/** Audits that core refused something to a known identity: one event in a minute for an action and target, on all replicas. */
+export const auditRefusal = async (
+  { db, clock, entropy }: AdmitCore,
+  {
+    identity,
+    ...event
+  }: { identity: string } & Pick<AuditEntry, "action" | "target" | "reason" | "origin" | "details">,
 ): Promise<void> => {
-  const event = { action: "certificate.reuse_refused", targetId: certificateId } as const;
-  if (await hasAuditEventSince(db, { ...event, since })) return;
+  const since = new Date(clock.now() - failureIntervalMs);
+  const audited = { action: event.action, targetId: event.target.id, since };
+  if (await hasAuditEventSince(db, audited)) return;
   await db.transaction(async (tx) => {
     // Under the identity's lock, so that concurrent refusals write one event.
     const found = await lockIdentityByName(tx, identity);
-    if (found === undefined || (await hasAuditEventSince(tx, { ...event, since }))) return;
-    await recordAudit(
-      tx,
-      { clock, entropy },
-      {
-        actor: { type: "collector", id: found.id, display: identity },
-        action: event.action,
-        target: { type: "certificate", id: certificateId },
-        outcome: "failure",
-        reason,
-        ...(origin ? { origin } : {}),
-      },
-    );
+    if (found === undefined || (await hasAuditEventSince(tx, audited))) return;
+    const actor = { type: "collector", id: found.id, display: identity } as const;
+    await recordAudit(tx, { clock, entropy }, { actor, outcome: "failure", ...event });
   });
 };

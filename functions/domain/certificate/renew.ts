@@ -7,8 +7,10 @@ import { checkCsr, csrFaultDetail } from "../../signer/csr.ts";
 import { type IssuedCertificate, type Signer, SignerFault, type SigningRequest } from "../../signer/signer.ts";
 import {
   type CertificateRow,
+  findCertificate,
   findUnusedSuccessor,
   insertCertificate,
+  listRenewalTimes,
   lockCertificate,
   updateReplaced,
 } from "../../store/certificates.ts";
@@ -16,8 +18,7 @@ import type { Executor } from "../../store/database.ts";
 import { findIdentity, type IdentityRow, lockIdentity, updateCollectorVersion } from "../../store/identities.ts";
 import { findPolicy } from "../../store/policies.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
-import type { ProvenCollector } from "./authenticate.ts";
-import { type AdmittedCollector, admitProof } from "./authenticate.ts";
+import { type AdmittedCollector, admitProof, auditRefusal, type ProvenCollector } from "./authenticate.ts";
 import { type Issued, issuedBefore, issuedRow } from "./issued.ts";
 
 /** The parts of core that renewal uses. */
@@ -26,7 +27,7 @@ export type RenewCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography"> 
 /**
  * Renews the presented certificate (docs/api.md): admit, sign outside any transaction, record. The presented certificate stays active
  * until its successor is first used. A retry with the same key returns the same successor; a new key replaces an unused one. So an
- * identity has one lineage even under concurrent renewals. A crash after signing leaves a certificate without a row, which core rejects,
+ * identity has one lineage even under concurrent renewals. `checkRate` limits what core issues to one identity. A crash after signing leaves a certificate without a row, which core rejects,
  * and the next attempt starts over.
  */
 export const renew = async (
@@ -54,13 +55,51 @@ export const renew = async (
   const { certificateTtlSeconds: ttlSeconds } = policy;
   const request = { csrPem: body.csr_pem, spki: csr.spki, identity: csr.identity, ttlSeconds, serial, now: issuedAt };
   try {
+    await checkRate(
+      db,
+      (await findCertificate(db, presented.certificateId))?.renewAfter,
+      presented.identityId,
+      clock.now(),
+    );
     const issued = await sign(signer, request);
     return await db.transaction((tx) => record(tx, core, { presented, spkiSha256, issued, issuedAt, body, origin }));
   } catch (error) {
+    if (error instanceof Problem && error.code === "rate_limited") {
+      const target = { type: "collector_identity", id: identity.id };
+      const refusal = { action: "certificate.renew", target, reason: error.code, origin } as const;
+      await auditRefusal(core, { identity: identity.identity, ...refusal });
+    }
     if (!(error instanceof SignerFault)) throw error;
     await recordSignerFault(core, { identity, presented, fault: error, origin });
     throw new Problem("signer_failed", { cause: error });
   }
+};
+
+const minuteMs = 60_000;
+const hourMs = 3_600_000;
+/** Renewals of one identity in any minute. */
+const minuteCountMax = 6;
+/** Renewals of one identity in any hour after which only a certificate that is due is renewed: so the limit never lets one expire. */
+const hourCountMax = 30;
+/** Certificates that a replica with a faster clock has issued count too; core is not ready when its clock is off by more. */
+const clockToleranceMs = 300_000;
+
+/**
+ * Throws 429 `rate_limited` when an identity has renewed too often, whichever certificates it presented. Counts the certificates in the
+ * database, so all replicas agree and a response that core repeats does not count.
+ */
+const checkRate = async (
+  db: Executor,
+  renewAfter: Date | undefined,
+  identityId: string,
+  now: number,
+): Promise<void> => {
+  const window = { since: new Date(now - hourMs), until: new Date(now + clockToleranceMs), limit: hourCountMax };
+  const times = await listRenewalTimes(db, identityId, window);
+  const freeAt = (countMax: number, windowMs: number) => (times[countMax - 1]?.getTime() ?? -windowMs) + windowMs;
+  const earlyAt = Math.min(freeAt(hourCountMax, hourMs), renewAfter?.getTime() ?? now);
+  const waitMs = Math.max(freeAt(minuteCountMax, minuteMs), earlyAt) - now;
+  if (waitMs > 0) throw new Problem("rate_limited", { retryAfterSeconds: Math.ceil(waitMs / 1000) });
 };
 
 /** Turns any failure of the signer into a `SignerFault`. */
@@ -120,6 +159,7 @@ const record = async (
   if (predecessor.status === "replaced") throw new Problem("certificate_replaced");
   const unused = await findUnusedSuccessor(tx, predecessor.id);
   if (unused && isSameKey(unused, spkiSha256)) return { identity, certificate: unused };
+  await checkRate(tx, predecessor.renewAfter, identity.id, clock.now());
   if (unused) await updateReplaced(tx, [unused.id], new Date(clock.now()));
 
   const certificate = await insertCertificate(

@@ -154,6 +154,70 @@ describe("POST /v1/collector/renew", () => {
     expect(Object.values(await statuses())).toEqual(["revoked"]);
   });
 
+  /** Renews with each new certificate in turn, until core refuses. Returns the newest host, the refusal and the count. */
+  const chain = async (countMax: number) => {
+    for (let renewals = 0; renewals < countMax; renewals++) {
+      await clock.advance(100);
+      const key = await createTestKey();
+      const answer = await renew(key);
+      if (answer.status !== 200) return { renewals, refused: answer };
+      host = collectorOf(key, answer.body);
+    }
+    return { renewals: countMax, refused: undefined };
+  };
+  const refusals = () => audited("certificate.renew", host.identityId);
+
+  it("N4: renewals in a chain are limited for the identity, and the refusals are one audit event a minute", async () => {
+    const { renewals, refused } = await chain(12);
+    expect(renewals).toBe(6);
+    expect(refused?.body).toMatchObject({ status: 429, code: "rate_limited", action: "retry" });
+    expect(refused?.headers.get("Retry-After")).toBe("60");
+    await clock.advance(30_000);
+    expect((await renew(await createTestKey())).headers.get("Retry-After")).toBe("30");
+    expect(await refusals()).toMatchObject([{ outcome: "failure", reason: "rate_limited", actorId: host.identityId }]);
+    await clock.advance(30_000);
+    expect((await renew(await createTestKey())).status).toBe(200);
+  });
+
+  it("N4: a chain of slow renewals is limited by the hour, until the certificate is due for renewal", async () => {
+    const short = await createTestToken(test, { certificate_ttl_seconds: 900 });
+    host = await enrollTestCollector(test, { token: short.token, deviceId: `host-${++hosts}` });
+    let renewals = 0;
+    for (let minute = 0; minute < 6; minute++) {
+      renewals += (await chain(6)).renewals;
+      await clock.advance(60_000);
+    }
+    expect(renewals).toBe(30);
+    const lost = await createTestKey();
+    expect((await renew(lost)).body).toMatchObject({ code: "rate_limited" });
+    await clock.advance(450_000);
+    for (const key of [lost, lost, await createTestKey()]) expect((await renew(key)).status).toBe(200);
+  });
+
+  it("N4: a lost response is repeated when the identity is at its limit", async () => {
+    const before = host;
+    const key = await createTestKey();
+    await renew(key);
+    host = collectorOf(key, (await renew(key)).body);
+    await chain(4);
+    const lost = await createTestKey();
+    const first = await renew(lost);
+    expect((await renew(await createTestKey(), { by: before })).body).toMatchObject({ code: "certificate_replaced" });
+    expect((await renew(lost)).body.certificate_id).toBe(first.body.certificate_id);
+    expect((await renew(await createTestKey())).status).toBe(429);
+  });
+
+  it("N4: a successor inherits the heartbeats and config fetches that its predecessor has just sent", async () => {
+    for (const purpose of ["heartbeat", "config_desired"] as const) {
+      const send = () => (purpose === "heartbeat" ? beat(host) : manage(test, host, "config_desired", now()));
+      for (let sent = 0; sent < 5; sent++) expect((await send()).status).toBe(200);
+      await chain(1);
+      expect([(await send()).status, (await send()).status, (await send()).status]).toEqual([200, 429, 429]);
+      await clock.advance(60_000);
+      expect((await send()).status).toBe(200);
+    }
+  });
+
   it("rejects another name and a bad request, and renews under a frozen policy", async () => {
     const key = await createTestKey();
     expect((await renew(key, { uri: `${host.identity}0` })).body).toMatchObject({
