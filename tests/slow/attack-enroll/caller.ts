@@ -13,6 +13,8 @@ import { collectorOf, identityPrefix, type TestCollector, withProof } from "../.
 export interface Answer {
   status: number;
   body: Record<string, unknown>;
+  /** From `Retry-After`; absent without one. */
+  retryAfterSeconds?: number;
 }
 
 /** Names a response by its status and problem code. */
@@ -66,7 +68,12 @@ export const createCaller = ({ httpUrl }: Pick<LabCore, "httpUrl">, address = "1
     sent.on("timeout", () => sent.destroy(new Error(`${path}: no response within 30 s`)));
     sent.end(JSON.stringify(body));
     const [response] = (await once(sent, "response")) as [IncomingMessage];
-    return { status: response.statusCode ?? 0, body: JSON.parse(await text(response)) };
+    const retryAfter = response.headers["retry-after"];
+    return {
+      status: response.statusCode ?? 0,
+      body: JSON.parse(await text(response)),
+      ...(retryAfter === undefined ? {} : { retryAfterSeconds: Number(retryAfter) }),
+    };
   };
   const certificateOf = (host: TestCollector) => ({
     [clientCertificateHeader]: encodeURIComponent(encodePem(host.certificate, "CERTIFICATE")),

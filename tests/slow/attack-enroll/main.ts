@@ -5,6 +5,7 @@
 import { reportFromLab } from "../../../scripts/lab/context.ts";
 import { startLabCore } from "../../../scripts/lab/lab-core.ts";
 import type { Attack, AttackReport } from "./attack.ts";
+import { attackChain } from "./chain.ts";
 import { attackFreeze } from "./freeze.ts";
 import { attackLimit } from "./limit.ts";
 import { attackLineage } from "./lineage.ts";
@@ -14,6 +15,7 @@ import { attackTiming } from "./timing.ts";
 const attacks: Readonly<Record<string, Attack>> = {
   "200 enrollments on a limit of 7": attackLimit,
   "10 parallel renewals of one certificate": attackLineage,
+  "renewals in a chain": attackChain,
   "10,000 bad tokens beside good ones": attackThrottle,
   "freeze in the middle": attackFreeze,
   "response times of unusable tokens": attackTiming,
