@@ -29,7 +29,12 @@ export interface TestOtlp {
 
 /** Starts an `otlp` source. */
 export const startTestOtlp = async (
-  options: { queue?: Partial<QueueOptions>; limits?: Parameters<typeof createOtlpSource>[2] } = {},
+  options: {
+    queue?: Partial<QueueOptions>;
+    limits?: Parameters<typeof createOtlpSource>[2];
+    host?: string;
+    allowedHosts?: string[];
+  } = {},
 ): Promise<TestOtlp> => {
   const dir = mkdtempSync(join(tmpdir(), "otlp-"));
   const queue = openTestQueue(dir, options.queue);
@@ -38,8 +43,10 @@ export const startTestOtlp = async (
     appends += 1;
     return queue.append(...call);
   };
+  const { host = "127.0.0.1", allowedHosts = [] } = options;
+  const listener = { listen: `${host}:0`, allowedHosts };
   const source = createOtlpSource(
-    { grpc: { listen: "127.0.0.1:0" }, http: { listen: "127.0.0.1:0" } },
+    { grpc: listener, http: listener },
     { append, clock: systemClock, log: createTestLog() },
     options.limits,
   );

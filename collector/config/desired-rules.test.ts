@@ -46,6 +46,50 @@ describe("rejectedChanges", () => {
     expect(reject(changed)).toEqual([`${key} must stay as it is on this host`]);
   });
 
+  describe("an OTLP listener", () => {
+    const replaced = (yaml: string, otlp: string) => yaml.replace(/^sources: .*$/m, `sources: [${otlp}]`);
+    const reason = (transport: string) =>
+      `sources.0.${transport} must listen on loopback, on a host of management.listen_hosts, or as it does on this host`;
+
+    it.each(["127.0.0.1:4317", "127.0.0.9:9", "localhost:4317", "[::1]:4317"])("may listen on %s", (listen) => {
+      expect(reject(replaced(text, `{type: otlp, grpc: {listen: "${listen}"}, http: {listen: "${listen}"}}`))).toEqual(
+        [],
+      );
+      expect(reject(replaced(text, "{type: otlp}"))).toEqual([]);
+    });
+
+    it.each([
+      "0.0.0.0:4317",
+      "[::]:4317",
+      "[::ffff:0.0.0.0]:4317",
+      "10.0.0.1:4317",
+      "0:4317",
+      "127.0.0.1.example:4317",
+      "web-17:4317",
+    ])("may not open %s to the network without this host's consent", (listen) => {
+      const yaml = replaced(text, `{type: otlp, grpc: {listen: "${listen}"}, http: {}}`);
+      expect(reject(yaml)).toEqual([reason("grpc")]);
+    });
+
+    it("may open what the host's own config allows or has open", () => {
+      const consent = (yaml: string) => yaml.replace("file_roots:", 'listen_hosts: ["0.0.0.0"], file_roots:');
+      const open = '{type: otlp, http: {listen: "0.0.0.0:4318"}}';
+      expect(rejectedChanges(parse(consent(text)), parse(consent(replaced(text, open))))).toEqual([]);
+      expect(reject(consent(replaced(text, open)))).toContain("management must stay as it is on this host");
+      const opened = parse(replaced(text, open));
+      const both = '{type: otlp, grpc: {}, http: {listen: "0.0.0.0:4318"}}';
+      expect(rejectedChanges(opened, parse(replaced(text, both)))).toEqual([]);
+      const other = '{type: otlp, http: {listen: "0.0.0.0:9999"}}';
+      expect(rejectedChanges(opened, parse(replaced(text, other)))).toEqual([reason("http")]);
+    });
+
+    it("may not accept other names than the host's own config does", () => {
+      const named = "{type: otlp, http: {allowed_hosts: [evil.example]}}";
+      expect(reject(replaced(text, named))).toEqual([reason("http")]);
+      expect(rejectedChanges(parse(replaced(text, named)), parse(replaced(text, named)))).toEqual([]);
+    });
+  });
+
   it("allows file sources inside the roots, and those of the running config", () => {
     expect(include("/var/log/*.log", "/srv/logs/a/**/b.log", "/var/log/app-?/{a,b}[0-9].log")).toEqual([]);
     expect(include("/opt/app/own.log")).toEqual([]);

@@ -1,6 +1,8 @@
 import { isDeepStrictEqual } from "node:util";
+import { isLoopbackHost } from "../../kit/confidential-url.ts";
 import { hasPlainDirectories } from "../../proto/collector-config/file-patterns.ts";
-import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
+import type { CollectorConfig, SourceConfig } from "../../proto/collector-config/parse.ts";
+import { splitHostPort } from "../../proto/collector-config/schema.ts";
 
 /** Every key that a desired config may not change, and how to read its value. */
 const fixedKeys: readonly [key: string, value: (config: CollectorConfig) => unknown][] = [
@@ -16,8 +18,8 @@ const fixedKeys: readonly [key: string, value: (config: CollectorConfig) => unkn
 
 /**
  * Returns why a desired config may not replace the running one, a line for each fault; empty if it may. Both have absolute paths. Its
- * additional `file` sources must stay inside the running config's `file_roots`: who may publish configs may read logs, but not every
- * file of every host.
+ * additional `file` sources must stay inside the running config's `file_roots`, and additional OTLP listeners on loopback or its
+ * `listen_hosts`: who may publish configs may read logs, but not every file of every host, nor open a host to its network.
  */
 export const rejectedChanges = (running: CollectorConfig, desired: CollectorConfig): string[] => {
   const fixed = fixedKeys
@@ -30,7 +32,31 @@ export const rejectedChanges = (running: CollectorConfig, desired: CollectorConf
       ? []
       : [`sources.${index}.include must stay inside management.file_roots of this host`],
   );
-  return [...fixed, ...outside];
+  const widened = desired.sources.flatMap((source, index) =>
+    source.type !== "otlp"
+      ? []
+      : (["grpc", "http"] as const)
+          .filter((transport) => !mayListen(running, transport, source[transport]))
+          .map(
+            (transport) =>
+              `sources.${index}.${transport} must listen on loopback, on a host of management.listen_hosts, or as it does on this host`,
+          ),
+  );
+  return [...fixed, ...outside, ...widened];
+};
+
+type Otlp = Extract<SourceConfig, { type: "otlp" }>;
+
+const mayListen = (
+  { sources, management }: CollectorConfig,
+  transport: "grpc" | "http",
+  listener: Otlp[typeof transport],
+): boolean => {
+  if (listener === undefined) return true;
+  if (sources.some((known) => known.type === "otlp" && isDeepStrictEqual(known[transport], listener))) return true;
+  const host = splitHostPort(listener.listen)?.host.toLowerCase() ?? "";
+  const isAllowed = isLoopbackHost(host.includes(":") ? `[${host}]` : host) || management.listenHosts.includes(host);
+  return isAllowed && listener.allowedHosts.length === 0;
 };
 
 /** Whether every pattern stays inside one of the roots, apart from links. */

@@ -48,6 +48,7 @@ describe("parseCollectorConfig", () => {
         lastKnownGoodConfigHash: undefined,
         applyDesiredConfig: false,
         fileRoots: ["/var/log"],
+        listenHosts: [],
       },
     });
   });
@@ -57,8 +58,12 @@ describe("parseCollectorConfig", () => {
       `${minimal}sources: [{type: otlp}, {type: otlp, http: {listen: "[::1]:1"}}, {type: file, include: [/v/*.log]}, {type: host_metrics}]`,
     );
     expect(parsed.ok && parsed.config.sources).toEqual([
-      { type: "otlp", grpc: { listen: "127.0.0.1:4317" }, http: { listen: "127.0.0.1:4318" } },
-      { type: "otlp", grpc: undefined, http: { listen: "[::1]:1" } },
+      {
+        type: "otlp",
+        grpc: { listen: "127.0.0.1:4317", allowedHosts: [] },
+        http: { listen: "127.0.0.1:4318", allowedHosts: [] },
+      },
+      { type: "otlp", grpc: undefined, http: { listen: "[::1]:1", allowedHosts: [] } },
       { type: "file", include: ["/v/*.log"], exclude: [], startAt: "end" },
       { type: "host_metrics", intervalSeconds: 60 },
     ]);

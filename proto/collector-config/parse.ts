@@ -51,11 +51,21 @@ const expectation = (expected: string | null): string => {
 
 type Wire = v.InferOutput<typeof CollectorConfigYaml>;
 
+type WireListener = NonNullable<Extract<Wire["sources"][number], { type: "otlp" }>["grpc"]>;
+
+const toListener = ({ listen, allowed_hosts: allowedHosts }: WireListener) => ({ listen, allowedHosts });
+
 const toSource = (source: Wire["sources"][number]) => {
   if (source.type === "otlp") {
     const { grpc, http } = source;
-    const both = { grpc: { listen: otlpGrpcListen }, http: { listen: otlpHttpListen } };
-    const chosen = { ...(grpc === undefined ? {} : { grpc }), ...(http === undefined ? {} : { http }) };
+    const both = {
+      grpc: { listen: otlpGrpcListen, allowedHosts: [] },
+      http: { listen: otlpHttpListen, allowedHosts: [] },
+    };
+    const chosen = {
+      ...(grpc === undefined ? {} : { grpc: toListener(grpc) }),
+      ...(http === undefined ? {} : { http: toListener(http) }),
+    };
     return { type: source.type, ...(grpc === undefined && http === undefined ? both : chosen) };
   }
   if (source.type === "file")
@@ -102,5 +112,6 @@ const toConfig = (wire: Wire) => ({
     lastKnownGoodConfigHash: wire.management.last_known_good_config_hash,
     applyDesiredConfig: wire.management.apply_desired_config,
     fileRoots: wire.management.file_roots,
+    listenHosts: wire.management.listen_hosts,
   },
 });

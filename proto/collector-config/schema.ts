@@ -81,10 +81,27 @@ const isCoreUrl = (text: string): boolean => {
 
 const ConfigHash = v.pipe(v.string(), v.regex(/^[0-9a-f]{64}$/, "must be a SHA-256 in lowercase hex (64 characters)"));
 
+const Hosts = v.pipe(
+  v.array(
+    v.pipe(
+      v.string(),
+      v.check(
+        (host) => splitHostPort(`${host.includes(":") ? `[${host}]` : host}:0`) !== undefined,
+        "must be a host name or an address, without a port",
+      ),
+      v.transform((host) => host.toLowerCase()),
+    ),
+  ),
+  v.maxLength(64, "must be at most 64 hosts"),
+);
+
+const otlpListener = (listen: string) =>
+  v.optional(section({ listen: v.optional(ListenAddress, listen), allowed_hosts: v.optional(Hosts, []) }));
+
 const OtlpSource = v.strictObject({
   type: v.literal("otlp"),
-  grpc: v.optional(section({ listen: v.optional(ListenAddress, otlpGrpcListen) })),
-  http: v.optional(section({ listen: v.optional(ListenAddress, otlpHttpListen) })),
+  grpc: otlpListener(otlpGrpcListen),
+  http: otlpListener(otlpHttpListen),
 });
 
 const FileSource = v.strictObject({
@@ -147,5 +164,6 @@ export const CollectorConfigYaml = section({
     file_roots: v.optional(v.pipe(v.array(AbsolutePath), v.maxLength(64, "must be at most 64 directories")), [
       "/var/log",
     ]),
+    listen_hosts: v.optional(Hosts, []),
   }),
 });

@@ -2,6 +2,7 @@ import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from
 import { unpooled } from "../../../kit/buffer-pool.ts";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
 import { GrpcError, grpcStatusHeaders, retryInfo } from "../../../proto/grpc-status.ts";
+import type { CallerCheck } from "./caller-check.ts";
 import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
 import type { InFlightRequest, InFlightRequests } from "./in-flight-requests.ts";
@@ -50,6 +51,7 @@ export interface UnaryGrpcOptions {
   messageBytesMax: number;
   inFlight: InFlightRequests;
   gunzip: Gunzip;
+  checkCaller: CallerCheck;
   onError(error: unknown): void;
 }
 
@@ -62,6 +64,11 @@ export const createUnaryGrpcHandler =
     const status = headers[":method"] !== "POST" ? 405 : isBinaryGrpc(headers["content-type"]) ? 200 : 415;
     if (status !== 200) {
       end(stream, { ":status": status });
+      return;
+    }
+    const refusal = options.checkCaller(headers);
+    if (refusal !== undefined) {
+      refuse(stream, new GrpcError("permission_denied", refusal));
       return;
     }
     const method = methods.get(headers[":path"] ?? "");

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { JsonValue } from "@bufbuild/protobuf";
 import { encodeGrpcStatus, type GrpcCode, grpcCodes } from "../../../proto/grpc-status.ts";
+import type { CallerCheck } from "./caller-check.ts";
 import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
 import type { InFlightRequests } from "./in-flight-requests.ts";
@@ -30,6 +31,7 @@ export interface OtlpHttpOptions {
   bodyBytesMax: number;
   inFlight: InFlightRequests;
   gunzip: Gunzip;
+  checkCaller: CallerCheck;
   onError(error: unknown): void;
 }
 
@@ -71,9 +73,11 @@ const answer = async (
   request: IncomingMessage,
   signals: readonly Signal[],
   consume: Consume,
-  { bodyBytesMax, inFlight, gunzip }: OtlpHttpOptions,
+  { bodyBytesMax, inFlight, gunzip, checkCaller }: OtlpHttpOptions,
   encoding: Encoding | undefined,
 ) => {
+  const refusal = checkCaller(request.headers);
+  if (refusal !== undefined) throw new HttpRefusal(403, "permission_denied", refusal);
   const path = request.url?.split("?", 1)[0];
   const signal = signals.find((candidate) => candidate.path === path);
   if (signal === undefined)

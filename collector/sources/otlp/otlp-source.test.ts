@@ -1,3 +1,6 @@
+import { once } from "node:events";
+import { type IncomingMessage, request } from "node:http";
+import { connect } from "node:http2";
 import { fromBinary } from "@bufbuild/protobuf";
 import { SpanKind, SpanStatusCode } from "@opentelemetry/api";
 import { OTLPTraceExporter as GrpcExporter } from "@opentelemetry/exporter-trace-otlp-grpc";
@@ -137,6 +140,67 @@ it("replaces invalid UTF-8 in strings by U+FFFD, warns the sender and counts it"
   }
   expect(otlp.spanNames()).toEqual([..."12"].flatMap(() => ["before", "broken-\ufffd", "after"]));
   expect(otlp.source.counters?.()).toMatchObject({ partial: 2, repaired_strings: 2 });
+});
+
+describe("a request that a web page could have sent", () => {
+  /** Sends one request by hand: `fetch` sets `Host` itself. Returns the status, and gRPC's. */
+  const byHttp = async (headers: Record<string, string>): Promise<number | undefined> => {
+    const { hostname, port } = new URL(`http://${otlp.source.addresses.http}`);
+    const type = { "content-type": "application/x-protobuf" };
+    const sent = request({ hostname, port, path: "/v1/traces", method: "POST", headers: { ...type, ...headers } });
+    sent.end(traceRequest(["a"]));
+    const [response] = (await once(sent, "response")) as [IncomingMessage];
+    response.resume();
+    return response.statusCode;
+  };
+  const byGrpc = async (headers: Record<string, string>): Promise<string | undefined> => {
+    const session = connect(`http://${otlp.source.addresses.grpc}`);
+    const path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+    const grpc = { ":method": "POST", ":path": path, "content-type": "application/grpc", te: "trailers" };
+    const stream = session.request({ ...grpc, ...headers });
+    const fields: Record<string, unknown> = {};
+    for (const event of ["response", "trailers"]) stream.on(event, (found) => Object.assign(fields, found));
+    const payload = traceRequest(["a"]);
+    stream.end(Buffer.concat([Buffer.of(0, 0, 0, 0, payload.length), payload]));
+    stream.resume();
+    await once(stream, "close");
+    session.destroy();
+    return fields["grpc-status"] as string | undefined;
+  };
+
+  it.each([
+    ["a foreign name", { host: "evil.example:4318" }],
+    ["a foreign name that begins like loopback", { host: "127.0.0.1.evil.example" }],
+    ["another address", { host: "10.0.0.1:4318" }],
+    ["an empty name", { host: ":4318" }],
+    ["an origin", { origin: "http://localhost:4318" }],
+    ["an opaque origin", { origin: "null" }],
+  ])("is rejected on a loopback listener with %s, and nothing of it is stored", async (_, headers) => {
+    await start();
+    expect(await byHttp(headers)).toBe(403);
+    const { host, ...others } = headers as { host?: string; origin?: string };
+    expect(await byGrpc({ ...others, ...(host === undefined ? {} : { ":authority": host }) })).toBe("7");
+    if (host !== undefined) expect(await byGrpc({ ":authority": "localhost", host })).toBe("7");
+    expect(otlp.envelopes()).toEqual([]);
+    expect(otlp.source.counters?.()).toMatchObject({ forbidden: host === undefined ? 2 : 3 });
+  });
+
+  it("is accepted with any name of loopback, and with those that the config allows", async () => {
+    await start({ allowedHosts: ["Host.docker.internal"] });
+    const names = ["localhost", "LOCALHOST:1", "127.0.0.1:4318", "127.9.9.9", "[::1]:4318", "localhost."];
+    for (const name of [...names, "host.docker.internal:4318"]) {
+      expect(await byHttp({ host: name })).toBe(200);
+      expect(await byGrpc({ ":authority": name })).toBe("0");
+    }
+    expect(await byHttp({ host: "docker.internal" })).toBe(403);
+  });
+
+  it("is accepted with any name on a listener that is open to the network, and rejected with an origin", async () => {
+    await start({ host: "0.0.0.0" });
+    expect(await byHttp({ host: "collector.monitoring.svc:4318" })).toBe(200);
+    expect(await byGrpc({ ":authority": "collector.monitoring.svc:4317" })).toBe("0");
+    expect(await byHttp({ origin: "http://evil.example" })).toBe(403);
+  });
 });
 
 it("rejects an address in use, and closes its other listener", async () => {

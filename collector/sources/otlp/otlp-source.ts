@@ -1,8 +1,9 @@
 import { createServer as createHttpServer, type Server as HttpServer } from "node:http";
 import { createServer as createHttp2Server, type Http2Server, type ServerHttp2Session } from "node:http2";
-import type { Server as NetServer } from "node:net";
+import type { AddressInfo, Server as NetServer } from "node:net";
 import { splitHostPort } from "../../../proto/collector-config/schema.ts";
 import type { Source, SourceDependencies } from "../source.ts";
+import { type CallerCheck, createCallerCheck } from "./caller-check.ts";
 import { type Consume, type ConsumerLimits, createConsumer } from "./consumer.ts";
 import { createUnaryGrpcHandler, otlpMethods } from "./grpc.ts";
 import { createGunzip } from "./gunzip.ts";
@@ -11,12 +12,19 @@ import { createInFlightRequests } from "./in-flight-requests.ts";
 import { signals } from "./signals.ts";
 import { traceConsume } from "./trace-consume.ts";
 
+/** Where one transport listens, and the hosts beside loopback's that requests may name. */
+export interface OtlpListenerConfig {
+  /** `host:port`. */
+  listen: string;
+  allowedHosts?: readonly string[];
+}
+
 /** Where an `otlp` source listens (docs/collector-config.md); a transport that is absent is off. */
 export interface OtlpSourceConfig {
   /** `otlp` by default. */
   name?: string;
-  grpc?: { listen: string };
-  http?: { listen: string };
+  grpc?: OtlpListenerConfig;
+  http?: OtlpListenerConfig;
 }
 
 /** An `otlp` source, and the addresses on which it listens: `host:port`, once started. */
@@ -60,7 +68,7 @@ export const createOtlpSource = (
   const gunzip = createGunzip({ bytesMax: bodyBytesMax, waitingBytesMax: inFlightBytesMax });
   const stopping = new AbortController();
   const consumer = createConsumer(name, consumerLimits, dependencies, stopping.signal);
-  const counts = { stored: 0, partial: 0, dropped: 0, too_large: 0, unavailable: 0, invalid: 0 };
+  const counts = { stored: 0, partial: 0, dropped: 0, too_large: 0, unavailable: 0, invalid: 0, forbidden: 0 };
   const counted: Consume = async (...request) => {
     const outcome = await consumer.consume(...request);
     counts[outcome.status] += 1;
@@ -70,18 +78,24 @@ export const createOtlpSource = (
   const listeners: (HttpServer | Http2Server)[] = [];
   const sessions = new Set<ServerHttp2Session>();
 
-  const createGrpc = (): Http2Server => {
+  /** Call it once the server listens: a name such as `localhost` has an address only then. */
+  const checkCaller = ({ allowedHosts = [] }: OtlpListenerConfig, server: NetServer): CallerCheck => {
+    const check = createCallerCheck((server.address() as AddressInfo).address, allowedHosts);
+    return (headers) => {
+      const refusal = check(headers);
+      if (refusal !== undefined) counts.forbidden += 1;
+      return refusal;
+    };
+  };
+
+  const createGrpc = (listener: OtlpListenerConfig): Http2Server => {
     const server = createHttp2Server({ settings: { initialWindowSize: 1024 * 1024, maxConcurrentStreams: 128 } });
     const onError = (error: unknown) => log.error({ err: error, source: name }, "an OTLP/gRPC request failed");
-    server.on(
-      "stream",
-      createUnaryGrpcHandler(otlpMethods(signals, consume), {
-        messageBytesMax: bodyBytesMax,
-        inFlight,
-        gunzip,
-        onError,
-      }),
-    );
+    const limits = { messageBytesMax: bodyBytesMax, inFlight, gunzip, onError };
+    server.once("listening", () => {
+      const options = { ...limits, checkCaller: checkCaller(listener, server) };
+      server.on("stream", createUnaryGrpcHandler(otlpMethods(signals, consume), options));
+    });
     server.on("session", (session) => {
       session.setLocalWindowSize(4 * 1024 * 1024);
       sessions.add(session);
@@ -91,12 +105,15 @@ export const createOtlpSource = (
     return server;
   };
 
-  const createHttp = (): HttpServer => {
+  const createHttp = (listener: OtlpListenerConfig): HttpServer => {
+    const server = createHttpServer({ requestTimeout: 30_000 });
     const onError = (error: unknown) => log.error({ err: error, source: name }, "an OTLP/HTTP request failed");
-    return createHttpServer(
-      { requestTimeout: 30_000 },
-      createOtlpHttpHandler(signals, consume, { bodyBytesMax, inFlight, gunzip, onError }),
-    );
+    const limits = { bodyBytesMax, inFlight, gunzip, onError };
+    server.once("listening", () => {
+      const options = { ...limits, checkCaller: checkCaller(listener, server) };
+      server.on("request", createOtlpHttpHandler(signals, consume, options));
+    });
+    return server;
   };
 
   const stop = async () => {
@@ -120,10 +137,10 @@ export const createOtlpSource = (
     start: async () => {
       try {
         for (const transport of ["grpc", "http"] as const) {
-          const address = config[transport]?.listen;
-          if (address === undefined) continue;
-          const server = transport === "grpc" ? createGrpc() : createHttp();
-          addresses[transport] = await listen(server, address);
+          const listener = config[transport];
+          if (listener === undefined) continue;
+          const server = transport === "grpc" ? createGrpc(listener) : createHttp(listener);
+          addresses[transport] = await listen(server, listener.listen);
           listeners.push(server);
           log.info({ source: name, transport, address: addresses[transport] }, "listening");
         }
