@@ -115,6 +115,7 @@ export const startTestIngest = async (
     committed: record("committed"),
     refused: record("refused"),
     gap: record("gap"),
+    implausibleGap: () => record("implausibleGap")(undefined),
     batch: record("batch"),
   };
   const ingest = createIngest({

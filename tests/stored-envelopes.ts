@@ -47,7 +47,7 @@ export const openStreamStore = async (
     clock: systemClock,
     entropy: systemEntropy,
     log: createTestLog(),
-    observe: { batch: () => undefined, gap: () => undefined },
+    observe: { batch: () => undefined, gap: () => undefined, implausibleGap: () => undefined },
   });
   return { ...storeWith((frame) => sink.commit(frame, 0), Date.now), sink, close: () => sink.close() };
 };

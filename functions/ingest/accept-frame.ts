@@ -4,16 +4,15 @@ import { Problem } from "../problems.ts";
 import type { CommittedFrame } from "../store/commit-frames.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import type { ExaminedFrame } from "./examine-frame.ts";
+import type { LossObserver } from "./queue-events.ts";
 import type { Sink } from "./sink.ts";
 
 /** Receives facts about ingest. Labels never contain a host. */
-export interface IngestObserver {
+export interface IngestObserver extends LossObserver {
   /** A frame was committed. All figures count what this commit consumed: a resend counts nothing. */
   committed(facts: { envelopes: number; bytes: number; discarded: number; rejected: readonly string[] }): void;
   /** A frame or a stream was rejected. */
   refused(reason: string): void;
-  /** A restored database lacks so many acknowledged sequences of a queue; those that never had an envelope count too. */
-  gap(sequences: bigint): void;
 }
 
 /**

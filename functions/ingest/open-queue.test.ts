@@ -149,10 +149,29 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     expect(await gaps()).toEqual([{ ranges: "1", most: "3" }]);
     await claim(4);
     expect(await gaps()).toEqual([{ ranges: "2", most: "7" }]);
-    for (let claims = 0; claims < 2; claims++) {
-      expect((await claim("9223372036854775807")).error).toBeUndefined();
-      expect(await gaps()).toEqual([{ ranges: String(3 + claims), most: "9007199254740991" }]);
+    await claim(10_000_000_000);
+    expect(await gaps()).toEqual([{ ranges: "3", most: "10000000007" }]);
+  });
+
+  it("Q12: a claim of more than a host can have sent is recorded, and added to no total", async () => {
+    const client = await connect();
+    const observed = (name: string) => test.observed.filter((one) => one.name === name).length;
+    await test.connection.sql`delete from ingest_gap`;
+    const before = { gap: observed("gap"), implausible: observed("implausibleGap") };
+    const claims = [{ acked_through: "9223372036854775807" as never }, { acked_through: 10_000_000_001 }];
+    for (const claim of claims) {
+      const queue = newQueue();
+      const opened = await forwardAll(client, [openSession(queue, { session_id: newQueue(), ...claim })]);
+      expect(cursorsOf(opened)).toEqual([String(claim.acked_through)]);
+      const [event] = await test.connection.sql`
+        select action, reason_code, details->>'through' as through from audit_event
+        where details->>'queue_id' = ${queue.toString("hex")}`;
+      const through = String(claim.acked_through);
+      expect(event).toEqual({ action: "ingest.gap", reason_code: "implausible_claim", through });
     }
+    expect(await test.connection.sql`select 1 from ingest_gap`).toHaveLength(0);
+    expect(observed("gap") - before.gap).toBe(0);
+    expect(observed("implausibleGap") - before.implausible).toBe(2);
   });
 
   it("Q12: records the range also of a queue that it rejects as a copy", async () => {
@@ -216,6 +235,18 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
       (await submit(client, frame(newQueue(), 1, 1), other[0] && openSession(queue, { session_id: session }).open))
         .error,
     ).toMatchObject(invalid);
+  });
+
+  it("Q12: adds up no more claims of a host than it records, however many queues it names", async () => {
+    const client = await connect();
+    for (let opened = 0; opened < 101; opened++)
+      await forwardAll(client, [openSession(newQueue(), { session_id: newQueue(), acked_through: 1_000_000_000 })]);
+    const [row] = await test.connection.sql<{ events: number; ranges: number }[]>`
+      select (select count(*)::int from audit_event where action in ('ingest.gap', 'queue.forked')) as events,
+        (select ranges::int from ingest_gap) as ranges`;
+    expect(row?.events).toBe(100);
+    expect(row?.ranges).toBeLessThan(100);
+    expect(test.observed.map(({ name }) => name)).toContain("implausibleGap");
   });
 
   it("keeps the 16 newest cursors of a host, however many queues it opens", async () => {

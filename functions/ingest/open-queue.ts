@@ -3,7 +3,8 @@
  * - The queue's session changes only here, under the cursor's lock, to a session whose history contains the previous one. So of two
  *   copies that part, one is rejected with `queue_forked`, and its frames too, as every commit checks the session.
  * - Envelopes that a sender has deleted and that the cursor does not cover are lost with the database: the range is recorded in the
- *   transaction that moves the cursor over it. Their sender never sends them again.
+ *   transaction that moves the cursor over it. Their sender never sends them again. One claim, of any host, cannot make the totals
+ *   meaningless: what no host can have sent, and what is beyond the bound of recorded events, is added to none.
  */
 import { equalBytes } from "../../kit/bytes.ts";
 import type { Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
@@ -13,7 +14,15 @@ import { findCursor, lockCursors, type QueueName, trimCursors, updateCursors } f
 import { addGap } from "../store/ingest-gaps.ts";
 import { queueIdBytes, sequenceMax } from "./examine-frame.ts";
 import { inGroups, inTurn } from "./in-turn.ts";
-import { createQueueEventRecorder, forkEvent, gapEvent, type QueueEventNeeds } from "./queue-events.ts";
+import {
+  createQueueEventRecorder,
+  forkEvent,
+  gapEvent,
+  type Loss,
+  type LossObserver,
+  type QueueEventNeeds,
+  sequencesOf,
+} from "./queue-events.ts";
 
 /** An opened queue: the session of its frames, absent for a client that names none. */
 export interface OpenedQueue extends QueueName {
@@ -32,13 +41,14 @@ export interface QueueOpener {
 /** The dependencies of opening a queue. */
 export interface QueueOpenerNeeds extends QueueEventNeeds {
   db: Database;
-  /** Receives how many sequences a database has lost of a queue; those without an envelope count too. */
-  observe: { gap(sequences: bigint): void };
+  observe: LossObserver;
   /** Resolves when the next transaction may begin, of those that queues share; none by default. */
   pause?: () => Promise<void>;
 }
 
 const previousSessionsMax = 16;
+/** A host that sends 10,000 envelopes a second needs eleven days for so many: a database is not restored to so long ago unnoticed. */
+const lostSequencesMax = 10_000_000_000n;
 
 /** Makes the opener. */
 export const createQueueOpener = ({ db, clock, entropy, observe, log, pause }: QueueOpenerNeeds): QueueOpener => {
@@ -81,10 +91,13 @@ export const createQueueOpener = ({ db, clock, entropy, observe, log, pause }: Q
       const [decision] = (await decideAll(tx, [open], now)) as [Decision];
       const { isForked, lost, row } = decision;
       if (!isForked) await store(tx, [decision], now);
-      const events = [...(lost ? [gapEvent(lost)] : []), ...(isForked ? [forkEvent(row.cursor)] : [])];
-      if (events.length > 0) await record(tx, queueOf(open), events);
-      if (lost) await addGap(tx, open.hostId, lost.through - lost.from + 1n, now);
-      return decision;
+      const event = lost && gapEvent(lost);
+      const events = [...(event ? [event] : []), ...(isForked ? [forkEvent(row.cursor)] : [])];
+      const recorded = events.length > 0 ? await record(tx, queueOf(open), events) : [];
+      if (lost === undefined || event === undefined) return decision;
+      const isPlausible = lost.isPlausible && recorded.includes(event);
+      if (isPlausible) await addGap(tx, open.hostId, sequencesOf(lost), now);
+      return { ...decision, lost: { ...lost, isPlausible } };
     });
   const keyOf = ({ hostId }: QueueName) => hostId;
   const openInGroup = inGroups(openTogether, { keyOf, pause });
@@ -99,7 +112,8 @@ export const createQueueOpener = ({ db, clock, entropy, observe, log, pause }: Q
       if (sessionId === undefined && claims.ackedThrough === 0n)
         return { ...queue, sessionId, cursor: await findInTurn(queue) };
       const { isForked, lost, cursor } = (await openInGroup(claims)) ?? (await openInTurn(claims));
-      if (lost) observe.gap(lost.through - lost.from + 1n);
+      if (lost?.isPlausible) observe.gap(sequencesOf(lost));
+      else if (lost) observe.implausibleGap();
       if (isForked) throw new Problem("queue_forked");
       return { ...queue, sessionId, cursor };
     },
@@ -128,12 +142,13 @@ type OpenClaims = Pick<Open, "sessionId" | "previousSessionIds" | "ackedThrough"
 export const decideOpen = (
   row: { cursor: bigint; sessionId: Uint8Array | null },
   { sessionId, previousSessionIds, ackedThrough, sentThrough }: OpenClaims,
-): { isForked: boolean; cursor: bigint; lost: { from: bigint; through: bigint } | undefined } => {
+): { isForked: boolean; cursor: bigint; lost: Loss | undefined } => {
   const { sessionId: held } = row;
   const isOwn =
     sessionId.length === 0 || held === null || [sessionId, ...previousSessionIds].some((id) => equalBytes(id, held));
   const isForked = !isOwn || (sentThrough !== undefined && row.cursor > sentThrough);
-  const lost = ackedThrough > row.cursor ? { from: row.cursor + 1n, through: ackedThrough } : undefined;
+  const isPlausible = ackedThrough - row.cursor <= lostSequencesMax;
+  const lost = ackedThrough > row.cursor ? { from: row.cursor + 1n, through: ackedThrough, isPlausible } : undefined;
   return { isForked, cursor: lost && !isForked ? lost.through : row.cursor, lost };
 };
 

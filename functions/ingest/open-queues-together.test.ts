@@ -33,7 +33,7 @@ const createCountedOpener = () => {
       return db.transaction(...args);
     },
   });
-  const observe = { gap: (sequences: bigint) => void counted.gaps.push(sequences) };
+  const observe = { gap: (sequences: bigint) => void counted.gaps.push(sequences), implausibleGap: () => undefined };
   const log = createTestLog();
   const opener = createQueueOpener({ db: countedDb, clock: systemClock, entropy: systemEntropy, observe, log });
   return { ...opener, counted };

@@ -25,12 +25,19 @@ export interface QueueEventNeeds {
 const eventsOfHostMax = 100;
 const eventsWindowMs = 3_600_000;
 
-/** Makes the function that logs the events of a queue and writes them to the audit log, within a bound for each host. */
+/**
+ * Makes the function that logs the events of a queue and writes them to the audit log, within a bound for each host. It returns those
+ * that it has written.
+ */
 export const createQueueEventRecorder = ({
   clock,
   entropy,
   log,
-}: QueueEventNeeds): ((tx: Executor, queue: QueueName, events: readonly QueueEvent[]) => Promise<void>) => {
+}: QueueEventNeeds): ((
+  tx: Executor,
+  queue: QueueName,
+  events: readonly QueueEvent[],
+) => Promise<readonly QueueEvent[]>) => {
   const recorded = new LRUCache<string, { since: number; events: number }>({ max: 10_000 });
 
   /** Returns whether an event of this host may be recorded, and counts it. */
@@ -49,7 +56,7 @@ export const createQueueEventRecorder = ({
     for (const { action, reason, details } of events)
       log.warn({ action, host_id: queue.hostId, queue_id, ...details }, reason);
     const kept = events.filter(() => mayRecord(queue.hostId));
-    if (kept.length === 0) return;
+    if (kept.length === 0) return kept;
     const identity = await findIdentityByName(tx, queue.hostId);
     const id = identity?.id ?? queue.hostId;
     const actor = { type: "collector", id, display: queue.hostId } as const;
@@ -64,6 +71,7 @@ export const createQueueEventRecorder = ({
       }),
     );
     await recordAudits(tx, { clock, entropy }, entries);
+    return kept;
   };
 };
 
@@ -71,16 +79,34 @@ export const createQueueEventRecorder = ({
 const sequenceOf = (sequence: bigint): number | string =>
   sequence <= BigInt(Number.MAX_SAFE_INTEGER) ? Number(sequence) : String(sequence);
 
+/** A range that a host says was acknowledged, and that the sink does not have. */
+export interface Loss {
+  from: bigint;
+  through: bigint;
+  /** Whether the host can have sent so much; what is not plausible is recorded, and added to no total. */
+  isPlausible: boolean;
+}
+
+/** Returns how many sequences a range has. */
+export const sequencesOf = ({ from, through }: Loss): bigint => through - from + 1n;
+
 /** The event of a range that was acknowledged and that the sink, `store`, no longer has. */
-export const gapEvent = (
-  { from, through }: { from: bigint; through: bigint },
-  store: "database" | "stream" = "database",
-): QueueEvent => ({
+export const gapEvent = (loss: Loss, store: "database" | "stream" = "database"): QueueEvent => ({
   action: "ingest.gap",
-  reason: `the ${store} lost envelopes that it had acknowledged: it was restored from a backup`,
-  reasonCode: "database_restored",
-  details: { from: sequenceOf(from), through: sequenceOf(through) },
+  ...(loss.isPlausible
+    ? {
+        reason: `the ${store} lost envelopes that it had acknowledged: it was restored from a backup`,
+        reasonCode: "database_restored",
+      }
+    : { reason: "the host claims to have lost more than it can have sent", reasonCode: "implausible_claim" }),
+  details: { from: sequenceOf(loss.from), through: sequenceOf(loss.through) },
 });
+
+/** Receives how many sequences a host has lost, those without an envelope included, or that its claim is not plausible. */
+export interface LossObserver {
+  gap(sequences: bigint): void;
+  implausibleGap(): void;
+}
 
 /** The event of a queue of which two copies have sent. */
 export const forkEvent = (cursor: bigint): QueueEvent => ({

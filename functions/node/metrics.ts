@@ -162,6 +162,10 @@ const createIngestObserver = (registers: Registry[]): IngestObserver & CommitObs
   const refused = labelled("refused", "Frames and streams rejected, by reason", "reason");
   const gaps = total("gaps", "Times that a collector had deleted acknowledged envelopes which the database lacks");
   const lost = total("gap_sequences", "Sequences in these gaps; those that never had an envelope count too");
+  const implausible = total(
+    "implausible_gaps",
+    "Claims of more lost envelopes than a host can have sent; added to no total",
+  );
   const commits = new Histogram({
     name: "core_ingest_commit_seconds",
     help: "Time of a group commit",
@@ -181,6 +185,7 @@ const createIngestObserver = (registers: Registry[]): IngestObserver & CommitObs
       gaps.inc();
       lost.inc(Number(sequences));
     },
+    implausibleGap: () => implausible.inc(),
     batch: (facts) => {
       commits.observe(facts.seconds);
       rows.inc(facts.rows);

@@ -72,7 +72,7 @@ const openNatsStore = async (database: EmbeddedDatabase): Promise<ExportStore> =
     clock: systemClock,
     entropy: systemEntropy,
     log: { warn: ignore },
-    observe: { batch: ignore, gap: ignore, published: ignore, publishFailed: ignore },
+    observe: { batch: ignore, gap: ignore, implausibleGap: ignore, published: ignore, publishFailed: ignore },
   });
   return {
     committer: sink,

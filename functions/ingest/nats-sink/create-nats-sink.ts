@@ -15,7 +15,14 @@ import { addGap } from "../../store/ingest-gaps.ts";
 import { readRows } from "../../store/read-rows.ts";
 import type { CommitObserver } from "../committer.ts";
 import { checkOpen, decideOpen, type OpenedQueue, type QueueOpenerNeeds } from "../open-queue.ts";
-import { createQueueEventRecorder, forkEvent, gapEvent } from "../queue-events.ts";
+import {
+  createQueueEventRecorder,
+  forkEvent,
+  gapEvent,
+  type Loss,
+  type QueueEvent,
+  sequencesOf,
+} from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
 import { watchExportLags } from "./export-lags.ts";
 import { createHealth } from "./health.ts";
@@ -145,12 +152,20 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
         { cursor, sessionId: session === "" ? null : Uint8Array.fromHex(session) },
         { sessionId, previousSessionIds, ackedThrough, sentThrough },
       );
-    const reject = async (view: QueueView): Promise<never> => {
-      const { lost } = decide(view);
-      await db.transaction(async (tx) => {
-        await record(tx, queue, [...(lost ? [gapEvent(lost, "stream")] : []), forkEvent(view.cursor)]);
-        if (lost) await addGap(tx, hostId, lost.through - lost.from + 1n, new Date(clock.now()));
+    /** Records a loss, and other events of the queue with it. */
+    const recordLoss = async (lost: Loss | undefined, others: readonly QueueEvent[] = []): Promise<void> => {
+      const event = lost && gapEvent(lost, "stream");
+      const isPlausible = await db.transaction(async (tx) => {
+        const recorded = await record(tx, queue, [...(event ? [event] : []), ...others]);
+        if (!lost?.isPlausible || event === undefined || !recorded.includes(event)) return false;
+        await addGap(tx, hostId, sequencesOf(lost), new Date(clock.now()));
+        return true;
       });
+      if (lost && isPlausible) observe.gap(sequencesOf(lost));
+      else if (lost) observe.implausibleGap();
+    };
+    const reject = async (view: QueueView): Promise<never> => {
+      await recordLoss(decide(view).lost, [forkEvent(view.cursor)]);
       throw new Problem("queue_forked");
     };
     return withView(queue, async (view, isFresh) => {
@@ -167,13 +182,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       // The fence may have found more than the view had.
       const { isForked, lost, cursor } = decide(view);
       if (isForked) return reject(view);
-      if (lost && !isExpired) {
-        await db.transaction(async (tx) => {
-          await record(tx, queue, [gapEvent(lost, "stream")]);
-          await addGap(tx, hostId, lost.through - lost.from + 1n, new Date(clock.now()));
-        });
-        observe.gap(lost.through - lost.from + 1n);
-      }
+      if (lost && !isExpired) await recordLoss(lost);
       if (lost) await streams.writeState(view, { cursor });
       view.isOwn = true;
       return { ...queue, cursor };
