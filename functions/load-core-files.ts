@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { systemClock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
 import type { CoreConfig } from "./config.ts";
@@ -8,6 +7,7 @@ import { type CoreServers, createCoreServers } from "./node/database-servers.ts"
 import { type FollowedFiles, followFiles } from "./node/follow-files.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { checkSinkFiles } from "./node/open-sink.ts";
+import { readTrustedFile } from "./node/read-key-file.ts";
 import { createConfigLoads, withConfigError } from "./node/with-config-error.ts";
 import type { Cryptography } from "./signer/cryptography.ts";
 import { loadReceiptSigner } from "./start-chat.ts";
@@ -49,6 +49,6 @@ const readLicense = async ({ license }: CoreConfig): Promise<LicenseSource | nul
   license && {
     token: license.token,
     publicKeyPem: await withConfigError("SVC_LICENSE_PUBLIC_KEY_FILE", () =>
-      readFileSync(license.publicKeyFile, "utf8"),
+      readTrustedFile(license.publicKeyFile).toString("utf8"),
     ),
   };

@@ -76,6 +76,29 @@ describe("svc-server", () => {
     expect(stderr).toContain("SVC_INGEST_MAX_FRAME_BYTE is not known; did you mean SVC_INGEST_MAX_FRAME_BYTES?");
   });
 
+  it("C1: rejects a file of issuers, or of a secret, that group or world may write", () => {
+    const path = (name: string, contents: string, mode: number) => {
+      writeFileSync(join(directory, name), contents);
+      chmodSync(join(directory, name), mode);
+      return join(directory, name);
+    };
+    const { status, stderr } = run(["check-config"], {
+      ...complete,
+      SVC_WORKLOAD_ISSUERS_FILE: path("issuers.yaml", "issuers: []", 0o666),
+      SVC_AUTH_TOKEN_SECRET_FILE: path("secret", "x".repeat(40), 0o660),
+    });
+    const fault = "the file is writable for group or world; chmod it to 0644";
+    expect({ status, stderr: stderr.split("\n").sort() }).toEqual({
+      status: 78,
+      stderr: [
+        "",
+        `  SVC_AUTH_TOKEN_SECRET_FILE: ${fault}`,
+        `  SVC_WORKLOAD_ISSUERS_FILE: ${fault}`,
+        "configuration is invalid:",
+      ],
+    });
+  });
+
   it("C1: does not start with a CA key that the group may read", async () => {
     const ca = await createTestCa();
     const [certificate, key] = [join(directory, "ca.pem"), join(directory, "ca.key")];

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "../kit/confidential-url.ts";
-import type { ConfigFault, Environment } from "../kit/env.ts";
+import { type ConfigFault, type Environment, GuardedFileError } from "../kit/env.ts";
 import { TextVariable } from "../kit/variables.ts";
 import { parseTree } from "../proto/collector-config/tree.ts";
 import { type Scope, scopes } from "../proto/operator/scopes.ts";
@@ -82,7 +82,8 @@ export const workloadIssuersOf = (
   let contents: string;
   try {
     contents = path === undefined ? (given ?? "") : readFile(path);
-  } catch {
+  } catch (error) {
+    if (error instanceof GuardedFileError) return fault(error.message);
     return fault("the file cannot be read; where there are no files, SVC_WORKLOAD_ISSUERS takes its text");
   }
   const parsed = parseTree(contents);

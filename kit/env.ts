@@ -21,6 +21,11 @@ export class ConfigError extends Error {
   }
 }
 
+/** A file may not be used as it is. The message tells an operator what to change, and quotes nothing. */
+export class GuardedFileError extends Error {
+  override readonly name = "GuardedFileError";
+}
+
 /**
  * Applies the `_FILE` rule: for every name in `names`, `<NAME>_FILE` names a file whose contents replace the value of `<NAME>`
  * (one trailing newline is trimmed; unreadable or empty is a fault; the file wins). A variable set to "" counts as unset, as
@@ -41,8 +46,9 @@ const resolveFiles = (
       const value = readFile(path).replace(/\r?\n$/, "");
       if (value === "") faults.push({ variable: `${name}_FILE`, message: "the file is empty" });
       else resolved[name] = value;
-    } catch {
-      faults.push({ variable: `${name}_FILE`, message: "the file cannot be read" });
+    } catch (error) {
+      const message = error instanceof GuardedFileError ? error.message : "the file cannot be read";
+      faults.push({ variable: `${name}_FILE`, message });
     }
   }
   return { env: resolved, faults };

@@ -29,6 +29,8 @@ export const provideDatabase = async (
   project: TestProject,
   { tcp = false }: { tcp?: boolean } = {},
 ): Promise<() => Promise<void>> => {
+  // For the files of fixtures, whatever the developer's is: programs reject what a group may write.
+  process.umask(0o022);
   const given = process.env.SVC_TEST_DATABASE_URL;
   const embedded =
     given === undefined ? await startEmbeddedPostgres({ tcp, settings: { max_connections: "400" } }) : undefined;

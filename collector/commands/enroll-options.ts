@@ -6,6 +6,7 @@ import { rootAcknowledgement, splitHostPort } from "../../proto/collector-config
 import { composeIdentity } from "../../proto/identity.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
 import type { CollectorEnv } from "../env.ts";
+import { readTrustedText, UnsafeFileError } from "../files/private-files.ts";
 import type { FlagValues } from "./command.ts";
 import { CommandFailure, exitCode, usageFailure } from "./command-failure.ts";
 
@@ -65,8 +66,9 @@ export const readEnrollOptions = async (
   const deviceId = required("device-id");
   const acknowledgement = flags["allow-root-acknowledged"];
   checkRoot(acknowledgement, env.effectiveUid);
-  const coreCaPem = await readBundle("ca-bundle", flags["ca-bundle"]);
-  const ingestCaPem = (await readBundle("ingest-ca-bundle", flags["ingest-ca-bundle"])) ?? coreCaPem;
+  const { "ca-bundle": coreBundle, "ingest-ca-bundle": ingestBundle } = flags;
+  const coreCaPem = coreBundle === undefined ? undefined : await readBundle("ca-bundle", coreBundle);
+  const ingestCaPem = ingestBundle === undefined ? coreCaPem : await readBundle("ingest-ca-bundle", ingestBundle);
   if (ingestCaPem === undefined) throw usageFailure("--ca-bundle or --ingest-ca-bundle is required");
   return {
     ...core,
@@ -134,11 +136,12 @@ const checkRoot = (acknowledgement: string | undefined, effectiveUid: number | u
   );
 };
 
-const readBundle = async (name: string, path: string | undefined): Promise<string | undefined> => {
-  if (path === undefined) return undefined;
-  const pem = await readFile(path, "utf8").catch(() => undefined);
-  if (pem === undefined)
-    throw new CommandFailure(exitCode.failed, "file_unreadable", `the file of --${name} cannot be read`);
+/** Reads the PEM of authorities. Throws a command failure if it has none, cannot be read, or may be written by others. */
+export const readBundle = async (name: string, path: string): Promise<string> => {
+  const pem = await readTrustedText(path).catch((error: unknown) => {
+    const fault = error instanceof UnsafeFileError ? error.message : "cannot be read";
+    throw new CommandFailure(exitCode.failed, "file_unreadable", `the file of --${name} ${fault}`);
+  });
   if ((decodePemBundle(pem, "CERTIFICATE")?.length ?? 0) === 0)
     throw new CommandFailure(exitCode.failed, "file_invalid", `the file of --${name} contains no PEM certificate`);
   return pem;

@@ -1,6 +1,4 @@
-import { readFile } from "node:fs/promises";
 import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
-import { decodePemBundle } from "../../proto/pem.ts";
 import { defaultConfigPath, type UsableConfig } from "../config/load-config.ts";
 import { identityDirectoryOf, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { retryCall } from "../management/retry-call.ts";
@@ -9,7 +7,7 @@ import { CredentialsRejectedByConfigError, renewCredentials, renewTimeoutMs } fr
 import { defineCommand } from "./command.ts";
 import { CommandFailure, exitCode, usageFailure } from "./command-failure.ts";
 import { asCommandFailure, reportRetry } from "./core-failure.ts";
-import { readCoreUrl } from "./enroll-options.ts";
+import { readBundle, readCoreUrl } from "./enroll-options.ts";
 import { configFailure, loadUsableConfig } from "./usable-config.ts";
 
 /**
@@ -67,9 +65,7 @@ const chooseTransport = async (
 ): Promise<TransportOptions> => {
   const baseUrl = core === undefined ? config.management.coreUrl : readCoreUrl(core, false).coreUrl;
   if (baseUrl === undefined) throw usageFailure("--core is required, as the config has no management.core_url");
-  const caPem = bundle === undefined ? coreCaPem : await readFile(bundle, "utf8").catch(() => undefined);
-  if (bundle !== undefined && (decodePemBundle(caPem ?? "", "CERTIFICATE")?.length ?? 0) === 0)
-    throw new CommandFailure(exitCode.failed, "file_unreadable", "the file of --ca-bundle contains no PEM certificate");
+  const caPem = bundle === undefined ? coreCaPem : await readBundle("ca-bundle", bundle);
   // `management.server_name` is the name of the server that `management.core_url` names.
   return {
     baseUrl,

@@ -29,6 +29,18 @@ describe("loadConfig", () => {
 
   const faults: [name: string, path: string, change: (host: EnrolledHost) => Promise<unknown>][] = [
     ["C1: a key that its group may read", "forwarder.mtls.key_file", (host) => chmod(host.keyFile, 0o640)],
+    [
+      "C1: authorities that others may write",
+      "forwarder.mtls.ca_file",
+      (host) => chmod(join(host.dir, "core-ca.pem"), 0o666),
+    ],
+    [
+      "C1: authorities that their group may write",
+      "forwarder.mtls.ca_file",
+      (host) => chmod(join(host.dir, "core-ca.pem"), 0o664),
+    ],
+    ["C1: a certificate that others may write", "forwarder.mtls.cert_file", (host) => chmod(host.certFile, 0o646)],
+    ["C1: a config that others may write", "", (host) => chmod(host.config, 0o646)],
     ["C1: a key that others may read", "forwarder.mtls.key_file", (host) => chmod(host.keyFile, 0o604)],
     [
       "C1: a link to a key that others may read",

@@ -1,5 +1,5 @@
 import { constants } from "node:fs";
-import { open, readFile, stat } from "node:fs/promises";
+import { open, stat } from "node:fs/promises";
 import { dirname, isAbsolute, resolve } from "node:path";
 import { errorCode } from "../../kit/describe-error.ts";
 import { hashTree } from "../../proto/collector-config/hash.ts";
@@ -7,7 +7,7 @@ import { type CollectorConfig, validateCollectorConfig } from "../../proto/colle
 import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
 import { type ConfigTextError, configBytesMax, type ParsedTree, parseTree } from "../../proto/collector-config/tree.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
-import { readPrivateText, UnsafeFileError } from "../files/private-files.ts";
+import { readPrivateText, readTrustedText, UnsafeFileError } from "../files/private-files.ts";
 import { type Credentials, CredentialsError, joinCredentials, readPemCertificate } from "../identity/credentials.ts";
 import { ownPaths } from "./source-settings.ts";
 
@@ -87,6 +87,9 @@ const readConfigText = async (path: string): Promise<string | ConfigTextError> =
     try {
       const status = await handle.stat();
       if (!status.isFile()) return fileError("the config is not a regular file");
+      // Its group may write it, as one that administers hosts together may.
+      if (process.platform !== "win32" && (status.mode & 0o002) !== 0)
+        return fileError("the config may be written by others; set its mode to 0644");
       if (status.size > configBytesMax) return fileError(`the config must be at most ${configBytesMax} bytes`);
       return new TextDecoder("utf-8", { fatal: true }).decode(await handle.readFile());
     } finally {
@@ -147,7 +150,7 @@ const loadCredentials = async (loaded: LoadedConfig, config: CollectorConfig, er
           : describeReadFailure(error),
       ),
     );
-  const [certificatePem, keyPem] = await Promise.allSettled([readFile(certFile, "utf8"), readPrivateText(keyFile)]);
+  const [certificatePem, keyPem] = await Promise.allSettled([readTrustedText(certFile), readPrivateText(keyFile)]);
   if (certificatePem.status === "rejected") reject("cert_file", certificatePem.reason);
   if (keyPem.status === "rejected") reject("key_file", keyPem.reason);
   if (certificatePem.status === "rejected") return;
@@ -167,11 +170,11 @@ const loadCredentials = async (loaded: LoadedConfig, config: CollectorConfig, er
 const loadAuthorities = async (loaded: LoadedConfig, config: CollectorConfig, errorAt: ErrorAt): Promise<void> => {
   const read = async (file: string, path: readonly string[]): Promise<string | undefined> => {
     try {
-      const pem = await readFile(file, "utf8");
+      const pem = await readTrustedText(file);
       if ((decodePemBundle(pem, "CERTIFICATE")?.length ?? 0) > 0) return pem;
       loaded.errors.push(errorAt(path, "contains no PEM certificate"));
     } catch (error) {
-      loaded.errors.push(errorAt(path, describeReadFailure(error)));
+      loaded.errors.push(errorAt(path, error instanceof UnsafeFileError ? error.message : describeReadFailure(error)));
     }
     return undefined;
   };

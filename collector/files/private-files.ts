@@ -149,13 +149,27 @@ export const linkTarget = async (path: string, files = systemFiles): Promise<str
 };
 
 /** Reads a private key's text. Throws `UnsafeFileError` unless the opened file is regular and private to its owner. */
-export const readPrivateText = async (path: string, files = systemFiles): Promise<string> => {
+export const readPrivateText = (path: string, files = systemFiles): Promise<string> =>
+  readGuardedText(path, { mask: 0o077, fault: "is open to its group or to others; set its mode to 0600" }, files);
+
+/** Reads the text of a file whose author the collector trusts. Throws `UnsafeFileError` if group or world may write the opened file. */
+export const readTrustedText = (path: string, files = systemFiles): Promise<string> =>
+  readGuardedText(
+    path,
+    { mask: 0o022, fault: "may be written by its group or by others; set its mode to 0644" },
+    files,
+  );
+
+const readGuardedText = async (
+  path: string,
+  { mask, fault }: { mask: number; fault: string },
+  files: typeof systemFiles,
+): Promise<string> => {
   const handle = await files.open(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const status = await handle.stat();
     if (!status.isFile()) throw new UnsafeFileError("is not a regular file");
-    if (process.platform !== "win32" && (status.mode & 0o077) !== 0)
-      throw new UnsafeFileError("is open to its group or to others; set its mode to 0600");
+    if (process.platform !== "win32" && (status.mode & mask) !== 0) throw new UnsafeFileError(fault);
     return await handle.readFile("utf8");
   } finally {
     await handle.close();

@@ -1,7 +1,6 @@
-import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
 import type { ExportConfig } from "../export-config.ts";
-import { readKeyFile } from "../node/read-key-file.ts";
+import { readKeyFile, readTrustedFile } from "../node/read-key-file.ts";
 import { loadFiles, type ReloadOptions } from "../node/reload-files.ts";
 import { withConfigError } from "../node/with-config-error.ts";
 import type { OtlpClient, OtlpClientOptions } from "./otlp-client.ts";
@@ -97,13 +96,13 @@ const readTls = async ({ caFile, clientCertificate }: ExportConfig): Promise<Otl
     caFile === null
       ? undefined
       : await withConfigError("SVC_EXPORT_CA_FILE", () => {
-          const pem = readFileSync(caFile);
+          const pem = readTrustedFile(caFile);
           createSecureContext({ ca: pem });
           if (!pem.includes("-----BEGIN CERTIFICATE-----")) throw new Error("holds no certificate in PEM");
           return pem;
         });
   if (clientCertificate === null) return ca === undefined ? {} : { ca };
-  const cert = await withConfigError("SVC_EXPORT_CLIENT_CERT_FILE", () => readFileSync(clientCertificate.certFile));
+  const cert = await withConfigError("SVC_EXPORT_CLIENT_CERT_FILE", () => readTrustedFile(clientCertificate.certFile));
   const key = await withConfigError("SVC_EXPORT_CLIENT_KEY_FILE", () => {
     const pem = readKeyFile(clientCertificate.keyFile);
     try {

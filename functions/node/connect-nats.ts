@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import {
   type Authenticator,
   connect,
@@ -10,7 +9,7 @@ import {
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
 import type { NatsConfig } from "../nats-config.ts";
-import { readKeyFile } from "./read-key-file.ts";
+import { readKeyFile, readTrustedFile } from "./read-key-file.ts";
 import { StartFault } from "./run-configured.ts";
 import { withConfigError } from "./with-config-error.ts";
 
@@ -51,7 +50,7 @@ const isPassing = (error: unknown): boolean =>
 /** Returns the options of a connection, with the files that the configuration names. Throws `ConfigError` for one that cannot be read. */
 export const readNatsOptions = async (config: NatsConfig): Promise<NodeConnectionOptions> => {
   const { servers, isEncrypted, caFile, credentialsFile } = config;
-  const ca = caFile && (await withConfigError("SVC_NATS_CA_FILE", () => readFileSync(caFile, "utf8")));
+  const ca = caFile && (await withConfigError("SVC_NATS_CA_FILE", () => readTrustedFile(caFile).toString("utf8")));
   const credentials =
     credentialsFile && (await withConfigError("SVC_NATS_CREDENTIALS_FILE", () => readKeyFile(credentialsFile)));
   return {

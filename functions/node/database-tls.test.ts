@@ -98,7 +98,7 @@ describe("TLS to the database, by both drivers", () => {
   it("names the variable when a file cannot be read", async () => {
     const url = "postgres://me@db/fleet?sslmode=verify-full&sslrootcert=/nowhere.crt";
     expect(() => createDatabaseServers(url, "SVC_DATABASE_SESSION_URL")).toThrow(
-      "SVC_DATABASE_SESSION_URL: has a file in sslrootcert that cannot be read (ENOENT)",
+      "SVC_DATABASE_SESSION_URL: has a file in sslrootcert that cannot be used: cannot be read (ENOENT)",
     );
   });
 });

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import { equalBytes } from "../../kit/bytes.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { ConfigError } from "../../kit/env.ts";
@@ -11,6 +10,7 @@ import { type ClientCertificateReader, createClientCertificateReader } from "../
 import type { Cryptography } from "../signer/cryptography.ts";
 import type { Signer } from "../signer/signer.ts";
 import { type SignerNeeds, signerLoader } from "./load-signer.ts";
+import { readTrustedFile } from "./read-key-file.ts";
 import { loadFiles, type Reloaded, type ReloadedFiles, type ReloadOptions } from "./reload-files.ts";
 import { readTlsFiles, type TlsMaterial } from "./tls-files.ts";
 import { createConfigLoads, withConfigError } from "./with-config-error.ts";
@@ -131,7 +131,9 @@ const checkIngestTrust = async (
   cryptography: Cryptography,
 ): Promise<void> => {
   const variable = "SVC_INGEST_CLIENT_CA_FILE";
-  const trusted = await withConfigError(variable, () => readAuthorities(readFileSync(clientCaFile, "utf8")));
+  const trusted = await withConfigError(variable, () =>
+    readAuthorities(readTrustedFile(clientCaFile).toString("utf8")),
+  );
   for (const authority of signing) {
     for (const anchor of trusted) {
       if (equalBytes(anchor.der, authority.der) || (await hasIssued(anchor, authority, cryptography))) return;

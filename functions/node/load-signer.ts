@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
 import type { SignerConfig } from "../config.ts";
@@ -8,7 +7,7 @@ import { createExternalCommand } from "../signer/external-command.ts";
 import { createLocalCa } from "../signer/local-ca.ts";
 import type { Signer } from "../signer/signer.ts";
 import { createNodeSigningKey } from "./node-cryptography.ts";
-import { readKeyFile } from "./read-key-file.ts";
+import { readKeyFile, readTrustedFile } from "./read-key-file.ts";
 import { createSignerCommand } from "./run-signer-command.ts";
 import { withConfigError } from "./with-config-error.ts";
 
@@ -33,7 +32,9 @@ export interface SignerNeeds {
 export const signerLoader = async (config: SignerConfig, needs: SignerNeeds): Promise<() => Promise<LoadedSigner>> => {
   const { cryptography, clock, log, path } = needs;
   const readBundle = () =>
-    withConfigError("SVC_ENROLLMENT_CA_CERT_FILE", () => readAuthorities(readFileSync(config.caCertFile, "utf8")));
+    withConfigError("SVC_ENROLLMENT_CA_CERT_FILE", () =>
+      readAuthorities(readTrustedFile(config.caCertFile).toString("utf8")),
+    );
   if (config.kind === "local-ca") {
     const files = { certificateFile: config.caCertFile, keyFile: config.caKeyFile };
     return async () => {
@@ -59,7 +60,7 @@ export const loadLocalCa = async (options: {
   keyFile: string;
   cryptography: Cryptography;
 }): Promise<LoadedSigner> => {
-  const authorities = readAuthorities(readFileSync(options.certificateFile, "utf8"));
+  const authorities = readAuthorities(readTrustedFile(options.certificateFile).toString("utf8"));
   const key = createNodeSigningKey(readKeyFile(options.keyFile));
   return { signer: await createLocalCa({ authorities, key, cryptography: options.cryptography }), authorities };
 };

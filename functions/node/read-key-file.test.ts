@@ -1,24 +1,51 @@
-import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { readKeyFile } from "./read-key-file.ts";
+import { repositoryFiles } from "../../scripts/repository-files.ts";
+import { readKeyFile, readTrustedFile } from "./read-key-file.ts";
+
+let dir: string;
+
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), "key-file-"));
+});
+afterEach(() => rmSync(dir, { recursive: true }));
+
+const file = (mode: number) => {
+  const path = join(dir, `key-${mode.toString(8)}`);
+  writeFileSync(path, "key bytes");
+  chmodSync(path, mode);
+  return path;
+};
+
+describe("readTrustedFile", () => {
+  it("C1: reads what others may read, and rejects what group or world may write", () => {
+    for (const mode of [0o600, 0o644, 0o444, 0o755]) expect(readTrustedFile(file(mode)).toString()).toBe("key bytes");
+    for (const mode of [0o620, 0o602, 0o664, 0o666, 0o777])
+      expect(() => readTrustedFile(file(mode))).toThrow(/^the file is writable for group or world; chmod it to 0644$/);
+  });
+
+  it("C1: is how core and web read every file that the configuration names", () => {
+    const reader = /\breadFile(?:Sync)?\(/;
+    const readers = repositoryFiles("functions", "ui/bff")
+      .filter((path) => /(?<!\.test)\.ts$/.test(path))
+      .filter((path) => reader.test(readFileSync(path, "utf8").replaceAll(/^ *(?:\*|\/\/).*$/gm, "")));
+    expect(readers.sort()).toEqual([
+      "functions/node/read-key-file.ts",
+      // Files of the program itself, and of the kernel.
+      "functions/node/read-migrations.ts",
+      "functions/node/run-signer-command.ts",
+      // Receipts are data: their signatures are checked.
+      "functions/verify-receipts.ts",
+      // The parser, which the program gives a reader.
+      "functions/workload-config.ts",
+      "ui/bff/server.ts",
+    ]);
+  });
+});
 
 describe("readKeyFile", () => {
-  let dir: string;
-
-  beforeEach(() => {
-    dir = mkdtempSync(join(tmpdir(), "key-file-"));
-  });
-  afterEach(() => rmSync(dir, { recursive: true }));
-
-  const file = (mode: number) => {
-    const path = join(dir, `key-${mode.toString(8)}`);
-    writeFileSync(path, "key bytes");
-    chmodSync(path, mode);
-    return path;
-  };
-
   it("C1: reads 0600 and 0400, rejects any bit of group and world, and quotes nothing", () => {
     for (const mode of [0o600, 0o400, 0o700]) expect(readKeyFile(file(mode)).toString()).toBe("key bytes");
     for (const mode of [0o640, 0o604, 0o620, 0o610, 0o601, 0o644, 0o660, 0o777]) {

@@ -1,4 +1,5 @@
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
+import { GuardedFileError } from "../../kit/env.ts";
 
 /**
  * Returns the contents of a private key file. Throws an `Error` that quotes nothing if the file is not regular, or if group or world
@@ -8,7 +9,10 @@ import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs
 export const readKeyFile = (path: string): Buffer =>
   readGuardedFile(path, { mask: 0o077, fault: "the key file is open to group or world; chmod it to 0600" });
 
-/** Returns the contents of a file whose author core trusts. Throws as `readKeyFile` does, if group or world may write it. */
+/**
+ * Returns the contents of a file whose author core trusts: authorities, issuers, people, a license, a secret. Throws as `readKeyFile`
+ * does, if group or world may write it.
+ */
 export const readTrustedFile = (path: string): Buffer =>
   readGuardedFile(path, { mask: 0o022, fault: "the file is writable for group or world; chmod it to 0644" });
 
@@ -17,8 +21,8 @@ const readGuardedFile = (path: string, { mask, fault }: { mask: number; fault: s
   const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const status = fstatSync(descriptor);
-    if (!status.isFile()) throw new Error("the file is not a regular file");
-    if ((status.mode & mask) !== 0) throw new Error(fault);
+    if (!status.isFile()) throw new GuardedFileError("the file is not a regular file");
+    if ((status.mode & mask) !== 0) throw new GuardedFileError(fault);
     return readFileSync(descriptor);
   } finally {
     closeSync(descriptor);

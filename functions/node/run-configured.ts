@@ -1,8 +1,8 @@
-import { readFileSync } from "node:fs";
 import { pino } from "pino";
 import { describeError, errorCode } from "../../kit/describe-error.ts";
 import { ConfigError, type Environment } from "../../kit/env.ts";
 import { type Log, oneLine } from "../../kit/log.ts";
+import { readTrustedFile } from "./read-key-file.ts";
 
 /** EX_CONFIG of sysexits(3). */
 const exitConfig = 78;
@@ -35,7 +35,7 @@ export const runConfigured = async <Config extends { logLevel: string }, Loaded>
     return command === "--help" ? 0 : 2;
   }
   try {
-    const { config, warnings } = parse(env, (path) => readFileSync(path, "utf8"));
+    const { config, warnings } = parse(env, (path) => readTrustedFile(path).toString("utf8"));
     if (command === "check-config") {
       for (const warning of warnings) process.stderr.write(`warning: ${warning}\n`);
       await load(config, silentLog);

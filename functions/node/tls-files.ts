@@ -1,8 +1,7 @@
-import { readFileSync } from "node:fs";
 import { createSecureContext } from "node:tls";
 import { readCertificate } from "../../proto/certificate-der.ts";
 import { decodePemBundle } from "../../proto/pem.ts";
-import { readKeyFile } from "./read-key-file.ts";
+import { readKeyFile, readTrustedFile } from "./read-key-file.ts";
 import { withConfigError } from "./with-config-error.ts";
 
 /** Files of a listener with mutual TLS. */
@@ -40,7 +39,7 @@ export const readTlsFiles = async ({ serverCertFile, serverKeyFile, clientCaFile
 
 /** OpenSSL would accept a bundle without a certificate, and then reject every client. */
 const readCertificates = (path: string): { pem: Buffer; notAfter: number } => {
-  const pem = readFileSync(path);
+  const pem = readTrustedFile(path);
   const certificates = decodePemBundle(pem.toString("latin1"), "CERTIFICATE");
   if (certificates === undefined || certificates.length === 0) throw new Error("holds no certificate in PEM");
   return { pem, notAfter: Math.min(...certificates.map((der) => readCertificate(der).notAfter)) };
