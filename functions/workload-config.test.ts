@@ -20,7 +20,7 @@ describe("the issuers' file", () => {
           issuer: "https://idp.example.com",
           audience: "core",
           jwksUri: "https://keys.example.com/",
-          subjects: [{ pattern: "a:*:b", scopes: ["read", "audit"] }],
+          subjects: [{ pattern: "a:*:b", claims: {}, scopes: ["read", "audit"] }],
         },
       ],
       fault: undefined,
@@ -41,6 +41,23 @@ describe("the issuers' file", () => {
     ["", "the file must be a mapping"],
   ])("rejects %j with the place of the fault", (contents, message) => {
     expect(read(contents).fault).toContain(message);
+  });
+
+  it.each([
+    ["https://token.actions.githubusercontent.com", "repository_owner_id", "repository_id"],
+    ["https://token.actions.githubusercontent.com/acme", "repository_owner_id", "repository_id"],
+    ["https://github.acme.example/_services/token", "repository_owner_id", "repository_id"],
+    ["https://gitlab.com", "namespace_id", "project_id"],
+  ])("requires an id of rules for %s, whose names others can take", (issuer, owner, project) => {
+    const rule = (claims: string) =>
+      read(`issuers: [{ issuer: "${issuer}", audience: a, subjects: [{ pattern: p, ${claims} scopes: [read] }] }]`);
+    for (const claims of ["", "claims: {},", "claims: { repository_owner: acme },"])
+      expect(rule(claims).fault).toBe(
+        `issuers.0.subjects.0 must name ${owner} or ${project} in claims: names can pass to another account, ids cannot`,
+      );
+    expect(rule(`claims: { ${owner}: 12 },`).issuers[0]?.subjects[0]?.claims).toEqual({ [owner]: "12" });
+    expect(rule(`claims: { ${project}: "34" },`).fault).toBeUndefined();
+    expect(rule(`claims: { ${project}: [34] },`).fault).toContain("must be text or an integer");
   });
 
   it("rejects a file that cannot be read, and an issuer that is named twice", () => {

@@ -12,8 +12,8 @@ export interface WorkloadIssuer {
   audience: string;
   /** Null: as the issuer's discovery document names it. */
   jwksUri: string | null;
-  /** The first pattern that matches decides. */
-  subjects: readonly { pattern: string; scopes: readonly Scope[] }[];
+  /** The first that matches decides: by its pattern, and each of its claims. */
+  subjects: readonly { pattern: string; claims: Readonly<Record<string, string>>; scopes: readonly Scope[] }[];
 }
 
 /** The variables of the issuers: a file, or its text where there are no files, as in workerd. */
@@ -24,6 +24,20 @@ export const workloadVariables = {
 
 const url = v.pipe(v.string("must be a URL"), v.check(isConfidentialUrl, "must be https://, or http:// of loopback"));
 const text = v.pipe(v.string("must be text"), v.nonEmpty("must not be empty"), v.maxLength(512, "is too long"));
+
+const claim = v.pipe(
+  v.union([text, v.pipe(v.number(), v.safeInteger())], "must be text or an integer"),
+  v.transform(String),
+);
+
+/** Platforms whose subjects are names that pass to another account, once the first is renamed or deleted; and their claims that do not. */
+const idClaims: readonly [issuer: RegExp, claims: readonly string[]][] = [
+  [
+    /^https:\/\/token\.actions\.githubusercontent\.com(?:\/|$)|\/_services\/token\/?$/,
+    ["repository_owner_id", "repository_id"],
+  ],
+  [/^https:\/\/gitlab\.com\/?$/, ["namespace_id", "project_id"]],
+];
 
 const IssuersFile = v.strictObject({
   issuers: v.pipe(
@@ -43,6 +57,7 @@ const IssuersFile = v.strictObject({
                   "may hold * in place of a whole segment between : and / only",
                 ),
               ),
+              claims: v.optional(v.record(text, claim, "must be a mapping"), {}),
               scopes: v.pipe(
                 v.array(v.picklist(scopes, "must be read, audit or admin")),
                 v.minLength(1, "must name a scope"),
@@ -61,6 +76,17 @@ const IssuersFile = v.strictObject({
     ),
   ),
 });
+
+/** Returns where a rule needs an id and has none. */
+const faultOfIds = (issuers: v.InferOutput<typeof IssuersFile>["issuers"]): string | undefined => {
+  for (const [at, { issuer, subjects }] of issuers.entries()) {
+    const ids = idClaims.find(([known]) => known.test(issuer))?.[1];
+    const without = ids && subjects.findIndex(({ claims }) => !ids.some((id) => Object.hasOwn(claims, id)));
+    if (ids === undefined || without === undefined || without < 0) continue;
+    return `issuers.${at}.subjects.${without} must name ${ids.join(" or ")} in claims: names can pass to another account, ids cannot`;
+  }
+  return undefined;
+};
 
 /**
  * Returns the issuers of `SVC_WORKLOAD_ISSUERS_FILE` or `SVC_WORKLOAD_ISSUERS`; none without either. Adds a fault that names the place, and
@@ -95,6 +121,8 @@ export const workloadIssuersOf = (
     const own = issue.type === "strict_object" ? unknownOrMissing(issue) : issue.message;
     return fault(`${place} ${own}`);
   }
+  const withoutId = faultOfIds(file.output.issuers);
+  if (withoutId !== undefined) return fault(withoutId);
   return file.output.issuers.map(({ jwks_uri, ...issuer }) => ({ ...issuer, jwksUri: jwks_uri ?? null }));
 };
 

@@ -16,7 +16,7 @@ const web = await startTestWeb({
   core: {
     env: { SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
     files: {
-      "/issuers.yaml": `issuers: [{ issuer: "${issuer}", audience: fleet, jwks_uri: "${platform.url}", subjects: [{ pattern: "${subject}", scopes: [read, audit, admin] }] }]`,
+      "/issuers.yaml": `issuers: [{ issuer: "${issuer}", audience: fleet, jwks_uri: "${platform.url}", subjects: [{ pattern: "${subject}", claims: { repository_id: 7 }, scopes: [read, audit, admin] }] }]`,
     },
   },
 });
@@ -27,7 +27,8 @@ afterAll(async () => {
   await web.close();
 });
 
-const platformToken = (sub: string) => platform.sign({ iss: issuer, aud: "fleet", sub }, web.core.clock.now());
+const platformToken = (sub: string) =>
+  platform.sign({ iss: issuer, aud: "fleet", sub, repository_id: "7" }, web.core.clock.now());
 
 it("a job of a repository publishes a config and rolls it out, without a stored secret", async () => {
   const { token } = await createTestToken(web.core, { labels: { env: "prod" } });

@@ -7,7 +7,7 @@ export interface WorkloadIssuerKeys {
   /** The address of its JWKS. */
   url: string;
   /** Returns a token of the issuer at `now`, in milliseconds, for five minutes. */
-  sign(claims: { iss: string; aud: string; sub: string }, now: number): Promise<string>;
+  sign(claims: { iss: string; aud: string; sub: string } & Record<string, unknown>, now: number): Promise<string>;
   close(): void;
 }
 

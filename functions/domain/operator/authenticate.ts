@@ -48,7 +48,7 @@ export const authenticateOperator = async (
 ): Promise<Operator> => {
   const claims = await bridgeClaims(token, needs);
   return claims.isWorkload
-    ? findWorkloadOperator(db, claims.subject, needs.config.workloadIssuers)
+    ? findWorkloadOperator(db, claims, needs.config.workloadIssuers)
     : findOperator(db, claims, needs.clock.now());
 };
 
@@ -74,11 +74,11 @@ const notAtWeb = () => new Problem("forbidden", { detail: "Only a person who is 
 /** The scopes are those of the issuers' file now, so that a restart without a pattern ends its tokens. */
 const findWorkloadOperator = async (
   db: Database,
-  id: string,
+  { subject: id, workloadClaims: claims }: BridgeClaims,
   issuers: readonly WorkloadIssuer[],
 ): Promise<Operator> => {
   const row = uuid.test(id) ? await findWorkload(db, id) : undefined;
-  const scopes = row === undefined ? null : workloadScopes(issuers, row);
+  const scopes = row === undefined ? null : workloadScopes(issuers, { ...row, claims });
   if (row === undefined || scopes === null) throw rejected("no such workload");
   return { kind: "workload", userId: row.id, email: row.subject, scopes };
 };
@@ -104,6 +104,8 @@ interface BridgeClaims {
   /** The session at web in whose name web calls. */
   webSessionId: string | null;
   isWorkload: boolean;
+  /** Claims of the workload's own token, by which rules match. */
+  workloadClaims: Readonly<Record<string, string>>;
 }
 
 const bridgeClaims = async (token: string, { clock, config }: Verification): Promise<BridgeClaims> => {
@@ -119,7 +121,16 @@ const bridgeClaims = async (token: string, { clock, config }: Verification): Pro
   }).catch((cause: unknown) => {
     throw rejected(cause instanceof errors.JOSEError ? cause.code : "malformed", cause);
   });
-  const { aud, sub, iat, exp, sid = null, web_session: webSession = null, workload = false } = payload;
+  const {
+    aud,
+    sub,
+    iat,
+    exp,
+    sid = null,
+    web_session: webSession = null,
+    workload = false,
+    workload_claims: own,
+  } = payload;
   if (protectedHeader.typ !== "JWT") throw rejected("typ is not JWT");
   if (aud !== bridgeAudience) throw rejected("aud is not core alone");
   if (typeof sub !== "string" || iat === undefined || exp === undefined) throw rejected("a claim is missing");
@@ -128,8 +139,19 @@ const bridgeClaims = async (token: string, { clock, config }: Verification): Pro
   if (sid !== null && !(typeof sid === "string" && uuid.test(sid))) throw rejected("sid is not a session id");
   if (webSession !== null && !(typeof webSession === "string" && webSessionId.test(webSession)))
     throw rejected("web_session is not a session id");
-  return { subject: sub, sessionId: sid, webSessionId: webSession, isWorkload: workload === true };
+  return {
+    subject: sub,
+    sessionId: sid,
+    webSessionId: webSession,
+    isWorkload: workload === true,
+    workloadClaims: textsOf(own),
+  };
 };
+
+const textsOf = (claims: unknown): Record<string, string> =>
+  typeof claims === "object" && claims !== null
+    ? Object.fromEntries(Object.entries(claims).filter(([, value]) => typeof value === "string"))
+    : {};
 
 const isCanonicalBase64url = (text: string): boolean => {
   try {

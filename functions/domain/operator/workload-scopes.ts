@@ -1,13 +1,38 @@
 import type { Scope } from "../../../proto/operator/scopes.ts";
 import type { WorkloadIssuer } from "../../workload-config.ts";
 
-/** Returns the scopes of a subject of an issuer: those of the first pattern that matches; null for none. */
+/** A subject of an issuer, and the claims of its token that rules name. */
+export interface ClaimedSubject {
+  issuer: string;
+  subject: string;
+  claims: Readonly<Record<string, string>>;
+}
+
+/** Returns those claims of a token's payload that a rule of its issuer names: text, and numbers as text. */
+export const ruleClaims = (
+  { subjects }: Pick<WorkloadIssuer, "subjects">,
+  payload: Readonly<Record<string, unknown>>,
+): Record<string, string> => {
+  const names = new Set(subjects.flatMap(({ claims }) => Object.keys(claims)));
+  const found = [...names].flatMap((name): [string, string][] => {
+    const value = Object.hasOwn(payload, name) ? payload[name] : undefined;
+    return typeof value === "string" || typeof value === "number" ? [[name, String(value)]] : [];
+  });
+  return Object.fromEntries(found);
+};
+
+/** Returns the scopes of a subject of an issuer: those of the first rule whose pattern and claims match; null for none. */
 export const workloadScopes = (
   issuers: readonly WorkloadIssuer[],
-  { issuer, subject }: { issuer: string; subject: string },
+  { issuer, subject, claims }: ClaimedSubject,
 ): readonly Scope[] | null =>
-  issuers.find((each) => each.issuer === issuer)?.subjects.find(({ pattern }) => matches(pattern, subject))?.scopes ??
-  null;
+  issuers
+    .find((each) => each.issuer === issuer)
+    ?.subjects.find(
+      (rule) =>
+        matches(rule.pattern, subject) &&
+        Object.entries(rule.claims).every(([name, value]) => Object.hasOwn(claims, name) && claims[name] === value),
+    )?.scopes ?? null;
 
 /** `*` stands for one segment: any text without `:` and `/`, and not for none. */
 const matches = (pattern: string, subject: string): boolean => {

@@ -8,7 +8,7 @@ import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { upsertWorkload } from "../../store/workloads.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
-import { workloadScopes } from "../operator/workload-scopes.ts";
+import { type ClaimedSubject, ruleClaims, workloadScopes } from "../operator/workload-scopes.ts";
 import { createVerifySubjectToken, IssuerUnavailable, SubjectTokenRejected } from "./verify-subject-token.ts";
 
 /** The parts of core that exchange tokens. */
@@ -32,7 +32,7 @@ export interface ExchangedToken {
 export type ExchangeToken = (subjectToken: string, origin: Origin) => Promise<ExchangedToken>;
 
 /**
- * Creates the exchange. It verifies the token against its issuer's keys, and gives the scopes of the first matching pattern. Each refusal is
+ * Creates the exchange. It verifies the token against its issuer's keys, and gives the scopes of the first matching rule. Each refusal is
  * audited with its reason; the problem does not name it. A valid token is never limited by the refusals of its address, which may be web's.
  * Throws 400 `invalid_grant`, 429 `throttled`, 502 `issuer_unavailable`.
  */
@@ -42,10 +42,11 @@ export const createTokenExchange = (core: ExchangeCore): ExchangeToken => {
   const refusals = createTokenBuckets({ burst: refusalsBurst, perSecond: refusalsPerSecond, clock });
   return async (subjectToken, origin) => {
     try {
-      const { issuer, subject } = await verify(subjectToken);
-      const scopes = workloadScopes(config.workloadIssuers, { issuer: issuer.issuer, subject });
+      const { issuer, subject, payload } = await verify(subjectToken);
+      const claimed = { issuer: issuer.issuer, subject, claims: ruleClaims(issuer, payload) };
+      const scopes = workloadScopes(config.workloadIssuers, claimed);
       if (scopes === null) throw new SubjectTokenRejected("subject_not_allowed");
-      return await issue(core, { issuer: issuer.issuer, subject, scopes }, origin);
+      return await issue(core, { ...claimed, scopes }, origin);
     } catch (cause) {
       if (cause instanceof IssuerUnavailable) throw new Problem("issuer_unavailable", { cause });
       if (!(cause instanceof SubjectTokenRejected)) throw cause;
@@ -68,7 +69,7 @@ export const createTokenExchange = (core: ExchangeCore): ExchangeToken => {
 
 const issue = async (
   core: ExchangeCore,
-  { issuer, subject, scopes }: { issuer: string; subject: string; scopes: readonly Scope[] },
+  { issuer, subject, claims, scopes }: ClaimedSubject & { scopes: readonly Scope[] },
   origin: Origin,
 ): Promise<ExchangedToken> => {
   const now = core.clock.now();
@@ -82,11 +83,11 @@ const issue = async (
       target: { type: "workload", id: row.id },
       outcome: "success",
       origin,
-      details: { issuer, subject, scopes },
+      details: { issuer, subject, claims, scopes },
     });
     return row.id;
   });
-  const accessToken = await new SignJWT({ workload: true })
+  const accessToken = await new SignJWT({ workload: true, workload_claims: claims })
     .setProtectedHeader({ alg: "HS256", typ: "JWT" })
     .setSubject(id)
     .setAudience(bridgeAudience)

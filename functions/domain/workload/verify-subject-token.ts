@@ -1,4 +1,12 @@
-import { createRemoteJWKSet, customFetch, decodeJwt, errors, type JWTVerifyGetKey, jwtVerify } from "jose";
+import {
+  createRemoteJWKSet,
+  customFetch,
+  decodeJwt,
+  errors,
+  type JWTPayload,
+  type JWTVerifyGetKey,
+  jwtVerify,
+} from "jose";
 import * as v from "valibot";
 import { readBytes } from "../../../kit/bytes.ts";
 import type { Clock } from "../../../kit/clock.ts";
@@ -32,7 +40,11 @@ export class IssuerUnavailable extends Error {
 }
 
 /** Verifies a token of one of the issuers. Throws `SubjectTokenRejected` or `IssuerUnavailable`. */
-export type VerifySubjectToken = (token: string) => Promise<{ issuer: WorkloadIssuer; subject: string }>;
+export type VerifySubjectToken = (token: string) => Promise<{
+  issuer: WorkloadIssuer;
+  subject: string;
+  payload: JWTPayload;
+}>;
 
 /** Asymmetric signatures alone: a shared secret could be the public key. */
 const algorithms = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"];
@@ -70,7 +82,7 @@ export const createVerifySubjectToken = (
         currentDate: new Date(clock.now()),
         requiredClaims: ["sub", "exp", "iat"],
       });
-      return { issuer, subject: payload.sub ?? "" };
+      return { issuer, subject: payload.sub ?? "", payload };
     } catch (cause) {
       throw rejectionOf(cause);
     }

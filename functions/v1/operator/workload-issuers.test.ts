@@ -13,7 +13,7 @@ const issuer = "https://token.actions.githubusercontent.com";
 const subject = "repo:acme/fleet:ref:refs/heads/main";
 const test = await createTestCore({
   env: {
-    SVC_WORKLOAD_ISSUERS: `issuers: [{ issuer: "${issuer}", audience: fleet, jwks_uri: "${platform.url}", subjects: [{ pattern: "${subject}", scopes: [read] }] },
+    SVC_WORKLOAD_ISSUERS: `issuers: [{ issuer: "${issuer}", audience: fleet, jwks_uri: "${platform.url}", subjects: [{ pattern: "${subject}", claims: { repository_owner_id: 1001 }, scopes: [read] }] },
       { issuer: "https://gitlab.example.com", audience: fleet, jwks_uri: "http://127.0.0.1:${port}/", subjects: [{ pattern: "${subject}", scopes: [read] }] }]`,
   },
 });
@@ -27,7 +27,10 @@ const exchange = async (claims: object = {}) =>
   test.api<{ access_token: string; code: string }>("POST", "/v1/operator/token-exchange", {
     body: {
       grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
-      subject_token: await platform.sign({ iss: issuer, aud: "fleet", sub: subject, ...claims }, test.clock.now()),
+      subject_token: await platform.sign(
+        { iss: issuer, aud: "fleet", sub: subject, repository_owner_id: "1001", ...claims },
+        test.clock.now(),
+      ),
       subject_token_type: "urn:ietf:params:oauth:token-type:jwt",
     },
   });
@@ -38,6 +41,11 @@ it("exchanges tokens of the issuers that SVC_WORKLOAD_ISSUERS holds as text, in 
   const who = await test.api("GET", "/v1/whoami", { as: { bearer: body.access_token } });
   expect(who.body).toMatchObject({ email: subject, scopes: ["read"] });
   expect(await exchange({ aud: "another" })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
+});
+
+it("rejects the same names under another owner id: the organisation was renamed, and another took its name", async () => {
+  for (const repository_owner_id of ["2002", 2002, undefined, ["1001"]])
+    expect(await exchange({ repository_owner_id })).toMatchObject({ status: 400, body: { code: "invalid_grant" } });
 });
 
 it("follows no redirect to an issuer's keys", async () => {
