@@ -33,7 +33,16 @@ let publicKey: string;
 beforeEach(async () => {
   dir = await mkdtemp(join(tmpdir(), "mirror-bundle-"));
   onTestFinished(() => rm(dir, { recursive: true }));
-  const release = join(dir, "release");
+  publicKey = join(dir, "release-key.pub");
+  await writeFile(publicKey, publicKeyOf(privateKey));
+  await mkdir(join(dir, "images"));
+  await writeImageArchive(join(dir, "images/svc-core-0.2.0.oci.tar"));
+  bundle = await writeSample("0.2.0", "release", "mirror");
+});
+
+/** Writes a release and its bundle into folders of `dir`; returns the bundle's. */
+const writeSample = async (version: string, releaseName: string, name: string): Promise<string> => {
+  const release = join(dir, releaseName);
   await mkdir(join(release, "sboms"), { recursive: true });
   await writeFile(join(release, "server.tar.gz"), "server");
   await writeFile(join(release, "LICENSES.md"), "licenses");
@@ -42,7 +51,7 @@ beforeEach(async () => {
     JSON.stringify({ metadata: { timestamp: "2026-01-02T03:04:05.000Z" } }),
   );
   const manifest = await createManifest(release, {
-    version: "0.2.0",
+    version,
     artifacts: [{ path: "server.tar.gz", kind: "bundle", platform: "any" }],
     sboms: [{ path: "sboms/server.json", format: "CycloneDX 1.6", for: "server.tar.gz" }],
     images: [{ name: "core", ref: `svc-core:0.2.0@sha256:${sampleImageDigest}` }],
@@ -51,23 +60,51 @@ beforeEach(async () => {
   await writeChecksums(release);
   // Nobody listed it, so it is not signed.
   await writeFile(join(release, "stray"), "x");
-  await mkdir(join(dir, "images"));
-  await writeImageArchive(join(dir, "images/svc-core-0.2.0.oci.tar"));
-  bundle = join(dir, "mirror");
-  publicKey = join(dir, "release-key.pub");
-  await writeFile(publicKey, publicKeyOf(privateKey));
-  await writeBundle(bundle, { release, images: join(dir, "images"), key: privateKey });
-});
+  await writeBundle(join(dir, name), { release, images: join(dir, "images"), key: privateKey });
+  return join(dir, name);
+};
 
-const verify = async (key = publicKey) => {
+const verify = async (key = publicKey, folder = bundle, ...flags: string[]) => {
   const printed = { stdout: "", stderr: "" };
   const sink = (name: keyof typeof printed) => ({ write: (text: string) => (printed[name] += text) });
-  const args = ["verify", bundle, "--key", key];
+  const args = ["verify", folder, "--key", key, ...flags];
   return { code: await runManifestCommand(args, { stdout: sink("stdout"), stderr: sink("stderr") }), ...printed };
 };
 
 it("verifies a bundle: every file that the release and the repository metadata have, and no other", async () => {
-  expect(await verify()).toEqual({ code: 0, stdout: "ok: version 0.2.0, 8 files, 1 images\n", stderr: "" });
+  expect(await verify()).toEqual({
+    code: 0,
+    stdout: "ok: version 0.2.0 of 2026-01-02, 8 files, 1 images\n",
+    stderr: "",
+  });
+});
+
+describe("an older bundle with a valid signature", () => {
+  it("is rejected after a newer one of this key has passed, and accepted on request", async () => {
+    const older = await writeSample("0.1.9", "older-release", "older");
+    expect(await verify(publicKey, older)).toMatchObject({ code: 0, stdout: /^ok: version 0\.1\.9 of 2026-01-02, / });
+    for (let times = 0; times < 2; times++) expect(await verify()).toMatchObject({ code: 0 });
+    const refused = await verify(publicKey, older);
+    expect([refused.code, refused.stdout]).toEqual([1, ""]);
+    expect(refused.stderr).toContain("is version 0.1.9, and 0.2.0 was verified before (release-key.pub.seen)");
+    expect(await verify(publicKey, older, "--min-version", "0.1.9")).toMatchObject({ code: 0 });
+    expect(await verify(publicKey, older)).toMatchObject({ code: 1 });
+  });
+
+  it("is rejected below --min-version, also by a machine that has seen no bundle", async () => {
+    const refused = await verify(publicKey, bundle, "--min-version", "0.2.1");
+    expect(refused).toMatchObject({ code: 1, stdout: "", stderr: /is version 0\.2\.0, and --min-version is 0\.2\.1/ });
+    expect(await readdir(dir)).not.toContain("release-key.pub.seen");
+    expect(await verify(publicKey, bundle, "--min-version", "new")).toMatchObject({ code: 2 });
+  });
+
+  it("is not taken for new when the record is damaged or cannot be written", async () => {
+    await writeFile(`${publicKey}.seen`, "0.2");
+    expect(await verify()).toMatchObject({ code: 1, stderr: /release-key\.pub\.seen is not a version/ });
+    await unlink(`${publicKey}.seen`);
+    await mkdir(`${publicKey}.seen`);
+    expect(await verify()).toMatchObject({ code: 1, stderr: /release-key\.pub\.seen cannot be read/ });
+  });
 });
 
 it("docs/verify-release.md: openssl and sha256sum alone verify it, and notice a change", async () => {

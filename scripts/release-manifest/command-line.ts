@@ -1,6 +1,7 @@
 import { readFile, realpath } from "node:fs/promises";
 import { basename, dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { valid } from "semver";
 import { writeDurably } from "../../collector/files/private-files.ts";
 import { errorCode } from "../../kit/describe-error.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
@@ -9,10 +10,10 @@ import type { MeasuredFiles } from "./measure-file.ts";
 import { ReleaseFailure, releaseExit } from "./release-failure.ts";
 import { createManifest, printManifest } from "./release-manifest.ts";
 import { parseReleaseSpec, type ReleaseSpec } from "./release-spec.ts";
-import { verifyBundle } from "./verify-bundle.ts";
+import { checkRollback, verifyBundle } from "./verify-bundle.ts";
 
 const usage = `usage: svc-release-manifest --spec FILE --out FILE
-       svc-release-manifest verify DIR --key FILE
+       svc-release-manifest verify DIR --key FILE [--min-version VERSION]
 
 Writes the manifest of a release: what it consists of, with the size and SHA-256 digest of each file. The same spec and files give
 the same bytes everywhere. Nothing is written unless all is well.
@@ -22,10 +23,11 @@ the same bytes everywhere. Nothing is written unless all is well.
   --out FILE    where the manifest is written
   --help, --version
 
-svc-release-manifest verify DIR --key FILE
+svc-release-manifest verify DIR --key FILE [--min-version VERSION]
 
 Verifies a mirror bundle, offline: the signature of SHA256SUMS by the Ed25519 public key (PEM) in FILE, every file in DIR, the manifest
-and the images. Names every file that is changed, unknown or missing.
+and the images. Names every file that is changed, unknown or missing. Rejects a version older than --min-version; without it, older
+than the newest that it has verified with this key, which it records in FILE.seen.
 
 Exit codes: 0 done, 1 a file is missing, unsafe, unreadable or changed, 2 usage, 65 the spec is not valid.
 `;
@@ -46,10 +48,11 @@ export const runManifestCommand = async (args: readonly string[], context: Manif
       return releaseExit.done;
     }
     if (args[0] === "verify") {
-      const { folder, key } = readVerifyArguments(args.slice(1));
+      const { folder, key, minVersion } = readVerifyArguments(args.slice(1));
       const pem = await orFailed("the file of --key cannot be read", readFile(key, "utf8"));
-      const { version, files, images } = await verifyBundle(folder, pem);
-      stdout.write(`ok: version ${version}, ${files} files, ${images} images\n`);
+      const { version, date, files, images } = await verifyBundle(folder, pem);
+      await checkRollback({ version }, { minVersion, seen: `${key}.seen` });
+      stdout.write(`ok: version ${version} of ${date}, ${files} files, ${images} images\n`);
       return releaseExit.done;
     }
     const { spec, out } = readFlags(args);
@@ -73,11 +76,13 @@ const readFlags = (args: readonly string[]) => {
 };
 
 const readVerifyArguments = (args: readonly string[]) => {
-  const { flags, positionals } = parseArguments(args, ["key"]);
-  const [key, folder] = [flags.get("key"), positionals[0]];
+  const { flags, positionals } = parseArguments(args, ["key", "min-version"]);
+  const [key, minVersion, folder] = [flags.get("key"), flags.get("min-version"), positionals[0]];
   if (key === undefined || folder === undefined || positionals.length > 1)
     throw new ReleaseFailure("usage", "verify needs one DIR and --key FILE");
-  return { key, folder };
+  if (minVersion !== undefined && valid(minVersion) === null)
+    throw new ReleaseFailure("usage", "--min-version is not a version, such as 0.2.0");
+  return { key, folder, minVersion };
 };
 
 const parseArguments = (args: readonly string[], names: readonly string[]) => {

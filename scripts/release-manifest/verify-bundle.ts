@@ -1,6 +1,10 @@
 import { createPublicKey, type KeyObject, verify } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
+import { lt, valid } from "semver";
+import { writeDurably } from "../../collector/files/private-files.ts";
+import { errorCode } from "../../kit/describe-error.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
 import { checksumsFile, parseChecksums } from "./checksums.ts";
 import { imageDigest } from "./image-archive.ts";
 import { measureFile } from "./measure-file.ts";
@@ -22,6 +26,8 @@ export const imagesFolder = "images";
 /** What a mirror bundle that passes contains. */
 export interface VerifiedBundle {
   version: string;
+  /** The day of the release, from the signed metadata of the repository: `2026-01-02`. */
+  date: string;
   files: number;
   images: number;
 }
@@ -42,7 +48,43 @@ export const verifyBundle = async (folder: string, publicKeyPem: string): Promis
   const manifest = await readManifest(folder);
   const archives = [...digests.keys()].filter((path) => path.startsWith(`${imagesFolder}/`));
   await checkImages(folder, manifest, archives);
-  return { version: manifest.version, files: digests.size, images: archives.length };
+  return { version: manifest.version, date: await readDate(folder), files: digests.size, images: archives.length };
+};
+
+const readDate = async (folder: string): Promise<string> => {
+  const metadata = await readFile(join(folder, "Release"), "utf8").catch(() => "");
+  const time = Date.parse(/^Date: (.+)$/m.exec(metadata)?.[1] ?? "");
+  if (Number.isNaN(time)) throw new ReleaseFailure("failed", "Release has no date");
+  return new Date(time).toISOString().slice(0, 10);
+};
+
+/**
+ * Rejects a bundle that is older than `minVersion`, or without one than the newest that has passed, which the file `seen` records. Every
+ * release that was ever signed keeps its valid signature, so only this tells the current one from an earlier one with known faults.
+ */
+export const checkRollback = async (
+  { version }: Pick<VerifiedBundle, "version">,
+  { minVersion, seen }: { minVersion: string | undefined; seen: string },
+): Promise<void> => {
+  const name = basename(seen);
+  const reject = (message: string) => new ReleaseFailure("failed", message);
+  const recorded = await readFile(seen, "utf8").catch((error: unknown) => {
+    if (errorCode(error) === "ENOENT") return undefined;
+    throw reject(`${name} cannot be read; name the version with --min-version`);
+  });
+  const newest = recorded?.trim();
+  if (newest !== undefined && valid(newest) === null)
+    throw reject(`${name} is not a version; write the newest into it that you have verified`);
+  if (minVersion !== undefined && lt(version, minVersion))
+    throw reject(`the bundle is version ${version}, and --min-version is ${minVersion}`);
+  if (minVersion === undefined && newest !== undefined && lt(version, newest))
+    throw reject(
+      `the bundle is version ${version}, and ${newest} was verified before (${name}); --min-version ${version} accepts it`,
+    );
+  if (newest !== undefined && !lt(newest, version)) return;
+  await writeDurably(seen, `${version}\n`, { entropy: systemEntropy }, 0o644).catch(() => {
+    throw reject(`${name} cannot be written; give a --key in a folder that this user may write to`);
+  });
 };
 
 const readPublicKey = (pem: string): KeyObject => {
