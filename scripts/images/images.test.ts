@@ -1,7 +1,9 @@
 import { execFile } from "node:child_process";
-import { readFile } from "node:fs/promises";
+import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -32,6 +34,32 @@ describe("Dockerfiles", () => {
         stages.add(name);
       }
     }
+  });
+
+  it("U1: install bun by the digest of its package, and run nothing that npx downloads", async () => {
+    for (const file of dockerfiles) {
+      const text = await read(file);
+      expect(text).toContain("RUN sh packaging/bun/install.sh\n");
+      expect(text).not.toMatch(/\b(npx|curl|wget|npm (i|install|exec))\b/);
+    }
+    const lock = JSON.parse(await read("packaging/bun/package-lock.json"));
+    const { engines } = JSON.parse(await read("package.json"));
+    const { "": _, ...packages } = lock.packages as Record<string, { version: string; integrity: string }>;
+    expect(Object.keys(packages)).toEqual([
+      "node_modules/@oven/bun-linux-aarch64",
+      "node_modules/@oven/bun-linux-x64-baseline",
+    ]);
+    for (const { version, integrity } of Object.values(packages))
+      expect([`>=${version}`, integrity]).toEqual([engines.bun, expect.stringMatching(/^sha512-[\w+/]{86}==$/)]);
+  });
+
+  it("U1: do not build with a bun that npm has left out, as its package was another", async () => {
+    const dir = await mkdtemp(join(tmpdir(), "no-bun-"));
+    onTestFinished(() => rm(dir, { recursive: true }));
+    await cp(`${root}packaging/bun/install.sh`, join(dir, "install.sh"));
+    await writeFile(join(dir, "npm"), "#!/bin/sh\n", { mode: 0o755 });
+    const run = promisify(execFile)("sh", [join(dir, "install.sh")], { env: { PATH: `${dir}:${process.env.PATH}` } });
+    await expect(run).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining("not the one of package-lock.json") });
   });
 
   it("use the version of Node that the lockfile names", async () => {
