@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { bigint, boolean, check, index, jsonb, pgTable, text, uuid } from "drizzle-orm/pg-core";
+import { bigint, boolean, check, index, jsonb, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
 import { bytea, timestamp } from "./columns.ts";
 
 /** The kind of actor of an event. */
@@ -77,4 +77,27 @@ export const auditVerification = pgTable(
     faultSeq: bigint("fault_seq", { mode: "number" }),
   },
   (table) => [check("audit_verification_singleton", sql`${table.singleton}`)],
+);
+
+/** Refusals of anonymous callers of an address (IPv6: its /64) in one minute. The first is an audit event; the count becomes one after the minute. */
+export const refusalCount = pgTable(
+  "refusal_count",
+  {
+    action: text("action").notNull(),
+    addressKey: text("address_key").notNull(),
+    minuteStartedAt: timestamp("minute_started_at").notNull(),
+    reasonCode: text("reason_code").notNull(),
+    /** Empty for refusals that concern nobody known. */
+    targetId: text("target_id").notNull(),
+    targetType: text("target_type").notNull(),
+    refusals: bigint("refusals", { mode: "number" }).notNull(),
+    lastAt: timestamp("last_at").notNull(),
+  },
+  (table) => [
+    primaryKey({
+      name: "refusal_count_pk",
+      columns: [table.action, table.minuteStartedAt, table.addressKey, table.reasonCode, table.targetId],
+    }),
+    index("refusal_count_minute").on(table.minuteStartedAt),
+  ],
 );

@@ -1,6 +1,7 @@
 import { runEvery } from "../../kit/run-every.ts";
 import type { Core } from "../core.ts";
 import { chainHash, genesisHash } from "../domain/audit/chain.ts";
+import { flushRefusals } from "../domain/audit/record-refusals.ts";
 import { verifyChain } from "../domain/audit/verify-chain.ts";
 import { flushRefusalCounts } from "../domain/enrollment/refuse.ts";
 import type { AuditLink } from "../store/audit.ts";
@@ -13,7 +14,7 @@ const headIntervalMs = 3_600_000;
 
 /**
  * Runs the jobs of the audit log until the signal aborts: chains new events, verifies the chain bit by bit, flushes the counts of
- * refused enrollments, and logs the chain's head, so that a copy of the log can confirm it.
+ * refused enrollments and other refusals, and logs the chain's head, so that a copy of the log can confirm it.
  */
 export const runAuditJobs = async (
   core: Pick<Core, "db" | "clock" | "entropy" | "log" | "cryptography">,
@@ -28,6 +29,10 @@ export const runAuditJobs = async (
     }),
     runEvery({ name: "refused enrollments", intervalMs: refusalsIntervalMs, ...job }, async () => {
       const events = await flushRefusalCounts(core);
+      return events === 0 ? undefined : { events };
+    }),
+    runEvery({ name: "counted refusals", intervalMs: refusalsIntervalMs, ...job }, async () => {
+      const events = await flushRefusals(core);
       return events === 0 ? undefined : { events };
     }),
     runEvery({ name: "audit verification", intervalMs: verifyIntervalMs, ...job }, async () => {

@@ -1,5 +1,6 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { createScimCore, scimToken } from "../../tests/scim.ts";
+import { flushRefusals } from "../domain/audit/record-refusals.ts";
 
 const next = "the-next-scim-token-of-the-tests-0123";
 const test = await createScimCore({ env: { SVC_DIRECTORY_SCIM_TOKEN: `${scimToken}\n${next}` } });
@@ -28,9 +29,9 @@ describe("the token of the identity provider", () => {
       "/Groups",
       "/Groups/x",
     ];
-    for (const path of paths) {
+    for (const [at, path] of paths.entries()) {
       clock.advance(1);
-      const answer = await api<Record<string, unknown>>("GET", `/scim/v2${path}`);
+      const answer = await api<Record<string, unknown>>("GET", `/scim/v2${path}`, { from: `198.51.100.${at}` });
       expect([path, answer.status, answer.headers.get("www-authenticate")]).toEqual([path, 401, 'Bearer realm="core"']);
       expect(answer.body).toMatchObject({ schemas: ["urn:ietf:params:scim:api:messages:2.0:Error"], status: "401" });
     }
@@ -39,8 +40,9 @@ describe("the token of the identity provider", () => {
     expect((await scim("GET", "/Users", undefined, { token: scimToken.slice(0, -1) })).status).toBe(401);
     expect((await scim("GET", "/Users", undefined, { token: `${scimToken}x` })).status).toBe(401);
     const events = await refusals();
-    expect(events).toHaveLength(paths.length + 3);
-    expect(events[2]).toMatchObject({
+    // Of the last two, one is counted alone.
+    expect(events).toHaveLength(paths.length + 2);
+    expect(events[1]).toMatchObject({
       actor: { type: "system", id: "scim", display: "SCIM" },
       target: { type: "directory", id: "example.test" },
       outcome: "failure",
@@ -65,10 +67,16 @@ describe("the token of the identity provider", () => {
     const statuses: number[] = [];
     for (let call = 0; call < 35; call++) statuses.push((await scim("GET", "/Users", undefined, wrong)).status);
     expect(statuses).toEqual([...Array(30).fill(401), ...Array(5).fill(429)]);
-    expect((await refusals()).length).toBe(before + 30);
+    expect((await refusals()).length).toBe(before + 1);
     expect((await scim("GET", "/Users", undefined, { from })).status).toBe(200);
     await clock.advance(10_000);
     expect((await scim("GET", "/Users", undefined, wrong)).status).toBe(401);
+    await clock.advance(120_000);
+    await flushRefusals(test.core);
+    const counts = (await refusals()).filter(
+      ({ details }) => (details as { remote_address?: string }).remote_address === from,
+    );
+    expect(counts).toMatchObject([{ reason_code: "token_invalid", details: { count: 36, remote_address: from } }]);
   });
 
   it("is audited for an IPv6 /64 as for one address, which has more addresses than an audit log has room", async () => {

@@ -2,6 +2,7 @@ import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { WebCaller } from "../operator/authenticate.ts";
 import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
+import { recordRefusals } from "./record-refusals.ts";
 
 /** The outcome of a sign-in; a failure names the person as far as web knows. */
 export type SignIn =
@@ -37,16 +38,15 @@ export const recordSignIn = async (
   if (caller !== null) throw new Problem("forbidden", { detail: "Report a failure with web's own bridge token" });
   const { userId, subject, reasonCode } = signIn;
   await db.transaction((tx) =>
-    recordAudit(
-      tx,
-      { clock, entropy },
+    recordRefusals(tx, { clock, entropy }, [
       {
-        ...entry,
         actor: { type: "system", id: "web", display: "web" },
+        action: "operator.sign_in",
         target: { type: "person", id: userId ?? "" },
         reasonCode,
+        origin,
         details: { subject },
       },
-    ),
+    ]),
   );
 };

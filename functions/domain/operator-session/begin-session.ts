@@ -9,6 +9,7 @@ import type { Executor } from "../../store/database.ts";
 import { findPerson, type PersonRow } from "../../store/directory.ts";
 import { insertSession } from "../../store/operator-sessions.ts";
 import { type Actor, type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type RefusalEntry, recordRefusals } from "../audit/record-refusals.ts";
 
 /** The parts of core that sign programs in. */
 export type SessionCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
@@ -86,7 +87,7 @@ export const beginSession = async (
   return { accessToken, expiresInSeconds: sessionSeconds, scopes: person.scopes, sessionId: id };
 };
 
-/** Writes the audit event of a program that was not signed in. */
+/** Audits and counts that a program was not signed in (see `recordRefusals`): a used code can be sent again without end. */
 export const refuseSession = async (
   tx: Executor,
   core: SessionCore,
@@ -94,15 +95,15 @@ export const refuseSession = async (
   origin: Origin,
 ): Promise<void> => {
   const person = await findPerson(tx, userId);
-  await recordAudit(tx, core, {
+  const refusal: RefusalEntry = {
     actor: person === undefined ? { type: "operator", id: userId, display: userId } : actorOf(person),
     action: "operator_session.refuse",
     target: { type: "person", id: userId },
-    outcome: "failure",
     reasonCode: reason,
     origin,
     details: { client_name: clientName },
-  });
+  };
+  await recordRefusals(tx, core, [refusal]);
 };
 
 /** Returns the token, or throws 400 `invalid_grant`, which does not reveal the reason (RFC 6749, 5.2). */

@@ -2,11 +2,12 @@ import { addressKey } from "../../../kit/address.ts";
 import { equalBytes, sha256 } from "../../../kit/bytes.ts";
 import { createTokenBuckets } from "../../../kit/token-buckets.ts";
 import { Problem } from "../../problems.ts";
-import { type Origin, recordAudit } from "../audit/audit-log.ts";
+import type { Origin } from "../audit/audit-log.ts";
+import { createRecordRefusal } from "../audit/record-refusals.ts";
 import { scimActor } from "../directory/audit-entries.ts";
 import type { ScimCore } from "./push.ts";
 
-/** Refusals of one address in a row that are audited; then one every ten seconds. */
+/** Refusals of one address in a row that are answered with 401; then one every ten seconds. */
 const refusalsBurst = 30;
 const refusalsPerSecond = 0.1;
 /** Requests of the identity provider to one core: above what any sends, and far below what starves others. */
@@ -17,11 +18,12 @@ const requestsPerSecond = 100;
 export type AuthenticateProvider = (token: string | undefined, origin: Origin) => Promise<void>;
 
 /**
- * Creates the check of the bearer token. Audits refusals, and limits requests and refusals of one address; a valid token is never
+ * Creates the check of the bearer token. Audits and counts refusals (see `recordRefusals`), and limits requests and refusals of one address; a valid token is never
  * limited by refusals. Throws 401 `unauthenticated`, 429 `throttled` and `scim_too_many_requests`.
  */
 export const createAuthenticateProvider = (core: ScimCore): AuthenticateProvider => {
-  const { clock, config, db, scim } = core;
+  const { clock, config, scim } = core;
+  const record = createRecordRefusal(core);
   const refusals = createTokenBuckets({ burst: refusalsBurst, perSecond: refusalsPerSecond, clock });
   const requests = createTokenBuckets({ burst: requestsBurst, perSecond: requestsPerSecond, clock });
   return async (token, origin) => {
@@ -29,18 +31,15 @@ export const createAuthenticateProvider = (core: ScimCore): AuthenticateProvider
       if (!requests.take("")) throw new Problem("scim_too_many_requests", { retryAfterSeconds: 1 });
       return;
     }
+    await record({
+      actor: scimActor,
+      action: "scim.refuse",
+      target: { type: "directory", id: config.directory.domain },
+      reasonCode: token === undefined ? "token_missing" : "token_invalid",
+      origin,
+    });
     if (!refusals.take(addressKey(origin.remoteAddress)))
       throw new Problem("throttled", { detail: "Too many refused tokens from this address", retryAfterSeconds: 10 });
-    await db.transaction((tx) =>
-      recordAudit(tx, core, {
-        actor: scimActor,
-        action: "scim.refuse",
-        target: { type: "directory", id: config.directory.domain },
-        outcome: "failure",
-        reasonCode: token === undefined ? "token_missing" : "token_invalid",
-        origin,
-      }),
-    );
     throw new Problem("unauthenticated");
   };
 };

@@ -8,6 +8,7 @@ import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { upsertWorkload } from "../../store/workloads.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { createRecordRefusal } from "../audit/record-refusals.ts";
 import { type ClaimedSubject, ruleClaims, workloadScopes } from "../operator/workload-scopes.ts";
 import { createVerifySubjectToken, IssuerUnavailable, SubjectTokenRejected } from "./verify-subject-token.ts";
 
@@ -17,7 +18,7 @@ export type ExchangeCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
 /** The lifetime of the token that a workload receives. */
 const tokenSeconds = 900;
 
-/** Refusals of one address in a row that are audited; then one every ten seconds. */
+/** Refusals of one address in a row that name their problem; then one every ten seconds. */
 const refusalsBurst = 30;
 const refusalsPerSecond = 0.1;
 
@@ -32,13 +33,15 @@ export interface ExchangedToken {
 export type ExchangeToken = (subjectToken: string, origin: Origin) => Promise<ExchangedToken>;
 
 /**
- * Creates the exchange. It verifies the token against its issuer's keys, and gives the scopes of the first matching rule. Each refusal is
- * audited with its reason; the problem does not name it. A valid token is never limited by the refusals of its address, which may be web's.
+ * Creates the exchange. It verifies the token against its issuer's keys, and gives the scopes of the first matching rule. Refusals are
+ * audited and counted with their reason (see `recordRefusals`); the problem does not name it. A valid token is never limited by the
+ * refusals of its address, which may be web's.
  * Throws 400 `invalid_grant`, 429 `throttled`, 502 `issuer_unavailable`.
  */
 export const createTokenExchange = (core: ExchangeCore): ExchangeToken => {
-  const { config, db, clock } = core;
+  const { config, clock } = core;
   const verify = createVerifySubjectToken(config.workloadIssuers, { clock });
+  const record = createRecordRefusal(core);
   const refusals = createTokenBuckets({ burst: refusalsBurst, perSecond: refusalsPerSecond, clock });
   return async (subjectToken, origin) => {
     try {
@@ -50,18 +53,15 @@ export const createTokenExchange = (core: ExchangeCore): ExchangeToken => {
     } catch (cause) {
       if (cause instanceof IssuerUnavailable) throw new Problem("issuer_unavailable", { cause });
       if (!(cause instanceof SubjectTokenRejected)) throw cause;
+      await record({
+        actor: { type: "system", id: "token-exchange", display: "token exchange" },
+        action: "workload.refuse",
+        target: { type: "workload", id: "" },
+        reasonCode: cause.reason,
+        origin,
+      });
       if (!refusals.take(addressKey(origin.remoteAddress)))
         throw new Problem("throttled", { retryAfterSeconds: 10, cause });
-      await db.transaction((tx) =>
-        recordAudit(tx, core, {
-          actor: { type: "system", id: "token-exchange", display: "token exchange" },
-          action: "workload.refuse",
-          target: { type: "workload", id: "" },
-          outcome: "failure",
-          reasonCode: cause.reason,
-          origin,
-        }),
-      );
       throw new Problem("invalid_grant", { detail: "The subject token is not accepted", cause });
     }
   };

@@ -1,0 +1,69 @@
+import { afterAll, expect, it } from "vitest";
+import { sha256 } from "../../../kit/bytes.ts";
+import { createTestCore } from "../../../tests/core.ts";
+import { scimEnvironment } from "../../../tests/scim.ts";
+import type { ScimProvider } from "../../directory-config.ts";
+import { insertCode } from "../../store/operator-sessions.ts";
+import { redeemCode } from "../operator-session/authorization-codes.ts";
+import { createAuthenticateProvider } from "../scim/authenticate-provider.ts";
+import { createTokenExchange } from "../workload/exchange-token.ts";
+import { flushRefusals } from "./record-refusals.ts";
+import { recordSignIn } from "./record-sign-in.ts";
+
+const test = await createTestCore({ env: scimEnvironment });
+afterAll(() => test.close());
+const { core, people } = test;
+const { sql } = test.database.connect();
+
+const code = "a-code-that-somebody-has-used";
+const at = new Date(core.clock.now());
+await insertCode(core.db, {
+  codeSha256: await sha256(code),
+  userId: people.admin.userId,
+  codeChallenge: "x".repeat(43),
+  redirectUri: "http://127.0.0.1/",
+  clientName: "svc-admin",
+  createdAt: at,
+  usedAt: at,
+  sessionId: null,
+});
+const exchange = createTokenExchange(core);
+const authenticate = createAuthenticateProvider({ ...core, scim: core.config.directory.provider as ScimProvider });
+const redemption = { code, codeVerifier: "y", redirectUri: "http://127.0.0.1/" };
+
+/** Each is refused, and how is not what these tests are about. */
+const refusals = {
+  "workload.refuse": (remoteAddress: string) => exchange("nonsense", { remoteAddress, requestId: "r" }),
+  "scim.refuse": (remoteAddress: string) => authenticate("wrong", { remoteAddress, requestId: "r" }),
+  "operator_session.refuse": (remoteAddress: string) => redeemCode(core, redemption, { remoteAddress, requestId: "r" }),
+  "operator.sign_in": (remoteAddress: string) =>
+    recordSignIn(
+      core,
+      null,
+      { outcome: "failure", reasonCode: "not_in_directory", remoteAddress, userId: null, subject: "1" },
+      { requestId: "r" },
+    ),
+};
+
+it.each(Object.entries(refusals))(
+  "bounds the audit events of a flood of refusals by %s, and counts each",
+  async (action, refuse) => {
+    // The last two have a transaction for each refusal.
+    const [many, rounds] = action === "workload.refuse" || action === "scim.refuse" ? [500, 4] : [130, 2];
+    const addresses = Array.from({ length: many }, (_, at) => `192.0.${at >> 8}.${at & 255}`);
+    for (let round = 0; round < rounds; round++)
+      await Promise.all(addresses.map((address) => Promise.resolve(refuse(address)).catch(() => undefined)));
+    const find = () => sql<{ details: { count?: number } }[]>`
+      select details from audit_event where action = ${action}`;
+    const first = (await find()).length;
+    expect(first).toBeGreaterThan(100);
+    // Transactions that begin counts at once may exceed the bound by one each.
+    expect(first).toBeLessThan(110);
+    await test.clock.advance(2 * 60_000);
+    await flushRefusals(core);
+    const events = await find();
+    expect(events).toHaveLength(2 * first);
+    expect(events.reduce((sum, { details }) => sum + (details.count ?? 0), 0)).toBe(many * rounds);
+    expect(await flushRefusals(core)).toBe(0);
+  },
+);

@@ -1,0 +1,123 @@
+/**
+ * Audits refusals of callers that need no credentials, so that a flood of them neither fills the log nor hides in it. Invariants: of an
+ * action, address, reason and target, each minute has one event of the first refusal, and one with the count if there were more; an action
+ * has at most `countsPerMinuteMax` of them in a minute, and beyond it one for each reason, whatever the addresses.
+ */
+
+import { addressKey } from "../../../kit/address.ts";
+import type { AuditAction } from "../../../proto/audit-actions.ts";
+import type { Core } from "../../core.ts";
+import type { Executor } from "../../store/database.ts";
+import { groupTransactions } from "../../store/group-transactions.ts";
+import {
+  addRefusalCounts,
+  findRefusalKeys,
+  type RefusalCountRow,
+  takeRefusalCounts,
+  textOf,
+} from "../../store/refusal-counts.ts";
+import { type AuditEntry, type Origin, recordAudits } from "./audit-log.ts";
+
+const minuteMs = 60_000;
+const countsPerMinuteMax = 100;
+/** The address of counts that several share. */
+const otherAddresses = "other";
+/** Requests of a minute may still be in flight when it ends. */
+const graceMs = 5000;
+const batch = 500;
+
+/** The entry of one refusal. */
+export interface RefusalEntry extends Omit<AuditEntry, "outcome" | "reasonCode" | "origin"> {
+  reasonCode: string;
+  origin: Origin;
+}
+
+type RefusalCore = Pick<Core, "clock" | "entropy">;
+
+/** Counts refusals of one action, and audits those that begin a count, in the caller's transaction. */
+export const recordRefusals = async (
+  tx: Executor,
+  needs: RefusalCore,
+  [first, ...more]: readonly [RefusalEntry, ...RefusalEntry[]],
+): Promise<void> => {
+  const now = needs.clock.now();
+  const minuteStartedAt = new Date(now - (now % minuteMs));
+  const { action } = first;
+  const entries = [first, ...more];
+  const addressKeys = [...new Set(entries.map(({ origin }) => addressKey(origin.remoteAddress)))];
+  let { known, counts } = await findRefusalKeys(tx, { action, minuteStartedAt, addressKeys }, countsPerMinuteMax);
+  const rows = new Map<string, { row: RefusalCountRow; entry: RefusalEntry }>();
+  for (const entry of entries) {
+    const { reasonCode, target, origin } = entry;
+    const own = { addressKey: addressKey(origin.remoteAddress), reasonCode, targetId: target.id };
+    if (!known.has(textOf(own)) && counts < countsPerMinuteMax) {
+      known.add(textOf(own));
+      counts += 1;
+    }
+    const key = known.has(textOf(own)) ? own : { ...own, addressKey: otherAddresses, targetId: "" };
+    const found = rows.get(textOf(key));
+    const refusals = (found?.row.refusals ?? 0) + 1;
+    const row = { ...key, action, minuteStartedAt, targetType: target.type, refusals, lastAt: new Date(now) };
+    rows.set(textOf(key), { row, entry: found?.entry ?? entry });
+  }
+  const begun = await addRefusalCounts(
+    tx,
+    [...rows.values()].map(({ row }) => row),
+  );
+  const audited = [...rows].filter(([key]) => begun.has(key)).map(([, { entry }]) => entry);
+  if (audited.length === 0) return;
+  await recordAudits(
+    tx,
+    needs,
+    audited.map((entry) => ({ ...entry, outcome: "failure" as const })),
+  );
+};
+
+/** Records a refusal, in a transaction that concurrent ones share: a flood of them needs one connection. */
+export type RecordRefusal = (entry: RefusalEntry) => Promise<void>;
+
+/** Creates the record of refusals of one action. */
+export const createRecordRefusal = ({ db, ...needs }: RefusalCore & Pick<Core, "db">): RecordRefusal => {
+  let refusals = 0;
+  return groupTransactions<RefusalEntry, void>(db, {
+    run: async (tx, entries) => {
+      const [first, ...more] = entries;
+      if (first !== undefined) await recordRefusals(tx, needs, [first, ...more]);
+      return entries.map(() => undefined);
+    },
+    // Any two may share a transaction.
+    keyOf: () => String(refusals++),
+  });
+};
+
+/** Audits how many refusals each count of the past minutes has, if it is more than the one that has its event. Returns how many events it wrote. */
+export const flushRefusals = async ({ db, ...needs }: RefusalCore & Pick<Core, "db">): Promise<number> => {
+  const before = new Date(needs.clock.now() - minuteMs - graceMs);
+  let written = 0;
+  for (;;) {
+    const taken = await db.transaction(async (tx) => {
+      const rows = await takeRefusalCounts(tx, before, batch);
+      const entries = rows.filter(({ refusals }) => refusals > 1).map(countEntry);
+      if (entries.length > 0) await recordAudits(tx, needs, entries);
+      written += entries.length;
+      return rows.length;
+    });
+    if (taken < batch) return written;
+  }
+};
+
+const countEntry = (row: RefusalCountRow): AuditEntry => ({
+  actor: { type: "system", id: "svc-server", display: "svc-server" },
+  // Only `recordRefusals` writes these rows.
+  action: row.action as AuditAction,
+  target:
+    row.targetId === "" ? { type: "remote_address", id: row.addressKey } : { type: row.targetType, id: row.targetId },
+  outcome: "failure",
+  reasonCode: row.reasonCode,
+  details: {
+    remote_address: row.addressKey,
+    count: row.refusals,
+    minute: row.minuteStartedAt.toISOString(),
+    last_at: row.lastAt.toISOString(),
+  },
+});
