@@ -12,5 +12,5 @@ if (command === "verify-receipts") {
   process.exitCode = await exportCommand(args);
 } else {
   const { runServer } = await import("./server.ts");
-  process.exitCode = await runServer(command);
+  process.exitCode = await runServer(command, args);
 }

@@ -51,6 +51,11 @@ export const problemCatalog = {
   malformed_json: entry("malformed", "fix_request", "The body is not JSON"),
   unauthenticated: entry("unauthenticated", "fix_request", "A valid bearer token is needed"),
   forbidden: entry("forbidden", "stop", "The caller lacks the scope"),
+  access_held: entry(
+    "forbidden",
+    "stop",
+    "The database was restored: your access waits until the directory states it again, or svc-server confirm-access",
+  ),
   not_found: entry("not_found", "fix_request", "No such resource"),
   method_not_allowed: entry("method_not_allowed", "fix_request", "The path does not accept this method"),
   payload_too_large: entry("too_large", "fix_request", "The body or payload is over the limit"),

@@ -6,10 +6,11 @@ import { createTracer } from "../kit/tracing/create-tracer.ts";
 import { withTimeout } from "../kit/with-timeout.ts";
 import packageJson from "../package.json" with { type: "json" };
 import { createApp } from "./app.ts";
-import { verifyAuditLog } from "./commands.ts";
+import { confirmAccessCommand, holdAccessCommand, verifyAuditLog } from "./commands.ts";
 import { type CoreConfig, type IngestConfig, parseCoreConfig } from "./config.ts";
 import type { Core } from "./core.ts";
 import { markUsed, recordAuthFailure } from "./domain/certificate/authenticate.ts";
+import { createRestoreCheck } from "./domain/directory/restored.ts";
 import type { Route } from "./http/route.ts";
 import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
 import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
@@ -60,6 +61,8 @@ const usage = `svc-server: core of the collector fleet
 
   svc-server                serve, configured by the environment (docs/configuration.md)
   svc-server check-config   check the environment and its files and exit: 0, or 78 with every fault by name
+  svc-server confirm-access [--all | ADDRESS…]   after a restore: list the people whose access is held, or confirm it (docs/restore.md)
+  svc-server hold-access    after a restore that core cannot notice: hold all access until the directory states it again
   svc-server verify-audit   recompute the audit log's hash chain: 0 and its head as JSON, or 1 and the first fault
   svc-server export         send committed envelopes as OTLP to a backend (docs/export.md)
   svc-server verify-receipts FILE|-   verify the receipts of a conversation, offline (docs/chat.md)
@@ -115,6 +118,9 @@ const serve = async (
     const databaseClock = createDatabaseClock(database.db, systemClock);
     await databaseClock.measure();
     const jobCore = { ...core, db: background.db };
+    const checkRestore = createRestoreCheck(jobCore);
+    // Before anything serves: a restored backup grants access that has been revoked since.
+    await checkRestore();
     jobs = Promise.all([
       runAuditJobs(jobCore, stop.signal),
       runLabelJob(jobCore, stop.signal),
@@ -122,7 +128,7 @@ const serve = async (
       watchFiles(core, files, stop.signal),
       runEvery(
         { name: "database probe", intervalMs: probeIntervalMs, clock: systemClock, signal: stop.signal, log },
-        createDatabaseProbe(core, databaseClock),
+        createDatabaseProbe(core, { clock: databaseClock, checkRestore }),
       ),
     ]);
     const routes = routesOf(core);
@@ -273,8 +279,18 @@ interface RunningIngest {
 }
 
 /** Runs one command line and returns its exit code. Without a command, serves until SIGTERM or SIGINT. */
-export const runServer = (command: string | undefined): Promise<number> =>
+export const runServer = (command: string | undefined, args: readonly string[]): Promise<number> =>
   runConfigured(
-    { usage, parse: parseCoreConfig, load: loadCoreFiles, serve, commands: { "verify-audit": verifyAuditLog } },
+    {
+      usage,
+      parse: parseCoreConfig,
+      load: loadCoreFiles,
+      serve,
+      commands: {
+        "verify-audit": verifyAuditLog,
+        "confirm-access": (config) => confirmAccessCommand(config, args),
+        "hold-access": holdAccessCommand,
+      },
+    },
     { command, env: process.env },
   );

@@ -41,6 +41,8 @@ export const auditActions = [
   "workload.refuse",
   "directory.sync",
   "directory.refuse",
+  "directory.hold",
+  "directory.confirm",
   "scim.refuse",
 ] as const;
 

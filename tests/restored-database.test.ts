@@ -80,9 +80,9 @@ afterAll(async () => {
 it("Q12: hosts that enrolled or renewed after the backup say so, and lose nothing when they are enrolled again", async () => {
   const database = await createTestDatabase();
   databases.push(database);
-  const people = database.connect();
-  await seedPeople(people.db, Date.now());
-  await people.close();
+  const seeding = database.connect();
+  await seedPeople(seeding.db, Date.now());
+  await seeding.close();
   await startCore(database);
   edge = await startEdge({
     certPem: await readFile(pki.edge.certFile, "utf8"),
@@ -115,6 +115,13 @@ it("Q12: hosts that enrolled or renewed after the backup say so, and lose nothin
   for (const host of [renewed, late]) await host.write("core is away 1", "core is away 2");
 
   await startCore(backup);
+  await expect(admin("/v1/collector/enrollment-policies", { name: "held" })).rejects.toThrow("access_held");
+  const confirm = startProgram("functions/main.ts", ["confirm-access", people.admin.email], {
+    ...labCoreEnvironment({ databaseUrl: backup.url, pki, authTokenSecret: secret, ...ports }),
+    USER: "root",
+  });
+  expect(await confirm.exited).toBe(0);
+  expect(confirm.records).toEqual([{ confirmed: [{ email: people.admin.email, scopes: expect.any(Array) }] }]);
   for (const host of [renewed, late]) {
     await expect
       .poll(async () => (await host.diag()).running, wait)

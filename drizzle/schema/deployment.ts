@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { boolean, check, pgTable, uuid } from "drizzle-orm/pg-core";
+import { bigint, boolean, check, integer, pgTable, text, uuid } from "drizzle-orm/pg-core";
 import { timestamp } from "./columns.ts";
 
 /** One row: the deployment that this database belongs to. A core with another SVC_TENANT_ID refuses to start. */
@@ -11,4 +11,28 @@ export const deployment = pgTable(
     createdAt: timestamp("created_at").notNull(),
   },
   (table) => [check("deployment_singleton", sql`${table.singleton}`)],
+);
+
+/**
+ * One row: where the database was when a core last used it, so that the next one notices that it is a restored backup. A migration that
+ * rewrites this table would look like a loaded dump.
+ */
+export const databaseLineage = pgTable(
+  "database_lineage",
+  {
+    singleton: boolean("singleton").primaryKey().default(true),
+    /** Number of restores that core has noticed. */
+    epoch: integer("epoch").notNull(),
+    /** The transaction that wrote this row. A dump restores the number, but in a transaction of its own. */
+    writtenXid: bigint("written_xid", { mode: "bigint" }).notNull(),
+    /** Null where core's role may not read it. */
+    systemIdentifier: text("system_identifier"),
+    databaseOid: text("database_oid").notNull(),
+    /** Null where core's role may not read it. */
+    timeline: integer("timeline"),
+    /** When core last noticed a restore, by core's clock, and how; null if never. */
+    restoredAt: timestamp("restored_at"),
+    reason: text("reason"),
+  },
+  (table) => [check("database_lineage_singleton", sql`${table.singleton}`)],
 );

@@ -3,8 +3,11 @@ import { boolean, check, index, integer, pgTable, primaryKey, text, uniqueIndex,
 import type { Scope } from "../../proto/operator/scopes.ts";
 import { timestamp } from "./columns.ts";
 
-/** The status of a person in the directory. Only `active` may sign in or call core. */
-export type PersonStatus = "active" | "suspended" | "archived" | "unverified" | "absent";
+/**
+ * The status of a person in the directory. Only `active` may sign in or call core. `held`: active in a restored backup, which nobody has
+ * confirmed yet.
+ */
+export type PersonStatus = "active" | "held" | "suspended" | "archived" | "unverified" | "absent";
 
 /** A person of the directory. */
 export const person = pgTable(

@@ -10,6 +10,8 @@ export const scimUser = pgTable("scim_user", {
   userNameKey: text("user_name_key").notNull().unique("scim_user_user_name_key"),
   externalId: text("external_id").unique("scim_user_external_id"),
   active: boolean("active").notNull(),
+  /** Was active in a restored backup, and the identity provider has not stated `active` since. Without effect on an active user. */
+  held: boolean("held").notNull().default(false),
   displayName: text("display_name"),
   name: jsonb("name").$type<ScimName>().notNull(),
   emails: jsonb("emails").$type<ScimEmail[]>().notNull(),
@@ -40,4 +42,18 @@ export const scimMember = pgTable(
       .references(() => scimUser.id, { onDelete: "cascade" }),
   },
   (table) => [primaryKey({ columns: [table.groupId, table.userId] }), index("scim_member_user").on(table.userId)],
+);
+
+/** A membership of a restored backup, which grants nothing until the identity provider states it again. */
+export const scimHeldMember = pgTable(
+  "scim_held_member",
+  {
+    groupId: uuid("group_id")
+      .notNull()
+      .references(() => scimGroup.id, { onDelete: "cascade" }),
+    userId: uuid("user_id")
+      .notNull()
+      .references(() => scimUser.id, { onDelete: "cascade" }),
+  },
+  (table) => [primaryKey({ columns: [table.groupId, table.userId] }), index("scim_held_member_user").on(table.userId)],
 );

@@ -6,6 +6,8 @@ export interface DirectoryUser {
   displayName: string;
   suspended: boolean;
   archived: boolean;
+  /** Was active in a restored backup, and the directory has not stated it since. */
+  held?: boolean;
 }
 
 /** A complete read of the directory: every user, and the user ids in the role groups, including nested groups. */

@@ -3,16 +3,17 @@ import type { DatabaseClock } from "./database-clock.ts";
 
 /**
  * Creates a tick that queries the server. Under load, requests detect an unavailable server; without load only this tick does, before
- * the next request waits for it. A tick that fails is logged once, and so is the first that succeeds again.
+ * the next request waits for it, and that the database was restored. A tick that fails is logged once, and so is the first that succeeds again.
  */
 export const createDatabaseProbe = (
   { log }: Pick<Core, "log">,
-  clock: Pick<DatabaseClock, "measure">,
+  { clock, checkRestore }: { clock: Pick<DatabaseClock, "measure">; checkRestore(): Promise<unknown> },
 ): (() => Promise<undefined>) => {
   let isAvailable = true;
   return async () => {
     try {
       await clock.measure();
+      await checkRestore();
       if (!isAvailable) log.info({}, "the database is available again");
       isAvailable = true;
     } catch (err) {

@@ -4,6 +4,7 @@ import { authenticationIdentity } from "../../drizzle/schema/operator.ts";
 import { adminGroup, auditorGroup, directoryDomain, usualDirectory } from "../../scripts/lab/directory-people.ts";
 import { people } from "../../scripts/lab/people.ts";
 import { crowd, setUpDirectorySync } from "../../tests/set-up-directory-sync.ts";
+import { holdAccess } from "../domain/directory/restored.ts";
 
 const fixture = await setUpDirectorySync();
 const { directory, events, peopleInDatabase, status, stored, sync } = fixture;
@@ -62,9 +63,11 @@ describe("a sync", () => {
       failures_in_a_row: 0,
       missing_groups: [auditorGroup],
       suspect_setting: null,
+      restored_at: null,
+      access_held: { people: 0, memberships: 0 },
       sync_interval_seconds: 3600,
       counts: {
-        people: { active: 3, suspended: 0, archived: 0, unverified: 0, absent: 0 },
+        people: { active: 3, held: 0, suspended: 0, archived: 0, unverified: 0, absent: 0 },
         scopes: { read: 3, audit: 2, admin: 2 },
         absences_held: 0,
       },
@@ -174,4 +177,19 @@ describe("a sync that fails", () => {
     expect((await status()).last_sync).toBeNull();
     expect(fixture.observed).toEqual([]);
   });
+});
+
+it("Q12: nobody has access between a restore and the next snapshot, which alone decides then", async () => {
+  directory.set(usualDirectory);
+  await sync();
+  const { core, api } = fixture.test;
+  expect(await holdAccess(core)).toBeGreaterThan(0);
+  expect(await api("GET", "/v1/whoami", { as: "reader" })).toMatchObject({
+    status: 403,
+    body: { code: "access_held" },
+  });
+  directory.set({ ...usualDirectory, groups: [{ email: adminGroup, members: [people.reader.subject] }] });
+  await sync();
+  expect((await api("GET", "/v1/whoami", { as: "reader" })).body.scopes).toEqual(["read", "audit", "admin"]);
+  expect((await api("GET", "/v1/whoami", { as: "admin" })).body.scopes).toEqual(["read"]);
 });

@@ -3,6 +3,7 @@ import { errorCode } from "../../kit/describe-error.ts";
 import { ignoredRevocation, isRevocationIgnored } from "../config.ts";
 import type { Core } from "../core.ts";
 import type { Chat } from "../domain/chat/chat.ts";
+import { readHeldCounts } from "../domain/directory/confirm-access.ts";
 import type { HeldFor } from "../domain/directory/rules.ts";
 import { checkLicense, type LicenseSource } from "../domain/licensing/license.ts";
 import type { Signer } from "../signer/signer.ts";
@@ -65,7 +66,7 @@ export const directoryCheck = ({ db, clock, config }: Pick<Core, "db" | "clock" 
   name: "directory",
   find: () =>
     withDatabase(async () => {
-      const [last, held] = await Promise.all([findDirectorySync(db), countHeld(db)]);
+      const [last, held, waiting] = await Promise.all([findDirectorySync(db), countHeld(db), readHeldCounts({ db })]);
       const ageOf = (at: Date) => `${Math.max(0, Math.round((clock.now() - at.getTime()) / 1000))} s`;
       const facts = [
         config.directory.provider.kind === "scim"
@@ -73,6 +74,11 @@ export const directoryCheck = ({ db, clock, config }: Pick<Core, "db" | "clock" 
           : (last?.syncedAt && `snapshot ${ageOf(last.syncedAt)} old`) || "no directory snapshot yet",
         ...(last && last.failures > 0
           ? [`${last.failures} syncs in a row wrote nothing, the last one ${last.outcome}: ${last.reasonCode}`]
+          : []),
+        ...(waiting.people + waiting.memberships > 0
+          ? [
+              `the database was restored: ${waiting.people} people and ${waiting.memberships} memberships wait for the directory or svc-server confirm-access`,
+            ]
           : []),
         ...(held > 0 ? [heldFact(held, last?.reasonCode)] : []),
         ...(last?.missingGroups ?? []).map((group) => `no group ${group}`),

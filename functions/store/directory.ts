@@ -131,6 +131,7 @@ export const countPeople = async (db: Database): Promise<PeopleCounts> => {
   return {
     people: {
       active: active?.people ?? 0,
+      held: of("held")?.people ?? 0,
       suspended: of("suspended")?.people ?? 0,
       archived: of("archived")?.people ?? 0,
       unverified: of("unverified")?.people ?? 0,

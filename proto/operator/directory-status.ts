@@ -21,10 +21,15 @@ export const DirectoryStatus = v.strictObject({
   missing_groups: v.array(v.string()),
   /** The variable of core's configuration that the directory suggests is wrong. */
   suspect_setting: v.nullable(v.string()),
+  /** When core last noticed that its database was restored from a backup; null if never. */
+  restored_at: v.nullable(IsoTimestamp),
+  /** What a restored backup grants and nobody has confirmed: people, and their memberships of the groups that grant scopes. */
+  access_held: v.strictObject({ people: Count, memberships: Count }),
   sync_interval_seconds: Count,
   counts: v.strictObject({
     people: v.strictObject({
       active: Count,
+      held: Count,
       suspended: Count,
       archived: Count,
       unverified: Count,

@@ -9,6 +9,10 @@ const messages: Readonly<Record<RefusalReason | "session_expired" | "signed_out"
     title: "You are not in the directory",
     text: "This account is not in the organisation's directory, or was added a short while ago. Choose your work account, or ask an administrator.",
   },
+  held: {
+    title: "Your access waits for a confirmation",
+    text: "The database was restored from a backup. You can sign in when the directory has been synced, or when an operator of the server confirms your access.",
+  },
   suspended: {
     title: "Your account is suspended",
     text: "Ask an administrator of the directory to reactivate it.",
@@ -51,6 +55,7 @@ const isReason = (text: string): text is keyof typeof messages => Object.hasOwn(
 /** After these the provider offers a choice of accounts: the same account would be refused again, or the person signed out. */
 const accountChoiceReasons: readonly string[] = [
   "not_in_directory",
+  "held",
   "suspended",
   "archived",
   "unverified",

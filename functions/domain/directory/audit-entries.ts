@@ -57,6 +57,16 @@ export const syncEntry = (
   ];
 };
 
+/** Returns the members of an entry that name people with their scopes. */
+export const peopleOf = (
+  people: readonly { userId: string; primaryEmail: string; scopes: readonly string[] }[],
+): { people: object[]; people_left_out: number } => ({
+  people: people
+    .slice(0, peopleMax)
+    .map(({ userId, primaryEmail, scopes }) => ({ user_id: userId, email: primaryEmail, scopes })),
+  people_left_out: Math.max(0, people.length - peopleMax),
+});
+
 const isSameAccess = (a: PersonState, b: PersonState): boolean =>
   a.primaryEmail === b.primaryEmail && a.status === b.status && a.scopes.join() === b.scopes.join();
 

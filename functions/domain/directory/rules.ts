@@ -72,11 +72,10 @@ export const decideDirectoryChanges = (
   const bySubject = new Map(
     known.flatMap((person) => (person.subject === null ? [] : [[person.subject, person] as const])),
   );
-  const seen = snapshot.users.map((user) => ({
-    subject: user.id,
-    before: bySubject.get(user.id),
-    state: stateOf(user, { domain, scopes: scopesOf(user.id) }),
-  }));
+  const seen = snapshot.users.map((user) => {
+    const before = bySubject.get(user.id);
+    return { subject: user.id, before, state: stateOf(user, { domain, scopes: scopesOf(user.id), before }) };
+  });
   const seenIds = new Set(seen.map(({ subject }) => subject));
   const missing = known.filter(({ subject }) => subject === null || !seenIds.has(subject));
   const foreign = seen.flatMap(({ before, state }) => (before && state.status === "unverified" ? [before] : []));
@@ -87,7 +86,8 @@ export const decideDirectoryChanges = (
   const [absenceIsMass, foreignIsMass] = [isMass(missing), isMass(foreign)];
 
   const nobodyIsOurs =
-    seen.some(({ state }) => state.status === "unverified") && !seen.some(({ state }) => isActive(state));
+    seen.some(({ state }) => state.status === "unverified") &&
+    !seen.some(({ state }) => isActive(state) || state.status === "held");
   const changes: DirectoryChanges = {
     added: [],
     changed: [],
@@ -137,23 +137,26 @@ const isActive = ({ status }: PersonState): boolean => status === "active";
 
 const stateOf = (
   user: DirectoryUser,
-  { domain, scopes }: { domain: string; scopes: readonly Scope[] },
+  { domain, scopes, before }: { domain: string; scopes: readonly Scope[]; before: KnownPerson | undefined },
 ): PersonState => {
   // The local part loses its case too, as in the directory.
   const primaryEmail = lowerAscii(user.primaryEmail);
   const status = statusOf(user, isInDomain(primaryEmail, domain));
+  // Those of the backup, which an operator of the machine may confirm.
+  const heldScopes = status === "held" && before?.status === "held" ? before.scopes : [];
   return {
     primaryEmail,
     displayName: printable(user.displayName),
     status,
-    scopes: status === "active" ? scopes : [],
+    scopes: status === "active" ? scopes : heldScopes,
   };
 };
 
-const statusOf = ({ suspended, archived }: DirectoryUser, isMember: boolean): PersonStatus => {
+const statusOf = ({ suspended, archived, held }: DirectoryUser, isMember: boolean): PersonStatus => {
   if (suspended) return "suspended";
   if (archived) return "archived";
-  return isMember ? "active" : "unverified";
+  if (!isMember) return "unverified";
+  return held ? "held" : "active";
 };
 
 const isInDomain = (email: string, domain: string): boolean => {

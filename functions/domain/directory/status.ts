@@ -20,9 +20,9 @@ export const readDirectorySyncState = async ({ db }: Pick<Core, "db">): Promise<
 /** Returns the setting if none or suddenly few of the people are in the domain. */
 const suspectSettingOf = (
   last: DirectorySync | undefined,
-  { people: { active, unverified } }: PeopleCounts,
+  { people: { active, held, unverified } }: PeopleCounts,
 ): SuspectSetting | null => {
   const massUnverified: HeldFor = "mass_unverified";
-  const looksWrong = last?.reasonCode === massUnverified || (active === 0 && unverified > 0);
+  const looksWrong = last?.reasonCode === massUnverified || (active + held === 0 && unverified > 0);
   return looksWrong ? "SVC_DIRECTORY_DOMAIN" : null;
 };

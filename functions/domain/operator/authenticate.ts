@@ -87,6 +87,7 @@ const findOperator = async (db: Database, claims: BridgeClaims, now: number): Pr
   const { subject, sessionId } = claims;
   const row = uuid.test(subject) ? await findCaller(db, claims, now) : undefined;
   if (row === undefined) throw rejected("no such person, or the session has ended");
+  if (row.status === "held") throw new Problem("access_held");
   if (row.status !== "active") throw rejected(`the person is ${row.status}`);
   const session = sessionId === null ? {} : { sessionId };
   return { userId: row.userId, email: row.primaryEmail, scopes: row.scopes, ...session };

@@ -43,8 +43,9 @@ const directoryUserOf = (row: ScimUserRow, subject: string | null): DirectoryUse
           id: subject,
           primaryEmail: addressOf(row),
           displayName: nameOf(row),
-          suspended: !row.active,
+          suspended: !(row.active || row.held),
           archived: false,
+          held: row.held && !row.active,
         },
       ];
 

@@ -3,6 +3,7 @@ import { lowerAscii } from "../../../kit/lower-ascii.ts";
 import { ScimGroupInput, type ScimOperation } from "../../../proto/scim/resources.ts";
 import { Problem } from "../../problems.ts";
 import type { Executor } from "../../store/database.ts";
+import { deleteHeldMembers, findHeldMembers } from "../../store/held-access.ts";
 import {
   deleteScimGroup,
   deleteScimMembers,
@@ -41,6 +42,7 @@ export const replaceGroup = (core: ScimCore, id: string, body: unknown, origin: 
   return push(core, origin, async (tx) => {
     const before = await findGroup(tx, id);
     const change: GroupChange = { displayName, externalId, members: new Set(members) };
+    await deleteHeldMembers(tx, id, await findHeldMembers(tx, id));
     return applyChange(tx, core, before, { change, membersBefore: await memberIds(tx, id) });
   });
 };
@@ -57,8 +59,22 @@ export const updateGroup = (
     const membersBefore = await memberIds(tx, id);
     const { displayName, externalId } = before;
     const change = groupChangeOf({ displayName, externalId, members: new Set(membersBefore) }, operations);
+    await keepHeldMembers(tx, before, { change, operations });
     return applyChange(tx, core, before, { change, membersBefore });
   });
+
+/** Forgets the members that a restore holds if the operations state who they are, or remove them. */
+const keepHeldMembers = async (
+  tx: Executor,
+  { id, displayName, externalId }: ScimGroupRow,
+  { change, operations }: { change: GroupChange; operations: readonly ScimOperation[] },
+): Promise<void> => {
+  const held = await findHeldMembers(tx, id);
+  if (held.length === 0) return;
+  const { members } = groupChangeOf({ displayName, externalId, members: new Set(held) }, operations);
+  const ended = held.filter((member) => change.members.has(member) || !members.has(member));
+  await deleteHeldMembers(tx, id, ended);
+};
 
 /** Deletes a group: its members lose its scopes. Throws 404 `not_found`. */
 export const deleteGroup = (core: ScimCore, id: string, origin: Origin): Promise<void> =>

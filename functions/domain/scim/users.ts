@@ -27,14 +27,14 @@ export const createUser = (core: ScimCore, body: unknown, origin: Origin): Promi
   const input = parseScim(ScimUserInput, body);
   return push(core, origin, async (tx) => {
     const now = new Date(core.clock.now());
-    const row = rowOf(input, { id: uuidv7(core), active: true, createdAt: now, updatedAt: now });
+    const row = rowOf(input, { id: uuidv7(core), active: true, held: false, createdAt: now, updatedAt: now });
     await check(tx, core, row);
     await insertScimUser(tx, row);
     return { result: row, userIds: [row.id] };
   });
 };
 
-/** Replaces a user. An absent `active` stays as it is. Throws as `createUser`, and 404 `not_found`. */
+/** Replaces a user. An absent `active` stays as it is, and what a restore holds stays held. Throws as `createUser`, and 404 `not_found`. */
 export const replaceUser = (core: ScimCore, id: string, body: unknown, origin: Origin): Promise<ScimUserRow> => {
   const input = parseScim(ScimUserInput, body);
   return change(core, id, origin, () => input);
@@ -47,8 +47,9 @@ export const updateUser = (
   operations: readonly ScimOperation[],
   origin: Origin,
 ): Promise<ScimUserRow> =>
-  change(core, id, origin, ({ userName, externalId, active, displayName, name, emails }) =>
-    parseScim(ScimUserInput, patchUser({ userName, externalId, active, displayName, name, emails }, operations)),
+  change(core, id, origin, ({ userName, externalId, displayName, name, emails }) =>
+    // Without `active`: what no operation states is no statement of the provider.
+    parseScim(ScimUserInput, patchUser({ userName, externalId, displayName, name, emails }, operations)),
   );
 
 /** Deletes a user: its person becomes `absent`. Throws 404 `not_found`. */
@@ -74,8 +75,8 @@ const change = (
 ): Promise<ScimUserRow> =>
   push(core, origin, async (tx) => {
     const before = await findUser(tx, id);
-    const { active, createdAt } = before;
-    const row = rowOf(inputOf(before), { id, active, createdAt, updatedAt: new Date(core.clock.now()) });
+    const { active, held, createdAt } = before;
+    const row = rowOf(inputOf(before), { id, active, held, createdAt, updatedAt: new Date(core.clock.now()) });
     await check(tx, core, row);
     await updateScimUser(tx, row);
     return { result: row, userIds: [id], before: [before] };
@@ -83,13 +84,15 @@ const change = (
 
 const rowOf = (
   { userName, externalId, active, displayName, name, emails }: ScimUserInput,
-  kept: Pick<ScimUserRow, "id" | "active" | "createdAt" | "updatedAt">,
+  kept: Pick<ScimUserRow, "id" | "active" | "held" | "createdAt" | "updatedAt">,
 ): ScimUserRow => ({
   ...kept,
   userName,
   userNameKey: lowerAscii(userName),
   externalId,
   active: active ?? kept.active,
+  // A statement of `active`, either way, ends what a restore holds.
+  held: active == null && kept.held,
   displayName,
   name,
   emails,

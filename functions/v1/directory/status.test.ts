@@ -33,9 +33,11 @@ describe("GET /v1/directory/status", () => {
       failures_in_a_row: 0,
       missing_groups: [],
       suspect_setting: null,
+      restored_at: null,
+      access_held: { people: 0, memberships: 0 },
       sync_interval_seconds: 900,
       counts: {
-        people: { active: 3, suspended: 0, archived: 0, unverified: 0, absent: 0 },
+        people: { active: 3, held: 0, suspended: 0, archived: 0, unverified: 0, absent: 0 },
         scopes: { read: 3, audit: 2, admin: 1 },
         absences_held: 0,
       },

@@ -1,5 +1,6 @@
 import { rfc3339 } from "../../../kit/clock.ts";
 import { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
+import { readHeldCounts } from "../../domain/directory/confirm-access.ts";
 import { readDirectorySyncState } from "../../domain/directory/status.ts";
 import { type OperatorCore, scope } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
@@ -15,7 +16,10 @@ export const directoryStatusRoute = (core: OperatorCore) =>
     guard: scope(core, "read"),
     replies: { 200: { description: "The state of the sync", schema: DirectoryStatus } },
     handle: async () => {
-      const { last, counts, suspectSetting } = await readDirectorySyncState(core);
+      const [{ last, counts, suspectSetting }, held] = await Promise.all([
+        readDirectorySyncState(core),
+        readHeldCounts(core),
+      ]);
       const snapshotAt = last?.syncedAt?.getTime() ?? null;
       return {
         status: 200,
@@ -32,6 +36,8 @@ export const directoryStatusRoute = (core: OperatorCore) =>
           failures_in_a_row: last?.failures ?? 0,
           missing_groups: last?.missingGroups ?? [],
           suspect_setting: suspectSetting,
+          restored_at: held.restoredAt && rfc3339(held.restoredAt.getTime()),
+          access_held: { people: held.people, memberships: held.memberships },
           sync_interval_seconds: core.config.directory.syncIntervalSeconds,
           counts: { people: counts.people, scopes: counts.scopes, absences_held: counts.held },
         },

@@ -100,7 +100,7 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "let chat read the fleet[ with {tool}][, {row_count} rows]",
     "let chat ask for the fleet[ with {tool}], which failed",
   ],
-  "operator.sign_in": ["signed in", "rejected a sign-in of {target}"],
+  "operator.sign_in": ["signed in", "rejected[ {count} times] a sign-in of {target}"],
   "operator.sign_out": ["signed {target} out", "failed to sign {target} out"],
   "operator_session.create": [
     "signed in with the program {client_name}",
@@ -108,10 +108,10 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
   ],
   "operator_session.refuse": [
     "refused the program[ {client_name} of] {target}",
-    "refused the program[ {client_name} of] {target}",
+    "refused the program[ {client_name} of] {target}[ {count} times]",
   ],
   "workload.exchange": ["signed in as the workload {subject}", "could not sign in as a workload"],
-  "workload.refuse": ["rejected a workload", "rejected the token of a workload"],
+  "workload.refuse": ["rejected a workload", "rejected the token of a workload[ {count} times]"],
   "operator_session.revoke": [
     "signed the program[ {client_name}] out[ of {user_id}]",
     "could not sign the program[ {client_name}] out",
@@ -124,7 +124,15 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "accepted a snapshot of the directory {target}",
     "rejected a snapshot of the directory {target}",
   ],
-  "scim.refuse": ["accepted a SCIM caller", "rejected a SCIM caller"],
+  "directory.hold": [
+    "noticed a restored database, and held the access of {held} people",
+    "could not hold the access of people",
+  ],
+  "directory.confirm": [
+    "confirmed the access of {confirmed} people after a restore",
+    "could not confirm the access of people",
+  ],
+  "scim.refuse": ["accepted a SCIM caller", "rejected a SCIM caller[ {count} times]"],
 };
 
 /** The actions that change what the fleet does or who may do it; the others read, sign in or keep house. */
@@ -153,4 +161,6 @@ export const changeActions: readonly AuditAction[] = [
   "workload.exchange",
   "workload.refuse",
   "directory.sync",
+  "directory.hold",
+  "directory.confirm",
 ];

@@ -12,8 +12,10 @@ const synced: DirectoryStatus = {
   failures_in_a_row: 0,
   missing_groups: [],
   suspect_setting: null,
+  restored_at: null,
+  access_held: { people: 0, memberships: 0 },
   counts: {
-    people: { active: 12, suspended: 1, archived: 0, unverified: 0, absent: 0 },
+    people: { active: 12, held: 0, suspended: 1, archived: 0, unverified: 0, absent: 0 },
     scopes: { read: 12, audit: 2, admin: 1 },
     absences_held: 0,
   },

@@ -3,6 +3,17 @@ import { formatCountOf } from "../format/format.ts";
 
 /** Returns the faults of the directory sync as sentences, each with its consequence; none when all is well. */
 export const directoryFaults = (status: DirectoryStatus): string[] => {
+  return [...restoreFaults(status), ...syncFaults(status)];
+};
+
+const restoreFaults = ({ access_held: { people, memberships } }: DirectoryStatus): string[] =>
+  people + memberships === 0
+    ? []
+    : [
+        `The database was restored from a backup: ${formatCountOf(people, "person waits", "people wait")} for the directory, or for svc-server confirm-access.`,
+      ];
+
+const syncFaults = (status: DirectoryStatus): string[] => {
   const { last_sync: last, failures_in_a_row: failures, suspect_setting: suspect, counts } = status;
   if (status.provider === "scim" && status.last_push_at === null)
     return ["The identity provider has pushed nobody yet, so nobody new can sign in."];

@@ -1,6 +1,7 @@
 /** Why a sign-in was refused, as the sign-in page and the audit log name it. Stable. */
 export type RefusalReason =
   | "not_in_directory"
+  | "held"
   | "suspended"
   | "archived"
   | "unverified"

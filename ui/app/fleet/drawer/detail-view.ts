@@ -156,6 +156,8 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "operator_session.revoke": ["Program signed out", "Signing a program out failed"],
   "directory.sync": ["Directory synced", "Directory sync failed"],
   "directory.refuse": ["Directory snapshot accepted", "Directory snapshot rejected"],
+  "directory.hold": ["Access held after a restore", "Holding access failed"],
+  "directory.confirm": ["Access confirmed after a restore", "Confirming access failed"],
   "scim.refuse": ["Caller of SCIM accepted", "Caller of SCIM rejected"],
 };
 

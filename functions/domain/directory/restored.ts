@@ -1,0 +1,113 @@
+/**
+ * Notices that the database is a restored backup, and holds the access that the backup grants: people who were dismissed since are active
+ * in it. Invariants: a core serves no request before its first check; what is held becomes active by a push or a snapshot of the directory
+ * since, or by `svc-server confirm-access`, and by nothing else.
+ */
+
+import type { Core } from "../../core.ts";
+import type { Executor } from "../../store/database.ts";
+import { type DatabaseIdentity, readDatabaseIdentity } from "../../store/database-identity.ts";
+import { type FoundLineage, findLineage, type LineageState, saveLineage } from "../../store/database-lineage.ts";
+import { lockDirectorySync } from "../../store/directory.ts";
+import { holdAllAccess } from "../../store/held-access.ts";
+import { recordAudit } from "../audit/audit-log.ts";
+import { peopleOf } from "./audit-entries.ts";
+
+/** How core noticed a restore. */
+export type RestoreReason =
+  /** The rows were copied: a dump was loaded. */
+  | "rows_copied"
+  | "other_server"
+  | "other_database"
+  /** Recovered from an archive, or a standby was promoted while no core ran. */
+  | "other_timeline"
+  /** The database lacks what this core has seen in it. */
+  | "state_lost"
+  /** `svc-server hold-access`. */
+  | "operator";
+
+/** The parts of core that notice a restore. */
+export type RestoreCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "log">;
+
+/** Returns how the database differs from the one that core left; null if it is that one. `seen` is what this process remembers of it. */
+export const restoreReasonOf = (
+  { lineage, syncs }: { lineage: FoundLineage | undefined; syncs: number },
+  identity: DatabaseIdentity,
+  seen: LineageState | null,
+): RestoreReason | null => {
+  if (lineage === undefined) return seen === null ? null : "state_lost";
+  if (seen !== null && (lineage.epoch < seen.epoch || (lineage.epoch === seen.epoch && syncs < seen.syncs)))
+    return "state_lost";
+  if (!lineage.isOriginal) return "rows_copied";
+  if (differs(lineage.systemIdentifier, identity.systemIdentifier)) return "other_server";
+  if (lineage.databaseOid !== identity.databaseOid) return "other_database";
+  // A process that lived through it knows that nothing it has seen is lost: a standby was promoted.
+  return seen === null && differs(lineage.timeline, identity.timeline) ? "other_timeline" : null;
+};
+
+const differs = <Value>(a: Value | null, b: Value | null): boolean => a !== null && b !== null && a !== b;
+
+const isSame = (a: DatabaseIdentity, b: DatabaseIdentity): boolean =>
+  a.systemIdentifier === b.systemIdentifier && a.databaseOid === b.databaseOid && a.timeline === b.timeline;
+
+/**
+ * Creates the check: it compares the database with the one that core left, holds all access if it was restored, and stores where it is
+ * now. Call it before serving, and every second, since the database may be restored under a running core.
+ */
+export const createRestoreCheck = (core: RestoreCore): (() => Promise<RestoreReason | null>) => {
+  let seen: LineageState | null = null;
+  return async () => {
+    const identity = await readDatabaseIdentity(core.db);
+    const found = await findLineage(core.db);
+    const { lineage, syncs } = found;
+    if (lineage && isSame(lineage, identity) && restoreReasonOf(found, identity, seen) === null) {
+      seen = { epoch: lineage.epoch, syncs };
+      return null;
+    }
+    const { reason, state } = await core.db.transaction(async (tx) => settle(tx, core, { identity, seen }));
+    seen = state;
+    if (reason !== null)
+      core.log.error(
+        { reason },
+        "the database was restored from a backup: all access that it grants is held (docs/restore.md)",
+      );
+    return reason;
+  };
+};
+
+/** Holds all access because an operator of the machine says that the database was restored. Returns the number of people. */
+export const holdAccess = async (core: RestoreCore): Promise<number> => {
+  const identity = await readDatabaseIdentity(core.db);
+  const { people } = await core.db.transaction((tx) => settle(tx, core, { identity, seen: null, reason: "operator" }));
+  return people;
+};
+
+/** Under the lock of pushes and syncs: decides again, and stores the identity. */
+const settle = async (
+  tx: Executor,
+  core: RestoreCore,
+  { identity, seen, reason: given }: { identity: DatabaseIdentity; seen: LineageState | null; reason?: RestoreReason },
+): Promise<{ reason: RestoreReason | null; state: LineageState; people: number }> => {
+  await lockDirectorySync(tx);
+  const found = await findLineage(tx);
+  const { lineage } = found;
+  const reason = given ?? restoreReasonOf(found, identity, seen);
+  const now = new Date(core.clock.now());
+  const epoch = Math.max(lineage?.epoch ?? 0, seen?.epoch ?? 0) + (reason === null ? 0 : 1);
+  const restored =
+    reason === null
+      ? { restoredAt: lineage?.restoredAt ?? null, reason: lineage?.reason ?? null }
+      : { restoredAt: now, reason };
+  await saveLineage(tx, { ...identity, ...restored, epoch });
+  const people = reason === null ? [] : await holdAllAccess(tx, now);
+  if (reason !== null)
+    await recordAudit(tx, core, {
+      actor: { type: "system", id: "svc-server", display: "svc-server" },
+      action: "directory.hold",
+      target: { type: "directory", id: core.config.directory.domain },
+      outcome: "success",
+      reasonCode: reason,
+      details: { held: people.length, ...peopleOf(people) },
+    });
+  return { reason, state: { epoch, syncs: (await findLineage(tx)).syncs }, people: people.length };
+};

@@ -1,0 +1,148 @@
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { createScimCore } from "../../tests/scim.ts";
+import { applyDirectorySnapshot } from "../domain/directory/apply-snapshot.ts";
+import { confirmAccess, listHeldAccess } from "../domain/directory/confirm-access.ts";
+import { createRestoreCheck, holdAccess } from "../domain/directory/restored.ts";
+import { readScimSnapshot } from "../domain/scim/directory-user.ts";
+import { findDirectorySync } from "../store/directory.ts";
+
+const test = await createScimCore();
+afterAll(() => test.close());
+const { scim, createPerson, whoami, personOf, db, core } = test;
+const { sql } = test.database.connect();
+
+const patch = (...operations: object[]) => ({
+  schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
+  Operations: operations,
+});
+const setActive = (value: boolean) => patch({ op: "replace", path: "active", value });
+const add = (...ids: string[]) => patch({ op: "add", path: "members", value: ids.map((value) => ({ value })) });
+
+/** Loads the database's own dump into it: the rows are the same, written by another transaction. */
+const loadDump = async () => {
+  const rows = await sql`select * from database_lineage`;
+  await sql`delete from database_lineage`;
+  await sql`insert into database_lineage ${sql(rows)}`;
+};
+const check = (): ReturnType<ReturnType<typeof createRestoreCheck>> => createRestoreCheck(core)();
+const sync = async () =>
+  applyDirectorySnapshot(core, await readScimSnapshot(db, "externalId"), {
+    syncsBefore: (await findDirectorySync(db))?.syncs ?? 0,
+  });
+
+let round = 0;
+let [ada, grace, group] = ["", "", ""];
+/** The subjects of this round. */
+let [adaSub, graceSub] = ["", ""];
+
+beforeEach(async () => {
+  round += 1;
+  [adaSub, graceSub] = [`ada${round}`, `grace${round}`];
+  for (const name of ["svc-admin", "svc-auditor"]) {
+    const { body } = await scim("GET", `/Groups?filter=displayName eq "${name}"`);
+    for (const { id } of body.Resources) await scim("DELETE", `/Groups/${id}`);
+  }
+  [ada, grace] = [(await createPerson(adaSub)).id, (await createPerson(graceSub)).id];
+  group = (await scim("POST", "/Groups", { displayName: "svc-admin", members: [{ value: ada }, { value: grace }] }))
+    .body.id;
+  await check();
+});
+
+describe("after a restore of the database", () => {
+  it("Q12: nobody has access, the provider finds people inactive and groups empty, and a sync changes nothing", async () => {
+    expect((await whoami(adaSub)).scopes).toContain("admin");
+    await loadDump();
+    expect(await check()).toBe("rows_copied");
+    expect(await check()).toBe(null);
+    await sync();
+    for (const subject of [adaSub, graceSub]) expect(await whoami(subject)).toEqual({ status: 403, scopes: [] });
+    expect((await scim("GET", `/Users/${ada}`)).body.active).toBe(false);
+    expect((await scim("GET", `/Groups/${group}`)).body.members).toBeUndefined();
+    expect((await personOf(adaSub))?.status).toBe("held");
+    const [hold] =
+      await sql`select reason_code, details->'held' as held from audit_event where action = 'directory.hold'`;
+    expect(hold).toMatchObject({ reason_code: "rows_copied", held: expect.any(Number) });
+  });
+
+  it("Q12: a person has access when a push states `active`, and a scope when a push states the membership", async () => {
+    await holdAccess(core);
+    await scim("PATCH", `/Users/${grace}`, patch({ op: "replace", path: "displayName", value: "Grace" }));
+    await scim("PUT", `/Users/${grace}`, { userName: `${graceSub}@example.test`, externalId: graceSub });
+    await scim("PATCH", `/Groups/${group}`, add(grace));
+    expect((await whoami(graceSub)).status).toBe(403);
+    await scim("PATCH", `/Users/${grace}`, setActive(true));
+    expect((await whoami(graceSub)).scopes).toContain("admin");
+    // A push about another member, or about the name of the group, confirms nobody else.
+    await scim("PATCH", `/Users/${ada}`, setActive(true));
+    await scim("PATCH", `/Groups/${group}`, patch({ op: "replace", path: "displayName", value: "SVC-admin" }));
+    expect((await whoami(adaSub)).scopes).toEqual(["read"]);
+    expect((await listHeldAccess(core)).memberships).toEqual([
+      { userName: `${adaSub}@example.test`, group: "svc-admin" },
+    ]);
+  });
+
+  it("Q12: what the provider takes away meanwhile stays away when an operator confirms the rest", async () => {
+    await holdAccess(core);
+    await scim("PATCH", `/Users/${ada}`, setActive(false));
+    await scim("PATCH", `/Groups/${group}`, patch({ op: "remove", path: `members[value eq "${grace}"]` }));
+    await confirmAccess(core, { emails: null, operator: "root" });
+    expect((await whoami(adaSub)).status).toBe(401);
+    expect(await whoami(graceSub)).toEqual({ status: 200, scopes: ["read"] });
+  });
+
+  it("Q12: a replaced group has the stated members alone", async () => {
+    await holdAccess(core);
+    await scim("PUT", `/Groups/${group}`, { displayName: "svc-admin", members: [{ value: grace }] });
+    await confirmAccess(core, { emails: [`${adaSub}@example.test`, `${graceSub}@EXAMPLE.test`], operator: "root" });
+    expect((await whoami(adaSub)).scopes).toEqual(["read"]);
+    expect((await whoami(graceSub)).scopes).toContain("admin");
+  });
+
+  it("Q12: an operator confirms one person and no other, audited; an unknown address confirms nobody", async () => {
+    await holdAccess(core);
+    const email = `${adaSub}@example.test`;
+    const none = await confirmAccess(core, { emails: [email, "nobody@example.test"], operator: "root" });
+    expect(none).toEqual({ people: [], unknown: ["nobody@example.test"] });
+    expect((await whoami(adaSub)).status).toBe(403);
+    await confirmAccess(core, { emails: [email], operator: "root" });
+    expect((await whoami(adaSub)).scopes).toContain("admin");
+    expect((await whoami(graceSub)).status).toBe(403);
+    const [confirmed] = await sql`select actor_display, details from audit_event
+      where action = 'directory.confirm' order by id desc limit 1`;
+    expect(confirmed).toMatchObject({
+      actor_display: "svc-server confirm-access (root)",
+      details: { all: false, confirmed: 1, people: [expect.objectContaining({ email })] },
+    });
+  });
+
+  it("Q12: a sync that read the people before the hold writes nothing", async () => {
+    const before = (await findDirectorySync(db))?.syncs ?? 0;
+    const snapshot = await readScimSnapshot(db, "externalId");
+    await holdAccess(core);
+    expect(await applyDirectorySnapshot(core, snapshot, { syncsBefore: before })).toMatchObject({
+      outcome: "superseded",
+    });
+    expect((await whoami(adaSub)).status).toBe(403);
+  });
+
+  it("Q12: readiness and the status of the directory count who waits", async () => {
+    await holdAccess(core);
+    await scim("PATCH", `/Users/${ada}`, setActive(true));
+    await scim("PATCH", `/Groups/${group}`, add(ada));
+    const bearer = await test.bridgeToken("admin", { sub: (await personOf(adaSub))?.userId });
+    const { body } = await test.api("GET", "/v1/directory/status", { as: { bearer } });
+    const [row] = await sql<{ people: number }[]>`select count(*)::int as people from person where status = 'held'`;
+    expect(body).toMatchObject({
+      restored_at: expect.stringMatching(/Z$/),
+      access_held: { people: row?.people, memberships: 1 },
+      counts: { people: { held: row?.people } },
+    });
+    const held = await test.api("GET", "/v1/whoami", {
+      as: { bearer: await test.bridgeToken("admin", { sub: (await personOf(graceSub))?.userId }) },
+    });
+    expect(held).toMatchObject({
+      status: 403,
+      body: { code: "access_held", detail: expect.stringContaining("confirm-access") },
+    });
+  });
+});
