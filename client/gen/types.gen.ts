@@ -213,10 +213,10 @@ export type WhoamiErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -272,10 +272,10 @@ export type DirectoryStatusErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -320,10 +320,16 @@ export type DirectoryStatusResponses = {
         failures_in_a_row: number;
         missing_groups: Array<string>;
         suspect_setting: string | null;
+        restored_at: string | null;
+        access_held: {
+            people: number;
+            memberships: number;
+        };
         sync_interval_seconds: number;
         counts: {
             people: {
                 active: number;
+                held: number;
                 suspended: number;
                 archived: number;
                 unverified: number;
@@ -371,10 +377,10 @@ export type RecordSignInErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -452,10 +458,10 @@ export type RecordSignOutErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -532,10 +538,10 @@ export type CreateAuthorizationErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -614,10 +620,10 @@ export type RefuseAuthorizationErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -693,10 +699,10 @@ export type CreateDeviceAuthorizationErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -773,10 +779,10 @@ export type GetDeviceAuthorizationErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -849,10 +855,10 @@ export type DecideDeviceAuthorizationErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -938,10 +944,10 @@ export type CreateSessionTokenErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -1098,10 +1104,10 @@ export type ListOperatorSessionsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1169,10 +1175,10 @@ export type RevokeOperatorSessionErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -1230,10 +1236,10 @@ export type ReportEnrollmentErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1308,10 +1314,10 @@ export type ExportEnrollmentRefusalsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1377,10 +1383,10 @@ export type ListEnrollmentPoliciesErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1496,10 +1502,10 @@ export type CreateEnrollmentPolicyErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `policy_name_taken`: Another policy has this name
@@ -1575,10 +1581,10 @@ export type ExportEnrollmentPoliciesErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1641,10 +1647,10 @@ export type ListAllBootstrapTokensErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1719,10 +1725,10 @@ export type ExportBootstrapTokensErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1809,10 +1815,10 @@ export type SimulateEnrollmentErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -1899,10 +1905,10 @@ export type GetSetupErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1969,10 +1975,10 @@ export type GetEnrollmentPolicyErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2040,10 +2046,10 @@ export type FreezeEnrollmentPolicyErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2118,10 +2124,10 @@ export type ListBootstrapTokensErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2202,10 +2208,10 @@ export type CreateBootstrapTokenErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2307,10 +2313,10 @@ export type RevokeBootstrapTokenErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2390,10 +2396,10 @@ export type ListCollectorIdentitiesErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -2466,10 +2472,10 @@ export type GetCollectorIdentityErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2553,10 +2559,10 @@ export type RevokeCollectorIdentityErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2638,10 +2644,10 @@ export type ListCertificatesErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2727,10 +2733,10 @@ export type RevokeCertificateErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2816,10 +2822,10 @@ export type ListCollectorConfigsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -2903,10 +2909,10 @@ export type PublishCollectorConfigErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -2990,10 +2996,10 @@ export type ExportCollectorConfigsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -3051,10 +3057,10 @@ export type ListUnstoredConfigsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -3116,10 +3122,10 @@ export type GetCollectorConfigErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -3220,10 +3226,10 @@ export type ListConfigAssignmentsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -3305,10 +3311,10 @@ export type AssignCollectorConfigErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -3396,10 +3402,10 @@ export type ExportConfigAssignmentsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -3475,10 +3481,10 @@ export type RollBackCollectorConfigsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -3554,10 +3560,10 @@ export type ClearDesiredConfigErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -3626,10 +3632,10 @@ export type SetDesiredConfigErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -3722,10 +3728,10 @@ export type RollBackDesiredConfigErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -3814,10 +3820,10 @@ export type ListRolloutsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -3953,10 +3959,10 @@ export type CreateRolloutErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4102,10 +4108,10 @@ export type PauseRolloutErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4251,10 +4257,10 @@ export type ResumeRolloutErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4400,10 +4406,10 @@ export type AbortRolloutErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4549,10 +4555,10 @@ export type RollBackRolloutErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4690,10 +4696,10 @@ export type GetRolloutErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4818,10 +4824,10 @@ export type ListRolloutTargetsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4902,10 +4908,10 @@ export type ExportRolloutTargetsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4973,10 +4979,10 @@ export type PreviewRolloutErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -5141,10 +5147,10 @@ export type ReportFleetHealthErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -5296,10 +5302,10 @@ export type CountFleetHealthErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -5481,10 +5487,10 @@ export type ExportFleetHealthErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -5544,10 +5550,10 @@ export type GetFleetHealthErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -5637,10 +5643,10 @@ export type GetFleetVolumeErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -5744,10 +5750,10 @@ export type ListAuditEventsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -5834,10 +5840,10 @@ export type GetAuditChainErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -5938,10 +5944,10 @@ export type ExportAuditEventsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -6032,10 +6038,10 @@ export type ExportAuditEventLinesErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -6093,10 +6099,10 @@ export type ChatStatusErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -6159,10 +6165,10 @@ export type ListReceiptKeysErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -6227,10 +6233,10 @@ export type ListChatSessionsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -6299,10 +6305,10 @@ export type CreateChatSessionErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `conflict`: The resource is not in the state that the request expects
@@ -6380,10 +6386,10 @@ export type DeleteChatSessionErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -6443,10 +6449,10 @@ export type GetChatSessionErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -6575,10 +6581,10 @@ export type RenameChatSessionErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -6667,10 +6673,10 @@ export type SendChatMessageErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -6760,10 +6766,10 @@ export type GetChatReceiptsErrors = {
         code?: 'unauthenticated';
     };
     /**
-     * `forbidden`: The caller lacks the scope
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'forbidden';
+        code?: 'access_held' | 'forbidden';
     };
     /**
      * `not_found`: No such resource
