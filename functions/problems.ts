@@ -52,7 +52,7 @@ export const problemCatalog = {
   unauthenticated: entry("unauthenticated", "fix_request", "A valid bearer token is needed"),
   forbidden: entry("forbidden", "stop", "The caller lacks the scope"),
   access_held: entry(
-    "forbidden",
+    "unauthenticated",
     "stop",
     "The database was restored: your access waits until the directory states it again, or svc-server confirm-access",
   ),

@@ -96,7 +96,7 @@ it("Q12: a restore to before a dismissal gives nobody access until the provider 
   await stopProgram(core.program);
 
   core = await serve(backup.url);
-  expect(await whoami(core.origin)).toMatchObject({ status: 403, body: { code: "access_held" } });
+  expect(await whoami(core.origin)).toMatchObject({ status: 401, body: { code: "access_held" } });
   expect(core.program.records).toContainEqual(
     expect.objectContaining({ level: "error", reason: "other_database", msg: expect.stringContaining("restored") }),
   );

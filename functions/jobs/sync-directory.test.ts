@@ -185,7 +185,7 @@ it("Q12: nobody has access between a restore and the next snapshot, which alone 
   const { core, api } = fixture.test;
   expect(await holdAccess(core)).toBeGreaterThan(0);
   expect(await api("GET", "/v1/whoami", { as: "reader" })).toMatchObject({
-    status: 403,
+    status: 401,
     body: { code: "access_held" },
   });
   directory.set({ ...usualDirectory, groups: [{ email: adminGroup, members: [people.reader.subject] }] });

@@ -11,6 +11,7 @@ import { clockDifferenceMsMax, type Database, readServerSettings } from "../stor
 import { databaseProblem } from "../store/database-problem.ts";
 import { countHeld, findDirectorySync } from "../store/directory.ts";
 import { countCollectors } from "../store/identities.ts";
+import { countGapHosts } from "../store/ingest-gaps.ts";
 import type { Check, Finding } from "./readiness.ts";
 
 const ready = (detail: string): Finding => ({ status: "ready", detail });
@@ -66,26 +67,46 @@ export const directoryCheck = ({ db, clock, config }: Pick<Core, "db" | "clock" 
   name: "directory",
   find: () =>
     withDatabase(async () => {
-      const [last, held, waiting] = await Promise.all([findDirectorySync(db), countHeld(db), readHeldCounts({ db })]);
+      const [last, held, facts] = await Promise.all([
+        findDirectorySync(db),
+        countHeld(db),
+        restoreFacts({ db, clock }),
+      ]);
       const ageOf = (at: Date) => `${Math.max(0, Math.round((clock.now() - at.getTime()) / 1000))} s`;
-      const facts = [
+      const found = [
         config.directory.provider.kind === "scim"
           ? (last?.pushedAt && `last push ${ageOf(last.pushedAt)} ago`) || "nothing was pushed yet"
           : (last?.syncedAt && `snapshot ${ageOf(last.syncedAt)} old`) || "no directory snapshot yet",
         ...(last && last.failures > 0
           ? [`${last.failures} syncs in a row wrote nothing, the last one ${last.outcome}: ${last.reasonCode}`]
           : []),
-        ...(waiting.people + waiting.memberships > 0
-          ? [
-              `the database was restored: ${waiting.people} people and ${waiting.memberships} memberships wait for the directory or svc-server confirm-access`,
-            ]
-          : []),
+        ...facts,
         ...(held > 0 ? [heldFact(held, last?.reasonCode)] : []),
         ...(last?.missingGroups ?? []).map((group) => `no group ${group}`),
       ];
-      return ready(facts.join("; "));
+      return ready(found.join("; "));
     }),
 });
+
+/** How long after a restore hosts report what it lost. */
+const reportsMs = 7 * 86_400_000;
+
+/** What waits since a restore that core noticed, or the sign of one that it did not. */
+const restoreFacts = async ({ db, clock }: Pick<Core, "db" | "clock">): Promise<string[]> => {
+  const since = new Date(clock.now() - reportsMs);
+  const [{ people, memberships, restoredAt }, hosts] = await Promise.all([
+    readHeldCounts({ db }),
+    countGapHosts(db, since),
+  ]);
+  if (people + memberships > 0)
+    return [
+      `the database was restored: ${people} people and ${memberships} memberships wait for the directory or svc-server confirm-access`,
+    ];
+  const isUnnoticed = hosts > 0 && (restoredAt === null || restoredAt < since);
+  return isUnnoticed
+    ? [`${hosts} hosts had more acknowledged than the database has: if it was restored, run svc-server hold-access`]
+    : [];
+};
 
 const heldFact = (held: number, reasonCode: string | null | undefined): string => {
   const massUnverified: HeldFor = "mass_unverified";

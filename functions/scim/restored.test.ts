@@ -55,7 +55,7 @@ describe("after a restore of the database", () => {
     expect(await check()).toBe("rows_copied");
     expect(await check()).toBe(null);
     await sync();
-    for (const subject of [adaSub, graceSub]) expect(await whoami(subject)).toEqual({ status: 403, scopes: [] });
+    for (const subject of [adaSub, graceSub]) expect(await whoami(subject)).toEqual({ status: 401, scopes: [] });
     expect((await scim("GET", `/Users/${ada}`)).body.active).toBe(false);
     expect((await scim("GET", `/Groups/${group}`)).body.members).toBeUndefined();
     expect((await personOf(adaSub))?.status).toBe("held");
@@ -69,7 +69,7 @@ describe("after a restore of the database", () => {
     await scim("PATCH", `/Users/${grace}`, patch({ op: "replace", path: "displayName", value: "Grace" }));
     await scim("PUT", `/Users/${grace}`, { userName: `${graceSub}@example.test`, externalId: graceSub });
     await scim("PATCH", `/Groups/${group}`, add(grace));
-    expect((await whoami(graceSub)).status).toBe(403);
+    expect((await whoami(graceSub)).status).toBe(401);
     await scim("PATCH", `/Users/${grace}`, setActive(true));
     expect((await whoami(graceSub)).scopes).toContain("admin");
     // A push about another member, or about the name of the group, confirms nobody else.
@@ -103,10 +103,10 @@ describe("after a restore of the database", () => {
     const email = `${adaSub}@example.test`;
     const none = await confirmAccess(core, { emails: [email, "nobody@example.test"], operator: "root" });
     expect(none).toEqual({ people: [], unknown: ["nobody@example.test"] });
-    expect((await whoami(adaSub)).status).toBe(403);
+    expect((await whoami(adaSub)).status).toBe(401);
     await confirmAccess(core, { emails: [email], operator: "root" });
     expect((await whoami(adaSub)).scopes).toContain("admin");
-    expect((await whoami(graceSub)).status).toBe(403);
+    expect((await whoami(graceSub)).status).toBe(401);
     const [confirmed] = await sql`select actor_display, details from audit_event
       where action = 'directory.confirm' order by id desc limit 1`;
     expect(confirmed).toMatchObject({
@@ -122,7 +122,7 @@ describe("after a restore of the database", () => {
     expect(await applyDirectorySnapshot(core, snapshot, { syncsBefore: before })).toMatchObject({
       outcome: "superseded",
     });
-    expect((await whoami(adaSub)).status).toBe(403);
+    expect((await whoami(adaSub)).status).toBe(401);
   });
 
   it("Q12: readiness and the status of the directory count who waits", async () => {
@@ -141,7 +141,7 @@ describe("after a restore of the database", () => {
       as: { bearer: await test.bridgeToken("admin", { sub: (await personOf(graceSub))?.userId }) },
     });
     expect(held).toMatchObject({
-      status: 403,
+      status: 401,
       body: { code: "access_held", detail: expect.stringContaining("confirm-access") },
     });
   });

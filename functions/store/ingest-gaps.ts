@@ -1,8 +1,12 @@
-import { sql } from "drizzle-orm";
+import { gt, sql } from "drizzle-orm";
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
 import { collectorHealth } from "../../drizzle/schema/fleet.ts";
 import { ingestGap } from "../../drizzle/schema/ingest.ts";
-import type { Executor } from "./database.ts";
+import type { Database, Executor } from "./database.ts";
+
+/** Counts the hosts that have reported, after `since`, that core acknowledged more than the database has. */
+export const countGapHosts = (db: Database, since: Date): Promise<number> =>
+  db.$count(ingestGap, gt(ingestGap.lastAt, since));
 
 /**
  * Adds a range that the database lost to the host's total, up to 2^53 - 1, and marks its health row as one that lost records, until

@@ -30,6 +30,8 @@ const batch = 500;
 export interface RefusalEntry extends Omit<AuditEntry, "outcome" | "reasonCode" | "origin"> {
   reasonCode: string;
   origin: Origin;
+  /** Whom the refusal concerns, for its count; by default the target's id. */
+  about?: string;
 }
 
 type RefusalCore = Pick<Core, "clock" | "entropy">;
@@ -48,8 +50,8 @@ export const recordRefusals = async (
   let { known, counts } = await findRefusalKeys(tx, { action, minuteStartedAt, addressKeys }, countsPerMinuteMax);
   const rows = new Map<string, { row: RefusalCountRow; entry: RefusalEntry }>();
   for (const entry of entries) {
-    const { reasonCode, target, origin } = entry;
-    const own = { addressKey: addressKey(origin.remoteAddress), reasonCode, targetId: target.id };
+    const { reasonCode, target, origin, about = target.id } = entry;
+    const own = { addressKey: addressKey(origin.remoteAddress), reasonCode, targetId: about };
     if (!known.has(textOf(own)) && counts < countsPerMinuteMax) {
       known.add(textOf(own));
       counts += 1;
@@ -69,7 +71,7 @@ export const recordRefusals = async (
   await recordAudits(
     tx,
     needs,
-    audited.map((entry) => ({ ...entry, outcome: "failure" as const })),
+    audited.map(({ about: _, ...entry }) => ({ ...entry, outcome: "failure" as const })),
   );
 };
 

@@ -43,6 +43,8 @@ export const recordSignIn = async (
         actor: { type: "system", id: "web", display: "web" },
         action: "operator.sign_in",
         target: { type: "person", id: userId ?? "" },
+        // The first event of each unknown person holds their subject, from which an operator may learn it.
+        about: userId ?? subject ?? "",
         reasonCode,
         origin,
         details: { subject },

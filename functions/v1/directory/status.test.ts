@@ -2,6 +2,7 @@ import { eq, ne } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { directorySync, person } from "../../../drizzle/schema/operator.ts";
 import { createTestCore } from "../../../tests/core.ts";
+import { addGap } from "../../store/ingest-gaps.ts";
 
 const test = await createTestCore({ env: { SVC_DIRECTORY_SYNC_INTERVAL: "15m", SVC_OPS_BEARER_TOKEN: "let-me-see" } });
 afterAll(() => test.close());
@@ -103,5 +104,14 @@ describe("/readyz", () => {
     expect((await readiness())[2]).toBe(
       "snapshot 3600 s old; " + "1 people are outside SVC_DIRECTORY_DOMAIN in it and held: check that setting",
     );
+  });
+
+  it("Q12: reports the signs of a restore, and who waits after one", async () => {
+    await addGap(db, "host", 5n, new Date(test.clock.now()));
+    expect((await readiness())[2]).toContain(
+      "1 hosts had more acknowledged than the database has: if it was restored, run svc-server hold-access",
+    );
+    await db.update(person).set({ status: "held" });
+    expect((await readiness())[2]).toContain("the database was restored: 3 people and 0 memberships wait");
   });
 });

@@ -48,6 +48,15 @@ describe("POST /v1/operator/sign-ins", () => {
     expect(await latest()).toMatchObject({ target: { id: "" }, details: { subject: null } });
   });
 
+  it("has an event for each unknown person of a minute, who may share an address", async () => {
+    await test.clock.advance(60_000);
+    const body = { outcome: "failure", reason_code: "not_in_directory", remote_addr: "192.0.2.8" };
+    for (const subject of ["1", "2", "2"]) {
+      await api("POST", path, { as: await asWeb(), body: { ...body, subject } });
+      expect(await latest()).toMatchObject({ reason_code: "not_in_directory", details: { subject } });
+    }
+  });
+
   it("rejects web as a person, a person as web, and unknown fields", async () => {
     const success = { outcome: "success", remote_addr: "192.0.2.7" };
     const failure = { outcome: "failure", reason_code: "suspended", remote_addr: "192.0.2.7" };
