@@ -3,15 +3,36 @@ import { systemEntropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
 import type { CoreConfig } from "./config.ts";
 import { verifyAudit } from "./domain/audit/chain.ts";
-import { confirmAccess, listHeldAccess } from "./domain/directory/confirm-access.ts";
 import { createRestoreCheck, holdAccess, type RestoreCore } from "./domain/directory/restored.ts";
+import { confirmAccess, listHeldAccess } from "./domain/scim/confirm-access.ts";
 import { createCoreServers } from "./node/database-servers.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { prepareDatabase, withDatabaseFaults } from "./node/prepare-database.ts";
 import { connectDatabase, type Database } from "./store/database.ts";
 
+/** What `svc-server --help` prints. */
+export const usage = `svc-server: core of the collector fleet
+
+  svc-server                serve, configured by the environment (docs/configuration.md)
+  svc-server check-config   check the environment and its files and exit: 0, or 78 with every fault by name
+  svc-server confirm-access [--all | ADDRESS…]   after a restore: list the people whose access is held, or confirm it (docs/restore.md)
+  svc-server hold-access    after a restore that core cannot notice: hold all access until the directory states it again
+  svc-server verify-audit   recompute the audit log's hash chain: 0 and its head as JSON, or 1 and the first fault
+  svc-server export         send committed envelopes as OTLP to a backend (docs/export.md)
+  svc-server verify-receipts FILE|-   verify the receipts of a conversation, offline (docs/chat.md)
+`;
+
+/** The commands that need the database, with the arguments of the command line. */
+export const commandsOf = (
+  args: readonly string[],
+): Readonly<Record<string, (config: CoreConfig) => Promise<number>>> => ({
+  "verify-audit": verifyAuditLog,
+  "confirm-access": (config) => confirmAccessCommand(config, args),
+  "hold-access": holdAccessCommand,
+});
+
 /** Recomputes the audit chain and prints the result as one JSON object. */
-export const verifyAuditLog = (config: CoreConfig): Promise<number> =>
+const verifyAuditLog = (config: CoreConfig): Promise<number> =>
   withDatabase(config, async (db) => {
     const { ok, checked, headSeq, headHash, fault } = await verifyAudit(db, createNodeCryptography());
     print({ ok, checked, head_seq: headSeq, head_hash: headHash, fault });
@@ -22,7 +43,7 @@ export const verifyAuditLog = (config: CoreConfig): Promise<number> =>
  * Prints, as one JSON object, whose access is held since a restore; with addresses or `--all`, confirms it and prints who may do what
  * again. Returns 1 if an address is unknown, and changes nothing then.
  */
-export const confirmAccessCommand = (config: CoreConfig, args: readonly string[]): Promise<number> =>
+const confirmAccessCommand = (config: CoreConfig, args: readonly string[]): Promise<number> =>
   withRestoreCore(config, async (core) => {
     // Also before the first start since the restore.
     await createRestoreCheck(core)();
@@ -39,7 +60,7 @@ export const confirmAccessCommand = (config: CoreConfig, args: readonly string[]
   });
 
 /** Holds all access, and prints of how many people. */
-export const holdAccessCommand = (config: CoreConfig): Promise<number> =>
+const holdAccessCommand = (config: CoreConfig): Promise<number> =>
   withRestoreCore(config, async (core) => {
     print({ held: await holdAccess(core) });
     return 0;

@@ -6,7 +6,7 @@ import { createTracer } from "../kit/tracing/create-tracer.ts";
 import { withTimeout } from "../kit/with-timeout.ts";
 import packageJson from "../package.json" with { type: "json" };
 import { createApp } from "./app.ts";
-import { confirmAccessCommand, holdAccessCommand, verifyAuditLog } from "./commands.ts";
+import { commandsOf, usage } from "./commands.ts";
 import { type CoreConfig, type IngestConfig, parseCoreConfig } from "./config.ts";
 import type { Core } from "./core.ts";
 import { markUsed, recordAuthFailure } from "./domain/certificate/authenticate.ts";
@@ -56,17 +56,6 @@ const partitionIntervalMs = 3_600_000;
 const heartbeatPauseMs = 10;
 /** The same, for opening queues and for first uses of certificates. */
 const connectionPauseMs = 20;
-
-const usage = `svc-server: core of the collector fleet
-
-  svc-server                serve, configured by the environment (docs/configuration.md)
-  svc-server check-config   check the environment and its files and exit: 0, or 78 with every fault by name
-  svc-server confirm-access [--all | ADDRESS…]   after a restore: list the people whose access is held, or confirm it (docs/restore.md)
-  svc-server hold-access    after a restore that core cannot notice: hold all access until the directory states it again
-  svc-server verify-audit   recompute the audit log's hash chain: 0 and its head as JSON, or 1 and the first fault
-  svc-server export         send committed envelopes as OTLP to a backend (docs/export.md)
-  svc-server verify-receipts FILE|-   verify the receipts of a conversation, offline (docs/chat.md)
-`;
 
 /** Serves until SIGTERM or SIGINT, then finishes requests and jobs in flight and closes the database last. */
 const serve = async (
@@ -281,16 +270,6 @@ interface RunningIngest {
 /** Runs one command line and returns its exit code. Without a command, serves until SIGTERM or SIGINT. */
 export const runServer = (command: string | undefined, args: readonly string[]): Promise<number> =>
   runConfigured(
-    {
-      usage,
-      parse: parseCoreConfig,
-      load: loadCoreFiles,
-      serve,
-      commands: {
-        "verify-audit": verifyAuditLog,
-        "confirm-access": (config) => confirmAccessCommand(config, args),
-        "hold-access": holdAccessCommand,
-      },
-    },
+    { usage, parse: parseCoreConfig, load: loadCoreFiles, serve, commands: commandsOf(args) },
     { command, env: process.env },
   );

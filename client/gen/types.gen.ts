@@ -207,16 +207,16 @@ export type WhoamiData = {
 
 export type WhoamiErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -266,16 +266,16 @@ export type DirectoryStatusData = {
 
 export type DirectoryStatusErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -371,16 +371,16 @@ export type RecordSignInErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -452,16 +452,16 @@ export type RecordSignOutErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -532,16 +532,16 @@ export type CreateAuthorizationErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -614,16 +614,16 @@ export type RefuseAuthorizationErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -693,16 +693,16 @@ export type CreateDeviceAuthorizationErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -773,16 +773,16 @@ export type GetDeviceAuthorizationData = {
 
 export type GetDeviceAuthorizationErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -849,16 +849,16 @@ export type DecideDeviceAuthorizationErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -938,16 +938,16 @@ export type CreateSessionTokenErrors = {
         code?: 'access_denied' | 'authorization_pending' | 'expired_token' | 'invalid_grant' | 'malformed_json' | 'slow_down';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -1098,16 +1098,16 @@ export type ListOperatorSessionsData = {
 
 export type ListOperatorSessionsErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1169,16 +1169,16 @@ export type RevokeOperatorSessionData = {
 
 export type RevokeOperatorSessionErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -1230,16 +1230,16 @@ export type ReportEnrollmentData = {
 
 export type ReportEnrollmentErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1308,16 +1308,16 @@ export type ExportEnrollmentRefusalsData = {
 
 export type ExportEnrollmentRefusalsErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1377,16 +1377,16 @@ export type ListEnrollmentPoliciesData = {
 
 export type ListEnrollmentPoliciesErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1496,16 +1496,16 @@ export type CreateEnrollmentPolicyErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `policy_name_taken`: Another policy has this name
@@ -1575,16 +1575,16 @@ export type ExportEnrollmentPoliciesData = {
 
 export type ExportEnrollmentPoliciesErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1641,16 +1641,16 @@ export type ListAllBootstrapTokensData = {
 
 export type ListAllBootstrapTokensErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1719,16 +1719,16 @@ export type ExportBootstrapTokensData = {
 
 export type ExportBootstrapTokensErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1809,16 +1809,16 @@ export type SimulateEnrollmentErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -1899,16 +1899,16 @@ export type GetSetupData = {
 
 export type GetSetupErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -1969,16 +1969,16 @@ export type GetEnrollmentPolicyData = {
 
 export type GetEnrollmentPolicyErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2040,16 +2040,16 @@ export type FreezeEnrollmentPolicyErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2118,16 +2118,16 @@ export type ListBootstrapTokensData = {
 
 export type ListBootstrapTokensErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2202,16 +2202,16 @@ export type CreateBootstrapTokenErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2307,16 +2307,16 @@ export type RevokeBootstrapTokenErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2390,16 +2390,16 @@ export type ListCollectorIdentitiesData = {
 
 export type ListCollectorIdentitiesErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -2466,16 +2466,16 @@ export type GetCollectorIdentityData = {
 
 export type GetCollectorIdentityErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2553,16 +2553,16 @@ export type RevokeCollectorIdentityErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2638,16 +2638,16 @@ export type ListCertificatesData = {
 
 export type ListCertificatesErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2727,16 +2727,16 @@ export type RevokeCertificateErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -2816,16 +2816,16 @@ export type ListCollectorConfigsData = {
 
 export type ListCollectorConfigsErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -2903,16 +2903,16 @@ export type PublishCollectorConfigErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -2990,16 +2990,16 @@ export type ExportCollectorConfigsData = {
 
 export type ExportCollectorConfigsErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -3051,16 +3051,16 @@ export type ListUnstoredConfigsData = {
 
 export type ListUnstoredConfigsErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -3116,16 +3116,16 @@ export type GetCollectorConfigData = {
 
 export type GetCollectorConfigErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -3220,16 +3220,16 @@ export type ListConfigAssignmentsData = {
 
 export type ListConfigAssignmentsErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -3305,16 +3305,16 @@ export type AssignCollectorConfigErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -3396,16 +3396,16 @@ export type ExportConfigAssignmentsData = {
 
 export type ExportConfigAssignmentsErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -3475,16 +3475,16 @@ export type RollBackCollectorConfigsErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -3554,16 +3554,16 @@ export type ClearDesiredConfigData = {
 
 export type ClearDesiredConfigErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -3626,16 +3626,16 @@ export type SetDesiredConfigErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -3722,16 +3722,16 @@ export type RollBackDesiredConfigErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -3814,16 +3814,16 @@ export type ListRolloutsData = {
 
 export type ListRolloutsErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -3953,16 +3953,16 @@ export type CreateRolloutErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4102,16 +4102,16 @@ export type PauseRolloutErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4251,16 +4251,16 @@ export type ResumeRolloutErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4400,16 +4400,16 @@ export type AbortRolloutErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4549,16 +4549,16 @@ export type RollBackRolloutErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4690,16 +4690,16 @@ export type GetRolloutData = {
 
 export type GetRolloutErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4818,16 +4818,16 @@ export type ListRolloutTargetsData = {
 
 export type ListRolloutTargetsErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4902,16 +4902,16 @@ export type ExportRolloutTargetsData = {
 
 export type ExportRolloutTargetsErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -4973,16 +4973,16 @@ export type PreviewRolloutData = {
 
 export type PreviewRolloutErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -5141,16 +5141,16 @@ export type ReportFleetHealthData = {
 
 export type ReportFleetHealthErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -5296,16 +5296,16 @@ export type CountFleetHealthData = {
 
 export type CountFleetHealthErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -5481,16 +5481,16 @@ export type ExportFleetHealthData = {
 
 export type ExportFleetHealthErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -5544,16 +5544,16 @@ export type GetFleetHealthData = {
 
 export type GetFleetHealthErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -5637,16 +5637,16 @@ export type GetFleetVolumeData = {
 
 export type GetFleetVolumeErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -5744,16 +5744,16 @@ export type ListAuditEventsData = {
 
 export type ListAuditEventsErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -5834,16 +5834,16 @@ export type GetAuditChainData = {
 
 export type GetAuditChainErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -5938,16 +5938,16 @@ export type ExportAuditEventsData = {
 
 export type ExportAuditEventsErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -6032,16 +6032,16 @@ export type ExportAuditEventLinesData = {
 
 export type ExportAuditEventLinesErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -6093,16 +6093,16 @@ export type ChatStatusData = {
 
 export type ChatStatusErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -6159,16 +6159,16 @@ export type ListReceiptKeysData = {
 
 export type ListReceiptKeysErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -6227,16 +6227,16 @@ export type ListChatSessionsData = {
 
 export type ListChatSessionsErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `validation_failed`: The request does not validate
@@ -6299,16 +6299,16 @@ export type CreateChatSessionErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `conflict`: The resource is not in the state that the request expects
@@ -6380,16 +6380,16 @@ export type DeleteChatSessionData = {
 
 export type DeleteChatSessionErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -6443,16 +6443,16 @@ export type GetChatSessionData = {
 
 export type GetChatSessionErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -6575,16 +6575,16 @@ export type RenameChatSessionErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -6667,16 +6667,16 @@ export type SendChatMessageErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource
@@ -6760,16 +6760,16 @@ export type GetChatReceiptsData = {
 
 export type GetChatReceiptsErrors = {
     /**
-     * `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'unauthenticated';
+        code?: 'access_held' | 'unauthenticated';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `forbidden`: The caller lacks the scope
+     * `forbidden`: The caller lacks the scope
      */
     403: Problem & {
-        code?: 'access_held' | 'forbidden';
+        code?: 'forbidden';
     };
     /**
      * `not_found`: No such resource

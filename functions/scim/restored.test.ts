@@ -1,8 +1,8 @@
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { createScimCore } from "../../tests/scim.ts";
 import { applyDirectorySnapshot } from "../domain/directory/apply-snapshot.ts";
-import { confirmAccess, listHeldAccess } from "../domain/directory/confirm-access.ts";
 import { createRestoreCheck, holdAccess } from "../domain/directory/restored.ts";
+import { confirmAccess, listHeldAccess } from "../domain/scim/confirm-access.ts";
 import { readScimSnapshot } from "../domain/scim/directory-user.ts";
 import { findDirectorySync } from "../store/directory.ts";
 

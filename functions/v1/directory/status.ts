@@ -1,7 +1,7 @@
 import { rfc3339 } from "../../../kit/clock.ts";
 import { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
-import { readHeldCounts } from "../../domain/directory/confirm-access.ts";
 import { readDirectorySyncState } from "../../domain/directory/status.ts";
+import { readHeldCounts } from "../../domain/scim/confirm-access.ts";
 import { type OperatorCore, scope } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
 

@@ -14,10 +14,10 @@ import {
 } from "../../store/held-access.ts";
 import { findAllScimUsers } from "../../store/scim-users.ts";
 import { recordAudit } from "../audit/audit-log.ts";
-import { roleGroups, scimSnapshot, subjectOf } from "../scim/directory-user.ts";
-import { writeDirectoryChanges } from "./apply-snapshot.ts";
-import { peopleOf } from "./audit-entries.ts";
-import { decideDirectoryChanges } from "./rules.ts";
+import { writeDirectoryChanges } from "../directory/apply-snapshot.ts";
+import { peopleOf } from "../directory/audit-entries.ts";
+import { decideDirectoryChanges } from "../directory/rules.ts";
+import { roleGroups, scimSnapshot, subjectOf } from "./directory-user.ts";
 
 /** The parts of core that confirm access. */
 export type ConfirmCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
