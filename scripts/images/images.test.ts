@@ -59,7 +59,10 @@ describe("Dockerfiles", () => {
     await cp(`${root}packaging/bun/install.sh`, join(dir, "install.sh"));
     await writeFile(join(dir, "npm"), "#!/bin/sh\n", { mode: 0o755 });
     const run = promisify(execFile)("sh", [join(dir, "install.sh")], { env: { PATH: `${dir}:${process.env.PATH}` } });
-    await expect(run).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining("not the one of package-lock.json") });
+    await expect(run).rejects.toMatchObject({
+      code: 1,
+      stderr: expect.stringContaining("not the one of package-lock.json"),
+    });
   });
 
   it("use the version of Node that the lockfile names", async () => {
