@@ -1,5 +1,6 @@
 import { errorCode } from "../../kit/describe-error.ts";
 import { ConfigError } from "../../kit/env.ts";
+import { SchemaMismatch } from "../store/migrate.ts";
 import type { DatabaseVariable } from "./database-servers.ts";
 
 /** Those that PgBouncer reports with the SQLSTATE of a protocol violation. */
@@ -34,6 +35,7 @@ export const naming = async <Result>(variable: DatabaseVariable, run: () => Prom
       const message = faultsOfSetting[errorCode(cause) ?? ""] ?? faultsOfPooler.find(([of]) => of.test(text))?.[1];
       if (message !== undefined) throw new ConfigError([{ variable, message }]);
     }
+    if (error instanceof SchemaMismatch) throw new ConfigError([{ variable, message: error.message }]);
     throw error;
   }
 };

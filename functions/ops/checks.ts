@@ -12,6 +12,7 @@ import { databaseProblem } from "../store/database-problem.ts";
 import { countHeld, findDirectorySync } from "../store/directory.ts";
 import { countCollectors } from "../store/identities.ts";
 import { countGapHosts } from "../store/ingest-gaps.ts";
+import { SchemaMismatch } from "../store/migrate.ts";
 import type { Check, Finding } from "./readiness.ts";
 
 const ready = (detail: string): Finding => ({ status: "ready", detail });
@@ -193,6 +194,7 @@ const withDatabase = async (find: () => Promise<Finding>): Promise<Finding> => {
   try {
     return await find();
   } catch (cause) {
+    if (cause instanceof SchemaMismatch) return notReady(cause.message);
     const problem = databaseProblem(cause);
     if (problem === undefined) throw cause;
     const isReadOnly = errorCode(problem.options.cause) === "SERVER_REFUSED";

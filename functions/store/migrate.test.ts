@@ -1,9 +1,10 @@
 import { afterEach, describe, expect, inject, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
+import { readCatalog } from "../../tests/schema-catalog.ts";
 import { openDatabaseSocket } from "../node/database-socket.ts";
 import { readMigrations } from "../node/read-migrations.ts";
 import { connectDatabase } from "./database.ts";
-import { migrate, pendingMigrations, type SchemaFiles, type SqlFile } from "./migrate.ts";
+import { migrate, pendingMigrations, type SchemaFiles, SchemaMismatch, type SqlFile } from "./migrate.ts";
 
 const databases: TestDatabase[] = [];
 afterEach(async () => {
@@ -21,9 +22,15 @@ const emptyDatabase = async (): Promise<TestDatabase> => {
 };
 
 const file = (name: string, text: string): SqlFile => ({ name, sha256: text, text });
-const files = (migrations: readonly SqlFile[], definitions: readonly SqlFile[] = []): SchemaFiles => ({
+const files = (
+  migrations: readonly SqlFile[],
+  definitions: readonly SqlFile[] = [],
+  { revision = 1, edits = "" }: { revision?: number; edits?: string } = {},
+): SchemaFiles => ({
   migrations,
+  baselineEdits: { ...file("0000_edits", edits), from: ["earlier"] },
   definitions,
+  definitionsRevision: revision,
 });
 const namesOf = (schema: SchemaFiles) => [...schema.migrations, ...schema.definitions].map(({ name }) => name);
 
@@ -68,7 +75,46 @@ describe("migrate", () => {
   it("rejects a migration that was edited after it was applied", async () => {
     const { sql } = (await emptyDatabase()).connect();
     await migrate(sql, files([baseline]));
-    await expect(migrate(sql, files([file("0000", "other")]))).rejects.toThrow("0000 was edited");
+    const edited = files([file("0000", "other")]);
+    for (const call of [migrate, pendingMigrations])
+      await expect(call(sql, edited)).rejects.toThrow(
+        new SchemaMismatch(
+          "this database has a text of 0000 that no version upgrades: export what is in it with pg_dump --format=custom " +
+            '--file=core.dump "$SVC_DATABASE_URL", and start this version on an empty database (docs/operate.md, Upgrading)',
+        ),
+      );
+  });
+
+  it("D7: brings an earlier text of the baseline up to date once, and lets the core that applied it start again", async () => {
+    const { sql } = (await emptyDatabase()).connect();
+    const previous = {
+      ...files([{ ...file("0000", "earlier"), text: "create table a ()" }], [view("1")]),
+      baselineEdits: { ...file("0000_older_edits", ""), from: [] },
+    };
+    await migrate(sql, previous);
+    const present = files([baseline, file("0001", "create table b (x int)")], [view("2")], {
+      edits: "alter table a add column x int",
+    });
+    expect(await pendingMigrations(sql, present)).toEqual(["0000_edits", "0001", "answer"]);
+    expect(await migrate(sql, present)).toEqual({ applied: ["0000_edits", "0001", "answer"] });
+    expect(await migrate(sql, present)).toEqual({ applied: [] });
+    expect(await migrate(sql, previous)).toEqual({ applied: [] });
+    expect(await sql`select x, answer from a right join answer on true`).toEqual([{ x: null, answer: 2 }]);
+  });
+
+  it("carries a database of the previous text of this repository's baseline over", async () => {
+    const [database, fresh] = await Promise.all([createTestDatabase(), createTestDatabase()]);
+    databases.push(database, fresh);
+    const { sql } = database.connect();
+    // As commit 2e2363a made it: no table of exports, and none of ended sessions.
+    await sql`drop table ended_web_session, export_position, export_dead_letter`;
+    await sql`delete from schema_migration where name like 'definitions_%'`;
+    await sql`update schema_migration set sha256 = 'e3ad64b8fa7c57acf7b81f38cb12bdd19cae463ba2400313e14b1ffa3c1de92d'`;
+    const schema = await readMigrations();
+    expect(await migrate(sql, schema)).toEqual({
+      applied: ["0000_baseline_edits", ...schema.definitions.map(({ name }) => name)],
+    });
+    expect(await readCatalog(sql)).toEqual(await readCatalog(fresh.connect().sql));
   });
 
   it("rejects a database that an unreleased version made, and leaves it as it is", async () => {
@@ -78,7 +124,7 @@ describe("migrate", () => {
     await sql`insert into schema_migration (name, sha256) values ('0000_initial', 'a'), ('0001_ingest_envelope', 'b')`;
     const schema = await readMigrations();
     await expect(migrate(sql, schema)).rejects.toThrow(
-      "made by an unreleased version of core and cannot be upgraded: dump what you want to keep, drop the database, create it again",
+      "this database was made before 0000_baseline and cannot be upgraded: export what is in it with pg_dump",
     );
     expect(await pendingMigrations(sql, schema)).toEqual(namesOf(schema));
     expect(
@@ -112,20 +158,53 @@ describe("migrate", () => {
     expect(await sql`select answer from answer`).toEqual([{ answer: 2 }]);
   });
 
+  it("D7: two cores whose definitions alone differ do not apply theirs in turn: the later revision stays", async () => {
+    const { sql } = (await emptyDatabase()).connect();
+    const [older, newer] = [files([baseline], [view("1")]), files([baseline], [view("2")], { revision: 2 })];
+    await migrate(sql, older);
+    expect(await migrate(sql, newer)).toEqual({ applied: ["answer"] });
+    expect(await migrate(sql, older)).toEqual({ applied: [] });
+    expect(await pendingMigrations(sql, older)).toEqual([]);
+    expect(await pendingMigrations(sql, newer)).toEqual([]);
+    expect(await sql`select answer from answer`).toEqual([{ answer: 2 }]);
+  });
+
+  it("D7: rejects a newer database when a migration says that it breaks older cores", async () => {
+    const { sql } = (await emptyDatabase()).connect();
+    await migrate(sql, files([baseline, file("0001_drop_a_breaking", "drop table a")]));
+    await expect(migrate(sql, files([baseline]))).rejects.toThrow(
+      new SchemaMismatch(
+        "this database was migrated by a newer version, with which this one is not compatible (0001_drop_a_breaking): start that version",
+      ),
+    );
+  });
+
+  it("rejects a database that has an unknown migration and lacks a known one", async () => {
+    const { sql } = (await emptyDatabase()).connect();
+    await migrate(sql, files([baseline, file("0001_theirs", "create table b ()")]));
+    const ours = files([baseline, file("0001_ours", "create table c ()")]);
+    await expect(migrate(sql, ours)).rejects.toThrow(
+      /has 0001_theirs, which this version does not know, and lacks 0001_ours: start the version that migrated it, or export/,
+    );
+    expect(await sql`select to_regclass('c') as c`).toEqual([{ c: null }]);
+  });
+
+  it("names the file that cannot be applied, and the server's reason", async () => {
+    const { sql } = (await emptyDatabase()).connect();
+    await sql`create table a ()`;
+    await expect(migrate(sql, files([baseline]))).rejects.toThrow(
+      new SchemaMismatch('0000 cannot be applied to this database: relation "a" already exists'),
+    );
+  });
+
   it("applies the definitions of this repository a second time without a change", async () => {
     const database = await createTestDatabase();
     databases.push(database);
     const { sql } = database.connect();
     const { definitions } = await readMigrations();
-    const catalog = async () => [
-      await sql`select relname, relkind, reloptions from pg_class where relnamespace = 'public'::regnamespace order by 1`,
-      await sql`select tgname, pg_get_triggerdef(oid) from pg_trigger where not tgisinternal order by 1`,
-      await sql`select proname, prosrc, proconfig from pg_proc where pronamespace = 'public'::regnamespace order by 1`,
-      await sql`select pg_get_viewdef('fleet_facts'::regclass)`,
-    ];
-    const before = await catalog();
+    const before = await readCatalog(sql);
     for (const { text } of definitions) await sql.unsafe(text);
-    expect(await catalog()).toEqual(before);
+    expect(await readCatalog(sql)).toEqual(before);
   });
 
   it("gives every test a migrated, empty database of its own", async () => {
