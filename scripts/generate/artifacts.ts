@@ -8,6 +8,7 @@ import {
 } from "./configuration.ts";
 import { documentedRoutes, namedSchemas } from "./documented-routes.ts";
 import { replaceRegion } from "./markdown.ts";
+import { historyFile, renderHistory } from "./migration-history.ts";
 import { openApiOf } from "./openapi.ts";
 import { renderProblemsPage } from "./problems-page.ts";
 import { renderReliabilityPages } from "./reliability-pages.ts";
@@ -33,7 +34,8 @@ const renderConfigurationPage = (path: string): Artifact => {
 };
 
 /** Renders every file that is generated from code, except those that buf, drizzle-kit and the client generator write. */
-export const renderArtifacts = (): Artifact[] => [
+export const renderArtifacts = async (): Promise<Artifact[]> => [
+  { path: historyFile, text: await renderHistory() },
   { path: "proto/openapi.json", text: renderOpenApi() },
   { path: "docs/problems.md", text: renderProblemsPage() },
   { path: "docs/chat-relations.md", text: renderChatRelationsPage() },

@@ -1,4 +1,7 @@
-/** `bun run generate`: writes every generated file: protocol code, the OpenAPI document, pages and tables of the docs, the client. */
+/**
+ * `bun run generate`: writes every generated file: protocol code, the OpenAPI document, pages and tables of the docs, the client, and the
+ * digests of new migrations and definitions.
+ */
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
@@ -6,7 +9,7 @@ import { renderArtifacts } from "./artifacts.ts";
 import { generateClient } from "./client.ts";
 
 execFileSync("node_modules/.bin/buf", ["generate"], { stdio: ["ignore", "inherit", "inherit"] });
-for (const { path, text } of renderArtifacts()) {
+for (const { path, text } of await renderArtifacts()) {
   if (existsSync(path) && readFileSync(path, "utf8") === text) continue;
   mkdirSync(dirname(path), { recursive: true });
   writeFileSync(path, text);

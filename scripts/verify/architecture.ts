@@ -12,7 +12,7 @@ interface Part {
   types?: readonly string[];
   /** Packages it never imports, by name or by scope. */
   without?: readonly string[];
-  /** Packages that no other part may import. */
+  /** Packages that no other part may import, except scripts. */
   owns?: readonly string[];
   /** Files that others load by `import()` only, because their dependencies would make every start slower. */
   dynamic?: readonly string[];
@@ -247,7 +247,9 @@ const importFault = (part: Part, { to, kind, typeOnly, dynamic }: ImportEdge): s
     const banned = part.without?.find((name) => to === name || to.startsWith(`${name}/`));
     if (banned !== undefined) return `${part.name} never imports ${banned}`;
     const owner = parts.find(({ owns }) => owns?.includes(to));
-    return owner === undefined || owner === part ? undefined : `only ${owner.name} imports it`;
+    return owner === undefined || owner === part || part.name === "scripts"
+      ? undefined
+      : `only ${owner.name} imports it`;
   }
   if (isTest(to)) return "programs and scripts do not import tests";
   const target = partOf(to);

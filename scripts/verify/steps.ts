@@ -6,10 +6,11 @@ import { promisify } from "node:util";
 import { checkDocuments } from "../docs-check/check-documents.ts";
 import { renderArtifacts } from "../generate/artifacts.ts";
 import { generateClient } from "../generate/client.ts";
+import { additionFaults } from "./additive-migrations.ts";
 import { violationsOf } from "./architecture.ts";
 import { dependencyFaults, lockFaults } from "./dependencies.ts";
 import { readSources } from "./imports.ts";
-import { changedMigrations, newestReleaseTag } from "./released-migrations.ts";
+import { changedMigrations, historyFaults, landedRevisions } from "./landed-migrations.ts";
 
 /** The result of a step. */
 export interface StepResult {
@@ -81,7 +82,7 @@ const generatedClient = () =>
   });
 
 const generatedDocuments = async () => {
-  const faults = renderArtifacts().map(async ({ path, text }) => {
+  const faults = (await renderArtifacts()).map(async ({ path, text }) => {
     const committed = await readFile(path, "utf8").catch(() => undefined);
     return committed === text ? [] : [`${path} ${committed === undefined ? "is missing" : "differs"}`];
   });
@@ -101,19 +102,28 @@ const migrations = () =>
     return resultOf(added.map(([path, text]) => `the schema is ahead of the migrations by ${path}:\n${text}`));
   });
 
-const releasedMigrations = async (): Promise<StepResult> => {
-  const tag = await newestReleaseTag();
-  if (tag === undefined) return { note: "no release tag yet: nothing to compare with" };
-  const changed = await changedMigrations(tag);
-  return { note: `compared with ${tag}`, ...resultOf(changed.map((path) => `${path} is not as in ${tag}`)) };
+const landedMigrations = async (): Promise<StepResult> => {
+  const revisions = await landedRevisions();
+  const changed = await Promise.all(
+    revisions.map(async ({ name, commit }) =>
+      (await changedMigrations(commit)).map((path) => `${path} is not as in ${name} (${commit.slice(0, 7)})`),
+    ),
+  );
+  const compared = ["history.json", ...revisions.map(({ name }) => name)].join(", ");
+  const missing = revisions.length > 0 ? "" : "; git has no revision to compare with";
+  return { note: `compared with ${compared}${missing}`, ...resultOf([...(await historyFaults()), ...changed.flat()]) };
 };
 
 const protocolCompatibility = async (): Promise<StepResult> => {
-  const git = async (...args: string[]) => (await execute("git", args)).stdout.trim();
-  const tag = await git("describe", "--tags", "--abbrev=0").catch(() => undefined);
-  if (tag === undefined) return { note: "no release tag yet: nothing to compare with" };
-  const repository = await git("rev-parse", "--path-format=absolute", "--git-common-dir");
-  return { note: `compared with ${tag}`, ...(await tool("buf", "breaking", "--against", `${repository}#tag=${tag}`)) };
+  const revisions = (await landedRevisions()).filter(({ name }) => name !== "HEAD");
+  if (revisions.length === 0) return { note: "git has no revision to compare with" };
+  const { stdout } = await execute("git", ["rev-parse", "--path-format=absolute", "--git-common-dir"]);
+  const faults: string[] = [];
+  for (const { commit } of revisions) {
+    const { fault } = await tool("buf", "breaking", "--against", `${stdout.trim()}#ref=${commit}`);
+    if (fault !== undefined) faults.push(fault);
+  }
+  return { note: `compared with ${revisions.map(({ name }) => name).join(", ")}`, ...resultOf(faults) };
 };
 
 const dependencies = async () => {
@@ -145,9 +155,14 @@ export const steps: readonly Step[] = [
     check: migrations,
   },
   {
-    name: "released migrations",
+    name: "landed migrations",
     remedy: "restore them, and add a migration instead (CONTRIBUTING.md)",
-    check: releasedMigrations,
+    check: landedMigrations,
+  },
+  {
+    name: "additive migrations",
+    remedy: "only add, so that the previous core runs on the new schema (CONTRIBUTING.md)",
+    check: async () => resultOf(await additionFaults()),
   },
   { name: "generated documents", remedy: regenerate, check: generatedDocuments },
   {
@@ -158,7 +173,7 @@ export const steps: readonly Step[] = [
   { name: "protocol style", remedy: "see buf.yaml", check: () => tool("buf", "lint") },
   {
     name: "protocol compatibility",
-    remedy: "keep the protocol compatible with the last release",
+    remedy: "keep the protocol compatible with main and the last release",
     check: protocolCompatibility,
   },
   {

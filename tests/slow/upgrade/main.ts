@@ -5,7 +5,7 @@
  * twice, or a program of either revision did not serve, and when a migration of the previous revision was edited.
  */
 import { parseArgs } from "node:util";
-import { changedMigrations } from "../../../scripts/verify/released-migrations.ts";
+import { changedMigrations } from "../../../scripts/verify/landed-migrations.ts";
 import { checkOut, findPrevious } from "./previous.ts";
 import { runUpgrade } from "./upgrade.ts";
 

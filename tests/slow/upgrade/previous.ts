@@ -3,10 +3,11 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { newestReleaseTag } from "../../../scripts/verify/released-migrations.ts";
+import { newestReleaseTag } from "../../../scripts/verify/landed-migrations.ts";
 
 const execute = promisify(execFile);
-const git = async (...args: string[]): Promise<string> => (await execute("git", args, { maxBuffer: 1 << 26 })).stdout;
+export const git = async (...args: string[]): Promise<string> =>
+  (await execute("git", args, { maxBuffer: 1 << 26 })).stdout;
 
 /** A revision that the present one is an upgrade of. */
 export interface PreviousRevision {
