@@ -49,6 +49,18 @@ describe("prepareDatabase", () => {
     await sql.unsafe(`drop role ${role}`);
   });
 
+  it("D7: names the setting and what to do, in one sentence, when another build migrated the database", async () => {
+    const other = await createTestDatabase();
+    const { sql } = other.connect();
+    await sql`update schema_migration set sha256 = 'another' where name = '0000_baseline'`;
+    expect(await prepare(other.url)).toBe(
+      "configuration is invalid:\n  SVC_DATABASE_URL: this database has a text of 0000_baseline that no version upgrades: export what " +
+        'is in it with pg_dump --format=custom --file=core.dump "$SVC_DATABASE_URL", and start this version on an empty database ' +
+        "(docs/operate.md, Upgrading)",
+    );
+    await other.drop();
+  });
+
   it("D9: refuses a pooler in transaction mode", async () => {
     const { hostname, port, pathname } = new URL(database.url);
     const proxy = await startTcpProxy(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);

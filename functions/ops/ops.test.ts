@@ -10,7 +10,15 @@ import { checkLicense } from "../domain/licensing/license.ts";
 import { createDatabaseClock } from "../jobs/database-clock.ts";
 import { createMetrics } from "../node/metrics.ts";
 import { connectDatabase } from "../store/database.ts";
-import { clockCheck, databaseCheck, durabilityCheck, revocationCheck, signerCheck } from "./checks.ts";
+import { SchemaMismatch } from "../store/migrate.ts";
+import {
+  clockCheck,
+  databaseCheck,
+  durabilityCheck,
+  migrationsCheck,
+  revocationCheck,
+  signerCheck,
+} from "./checks.ts";
 import { opsRoutesOf } from "./index.ts";
 import { type Check, runChecks } from "./readiness.ts";
 
@@ -51,6 +59,14 @@ describe("access to the ops endpoints", () => {
       expect({ from, status: await status(from) }).toEqual({ from, status: 403 });
     for (const name of ["Forwarded", "X-Forwarded-For", "x-forwarded-host", "X-Forwarded-Anything", "Via"])
       expect({ name, status: await status("127.0.0.1", { [name]: "127.0.0.1" }) }).toEqual({ name, status: 403 });
+  });
+
+  it("/readyz is not ready while migrations are missing, and says why it cannot use a database that was put in place", async () => {
+    const found = (pending: () => Promise<string[]>) => migrationsCheck(pending).find();
+    expect(await found(async () => [])).toEqual({ status: "ready", detail: "all applied" });
+    expect(await found(async () => ["0001"])).toEqual({ status: "not_ready", detail: "not applied: 0001" });
+    const another = found(() => Promise.reject(new SchemaMismatch("another line")));
+    expect(await another).toEqual({ status: "not_ready", detail: "another line" });
   });
 
   it("/readyz queries the database once for concurrent requests", async () => {
