@@ -1,42 +1,55 @@
 /**
- * `bun run upgrade-test -- [--from REV] [--seconds 5]`: carries database and queue of a previous revision (the newest tag `v*`, without one
- * the parent of HEAD) to the present one under load. Both cores serve on the new schema for a while; then the previous one stops, and
- * the collector is upgraded with records in its queue. Prints one JSON object; exit code 1 when an acknowledged record was lost or stored
- * twice, or a program of either revision did not serve, and when a migration of the previous revision was edited.
+ * `bun run upgrade-test -- [--from REV] [--states 3] [--seconds 5]`: carries a database, a queue, certificates and configs of each of the
+ * last states of main whose schema differs (or of REV) to the present one, under load. Both cores serve on the new schema, and the previous
+ * one restarts on it; then it stops, and the collector is upgraded with records in its queue. First it migrates an empty database of each
+ * text that the baseline ever had. Prints one JSON object with the migrations that each database has from it; exit code 1 when an
+ * acknowledged record was lost or stored twice, when a program of either revision did not serve, or when the schema is not that of a new
+ * database.
  */
 import { parseArgs } from "node:util";
-import { changedMigrations } from "../../../scripts/verify/landed-migrations.ts";
-import { checkOut, findPrevious } from "./previous.ts";
+import { carryEarlierBaselines } from "./earlier-baselines.ts";
+import { checkOut, findPreviousStates, findRevision, type PreviousRevision } from "./previous.ts";
 import { runUpgrade } from "./upgrade.ts";
 
 const { values } = parseArgs({
   args: process.argv.slice(2).filter((arg) => arg !== "--"),
-  options: { from: { type: "string" }, seconds: { type: "string", default: "5" } },
+  options: {
+    from: { type: "string" },
+    states: { type: "string", default: "3" },
+    seconds: { type: "string", default: "5" },
+  },
 });
+const progress = (line: string) => console.error(line);
 
-const upgradeFrom = async () => {
-  const { name, commit, note } = await findPrevious(values.from);
-  const from = { from: name, commit, note };
-  const changed = await changedMigrations(commit);
-  if (changed.length > 0)
-    return {
-      ...from,
-      broken: [
-        `a database of ${name} cannot be upgraded: ${changed.join(", ")} is not as in that revision. Before the first tag v* the baseline ` +
-          "is generated anew (docs/decisions/2026-11-22-one-baseline.md); choose a later revision with --from",
-      ],
-      ok: false,
-    };
-  console.error(`previous revision: ${name} (${commit.slice(0, 12)}), ${note}; installing its dependencies`);
-  await using previous = await checkOut(commit);
-  const progress = (line: string) => console.error(line);
-  return { ...from, ...(await runUpgrade(previous, { seconds: Number(values.seconds), progress })) };
+const upgradeFrom = async (from: PreviousRevision) => {
+  const { commit, version, subject } = from;
+  progress(`\nfrom ${commit.slice(0, 12)} (${version}, ${subject}): installing its dependencies`);
+  try {
+    await using previous = await checkOut(commit);
+    return { from, ...(await runUpgrade(previous, { seconds: Number(values.seconds), progress })) };
+  } catch (error) {
+    console.error(error);
+    return { from, broken: [(error as Error).message], ok: false };
+  }
 };
 
-const result = await upgradeFrom().catch((error: Error) => {
-  console.error(error);
-  return { broken: [error.message], ok: false };
-});
+const upgradeAll = async () => {
+  const states =
+    values.from === undefined ? await findPreviousStates(Number(values.states)) : [await findRevision(values.from)];
+  progress("an empty database of each earlier text of the baseline is migrated");
+  const baselines = await carryEarlierBaselines();
+  const upgrades = [];
+  for (const state of states) upgrades.push(await upgradeFrom(state));
+  const broken = [
+    ...baselines.faults,
+    ...upgrades.flatMap(({ from, broken: faults }) =>
+      faults.map((fault) => `from ${from.commit.slice(0, 12)}: ${fault}`),
+    ),
+  ];
+  return { baselines: baselines.equal, upgrades, broken, ok: broken.length === 0 };
+};
+
+const result = await upgradeAll().catch((error: Error) => ({ broken: [error.message], ok: false }));
 for (const fault of result.broken) console.error(`BROKEN  ${fault}`);
 console.log(JSON.stringify(result));
 // A timeout of the load is still pending.

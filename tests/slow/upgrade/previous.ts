@@ -1,37 +1,73 @@
 import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { newestReleaseTag } from "../../../scripts/verify/landed-migrations.ts";
+import packageJson from "../../../package.json" with { type: "json" };
 
 const execute = promisify(execFile);
+
+/** Runs git in this repository and returns its output. */
 export const git = async (...args: string[]): Promise<string> =>
   (await execute("git", args, { maxBuffer: 1 << 26 })).stdout;
 
 /** A revision that the present one is an upgrade of. */
 export interface PreviousRevision {
-  /** As it was given or found: `v0.2.0`, `HEAD~1`. */
-  name: string;
   commit: string;
-  /** How it was chosen. */
-  note: string;
+  version: string;
+  subject: string;
 }
 
-/** Resolves `given`, else the newest tag `v*`, else the parent of HEAD. Throws when git knows no such commit. */
-export const findPrevious = async (given: string | undefined): Promise<PreviousRevision> => {
-  const tag = given === undefined ? await newestReleaseTag() : undefined;
-  const [name, note] =
-    given !== undefined
-      ? [given, "given by --from"]
-      : tag !== undefined
-        ? [tag, "the newest tag v*"]
-        : ["HEAD~1", "there is no tag v* yet: the parent of HEAD"];
-  const resolved = git("rev-parse", "--verify", "--end-of-options", `${name}^{commit}`).catch((cause: unknown) => {
+/** Resolves a revision. Throws when git knows no such commit. */
+export const findRevision = async (name: string): Promise<PreviousRevision> => {
+  const commit = await git("rev-parse", "--verify", "--end-of-options", `${name}^{commit}`).catch((cause: unknown) => {
     throw new Error(`git has no commit ${name}`, { cause });
   });
-  const commit = (await resolved).trim();
-  return { name, commit, note };
+  return describe(commit.trim());
+};
+
+const describe = async (commit: string): Promise<PreviousRevision> => {
+  const { version } = JSON.parse(await git("show", `${commit}:package.json`)) as { version: string };
+  return { commit, version, subject: (await git("show", "--no-patch", "--format=%s", commit)).trim() };
+};
+
+/**
+ * Returns the last commits of the `count` states of main before the present one whose schema differs from each other and from it, newest
+ * first, and of the newest state of another version. Throws, with what to do, when this clone has not so much history.
+ */
+export const findPreviousStates = async (count: number): Promise<PreviousRevision[]> => {
+  const seen = new Set([await schemaOf("HEAD")]);
+  const states: PreviousRevision[] = [];
+  const isDone = () => states.length >= count && states.some(({ version }) => version !== packageJson.version);
+  const changes = await git("log", "--first-parent", "--format=%H", "--", ...schemaPaths);
+  for (const change of changes.trim().split("\n")) {
+    if (isDone()) break;
+    const commit = await git("rev-parse", "--verify", "--quiet", `${change}^`).catch(() => "");
+    if (commit === "") break;
+    const schema = await schemaOf(commit.trim());
+    if (seen.has(schema)) continue;
+    seen.add(schema);
+    const state = await describe(commit.trim());
+    if (states.length < count || state.version !== packageJson.version) states.push(state);
+  }
+  if (!isDone()) {
+    const isShallow = (await git("rev-parse", "--is-shallow-repository")).trim() === "true";
+    const what = `this clone has ${states.length} of the last ${count} states whose schema differs`;
+    throw new Error(
+      isShallow ? `${what}: it is shallow, run \`git fetch --unshallow\`` : `${what}: choose one with --from`,
+    );
+  }
+  return states;
+};
+
+const schemaPaths = ["drizzle/migrations", "drizzle/sql"];
+
+/** Digests what makes an empty database: 0000_baseline_edits applies to no such one. */
+const schemaOf = async (commit: string): Promise<string> => {
+  const files = (await git("ls-tree", "-r", commit, "--", ...schemaPaths)).split("\n");
+  const applied = files.filter((line) => line.endsWith(".sql") && !line.endsWith("/0000_baseline_edits.sql"));
+  return createHash("sha256").update(applied.join("\n")).digest("hex");
 };
 
 /** A revision in a working tree of its own, with its dependencies. */

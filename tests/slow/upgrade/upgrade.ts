@@ -1,13 +1,12 @@
-import { appendFile, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { isDeepStrictEqual } from "node:util";
 import type { Sql } from "postgres";
-import { parseDocument } from "yaml";
 import { openDatabaseSocket } from "../../../functions/node/database-socket.ts";
 import { connectDatabase } from "../../../functions/store/database.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
-import { rootAcknowledgement } from "../../../proto/collector-config/schema.ts";
 import { awaitPeople } from "../../../scripts/lab/await-people.ts";
 import { labCoreEnvironment } from "../../../scripts/lab/core-environment.ts";
 import { startEdge } from "../../../scripts/lab/edge.ts";
@@ -16,27 +15,23 @@ import { createOperatorApi, createPolicyWithToken } from "../../../scripts/lab/o
 import { waitUntil } from "../../../scripts/lab/wait-until.ts";
 import { issueClient } from "../../../scripts/lab-ca/issue-client.ts";
 import { createLabPki, type LabPki } from "../../../scripts/lab-ca/pki.ts";
-import { findPorts } from "../../../scripts/ports.ts";
 import { startEmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
 import { startTcpProxy } from "../../fakes/tcp-proxy.ts";
-import { logged, type Program, startProgram, stopProgram } from "../../program.ts";
+import { logged, startProgram, stopProgram } from "../../program.ts";
 import { checkStored, startNumberedLoad } from "../chaos/load.ts";
-import { judge, readStoredQueues } from "../chaos/stored-queues.ts";
-import { type Load, startLoad } from "../soak/load.ts";
-import type { CheckedOut } from "./previous.ts";
+import { changedRecords, readSchemaRecords, recordFaults } from "./schema-records.ts";
+import { end, enrollHost, identityPrefix, type Revision } from "./upgraded-host.ts";
 
 const clientCertificateHeader = "X-Client-Cert";
-const identityPrefix = "https://fleet.upgrade/d/";
-const recordsPerSecond = 200;
-const drainTimeoutMs = 60_000;
+const statementTimeoutMs = 60_000;
 /** A port on which nothing listens: connections to it are refused. */
 const nowhere = 9;
 
 /** The figures of an upgrade. */
 export interface UpgradeReport {
   seconds: number;
-  /** What the present core applied to the database of the previous one. */
-  applied: string[];
+  /** What the database says that the present core applied. */
+  applied: ReturnType<typeof changedRecords>;
   /** Records that core acknowledged or a collector accepted. */
   acked: number;
   stored: number;
@@ -47,14 +42,15 @@ export interface UpgradeReport {
   carried: number;
   /** Hosts that enrolled, sent a heartbeat and forwarded, by the core that served them while both did. */
   served: { previous: string[]; present: string[] };
+  /** Hosts that run the config assigned to them, by the core that assigned it. */
+  configs: { beforeUpgrade: string; byPreviousOnNewSchema: string };
+  /** Certificates by status. */
+  certificates: Record<string, number>;
   broken: string[];
   ok: boolean;
 }
 
-/** Where programs come from: a working tree, and the Node that runs them. */
-type Revision = Pick<CheckedOut, "dir" | "node">;
-
-/** Runs the upgrade described in main.ts. */
+/** Runs one upgrade described in main.ts. */
 export const runUpgrade = async (
   previous: Revision,
   { seconds, progress }: { seconds: number; progress(line: string): void },
@@ -72,13 +68,16 @@ export const runUpgrade = async (
   const { sql, close } = connectDatabase({
     url: server.url(),
     openSocket: openDatabaseSocket,
-    deadlineMs: drainTimeoutMs,
+    deadlineMs: statementTimeoutMs,
   });
   cleanup.defer(() => close(1));
   const signal = AbortSignal.timeout(600_000);
   const until = <Found>(what: string, probe: () => Promise<Found | undefined>) =>
     waitUntil({ what, clock: systemClock, signal }, probe);
   const broken: string[] = [];
+  const expect = (holds: boolean, fault: string) => {
+    if (!holds) broken.push(fault);
+  };
 
   const startCore = async (revision: Revision) => {
     const program = startProgram(
@@ -104,23 +103,24 @@ export const runUpgrade = async (
   const isReady = async ({ coreUrl }: { coreUrl: string }, name: string) => {
     for (const path of ["/readyz", "/readyz/ingest"]) {
       const { status } = await fetch(coreUrl + path);
-      if (status !== 200) broken.push(`${name}: ${path} answers ${status}`);
+      expect(status === 200, `${name}: ${path} answers ${status}`);
     }
   };
 
-  progress("the previous core migrates an empty database; its collector enrolls and forwards");
-  const old = await startCore(previous);
-  const migrationsBefore = await appliedTo(sql);
+  progress("the previous core migrates an empty database; its collector enrolls, takes a config and forwards");
+  let old = await startCore(previous);
+  const recordsBefore = await readSchemaRecords(sql);
   const userIds = await awaitPeople(sql, { clock: systemClock, signal });
   const proxy = await startTcpProxy(old.ingestPort);
   cleanup.defer(() => proxy.close());
-  const token = async ({ coreUrl }: { coreUrl: string }) => {
-    const policy = { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix] };
-    return (await createPolicyWithToken(createOperatorApi(coreUrl, authTokenSecret, userIds), policy)).token;
-  };
+  const apiOf = ({ coreUrl }: { coreUrl: string }) => createOperatorApi(coreUrl, authTokenSecret, userIds);
   const host = async (name: string, core: typeof old, revision: Revision, ingestPort: number) => {
-    const options = { dir: join(dir, name), name, token: await token(core), edgeUrl: core.edgeUrl, ingestPort, pki };
-    const enrolled = await enrollHost(options, revision);
+    const policy = { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix] };
+    const { token } = await createPolicyWithToken(apiOf(core), policy);
+    const enrolled = await enrollHost(
+      { dir: join(dir, name), name, token, edgeUrl: core.edgeUrl, ingestPort, pki },
+      revision,
+    );
     cleanup.defer(() => enrolled.end());
     enrolled.start(revision);
     return enrolled;
@@ -131,6 +131,17 @@ export const runUpgrade = async (
         select 1 from collector_health join collector_identity on identity_id = id
         where identity = ${identity} and exists (select 1 from ingest_envelope where host_id = ${identity})`;
       return row && identity;
+    });
+  const assign = async (enrolled: typeof upgraded, core: typeof old) => {
+    const [row] = await sql<{ id: string }[]>`select id from collector_identity where identity = ${enrolled.identity}`;
+    return enrolled.assign(apiOf(core), row?.id ?? "");
+  };
+  const heartbeatWith = (identity: string, configHash: string) =>
+    until(`${identity} reports its config`, async () => {
+      const [row] = await sql<{ drift: string }[]>`
+        select drift from fleet_host f join collector_health h using (identity_id)
+        where identity = ${identity} and h.running_config_hash = ${configHash} and h.last_heartbeat_at > ${since}::timestamptz`;
+      return row?.drift;
     });
   const client = async (identity: string) => {
     const files = await issueClient({
@@ -148,30 +159,53 @@ export const runUpgrade = async (
       names.map((name) => identityPrefix + name),
       { port, caPem, client },
     );
+  let since = "-infinity";
   const upgraded = await host("upgraded", old, previous, proxy.port);
   const moved = await send(["moved-1", "moved-2"], proxy.port);
   await isServed(upgraded);
+  const configHash = await assign(upgraded, old);
+  await heartbeatWith(upgraded.identity, configHash);
   await systemClock.sleep(seconds * 1000);
+  const kept = await keptRows(sql);
 
   progress("the present core migrates the database; both serve");
   const now = await startCore(present);
-  const applied = (await appliedTo(sql)).filter((name) => !migrationsBefore.includes(name));
+  const recordsAfter = await readSchemaRecords(sql);
+  const applied = changedRecords(recordsBefore, recordsAfter);
+  broken.push(...(await recordFaults(recordsBefore, recordsAfter)));
+  expect(applied.migrations.length > 0, "the database has no new migration");
+  for (const row of changedRows(kept, await keptRows(sql))) broken.push(`the row ${row} was changed or lost`);
   const direct = await send(["direct-1", "direct-2"], now.ingestPort);
+  const storedBefore = await countOf(sql);
   const hosts = await Promise.all([
     host("by-previous", old, previous, proxy.port),
     host("by-present", now, present, now.ingestPort),
   ]);
-  const since = await countOf(sql);
   const served = { previous: [await isServed(hosts[0])], present: [await isServed(hosts[1])] };
+  const hashByPrevious = await assign(hosts[0], old);
+  await hosts[0].renew(previous);
   await isReady(old, "the previous core on the new schema");
   await isReady(now, "the present core");
   await systemClock.sleep(seconds * 1000);
-  if ((await countOf(sql)) <= since) broken.push("nothing was stored while both cores served");
+  expect((await countOf(sql)) > storedBefore, "nothing was stored while both cores served");
+
+  progress("the previous core restarts on the new schema, and leaves it as it is");
+  const stopOld = async () => {
+    const code = await stopProgram(old.program);
+    expect(code === 0, `the previous core ended with ${code}`);
+  };
+  await stopOld();
+  old = await startCore(previous);
+  proxy.target(old.ingestPort);
+  await isReady(old, "the previous core, restarted on the new schema");
+  await isReady(now, "the present core beside the restarted one");
+  expect(isDeepStrictEqual(await readSchemaRecords(sql), recordsAfter), "the previous core applied something");
+  since = await timeOf(sql);
+  await heartbeatWith(hosts[0].identity, hashByPrevious);
 
   progress("the previous core stops; its hosts reconnect to the present one");
   proxy.target(now.ingestPort);
-  const code = await stopProgram(old.program);
-  if (code !== 0) broken.push(`the previous core ended with ${code}`);
+  await stopOld();
   await systemClock.sleep(seconds * 1000);
 
   progress("the collector is upgraded, with records in its queue");
@@ -179,12 +213,18 @@ export const runUpgrade = async (
   proxy.reset();
   await systemClock.sleep(1_000);
   const stopped = await upgraded.stop();
-  if (stopped !== 0) broken.push(`the previous collector ended with ${stopped}`);
+  expect(stopped === 0, `the previous collector ended with ${stopped}`);
   const carried = await upgraded.queued(present);
-  if (carried === 0) broken.push("the queue was empty at the upgrade of the collector");
+  expect(carried > 0, "the queue was empty at the upgrade of the collector");
   upgraded.start(present);
   proxy.target(now.ingestPort);
-  await systemClock.sleep(seconds * 1000);
+  since = await timeOf(sql);
+  await upgraded.renew(present);
+  const configs = {
+    beforeUpgrade: await heartbeatWith(upgraded.identity, configHash),
+    byPreviousOnNewSchema: await heartbeatWith(hosts[0].identity, hashByPrevious),
+  };
+  for (const [name, drift] of Object.entries(configs)) expect(drift === "in_sync", `${name}: the config is ${drift}`);
 
   for (const each of [upgraded, ...hosts]) each.load.stop();
   await Promise.all([moved.finish(), direct.finish()]);
@@ -198,13 +238,9 @@ export const runUpgrade = async (
     broken.push(...judged.faults);
   }
   for (const count of ["missing", "duplicates", "disordered"] as const)
-    if (total[count] > 0) broken.push(`${total[count]} ${count}`);
-  return { seconds, applied, ...total, carried, served, broken, ok: broken.length === 0 };
-};
-
-const end = async (program: Program): Promise<void> => {
-  if (!program.hasExited) program.child.kill("SIGKILL");
-  await program.exited;
+    expect(total[count] === 0, `${total[count]} ${count}`);
+  const certificates = await certificatesByStatus(sql);
+  return { seconds, applied, ...total, carried, served, configs, certificates, broken, ok: broken.length === 0 };
 };
 
 const startLabEdge = async (pki: LabPki, coreUrl: string) =>
@@ -216,86 +252,50 @@ const startLabEdge = async (pki: LabPki, coreUrl: string) =>
     clientCertificateHeader,
   });
 
-const appliedTo = async (sql: Sql): Promise<string[]> => {
-  const rows = await sql<{ name: string }[]>`
-    select name || ' ' || left(sha256, 8) as name from schema_migration
-    union all select name || ' ' || left(sha256, 8) from schema_definition order by 1`;
-  return rows.map(({ name }) => name);
-};
-
 const countOf = async (sql: Sql): Promise<number> =>
   Number((await sql<{ count: string }[]>`select count(*) from ingest_envelope`)[0]?.count);
 
-/** A host under load whose collector can be replaced by that of another revision. */
-const enrollHost = async (
-  options: { dir: string; name: string; token: string; edgeUrl: string; ingestPort: number; pki: LabPki },
-  revision: Revision,
-) => {
-  const { dir, name, edgeUrl, ingestPort, pki } = options;
-  const identity = identityPrefix + name;
-  const [configDir, log, tokenFile] = [join(dir, "etc"), join(dir, "logs", "app.log"), join(dir, "token")];
-  const config = join(configDir, "collector.yaml");
-  await mkdir(join(dir, "logs"), { recursive: true });
-  await appendFile(log, "");
-  await writeFile(tokenFile, options.token, { mode: 0o600 });
-  const run = (of: Revision, ...args: string[]) => startProgram(join(of.dir, "collector/main.ts"), args, {}, of.node);
-  const enroll = run(
-    revision,
-    ...["enroll", "--core", edgeUrl, "--ingest", `localhost:${ingestPort}`, "--token-file", tokenFile],
-    ...["--device-id", name, "--identity-prefix", identityPrefix, "--ca-bundle", pki.serverCaFile],
-    ...["--config-dir", configDir],
-    ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", rootAcknowledgement] : []),
-  );
-  if ((await enroll.exited) !== 0) throw new Error(`${name} could not enroll: ${enroll.stderr}`);
-  const [otlpPort] = await findPorts(1);
-  const document = parseDocument(await readFile(config, "utf8"));
-  const sources = [
-    { type: "otlp", grpc: { listen: `127.0.0.1:${otlpPort}` } },
-    { type: "file", include: [log], start_at: "beginning" },
-  ];
-  document.setIn(["sources"], document.createNode(sources));
-  // Management requests take the way of the frames, and so move to the other core with them.
-  document.setIn(["management", "core_url"], `https://localhost:${ingestPort}`);
-  await writeFile(config, document.toString());
-  let program: Program | undefined;
-  const load: Load = startLoad(log, `127.0.0.1:${otlpPort}`, recordsPerSecond);
-  const owed = () =>
-    new Set([
-      ...Array.from({ length: load.lines() }, (_, line) => `line ${line}`),
-      ...Array.from(load.accepted, (span) => `span-${span}`),
-    ]);
-  return {
-    identity,
-    load,
-    owed,
-    start: (of: Revision) => {
-      program = run(of, "run", "--config", config);
-    },
-    stop: () => (program === undefined ? Promise.resolve(null) : stopProgram(program)),
-    queued: async (by: Revision): Promise<number> => {
-      const diag = run(by, "diag", "--json", "--config", config);
-      await diag.exited;
-      return (diag.records[0] as { queue?: { records?: number } } | undefined)?.queue?.records ?? 0;
-    },
-    /** Waits until everything owed is stored, at most a minute. */
-    judge: async (sql: Sql) => {
-      const judgeNow = async () =>
-        judge(
-          await readStoredQueues(sql, [identity]),
-          [],
-          [{ hostId: identity, owed: owed(), forked: new Set(), isCopied: false }],
-        );
-      const deadline = performance.now() + drainTimeoutMs;
-      let judged = await judgeNow();
-      while (judged.missing > 0 && performance.now() < deadline) {
-        await systemClock.sleep(500);
-        judged = await judgeNow();
-      }
-      return judged;
-    },
-    end: async () => {
-      load.stop();
-      if (program) await end(program);
-    },
-  };
+const timeOf = async (sql: Sql): Promise<string> =>
+  (await sql<{ now: string }[]>`select clock_timestamp()::text as now`)[0]?.now ?? "";
+
+const certificatesByStatus = async (sql: Sql): Promise<Record<string, number>> => {
+  const rows = await sql<{ status: string; count: number }[]>`
+    select status, count(*)::int as count from certificate group by status order by status`;
+  return Object.fromEntries(rows.map(({ status, count }) => [status, count]));
 };
+
+const keptTables = [
+  "person",
+  "authentication_identity",
+  "enrollment_policy",
+  "bootstrap_token",
+  "certificate",
+  "collector_config",
+  "config_assignment",
+  "audit_event",
+] as const;
+
+/** Returns the rows that an operator would miss, without the columns that a running core changes. */
+const keptRows = async (sql: Sql): Promise<Map<string, Record<string, unknown>>> => {
+  const rows = await Promise.all(
+    keptTables.map(
+      (table) => sql<{ key: string; row: Record<string, unknown> }[]>`
+        select ${table} || coalesce(to_jsonb(t)->>'id', to_jsonb(t)->>'user_id') as key, to_jsonb(t) - 'synced_at' as row
+        from ${sql(table)} t`,
+    ),
+  );
+  return new Map(rows.flat().map(({ key, row }) => [key, row]));
+};
+
+/** Returns the rows of `before` that are gone, or have another value in a column that they had. */
+const changedRows = (
+  before: Map<string, Record<string, unknown>>,
+  after: Map<string, Record<string, unknown>>,
+): string[] =>
+  [...before].flatMap(([key, row]) => {
+    const now = after.get(key);
+    const isKept = Object.entries(row).every(
+      ([column, value]) => now !== undefined && isDeepStrictEqual(now[column], value),
+    );
+    return isKept ? [] : [key];
+  });
