@@ -11,8 +11,8 @@ import { readCatalog } from "../../schema-catalog.ts";
 import { git } from "./previous.ts";
 
 /**
- * Makes a database as each commit with another text of the baseline made it, migrates it, and compares it with a new one. Returns how many
- * are equal, and the faults.
+ * Makes a database as each commit with another text of the baseline made it, with a host, migrates it, and compares its schema with a new
+ * one. Returns how many are equal and have the host, and the faults.
  */
 export const carryEarlierBaselines = async (): Promise<{ equal: number; faults: string[] }> => {
   const server = await startEmbeddedPostgres();
@@ -44,11 +44,15 @@ export const carryEarlierBaselines = async (): Promise<{ equal: number; faults: 
       await create(name);
       await inDatabase(name, async (sql) => {
         await applyAsOf(sql, commit, digest);
+        await insertHost(sql);
         await migrate(sql, schema);
         const catalog = await readCatalog(sql);
         const differing = Object.keys(expected).filter(
           (part) => !isDeepStrictEqual(plain(catalog[part]), plain(expected[part])),
         );
+        const hosts = await sql`select identity, lost_records::int from fleet_host`;
+        if (!isDeepStrictEqual(plain(hosts), plain([{ identity: "https://fleet.test/d/one", lost_records: -1 }])))
+          differing.push(`the host ${plain(hosts)}`);
         if (differing.length === 0) equal++;
         else faults.push(`${name}: ${differing.join(", ")} not as in a new database`);
       }).catch((error: Error) => faults.push(`${name}: ${error.message}`));
@@ -78,7 +82,23 @@ const applyAsOf = async (sql: Sql, commit: string, digest: string): Promise<void
   }
 };
 
+/** Enrolls a host, as far as every baseline has its columns. */
+const insertHost = async (sql: Sql): Promise<void> => {
+  await sql.unsafe(`
+    insert into enrollment_policy (id, name, allowed_identity_prefixes, certificate_ttl_seconds, allowed_platforms, max_enrollments,
+      max_enrollments_per_hour, allowed_source_cidrs, reenrollment, created_at, created_by)
+    values (gen_random_uuid(), 'lab', '{https://fleet.test/d/}', 3600, '{}', 0, 0, '{}', 'deny', now(), gen_random_uuid());
+    insert into bootstrap_token (id, policy_id, token_sha256, token_prefix, allowed_source_cidrs, max_uses, expires_at, created_at, created_by)
+    select gen_random_uuid(), id, '', '', '{}', 1, now(), now(), created_by from enrollment_policy;
+    insert into collector_identity (id, identity, device_id, policy_id, token_id, platform, collector_version, enrolled_at)
+    select gen_random_uuid(), 'https://fleet.test/d/one', 'one', policy_id, id, 'linux/amd64', '0.2.0', now() from bootstrap_token;
+    insert into certificate (id, identity_id, status, serial_number, fingerprint_sha256, spki_sha256, certificate_pem, chain_pem, not_before,
+      not_after, renew_after, issued_at)
+    select gen_random_uuid(), id, 'active', '1', '', '', '', '', now(), now() + interval '1 day', now(), now() from collector_identity;
+  `);
+};
+
 const sha256Of = (text: string) => createHash("sha256").update(text).digest("hex");
 
-/** Rows of the driver carry the statement. */
+/** Results of the driver carry their statement. */
 const plain = (rows: readonly unknown[] | undefined) => JSON.stringify(rows);
