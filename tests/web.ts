@@ -21,7 +21,7 @@ import { createTestLog, type TestLog } from "./fakes/log.ts";
 
 /** Web on a loopback port, with core in this process and a real identity provider: `afterAll(() => web.close())`. */
 export interface TestWeb {
-  /** The address for browsers: `http://127.0.0.1:<port>`. */
+  /** The address for browsers: `http://127.0.0.1:<port>`, or with another `hostname`. */
   origin: string;
   /** The core: its database (`core.db`), its log, and `core.api` for calls beside the page. */
   core: TestCore;
@@ -50,6 +50,8 @@ export interface TestWebOptions {
   env?: Environment;
   /** Options of core. */
   core?: TestCoreOptions;
+  /** The host name by which browsers reach web; by default `127.0.0.1`, which is the provider's too. */
+  hostname?: "localhost" | "127.0.0.1";
   /** The UI; by default a page of one line. For the real one: `buildUi()`. */
   ui?: WebUi;
   /** A clock to use instead, such as `systemClock` for a page that counts seconds. */
@@ -99,7 +101,7 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
     { fetch: (request, env) => app?.fetch(request, env) ?? new Response(null, { status: 503 }) },
     { port: 0, host: "127.0.0.1" },
   );
-  const origin = `http://127.0.0.1:${listener.port}`;
+  const origin = `http://${options.hostname ?? "127.0.0.1"}:${listener.port}`;
   const identityProvider = await startIdentityProvider({
     accounts: Object.values(people).map(({ subject, email, displayName }) => ({ subject, email, name: displayName })),
     webOrigins: [origin],

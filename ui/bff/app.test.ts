@@ -141,6 +141,24 @@ describe("A5: a request from another site's page", () => {
     expect(await from("cross-site", "/api/auth/callback/idp")).toBe(303);
     expect(await from("cross-site", "/fleet")).toBe(200);
   });
+
+  it.each(["/device", "/cli/authorize"])("V5: may lead a whole tab to %s, and nothing else", async (path) => {
+    const from = async (site: string, mode: string, dest: string, at = path) => {
+      const headers = { Cookie: cookie, "Sec-Fetch-Site": site, "Sec-Fetch-Mode": mode, "Sec-Fetch-Dest": dest };
+      return (await request(at, { headers })).status;
+    };
+    for (const site of ["cross-site", "same-site"]) {
+      expect(await from(site, "navigate", "document")).toBe(path === "/device" ? 200 : 400);
+      for (const [mode, dest] of [
+        ["navigate", "iframe"],
+        ["navigate", "object"],
+        ["no-cors", "image"],
+        ["cors", "empty"],
+      ] as const)
+        expect({ mode, dest, status: await from(site, mode, dest) }).toEqual({ mode, dest, status: 403 });
+      expect(await from(site, "navigate", "document", "/api/core/whoami")).toBe(403);
+    }
+  });
 });
 
 describe("a page", () => {

@@ -15,6 +15,7 @@ import { createGateway, createScimGateway } from "./programs/gateway.ts";
 import { createExchangeLimit, deviceLimit, limitAddress, tokenLimit } from "./programs/limit-address.ts";
 import { createTokenEndpoints } from "./programs/token.ts";
 import { createProxy, proxiedRoutes } from "./proxy.ts";
+import { isNavigation, showRefusal } from "./refusal-page.ts";
 import type { Handler, WebContext, WebEnv } from "./request.ts";
 import { createSessions } from "./session.ts";
 import { callbackPath } from "./sign-in/authorization-code.ts";
@@ -32,6 +33,8 @@ export interface WebAppOptions {
 
 /** Other sites may link to the sign-in, and the provider redirects to the callback, which `state` protects. */
 const crossSitePaths: readonly string[] = ["/api/auth/login", callbackPath];
+/** Pages that a GET changes nothing on. A person comes to them from a link, or from the provider, which is another site. */
+const formPaths: readonly string[] = [authorizePath, devicePath];
 
 /**
  * Creates web's HTTP app (docs/deploy-web.md). Order: request id, headers of every response, origin check, routes. One translator renders
@@ -69,6 +72,7 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
         if (c.res.status >= 500) span.fail();
       },
     );
+    if (isNavigation(c)) await showRefusal(c, links);
     const { headers, status } = c.res;
     headers.set("X-Request-Id", c.get("requestId"));
     if (!headers.has("Cache-Control")) headers.set("Cache-Control", "no-store");
@@ -76,7 +80,7 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
     log.debug({ request_id: c.get("requestId"), method: c.req.method, path: c.req.path, status, seconds }, "request");
   });
   app.use(createSecureHeaders(config));
-  for (const path of ["/api/*", authorizePath, devicePath])
+  for (const path of ["/api/*", ...formPaths])
     app.use(path, async (c, next) => {
       if (!crossSitePaths.includes(c.req.path)) checkOrigin(c, config.origin);
       await next();
@@ -141,8 +145,8 @@ const createSecureHeaders = ({ secure }: Web["config"]) =>
 
 /**
  * Rejects a request that a page of another origin caused (A5). A method other than GET and HEAD needs this `Origin`, which browsers
- * always send with a POST, PUT or DELETE, and a POST needs a media type. A GET that the browser marks as another site's is rejected as well. Throws 403
- * `cross_origin_refused`.
+ * always send with a POST, PUT or DELETE, and a POST needs a media type. A GET that the browser marks as another site's is rejected as
+ * well, except the navigation of a whole tab to a page with a form. Throws 403 `cross_origin_refused`.
  */
 const checkOrigin = (c: WebContext, origin: string): void => {
   const { method } = c.req;
@@ -151,8 +155,9 @@ const checkOrigin = (c: WebContext, origin: string): void => {
   };
   if (method === "GET" || method === "HEAD") {
     const site = c.req.header("sec-fetch-site") ?? "none";
-    if (site !== "none" && site !== "same-origin") reject("The request comes from another site");
-    return;
+    const isTab = c.req.header("sec-fetch-mode") === "navigate" && c.req.header("sec-fetch-dest") === "document";
+    if (site === "none" || site === "same-origin" || (isTab && formPaths.includes(c.req.path))) return;
+    reject("The request comes from another site");
   }
   if (c.req.header("origin") !== origin) reject("The Origin header is not this origin");
   if (method === "POST" && !c.req.header("content-type")) reject("A POST needs a Content-Type");

@@ -27,8 +27,9 @@ it("a session that signed out at one web is rejected by another", async () => {
   const { header: other } = await web.sessionOf("auditor");
   expect(await get(second, "/api/session", ended)).toBe(200);
   expect(await signOut(first, ended)).toBe(204);
-  for (const path of ["/api/session", "/api/core/collector/health", "/api/core/audit-events", "/device"])
+  for (const path of ["/api/session", "/api/core/collector/health", "/api/core/audit-events"])
     expect([path, await get(appOf(), path, ended)]).toEqual([path, 401]);
+  expect(await get(appOf(), "/device", ended)).toBe(302);
   expect(await get(second, "/api/session", other)).toBe(200);
 });
 

@@ -1,0 +1,102 @@
+import { html } from "hono/html";
+import * as v from "valibot";
+import { cardPage, type Html, type PageLinks } from "./page-frame.ts";
+import type { WebProblemCode } from "./problems.ts";
+import type { WebContext } from "./request.ts";
+import { localPath } from "./sign-in/local-path.ts";
+
+/** What a person reads about each code of web: what happened, and what to do. */
+const messages: Readonly<Record<WebProblemCode, { title: string; text: string }>> = {
+  unauthenticated: {
+    title: "You are not signed in",
+    text: "Nothing was changed. Sign in, then start again.",
+  },
+  cross_origin_refused: {
+    title: "This request came from another site",
+    text: "Nothing was changed. Open the page here, and do it there.",
+  },
+  not_found: {
+    title: "There is no such page",
+    text: "Check the address, or start from the first page.",
+  },
+  method_not_allowed: {
+    title: "This address is not a page",
+    text: "Nothing was changed. Start from the first page.",
+  },
+  payload_too_large: { title: "This form is too large", text: "Nothing was changed. Send less, and try again." },
+  uri_too_long: { title: "This address is too long", text: "Shorten it, or start from the first page." },
+  unsupported_media_type: {
+    title: "This form cannot be read",
+    text: "Nothing was changed. Start from the first page.",
+  },
+  rate_limited: { title: "There were too many requests", text: "Wait a few seconds, then try again." },
+  internal: {
+    title: "Something failed",
+    text: "Try again. If it fails again, give the reference to an administrator.",
+  },
+  core_unavailable: { title: "Core does not answer", text: "Try again in a minute." },
+  database_unavailable: { title: "The database does not answer", text: "Try again in a minute." },
+};
+
+/** The part of a problem document (RFC 9457), of web or of core, that the page shows. */
+const ProblemOfPage = v.object({
+  title: v.string(),
+  detail: v.string(),
+  code: v.string(),
+  action: v.string(),
+  request_id: v.string(),
+});
+
+/**
+ * Whether a person waits for a page: the browser says that it navigates, or says nothing and accepts HTML. A request with credentials of
+ * its own is a program's.
+ */
+export const isNavigation = (c: WebContext): boolean => {
+  const mode = c.req.header("sec-fetch-mode");
+  if (mode !== undefined) return mode === "navigate";
+  return (c.req.header("accept") ?? "").includes("text/html") && c.req.header("authorization") === undefined;
+};
+
+/** Replaces a response that is a problem document by a page that says the same; its status and headers stay. */
+export const showRefusal = async (c: WebContext, links: PageLinks): Promise<void> => {
+  if (!c.res.headers.get("content-type")?.startsWith("application/problem+json")) return;
+  const read = v.safeParse(ProblemOfPage, await c.res.json().catch(() => undefined));
+  const problem = read.success ? read.output : unreadable;
+  c.res = await c.html(refusalPage({ problem, again: againOf(c, problem), links }), c.res.status as 403);
+};
+
+/** Core's answer was cut off. */
+const unreadable = { title: "", detail: "", code: "internal", action: "retry", request_id: "" };
+
+/** Where a second attempt leads: the same page, if it can be opened again. */
+const againOf = (c: WebContext, { action }: { action: string }): string => {
+  const { pathname, search } = new URL(c.req.url);
+  return c.req.method === "GET" && action === "retry" ? localPath(`${pathname}${search}`) : "/";
+};
+
+const refusalPage = ({
+  problem: { code, title, detail, request_id: reference },
+  again,
+  links,
+}: {
+  problem: v.InferOutput<typeof ProblemOfPage>;
+  again: string;
+  links: PageLinks;
+}): Html => {
+  const message = isWebCode(code) ? messages[code] : { title, text: detail };
+  const [target, label] = wayOut(code, again);
+  const card = html`<h1>${message.title}</h1>
+<div class="login-refusal" role="alert">
+<p>${message.text}</p>
+${reference && html`<p>Reference <code>${reference}</code></p>`}
+</div>
+<a class="button button-primary login-button" href="${target}">${label}</a>`;
+  return cardPage({ title: message.title, card, links });
+};
+
+const wayOut = (code: string, again: string): readonly [target: string, label: string] => {
+  if (code === "unauthenticated") return ["/login", "Sign in"];
+  return again === "/" ? ["/", "Go to the first page"] : [again, "Try again"];
+};
+
+const isWebCode = (code: string): code is WebProblemCode => Object.hasOwn(messages, code);
