@@ -20,6 +20,8 @@ export const operatorSession = pgTable(
     createdAt: timestamp("created_at").notNull(),
     expiresAt: timestamp("expires_at").notNull(),
     revokedAt: timestamp("revoked_at"),
+    /** The session at web in which the person consented: its sign-out ends this one. Null for one that an older core began. */
+    webSessionId: text("web_session_id"),
   },
   (table) => [index("operator_session_user").on(table.userId, table.id)],
 );
@@ -39,6 +41,9 @@ export const authorizationCode = pgTable(
     usedAt: timestamp("used_at"),
     /** The session of the first use. */
     sessionId: uuid("session_id"),
+    /** The session at web in which the person consented, and its end. */
+    webSessionId: text("web_session_id"),
+    webSessionExpiresAt: timestamp("web_session_expires_at"),
   },
   (table) => [index("authorization_code_created").on(table.createdAt)],
 );
@@ -61,6 +66,11 @@ export const deviceAuthorization = pgTable(
     userId: uuid("user_id").references(() => person.userId),
     intervalSeconds: integer("interval_seconds").notNull(),
     lastPolledAt: timestamp("last_polled_at"),
+    /** By which requests are counted: an IPv4 address or an IPv6 /64. */
+    addressKey: text("address_key"),
+    /** The session at web in which the person approved, and its end. */
+    webSessionId: text("web_session_id"),
+    webSessionExpiresAt: timestamp("web_session_expires_at"),
   },
   (table) => [index("device_authorization_created").on(table.createdAt)],
 );
