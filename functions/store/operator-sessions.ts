@@ -2,7 +2,6 @@ import { and, count, eq, exists, gt, isNull, lt, not, sql } from "drizzle-orm";
 import { person } from "../../drizzle/schema/operator.ts";
 import {
   authorizationCode,
-  type DeviceStatus,
   deviceAuthorization,
   endedWebSession,
   operatorSession,
@@ -13,8 +12,8 @@ import { type Paged, type PageRequest, paged, pageOf } from "./query-parts.ts";
 /** A session of a program. */
 export type SessionRow = typeof operatorSession.$inferSelect;
 
-/** A session, with the address of its person. */
-export type ListedSession = SessionRow & { email: string };
+/** A session, with the address of its person, and whether the session at web in which they consented has ended. */
+export type ListedSession = SessionRow & { email: string; isWebSessionEnded: boolean };
 
 /** An authorization code. */
 export type CodeRow = typeof authorizationCode.$inferSelect;
@@ -23,11 +22,15 @@ export type CodeRow = typeof authorizationCode.$inferSelect;
 export type DeviceRow = typeof deviceAuthorization.$inferSelect;
 
 /** Inserts a session. */
-export const insertSession = async (tx: Executor, row: SessionRow): Promise<void> => {
+export const insertSession = async (tx: Executor, row: typeof operatorSession.$inferInsert): Promise<void> => {
   await tx.insert(operatorSession).values(row);
 };
 
-/** Finds the person of a session that is neither revoked nor expired at `now`; undefined without one. */
+/** Whether the session at web in which the person consented to a program has ended. */
+const webSessionEnded = (db: Executor) =>
+  exists(db.select().from(endedWebSession).where(eq(endedWebSession.id, operatorSession.webSessionId)));
+
+/** Finds the person of a session that is neither revoked, with its session at web or alone, nor expired at `now`; undefined without one. */
 export const findSessionPerson = async (
   db: Executor,
   { sessionId, userId, now }: { sessionId: string; userId: string; now: Date },
@@ -42,11 +45,25 @@ export const findSessionPerson = async (
         eq(operatorSession.userId, userId),
         isNull(operatorSession.revokedAt),
         gt(operatorSession.expiresAt, now),
+        not(webSessionEnded(db)),
       ),
     )
     .limit(1);
   return row?.person;
 };
+
+/** Whether a session at web has ended before it expired. */
+export const isWebSessionEnded = async (db: Executor, id: string): Promise<boolean> => {
+  const [row] = await db.select().from(endedWebSession).where(eq(endedWebSession.id, id));
+  return row !== undefined;
+};
+
+/** Counts the sessions of programs that end with a session at web. */
+export const countSessionsOfWebSession = (db: Executor, id: string, now: Date): Promise<number> =>
+  db.$count(
+    operatorSession,
+    and(eq(operatorSession.webSessionId, id), isNull(operatorSession.revokedAt), gt(operatorSession.expiresAt, now)),
+  );
 
 /** Finds a person, unless the session at web in whose name web asks has ended. */
 export const findWebSessionPerson = async (
@@ -81,14 +98,18 @@ export const listSessions = async (
   const own = userId === undefined ? undefined : eq(operatorSession.userId, userId);
   const { where, orderBy, limit } = pageOf(operatorSession.id, page, [own]);
   const rows = await db
-    .select({ session: operatorSession, email: person.primaryEmail })
+    .select({
+      session: operatorSession,
+      email: person.primaryEmail,
+      isWebSessionEnded: sql<boolean>`${webSessionEnded(db)}`,
+    })
     .from(operatorSession)
     .innerJoin(person, eq(person.userId, operatorSession.userId))
     .where(where)
     .orderBy(orderBy)
     .limit(limit);
   return paged(
-    rows.map(({ session, email }) => ({ ...session, email })),
+    rows.map(({ session, ...of }) => ({ ...session, ...of })),
     page,
   );
 };
@@ -174,7 +195,9 @@ export const lockDevice = async (
 export const updateDevice = async (
   tx: Executor,
   { deviceCodeSha256 }: Pick<DeviceRow, "deviceCodeSha256">,
-  change: { status?: DeviceStatus; userId?: string; intervalSeconds?: number; lastPolledAt?: Date },
+  change: Partial<
+    Pick<DeviceRow, "status" | "userId" | "intervalSeconds" | "lastPolledAt" | "webSessionId" | "webSessionExpiresAt">
+  >,
 ): Promise<void> => {
   await tx.update(deviceAuthorization).set(change).where(eq(deviceAuthorization.deviceCodeSha256, deviceCodeSha256));
 };

@@ -15,7 +15,7 @@ export interface CoreCall {
   /** The path begins at core's root: `/scim/v2/Users`. */
   isAtRoot?: boolean;
   /** The person to call as, and in the name of which session; web itself by default. */
-  as?: { userId: string; id?: string };
+  as?: { userId: string; id?: string; expiresAt?: number };
   requestId: string;
   accept?: string;
   /** A program's own `Authorization` header, in place of a bridge token. */
@@ -45,7 +45,7 @@ export interface CoreClient {
   /** Returns any response, its body unread. Throws `core_unavailable` when core cannot be reached, or after 5 s without one. */
   call(call: CoreCall): Promise<Response>;
   /** Returns null when core rejects the person or the session (401). Throws `database_unavailable` when core reports that. */
-  whoami(session: Pick<WebSession, "id" | "userId">, requestId: string): Promise<PersonOfCore | null>;
+  whoami(session: WebSession, requestId: string): Promise<PersonOfCore | null>;
   /** Ends a session at every web. Throws `core_unavailable` or `database_unavailable` unless core confirms it. */
   recordSignOut(session: WebSession, origin: { remoteAddress: string; requestId: string }): Promise<void>;
   /** Records a sign-in in the audit log. Throws `core_unavailable` or `database_unavailable` unless core confirms it. */
@@ -189,9 +189,9 @@ export const createBridge = ({
   clock: Pick<Web["clock"], "now">;
 }) => {
   const key = new TextEncoder().encode(config.authTokenSecret.reveal());
-  return ({ userId, id }: { userId: string; id?: string }): Promise<string> => {
+  return ({ userId, id, expiresAt }: { userId: string; id?: string; expiresAt?: number }): Promise<string> => {
     const iat = Math.floor(clock.now() / 1000);
-    return new SignJWT(id === undefined ? {} : { web_session: id })
+    return new SignJWT(id === undefined ? {} : { web_session: id, web_session_exp: expiresAt })
       .setProtectedHeader({ alg: "HS256", typ: "JWT" })
       .setSubject(userId)
       .setAudience(bridgeAudience)

@@ -4,7 +4,9 @@ import { cardPage, type PageLinks, product } from "./page-frame.ts";
 import { type NeededPart, neededParts, type RefusalReason } from "./sign-in/refusal.ts";
 
 /** The message of each reason: what happened, and what to do. */
-const messages: Readonly<Record<RefusalReason | "session_expired" | "signed_out", { title: string; text: string }>> = {
+const messages: Readonly<
+  Record<RefusalReason | "session_expired" | "signed_out" | "sign_in_again", { title: string; text: string }>
+> = {
   not_in_directory: {
     title: "You are not in the directory",
     text: "This account is not in the organisation's directory, or was added a short while ago. Choose your work account, or ask an administrator.",
@@ -30,6 +32,14 @@ const messages: Readonly<Record<RefusalReason | "session_expired" | "signed_out"
     text: "The directory no longer lists your account. Ask an administrator of the directory.",
   },
   session_expired: { title: "Your session has ended", text: "Sign in again to continue where you were." },
+  sign_in_again: {
+    title: "Confirm that it is you",
+    text: "A program asks to act as you. Sign in again, then decide.",
+  },
+  sign_in_not_fresh: {
+    title: "You were not asked to sign in again",
+    text: "Letting a program in needs a fresh sign-in. Sign out at the identity provider, then try again.",
+  },
   signed_out: { title: "You are signed out", text: "Your account at the identity provider stays signed in." },
   sign_in_cancelled: { title: "You did not sign in", text: "The sign-in was cancelled at the identity provider." },
   sign_in_failed: {
@@ -64,7 +74,7 @@ const accountChoiceReasons: readonly string[] = [
 ];
 
 /** Reasons that are no fault. */
-const noticeReasons: readonly string[] = ["session_expired", "signed_out"];
+const noticeReasons: readonly string[] = ["session_expired", "signed_out", "sign_in_again"];
 
 /**
  * Renders the sign-in page: one card, one link, no JavaScript needed. `reason` and `id` come from the address; an unknown reason and a
@@ -106,6 +116,6 @@ ${reference && html`<p>Reference <code>${reference}</code></p>`}
     : html`<p class="login-lead">Sign in with your work account.</p>`
 }
 <a class="button button-primary login-button" href="${action}">Sign in with ${providerName}</a>
-${options.hasSession && html`<a class="button login-button" href="${returnTo}">Return with your present session</a>`}`;
+${options.hasSession && reason !== "sign_in_again" && html`<a class="button login-button" href="${returnTo}">Return with your present session</a>`}`;
   return cardPage({ title: "Sign in", card, links });
 };

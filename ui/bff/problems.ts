@@ -14,6 +14,7 @@ const entry = (status: Entry["status"], action: ProblemAction, title: string): E
 /** Every code that web itself answers with; it forwards core's unchanged. Stable: codes are added, never renamed. */
 export const webProblemCatalog = {
   unauthenticated: entry(401, "fix_request", "There is no session: sign in"),
+  fresh_sign_in_required: entry(401, "fix_request", "The sign-in is too long ago for this: sign in again"),
   cross_origin_refused: entry(403, "stop", "The request does not come from a page of this origin"),
   not_found: entry(404, "fix_request", "No such resource"),
   method_not_allowed: entry(405, "fix_request", "The path does not accept this method"),

@@ -102,6 +102,7 @@ describe("a forwarded request", () => {
       sub: people.auditor.userId,
       aud: "core",
       web_session: expect.stringMatching(/^[\w-]{43}$/),
+      web_session_exp: now + 1800,
       iat: now,
       exp: now + 300,
     });

@@ -11,6 +11,10 @@ const messages: Readonly<Record<WebProblemCode, { title: string; text: string }>
     title: "You are not signed in",
     text: "Nothing was changed. Sign in, then start again.",
   },
+  fresh_sign_in_required: {
+    title: "Confirm that it is you",
+    text: "You signed in too long ago to let a program in. Nothing was allowed. Sign in again, then decide.",
+  },
   cross_origin_refused: {
     title: "This request came from another site",
     text: "Nothing was changed. Open the page here, and do it there.",
@@ -45,6 +49,8 @@ const ProblemOfPage = v.object({
   code: v.string(),
   action: v.string(),
   request_id: v.string(),
+  /** Where to sign in, and to come back. */
+  sign_in: v.optional(v.pipe(v.string(), v.startsWith("/login"))),
 });
 
 /**
@@ -66,7 +72,7 @@ export const showRefusal = async (c: WebContext, links: PageLinks): Promise<void
 };
 
 /** Core's answer was cut off. */
-const unreadable = { title: "", detail: "", code: "internal", action: "retry", request_id: "" };
+const unreadable = { title: "", detail: "", code: "internal", action: "retry", request_id: "", sign_in: undefined };
 
 /** Where a second attempt leads: the same page, if it can be opened again. */
 const againOf = (c: WebContext, { action }: { action: string }): string => {
@@ -75,7 +81,7 @@ const againOf = (c: WebContext, { action }: { action: string }): string => {
 };
 
 const refusalPage = ({
-  problem: { code, title, detail, request_id: reference },
+  problem: { code, title, detail, request_id: reference, sign_in: signIn = "/login" },
   again,
   links,
 }: {
@@ -84,7 +90,7 @@ const refusalPage = ({
   links: PageLinks;
 }): Html => {
   const message = isWebCode(code) ? messages[code] : { title, text: detail };
-  const [target, label] = wayOut(code, again);
+  const [target, label] = wayOut(code, { again, signIn });
   const card = html`<h1>${message.title}</h1>
 <div class="login-refusal" role="alert">
 <p>${message.text}</p>
@@ -94,8 +100,11 @@ ${reference && html`<p>Reference <code>${reference}</code></p>`}
   return cardPage({ title: message.title, card, links });
 };
 
-const wayOut = (code: string, again: string): readonly [target: string, label: string] => {
-  if (code === "unauthenticated") return ["/login", "Sign in"];
+const wayOut = (
+  code: string,
+  { again, signIn }: { again: string; signIn: string },
+): readonly [target: string, label: string] => {
+  if (code === "unauthenticated" || code === "fresh_sign_in_required") return [signIn, "Sign in"];
   return again === "/" ? ["/", "Go to the first page"] : [again, "Try again"];
 };
 

@@ -6,7 +6,8 @@
  * 3. A session identifies a person and holds no scopes: core reads status and scopes from the database on each request.
  * 4. A process that ended a session rejects every copy of its cookie. So does core, which every web asks with the session's id: a copy
  *    shows another web's empty page, and nothing of core.
- * 5. Only HS256 with this `typ` and `aud` and every claim of the schema below passes as a session.
+ * 5. A session names those that it replaced in its browser, so that one sign-out ends them all, and what programs got in them.
+ * 6. Only HS256 with this `typ` and `aud` and every claim of the schema below passes as a session.
  */
 import { errors, SignJWT } from "jose";
 import { LRUCache } from "lru-cache";
@@ -22,6 +23,25 @@ export interface WebSession {
   displayName: string;
   /** Seconds since the Unix epoch. */
   expiresAt: number;
+  /** When the provider authenticated the person, by web's clock in seconds; the sign-in, if the provider does not say. */
+  authenticatedAt: number;
+  /** The sessions of this browser and person that this one replaced and that have not expired, the newest last. */
+  replaced: readonly ReplacedSession[];
+}
+
+/** A session that a later one of the same browser replaced. It ends with that one. */
+export interface ReplacedSession {
+  id: string;
+  /** Seconds since the Unix epoch. */
+  expiresAt: number;
+}
+
+/** A person who signs in. */
+export interface SignedInPerson {
+  userId: string;
+  displayName: string;
+  /** The seconds since the provider authenticated the person; null if it does not say. */
+  authenticationAgeSeconds?: number | null;
 }
 
 /** The session of a request. A cookie with an invalid signature counts as none. */
@@ -29,8 +49,8 @@ export type SessionCookie = { kind: "none" } | { kind: "expired" } | { kind: "va
 
 /** Issues, reads and ends sessions. */
 export interface Sessions {
-  /** Returns the `Set-Cookie` header of a new session. */
-  issue(person: { userId: string; displayName: string }): Promise<string>;
+  /** Returns the `Set-Cookie` header of a new session, which replaces that of these cookies if it is the same person's. */
+  issue(person: SignedInPerson, cookieHeader?: string): Promise<string>;
   read(cookieHeader: string | undefined): Promise<SessionCookie>;
   /** Ends the session of these cookies, if any. Returns the `Set-Cookie` header that deletes it in the browser. */
   end(cookieHeader: string | undefined): Promise<string>;
@@ -42,12 +62,16 @@ const type = "session+jwt";
 const endedMax = 100_000;
 /** Browsers drop a cookie over 4 KiB. */
 const nameLengthMax = 120;
+/** More sign-ins within one lifetime are not a person's. */
+const replacedMax = 16;
 const Claims = v.object({
   jti: v.string(),
   sub: v.pipe(v.string(), v.uuid()),
   name: v.string(),
   iat: v.number(),
   exp: v.number(),
+  auth_time: v.optional(v.number()),
+  replaced: v.optional(v.array(v.object({ id: v.string(), exp: v.number() })), []),
 });
 
 /** Creates the sessions. On https the cookie is `__Host-svc_session`, which no other host can set; on http `svc_session`. */
@@ -64,18 +88,35 @@ export const createSessions = ({ config, clock, entropy }: Pick<Web, "config" | 
     try {
       const currentDate = new Date(clock.now());
       const { payload } = await verifyJwt(token, secrets, { typ: type, audience, currentDate });
-      const { jti, sub, name: displayName, exp } = v.parse(Claims, payload);
-      if (endedIds.has(jti)) return { kind: "none" };
-      return { kind: "valid", session: { id: jti, userId: sub, displayName, expiresAt: exp } };
+      const claims = v.parse(Claims, payload);
+      const {
+        jti: id,
+        sub: userId,
+        name: displayName,
+        exp: expiresAt,
+        auth_time: authenticatedAt = claims.iat,
+      } = claims;
+      if (endedIds.has(id)) return { kind: "none" };
+      const replaced = claims.replaced.map((session) => ({ id: session.id, expiresAt: session.exp }));
+      return { kind: "valid", session: { id, userId, displayName, expiresAt, authenticatedAt, replaced } };
     } catch (error) {
       return { kind: error instanceof errors.JWTExpired ? "expired" : "none" };
     }
   };
   return {
-    issue: async ({ userId, displayName }) => {
+    issue: async ({ userId, displayName, authenticationAgeSeconds }, cookieHeader) => {
       const iat = Math.floor(clock.now() / 1000);
       const name = Array.from(displayName).slice(0, nameLengthMax).join("");
-      const token = await new SignJWT({ name })
+      const before = await read(cookieHeader);
+      const replaced =
+        before.kind === "valid" && before.session.userId === userId
+          ? [...before.session.replaced, before.session].filter(({ expiresAt }) => expiresAt > iat).slice(-replacedMax)
+          : [];
+      const token = await new SignJWT({
+        name,
+        auth_time: iat - (authenticationAgeSeconds ?? 0),
+        ...(replaced.length === 0 ? {} : { replaced: replaced.map(({ id, expiresAt }) => ({ id, exp: expiresAt })) }),
+      })
         .setProtectedHeader({ alg: "HS256", typ: type })
         .setJti(randomToken(entropy))
         .setSubject(userId)
@@ -88,7 +129,8 @@ export const createSessions = ({ config, clock, entropy }: Pick<Web, "config" | 
     read,
     end: async (cookieHeader) => {
       const state = await read(cookieHeader);
-      if (state.kind === "valid") endedIds.set(state.session.id, true);
+      if (state.kind === "valid")
+        for (const { id } of [state.session, ...state.session.replaced]) endedIds.set(id, true);
       return cookie.clear();
     },
   };

@@ -1,5 +1,5 @@
 import type { Core } from "../../core.ts";
-import { insertEndedWebSession } from "../../store/operator-sessions.ts";
+import { countSessionsOfWebSession, insertEndedWebSession } from "../../store/operator-sessions.ts";
 import { type Origin, recordAudit } from "./audit-log.ts";
 
 /** The session at web that a person ended. */
@@ -12,8 +12,8 @@ export interface SignOut {
 }
 
 /**
- * Ends a session at web for every web: core rejects what they ask in its name from the next request on, until it expires. Idempotent; the
- * first time writes the audit event.
+ * Ends a session at web for every web, with the sessions of the programs that the person consented to in it: core rejects what any of them
+ * asks from the next request on. Idempotent; the first time writes the audit event.
  */
 export const recordSignOut = async (
   { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
@@ -21,7 +21,8 @@ export const recordSignOut = async (
   { requestId }: Pick<Origin, "requestId">,
 ): Promise<void> =>
   db.transaction(async (tx) => {
-    if (!(await insertEndedWebSession(tx, { id: sessionId, expiresAt }, new Date(clock.now())))) return;
+    const now = new Date(clock.now());
+    if (!(await insertEndedWebSession(tx, { id: sessionId, expiresAt }, now))) return;
     await recordAudit(
       tx,
       { clock, entropy },
@@ -31,6 +32,7 @@ export const recordSignOut = async (
         origin: { requestId, remoteAddress },
         actor: { type: "system", id: "web", display: "web" },
         target: { type: "person", id: userId },
+        details: { programs: await countSessionsOfWebSession(tx, sessionId, now) },
       },
     );
   });

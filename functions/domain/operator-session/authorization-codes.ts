@@ -18,6 +18,7 @@ import {
   refuseSession,
   type SessionCore,
   tokenOrRefusal,
+  webSessionOf,
 } from "./begin-session.ts";
 
 /** A code is redeemed by a program that waits for it. */
@@ -37,7 +38,7 @@ export interface Authorization {
 /** Issues a code for the person who consented; the database keeps its SHA-256. */
 export const issueCode = async (
   { db, clock, entropy }: SessionCore,
-  { userId }: Operator,
+  { userId, webSession }: Operator,
   { codeChallenge, redirectUri, clientName }: Authorization,
 ): Promise<string> => {
   const code = entropy.bytes(32).toBase64({ alphabet: "base64url", omitPadding: true });
@@ -57,6 +58,8 @@ export const issueCode = async (
       createdAt: new Date(now),
       usedAt: null,
       sessionId: null,
+      webSessionId: webSession?.id ?? null,
+      webSessionExpiresAt: webSession?.expiresAt ?? null,
     };
     await insertCode(tx, row);
   });
@@ -96,7 +99,8 @@ export const redeemCode = async (core: SessionCore, redemption: Redemption, orig
       await refuseCode(tx, core, { row, reason, usedAt }, origin);
       return null;
     }
-    const session = await beginSession(tx, core, { userId, flow: "browser", clientName }, origin);
+    const request = { userId, flow: "browser", clientName, webSession: webSessionOf(row) } as const;
+    const session = await beginSession(tx, core, request, origin);
     await updateCodeUsed(tx, codeSha256, { usedAt, sessionId: session?.sessionId ?? null });
     return session;
   });

@@ -7,15 +7,16 @@ import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Executor } from "../../store/database.ts";
 import { findPerson, type PersonRow } from "../../store/directory.ts";
-import { insertSession } from "../../store/operator-sessions.ts";
+import { insertSession, isWebSessionEnded } from "../../store/operator-sessions.ts";
 import { type Actor, type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import { type RefusalEntry, recordRefusals } from "../audit/record-refusals.ts";
+import type { WebSessionOfCaller } from "../operator/authenticate.ts";
 
 /** The parts of core that sign programs in. */
 export type SessionCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
-/** An hour, the longest lifetime that core accepts of a bridge token. */
-export const sessionSeconds = 3600;
+/** An hour, the longest lifetime that core accepts of a bridge token; the session at web may end before it. */
+const sessionSeconds = 3600;
 
 /** A token of a new session. */
 export interface IssuedToken {
@@ -30,6 +31,8 @@ export interface SessionRequest {
   userId: string;
   flow: SessionFlow;
   clientName: string;
+  /** The session at web in which the person consented; null from a web that did not name it. */
+  webSession: WebSessionOfCaller | null;
 }
 
 /** Why a program is not signed in; the reason code of the audit event. */
@@ -39,16 +42,27 @@ export type RefusedSession =
   | "redirect_uri_mismatch"
   | "verifier_mismatch"
   | "consent_denied"
-  | "person_not_active";
+  | "person_not_active"
+  | "web_session_ended";
+
+/** Returns the session at web of a row that a consent was stored in. */
+export const webSessionOf = ({
+  webSessionId: id,
+  webSessionExpiresAt: expiresAt,
+}: {
+  webSessionId: string | null;
+  webSessionExpiresAt: Date | null;
+}): WebSessionOfCaller | null => (id === null || expiresAt === null ? null : { id, expiresAt });
 
 /**
- * Begins a session of an active person, with its audit event, in the transaction that consumes the code. Returns null, with the audit
- * event of a refusal, for a person who is not active.
+ * Begins a session of an active person, with its audit event, in the transaction that consumes the code. It ends with the session at web
+ * in which the person consented, or before. Returns null, with the audit event of a refusal, when that has ended and for a person who is
+ * not active.
  */
 export const beginSession = async (
   tx: Executor,
   core: SessionCore,
-  { userId, flow, clientName }: SessionRequest,
+  { userId, flow, clientName, webSession }: SessionRequest,
   origin: Origin,
 ): Promise<IssuedToken | null> => {
   const person = await findPerson(tx, userId);
@@ -58,7 +72,14 @@ export const beginSession = async (
   }
   const id = uuidv7(core);
   const issuedAt = Math.floor(core.clock.now() / 1000);
-  const expiresAt = issuedAt + sessionSeconds;
+  const expiresAt = Math.min(
+    issuedAt + sessionSeconds,
+    webSession === null ? Number.POSITIVE_INFINITY : Math.floor(webSession.expiresAt.getTime() / 1000),
+  );
+  if (expiresAt <= issuedAt || (webSession !== null && (await isWebSessionEnded(tx, webSession.id)))) {
+    await refuseSession(tx, core, { userId, clientName, reason: "web_session_ended" }, origin);
+    return null;
+  }
   await insertSession(tx, {
     id,
     userId,
@@ -68,6 +89,7 @@ export const beginSession = async (
     createdAt: new Date(core.clock.now()),
     expiresAt: new Date(expiresAt * 1000),
     revokedAt: null,
+    webSessionId: webSession?.id ?? null,
   });
   await recordAudit(tx, core, {
     actor: actorOf(person),
@@ -84,7 +106,7 @@ export const beginSession = async (
     .setIssuedAt(issuedAt)
     .setExpirationTime(expiresAt)
     .sign(new TextEncoder().encode(core.config.authTokenSecret.reveal()));
-  return { accessToken, expiresInSeconds: sessionSeconds, scopes: person.scopes, sessionId: id };
+  return { accessToken, expiresInSeconds: expiresAt - issuedAt, scopes: person.scopes, sessionId: id };
 };
 
 /** Audits and counts that a program was not signed in (see `recordRefusals`): a used code can be sent again without end. */

@@ -1,3 +1,4 @@
+import { addressKey } from "../../../kit/address.ts";
 import { sha256 } from "../../../kit/bytes.ts";
 import type { Entropy } from "../../../kit/entropy.ts";
 import { Problem } from "../../problems.ts";
@@ -11,7 +12,14 @@ import {
 } from "../../store/operator-sessions.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
-import { beginSession, type IssuedToken, refuseSession, type SessionCore, tokenOrRefusal } from "./begin-session.ts";
+import {
+  beginSession,
+  type IssuedToken,
+  refuseSession,
+  type SessionCore,
+  tokenOrRefusal,
+  webSessionOf,
+} from "./begin-session.ts";
 
 /** The lifetime of a device's codes. */
 export const deviceSeconds = 600;
@@ -70,6 +78,9 @@ export const issueDeviceCodes = async (
     userId: null,
     intervalSeconds: intervalSecondsFirst,
     lastPolledAt: null,
+    addressKey: addressKey(remoteAddress),
+    webSessionId: null,
+    webSessionExpiresAt: null,
   };
   await db.transaction(async (tx) => {
     const { all, ofAddress } = await countDevices(tx, { since: new Date(now - deviceSeconds * 1000), remoteAddress });
@@ -95,14 +106,19 @@ export const findPendingDevice = async ({ db, clock }: SessionCore, userCode: st
 /** Records the person's decision on a pending device. Throws 404 `not_found`. A denial is audited at once, an approval with its session. */
 export const decideDevice = async (
   core: SessionCore,
-  { userId }: Operator,
+  { userId, webSession }: Operator,
   { userCode, approved }: { userCode: string; approved: boolean },
   origin: Origin,
 ): Promise<void> =>
   core.db.transaction(async (tx) => {
     const code = canonicalUserCode(userCode);
     const row = pendingDevice(code === null ? undefined : await lockDevice(tx, { userCode: code }), core.clock.now());
-    await updateDevice(tx, row, { status: approved ? "approved" : "denied", userId });
+    await updateDevice(tx, row, {
+      status: approved ? "approved" : "denied",
+      userId,
+      webSessionId: webSession?.id ?? null,
+      webSessionExpiresAt: webSession?.expiresAt ?? null,
+    });
     const { clientName } = row;
     if (!approved) await refuseSession(tx, core, { userId, clientName, reason: "consent_denied" }, origin);
   });
@@ -132,7 +148,8 @@ export const redeemDeviceCode = async (
     if (row.status === "approved" && row.userId !== null) {
       await updateDevice(tx, row, { status: "used" });
       const { userId, clientName } = row;
-      return { issued: await beginSession(tx, core, { userId, flow: "device", clientName }, origin) };
+      const request = { userId, flow: "device", clientName, webSession: webSessionOf(row) } as const;
+      return { issued: await beginSession(tx, core, request, origin) };
     }
     const { intervalSeconds, lastPolledAt } = row;
     const tooSoon = lastPolledAt !== null && now < lastPolledAt.getTime() + intervalSeconds * 1000;

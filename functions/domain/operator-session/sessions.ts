@@ -1,11 +1,5 @@
 import { Problem } from "../../problems.ts";
-import {
-  type ListedSession,
-  listSessions,
-  lockSession,
-  type SessionRow,
-  updateSessionRevoked,
-} from "../../store/operator-sessions.ts";
+import { type ListedSession, listSessions, lockSession, updateSessionRevoked } from "../../store/operator-sessions.ts";
 import type { Paged, PageRequest } from "../../store/query-parts.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
@@ -15,8 +9,8 @@ import type { SessionCore } from "./begin-session.ts";
 export type SessionState = "revoked" | "expired" | "active";
 
 /** Returns the state of a session at `now`. */
-export const sessionState = ({ revokedAt, expiresAt }: SessionRow, now: number): SessionState => {
-  if (revokedAt !== null) return "revoked";
+export const sessionState = ({ revokedAt, expiresAt, isWebSessionEnded }: ListedSession, now: number): SessionState => {
+  if (revokedAt !== null || isWebSessionEnded) return "revoked";
   return expiresAt.getTime() <= now ? "expired" : "active";
 };
 

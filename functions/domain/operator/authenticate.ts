@@ -23,6 +23,14 @@ export interface Operator {
   scopes: readonly Scope[];
   /** The session of the program that calls; absent for web. */
   sessionId?: string;
+  /** The session at web in whose name web calls. */
+  webSession?: WebSessionOfCaller;
+}
+
+/** A session at web, as web names it. */
+export interface WebSessionOfCaller {
+  id: string;
+  expiresAt: Date;
 }
 
 /** The caller of a route that web itself may call: a person, or null for web itself. */
@@ -84,13 +92,17 @@ const findWorkloadOperator = async (
 };
 
 const findOperator = async (db: Database, claims: BridgeClaims, now: number): Promise<Operator> => {
-  const { subject, sessionId } = claims;
+  const { subject, sessionId, webSessionId, webSessionExpiresAt } = claims;
   const row = uuid.test(subject) ? await findCaller(db, claims, now) : undefined;
   if (row === undefined) throw rejected("no such person, or the session has ended");
   if (row.status === "held") throw new Problem("access_held");
   if (row.status !== "active") throw rejected(`the person is ${row.status}`);
   const session = sessionId === null ? {} : { sessionId };
-  return { userId: row.userId, email: row.primaryEmail, scopes: row.scopes, ...session };
+  const atWeb =
+    webSessionId === null || webSessionExpiresAt === null
+      ? {}
+      : { webSession: { id: webSessionId, expiresAt: webSessionExpiresAt } };
+  return { userId: row.userId, email: row.primaryEmail, scopes: row.scopes, ...session, ...atWeb };
 };
 
 const findCaller = (db: Database, { subject: userId, sessionId, webSessionId }: BridgeClaims, now: number) => {
@@ -104,6 +116,8 @@ interface BridgeClaims {
   sessionId: string | null;
   /** The session at web in whose name web calls. */
   webSessionId: string | null;
+  /** Null from a web that does not name it. */
+  webSessionExpiresAt: Date | null;
   isWorkload: boolean;
   /** Claims of the workload's own token, by which rules match. */
   workloadClaims: Readonly<Record<string, string>>;
@@ -122,16 +136,8 @@ const bridgeClaims = async (token: string, { clock, config }: Verification): Pro
   }).catch((cause: unknown) => {
     throw rejected(cause instanceof errors.JOSEError ? cause.code : "malformed", cause);
   });
-  const {
-    aud,
-    sub,
-    iat,
-    exp,
-    sid = null,
-    web_session: webSession = null,
-    workload = false,
-    workload_claims: own,
-  } = payload;
+  const { aud, sub, iat, exp, sid = null, workload = false, workload_claims: own } = payload;
+  const { web_session: webSession = null, web_session_exp: webSessionExp = null } = payload;
   if (protectedHeader.typ !== "JWT") throw rejected("typ is not JWT");
   if (aud !== bridgeAudience) throw rejected("aud is not core alone");
   if (typeof sub !== "string" || iat === undefined || exp === undefined) throw rejected("a claim is missing");
@@ -140,10 +146,12 @@ const bridgeClaims = async (token: string, { clock, config }: Verification): Pro
   if (sid !== null && !(typeof sid === "string" && uuid.test(sid))) throw rejected("sid is not a session id");
   if (webSession !== null && !(typeof webSession === "string" && webSessionId.test(webSession)))
     throw rejected("web_session is not a session id");
+  if (webSessionExp !== null && !Number.isSafeInteger(webSessionExp)) throw rejected("web_session_exp is not a time");
   return {
     subject: sub,
     sessionId: sid,
     webSessionId: webSession,
+    webSessionExpiresAt: typeof webSessionExp === "number" ? new Date(webSessionExp * 1000) : null,
     isWorkload: workload === true,
     workloadClaims: textsOf(own),
   };

@@ -3,6 +3,10 @@
  * two people who compare screens see the same text; each names its zone.
  */
 
+import { plainText, spellOut } from "../../../kit/plain-text.ts";
+
+export { plainText };
+
 /** Returns a count with thousands separators, rounded: `9,412`. */
 export const formatCount = (count: number): string =>
   Number.isFinite(count) ? String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, ",") : "unknown";
@@ -131,14 +135,5 @@ export const formatDay = (at: string | number, zone: TimeZone = "utc"): string =
 /** Spaces that a page would not show: at an end, after another one, and those that only look like one. */
 const hiddenSpaces = /^ | $|(?<= ) |(?! )\p{Zs}/gu;
 
-/** Marks that reorder the text around them (UAX #9, section 2) or have no width, except the joiners that scripts use. */
-const invisible = /(?![\u200c\u200d])\p{Cf}/gu;
-
-/** Spells out invisible characters of a host's text, `[U+202E]`, so that no name can look like another one. */
-export const plainText = (text: string): string => text.replace(invisible, spellOut);
-
 /** Spells out invisible characters of a name, and the spaces that a page would not show: `[U+0020]web-1`. */
 export const plainName = (text: string): string => plainText(text).replace(hiddenSpaces, spellOut);
-
-const spellOut = (mark: string): string =>
-  `[U+${(mark.codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}]`;

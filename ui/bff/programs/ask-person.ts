@@ -1,7 +1,9 @@
+import type { Clock } from "../../../kit/clock.ts";
 import type { CoreClient } from "../core-client.ts";
 import { WebProblem } from "../problems.ts";
 import type { WebContext } from "../request.ts";
 import type { Sessions, WebSession } from "../session.ts";
+import { isFresh } from "../sign-in/fresh-sign-in.ts";
 import { localPath } from "../sign-in/local-path.ts";
 import { loginPath } from "../sign-in/routes.ts";
 import { endSession } from "../signed-in.ts";
@@ -10,28 +12,39 @@ import type { Consenting } from "./consent-pages.ts";
 /** The person of a page, as core reports them now. */
 export type PersonOfPage = Consenting & { session: WebSession };
 
-/** Calls `then` with the person who is signed in; redirects to the sign-in page, and back, without a session or when core has ended it. */
-export type AskPerson = (c: WebContext, then: (person: PersonOfPage) => Promise<Response>) => Promise<Response>;
+/** What a page asks of the person. */
+export interface Question {
+  /** The path to come back to after a sign-in. */
+  returnTo: string;
+  /** Whether a sign-in of the last minutes is needed. */
+  needsFresh: boolean;
+}
 
-/** Creates it. A form without a session answers 401: its decision must not be repeated by a redirect. */
+/** Calls `then` with the person who is signed in; a page redirects others to the sign-in page, and back. */
+export type AskPerson = (
+  c: WebContext,
+  question: Question,
+  then: (person: PersonOfPage) => Promise<Response>,
+) => Promise<Response>;
+
+/**
+ * Creates it. A form without a session throws 401 `unauthenticated`, and one of an older sign-in 401 `fresh_sign_in_required`: its
+ * decision must not be repeated by a redirect.
+ */
 export const createAskPerson =
-  ({ sessions, core }: { sessions: Sessions; core: CoreClient }): AskPerson =>
-  async (c, then) => {
-    const toSignIn = () => {
-      const { pathname, search } = new URL(c.req.url);
-      return c.redirect(loginPath({ returnTo: localPath(`${pathname}${search}`) }), 302);
+  ({ sessions, core, clock }: { sessions: Sessions; core: CoreClient; clock: Clock }): AskPerson =>
+  async (c, { returnTo, needsFresh }, then) => {
+    const toSignIn = (code: "unauthenticated" | "fresh_sign_in_required", detail?: string): Response => {
+      const reason = code === "unauthenticated" ? {} : { reason: "sign_in_again" as const };
+      const path = loginPath({ returnTo: localPath(returnTo), ...reason });
+      if (c.req.method === "GET") return c.redirect(path, 302);
+      throw new WebProblem(code, { ...(detail === undefined ? {} : { detail }), extensions: { sign_in: path } });
     };
     const state = await sessions.read(c.req.header("cookie"));
-    if (state.kind !== "valid") {
-      if (c.req.method !== "GET") throw new WebProblem("unauthenticated");
-      return toSignIn();
-    }
+    if (state.kind !== "valid") return toSignIn("unauthenticated");
     const { session } = state;
+    if (needsFresh && !isFresh(session, clock.now())) return toSignIn("fresh_sign_in_required");
     const person = await core.whoami(session, c.get("requestId"));
-    if (person === null) {
-      const refusal = await endSession(c, sessions);
-      if (c.req.method !== "GET") throw refusal;
-      return toSignIn();
-    }
+    if (person === null) return toSignIn("unauthenticated", (await endSession(c, sessions)).options.detail);
     return then({ session, displayName: session.displayName, email: person.email, scopes: person.scopes });
   };

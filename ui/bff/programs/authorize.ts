@@ -3,12 +3,10 @@ import * as v from "valibot";
 import type { CoreClient } from "../core-client.ts";
 import type { PageLinks } from "../page-frame.ts";
 import type { Handler, WebContext } from "../request.ts";
-import type { AskPerson } from "./ask-person.ts";
+import { authorizePath } from "../sign-in/fresh-sign-in.ts";
+import type { AskPerson, Question } from "./ask-person.ts";
 import { callCore } from "./call-core.ts";
 import { consentPage, outcomePage } from "./consent-pages.ts";
-
-/** The address of the consent page, and of its form. */
-export const authorizePath = "/cli/authorize";
 
 /** RFC 6749, 4.1.1, with PKCE (RFC 7636) and a loopback redirect (RFC 8252). Values that are stored are checked by core as well. */
 const AuthorizationRequest = v.object({
@@ -49,7 +47,7 @@ export const createAuthorize = ({
     ask: async (c) => {
       const request = v.safeParse(AuthorizationRequest, c.req.query());
       if (!request.success) return malformed(c);
-      return askPerson(c, async (person) => {
+      return askPerson(c, questionOf(request.output), async (person) => {
         const page = consentPage({
           person,
           clientName: request.output.client_name,
@@ -65,7 +63,7 @@ export const createAuthorize = ({
       const form = await c.req.parseBody();
       const request = v.safeParse(AuthorizationRequest, form);
       if (!request.success) return malformed(c);
-      return askPerson(c, async (person) => {
+      return askPerson(c, questionOf(request.output), async (person) => {
         const { redirect_uri, state, code_challenge, client_name } = request.output;
         const answer = new URL(redirect_uri);
         answer.searchParams.set("state", state);
@@ -87,6 +85,11 @@ export const createAuthorize = ({
     },
   };
 };
+
+const questionOf = (request: v.InferOutput<typeof AuthorizationRequest>): Question => ({
+  returnTo: `${authorizePath}?${new URLSearchParams(request)}`,
+  needsFresh: true,
+});
 
 /**
  * Returns the origin of the program's loopback address for the consent page, to which its form redirects: browsers apply the policy

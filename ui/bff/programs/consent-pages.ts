@@ -1,4 +1,5 @@
 import { html } from "hono/html";
+import { plainLine } from "../../../kit/plain-text.ts";
 import type { Scope } from "../../../proto/operator/scopes.ts";
 import { cardPage, type Html, type PageLinks } from "../page-frame.ts";
 
@@ -32,8 +33,8 @@ export const consentPage = ({
   hidden: Readonly<Record<string, string>>;
   links: PageLinks;
 }): Html => {
-  const card = html`<h1>Sign in ${clientName}?</h1>
-<p>This program asks to act as <strong>${person.displayName}</strong> (${person.email}) for one hour. ${origin}</p>
+  const card = html`<h1>Sign in <bdi>${plainLine(clientName)}</bdi>?</h1>
+<p>This program asks to act as <strong><bdi>${plainLine(person.displayName)}</bdi></strong> (<bdi>${plainLine(person.email)}</bdi>) until you sign out here or your session ends, for an hour at most. ${origin}</p>
 <p>With your scopes it may:</p>
 <ul class="login-list">
 ${person.scopes.map((scope) => html`<li><strong>${scope}</strong>: ${allows[scope]}</li>`)}

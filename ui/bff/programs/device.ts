@@ -2,12 +2,10 @@ import * as v from "valibot";
 import type { CoreClient } from "../core-client.ts";
 import type { PageLinks } from "../page-frame.ts";
 import type { Handler, WebContext } from "../request.ts";
-import type { AskPerson } from "./ask-person.ts";
+import { devicePath } from "../sign-in/fresh-sign-in.ts";
+import type { AskPerson, Question } from "./ask-person.ts";
 import { callCore } from "./call-core.ts";
 import { consentPage, devicePage, outcomePage } from "./consent-pages.ts";
-
-/** The address that a person opens to type a device's code. */
-export const devicePath = "/device";
 
 const Device = v.object({ client_name: v.string(), remote_addr: v.string(), created_at: v.string() });
 
@@ -23,9 +21,9 @@ export const createDevicePages = ({
 }): { ask: Handler; decide: Handler } => {
   const unknown = (c: WebContext) => c.html(devicePage({ fault: "No device waits for this code", links }), 404);
   return {
-    ask: (c) =>
-      askPerson(c, async (person) => {
-        const userCode = c.req.query("user_code") ?? "";
+    ask: (c) => {
+      const userCode = c.req.query("user_code") ?? "";
+      return askPerson(c, questionOf(userCode), async (person) => {
         if (userCode === "") return c.html(devicePage({ links }));
         const path = `/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}`;
         const found = await callCore(core, c, { path, session: person.session });
@@ -40,11 +38,12 @@ export const createDevicePages = ({
           links,
         });
         return c.html(page);
-      }),
-    decide: (c) =>
-      askPerson(c, async (person) => {
-        const form = await c.req.parseBody();
-        const userCode = typeof form.user_code === "string" ? form.user_code : "";
+      });
+    },
+    decide: async (c) => {
+      const form = await c.req.parseBody();
+      const userCode = typeof form.user_code === "string" ? form.user_code : "";
+      return askPerson(c, questionOf(userCode), async (person) => {
         const approved = form.decision === "allow";
         const recorded = await callCore(core, c, {
           path: `/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}/decision`,
@@ -56,6 +55,13 @@ export const createDevicePages = ({
           ? ["The device is signed in", "You can close this page and continue on the device."]
           : ["You refused the device", "It is not signed in. You can close this page."];
         return c.html(outcomePage({ title, text, links }));
-      }),
+      });
+    },
   };
 };
+
+/** Typing a code changes nothing; what it leads to lets a program in. */
+const questionOf = (userCode: string): Question =>
+  userCode === ""
+    ? { returnTo: devicePath, needsFresh: false }
+    : { returnTo: `${devicePath}?${new URLSearchParams({ user_code: userCode })}`, needsFresh: true };

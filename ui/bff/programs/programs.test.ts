@@ -77,7 +77,7 @@ describe("the consent page", () => {
     expect(location.searchParams.get("state")).toBe(request.state);
     const code = location.searchParams.get("code") ?? "";
     const { body } = await redeem(code);
-    expect(body).toMatchObject({ token_type: "Bearer", expires_in: 3600, scope: "read audit" });
+    expect(body).toMatchObject({ token_type: "Bearer", expires_in: 1800, scope: "read audit" });
     expect((await whoami(body.access_token ?? "")).body).toMatchObject({ email: people.auditor.email });
     expect(await redeem(code)).toMatchObject({ status: 400, body: { error: "invalid_grant" } });
     expect((await whoami(body.access_token ?? "")).status).toBe(401);

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { CoreClient } from "../core-client.ts";
 import type { Handler, WebContext } from "../request.ts";
-import { devicePath } from "./device.ts";
+import { devicePath } from "../sign-in/fresh-sign-in.ts";
 
 /** The grant types of a token request. */
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code";

@@ -5,13 +5,13 @@ import type { Web } from "../web.ts";
 /** The authorization code flow with PKCE (RFC 6749, RFC 7636). The only file that imports arctic. */
 export interface AuthorizationCode {
   /**
-   * Returns the address to redirect the browser to, with the hash of `codeVerifier`. With `selectAccount` the provider offers a choice of
-   * accounts instead of using the current one.
+   * Returns the address to redirect the browser to, with the hash of `codeVerifier`. `prompts` are OpenID Connect's; the provider
+   * authenticates a person whom it authenticated longer ago than `maxAgeSeconds` once more, and says when it was.
    */
   url(
     authorizationEndpoint: string,
     attempt: { state: string; nonce: string; codeVerifier: string },
-    options: { selectAccount: boolean },
+    options: { prompts: readonly ("login" | "select_account")[]; maxAgeSeconds?: number | undefined },
   ): URL;
   /**
    * Exchanges a code for an id_token. Throws `CodeRejected` when the provider rejects the code, and another error when it does not
@@ -37,12 +37,13 @@ export const createAuthorizationCode = ({ config, clock }: Pick<Web, "config" | 
   const browser = new OAuth2Client(clientId, null, redirectUri);
   const confidential = new OAuth2Client(formEncoded(clientId), formEncoded(clientSecret.reveal()), redirectUri);
   return {
-    url: (endpoint, { state, nonce, codeVerifier }, { selectAccount }) => {
+    url: (endpoint, { state, nonce, codeVerifier }, { prompts, maxAgeSeconds }) => {
       const scopes = ["openid", "email", "profile"];
       const { S256 } = CodeChallengeMethod;
       const url = browser.createAuthorizationURLWithPKCE(endpoint, state, S256, codeVerifier, scopes);
       url.searchParams.set("nonce", nonce);
-      if (selectAccount) url.searchParams.set("prompt", "select_account");
+      if (prompts.length > 0) url.searchParams.set("prompt", prompts.join(" "));
+      if (maxAgeSeconds !== undefined) url.searchParams.set("max_age", String(maxAgeSeconds));
       return url;
     },
     // arctic cannot be aborted: the process's dispatcher ends what is left of a request (limit-outgoing-requests.ts).

@@ -2,14 +2,16 @@ import type { Web } from "../web.ts";
 import type { Attempt } from "./attempt.ts";
 import { type AuthorizationCode, CodeRejected } from "./authorization-code.ts";
 import { ExchangeEvicted, type Exchanges } from "./exchanges.ts";
+import { freshSeconds, needsFreshSignIn } from "./fresh-sign-in.ts";
 import { findPersonBySubject } from "./people.ts";
-import { type Provider, ProviderUnavailable } from "./provider.ts";
+import { type Authenticated, type Provider, ProviderUnavailable } from "./provider.ts";
 import { SignInRefusal } from "./refusal.ts";
 
 /** A person who may sign in. */
 export interface AdmittedPerson {
   userId: string;
   displayName: string;
+  authenticationAgeSeconds: number | null;
 }
 
 /**
@@ -19,7 +21,7 @@ export interface AdmittedPerson {
 export const createGate =
   (parts: Pick<Web, "config" | "db"> & GateParts) =>
   async (response: URLSearchParams, attempt: Attempt | null, remoteAddress: string): Promise<AdmittedPerson> => {
-    const subject = await subjectOf(parts, response, { attempt, remoteAddress });
+    const { subject, authenticationAgeSeconds } = await authenticate(parts, response, { attempt, remoteAddress });
     const { tenantId } = parts.config;
     const person = await findPersonBySubject(parts.db, { tenantId, subject }).catch((cause: unknown) => {
       throw new SignInRefusal("sign_in_unavailable", { cause, part: "web_database" });
@@ -27,7 +29,10 @@ export const createGate =
     if (person === undefined) throw new SignInRefusal("not_in_directory", { person: { userId: null, subject } });
     const { userId, displayName, status } = person;
     if (status !== "active") throw new SignInRefusal(status, { person: { userId, subject } });
-    return { userId, displayName };
+    const isOld = authenticationAgeSeconds !== null && authenticationAgeSeconds > freshSeconds;
+    if (isOld && attempt !== null && needsFreshSignIn(attempt.returnTo))
+      throw new SignInRefusal("sign_in_not_fresh", { person: { userId, subject } });
+    return { userId, displayName, authenticationAgeSeconds };
   };
 
 interface GateParts {
@@ -46,11 +51,11 @@ const only = (response: URLSearchParams, name: string): string | null => {
 const failed = (reason: string, cause?: unknown): SignInRefusal =>
   new SignInRefusal("sign_in_failed", { cause: new Error(reason, { cause }) });
 
-const subjectOf = async (
+const authenticate = async (
   { provider, flow, exchanges }: GateParts,
   response: URLSearchParams,
   { attempt, remoteAddress }: { attempt: Attempt | null; remoteAddress: string },
-): Promise<string> => {
+): Promise<Authenticated> => {
   if (attempt === null) throw failed("there is no attempt");
   if (only(response, "state") !== attempt.state) throw failed("state does not match");
   const metadata = await provider.metadata().catch(unavailable);
@@ -63,12 +68,12 @@ const subjectOf = async (
   const code = only(response, "code");
   if (code === null) throw failed("the response has no code");
 
-  const exchange = async (): Promise<string> => {
+  const exchange = async (): Promise<Authenticated> => {
     const grant = { code, codeVerifier: attempt.codeVerifier };
     const idToken = await flow.exchange(metadata.tokenEndpoint, grant).catch((cause: unknown) => {
       throw cause instanceof CodeRejected ? failed("the provider rejected the code", cause) : unavailable(cause);
     });
-    return provider.subjectOf(idToken, attempt).catch((cause: unknown) => {
+    return provider.authenticatedBy(idToken, attempt).catch((cause: unknown) => {
       if (cause instanceof ProviderUnavailable) return unavailable(cause);
       // The provider accepted the code, so a real sign-in failed: audit it.
       throw new SignInRefusal("sign_in_failed", { cause, person: { userId: null, subject: null } });

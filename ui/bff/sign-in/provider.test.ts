@@ -37,8 +37,26 @@ it("returns the claim of IDP_SUBJECT_CLAIM, and rejects a token without it", asy
   const { keys, metadata, idTokenWith, clock } = await createIssuer();
   const fetch = async (url: string) => new Response(url.endsWith("/jwks") ? keys : metadata);
   const provider = createProvider({ config: configOf("oid"), clock, log: createTestLog(), fetch });
-  expect(await provider.subjectOf(await idTokenWith({ oid: "an-object-id" }), { nonce: "n" })).toBe("an-object-id");
-  await expect(provider.subjectOf(await idTokenWith({}), { nonce: "n" })).rejects.toThrow("no oid");
+  const authenticated = await provider.authenticatedBy(await idTokenWith({ oid: "an-object-id" }), { nonce: "n" });
+  expect(authenticated).toEqual({ subject: "an-object-id", authenticationAgeSeconds: null });
+  await expect(provider.authenticatedBy(await idTokenWith({}), { nonce: "n" })).rejects.toThrow("no oid");
+});
+
+it.each([
+  ["before it issued the token", -120, 120],
+  ["at once", 0, 0],
+  ["after it issued the token, which cannot be", 120, 0],
+])("says how long ago the provider authenticated the person, by the provider's clock: %s", async (_, at, age) => {
+  const { keys, metadata, idTokenWith, clock } = await createIssuer();
+  const fetch = async (url: string) => new Response(url.endsWith("/jwks") ? keys : metadata);
+  const provider = createProvider({ config: configOf("sub"), clock, log: createTestLog(), fetch });
+  const auth_time = Math.floor(clock.now() / 1000) + at;
+  const idToken = await idTokenWith({ auth_time });
+  await clock.advance(50_000);
+  expect(await provider.authenticatedBy(idToken, { nonce: "n" })).toEqual({
+    subject: "ada",
+    authenticationAgeSeconds: age,
+  });
 });
 
 it("requests the provider's metadata and keys once for concurrent sign-ins", async () => {
@@ -56,8 +74,8 @@ it("requests the provider's metadata and keys once for concurrent sign-ins", asy
     return new Response(url.endsWith("/jwks") ? keys : metadata);
   };
   const provider = createProvider({ config: configOf("sub"), clock, log: createTestLog(), fetch });
-  const subjects = Promise.all(Array.from({ length: 10 }, () => provider.subjectOf(idToken, { nonce: "n" })));
+  const subjects = Promise.all(Array.from({ length: 10 }, () => provider.authenticatedBy(idToken, { nonce: "n" })));
   answer();
-  expect(await subjects).toEqual(Array(10).fill("ada"));
+  expect(await subjects).toEqual(Array(10).fill({ subject: "ada", authenticationAgeSeconds: null }));
   expect(requested).toEqual(["/.well-known/openid-configuration", "/jwks"]);
 });

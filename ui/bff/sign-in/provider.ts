@@ -15,6 +15,15 @@ export interface ProviderMetadata {
   namesIssuerInResponse: boolean;
   /** Whether it supports `prompt=select_account`: yes, unless it lists the prompts that it supports without this one. */
   supportsSelectAccount: boolean;
+  /** Whether it lists `prompt=login`. */
+  supportsLogin: boolean;
+}
+
+/** Whom an id_token is about. */
+export interface Authenticated {
+  subject: string;
+  /** The seconds since the provider authenticated the person, by its own clock; null without `auth_time`. */
+  authenticationAgeSeconds: number | null;
 }
 
 /** The identity provider of `IDP_ISSUER`. */
@@ -22,10 +31,10 @@ export interface Provider {
   /** Cached for an hour, and while the provider is unavailable. Throws `ProviderUnavailable` if it was never read. */
   metadata(): Promise<ProviderMetadata>;
   /**
-   * Returns the subject of an id_token: signed by a key of the provider's JWKS, issued to this client for this nonce, and not expired.
+   * Returns the person of an id_token: signed by a key of the provider's JWKS, issued to this client for this nonce, and not expired.
    * Throws `ProviderUnavailable` when its keys cannot be read, and another error for an invalid token.
    */
-  subjectOf(idToken: string, expected: { nonce: string }): Promise<string>;
+  authenticatedBy(idToken: string, expected: { nonce: string }): Promise<Authenticated>;
 }
 
 /** Reports that the provider is unavailable or answers something unexpected: no token is at fault. */
@@ -67,6 +76,8 @@ const IdToken = v.object({
   /** Entra ID's id of the person: its `sub` differs for each application. */
   oid: v.optional(Subject),
   nonce: v.string(),
+  iat: v.number(),
+  auth_time: v.optional(v.number()),
   aud: v.union([v.string(), v.array(v.string())]),
   azp: v.optional(v.string()),
 });
@@ -116,7 +127,7 @@ export const createProvider = ({
 
   return {
     metadata: async () => (await current()).metadata,
-    subjectOf: async (idToken, { nonce }) => {
+    authenticatedBy: async (idToken, { nonce }) => {
       const { keys } = await current();
       const { payload } = await jwtVerify(idToken, keys, {
         algorithms: signatureAlgorithms,
@@ -134,7 +145,9 @@ export const createProvider = ({
       if (claims.azp !== undefined && claims.azp !== clientId) throw new Error("id_token: azp is another client");
       const subject = claims[subjectClaim];
       if (subject === undefined) throw new Error(`id_token: no ${subjectClaim}`);
-      return subject;
+      // Two times of one clock: it may differ from web's.
+      const age = claims.auth_time === undefined ? null : Math.max(0, Math.ceil(claims.iat - claims.auth_time));
+      return { subject, authenticationAgeSeconds: age };
     },
   };
 };
@@ -169,6 +182,7 @@ const readMetadata = async (issuer: string, request: ProviderRequest): Promise<P
     jwksUri: metadata.jwks_uri,
     namesIssuerInResponse: metadata.authorization_response_iss_parameter_supported,
     supportsSelectAccount: metadata.prompt_values_supported.includes("select_account"),
+    supportsLogin: metadata.prompt_values_supported.includes("login"),
   };
 };
 

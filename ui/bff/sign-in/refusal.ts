@@ -7,6 +7,7 @@ export type RefusalReason =
   | "unverified"
   | "absent"
   | "sign_in_failed"
+  | "sign_in_not_fresh"
   | "sign_in_cancelled"
   | "sign_in_unavailable";
 

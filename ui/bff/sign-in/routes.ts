@@ -7,6 +7,7 @@ import { createAttempts } from "./attempt.ts";
 import { createAuthorizationCode } from "./authorization-code.ts";
 import { createGate } from "./complete.ts";
 import { createExchanges } from "./exchanges.ts";
+import { maxAgeSeconds, needsFreshSignIn } from "./fresh-sign-in.ts";
 import { localPath } from "./local-path.ts";
 import { createProvider } from "./provider.ts";
 import { type NeededPart, type RefusalReason, SignInRefusal } from "./refusal.ts";
@@ -56,11 +57,19 @@ export const createSignIn = (
     begin: async (c) => {
       const returnTo = localPath(c.req.query("return_to"));
       try {
-        const { authorizationEndpoint, supportsSelectAccount } = await provider.metadata();
-        const selectAccount = supportsSelectAccount && c.req.query("prompt") === "select_account";
+        const { authorizationEndpoint, supportsSelectAccount, supportsLogin } = await provider.metadata();
+        const isFresh = needsFreshSignIn(returnTo);
+        const prompts = [
+          ...(isFresh && supportsLogin ? (["login"] as const) : []),
+          ...(supportsSelectAccount && c.req.query("prompt") === "select_account" ? (["select_account"] as const) : []),
+        ];
         const { attempt, cookies } = await attempts.begin(returnTo, c.req.header("cookie"));
         for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
-        return c.redirect(flow.url(authorizationEndpoint, attempt, { selectAccount }).href, 302);
+        return c.redirect(
+          flow.url(authorizationEndpoint, attempt, { prompts, maxAgeSeconds: isFresh ? maxAgeSeconds : undefined })
+            .href,
+          302,
+        );
       } catch (cause) {
         return refused(c, new SignInRefusal("sign_in_unavailable", { cause, part: "identity_provider" }), returnTo);
       }
@@ -83,7 +92,7 @@ export const createSignIn = (
             const part = code === "database_unavailable" ? "database" : "core";
             throw new SignInRefusal("sign_in_unavailable", { cause, part });
           });
-        c.header("Set-Cookie", await sessions.issue(person), { append: true });
+        c.header("Set-Cookie", await sessions.issue(person, c.req.header("cookie")), { append: true });
         log.info({ request_id: requestId, user_id: userId }, "signed in");
         return c.redirect(returnTo, 303);
       } catch (error) {
@@ -95,7 +104,11 @@ export const createSignIn = (
       const state = await sessions.read(c.req.header("cookie"));
       c.header("Set-Cookie", await sessions.end(c.req.header("cookie")));
       const seen = { remoteAddress: c.get("remoteAddress"), requestId: c.get("requestId") };
-      if (state.kind === "valid") await reportSignOut(state.session, seen);
+      if (state.kind === "valid") {
+        const { session } = state;
+        const ended = [session, ...session.replaced.map((replaced) => ({ ...session, ...replaced }))];
+        await Promise.all(ended.map((one) => reportSignOut(one, seen)));
+      }
       // A form needs a page; a script does not.
       return c.req.header("content-type")?.startsWith("application/x-www-form-urlencoded")
         ? c.redirect(loginPath({ reason: "signed_out" }), 303)
@@ -106,7 +119,7 @@ export const createSignIn = (
 
 /** Returns the address of the sign-in page with a message and a return address. */
 export const loginPath = (query: {
-  reason?: RefusalReason | "session_expired" | "signed_out";
+  reason?: RefusalReason | "session_expired" | "signed_out" | "sign_in_again";
   part?: NeededPart | null;
   id?: string;
   returnTo?: string;

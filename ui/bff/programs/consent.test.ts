@@ -1,0 +1,198 @@
+import { createHash } from "node:crypto";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { people } from "../../../scripts/lab/people.ts";
+import { createUserAgent, type UserAgent } from "../../../scripts/lab/user-agent.ts";
+import { startTamperingProvider } from "../../../tests/fakes/tampering-provider.ts";
+import { startTestWeb } from "../../../tests/web.ts";
+
+/* Who may let a program in, and how long it stays in: a session at web bounds the sessions of its programs. */
+
+let now = Date.now();
+const provider = await startTamperingProvider({ subject: people.admin.subject, now: () => now });
+const web = await startTestWeb({
+  env: { IDP_ISSUER: provider.issuer, IDP_CLIENT_ID: provider.clientId, IDP_CLIENT_SECRET: provider.clientSecret },
+});
+afterAll(async () => {
+  await web.close();
+  await provider.close();
+});
+const { origin } = web;
+beforeEach(async () => {
+  provider.tampering = {};
+  // A later second: sessions and events of one test are none of another's.
+  await pass(1000);
+});
+const pass = async (ms: number): Promise<void> => {
+  await web.clock.advance(ms);
+  now = web.clock.now();
+};
+
+const verifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
+const request = {
+  response_type: "code",
+  client_id: "svc-admin",
+  redirect_uri: "http://127.0.0.1:49152/callback",
+  code_challenge: createHash("sha256").update(verifier).digest("base64url"),
+  code_challenge_method: "S256",
+  state: "a-state-of-sixteen",
+  client_name: "svc-admin on lovelace",
+};
+const consentPath = `/cli/authorize?${new URLSearchParams(request)}`;
+
+/** Signs in, from the page `returnTo`. Returns the address that the provider received, and where web then redirects to. */
+const signIn = async (agent: UserAgent, returnTo = consentPath) => {
+  const begun = await agent.fetch(`${origin}/api/auth/login?${new URLSearchParams({ return_to: returnTo })}`);
+  const asked = new URL(begun.headers.get("location") ?? "").searchParams;
+  const { headers } = await agent.fetch(provider.authorize(begun.headers.get("location") ?? "").href);
+  return { asked, location: headers.get("location") };
+};
+const signedIn = async (): Promise<UserAgent> => {
+  const agent = createUserAgent();
+  await signIn(agent);
+  return agent;
+};
+const open = (agent: UserAgent, path = consentPath) =>
+  agent.fetch(`${origin}${path}`, { headers: { Accept: "text/html" } });
+const post = (agent: UserAgent, path: string, fields: Record<string, string>) =>
+  agent.fetch(`${origin}${path}`, {
+    method: "POST",
+    body: new URLSearchParams(fields),
+    headers: { Origin: origin, Accept: "text/html" },
+  });
+const allow = (agent: UserAgent) => post(agent, "/cli/authorize", { ...request, decision: "allow" });
+const codeOf = (answer: Response): string =>
+  new URL(answer.headers.get("location") ?? "").searchParams.get("code") ?? "";
+const token = async (fields: Record<string, string>) => {
+  const body = new URLSearchParams(fields);
+  const answer = await fetch(`${origin}/oauth/token`, { method: "POST", body });
+  return (await answer.json()) as { access_token: string; expires_in: number; error?: string };
+};
+const redeem = (code: string) =>
+  token({ grant_type: "authorization_code", code, code_verifier: verifier, redirect_uri: request.redirect_uri });
+const whoami = async ({ access_token }: { access_token: string }) =>
+  (await fetch(`${origin}/v1/whoami`, { headers: { Authorization: `Bearer ${access_token}` } })).status;
+const signOut = async (agent: UserAgent) => {
+  const headers = { Origin: origin, "Content-Type": "application/json" };
+  expect((await agent.fetch(`${origin}/api/auth/logout`, { method: "POST", headers, body: "{}" })).status).toBe(204);
+};
+const eventsOf = async (action: string) => {
+  const path = `/v1/audit-events?action=${action}`;
+  const { body } = await web.core.api<{ items: Record<string, unknown>[] }>("GET", path, { as: "auditor" });
+  return body.items;
+};
+
+describe("a program that a person let in", () => {
+  it("is out with the sign-out of the session in which they did, and the audit log says how many were", async () => {
+    const [agent, other] = [await signedIn(), await signedIn()];
+    const [program, untouched] = [await redeem(codeOf(await allow(agent))), await redeem(codeOf(await allow(other)))];
+    expect([await whoami(program), await whoami(untouched)]).toEqual([200, 200]);
+    await signOut(agent);
+    expect([await whoami(program), await whoami(untouched)]).toEqual([401, 200]);
+    expect((await eventsOf("operator.sign_out"))[0]).toMatchObject({ details: { programs: 1 } });
+    const path = "/v1/operator/sessions?limit=2";
+    const { body } = await web.core.api<{ items: { state: string }[] }>("GET", path, { as: "admin" });
+    expect(body.items.map(({ state }) => state).sort()).toEqual(["active", "revoked"]);
+  });
+
+  it("is out when that session expires, also on a machine without a browser", async () => {
+    const agent = await signedIn();
+    await pass(240_000);
+    const body = new URLSearchParams({ client_name: "svc-admin on build-7" });
+    const begun = await fetch(`${origin}/oauth/device_authorization`, { method: "POST", body });
+    const codes = (await begun.json()) as Record<"device_code" | "user_code", string>;
+    await post(agent, "/device", { user_code: codes.user_code, decision: "allow" });
+    await pass(60_000);
+    const grant_type = "urn:ietf:params:oauth:grant-type:device_code";
+    const program = await token({ grant_type, device_code: codes.device_code });
+    expect(program.expires_in).toBe(1500);
+    await pass(1_499_000);
+    expect(await whoami(program)).toBe(200);
+    await pass(1_000);
+    expect(await whoami(program)).toBe(401);
+  });
+
+  it("does not get in with a code of a session that has ended since, which is audited", async () => {
+    const agent = await signedIn();
+    const code = codeOf(await allow(agent));
+    await signOut(agent);
+    expect(await redeem(code)).toMatchObject({ error: "invalid_grant" });
+    const [refused] = await eventsOf("operator_session.refuse");
+    expect(refused).toMatchObject({ reason_code: "web_session_ended", actor: { id: people.admin.userId } });
+  });
+
+  it("is out with a sign-out in the browser that has signed in again since", async () => {
+    const agent = await signedIn();
+    const stolen = agent.cookieHeader(origin);
+    const first = await redeem(codeOf(await allow(agent)));
+    await pass(400_000);
+    await signIn(agent);
+    const second = await redeem(codeOf(await allow(agent)));
+    expect([await whoami(first), await whoami(second)]).toEqual([200, 200]);
+    await signOut(agent);
+    expect([await whoami(first), await whoami(second)]).toEqual([401, 401]);
+    expect((await fetch(`${origin}/api/session`, { headers: { Cookie: stolen } })).status).toBe(401);
+  });
+});
+
+describe("the consent of a person", () => {
+  it("needs a sign-in of the last five minutes: the page leads to one, and the form does nothing", async () => {
+    const agent = await signedIn();
+    await pass(299_000);
+    expect((await open(agent)).status).toBe(200);
+    expect((await open(agent, "/device")).status).toBe(200);
+    await pass(2_000);
+    for (const path of [consentPath, "/device?user_code=BCDF-BCDF"]) {
+      const asked = await open(agent, path);
+      const query = new URLSearchParams({ reason: "sign_in_again", return_to: path });
+      expect([asked.status, asked.headers.get("location")]).toEqual([302, `/login?${query}`]);
+    }
+    const page = await (await open(agent, "/login?reason=sign_in_again")).text();
+    expect(page).toContain("Confirm that it is you");
+    expect(page).not.toContain("Return with your present session");
+    const refused = await allow(agent);
+    const text = await refused.text();
+    expect([refused.status, refused.headers.get("location")]).toEqual([401, null]);
+    expect(text).toContain("Confirm that it is you");
+    const back = /<a [^>]*href="([^"]+)">Sign in</.exec(text)?.[1]?.replaceAll("&amp;", "&") ?? "";
+    expect(new URL(back, origin).searchParams.get("return_to")).toBe(consentPath);
+    expect((await open(agent, "/device")).status).toBe(200);
+  });
+
+  it("is asked for after the provider was asked for a fresh sign-in, and for no other page", async () => {
+    const agent = createUserAgent();
+    for (const path of [consentPath, "/device", "/device?user_code=a"])
+      expect((await signIn(agent, path)).asked.get("max_age")).toBe("60");
+    expect((await signIn(agent, "/fleet")).asked.get("max_age")).toBeNull();
+  });
+
+  it("counts from when the provider authenticated the person, if it says", async () => {
+    const seconds = () => Math.floor(now / 1000);
+    const agent = createUserAgent();
+    provider.tampering = { claims: { auth_time: seconds() - 290 } };
+    expect((await signIn(agent)).location).toBe(consentPath);
+    await pass(20_000);
+    expect((await open(agent)).status).toBe(302);
+    provider.tampering = { claims: { auth_time: seconds() - 86_400 } };
+    expect((await signIn(agent)).location).toMatch(/^\/login\?reason=sign_in_not_fresh&id=/);
+    expect((await eventsOf("operator.sign_in"))[0]).toMatchObject({
+      outcome: "failure",
+      reason_code: "sign_in_not_fresh",
+      target: { id: people.admin.userId },
+    });
+    expect((await signIn(agent, "/fleet")).location).toBe("/fleet");
+    expect((await open(agent)).status).toBe(302);
+    provider.tampering = { claims: { auth_time: seconds() + 86_400 } };
+    await signIn(agent);
+    await pass(301_000);
+    expect((await open(agent)).status).toBe(302);
+  });
+
+  it("spells out what could change the look of the program's name", async () => {
+    const agent = await signedIn();
+    const client_name = "svc-admin on \u202eevil\u2066 \u{e0041}";
+    const page = await (await open(agent, `/cli/authorize?${new URLSearchParams({ ...request, client_name })}`)).text();
+    expect(page).toContain("Sign in <bdi>svc-admin on [U+202E]evil[U+2066] [U+E0041]</bdi>?");
+    expect(page.match(/<input[^>]*>/g)?.join("")).toContain("\u202e");
+    expect(page.replaceAll(/<input[^>]*>/g, "")).not.toMatch(/(?!\n)[\p{Cc}\p{Cf}]/u);
+  });
+});
