@@ -149,7 +149,12 @@ describe("the consent of a person", () => {
     const page = await (await open(agent, "/login?reason=sign_in_again")).text();
     expect(page).toContain("Confirm that it is you");
     expect(page).not.toContain("Return with your present session");
-    const refused = await allow(agent);
+    // As a browser does: fetch says of itself that it is a script.
+    const refused = await web.app.request(`${origin}/cli/authorize`, {
+      method: "POST",
+      body: new URLSearchParams({ ...request, decision: "allow" }),
+      headers: { Origin: origin, Cookie: agent.cookieHeader(origin), "Sec-Fetch-Mode": "navigate" },
+    });
     const text = await refused.text();
     expect([refused.status, refused.headers.get("location")]).toEqual([401, null]);
     expect(text).toContain("Confirm that it is you");
