@@ -192,7 +192,7 @@ export const coreFileForms = [
 
 /** Whether web, `svc-server export` or Compose reads a variable from the same env file. */
 const isOfOthers = (name: string): boolean =>
-  name === "SVC_API_URL" || name.startsWith("SVC_EXPORT_") || composeVariables.includes(name);
+  ["SVC_API_URL", "SVC_TRUSTED_PROXIES", ...composeVariables].includes(name) || name.startsWith("SVC_EXPORT_");
 
 /** A parsed configuration, and warnings for the operator. */
 export interface ParsedCoreConfig {

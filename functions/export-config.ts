@@ -177,6 +177,7 @@ export const parseExportConfig = (
     ...[...coreFileForms, ...fileForms].map((name) => `${name}_FILE`),
     ...composeVariables,
     "SVC_API_URL",
+    "SVC_TRUSTED_PROXIES",
   ];
   const warnings = [...warnOfUnknown(env, "SVC_", known), ...warnOfShadowed(env, fileForms), ...natsWarnings(values)];
   return { config: Object.freeze(config), warnings };

@@ -72,7 +72,6 @@ export const problemCatalog = {
   access_denied: entry("malformed", "stop", "The person has refused"),
   expired_token: entry("malformed", "fix_request", "The code has expired; sign in again"),
   issuer_unavailable: entry("bad_gateway", "retry", "The keys of the token's issuer cannot be read"),
-  too_many_sign_ins: entry("throttled", "retry", "Too many devices wait for a sign-in"),
   // SCIM: each has its `scimType` (RFC 7644, 3.12).
   scim_filter_invalid: entry("malformed", "fix_request", "The filter is malformed or not supported"),
   scim_path_invalid: entry("malformed", "fix_request", "The path of the operation names no attribute"),

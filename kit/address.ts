@@ -33,11 +33,14 @@ export const addressAllowed = (cidrs: readonly string[], address: string): boole
   });
 };
 
-/** Returns the key by which attempts are counted: the IPv4 address, or the /64 of an IPv6 address, which one client usually has. */
-export const addressKey = (address: string): string => {
+/**
+ * Returns the key by which attempts are counted: the IPv4 address, or the /64 of an IPv6 address, which one client usually has. A /48 is
+ * what one customer of a provider may have.
+ */
+export const addressKey = (address: string, ipv6Bits: 48 | 64 = 64): string => {
   const parsed = readAddress(address);
   if (parsed === undefined) return "unknown";
   if (parsed.kind() === "ipv4") return parsed.toString();
-  const bytes = parsed.toByteArray().map((byte, index) => (index < 8 ? byte : 0));
-  return `${ipaddr.fromByteArray(bytes).toString()}/64`;
+  const bytes = parsed.toByteArray().map((byte, index) => (index < ipv6Bits / 8 ? byte : 0));
+  return `${ipaddr.fromByteArray(bytes).toString()}/${ipv6Bits}`;
 };

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { readCidr } from "./address.ts";
 import { DatabaseUrlFault, splitDatabaseUrl } from "./database-url.ts";
 import { Secret } from "./secret.ts";
 
@@ -64,6 +65,21 @@ export const UuidVariable = v.pipe(TextVariable, v.uuid("must be a UUID"), v.toL
 export const HostVariable = v.pipe(
   TextVariable,
   v.regex(/^[0-9A-Za-z:.-]{1,253}$/, "must be an address or a host name, for example 127.0.0.1"),
+);
+
+/** Networks in CIDR notation, separated by commas; an address alone is itself. Not every address. */
+export const NetworksVariable = v.pipe(
+  TextVariable,
+  v.transform((text) =>
+    text
+      .split(",")
+      .map((part) => part.trim())
+      .map((part) => (part.includes("/") ? part : `${part}/${part.includes(":") ? 128 : 32}`)),
+  ),
+  v.check(
+    (networks) => networks.every((text) => (readCidr(text)?.bits ?? 0) > 0),
+    "must be CIDRs, separated by commas, for example 10.0.0.0/8",
+  ),
 );
 
 /** The lowest level that a program logs. */

@@ -322,6 +322,11 @@ const web: Readonly<Record<keyof typeof webVariables, Behavior>> = {
     accepts: { sub: "sub", oid: "oid" },
     rejects: { email: "must be sub or oid" },
   },
+  SVC_TRUSTED_PROXIES: {
+    unset: undefined,
+    accepts: { "10.0.0.0/8, 2001:db8::1": ["10.0.0.0/8", "2001:db8::1/128"] },
+    rejects: { "0.0.0.0/0": "must be CIDRs", "10.0.0.0/8,": "must be CIDRs", "edge.example": "must be CIDRs" },
+  },
   SVC_API_URL: {
     unset: required,
     accepts: { "http://core:8080/v1/": "http://core:8080/v1" },

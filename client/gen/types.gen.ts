@@ -723,12 +723,6 @@ export type CreateDeviceAuthorizationErrors = {
         code?: 'validation_failed';
     };
     /**
-     * `too_many_sign_ins`: Too many devices wait for a sign-in
-     */
-    429: Problem & {
-        code?: 'too_many_sign_ins';
-    };
-    /**
      * `headers_too_large`: The headers of the request are over the limit (16 KiB)
      */
     431: Problem;

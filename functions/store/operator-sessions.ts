@@ -1,4 +1,4 @@
-import { and, count, eq, exists, gt, isNull, lt, not, sql } from "drizzle-orm";
+import { and, asc, count, desc, eq, exists, gt, isNull, lt, min, not, sql } from "drizzle-orm";
 import { person } from "../../drizzle/schema/operator.ts";
 import {
   authorizationCode,
@@ -159,19 +159,33 @@ export const insertDevice = async (tx: Executor, row: DeviceRow): Promise<boolea
   return inserted.length > 0;
 };
 
-/** Counts the device authorizations since a time: all of them, and those that an address began. */
-export const countDevices = async (
-  tx: Executor,
-  { since, remoteAddress }: { since: Date; remoteAddress: string },
-): Promise<{ all: number; ofAddress: number }> => {
-  const [row] = await tx
-    .select({
-      all: count(),
-      ofAddress: sql<number>`count(*) filter (where ${deviceAuthorization.remoteAddress} = ${remoteAddress})::int`,
-    })
+const pendingSince = (since: Date) =>
+  and(eq(deviceAuthorization.status, "pending"), gt(deviceAuthorization.createdAt, since));
+
+/** Counts the devices that have waited since a time. */
+export const countPendingDevices = (tx: Executor, since: Date): Promise<number> =>
+  tx.$count(deviceAuthorization, pendingSince(since));
+
+/** Deletes the oldest waiting device of the address from which most wait. */
+export const deleteDeviceOfLargest = async (tx: Executor, since: Date): Promise<void> => {
+  const { addressKey, createdAt, deviceCodeSha256 } = deviceAuthorization;
+  const [largest] = await tx
+    .select({ addressKey })
     .from(deviceAuthorization)
-    .where(gt(deviceAuthorization.createdAt, since));
-  return row ?? { all: 0, ofAddress: 0 };
+    .where(pendingSince(since))
+    .groupBy(addressKey)
+    .orderBy(desc(count()), asc(min(createdAt)))
+    .limit(1);
+  if (largest === undefined) return;
+  const ofLargest = largest.addressKey === null ? isNull(addressKey) : eq(addressKey, largest.addressKey);
+  const [oldest] = await tx
+    .select({ deviceCodeSha256 })
+    .from(deviceAuthorization)
+    .where(and(pendingSince(since), ofLargest))
+    .orderBy(asc(createdAt))
+    .limit(1);
+  if (oldest === undefined) return;
+  await tx.delete(deviceAuthorization).where(eq(deviceCodeSha256, oldest.deviceCodeSha256));
 };
 
 /** Finds a device authorization by its user code. */

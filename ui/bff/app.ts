@@ -4,6 +4,7 @@ import { routePath } from "hono/route";
 import { secureHeaders } from "hono/secure-headers";
 import { uuidv7 } from "../../kit/entropy.ts";
 import { isRequestId } from "../../kit/request-id.ts";
+import { clientAddress, isTrustedProxy } from "./client-address.ts";
 import { createCoreClient } from "./core-client.ts";
 import { createReadiness, health } from "./ops.ts";
 import { createPages, pageLinksOf } from "./pages.ts";
@@ -12,7 +13,8 @@ import { createAskPerson } from "./programs/ask-person.ts";
 import { createAuthorize, formTargetOf } from "./programs/authorize.ts";
 import { createDevicePages } from "./programs/device.ts";
 import { createGateway, createScimGateway } from "./programs/gateway.ts";
-import { createExchangeLimit, deviceLimit, limitAddress, tokenLimit } from "./programs/limit-address.ts";
+import { createExchangeLimit, deviceLimit, limitAddress } from "./programs/limit-address.ts";
+import { createSealedCodes } from "./programs/sealed-codes.ts";
 import { createTokenEndpoints } from "./programs/token.ts";
 import { createProxy, proxiedRoutes } from "./proxy.ts";
 import { isNavigation, showRefusal } from "./refusal-page.ts";
@@ -52,14 +54,26 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
   const pages = createPages(web, sessions);
   const links = pageLinksOf(web.ui);
   const askPerson = createAskPerson({ sessions, core, clock });
-  const authorize = createAuthorize({ core, askPerson, links });
-  const device = createDevicePages({ core, askPerson, links });
-  const tokens = createTokenEndpoints({ core, origin: config.origin });
+  const codes = createSealedCodes(web);
+  const authorize = createAuthorize({ core, askPerson, links, codes });
+  const device = createDevicePages({ core, askPerson, links, trustedProxies: config.trustedProxies });
+  const tokens = createTokenEndpoints({ core, origin: config.origin, codes, clock });
+
+  let isWarned = false;
+  const addressOf = (c: WebContext): string => {
+    const [peer, forwardedFor] = [remoteAddressOf(c), c.req.header("x-forwarded-for")];
+    if (forwardedFor !== undefined && !isWarned && !isTrustedProxy(config.trustedProxies, peer)) {
+      isWarned = true;
+      const text = "X-Forwarded-For of a peer that is not in SVC_TRUSTED_PROXIES: all its clients count as one";
+      log.warn({ peer }, text);
+    }
+    return clientAddress(config.trustedProxies, { peer, forwardedFor });
+  };
 
   app.use(async (c, next) => {
     const given = c.req.header("x-request-id");
     c.set("requestId", isRequestId(given) ? given : uuidv7({ clock, entropy }));
-    c.set("remoteAddress", remoteAddressOf(c));
+    c.set("remoteAddress", addressOf(c));
     const startedAt = clock.monotonic();
     // A browser's own trace is not continued: anybody could choose what is recorded.
     const { method } = c.req;
@@ -100,7 +114,7 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
     ["GET", devicePath, device.ask],
     ["POST", devicePath, device.decide],
     ["POST", "/oauth/device_authorization", limitAddress(clock, deviceLimit, tokens.device)],
-    ["POST", "/oauth/token", limitAddress(clock, tokenLimit, tokens.token)],
+    ["POST", "/oauth/token", tokens.token],
     ...proxiedRoutes.map(
       ([method, path]) => [method, `/api/core${path}`, signedIn(createProxy({ sessions, core }, path))] as const,
     ),

@@ -17,6 +17,7 @@ import {
   HostVariable,
   IntegerVariable,
   LogLevelVariable,
+  NetworksVariable,
   SecretVariable,
   TextVariable,
   UuidVariable,
@@ -39,6 +40,8 @@ export interface WebConfig {
   port: number;
   /** The address that the listener binds to; null for every interface. */
   httpHost: string | null;
+  /** The networks of the proxies before web, whose `X-Forwarded-For` names the client. */
+  trustedProxies: readonly string[];
   /** Scheme, host and port under which browsers reach web; the only accepted `Origin`. */
   origin: string;
   /** Whether browsers use https: cookies are then `Secure` and prefixed, and HSTS is sent. */
@@ -73,6 +76,7 @@ const plainUrl = v.pipe(
 export const webVariables = {
   PORT: v.optional(IntegerVariable(0, 65535), "3000"),
   SVC_HTTP_HOST: v.optional(HostVariable),
+  SVC_TRUSTED_PROXIES: v.optional(NetworksVariable),
   WEBAUTH_URL: plainUrl,
   WEBAUTH_SECRET: HmacKeyVariable,
   WEBAUTH_SECRET_PREVIOUS: v.optional(HmacKeyVariable),
@@ -140,6 +144,7 @@ export const parseWebConfig = (env: Environment, readFile: (path: string) => str
   const config: WebConfig = {
     port: values.PORT,
     httpHost: values.SVC_HTTP_HOST ?? null,
+    trustedProxies: values.SVC_TRUSTED_PROXIES ?? [],
     origin,
     secure: protocol === "https:",
     sessionSecret: values.WEBAUTH_SECRET,

@@ -6,7 +6,7 @@ export interface WebEnv {
   Bindings: any;
   Variables: {
     requestId: string;
-    /** The direct remote address, never from a forwarding header. */
+    /** The client's address: the direct peer's, or what a trusted proxy reports. */
     remoteAddress: string;
   };
 }

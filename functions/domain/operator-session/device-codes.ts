@@ -3,8 +3,9 @@ import { sha256 } from "../../../kit/bytes.ts";
 import type { Entropy } from "../../../kit/entropy.ts";
 import { Problem } from "../../problems.ts";
 import {
-  countDevices,
+  countPendingDevices,
   type DeviceRow,
+  deleteDeviceOfLargest,
   findDevice,
   insertDevice,
   lockDevice,
@@ -26,9 +27,8 @@ export const deviceSeconds = 600;
 const intervalSecondsFirst = 5;
 /** RFC 8628, 3.5: `slow_down` adds this to the interval. */
 const intervalSecondsAdded = 5;
-/** The most unexpired device authorizations, so that a stranger cannot fill the table. */
-const devicesMax = 1000;
-const devicesOfAddressMax = 20;
+/** The most devices that wait, so that a stranger cannot fill the table. */
+const devicesMax = 10_000;
 
 /** Consonants that are hard to confuse, and that form no words (RFC 8628, 6.1): 20^8 codes. */
 const alphabet = "BCDFGHJKLMNPQRSTVWXZ";
@@ -59,7 +59,7 @@ export interface DeviceCodes {
   intervalSeconds: number;
 }
 
-/** Issues the codes of a device. Throws 429 `too_many_sign_ins`. */
+/** Issues the codes of a device. When too many wait, it takes the place of the oldest of the address that has most. */
 export const issueDeviceCodes = async (
   { db, clock, entropy }: SessionCore,
   { clientName }: { clientName: string },
@@ -78,14 +78,13 @@ export const issueDeviceCodes = async (
     userId: null,
     intervalSeconds: intervalSecondsFirst,
     lastPolledAt: null,
-    addressKey: addressKey(remoteAddress),
+    addressKey: addressKey(remoteAddress, 48),
     webSessionId: null,
     webSessionExpiresAt: null,
   };
   await db.transaction(async (tx) => {
-    const { all, ofAddress } = await countDevices(tx, { since: new Date(now - deviceSeconds * 1000), remoteAddress });
-    if (all >= devicesMax || ofAddress >= devicesOfAddressMax)
-      throw new Problem("too_many_sign_ins", { retryAfterSeconds: 60 });
+    const since = new Date(now - deviceSeconds * 1000);
+    if ((await countPendingDevices(tx, since)) >= devicesMax) await deleteDeviceOfLargest(tx, since);
     while (!(await insertDevice(tx, row))) row.userCode = randomUserCode(entropy);
   });
   return {

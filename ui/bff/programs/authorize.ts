@@ -7,6 +7,7 @@ import { authorizePath } from "../sign-in/fresh-sign-in.ts";
 import type { AskPerson, Question } from "./ask-person.ts";
 import { callCore } from "./call-core.ts";
 import { consentPage, outcomePage } from "./consent-pages.ts";
+import type { SealedCodes } from "./sealed-codes.ts";
 
 /** RFC 6749, 4.1.1, with PKCE (RFC 7636) and a loopback redirect (RFC 8252). Values that are stored are checked by core as well. */
 const AuthorizationRequest = v.object({
@@ -34,10 +35,12 @@ export const createAuthorize = ({
   core,
   askPerson,
   links,
+  codes,
 }: {
   core: CoreClient;
   askPerson: AskPerson;
   links: PageLinks;
+  codes: SealedCodes;
 }): AuthorizeRoutes => {
   const malformed = (c: WebContext) => {
     const text = "The program sent a request that cannot be granted. Update it, and sign in again.";
@@ -70,10 +73,8 @@ export const createAuthorize = ({
         if (form.decision === "allow") {
           const path = "/operator/authorizations";
           const body = { code_challenge, redirect_uri, client_name };
-          answer.searchParams.set(
-            "code",
-            v.parse(CodeOfCore, await callCore(core, c, { path, session: person.session, body })).code,
-          );
+          const issued = v.parse(CodeOfCore, await callCore(core, c, { path, session: person.session, body }));
+          answer.searchParams.set("code", await codes.seal(issued.code, codeKeptSeconds));
         } else {
           const path = "/operator/authorizations/refusals";
           const body = { client_name, remote_addr: c.get("remoteAddress") };
@@ -101,3 +102,5 @@ export const formTargetOf = (c: Context): string => {
 };
 
 const CodeOfCore = v.object({ code: v.string() });
+/** As long as core knows a code: it ends the session of one that is used again. */
+const codeKeptSeconds = 86_400;

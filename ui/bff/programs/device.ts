@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { isTrustedProxy } from "../client-address.ts";
 import type { CoreClient } from "../core-client.ts";
 import type { PageLinks } from "../page-frame.ts";
 import type { Handler, WebContext } from "../request.ts";
@@ -14,11 +15,15 @@ export const createDevicePages = ({
   core,
   askPerson,
   links,
+  trustedProxies,
 }: {
   core: CoreClient;
   askPerson: AskPerson;
   links: PageLinks;
+  trustedProxies: readonly string[];
 }): { ask: Handler; decide: Handler } => {
+  /** Without trusted proxies nobody knows whether a proxy is before web. */
+  const isClients = (address: string) => trustedProxies.length > 0 && !isTrustedProxy(trustedProxies, address);
   const unknown = (c: WebContext) => c.html(devicePage({ fault: "No device waits for this code", links }), 404);
   return {
     ask: (c) => {
@@ -32,7 +37,7 @@ export const createDevicePages = ({
         const page = consentPage({
           person,
           clientName,
-          origin: `It asked at ${at.slice(11, 16)} UTC from the address ${address}.`,
+          origin: `It asked at ${at.slice(11, 16)} UTC${isClients(address) ? ` from the address ${address}` : ""}.`,
           action: devicePath,
           hidden: { user_code: userCode },
           links,

@@ -23,6 +23,71 @@ const statuses = async (count: number, send: () => Promise<Response>) => {
   return answers;
 };
 
+describe("N3: a limit costs the one who causes it", () => {
+  const edge = "10.0.0.1";
+  const behindEdge = createWebApp(
+    { ...web.web, config: { ...web.web.config, trustedProxies: ["10.0.0.0/8"] } },
+    { remoteAddressOf: () => edge },
+  );
+  const noTrust = createWebApp(web.web, { remoteAddressOf: () => edge });
+  const post = async (app: typeof behindEdge, path: string, { from, ...fields }: Record<string, string>) => {
+    const headers = { "X-Forwarded-For": from ?? "" };
+    const answer = await app.request(path, { method: "POST", body: new URLSearchParams(fields), headers });
+    return { status: answer.status, body: (await answer.json()) as Record<string, string> };
+  };
+  const begin = (app: typeof behindEdge, from: string) =>
+    post(app, "/oauth/device_authorization", { client_name: "svc-admin on build-7", from });
+  const grant_type = "urn:ietf:params:oauth:grant-type:device_code";
+
+  it("of device logins behind one edge: somebody else signs in, and the audit event names their address", async () => {
+    const flood: number[] = [];
+    while (flood.length < 200) flood.push((await begin(behindEdge, "203.0.113.9")).status);
+    expect([flood.slice(0, 21).every((status) => status === 200), flood.at(-1)]).toEqual([true, 429]);
+    const { status, body } = await begin(behindEdge, "198.51.100.7");
+    expect(status).toBe(200);
+    const cookie = (await web.sessionOf("admin")).header;
+    const page = await behindEdge.request(`${web.origin}/device?user_code=${body.user_code}`, {
+      headers: { Cookie: cookie, Accept: "text/html" },
+    });
+    expect(await page.text()).toContain("from the address 198.51.100.7.");
+  });
+
+  it("of unknown codes, 29 a second behind an edge that nobody configured: each poll of a real one is answered", async () => {
+    const { body } = await begin(noTrust, "198.51.100.7");
+    const answers: string[] = [];
+    const flood = new Set<number>();
+    for (let poll = 0; poll < 12; poll++) {
+      for (let sent = 0; sent < 29 * 5; sent++) {
+        flood.add((await post(noTrust, "/oauth/token", { grant_type, device_code: "a.b.c" })).status);
+        await clock.advance(5000 / 145);
+      }
+      answers.push(
+        (await post(noTrust, "/oauth/token", { grant_type, device_code: body.device_code ?? "" })).body.error ?? "",
+      );
+    }
+    expect(answers).toEqual(Array(12).fill("authorization_pending"));
+    expect(flood).toEqual(new Set([400, 429]));
+  });
+
+  it("of one code: who polls it too often hears so, and the others do not", async () => {
+    const [one, other] = [await begin(noTrust, ""), await begin(noTrust, "")];
+    const poll = async ({ body }: typeof one) =>
+      (await post(noTrust, "/oauth/token", { grant_type, device_code: body.device_code ?? "" })).status;
+    const statusesOfOne = [await poll(one), await poll(one), await poll(one), await poll(one)];
+    expect([...statusesOfOne, await poll(other)]).toEqual([400, 400, 400, 429, 400]);
+  });
+
+  it("says once that a proxy is not trusted, and shows no address then", async () => {
+    const { body } = await begin(noTrust, "198.51.100.7");
+    const cookie = (await web.sessionOf("admin")).header;
+    const page = await noTrust.request(`${web.origin}/device?user_code=${body.user_code}`, {
+      headers: { Cookie: cookie },
+    });
+    expect(await page.text()).toMatch(/It asked at \d\d:\d\d UTC\.<\/p>/);
+    expect(web.log.lines.filter(({ message }) => message.includes("SVC_TRUSTED_PROXIES"))).toHaveLength(1);
+  });
+});
+
 describe("the sign-in endpoints of programs", () => {
   it.each([
     ["/oauth/token", tokenLimit],

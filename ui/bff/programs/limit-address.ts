@@ -1,7 +1,7 @@
 import { addressKey } from "../../../kit/address.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { createTokenBuckets, type TokenBuckets } from "../../../kit/token-buckets.ts";
-import type { Handler } from "../request.ts";
+import type { Handler, WebContext } from "../request.ts";
 
 /** The requests of an address: `burst` at once, then `perSecond`. */
 export interface AddressLimit {
@@ -9,10 +9,12 @@ export interface AddressLimit {
   perSecond: number;
 }
 
-/** Wide, as people behind one proxy share its address: 100 devices that wait poll 20 times a second. */
+/** Codes that no web of this deployment made, or that expired; the others are limited each by itself. */
 export const tokenLimit: AddressLimit = { burst: 200, perSecond: 20 };
-/** A person asks for a device's codes once. */
-export const deviceLimit: AddressLimit = { burst: 20, perSecond: 0.5 };
+/** A person asks for a device's codes once; a company behind one address has many. */
+export const deviceLimit: AddressLimit = { burst: 50, perSecond: 1 };
+/** A program polls once in five seconds. */
+export const codeLimit: AddressLimit = { burst: 3, perSecond: 1 };
 /** Tokens of workloads that core did not accept. As wide: the others of an address, such as an edge's, may be valid. */
 const exchangeRefusalLimit = tokenLimit;
 
@@ -21,12 +23,17 @@ const exchangeRefusalLimit = tokenLimit;
  * `Retry-After`.
  */
 export const limitAddress = (clock: Clock, limit: AddressLimit, handle: Handler): Handler => {
+  const refusal = createLimit(clock, limit, "Too many requests of this address");
+  return (c) => refusal(c, addressKey(c.get("remoteAddress"))) ?? handle(c);
+};
+
+/** Takes a request of `key`; returns 429 `slow_down` with `Retry-After` over the limit, else null. */
+export const createLimit = (clock: Clock, limit: AddressLimit, description: string) => {
   const buckets = createTokenBuckets({ ...limit, clock });
-  return async (c) => {
-    const key = addressKey(c.get("remoteAddress"));
-    if (buckets.take(key)) return handle(c);
+  return (c: WebContext, key: string): Response | null => {
+    if (buckets.take(key)) return null;
     c.header("Retry-After", String(retryAfterSeconds(buckets, key, limit)));
-    return c.json({ error: "slow_down", error_description: "Too many requests of this address" }, 429);
+    return c.json({ error: "slow_down", error_description: description }, 429);
   };
 };
 

@@ -1,7 +1,11 @@
 import * as v from "valibot";
+import { addressKey } from "../../../kit/address.ts";
+import type { Clock } from "../../../kit/clock.ts";
 import type { CoreClient } from "../core-client.ts";
 import type { Handler, WebContext } from "../request.ts";
 import { devicePath } from "../sign-in/fresh-sign-in.ts";
+import { codeLimit, createLimit, tokenLimit } from "./limit-address.ts";
+import type { SealedCodes } from "./sealed-codes.ts";
 
 /** The grant types of a token request. */
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code";
@@ -21,6 +25,9 @@ const DeviceOfCore = v.object({
 });
 const ProblemOfCore = v.object({ code: v.string(), detail: v.string() });
 
+/** In which core itself says that a code has expired. */
+const graceSeconds = 60;
+
 /** The codes of core that are also those of RFC 6749 (5.2) and RFC 8628 (3.5). */
 const grantErrors: readonly string[] = [
   "invalid_grant",
@@ -34,47 +41,68 @@ const grantErrors: readonly string[] = [
 export const createTokenEndpoints = ({
   core,
   origin,
+  codes,
+  clock,
 }: {
   core: CoreClient;
   origin: string;
-}): { token: Handler; device: Handler } => ({
-  token: async (c) => {
-    const form = await c.req.parseBody();
-    const remote_addr = c.get("remoteAddress");
-    const grant =
-      form.grant_type === "authorization_code"
-        ? {
-            grant_type: "authorization_code",
-            code: form.code,
-            code_verifier: form.code_verifier,
-            redirect_uri: form.redirect_uri,
-            remote_addr,
-          }
-        : { grant_type: "device_code", device_code: form.device_code, remote_addr };
-    if (form.grant_type !== "authorization_code" && form.grant_type !== deviceGrant)
-      return failed(c, "unsupported_grant_type", `Use authorization_code or ${deviceGrant}`);
-    const response = await callAsWeb(core, c, "/operator/tokens", grant);
-    if (!response.ok) return refusalOf(c, response);
-    const { scopes, ...token } = v.parse(TokenOfCore, await response.json());
-    return c.json({ ...token, scope: scopes.join(" ") });
-  },
-  device: async (c) => {
-    const { client_name } = await c.req.parseBody();
-    const body = { client_name, remote_addr: c.get("remoteAddress") };
-    const response = await callAsWeb(core, c, "/operator/devices", body);
-    if (!response.ok) return refusalOf(c, response);
-    const codes = v.parse(DeviceOfCore, await response.json());
-    const verification = `${origin}${devicePath}`;
-    return c.json({
-      device_code: codes.device_code,
-      user_code: codes.user_code,
-      verification_uri: verification,
-      verification_uri_complete: `${verification}?user_code=${codes.user_code}`,
-      expires_in: codes.expires_in_seconds,
-      interval: codes.interval_seconds,
-    });
-  },
-});
+  codes: SealedCodes;
+  clock: Clock;
+}): { token: Handler; device: Handler } => {
+  const unknownCodes = createLimit(clock, tokenLimit, "Too many requests of this address");
+  const knownCodes = createLimit(clock, codeLimit, "Too many requests for this code");
+
+  /** Returns the code that core knows, or the refusal of a limit: that of the code alone, if a web of this deployment sealed it. */
+  const admit = async (c: WebContext, given: unknown): Promise<unknown> => {
+    const code = typeof given === "string" ? await codes.open(given) : null;
+    if (code !== null) return knownCodes(c, code) ?? code;
+    // Without a seal it may be of an older web; core's own codes have no dot.
+    const isNone = typeof given === "string" && given.includes(".");
+    const refusal = unknownCodes(c, addressKey(c.get("remoteAddress")));
+    return refusal ?? (isNone ? failed(c, "invalid_grant", "The code is unknown or has expired") : given);
+  };
+
+  return {
+    token: async (c) => {
+      const form = await c.req.parseBody();
+      const code = await admit(c, form.grant_type === deviceGrant ? form.device_code : form.code);
+      if (code instanceof Response) return code;
+      const remote_addr = c.get("remoteAddress");
+      const grant =
+        form.grant_type === "authorization_code"
+          ? {
+              grant_type: "authorization_code",
+              code,
+              code_verifier: form.code_verifier,
+              redirect_uri: form.redirect_uri,
+              remote_addr,
+            }
+          : { grant_type: "device_code", device_code: code, remote_addr };
+      if (form.grant_type !== "authorization_code" && form.grant_type !== deviceGrant)
+        return failed(c, "unsupported_grant_type", `Use authorization_code or ${deviceGrant}`);
+      const response = await callAsWeb(core, c, "/operator/tokens", grant);
+      if (!response.ok) return refusalOf(c, response);
+      const { scopes, ...token } = v.parse(TokenOfCore, await response.json());
+      return c.json({ ...token, scope: scopes.join(" ") });
+    },
+    device: async (c) => {
+      const { client_name } = await c.req.parseBody();
+      const body = { client_name, remote_addr: c.get("remoteAddress") };
+      const response = await callAsWeb(core, c, "/operator/devices", body);
+      if (!response.ok) return refusalOf(c, response);
+      const answer = v.parse(DeviceOfCore, await response.json());
+      const verification = `${origin}${devicePath}`;
+      return c.json({
+        device_code: await codes.seal(answer.device_code, answer.expires_in_seconds + graceSeconds),
+        user_code: answer.user_code,
+        verification_uri: verification,
+        verification_uri_complete: `${verification}?user_code=${answer.user_code}`,
+        expires_in: answer.expires_in_seconds,
+        interval: answer.interval_seconds,
+      });
+    },
+  };
+};
 
 const callAsWeb = (core: CoreClient, c: WebContext, path: string, body: object): Promise<Response> =>
   core.call({

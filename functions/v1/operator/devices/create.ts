@@ -26,7 +26,6 @@ export const createDeviceRoute = (core: SessionCore) =>
         }),
       },
     },
-    problems: ["too_many_sign_ins"],
     handle: async ({ body, origin }) => {
       const request = { clientName: body.client_name };
       const codes = await issueDeviceCodes(core, request, { ...origin, remoteAddress: body.remote_addr });

@@ -1,7 +1,8 @@
 import { createHash } from "node:crypto";
-import { eq } from "drizzle-orm";
+import { eq, like } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { person } from "../../../../drizzle/schema/operator.ts";
+import { deviceAuthorization } from "../../../../drizzle/schema/operator-session.ts";
 import { createTestCore } from "../../../../tests/core.ts";
 
 const test = await createTestCore();
@@ -211,10 +212,29 @@ describe("the device flow", () => {
     expect(await poll(late.body.device_code)).toMatchObject({ status: 400, body: { code: "expired_token" } });
   });
 
-  it("limits the devices of one address that wait", async () => {
-    for (let count = 0; count < 20; count++) expect((await begin("198.51.100.7")).status).toBe(201);
-    expect(await begin("198.51.100.7")).toMatchObject({ status: 429, body: { code: "too_many_sign_ins" } });
-    expect((await begin()).status).toBe(201);
+  it("N3: gives the place of the oldest of the address that has most when too many wait, and refuses nobody", async () => {
+    const first = await begin("198.51.100.7");
+    const flooders = Array.from({ length: 50 }, (_, at) => `203.0.113.${at}`);
+    const rows = Array.from({ length: 10_000 }, (_, at) => ({
+      deviceCodeSha256: createHash("sha256").update(`flood ${at}`).digest(),
+      userCode: `flood ${at}`,
+      clientName: "x",
+      remoteAddress: flooders[at % 50] ?? "",
+      addressKey: flooders[at % 50] ?? "",
+      createdAt: new Date(clock.now() + 1 + at),
+      status: "pending" as const,
+      intervalSeconds: 5,
+    }));
+    for (let at = 0; at < rows.length; at += 2_000)
+      await test.db.insert(deviceAuthorization).values(rows.slice(at, at + 2_000));
+    await clock.advance(20_000);
+    const others = [await begin("2001:db8::7"), await begin("203.0.113.0"), await begin("198.51.100.8")];
+    expect(others.map(({ status }) => status)).toEqual([201, 201, 201]);
+    for (const { body } of [first, ...others])
+      expect((await poll(body.device_code)).body.code).toBe("authorization_pending");
+    expect(await test.db.$count(deviceAuthorization, like(deviceAuthorization.userCode, "flood %"))).toBe(9_997);
+    expect(await test.db.$count(deviceAuthorization, eq(deviceAuthorization.userCode, "flood 0"))).toBe(0);
+    await test.db.delete(deviceAuthorization);
   });
 });
 
