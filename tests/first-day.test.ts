@@ -3,15 +3,15 @@ import { once } from "node:events";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { hostname, tmpdir } from "node:os";
 import { dirname, join } from "node:path";
+import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { bundlePrograms } from "../scripts/bundle/bundle-programs.ts";
 import { bundleUi } from "../scripts/bundle/bundle-ui.ts";
 import { readDocument } from "../scripts/docs-check/read-document.ts";
-import { createUserAgent } from "../scripts/lab/user-agent.ts";
-import { walkSignIn } from "../scripts/lab/walk-sign-in.ts";
+import { launchBrowser } from "../scripts/lab/browser.ts";
 
 /*
- * Runs docs/first-day.md as a reader does: every block of a shell that the page says this test runs, in order, in one shell. Blocks that run
+ * Runs docs/first-day.md as a reader does, with a browser for the sign-in: every block of a shell that the page says this test runs, in order, in one shell. Blocks that run
  * until Ctrl-C have a terminal of their own. Only ports differ, and what root has to acknowledge.
  */
 const root = new URL("..", import.meta.url).pathname;
@@ -22,15 +22,21 @@ const blocks = readDocument(page, readFileSync(join(root, page), "utf8")).blocks
 );
 const running: ChildProcess[] = [];
 let origin = "http://localhost:3000";
+let browser: Browser;
 
 beforeAll(async () => {
-  await Promise.all([bundlePrograms(undefined, ["svc-server", "svc-web", "svc-collector", "svc-admin"]), bundleUi()]);
+  [browser] = await Promise.all([
+    launchBrowser(),
+    bundlePrograms(undefined, ["svc-server", "svc-web", "svc-collector", "svc-admin"]),
+    bundleUi(),
+  ]);
   symlinkSync(join(root, "dist"), join(dir, "dist"));
   mkdirSync(join(dir, "bin"));
   const npx = `#!/bin/sh\nname=$4; shift 5; exec node "${root}scripts/$name/main.ts" "$@"\n`;
   writeFileSync(join(dir, "bin/npx"), npx, { mode: 0o755 });
 }, 240_000);
 afterAll(async () => {
+  await browser?.close();
   for (const child of running.toReversed()) {
     if (child.exitCode === null && child.signalCode === null) {
       child.kill("SIGTERM");
@@ -73,18 +79,19 @@ const serve = async (start: string, until: string): Promise<void> => {
   });
 };
 
-/** Signs Ada in at the address that `svc-admin login` prints, and allows the program, as a browser does. */
+/** Opens the address that `svc-admin login` prints in a browser that has never been anywhere, signs Ada in and allows the program. */
 const allow = async (address: string): Promise<void> => {
-  const agent = createUserAgent();
-  await walkSignIn(agent, { origin, account: "1001" });
-  const { text } = await agent.visit(address);
-  const hidden = [...text.matchAll(/<input type="hidden" name="([^"]+)" value="([^"]*)">/g)];
-  const fields = hidden.map(([, name = "", value = ""]) => [name, value.replaceAll("&#39;", "'")]);
-  await agent.visit(new URL(/<form [^>]*action="([^"]+)"/.exec(text)?.[1] ?? "", origin).href, {
-    method: "POST",
-    body: new URLSearchParams([...fields, ["decision", "allow"]]),
-    headers: { Origin: origin },
-  });
+  const context = await browser.newContext();
+  context.setDefaultTimeout(60_000);
+  const page = await context.newPage();
+  await page.goto(address);
+  await page.getByRole("link", { name: /^Sign in with/ }).click();
+  await page.getByRole("button", { name: "ada@example.com" }).click();
+  await page.getByRole("button", { name: "Allow" }).click();
+  await page.getByText("You can close this page").waitFor();
+  await page.goto(`${origin}/fleet`);
+  await page.getByRole("heading", { level: 1, name: "Fleet" }).waitFor();
+  await context.close();
 };
 
 /** The reader's shell, in which blocks share functions and variables. */

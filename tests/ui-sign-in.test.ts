@@ -166,7 +166,7 @@ describe("a page behind the sign-in", () => {
       await page.getByRole(role, { name }).click();
       await page.getByRole("heading", { name: "This request came from another site" }).waitFor();
       expect(await violationsOf(page)).toEqual([]);
-      await page.getByRole("link", { name: "Go to the first page" }).click();
+      await page.getByRole("link", { name: "Go to the home page" }).click();
       await page.getByRole("navigation", { name: "Main" }).waitFor();
     }
     await context.close();

@@ -73,6 +73,9 @@ const accountChoiceReasons: readonly string[] = [
   "signed_out",
 ];
 
+/** After these the present session is not enough. */
+const needsSignInReasons: readonly string[] = ["sign_in_again", "sign_in_not_fresh"];
+
 /** Reasons that are no fault. */
 const noticeReasons: readonly string[] = ["session_expired", "signed_out", "sign_in_again"];
 
@@ -116,6 +119,6 @@ ${reference && html`<p>Reference <code>${reference}</code></p>`}
     : html`<p class="login-lead">Sign in with your work account.</p>`
 }
 <a class="button button-primary login-button" href="${action}">Sign in with ${providerName}</a>
-${options.hasSession && reason !== "sign_in_again" && html`<a class="button login-button" href="${returnTo}">Return with your present session</a>`}`;
+${options.hasSession && !needsSignInReasons.includes(reason) && html`<a class="button login-button" href="${returnTo}">Return with your present session</a>`}`;
   return cardPage({ title: "Sign in", card, links });
 };

@@ -17,21 +17,21 @@ const messages: Readonly<Record<WebProblemCode, { title: string; text: string }>
   },
   cross_origin_refused: {
     title: "This request came from another site",
-    text: "Nothing was changed. Open the page here, and do it there.",
+    text: "Nothing was changed. Open this fleet yourself, and do it here.",
   },
   not_found: {
     title: "There is no such page",
-    text: "Check the address, or start from the first page.",
+    text: "Check the address, or start from the home page.",
   },
   method_not_allowed: {
     title: "This address is not a page",
-    text: "Nothing was changed. Start from the first page.",
+    text: "Nothing was changed. Start from the home page.",
   },
   payload_too_large: { title: "This form is too large", text: "Nothing was changed. Send less, and try again." },
-  uri_too_long: { title: "This address is too long", text: "Shorten it, or start from the first page." },
+  uri_too_long: { title: "This address is too long", text: "Shorten it, or start from the home page." },
   unsupported_media_type: {
     title: "This form cannot be read",
-    text: "Nothing was changed. Start from the first page.",
+    text: "Nothing was changed. Start from the home page.",
   },
   rate_limited: { title: "There were too many requests", text: "Wait a few seconds, then try again." },
   internal: {
@@ -105,7 +105,7 @@ const wayOut = (
   { again, signIn }: { again: string; signIn: string },
 ): readonly [target: string, label: string] => {
   if (code === "unauthenticated" || code === "fresh_sign_in_required") return [signIn, "Sign in"];
-  return again === "/" ? ["/", "Go to the first page"] : [again, "Try again"];
+  return again === "/" ? ["/", "Go to the home page"] : [again, "Try again"];
 };
 
 const isWebCode = (code: string): code is WebProblemCode => Object.hasOwn(messages, code);

@@ -34,8 +34,8 @@ export const consentPage = ({
   links: PageLinks;
 }): Html => {
   const card = html`<h1>Sign in <bdi>${plainLine(clientName)}</bdi>?</h1>
-<p>This program asks to act as <strong><bdi>${plainLine(person.displayName)}</bdi></strong> (<bdi>${plainLine(person.email)}</bdi>) until you sign out here or your session ends, for an hour at most. ${origin}</p>
-<p>With your scopes it may:</p>
+<p>This program asks to act as <strong><bdi>${plainLine(person.displayName)}</bdi></strong> (<bdi>${plainLine(person.email)}</bdi>). ${origin}</p>
+<p>For an hour at most, and until you sign out here or your session ends, it may:</p>
 <ul class="login-list">
 ${person.scopes.map((scope) => html`<li><strong>${scope}</strong>: ${allows[scope]}</li>`)}
 </ul>
