@@ -3,7 +3,7 @@
  * two people who compare screens see the same text; each names its zone.
  */
 
-import { plainText, spellOut } from "../../../kit/plain-text.ts";
+import { plainText, spellOut } from "../../../proto/plain-text.ts";
 
 export { plainText };
 

@@ -1,6 +1,6 @@
 import { html } from "hono/html";
-import { plainLine } from "../../../kit/plain-text.ts";
 import type { Scope } from "../../../proto/operator/scopes.ts";
+import { plainLine } from "../../../proto/plain-text.ts";
 import { cardPage, type Html, type PageLinks } from "../page-frame.ts";
 
 /** Who consents, as core reports them now. */
