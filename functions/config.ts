@@ -40,6 +40,7 @@ import {
   directoryVariables,
 } from "./directory-config.ts";
 import { natsFaults, natsVariables, natsWarnings, type SinkConfig, sinkConfigOf } from "./nats-config.ts";
+import { type SignerConfig, signerConfigOf, signerVariables } from "./signer-config.ts";
 import { type WorkloadIssuer, workloadIssuersOf, workloadVariables } from "./workload-config.ts";
 
 /** The address of the ingest listener, its files and what it accepts (docs/protocol.md). */
@@ -58,11 +59,6 @@ export interface IngestConfig {
   handshakesOfAddress: number;
   sink: SinkConfig;
 }
-
-/** How certificates are signed. Absent: the routes for collectors do not exist. */
-export type SignerConfig =
-  | { kind: "local-ca"; caCertFile: string; caKeyFile: string }
-  | { kind: "external-command"; command: string; caCertFile: string };
 
 /** Core's configuration: parsed once, complete, frozen. */
 export interface CoreConfig {
@@ -84,6 +80,8 @@ export interface CoreConfig {
   license: { token: Secret; publicKeyFile: string } | null;
   ingest: IngestConfig | null;
   signer: SignerConfig | null;
+  /** Why a revoked host can still forward; null if it cannot, and without ingest or a signer. */
+  revocationGap: string | null;
   hostIdBytesMax: number;
   clientCertificateHeader: string | null;
   /** The addresses at which hosts reach core, for the command that enrolls them; null: an admin fills them in. */
@@ -103,7 +101,6 @@ export interface CoreConfig {
   logLevel: string;
 }
 
-const absolutePath = v.pipe(TextVariable, v.startsWith("/", "must be an absolute path"));
 const address = v.pipe(
   TextVariable,
   v.regex(/^(\[[0-9a-fA-F:.]+\]|[^:\s]+):\d{1,5}$/, "must be host:port, for example 0.0.0.0:8443"),
@@ -149,12 +146,7 @@ export const coreVariables = {
   SVC_INGEST_RETENTION_DAYS: v.optional(IntegerVariable(0, 3650), "30"),
   SVC_INGEST_HANDSHAKES_PER_ADDRESS: v.optional(IntegerVariable(1, 10_000), "50"),
   ...natsVariables,
-  SVC_ENROLLMENT_SIGNER_MODE: v.optional(
-    v.picklist(["local-ca", "external-command"], "must be local-ca or external-command"),
-  ),
-  SVC_ENROLLMENT_SIGNER_COMMAND: v.optional(absolutePath),
-  SVC_ENROLLMENT_CA_CERT_FILE: v.optional(TextVariable),
-  SVC_ENROLLMENT_CA_KEY_FILE: v.optional(TextVariable),
+  ...signerVariables,
   SVC_ENROLLMENT_CLIENT_CERT_HEADER: v.optional(
     v.pipe(
       TextVariable,
@@ -208,7 +200,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     values,
   } = parseVariables(ignoreDisabledChat(env), { variables: coreVariables, fileForms: coreFileForms, readFile });
   // The rules between variables apply even when one variable is faulty, so that one run reports every fault.
-  const signer = signerConfig(resolved, faults);
+  const signer = signerConfigOf(resolved, faults);
   directoryFaults(resolved, faults);
   const workloadIssuers = workloadIssuersOf(resolved, faults, readFile);
   ingestFaults(resolved, faults);
@@ -249,6 +241,10 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
         }
       : null,
     signer,
+    revocationGap:
+      signer && values.SVC_INGEST_GRPC_ADDR && !values.SVC_INGEST_REQUIRE_ENROLLMENT
+        ? "SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward until its certificate expires"
+        : null,
     hostIdBytesMax: values.SVC_INGEST_MAX_HOST_ID_BYTES,
     clientCertificateHeader: values.SVC_ENROLLMENT_CLIENT_CERT_HEADER ?? null,
     advertised: {
@@ -275,40 +271,10 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     ...natsWarnings(values),
     ...chatWarnings(values),
   ];
-  if (isRevocationIgnored(config)) warnings.push(ignoredRevocation);
+  if (config.revocationGap !== null) warnings.push(config.revocationGap);
   if (config.heartbeatIntervalSeconds < 12)
     warnings.push("SVC_HEARTBEAT_INTERVAL is below 12s: core accepts at most 6 heartbeats a minute per certificate");
   return { config: Object.freeze(config), warnings };
-};
-
-/** What `isRevocationIgnored` means to an operator. */
-export const ignoredRevocation =
-  "SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward until its certificate expires";
-
-/** Returns whether core revokes certificates that its own ingest listener goes on to accept. */
-export const isRevocationIgnored = ({ ingest, signer }: Pick<CoreConfig, "ingest" | "signer">): boolean =>
-  ingest !== null && signer !== null && !ingest.requireEnrollment;
-
-const signerConfig = (env: Environment, faults: ConfigFault[]): SignerConfig | null => {
-  const mode = env.SVC_ENROLLMENT_SIGNER_MODE;
-  const command = env.SVC_ENROLLMENT_SIGNER_COMMAND;
-  const caCertFile = env.SVC_ENROLLMENT_CA_CERT_FILE;
-  const caKeyFile = env.SVC_ENROLLMENT_CA_KEY_FILE;
-  const fault = (variable: string, message: string): void => {
-    faults.push({ variable, message });
-  };
-  if (!mode && !command && !caCertFile && !caKeyFile) return null;
-  const external = mode === "external-command" || (mode !== "local-ca" && command !== undefined);
-  if (external) {
-    if (caKeyFile) fault("SVC_ENROLLMENT_CA_KEY_FILE", "must not be set in external-command mode");
-    if (!command) fault("SVC_ENROLLMENT_SIGNER_COMMAND", "is required in external-command mode");
-    if (!caCertFile) fault("SVC_ENROLLMENT_CA_CERT_FILE", "is required: the trust bundle of the signer's output");
-    return command && caCertFile && !caKeyFile ? { kind: "external-command", command, caCertFile } : null;
-  }
-  if (command) fault("SVC_ENROLLMENT_SIGNER_COMMAND", "must not be set in local-ca mode");
-  if (!caCertFile) fault("SVC_ENROLLMENT_CA_CERT_FILE", "is required in local-ca mode");
-  if (!caKeyFile) fault("SVC_ENROLLMENT_CA_KEY_FILE", "is required in local-ca mode");
-  return caCertFile && caKeyFile && !command ? { kind: "local-ca", caCertFile, caKeyFile } : null;
 };
 
 const ingestFaults = (env: Environment, faults: ConfigFault[]): void => {

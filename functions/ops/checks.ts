@@ -1,6 +1,6 @@
 import type { Clock } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
-import { ignoredRevocation, isRevocationIgnored } from "../config.ts";
+import type { CoreConfig } from "../config.ts";
 import type { Core } from "../core.ts";
 import type { Chat } from "../domain/chat/chat.ts";
 import type { HeldFor } from "../domain/directory/rules.ts";
@@ -149,9 +149,9 @@ export const signerCheck = ({ signer, clock }: { signer: Signer | null; clock: C
 });
 
 /** Reports whether a revocation ends ingest. Always ready: the setting is the operator's. */
-export const revocationCheck = (config: Parameters<typeof isRevocationIgnored>[0]): Check => ({
+export const revocationCheck = ({ revocationGap }: Pick<CoreConfig, "revocationGap">): Check => ({
   name: "revocation",
-  find: () => ready(isRevocationIgnored(config) ? `warning: ${ignoredRevocation}` : "a revoked host cannot forward"),
+  find: () => ready(revocationGap === null ? "a revoked host cannot forward" : `warning: ${revocationGap}`),
 });
 
 /** Reports what chat lacks. Always ready: it answers without it. */

@@ -38,8 +38,8 @@ export const parts: readonly Part[] = [
   { name: "problems", paths: ["functions/problems.ts"], imports: ["kit"] },
   {
     name: "config",
-    paths: ["config", "chat-config", "directory-config", "export-config", "nats-config", "workload-config"].map(
-      (name) => `functions/${name}.ts`,
+    paths: ["", "chat-", "directory-", "export-", "nats-", "signer-", "workload-"].map(
+      (of) => `functions/${of}config.ts`,
     ),
     imports: leaves,
   },
