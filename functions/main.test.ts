@@ -164,6 +164,7 @@ describe("svc-server", () => {
       SVC_INGEST_SERVER_CERT_FILE: certificate,
       SVC_INGEST_SERVER_KEY_FILE: write("check.key", ca.key.pem, 0o644),
       SVC_INGEST_CLIENT_CA_FILE: certificate,
+      SVC_INGEST_REQUIRE_ENROLLMENT: "true",
       SVC_INGEST_SINK: "nats",
       SVC_NATS_URLS: "tls://127.0.0.1:9",
       SVC_NATS_CREDENTIALS_FILE: join(directory, "gone.creds"),
