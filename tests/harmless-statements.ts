@@ -69,7 +69,7 @@ select device_id from collectors except select device_id from heartbeats order b
 select (select count(*) from collectors where state = 'stale') as stale, (select count(*) from collectors) as all_hosts
 select state = 'healthy' as is_healthy, bool_and(forwarder_connected) from collectors group by 1
 select to_char(now() at time zone 'Europe/Zurich', 'YYYY-MM-DD HH24:MI') <> '' as formatted
-select greatest(1, 2), least(1, 2), abs(-1), ceil(1.2), floor(1.8), round(1.25, 1), 7 % 3, 2 ^ 10
+select greatest(1, 2), least(1, 2), abs(-1), ceil(1.2), floor(1.8), round(1.25, 1), 7 % 3, 2 * 10
 select identity_id from collectors where identity_id = '01920000-0000-7000-8000-000000000001'::uuid
 select distinct on (platform) platform, identity from collectors order by platform, identity
 select count(distinct version), count(hostname), sum(dropped_records_total), sum(dead_letters) from collectors

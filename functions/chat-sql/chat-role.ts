@@ -5,6 +5,7 @@
 import { sql } from "drizzle-orm";
 import { errorCode } from "../../kit/describe-error.ts";
 import type { Database, Executor } from "../store/database.ts";
+import { workMem } from "./check-plan.ts";
 import { findPublicGrants, revokePublicGrants } from "./public-grants.ts";
 import { expelChatRole, lockRoles } from "./public-role.ts";
 import { scramVerifier } from "./scram-verifier.ts";
@@ -38,11 +39,11 @@ const connectionLimit = 32;
 /** The settings of the role; those of a superuser are left out where core is none. */
 const settings = {
   default_transaction_read_only: "on",
-  search_path: "chat",
+  search_path: "chat, pg_catalog",
   statement_timeout: "5s",
   lock_timeout: "1s",
   idle_in_transaction_session_timeout: "10s",
-  work_mem: "16MB",
+  work_mem: workMem,
   max_parallel_workers_per_gather: "0",
   jit: "off",
   TimeZone: "UTC",
@@ -78,7 +79,9 @@ export const makeChatRole = async (
       await transaction.execute(sql`${verb} role ${sql.identifier(role)} ${attributes}`);
       const chosen = { ...settings, ...(server.superuser ? superuserSettings : {}) };
       for (const [name, value] of Object.entries(chosen))
-        await transaction.execute(sql.raw(`alter role "${role}" set ${name} = '${value}'`));
+        await transaction.execute(
+          sql.raw(`alter role "${role}" set ${name} = ${name === "search_path" ? value : `'${value}'`}`),
+        );
     } catch (cause) {
       if (errorCode(cause) !== insufficientPrivilege && errorCode((cause as Error).cause) !== insufficientPrivilege)
         throw cause;
@@ -115,7 +118,7 @@ const readServer = async (db: Executor) => {
       ${sql.join(
         chatViews.map((view) => sql`to_regclass(${`chat.${view}`}) is not null`),
         sql` and `,
-      )} as ready,
+      )} and to_regprocedure('chat.string_agg(text, text)') is not null as ready,
       array(select rolname::text from pg_roles) as roles
     from pg_database d where d.datname = current_database()`);
   if (row === undefined) throw new Error("the server returned no row");

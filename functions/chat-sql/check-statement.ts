@@ -1,10 +1,6 @@
+import { checkBounds, StatementRefused } from "./statement-bounds.ts";
 import { functions, grammar, operators, types, valueFunctions } from "./statement-grammar.ts";
-import { checkSizes, TooLarge } from "./statement-sizes.ts";
-
-/** The statement breaks a rule. The message is for the model: it names the rule and the statement's own words only. */
-export class StatementRefused extends Error {
-  override readonly name = "StatementRefused";
-}
+import { stringsOf } from "./statement-names.ts";
 
 /** The longest statement, in bytes of UTF-8. */
 export const statementBytesMax = 8 * 1024;
@@ -42,12 +38,7 @@ export const checkStatement = (text: string, parse: ParseSql, readable: Readable
   if (Object.keys(only.stmt).join() !== "SelectStmt") throw new StatementRefused("only SELECT is allowed");
   if (!isShallow(only.stmt, nodeDepthMax)) throw new StatementRefused("the statement is nested too deeply");
   new StatementCheck(readable, namesIn(only.stmt)).node(only.stmt, { ctes: new Set(), depth: 0 });
-  try {
-    checkSizes(only.stmt, readable.columns);
-  } catch (cause) {
-    if (cause instanceof TooLarge) throw new StatementRefused(cause.message);
-    throw cause;
-  }
+  checkBounds(only.stmt, readable.columns);
   const from = only.stmt_location ?? 0;
   return new TextDecoder().decode(bytes.subarray(from, only.stmt_len ? from + only.stmt_len : undefined));
 };
@@ -136,10 +127,6 @@ const functionNamesIn = (field: unknown): string[] => {
   return names;
 };
 
-/** Returns the texts of a list of String nodes. */
-const stringsOf = (list: unknown): string[] =>
-  Array.isArray(list) ? list.flatMap((each) => (typeof each?.String?.sval === "string" ? [each.String.sval] : [])) : [];
-
 /** Names that a column gets from its expression. */
 const impliedNames = new Set([
   "case",
@@ -222,7 +209,9 @@ class StatementCheck {
           `relation "${relation}" does not exist; there are ${[...this.#readable.relations].join(", ")}`,
         );
     } else if (type === "CommonTableExpr") {
-      if (!/^[a-z_][a-z0-9_]*$/i.test(String(value)) || /^pg_/i.test(String(value)))
+      if (name === "ctematerialized") {
+        if (value === "CTEMaterializeNever") throw new StatementRefused("NOT MATERIALIZED is not allowed");
+      } else if (!/^[a-z_][a-z0-9_]*$/i.test(String(value)) || /^pg_/i.test(String(value)))
         throw new StatementRefused(`"${value}" is not allowed as the name of a CTE`);
     } else if (type === "FuncCall") checkFunction(stringsOf(value), fields);
     else if (type === "ColumnRef") this.#column(value);
@@ -269,7 +258,7 @@ const checkFunctionsInFrom = (list: unknown): void => {
 /** Syntax such as EXTRACT(… FROM …) is a call of a function in pg_catalog; the statement itself may not name a schema. */
 const checkFunction = (name: readonly string[], { funcformat }: Fields): void => {
   const [schema, own = schema] = name;
-  const isSyntax = schema === "pg_catalog" && (funcformat === "COERCE_SQL_SYNTAX" || own === "similar_to_escape");
+  const isSyntax = schema === "pg_catalog" && funcformat === "COERCE_SQL_SYNTAX";
   if (name.length > 2 || (name.length === 2 && !isSyntax))
     throw new StatementRefused("write functions without a schema");
   if (own === undefined || !functions.has(own)) throw new StatementRefused(`function ${own} is not allowed`);

@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import type { ToolResult } from "../../proto/chat/tools.ts";
@@ -175,7 +176,10 @@ describe("T4: a result that is too large", () => {
   });
 
   it("of one row is refused", async () => {
-    const result = await query(`select string_agg('${"x".repeat(200)}', '') from (select generate_series(1, 5000)) s`);
+    const texts = Array(24)
+      .fill(`string_agg('${"x".repeat(200)}', '')`)
+      .join();
+    const result = await query(`select ${texts} from (select generate_series(1, 80)) s`);
     expect(result).toMatchObject({ kind: "error", code: "result_too_large" });
   });
 
@@ -206,6 +210,117 @@ describe("T4: a result that is too large", () => {
     busy.abort();
     await Promise.all(blocking);
     expect(await rows("select 1")).toEqual([[1]]);
+  });
+});
+
+/** The backends that run statements of the tools. */
+const backends = async (): Promise<number[]> => {
+  const found = await test.db.execute<{ pid: number }>(
+    sql`select pid from pg_stat_activity where application_name = 'svc-server chat' and datname = current_database()`,
+  );
+  return Array.from(found, ({ pid }) => pid);
+};
+
+/** Returns the private memory of a process in MiB; 0 when it has ended. */
+const privateMemory = (pid: number): number => {
+  try {
+    return Number(/RssAnon:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0) / 1024;
+  } catch {
+    return 0;
+  }
+};
+
+/** Runs a statement for a second at most; returns the most memory of its backend, in MiB, and the seconds that the backend took to end. */
+const measure = async (statement: string) => {
+  const person = AbortSignal.timeout(1_000);
+  let stoppedAt = 0;
+  const running = query(statement, person)
+    .catch(() => null)
+    .finally(() => {
+      stoppedAt = performance.now();
+    });
+  let memory = 0;
+  for (let pids: number[] = []; stoppedAt === 0 || pids.length > 0; ) {
+    pids = await backends();
+    memory = Math.max(memory, ...pids.map(privateMemory));
+  }
+  return { result: await running, memory, seconds: (performance.now() - stoppedAt) / 1000 };
+};
+
+const times = (count: number, text: string, separator: string) => Array(count).fill(text).join(separator);
+/** The longest text and the longest numeric that a statement can make. */
+const longText = "(select string_agg('a', '') as x from generate_series(1, 16000)) t";
+const longNumeric = `(select n*n*n*n*n as n from (select n*n*n*n*n as n from (select string_agg('9', '')::numeric as n
+  from generate_series(1, 16000) limit 1) q limit 1) q limit 1) t`;
+const everyPair = "collectors a, collectors b, collectors c, generate_series(1, 1000) g";
+
+describe("T4: one of the worst statements that the tools accept takes little memory and ends when it is cancelled:", () => {
+  it.each([
+    [
+      "aggregates over cross joins",
+      `select ${times(20, "string_agg(a.identity || b.identity, '')", ",")} from ${everyPair}`,
+    ],
+    ["arrays over cross joins", `select ${times(30, "array_agg(a.identity)", ",")} from ${everyPair}`],
+    [
+      "aggregates of groups",
+      `select count(*) from (select a.identity, b.identity, g, max(c.identity) from ${everyPair} group by 1, 2, 3) q`,
+    ],
+    ["sorted aggregates", `select ${times(8, "count(distinct a.identity || b.identity || g)", ",")} from ${everyPair}`],
+    [
+      "windows",
+      `select count(*) from (select ${["a", "b", "c"].map((each) => `rank() over (partition by ${each}.state order by a.identity, g)`).join()} from ${everyPair}) q`,
+    ],
+    ["numerics", `select ${times(3, "length((n / (n - 1))::text)", ",")} from ${longNumeric}`],
+    [
+      "patterns",
+      `select count(*) from ${longText} where x like '%${"a".repeat(180)}b%' or x ~ '((a|aa)*)*${"(a|aa)+".repeat(20)}b'`,
+    ],
+    ["calls", `select ${times(24, "x", "||")}, ${times(90, "upper(x) = ''", ",")} from ${longText}`],
+    [
+      "joins",
+      `select count(*) from ${Array.from({ length: 8 }, (_, at) => `collectors c${at}`).join()} where ${Array.from({ length: 7 }, (_, at) => `c${at}.state = c${at + 1}.state and c${at}.identity = c${at + 1}.identity`).join(" and ")}`,
+    ],
+    ["keys of JSON", "select count(*) from collectors a, collectors b, collectors c, jsonb_each_text(c.labels) d"],
+    ["rows sorted", `select * from ${everyPair} order by a.identity || b.identity || g`],
+    ["sets", "select a.identity from collectors a, collectors b, collectors c union select device_id from collectors"],
+  ])("%s", { timeout: 30_000 }, async (_, statement) => {
+    const { result, memory, seconds } = await measure(statement);
+    expect(result?.kind === "error" ? result.code : "").not.toBe("statement_refused");
+    expect(memory).toBeLessThan(64);
+    expect(seconds).toBeLessThan(4);
+  });
+
+  it.each([
+    "select 1 where 1 not in (select a.queue_bytes + b.queue_bytes from heartbeats a, heartbeats b where a.queue_bytes + 0 = a.queue_bytes)",
+    "select count(*) from collectors where identity_id not in (select identity_id from certificates)",
+    `select count(*) from collectors c0 ${Array.from({ length: 7 }, (_, at) => `full join collectors c${at + 1} using (policy)`).join(" ")}`,
+  ])("refuses a plan that keeps too many rows: %s", async (statement) => {
+    expect(await query(statement)).toMatchObject({ code: "statement_refused" });
+  });
+
+  it("keeps the slot of a query until its backend has ended", async () => {
+    const endless = "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a + b > 0";
+    const person = new AbortController();
+    const stopped = [query(endless, person.signal), query(endless, person.signal)].map((each) =>
+      each.catch(() => "stopped"),
+    );
+    await eventually(async () => expect(await backends()).toHaveLength(2));
+    const deaf = await backends();
+    try {
+      for (const pid of deaf) process.kill(pid, "SIGSTOP");
+      person.abort(new Error("stopped by the person"));
+      expect(await Promise.all(stopped)).toEqual(["stopped", "stopped"]);
+      const waiting = new AbortController();
+      const next = query("select 1", waiting.signal).catch(() => "waited");
+      // The server still has both, so a third one may not start.
+      for (let look = 0; look < 20; look++) expect(await backends()).toEqual(deaf);
+      waiting.abort();
+      expect(await next).toBe("waited");
+    } finally {
+      for (const pid of deaf) process.kill(pid, "SIGCONT");
+    }
+    expect(await rows("select 1")).toEqual([[1]]);
+    await eventually(async () => expect(await backends()).toEqual([]));
   });
 });
 
@@ -245,4 +360,13 @@ it("allows only functions of pg_catalog that are not volatile and run as their c
   const faults = Array.from(found).filter(({ fault }) => fault !== null);
   // TRIM is syntax, and calls btrim.
   expect(faults).toEqual([{ name: "trim", fault: "missing" }]);
+});
+
+it("collects with functions of its own in place of all of PostgreSQL's, but for bytea, which no statement can have", async () => {
+  const found = await test.db.execute<{ name: string }>(sql`
+    select p.oid::regprocedure::text as name from pg_proc p where p.pronamespace = 'pg_catalog'::regnamespace
+      and p.proname in ('string_agg', 'array_agg', 'jsonb_each', 'jsonb_each_text', 'jsonb_array_elements', 'jsonb_array_elements_text')
+      and not exists (select from pg_proc c where c.pronamespace = 'chat'::regnamespace and c.proname = p.proname
+        and c.proargtypes = p.proargtypes)`);
+  expect(Array.from(found, ({ name }) => name)).toEqual(["string_agg(bytea,bytea)"]);
 });

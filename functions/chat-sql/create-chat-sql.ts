@@ -7,11 +7,12 @@ import type { Database } from "../store/database.ts";
 import type { FleetRules, FleetThresholds } from "../store/fleet-rows.ts";
 import { adoptChatRole, type ChatLogin, ChatRoleFault, makeChatRole } from "./chat-role.ts";
 import type { ChatSql } from "./chat-sql.ts";
-import { checkStatement, type Readable, StatementRefused } from "./check-statement.ts";
+import { checkStatement, type Readable } from "./check-statement.ts";
 import { admitRoles } from "./public-role.ts";
 import { createQueryQueue } from "./query-queue.ts";
 import { relations, relationsAt } from "./relations.ts";
-import { type BoundStatement, LoginRejected, runQuery } from "./run-query.ts";
+import { type BoundStatement, LoginRejected, type QueryOptions, runQuery } from "./run-query.ts";
+import { StatementRefused } from "./statement-bounds.ts";
 
 /** The dependencies of the SQL tools. */
 export interface ChatSqlNeeds {
@@ -103,17 +104,17 @@ export const urlsFor = (coreUrl: string, { role, passwords }: ChatLogin): string
   });
 
 /** Runs a statement as the role of the tools; resolves and rejects as `runQuery`. */
-type RunAsRole = (statement: BoundStatement, signal: AbortSignal) => Promise<ToolResult>;
+type RunAsRole = (statement: BoundStatement, options: QueryOptions) => Promise<ToolResult>;
 
 /** Begins with the password that was accepted last. When the server rejects it, another core has set another one: tries the next. */
 const createRoleRunner = (urlsOf: () => Promise<readonly string[]>): RunAsRole => {
   let accepted = 0;
-  return async (statement, signal) => {
+  return async (statement, options) => {
     const urls = await urlsOf();
     const order = urls.map((_, index) => (accepted + index) % urls.length);
     for (const index of order)
       try {
-        const result = await runQuery(urls[index] ?? "", statement, { signal });
+        const result = await runQuery(urls[index] ?? "", statement, options);
         accepted = index;
         return result;
       } catch (cause) {
@@ -124,7 +125,7 @@ const createRoleRunner = (urlsOf: () => Promise<readonly string[]>): RunAsRole =
 };
 
 const tryLogin = async (runAsRole: RunAsRole): Promise<void> => {
-  const result = await runAsRole({ text: "select 1", values: [] }, AbortSignal.timeout(10_000));
+  const result = await runAsRole({ text: "select 1", values: [] }, { signal: AbortSignal.timeout(10_000) });
   if (result.kind === "error") throw new ChatRoleFault("the database does not admit the role of the chat's SQL tools");
 };
 
@@ -165,7 +166,9 @@ const toolsOf = ({ thresholds, readRules }: ChatSqlNeeds, runAsRole: RunAsRole):
         if (cause instanceof StatementRefused) return refused("statement_refused", cause.message);
         throw cause;
       }
-      return queue.run(signal, async (stopped) => runAsRole(boundStatement(checked, await readRules()), stopped));
+      return queue.run(signal, async (stopped, keepUntil) =>
+        runAsRole(boundStatement(checked, await readRules()), { signal: stopped, keepUntil }),
+      );
     },
     close: () => queue.close(),
   };

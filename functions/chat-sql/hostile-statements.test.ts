@@ -8,9 +8,10 @@ import { readMigrations } from "../node/read-migrations.ts";
 import { connectDatabase } from "../store/database.ts";
 import { migrate } from "../store/migrate.ts";
 import { makeChatRole } from "./chat-role.ts";
-import { checkStatement, StatementRefused } from "./check-statement.ts";
+import { checkStatement } from "./check-statement.ts";
 import { boundStatement, readable, urlsFor } from "./create-chat-sql.ts";
 import { runQuery } from "./run-query.ts";
+import { StatementRefused } from "./statement-bounds.ts";
 
 // A server of its own: it takes privileges from PUBLIC. Core's role is a superuser here.
 const server = await startEmbeddedPostgres({ tcp: true });
@@ -115,7 +116,8 @@ describe("T1: a hostile statement", () => {
   });
 
   it("that never ends is cancelled by the timeout of the role", async () => {
-    const result = await runQuery(chatUrl, { text: endlessStatement, values: [] }, { signal, limits });
+    const text = "select count(*) from generate_series(1, 100000) a, generate_series(1, 100000) b where a + b > 0";
+    const result = await runQuery(chatUrl, { text, values: [] }, { signal, limits });
     expect(result).toMatchObject({ kind: "error", code: "timeout" });
   });
 

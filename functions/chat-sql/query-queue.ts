@@ -5,10 +5,13 @@ const runningMax = 2;
 const waitingMax = 64;
 const waitMsMax = 15_000;
 
+/** A query, which may keep its slot beyond its result: until its backend has ended. */
+type Slotted = (signal: AbortSignal, keepUntil: (ended: Promise<void>) => void) => Promise<ToolResult>;
+
 /** Runs few queries at a time; the others wait in order. */
 export interface QueryQueue {
   /** Runs `query` when its turn comes. Resolves with an error of code `too_many_queries` when that takes too long. */
-  run(signal: AbortSignal, query: (signal: AbortSignal) => Promise<ToolResult>): Promise<ToolResult>;
+  run(signal: AbortSignal, query: Slotted): Promise<ToolResult>;
   /** Aborts what runs and waits, and resolves when nothing runs. */
   close(): Promise<void>;
 }
@@ -60,7 +63,10 @@ export const createQueryQueue = (): QueryQueue => {
       signal.throwIfAborted();
       if (!(await enter(signal)))
         return { kind: "error", code: "too_many_queries", message: "other queries are running: try again" };
-      const result = query(signal).finally(leave);
+      let ended = Promise.resolve();
+      const result = query(signal, (promise) => {
+        ended = promise;
+      }).finally(() => void ended.finally(leave));
       running.add(result);
       try {
         return await result;

@@ -1,12 +1,14 @@
 /**
  * Runs one statement of the model. Every query has a connection of its own that is closed after it, so nothing that a statement leaves in
  * a session reaches another one. It runs in a read-only transaction that never commits, by the extended protocol, which refuses a text of
- * several statements. What arrives is counted in bytes before it is parsed: a result that is too large ends the connection.
+ * several statements. What arrives is counted in bytes before it is parsed: a result that is too large ends the query. A query that is
+ * ended from this side is cancelled, and its connection stays open until the server closes it: then its backend has ended.
  */
 import { Client, type Connection, type FieldDef, Query } from "pg";
 import { errorCode } from "../../kit/describe-error.ts";
 import { resultBytesMax, rowsMax, type ToolResult } from "../../proto/chat/tools.ts";
 import { destroyClient } from "../store/copy-transaction.ts";
+import { checkPlan, planSettings } from "./check-plan.ts";
 import { readValue, typeName } from "./result-values.ts";
 
 /** A statement with its parameters. */
@@ -35,6 +37,14 @@ export class LoginRejected extends Error {
 /** The query was ended from this side. */
 type Stopped = "aborted" | "timeout" | "too_large" | "enough";
 
+/** How a query is run. */
+export interface QueryOptions {
+  signal: AbortSignal;
+  limits?: QueryLimits;
+  /** Receives the end of a backend that a query which was ended has left behind. */
+  keepUntil?: (ended: Promise<void>) => void;
+}
+
 /**
  * Runs a statement at `url`, as the role that it names. Resolves with rows, of which it reads no more than the limits, or with an error;
  * rejects with `LoginRejected` when the server rejects the password, and with the signal's reason when aborted, after cancelling the query.
@@ -42,52 +52,62 @@ type Stopped = "aborted" | "timeout" | "too_large" | "enough";
 export const runQuery = async (
   url: string,
   statement: BoundStatement,
-  { signal, limits = queryLimits }: { signal: AbortSignal; limits?: QueryLimits },
+  { signal, limits = queryLimits, keepUntil = () => undefined }: QueryOptions,
 ): Promise<ToolResult> => {
   signal.throwIfAborted();
   const client = new Client({
     connectionString: url,
     connectionTimeoutMillis: limits.connectMs,
     application_name: "svc-server chat",
+    // A server that is gone without a word ends the connection, too.
+    keepAlive: true,
+    keepAliveInitialDelayMillis: 10_000,
   });
   client.on("error", () => undefined);
-  let stopped: Stopped | undefined;
   let isConnected = false;
-  const stop = (reason: Stopped): void => {
-    if (stopped) return;
-    stopped = reason;
-    if (isConnected) cancel(url, client);
-    destroyClient(client);
-  };
-  const abort = () => stop("aborted");
+  let isLeft = false;
+  const stopped = Promise.withResolvers<Stopped>();
+  const abort = () => stopped.resolve("aborted");
   signal.addEventListener("abort", abort, { once: true });
-  const timer = setTimeout(() => stop("timeout"), limits.connectMs + limits.statementMs + 500);
+  const timer = setTimeout(() => stopped.resolve("timeout"), limits.connectMs + limits.statementMs + 500);
   const read: ReadRows = { fields: [], rows: [], bytes: 2, truncated: false };
-  try {
+  const work = async (): Promise<ToolResult> => {
     await client.connect();
     isConnected = true;
-    countReceived(client, () => stop("too_large"));
+    countReceived(client, () => stopped.resolve("too_large"));
     await client.query(`begin transaction isolation level repeatable read, read only;
-      set local statement_timeout = ${limits.statementMs}; set local search_path = chat; set local standard_conforming_strings = on;
-      set local TimeZone = 'UTC'; set local DateStyle = ISO; set local IntervalStyle = postgres; set local extra_float_digits = 1`);
-    await readRows(client, statement, read, () => stop("enough"));
+      set local statement_timeout = ${limits.statementMs}; set local search_path = chat, pg_catalog;
+      set local standard_conforming_strings = on; set local TimeZone = 'UTC'; set local DateStyle = ISO;
+      set local IntervalStyle = postgres; set local extra_float_digits = 1; ${planSettings}`);
+    const { text, values } = statement;
+    const plan = await client.query(`explain (verbose, format json) ${text}`, [...values]);
+    const reason = checkPlan(plan.rows[0]["QUERY PLAN"]);
+    if (reason !== null) return { kind: "error", code: "statement_refused", message: reason };
+    await readRows(client, statement, read, () => stopped.resolve("enough"));
     await client.query("rollback");
-    await client.end();
     return rowsOf(read);
+  };
+  try {
+    const outcome = await Promise.race([work(), stopped.promise]);
+    if (typeof outcome !== "string") {
+      await Promise.race([client.end(), stopped.promise]);
+      return outcome;
+    }
+    isLeft = isConnected;
+    if (isLeft) keepUntil(endBackend(url, client));
+    if (outcome === "aborted") throw signal.reason;
+    if (outcome === "timeout") return timedOut(limits);
+    if (read.rows.length > 0) return rowsOf({ ...read, truncated: true });
+    return { kind: "error", code: "result_too_large", message: `a row is larger than ${resultBytesMax} bytes` };
   } catch (cause) {
-    if (stopped === "aborted") throw signal.reason;
-    if (stopped === "enough" || (stopped === "too_large" && read.rows.length > 0))
-      return rowsOf({ ...read, truncated: true });
-    if (stopped === "too_large")
-      return { kind: "error", code: "result_too_large", message: `a row is larger than ${resultBytesMax} bytes` };
-    if (stopped === "timeout") return timedOut(limits);
+    if (signal.aborted && cause === signal.reason) throw cause;
     if (!isConnected && errorCode(cause) === invalidPassword)
       throw new LoginRejected("the password of the role is not accepted", { cause });
     return errorOf(cause, limits);
   } finally {
     clearTimeout(timer);
     signal.removeEventListener("abort", abort);
-    destroyClient(client);
+    if (!isLeft) destroyClient(client);
   }
 };
 
@@ -154,6 +174,18 @@ const countReceived = (client: Client, exceeded: () => void): void => {
   stream.on("data", (chunk: Uint8Array) => {
     received += chunk.length;
     if (received > receivedBytesMax) exceeded();
+  });
+};
+
+/** Cancels what runs on a connection, discards what still arrives, and resolves when the server has closed the connection. */
+const endBackend = (url: string, client: Client): Promise<void> => {
+  const { stream } = (client as Client & { connection: Connection }).connection;
+  stream.removeAllListeners("data");
+  stream.on("data", () => undefined);
+  cancel(url, client);
+  return new Promise((resolve) => {
+    stream.once("close", () => resolve());
+    stream.end();
   });
 };
 

@@ -31,7 +31,7 @@ export const grammar: Readonly<Record<string, Readonly<Record<string, FieldRule>
     rarg: { is: "SelectStmt" },
   },
   WithClause: { ctes: "nodes" },
-  CommonTableExpr: { ctename: "checked", aliascolnames: "names", ctematerialized: "plain", ctequery: "nodes" },
+  CommonTableExpr: { ctename: "checked", aliascolnames: "names", ctematerialized: "checked", ctequery: "nodes" },
   ResTarget: { name: "names", val: "nodes" },
   RangeVar: { relname: "checked", inh: "checked", relpersistence: "plain", alias: { is: "Alias" } },
   RangeSubselect: { lateral: "plain", subquery: "nodes", alias: { is: "Alias" } },
@@ -108,37 +108,69 @@ export const grammar: Readonly<Record<string, Readonly<Record<string, FieldRule>
 const words = (text: string): ReadonlySet<string> => new Set(text.trim().split(/\s+/));
 
 /**
- * The functions that a statement may call, by their name in pg_catalog: none is volatile, reads a catalog, runs a query or makes a long
- * text of a short one by itself.
+ * The functions that a statement may call, by their name in pg_catalog. None is volatile, reads a catalog or runs a query. Each returns a
+ * value of fixed size or one no longer than its arguments, in time proportional to them; statement-bounds.ts limits the others.
+ * `string_agg`, `array_agg`, `jsonb_each` and `jsonb_array_elements` are those of drizzle/sql/chat-functions.sql, which keep little.
  */
 export const functions = words(`
-  count sum avg min max array_agg string_agg bool_and bool_or every json_agg jsonb_agg json_object_agg jsonb_object_agg mode
-  percentile_cont percentile_disc stddev stddev_pop stddev_samp variance var_pop var_samp corr any_value
+  count sum avg min max string_agg array_agg bool_and bool_or every mode percentile_cont percentile_disc any_value
+  stddev stddev_pop stddev_samp variance var_pop var_samp
   row_number rank dense_rank percent_rank cume_dist ntile lag lead first_value last_value nth_value
-  length char_length character_length octet_length lower upper initcap left right substr substring split_part strpos position replace
-  btrim ltrim rtrim trim concat concat_ws reverse starts_with regexp_replace regexp_match regexp_matches regexp_count regexp_like
-  regexp_substr regexp_split_to_array string_to_array array_to_string overlay translate similar_to_escape to_char to_number to_date
-  to_timestamp
-  abs ceil ceiling floor round trunc sqrt power ln log exp mod sign div width_bucket
+  length char_length character_length octet_length lower upper left right substr substring split_part btrim ltrim rtrim trim
+  concat concat_ws starts_with regexp_replace regexp_like regexp_substr regexp_count array_to_string to_char to_date to_timestamp
+  abs ceil ceiling floor round trunc sign mod div width_bucket
   now transaction_timestamp statement_timestamp date_trunc date_part extract age make_interval make_date make_timestamptz date_bin
   justify_hours justify_days justify_interval timezone date isfinite
-  jsonb_build_object json_build_object jsonb_build_array jsonb_array_length json_array_length jsonb_typeof json_typeof
-  jsonb_extract_path jsonb_extract_path_text json_extract_path json_extract_path_text jsonb_object_keys json_object_keys
-  jsonb_array_elements jsonb_array_elements_text json_array_elements json_array_elements_text jsonb_each jsonb_each_text json_each
-  json_each_text to_json to_jsonb row_to_json jsonb_pretty jsonb_strip_nulls
-  cardinality array_length array_position array_remove array_append array_cat array_upper array_lower unnest generate_series
+  jsonb_build_object jsonb_build_array jsonb_array_length jsonb_typeof jsonb_extract_path jsonb_extract_path_text jsonb_object_keys
+  jsonb_array_elements jsonb_array_elements_text jsonb_each jsonb_each_text
+  cardinality array_length array_position array_remove array_upper array_lower unnest generate_series
   num_nulls num_nonnulls host family masklen network`);
 
 /** The operators that a statement may use, as the parser names them. */
 export const operators = words(`
-  + - * / % ^ = <> < > <= >= || ~~ !~~ ~~* !~~* ~ ~* !~ !~* -> ->> #> #>> ? ?| ?& @> <@ && & | # << >> <<= >>= ^@ @
+  + - * / % = <> < > <= >= || ~~ !~~ ~~* !~~* ~ ~* !~ !~* -> ->> #> #>> ? ?| ?& @> <@ && << >> <<= >>= ^@
   BETWEEN`).union(new Set(["NOT BETWEEN", "BETWEEN SYMMETRIC", "NOT BETWEEN SYMMETRIC"]));
 
-/** The types that a statement may cast to, as the parser names them. */
+/** The types that a statement may cast to, as the parser names them. `bpchar` is not among them: `char(n)` pads to any length. */
 export const types = words(`
-  bool int2 int4 int8 float4 float8 numeric text varchar bpchar date time timestamp timestamptz interval json jsonb uuid inet cidr`);
+  bool int2 int4 int8 float4 float8 numeric text varchar date time timestamp timestamptz interval jsonb uuid inet cidr`);
 
 /** The functions without parentheses that a statement may use. */
 export const valueFunctions = words(`
   SVFOP_CURRENT_DATE SVFOP_CURRENT_TIME SVFOP_CURRENT_TIME_N SVFOP_CURRENT_TIMESTAMP SVFOP_CURRENT_TIMESTAMP_N SVFOP_LOCALTIME
   SVFOP_LOCALTIME_N SVFOP_LOCALTIMESTAMP SVFOP_LOCALTIMESTAMP_N`);
+
+/** The arguments from this position on must be literals: a delimiter, a set of characters, a pattern, a format. */
+export const literalsFrom: Readonly<Record<string, number>> = {
+  split_part: 1,
+  substring: 1,
+  btrim: 1,
+  ltrim: 1,
+  rtrim: 1,
+  trim: 1,
+  regexp_replace: 1,
+  regexp_like: 1,
+  regexp_substr: 1,
+  regexp_count: 1,
+  array_to_string: 1,
+  to_char: 1,
+  to_date: 1,
+  to_timestamp: 1,
+};
+
+/** Functions whose second argument is a regular expression when it is a text. */
+export const regexFunctions = words("substring regexp_replace regexp_like regexp_substr regexp_count");
+
+/** What returns a value as long as all of its arguments together. */
+export const joining = words("|| concat concat_ws array_to_string jsonb_build_object jsonb_build_array");
+export const jsonBuilding = words("jsonb_build_object jsonb_build_array");
+
+/** What may multiply or divide numerics: PostgreSQL takes time in proportion to the product of their lengths. */
+export const multiplying = words("* / % mod div width_bucket stddev stddev_pop stddev_samp variance var_pop var_samp");
+
+/** Operators whose right side is a pattern: of LIKE, and a regular expression. */
+export const likes = words("~~ !~~ ~~* !~~*");
+export const regexes = words("~ ~* !~ !~*");
+
+/** Operators that compare each element of one side with each of the other. */
+export const pairwise = words("@> <@ && ?| ?&");

@@ -14,6 +14,8 @@ export const host: Topic = {
   matches: (question) => question.host !== null,
   next: (question, results) => {
     const name = textLiteral(question.host ?? "");
+    // A pattern may be short only.
+    const similar = textLiteral(`%${(question.host ?? "").slice(0, 90).replace(/[\\%_]/g, "\\$&")}%`);
     const [exact, second] = results;
     if (exact === undefined)
       return [
@@ -27,8 +29,8 @@ export const host: Topic = {
     const [found] = exact;
     if (found === undefined)
       return [
-        `select device_id, identity, state from collectors where strpos(lower(identity), lower(${name})) > 0
-          or strpos(lower(hostname), lower(${name})) > 0 order by device_id limit 10`,
+        `select device_id, identity, state from collectors where identity ilike ${similar} or hostname ilike ${similar}
+          order by device_id limit 10`,
       ];
     return [
       `select occurred_at, actor_type, actor_display, action, outcome, reason_code from audit_events
