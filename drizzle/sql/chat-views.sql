@@ -1,5 +1,5 @@
--- The only relations that the login role of the chat's SQL tools may read (docs/chat-sql.md). Schema "chat" holds views and nothing else.
--- They run with the rights of their owner, so the role needs none on the tables. A view holds no token, hash of a token, key, PEM,
+-- The only relations that the login role of the chat's SQL tools may read (docs/chat-sql.md). Schema "chat" holds these views and the
+-- functions of chat-functions.sql. The views run with the rights of their owner, so the role needs none on the tables. A view holds no token, hash of a token, key, PEM,
 -- payload, config text, session or person. functions/chat-sql/ describes every column, and adds what depends on the time: core sends
 -- "collectors" and "certificates" as CTEs over "fleet" and "issued_certificates", with the states of functions/store/fleet-rows.ts.
 

@@ -92,6 +92,11 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
       "AS MATERIALIZED",
     ],
     [
+      "expressions of CTEs under other names",
+      `with a as (select length(state) as x from collectors) select ${times(11, "y", "+")} from a as b(y)`,
+      "AS MATERIALIZED",
+    ],
+    [
       "expressions of columns without a name",
       `select abs from (${times(6, "select abs(abs + abs) from (", "")}select abs(1)${times(6, ") q", "")}) q`,
       "AS MATERIALIZED",
@@ -138,6 +143,7 @@ describe("what operators ask for is accepted:", () => {
     "select device_id || ' on ' || platform || ' since ' || to_char(enrolled_at, 'YYYY-MM-DD HH24:MI') from collectors",
     "select regexp_replace(hostname, '[-. ]', '', 'g') from collectors",
     "select round(100.0 * queue_bytes / nullif(queue_bytes_max, 0), 1) || ' %' as filled from collectors",
+    `with a as materialized (select length(state) as x from collectors) select ${times(12, "x", "+")} from a`,
     "select k, count(*) from audit_events, jsonb_object_keys(details) k group by k",
     "select d.key, d.value from audit_events, jsonb_each_text(details) as d where d.key like '%reason%'",
     "select jsonb_build_object('a', jsonb_build_array(state, policy), 'b', labels) from collectors c",

@@ -47,9 +47,9 @@ const isSeparate = ({ groupClause, limitCount, distinctClause, targetList, value
 export const derivedNamesIn = (statement: unknown): { names: ReadonlySet<string>; others: ReadonlySet<string> } => {
   const names = new Set<string>();
   const others = new Set<string>();
-  const add = (select: unknown, positional: readonly string[]): void => {
+  const add = (select: unknown, positional: readonly string[], isMaterialized = false): void => {
     const { SelectStmt } = (select ?? {}) as { SelectStmt?: Fields };
-    const into = SelectStmt !== undefined && isSeparate(SelectStmt) ? others : names;
+    const into = isMaterialized || (SelectStmt !== undefined && isSeparate(SelectStmt)) ? others : names;
     for (const name of positional) into.add(name);
     visitFields(select, (key, { name, val }) => {
       const isPlain = (val as Fields | undefined)?.ColumnRef !== undefined;
@@ -60,13 +60,13 @@ export const derivedNamesIn = (statement: unknown): { names: ReadonlySet<string>
     const { alias, aliascolnames, ctequery, ctematerialized, subquery } = fields as Record<string, Fields | undefined>;
     const colnames = stringsOf((alias as Fields | undefined)?.colnames);
     if (key === "RangeSubselect") add(subquery, colnames);
-    else if (key === "CommonTableExpr" && String(ctematerialized) === "CTEMaterializeAlways")
-      for (const name of stringsOf(aliascolnames)) others.add(name);
-    else if (key === "CommonTableExpr") add(ctequery, stringsOf(aliascolnames));
-    else if (key === "RangeFunction" || key === "RangeVar") {
+    else if (key === "CommonTableExpr")
+      add(ctequery, stringsOf(aliascolnames), String(ctematerialized) === "CTEMaterializeAlways");
+    // It may be a CTE.
+    else if (key === "RangeVar") for (const name of colnames) names.add(name);
+    else if (key === "RangeFunction")
       for (const name of [...colnames, alias?.aliasname, "key", "value", "ordinality"])
         if (typeof name === "string") others.add(name);
-    }
   });
   return { names, others };
 };

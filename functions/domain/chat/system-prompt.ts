@@ -24,7 +24,7 @@ const withTools = (relations: readonly RelationSummary[]): string[] => [
   "- list_tables: the relations.",
   "- describe_table: the columns of a relation with their units and the rules of health. Call it before you first query a relation.",
   "- query_sql: one read-only PostgreSQL SELECT over these relations, without a semicolon. At most 200 rows and 5 s, so count and group in",
-  "  SQL, and order what you limit.",
+  "  SQL, and order what you limit. Write patterns as literals, and join texts with || in the outermost SELECT only.",
   "If a query is refused, the result says why: correct the statement. If it fails again, say that you could not find out.",
   "If a result says that it is truncated, say that there is more.",
   "",
