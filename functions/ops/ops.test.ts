@@ -10,14 +10,7 @@ import { createDatabaseClock } from "../jobs/database-clock.ts";
 import { createMetrics } from "../node/metrics.ts";
 import { connectDatabase } from "../store/database.ts";
 import { SchemaMismatch } from "../store/migrate.ts";
-import {
-  clockCheck,
-  databaseCheck,
-  durabilityCheck,
-  migrationsCheck,
-  revocationCheck,
-  signerCheck,
-} from "./checks.ts";
+import { clockCheck, databaseCheck, durabilityCheck, migrationsCheck, revocationCheck, signerCheck } from "./checks.ts";
 import { opsRoutesOf } from "./index.ts";
 import { type Check, runChecks } from "./readiness.ts";
 

@@ -26,6 +26,8 @@ await insertCode(core.db, {
   createdAt: at,
   usedAt: at,
   sessionId: null,
+  webSessionId: null,
+  webSessionExpiresAt: null,
 });
 const exchange = createTokenExchange(core);
 const authenticate = createAuthenticateProvider({ ...core, scim: core.config.directory.provider as ScimProvider });
