@@ -1,6 +1,8 @@
 import { Hono } from "hono";
 import { pooledEntropy, uuidv7 } from "../kit/entropy.ts";
+import { createRequestBodies } from "../kit/request-bodies.ts";
 import { isRequestId } from "../kit/request-id.ts";
+import { requestPath } from "../kit/request-path.ts";
 import { createTokenBuckets } from "../kit/token-buckets.ts";
 import { isRecordedBySender } from "../kit/tracing/tracer.ts";
 import type { Core } from "./core.ts";
@@ -29,7 +31,8 @@ export interface AppOptions {
 export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOptions): Hono<HttpEnv> => {
   const { clock, log, observe, tracer } = core;
   const entropy = pooledEntropy(core.entropy);
-  const app = new Hono<HttpEnv>();
+  const bodies = createRequestBodies(clock);
+  const app = new Hono<HttpEnv>({ getPath: requestPath });
   const hostTraces = createTokenBuckets({ burst: hostTracesPerSecond, perSecond: hostTracesPerSecond, clock });
   /** Returns the trace to continue. Hosts, which must not choose what core records, share a few a second. */
   const callerTrace = ({ listener }: Peer, traceparent: string | undefined) =>
@@ -40,6 +43,7 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
     const requestId = isRequestId(received) ? received : uuidv7({ clock, entropy });
     const peer = peerOf(c);
     c.set("peer", peer);
+    c.set("bodies", bodies);
     c.set("origin", { requestId, remoteAddress: peer.remoteAddress });
     const startedAt = clock.monotonic();
     await tracer.serve(

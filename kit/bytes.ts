@@ -1,22 +1,25 @@
-/** Reads all bytes of a stream. Returns null as soon as there are more than `bytesMax`. */
+/**
+ * Reads all bytes of a stream. Returns null as soon as there are more than `bytesMax`. Holds at most twice the bytes that have arrived,
+ * however small the chunks.
+ */
 export const readBytes = async (
   stream: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
   bytesMax: number,
 ): Promise<Uint8Array<ArrayBuffer> | null> => {
-  const chunks: Uint8Array[] = [];
+  let bytes = new Uint8Array();
   let size = 0;
   for await (const chunk of stream) {
-    size += chunk.length;
-    if (size > bytesMax) return null;
-    chunks.push(chunk);
+    const needed = size + chunk.length;
+    if (needed > bytesMax) return null;
+    if (needed > bytes.length) {
+      const larger = new Uint8Array(Math.max(needed, Math.min(2 * bytes.length, bytesMax)));
+      larger.set(bytes.subarray(0, size));
+      bytes = larger;
+    }
+    bytes.set(chunk, size);
+    size = needed;
   }
-  const bytes = new Uint8Array(size);
-  let at = 0;
-  for (const chunk of chunks) {
-    bytes.set(chunk, at);
-    at += chunk.length;
-  }
-  return bytes;
+  return bytes.subarray(0, size);
 };
 
 /** Returns the SHA-256 by WebCrypto, which Node and workerd share. */

@@ -3,6 +3,7 @@ import { anyone } from "../functions/http/guards.ts";
 import { type Route, route } from "../functions/http/route.ts";
 import { insertSession } from "../functions/store/operator-sessions.ts";
 import { systemEntropy, uuidv7 } from "../kit/entropy.ts";
+import { workloadEnvironment } from "../scripts/lab/core-environment.ts";
 import type { PersonName } from "../scripts/lab/people.ts";
 import { createTestCore, type TestCore } from "./core.ts";
 import { scimEnvironment } from "./scim.ts";
@@ -87,7 +88,7 @@ const program = async ({ db, clock, people, bridgeToken }: TestCore) => {
 
 const refusedSignIn = { reason_code: "suspended", remote_addr: "192.0.2.7" };
 
-const test = await createTestCore();
+const test = await createTestCore({ env: workloadEnvironment });
 afterAll(() => test.close());
 const declared = new Map(test.routes.map((entry) => [nameOf(entry), entry]));
 const registered = registeredIn(test.app);
@@ -121,6 +122,15 @@ describe("I1: access is denied by default", () => {
     expect(faults).toEqual([]);
     expect(registered.filter(({ path }) => path.startsWith("/scim"))).toEqual([]);
     await scim.close();
+  });
+
+  it("the exchange of tokens exists only with an issuer of workloads", async () => {
+    const without = await createTestCore();
+    const { status } = await without.api("POST", "/v1/operator/token-exchange", {
+      raw: { type: "text/plain", content: "{" },
+    });
+    await without.close();
+    expect(status).toBe(404);
   });
 
   it("no path accepts a method that it does not declare", async () => {

@@ -7,9 +7,10 @@ import { route } from "../functions/http/route.ts";
 import { Problem } from "../functions/problems.ts";
 import { renderOpenApi } from "../scripts/generate/artifacts.ts";
 import { documentedRoutes } from "../scripts/generate/documented-routes.ts";
+import { workloadEnvironment } from "../scripts/lab/core-environment.ts";
 import { createTestCore } from "./core.ts";
 
-const test = await createTestCore();
+const test = await createTestCore({ env: workloadEnvironment });
 afterAll(() => test.close());
 
 interface Operation {

@@ -383,6 +383,12 @@ export type RecordSignInErrors = {
         code?: 'forbidden';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -411,10 +417,10 @@ export type RecordSignInErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -464,6 +470,12 @@ export type RecordSignOutErrors = {
         code?: 'forbidden';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -492,10 +504,10 @@ export type RecordSignOutErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -544,6 +556,12 @@ export type CreateAuthorizationErrors = {
         code?: 'forbidden';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -572,10 +590,10 @@ export type CreateAuthorizationErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -626,6 +644,12 @@ export type RefuseAuthorizationErrors = {
         code?: 'forbidden';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -654,10 +678,10 @@ export type RefuseAuthorizationErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -705,6 +729,12 @@ export type CreateDeviceAuthorizationErrors = {
         code?: 'forbidden';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -733,10 +763,10 @@ export type CreateDeviceAuthorizationErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -861,6 +891,12 @@ export type DecideDeviceAuthorizationErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -889,10 +925,10 @@ export type DecideDeviceAuthorizationErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -944,6 +980,12 @@ export type CreateSessionTokenErrors = {
         code?: 'forbidden';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -972,10 +1014,10 @@ export type CreateSessionTokenErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -1013,6 +1055,12 @@ export type ExchangeTokenErrors = {
      */
     400: Problem & {
         code?: 'invalid_grant' | 'malformed_json';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -1055,10 +1103,10 @@ export type ExchangeTokenErrors = {
         code?: 'issuer_unavailable';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -1502,6 +1550,12 @@ export type CreateEnrollmentPolicyErrors = {
         code?: 'forbidden';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `policy_name_taken`: Another policy has this name
      */
     409: Problem & {
@@ -1536,10 +1590,10 @@ export type CreateEnrollmentPolicyErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -1821,6 +1875,12 @@ export type SimulateEnrollmentErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -1849,10 +1909,10 @@ export type SimulateEnrollmentErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -2052,6 +2112,12 @@ export type FreezeEnrollmentPolicyErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -2080,10 +2146,10 @@ export type FreezeEnrollmentPolicyErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -2214,6 +2280,12 @@ export type CreateBootstrapTokenErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `policy_frozen`: The enrollment policy is frozen
      */
     409: Problem & {
@@ -2248,10 +2320,10 @@ export type CreateBootstrapTokenErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -2319,6 +2391,12 @@ export type RevokeBootstrapTokenErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -2347,10 +2425,10 @@ export type RevokeBootstrapTokenErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -2565,6 +2643,12 @@ export type RevokeCollectorIdentityErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -2593,10 +2677,10 @@ export type RevokeCollectorIdentityErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -2739,6 +2823,12 @@ export type RevokeCertificateErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -2767,10 +2857,10 @@ export type RevokeCertificateErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -2909,6 +2999,12 @@ export type PublishCollectorConfigErrors = {
         code?: 'forbidden';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -2937,10 +3033,10 @@ export type PublishCollectorConfigErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -3317,6 +3413,12 @@ export type AssignCollectorConfigErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -3345,10 +3447,10 @@ export type AssignCollectorConfigErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -3481,6 +3583,12 @@ export type RollBackCollectorConfigsErrors = {
         code?: 'forbidden';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -3509,10 +3617,10 @@ export type RollBackCollectorConfigsErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -3638,6 +3746,12 @@ export type SetDesiredConfigErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `conflict`: The resource is not in the state that the request expects
      */
     409: Problem & {
@@ -3672,10 +3786,10 @@ export type SetDesiredConfigErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -3734,6 +3848,12 @@ export type RollBackDesiredConfigErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `conflict`: The resource is not in the state that the request expects. `last_known_good_not_stored`: The last known good config is not among the published ones. `no_last_known_good`: The collector has reported no last known good config
      */
     409: Problem & {
@@ -3768,10 +3888,10 @@ export type RollBackDesiredConfigErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -3965,6 +4085,12 @@ export type CreateRolloutErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `rollout_overlap`: Another rollout that has not ended has some of these hosts
      */
     409: Problem & {
@@ -3999,10 +4125,10 @@ export type CreateRolloutErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -4114,6 +4240,12 @@ export type PauseRolloutErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `rollout_state`: The rollout is not in a state that allows this
      */
     409: Problem & {
@@ -4148,10 +4280,10 @@ export type PauseRolloutErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -4263,6 +4395,12 @@ export type ResumeRolloutErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `rollout_state`: The rollout is not in a state that allows this
      */
     409: Problem & {
@@ -4297,10 +4435,10 @@ export type ResumeRolloutErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -4412,6 +4550,12 @@ export type AbortRolloutErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `rollout_state`: The rollout is not in a state that allows this
      */
     409: Problem & {
@@ -4446,10 +4590,10 @@ export type AbortRolloutErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -4561,6 +4705,12 @@ export type RollBackRolloutErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `rollout_state`: The rollout is not in a state that allows this
      */
     409: Problem & {
@@ -4595,10 +4745,10 @@ export type RollBackRolloutErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -6305,6 +6455,12 @@ export type CreateChatSessionErrors = {
         code?: 'forbidden';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `conflict`: The resource is not in the state that the request expects
      */
     409: Problem & {
@@ -6339,10 +6495,10 @@ export type CreateChatSessionErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -6587,6 +6743,12 @@ export type RenameChatSessionErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `payload_too_large`: The body or payload is over the limit
      */
     413: Problem & {
@@ -6615,10 +6777,10 @@ export type RenameChatSessionErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -6679,6 +6841,12 @@ export type SendChatMessageErrors = {
         code?: 'not_found';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `conflict`: The resource is not in the state that the request expects
      */
     409: Problem & {
@@ -6725,10 +6893,10 @@ export type SendChatMessageErrors = {
         code?: 'inference_failed';
     };
     /**
-     * `database_unavailable`: The database cannot be reached. `shutting_down`: Core is shutting down
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data. `shutting_down`: Core is shutting down
      */
     503: Problem & {
-        code?: 'database_unavailable' | 'shutting_down';
+        code?: 'database_unavailable' | 'overloaded' | 'shutting_down';
     };
 };
 
@@ -6885,6 +7053,12 @@ export type EnrollCollectorErrors = {
         code?: 'device_not_allowed' | 'enrollment_limit_reached' | 'identity_not_allowed' | 'identity_revoked' | 'platform_not_allowed' | 'policy_frozen' | 'source_not_allowed';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `enrollment_in_progress`: This identity is being enrolled right now. `identity_exists`: The identity has an active certificate
      */
     409: Problem & {
@@ -6931,10 +7105,10 @@ export type EnrollCollectorErrors = {
         code?: 'signer_failed';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -6987,6 +7161,12 @@ export type RenewCertificateErrors = {
         code?: 'identity_mismatch';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `stale_request`: A newer request was already accepted
      */
     409: Problem & {
@@ -7033,10 +7213,10 @@ export type RenewCertificateErrors = {
         code?: 'signer_failed';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -7157,6 +7337,12 @@ export type SendHeartbeatErrors = {
         code?: 'certificate_expired' | 'certificate_identity_invalid' | 'certificate_replaced' | 'certificate_revoked' | 'certificate_unknown' | 'client_certificate_required' | 'clock_skew' | 'identity_revoked' | 'proof_invalid';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `stale_request`: A newer request was already accepted
      */
     409: Problem & {
@@ -7197,10 +7383,10 @@ export type SendHeartbeatErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 
@@ -7257,6 +7443,12 @@ export type FetchDesiredConfigErrors = {
         code?: 'certificate_expired' | 'certificate_identity_invalid' | 'certificate_replaced' | 'certificate_revoked' | 'certificate_unknown' | 'client_certificate_required' | 'clock_skew' | 'identity_revoked' | 'proof_invalid';
     };
     /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
      * `stale_request`: A newer request was already accepted
      */
     409: Problem & {
@@ -7297,10 +7489,10 @@ export type FetchDesiredConfigErrors = {
         code?: 'internal';
     };
     /**
-     * `database_unavailable`: The database cannot be reached
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
      */
     503: Problem & {
-        code?: 'database_unavailable';
+        code?: 'database_unavailable' | 'overloaded';
     };
 };
 

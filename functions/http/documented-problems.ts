@@ -19,10 +19,18 @@ const byGuard: Readonly<Record<Route["guard"]["kind"], readonly ProblemCode[]>> 
   ops: ["unauthenticated", "ops_access_denied"],
 };
 
+const ofBodies = [
+  "malformed_json",
+  "body_timeout",
+  "payload_too_large",
+  "unsupported_media_type",
+  "overloaded",
+] as const satisfies readonly ProblemCode[];
+
 /** Returns every problem of a route: those it lists, and those of its guard, its schemas and the server. */
 export const problemsOf = (route: Route): PossibleProblem[] => {
   const listed: DocumentedProblem[] = [...byGuard[route.guard.kind], ...route.problems];
-  if (route.body) listed.push("malformed_json", "payload_too_large", "unsupported_media_type");
+  if (route.body) listed.push(...ofBodies);
   if (route.body || route.params || route.query) listed.push("validation_failed");
   listed.push("internal", "database_unavailable");
   const possible = new Map<string, PossibleProblem>();

@@ -1,4 +1,5 @@
 import type { Context } from "hono";
+import type { RequestBodies } from "../../kit/request-bodies.ts";
 
 /** The client of a connection, as the listener sees it. */
 export interface Peer {
@@ -20,6 +21,7 @@ export interface RequestOrigin {
 export interface HttpVariables {
   peer: Peer;
   origin: RequestOrigin;
+  bodies: RequestBodies;
   /** The route's pattern, for logs and metrics. */
   route?: string;
 }

@@ -37,7 +37,7 @@ export interface Input<Params, Query, Payload, Caller> {
 export interface Reply {
   status: number;
   body?: unknown;
-  text?: { type: string; content: string };
+  text?: { type: string; content: string | Uint8Array<ArrayBuffer> };
   stream?: { type: string; content: ReadableStream<Uint8Array> };
   /** A response with an `ETag` that the request names in `If-None-Match` is sent as 304. */
   headers?: Record<string, string>;
@@ -99,6 +99,8 @@ export interface RouteDefinition<
   bodyAbsentAs?: unknown;
   bodyExample?: unknown;
   textBody?: TextBody;
+  /** The largest body; by default 1 MiB, and 64 KiB for a management request. */
+  bodyBytesMax?: number;
   replies: Readonly<Record<number, DocumentedReply>>;
   problems?: readonly DocumentedProblem[];
   handle(input: Input<Output<Params>, Output<Query>, Output<Payload>, Caller>): Promise<Reply>;
@@ -140,7 +142,7 @@ export const route = <
     replies: definition.replies,
     problems: definition.problems ?? [],
     handle: async (c) => {
-      const body = bodyOf(c.req.raw, definition);
+      const body = bodyOf(c, definition);
       const caller = await definition.guard.admit(c, body);
       const params = definition.params ? parse(definition.params, c.req.param()) : undefined;
       const query = querySchema ? parse(querySchema, queryOf(c)) : undefined;
@@ -164,22 +166,27 @@ export const route = <
 };
 
 const bodyOf = (
-  request: Request,
+  c: HttpContext,
   {
     bodyAbsentAs,
     textBody,
     guard,
-  }: { bodyAbsentAs?: unknown; textBody?: TextBody; guard: Pick<Guard<unknown>, "describe"> },
+    bodyBytesMax: bytesMax = guard.describe.kind === "collector" ? managementBytesMax : bodyBytesMax,
+  }: {
+    bodyAbsentAs?: unknown;
+    textBody?: TextBody;
+    bodyBytesMax?: number;
+    guard: Pick<Guard<unknown>, "describe">;
+  },
 ): Body => {
-  const bytesMax = guard.describe.kind === "collector" ? managementBytesMax : bodyBytesMax;
   let value: Promise<unknown> | undefined;
   return {
-    bytes: () => readBody(request, bytesMax),
+    bytes: () => readBody(c, bytesMax),
     json: () => {
       value ??=
-        textBody !== undefined && mediaTypeOf(request) === textBody.type
-          ? readText(request).then(textBody.read)
-          : readJson(request, { absentAs: bodyAbsentAs, bytesMax });
+        textBody !== undefined && mediaTypeOf(c.req.raw) === textBody.type
+          ? readText(c, bytesMax).then(textBody.read)
+          : readJson(c, { absentAs: bodyAbsentAs, bytesMax });
       return value;
     },
   };

@@ -38,6 +38,8 @@ const problems: readonly ProblemCode[] = [
   "not_found",
   "malformed_json",
   "payload_too_large",
+  "body_timeout",
+  "overloaded",
   "unsupported_media_type",
   "scim_filter_invalid",
   "scim_path_invalid",
@@ -50,7 +52,7 @@ const problems: readonly ProblemCode[] = [
   "throttled",
 ];
 
-const statuses = [200, 201, 204, 400, 401, 404, 409, 413, 415, 429, 500, 503];
+const statuses = [200, 201, 204, 400, 401, 404, 408, 409, 413, 415, 429, 500, 503];
 
 /** Creates a route of SCIM: it authenticates the identity provider before it reads anything else of the request. */
 export const scimRoute =
@@ -70,7 +72,7 @@ export const scimRoute =
         query,
         projection: projectionOf(query),
         origin,
-        json: () => readJson(c.req.raw, { mediaTypes: [scimMediaType, "application/json"] }),
+        json: () => readJson(c, { mediaTypes: [scimMediaType, "application/json"] }),
       });
       const headers = { "Cache-Control": "no-store", ...(location === undefined ? {} : { Location: location }) };
       if (body === undefined) return c.newResponse(null, status, headers);

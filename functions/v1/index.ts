@@ -86,7 +86,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   getDeviceRoute(core),
   decideDeviceRoute(core),
   createTokenOfSessionRoute(core),
-  tokenExchangeRoute(core),
+  ...workloadRoutesOf(core),
   listSessionsRoute(core),
   revokeSessionRoute(core),
   ...enrollmentReportsOf({ ...core, db: core.reports }),
@@ -119,6 +119,10 @@ export const routesOf = (core: Core): readonly Route[] => [
   ...collectorRoutesOf(core),
   ...scimRoutesOf(core),
 ];
+
+/** The exchange of tokens, which exists only with a configured issuer of workloads. */
+const workloadRoutesOf = (core: Core): readonly Route[] =>
+  core.config.workloadIssuers.length === 0 ? [] : [tokenExchangeRoute(core)];
 
 /** Runs on its own pool, so reports cannot starve heartbeats. */
 const reportRoutesOf = (core: Core): readonly Route[] => [

@@ -4,14 +4,15 @@ import { anyone } from "../http/guards.ts";
 import { type Route, route } from "../http/route.ts";
 
 /**
- * `GET /v1/openapi.json`: this API as an OpenAPI 3.1 document, generated from the same list of routes that serves it. The text and its
+ * `GET /v1/openapi.json`: this API as an OpenAPI 3.1 document, generated from the same list of routes that serves it. The document and its
  * ETag are made once, at the first request.
  */
 export const openApiRoute = ({ cryptography }: Pick<Core, "cryptography">): Route => {
-  let made: Promise<{ content: string; etag: string }> | undefined;
+  let made: Promise<{ content: Uint8Array<ArrayBuffer>; etag: string }> | undefined;
   const make = async () => {
-    const content = JSON.stringify(document);
-    return { content, etag: `"${await cryptography.sha256Hex(new TextEncoder().encode(content))}"` };
+    // As bytes, which all the responses share that clients have not read yet.
+    const content = new TextEncoder().encode(JSON.stringify(document));
+    return { content, etag: `"${await cryptography.sha256Hex(content)}"` };
   };
   return route({
     method: "GET",

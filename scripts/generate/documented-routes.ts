@@ -7,7 +7,7 @@ import { TokenView } from "../../functions/v1/collector/tokens/token.ts";
 import { routesOf } from "../../functions/v1/index.ts";
 import { FleetHealthRow } from "../../proto/fleet-health/row.ts";
 import { CertificateIssued } from "../../proto/management/enroll.ts";
-import { coreEnvironment } from "../lab/core-environment.ts";
+import { coreEnvironment, workloadEnvironment } from "../lab/core-environment.ts";
 
 /** Schemas that several routes share, by their name in the document and in generated clients. */
 export const namedSchemas = {
@@ -19,7 +19,8 @@ export const namedSchemas = {
 
 /** Returns every route of a fully configured core. The routes are described and never called, so their dependencies may be empty. */
 export const documentedRoutes = (): readonly Route[] => {
-  const { config } = parseCoreConfig(coreEnvironment("postgres://documented"), () => "");
+  const env = { ...coreEnvironment("postgres://documented"), ...workloadEnvironment };
+  const { config } = parseCoreConfig(env, () => "");
   const chat = { stopping: {} };
   const core = { config, signer: {}, observe: {}, clock: {}, db: {}, heartbeats: { db: {} }, chat } as unknown as Core;
   return [

@@ -13,6 +13,12 @@ export const coreEnvironment = (databaseUrl: string) => ({
   SVC_SHUTDOWN_DELAY: "0s",
 });
 
+/** An issuer of workloads, whose keys nobody serves. Without an issuer core has no exchange of tokens. */
+export const workloadEnvironment = {
+  SVC_WORKLOAD_ISSUERS:
+    "issuers: [{ issuer: http://127.0.0.1:9, audience: fleet, jwks_uri: http://127.0.0.1:9/keys, subjects: [{ pattern: a job, scopes: [read] }] }]",
+};
+
 /** Returns the environment of a core on loopback with a lab's certificates. Ports are free ones unless given. */
 export const labCoreEnvironment = (options: {
   databaseUrl: string;

@@ -1,12 +1,14 @@
 import * as v from "valibot";
+import { formBytesMax, formMediaType, parseForm } from "../../../kit/form.ts";
 import { createTokenExchange, type ExchangeCore } from "../../domain/workload/exchange-token.ts";
 import { anyone } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
+import { Problem } from "../../problems.ts";
 
 /** RFC 8693, 2.1. Audience, resource and scope are not requested: the issuers' file decides. */
 const ExchangeBody = v.strictObject({
   grant_type: v.literal("urn:ietf:params:oauth:grant-type:token-exchange"),
-  subject_token: v.pipe(v.string("must be a string"), v.nonEmpty("is required"), v.maxLength(16_384, "is too long")),
+  subject_token: v.pipe(v.string("must be a string"), v.nonEmpty("is required")),
   subject_token_type: v.picklist(
     ["urn:ietf:params:oauth:token-type:jwt", "urn:ietf:params:oauth:token-type:id_token"],
     "must be a JWT or an id_token",
@@ -28,10 +30,8 @@ export const tokenExchangeRoute = (core: ExchangeCore) => {
       subject_token: "eyJhbGciOiJSUzI1NiJ9.e30.c2ln",
       subject_token_type: "urn:ietf:params:oauth:token-type:jwt",
     },
-    textBody: {
-      type: "application/x-www-form-urlencoded",
-      read: (text) => Object.fromEntries(new URLSearchParams(text)),
-    },
+    textBody: { type: formMediaType, read: readForm },
+    bodyBytesMax: formBytesMax,
     replies: {
       200: {
         description: "The token; its scopes are those of the issuers' file at each request",
@@ -59,4 +59,11 @@ export const tokenExchangeRoute = (core: ExchangeCore) => {
       };
     },
   });
+};
+
+const readForm = (text: string): Record<string, string> => {
+  const fields = parseForm(text);
+  if (fields !== undefined) return fields;
+  const message = "must be a form with valid percent-encoding that names each field once";
+  throw new Problem("validation_failed", { errors: [{ path: "", message }] });
 };

@@ -1,0 +1,123 @@
+/**
+ * Bounds what request bodies cost while they arrive: the bytes of one remote address (IPv6: of its /64) and of all, and the time of each.
+ *
+ * A byte over a limit ends the oldest incomplete body, of that address or of all, not the newest: a client that sends its body at once
+ * is served beside any number of bodies that stall.
+ */
+import { addressKey } from "./address.ts";
+import { readBytes } from "./bytes.ts";
+import type { Clock } from "./clock.ts";
+
+/** The limits of incomplete bodies. */
+export interface BodyLimits {
+  bytesMax: number;
+  addressBytesMax: number;
+  /** From the first read to the last byte. */
+  timeoutMs: number;
+}
+
+/** An edge or web is one address to core: its share is that of hundreds of requests which arrive at once. */
+export const bodyLimits: BodyLimits = {
+  bytesMax: 64 * 1024 * 1024,
+  addressBytesMax: 16 * 1024 * 1024,
+  timeoutMs: 30_000,
+};
+
+/** The chunks that a body may have besides one for each 16 bytes: a chunk of one byte costs as much time as one of 64 KiB. */
+const chunksMax = 1_024;
+const chunkBytesMin = 16;
+
+/** Why a body was not read, as the code of a problem. */
+export type BodyRefusal = "payload_too_large" | "body_timeout" | "overloaded";
+
+/** Reads the bodies of the requests to one program. */
+export interface RequestBodies {
+  /** Returns the body, or why it was not read. Rejects when the client disconnects. */
+  read(
+    request: Pick<Request, "body" | "headers">,
+    of: { remoteAddress: string; bytesMax: number },
+  ): Promise<Uint8Array<ArrayBuffer> | BodyRefusal>;
+}
+
+interface Incomplete {
+  address: string;
+  bytes: number;
+  end(refusal: BodyRefusal): void;
+}
+
+/** Creates the reader of a program's bodies. */
+export const createRequestBodies = (
+  clock: Pick<Clock, "sleep">,
+  { bytesMax: allBytesMax, addressBytesMax, timeoutMs }: BodyLimits = bodyLimits,
+): RequestBodies => {
+  /** In the order of their first reads. */
+  const incomplete = new Set<Incomplete>();
+  const bytesOf = new Map<string, number>();
+  let bytesOfAll = 0;
+
+  const add = (body: Incomplete, bytes: number): void => {
+    body.bytes += bytes;
+    bytesOfAll += bytes;
+    const ofAddress = (bytesOf.get(body.address) ?? 0) + bytes;
+    if (ofAddress === 0) bytesOf.delete(body.address);
+    else bytesOf.set(body.address, ofAddress);
+  };
+  const remove = (body: Incomplete): void => {
+    if (incomplete.delete(body)) add(body, -body.bytes);
+  };
+  const endOldest = (address?: string): void => {
+    for (const body of incomplete) {
+      if (body.bytes === 0 || (address !== undefined && body.address !== address)) continue;
+      body.end("overloaded");
+      return;
+    }
+  };
+  const reserve = (body: Incomplete, bytes: number): void => {
+    add(body, bytes);
+    while ((bytesOf.get(body.address) ?? 0) > addressBytesMax) endOldest(body.address);
+    while (bytesOfAll > allBytesMax) endOldest();
+  };
+
+  return {
+    async read(request, { remoteAddress, bytesMax }) {
+      if (Number(request.headers.get("content-length") ?? 0) > bytesMax) return "payload_too_large";
+      if (request.body === null) return new Uint8Array();
+      const reader = request.body.getReader();
+      const settled = new AbortController();
+      let refusal: BodyRefusal | undefined;
+      const body: Incomplete = {
+        address: addressKey(remoteAddress),
+        bytes: 0,
+        end(reason) {
+          refusal ??= reason;
+          remove(body);
+          // Ends a read that is under way.
+          reader.cancel().catch(() => undefined);
+        },
+      };
+      const chunks = async function* () {
+        for (let count = 1; ; count++) {
+          const { done, value } = await reader.read();
+          if (done || refusal !== undefined) return;
+          reserve(body, value.length);
+          if (count > chunksMax + body.bytes / chunkBytesMin) body.end("payload_too_large");
+          if (refusal !== undefined) return;
+          yield value;
+        }
+      };
+      incomplete.add(body);
+      clock.sleep(timeoutMs, settled.signal).then(
+        () => body.end("body_timeout"),
+        () => undefined,
+      );
+      try {
+        const bytes = await readBytes(chunks(), bytesMax);
+        if (bytes === null) body.end("payload_too_large");
+        return refusal ?? bytes ?? "payload_too_large";
+      } finally {
+        settled.abort();
+        remove(body);
+      }
+    },
+  };
+};
