@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import type { HttpContext, Peer } from "../http/request.ts";
 import { answerAdapterError, answerUnreadable } from "./answer-unreadable.ts";
+import { serveConnections } from "./http-connections.ts";
 
 /** A listener that accepts connections. */
 export interface Listener {
@@ -17,22 +18,26 @@ export const httpPeerOf = (c: HttpContext): Peer => {
   return { remoteAddress: incoming.socket.remoteAddress ?? "", certificate: null, listener: "http" };
 };
 
+/** A connection on which nothing has been sent or received for this time ends; a stream of events sends a comment in less. */
+const idleMs = 120_000;
+
 /** Serves a fetch handler over HTTP/1.1 on one address, or on every interface for `host` null. Limits slow and idle clients. */
 export const listenHttp = async (
   app: { fetch(request: Request, env: object): Response | Promise<Response> },
-  { port, host }: { port: number; host: string | null },
+  { port, host, connectionsMax }: { port: number; host: string | null; connectionsMax?: number },
 ): Promise<Listener> => {
-  const server = createServer(
-    {
-      requestTimeout: 60_000,
-      headersTimeout: 15_000,
-      keepAliveTimeout: 75_000,
-      maxHeaderSize: 32 * 1024,
-      // Node would answer without a body; the adapter rejects the request with one.
-      requireHostHeader: false,
-    },
-    getRequestListener(app.fetch, { overrideGlobalObjects: false, errorHandler: answerAdapterError }),
-  );
+  const server = createServer({
+    requestTimeout: 60_000,
+    headersTimeout: 15_000,
+    connectionsCheckingInterval: 5_000,
+    keepAliveTimeout: 75_000,
+    maxHeaderSize: 32 * 1024,
+    // Node would answer without a body; the adapter rejects the request with one.
+    requireHostHeader: false,
+  });
+  server.timeout = idleMs;
+  const options = { overrideGlobalObjects: false, errorHandler: answerAdapterError };
+  serveConnections(server, getRequestListener(app.fetch, options), connectionsMax);
   answerUnreadable(server);
   await new Promise<void>((resolve, reject) => {
     server.once("error", reject);

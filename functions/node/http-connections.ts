@@ -1,0 +1,60 @@
+/**
+ * Bounds what connections to an HTTP/1.1 listener cost before their requests are complete.
+ *
+ * 1. When as many are open as may be, a new one ends the oldest that waits for bytes of its client: without a request, or with one whose
+ *    body is incomplete. Without such a connection the new one ends.
+ * 2. A connection serves one request at a time. One that pipelines ends after the answer to its first request, or at once with more than
+ *    a few: Node would begin them all, thousands of one packet. Clients send the others again (RFC 9112, 9.3.2).
+ */
+import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+
+/** Above the connections of an edge to a fleet of 10,000 hosts; the header fields of all take 64 MiB at most. */
+const connectionsMaxDefault = 2_048;
+const pipelinedMax = 16;
+
+interface Connection {
+  current?: { request: IncomingMessage; response: ServerResponse };
+  pipelined: number;
+}
+
+/** Serves the requests of a server by `listener` within these bounds. */
+export const serveConnections = (
+  server: Server,
+  listener: RequestListener,
+  connectionsMax = connectionsMaxDefault,
+): void => {
+  /** The oldest first. */
+  const connections = new Map<Socket, Connection>();
+  const oldestWaiting = (): Socket | undefined => {
+    for (const [socket, { current }] of connections)
+      if (current === undefined || !current.request.complete) return socket;
+    return undefined;
+  };
+  server.on("connection", (socket: Socket) => {
+    if (connections.size >= connectionsMax) {
+      const ended = oldestWaiting() ?? socket;
+      connections.delete(ended);
+      ended.destroy();
+      if (ended === socket) return;
+    }
+    connections.set(socket, { pipelined: 0 });
+    socket.once("close", () => connections.delete(socket));
+  });
+  server.on("request", (request, response) => {
+    const { socket } = request;
+    const connection = connections.get(socket);
+    if (connection === undefined) return;
+    const { current } = connection;
+    if (current !== undefined) {
+      if (++connection.pipelined > pipelinedMax) socket.destroy();
+      else if (connection.pipelined === 1) current.response.once("close", () => socket.destroySoon());
+      return;
+    }
+    connection.current = { request, response };
+    response.once("close", () => {
+      delete connection.current;
+    });
+    listener(request, response);
+  });
+};
