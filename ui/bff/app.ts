@@ -1,14 +1,17 @@
-import { Hono } from "hono";
+import { Hono, type MiddlewareHandler } from "hono";
 import { etag } from "hono/etag";
 import { routePath } from "hono/route";
 import { secureHeaders } from "hono/secure-headers";
 import { uuidv7 } from "../../kit/entropy.ts";
+import { createRequestBodies } from "../../kit/request-bodies.ts";
 import { isRequestId } from "../../kit/request-id.ts";
+import { requestPath } from "../../kit/request-path.ts";
 import { clientAddress, isTrustedProxy } from "./client-address.ts";
 import { createCoreClient } from "./core-client.ts";
 import { createReadiness, health } from "./ops.ts";
 import { createPages, pageLinksOf } from "./pages.ts";
 import { createProblemRenderer, WebProblem } from "./problems.ts";
+import { createAdmitBody } from "./programs/admit-body.ts";
 import { createAskPerson } from "./programs/ask-person.ts";
 import { createAuthorize, formTargetOf } from "./programs/authorize.ts";
 import { createDevicePages } from "./programs/device.ts";
@@ -45,7 +48,8 @@ const formPaths: readonly string[] = [authorizePath, devicePath];
  */
 export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => false }: WebAppOptions): Hono<WebEnv> => {
   const { config, clock, entropy, log, tracer } = web;
-  const app = new Hono<WebEnv>();
+  const app = new Hono<WebEnv>({ getPath: requestPath });
+  const bodies = createRequestBodies(clock);
   const sessions = createSessions(web);
   const core = createCoreClient(web);
   const signIn = createSignIn(web, { sessions, core, isStopping });
@@ -74,6 +78,7 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
     const given = c.req.header("x-request-id");
     c.set("requestId", isRequestId(given) ? given : uuidv7({ clock, entropy }));
     c.set("remoteAddress", addressOf(c));
+    c.set("bodies", bodies);
     const startedAt = clock.monotonic();
     // A browser's own trace is not continued: anybody could choose what is recorded.
     const { method } = c.req;
@@ -94,6 +99,7 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
     const seconds = (clock.monotonic() - startedAt) / 1000;
     log.debug({ request_id: c.get("requestId"), method: c.req.method, path: c.req.path, status, seconds }, "request");
   });
+  app.use(limitQuery);
   app.use(createSecureHeaders(config));
   for (const path of ["/api/*", ...formPaths])
     app.use(path, async (c, next) => {
@@ -119,8 +125,9 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
       ([method, path]) => [method, `/api/core${path}`, signedIn(createProxy({ sessions, core }, path))] as const,
     ),
   ]);
-  app.all("/v1/*", createGateway(core, createExchangeLimit(clock)));
-  app.all("/scim/*", createScimGateway(core));
+  const admitBody = createAdmitBody(core, clock);
+  app.all("/v1/*", createGateway({ core, admitBody, exchanges: createExchangeLimit(clock) }));
+  app.all("/scim/*", createScimGateway({ core, admitBody }));
   // Programs call these: a redirect to the sign-in page would say nothing to them.
   for (const path of ["/api/*", "/oauth/*", "/.well-known/*"])
     app.all(path, () => {
@@ -133,6 +140,14 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
   app.notFound((c) => render(new WebProblem("not_found", { detail: "No such path" }), c));
   app.onError(render);
   return app;
+};
+
+/** Longer than any of ours, and than the codes of identity providers. */
+const queryLengthMax = 8192;
+
+const limitQuery: MiddlewareHandler<WebEnv> = async (c, next) => {
+  if (new URL(c.req.url).search.length > queryLengthMax) throw new WebProblem("uri_too_long");
+  await next();
 };
 
 /**

@@ -3,7 +3,7 @@ import type { MiddlewareHandler } from "hono";
 import { loginPage } from "./login-page.ts";
 import type { PageLinks } from "./page-frame.ts";
 import { WebProblem } from "./problems.ts";
-import type { Handler, WebContext, WebEnv } from "./request.ts";
+import { type Handler, queryOf, type WebContext, type WebEnv } from "./request.ts";
 import type { Sessions } from "./session.ts";
 import { localPath } from "./sign-in/local-path.ts";
 import { loginPath } from "./sign-in/routes.ts";
@@ -36,11 +36,11 @@ export const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions
   const providerName = config.identityProvider.name;
   return {
     login: async (c) => {
-      const returnTo = localPath(c.req.query("return_to"));
-      const reason = c.req.query("reason");
+      const query = queryOf(c);
+      const returnTo = localPath(query.get("return_to") ?? undefined);
+      const [reason, id, part] = ["reason", "id", "part"].map((name) => query.get(name) ?? undefined);
       const state = await sessions.read(c.req.header("cookie"));
       if (state.kind === "valid" && reason === undefined) return c.redirect(returnTo, 302);
-      const { id, part } = c.req.query();
       return c.html(loginPage({ providerName, links, returnTo, reason, id, part, hasSession: state.kind === "valid" }));
     },
     asset: async (c, next) => {

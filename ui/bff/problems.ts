@@ -4,7 +4,7 @@ import { problemDocument } from "../../kit/problem-document.ts";
 import type { WebContext } from "./request.ts";
 
 interface Entry {
-  status: 401 | 403 | 404 | 405 | 413 | 414 | 415 | 429 | 500 | 503;
+  status: 400 | 401 | 403 | 404 | 405 | 408 | 413 | 414 | 415 | 429 | 500 | 503;
   action: ProblemAction;
   title: string;
 }
@@ -13,16 +13,19 @@ const entry = (status: Entry["status"], action: ProblemAction, title: string): E
 
 /** Every code that web itself answers with; it forwards core's unchanged. Stable: codes are added, never renamed. */
 export const webProblemCatalog = {
+  malformed_form: entry(400, "fix_request", "The body is not a form"),
   unauthenticated: entry(401, "fix_request", "There is no session: sign in"),
   fresh_sign_in_required: entry(401, "fix_request", "The sign-in is too long ago for this: sign in again"),
   cross_origin_refused: entry(403, "stop", "The request does not come from a page of this origin"),
   not_found: entry(404, "fix_request", "No such resource"),
   method_not_allowed: entry(405, "fix_request", "The path does not accept this method"),
+  body_timeout: entry(408, "retry", "The body was not complete in time"),
   payload_too_large: entry(413, "fix_request", "The body or payload is over the limit"),
   uri_too_long: entry(414, "fix_request", "The address is over the limit"),
   unsupported_media_type: entry(415, "fix_request", "The content type is not supported"),
   rate_limited: entry(429, "retry", "This person or address sent too many requests"),
   internal: entry(500, "retry", "Web failed"),
+  overloaded: entry(503, "retry", "Too many bodies are incomplete"),
   core_unavailable: entry(503, "retry", "Core cannot be reached"),
   database_unavailable: entry(503, "retry", "The database cannot be reached"),
 } as const satisfies Record<string, Entry>;

@@ -1,6 +1,6 @@
-import { readBytes } from "../../kit/bytes.ts";
 import type { CoreClient } from "./core-client.ts";
 import { WebProblem } from "./problems.ts";
+import { mediaTypeOf, readBody, type WebContext } from "./request.ts";
 import type { Sessions } from "./session.ts";
 import { endSession, type SignedInHandler } from "./signed-in.ts";
 
@@ -57,7 +57,6 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["GET", `/chat/sessions/${id}/receipts`],
 ];
 
-const queryLengthMax = 8192;
 /** A message of 32 KiB in JSON, which writes some characters in six bytes. */
 const bodyBytesMax = 200 * 1024;
 
@@ -72,7 +71,6 @@ export const createProxy =
   ({ sessions, core }: { sessions: Sessions; core: CoreClient }, route: string): SignedInHandler =>
   async (c, session) => {
     const { search } = new URL(c.req.url);
-    if (search.length > queryLengthMax) throw new WebProblem("uri_too_long");
     const method = c.req.method as ProxiedMethod;
     const response = await core.call({
       method,
@@ -80,7 +78,7 @@ export const createProxy =
       as: session,
       requestId: c.get("requestId"),
       accept: c.req.header("accept") ?? "*/*",
-      ...(method === "POST" || method === "PUT" ? { body: await readJsonBytes(c.req.raw) } : {}),
+      ...(method === "POST" || method === "PUT" ? { body: await readJsonBytes(c) } : {}),
       signal: c.req.raw.signal,
     });
     if (response.status === 401) {
@@ -95,11 +93,8 @@ export const createProxy =
     return c.newResponse(response.body, response.status as 200, Object.fromEntries(headers));
   };
 
-const readJsonBytes = async (request: Request): Promise<Uint8Array<ArrayBuffer>> => {
-  const type = request.headers.get("content-type")?.split(";")[0]?.trim().toLowerCase();
-  if (type !== "application/json")
+const readJsonBytes = async (c: WebContext): Promise<Uint8Array<ArrayBuffer>> => {
+  if (mediaTypeOf(c) !== "application/json")
     throw new WebProblem("unsupported_media_type", { detail: "Send the body as application/json" });
-  const bytes = await readBytes(request.body ?? [], bodyBytesMax);
-  if (bytes === null) throw new WebProblem("payload_too_large");
-  return bytes;
+  return readBody(c, bodyBytesMax);
 };

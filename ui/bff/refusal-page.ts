@@ -28,6 +28,9 @@ const messages: Readonly<Record<WebProblemCode, { title: string; text: string }>
     text: "Nothing was changed. Start from the home page.",
   },
   payload_too_large: { title: "This form is too large", text: "Nothing was changed. Send less, and try again." },
+  malformed_form: { title: "This form cannot be read", text: "Nothing was changed. Start from the home page." },
+  body_timeout: { title: "The form did not arrive in time", text: "Nothing was changed. Try again." },
+  overloaded: { title: "Too many requests are under way", text: "Nothing was changed. Try again in a few seconds." },
   uri_too_long: { title: "This address is too long", text: "Shorten it, or start from the home page." },
   unsupported_media_type: {
     title: "This form cannot be read",

@@ -1,8 +1,9 @@
 import type { Context } from "hono";
 import * as v from "valibot";
+import { parseForm } from "../../../kit/form.ts";
 import type { CoreClient } from "../core-client.ts";
 import type { PageLinks } from "../page-frame.ts";
-import type { Handler, WebContext } from "../request.ts";
+import { type Handler, queryOf, readForm, type WebContext } from "../request.ts";
 import { authorizePath } from "../sign-in/fresh-sign-in.ts";
 import type { AskPerson, Question } from "./ask-person.ts";
 import { callCore } from "./call-core.ts";
@@ -48,7 +49,7 @@ export const createAuthorize = ({
   };
   return {
     ask: async (c) => {
-      const request = v.safeParse(AuthorizationRequest, c.req.query());
+      const request = v.safeParse(AuthorizationRequest, parseForm(new URL(c.req.url).search.slice(1)));
       if (!request.success) return malformed(c);
       return askPerson(c, questionOf(request.output), async (person) => {
         const page = consentPage({
@@ -63,7 +64,7 @@ export const createAuthorize = ({
       });
     },
     decide: async (c) => {
-      const form = await c.req.parseBody();
+      const form = await readForm(c);
       const request = v.safeParse(AuthorizationRequest, form);
       if (!request.success) return malformed(c);
       return askPerson(c, questionOf(request.output), async (person) => {
@@ -97,8 +98,9 @@ const questionOf = (request: v.InferOutput<typeof AuthorizationRequest>): Questi
  * `form-action` to redirects too. Empty for every other page.
  */
 export const formTargetOf = (c: Context): string => {
-  const uri = v.safeParse(AuthorizationRequest.entries.redirect_uri, c.req.query("redirect_uri"));
-  return c.req.path === authorizePath && uri.success ? new URL(uri.output).origin : "";
+  if (c.req.path !== authorizePath) return "";
+  const uri = v.safeParse(AuthorizationRequest.entries.redirect_uri, queryOf(c).get("redirect_uri"));
+  return uri.success ? new URL(uri.output).origin : "";
 };
 
 const CodeOfCore = v.object({ code: v.string() });

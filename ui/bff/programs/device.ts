@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { isTrustedProxy } from "../client-address.ts";
 import type { CoreClient } from "../core-client.ts";
 import type { PageLinks } from "../page-frame.ts";
-import type { Handler, WebContext } from "../request.ts";
+import { type Handler, queryOf, readForm, type WebContext } from "../request.ts";
 import { devicePath } from "../sign-in/fresh-sign-in.ts";
 import type { AskPerson, Question } from "./ask-person.ts";
 import { callCore } from "./call-core.ts";
@@ -27,7 +27,7 @@ export const createDevicePages = ({
   const unknown = (c: WebContext) => c.html(devicePage({ fault: "No device waits for this code", links }), 404);
   return {
     ask: (c) => {
-      const userCode = c.req.query("user_code") ?? "";
+      const userCode = queryOf(c).get("user_code") ?? "";
       return askPerson(c, questionOf(userCode), async (person) => {
         if (userCode === "") return c.html(devicePage({ links }));
         const path = `/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}`;
@@ -46,8 +46,8 @@ export const createDevicePages = ({
       });
     },
     decide: async (c) => {
-      const form = await c.req.parseBody();
-      const userCode = typeof form.user_code === "string" ? form.user_code : "";
+      const form = await readForm(c);
+      const userCode = form.user_code ?? "";
       return askPerson(c, questionOf(userCode), async (person) => {
         const approved = form.decision === "allow";
         const recorded = await callCore(core, c, {

@@ -1,7 +1,8 @@
-import { readBytes } from "../../../kit/bytes.ts";
+import { formBytesMax } from "../../../kit/form.ts";
 import type { CoreCall, CoreClient } from "../core-client.ts";
 import { WebProblem } from "../problems.ts";
-import type { Handler, WebContext } from "../request.ts";
+import { type Handler, readBody, type WebContext } from "../request.ts";
+import type { AdmitBody } from "./admit-body.ts";
 import type { ExchangeLimit } from "./limit-address.ts";
 
 /** Routes of core that are not for operators: collectors and web itself call core directly. */
@@ -12,7 +13,6 @@ const exchangePath = "/v1/operator/token-exchange";
 const openPaths: readonly string[] = ["/v1/openapi.json", exchangePath];
 const pathPattern = /^\/v1(\/[A-Za-z0-9._~-]+)+$/;
 const bearerPattern = /^Bearer [A-Za-z0-9._~+/=-]{1,4096}$/i;
-const queryLengthMax = 8192;
 /** As core's own limit. */
 const bodyBytesMax = 1024 * 1024;
 const methods = ["GET", "POST", "PUT", "DELETE"] as const;
@@ -34,23 +34,24 @@ const returnedHeaders = [
  * `rate_limited` for an address whose tokens of workloads core refused.
  */
 export const createGateway =
-  (core: CoreClient, exchanges: ExchangeLimit): Handler =>
+  ({ core, admitBody, exchanges }: { core: CoreClient; admitBody: AdmitBody; exchanges: ExchangeLimit }): Handler =>
   async (c) => {
     const { pathname, search } = new URL(c.req.url);
     if (!pathPattern.test(pathname) || hasDots(pathname) || notForwarded.test(pathname)) throw noSuchPath();
-    if (search.length > queryLengthMax) throw new WebProblem("uri_too_long");
     const authorization = c.req.header("authorization") ?? "";
     if (!openPaths.includes(pathname) && !bearerPattern.test(authorization))
       throw new WebProblem("unauthenticated", { detail: "Send a bearer token: svc-admin login" });
     const method = methodOf(c, methods);
+    const call = { method, path: `${pathname.slice("/v1".length)}${search}`, authorization };
+    if (pathname !== exchangePath)
+      return (await admitBody(c, { ...call, path: "/whoami" })) ?? forward(c, core, call, bodyBytesMax);
     const remoteAddress = c.get("remoteAddress");
-    const retryAfterSeconds = pathname === exchangePath ? exchanges.retryAfterSeconds(remoteAddress) : null;
+    const retryAfterSeconds = exchanges.retryAfterSeconds(remoteAddress);
     if (retryAfterSeconds !== null)
       throw new WebProblem("rate_limited", { detail: "Too many refused tokens of this address", retryAfterSeconds });
-    const path = `${pathname.slice("/v1".length)}${search}`;
-    return forward(c, core, { method, path, authorization }, (status) => {
-      if (pathname === exchangePath && status === 400) exchanges.refused(remoteAddress);
-    });
+    const response = await forward(c, core, call, formBytesMax);
+    if (response.status === 400) exchanges.refused(remoteAddress);
+    return response;
   };
 
 /**
@@ -58,16 +59,17 @@ export const createGateway =
  * address is refused, because a valid token may come from the address of an attacker, such as an edge's.
  */
 export const createScimGateway =
-  (core: CoreClient): Handler =>
+  ({ core, admitBody }: { core: CoreClient; admitBody: AdmitBody }): Handler =>
   async (c) => {
     const { pathname, search } = new URL(c.req.url);
     if (!scimPathPattern.test(pathname) || hasDots(pathname)) throw noSuchPath();
-    if (search.length > queryLengthMax) throw new WebProblem("uri_too_long");
     const authorization = c.req.header("authorization") ?? "";
     if (!bearerPattern.test(authorization))
       throw new WebProblem("unauthenticated", { detail: "Send the token of SVC_DIRECTORY_SCIM_TOKEN as bearer token" });
     const method = methodOf(c, scimMethods);
-    return forward(c, core, { method, path: `${pathname}${search}`, isAtRoot: true, authorization });
+    const call = { method, path: `${pathname}${search}`, isAtRoot: true, authorization };
+    const admitted = await admitBody(c, { ...call, path: "/scim/v2/ServiceProviderConfig" });
+    return admitted ?? forward(c, core, call, bodyBytesMax);
   };
 
 const noSuchPath = () => new WebProblem("not_found", { detail: "No such path" });
@@ -85,10 +87,9 @@ const forward = async (
   c: WebContext,
   core: CoreClient,
   call: Pick<CoreCall, "method" | "path" | "isAtRoot" | "authorization">,
-  onStatus: (status: number) => void = () => undefined,
+  bytesMax: number,
 ): Promise<Response> => {
-  const body = await readBytes(c.req.raw.body ?? [], bodyBytesMax);
-  if (body === null) throw new WebProblem("payload_too_large");
+  const body = call.method === "GET" ? new Uint8Array() : await readBody(c, bytesMax);
   const contentType = c.req.header("content-type");
   const ifNoneMatch = c.req.header("if-none-match");
   const response = await core.call({
@@ -99,7 +100,11 @@ const forward = async (
     ...(ifNoneMatch === undefined ? {} : { ifNoneMatch }),
     signal: c.req.raw.signal,
   });
-  onStatus(response.status);
+  return returned(c, response);
+};
+
+/** Returns core's response to the program. */
+export const returned = (c: WebContext, response: Response): Response => {
   const answer = new Headers();
   for (const name of returnedHeaders) {
     const value = response.headers.get(name);

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { addressKey } from "../../../kit/address.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import type { CoreClient } from "../core-client.ts";
-import type { Handler, WebContext } from "../request.ts";
+import { type Handler, readForm, type WebContext } from "../request.ts";
 import { devicePath } from "../sign-in/fresh-sign-in.ts";
 import { codeLimit, createLimit, tokenLimit } from "./limit-address.ts";
 import type { SealedCodes } from "./sealed-codes.ts";
@@ -64,7 +64,7 @@ export const createTokenEndpoints = ({
 
   return {
     token: async (c) => {
-      const form = await c.req.parseBody();
+      const form = await readForm(c);
       const code = await admit(c, form.grant_type === deviceGrant ? form.device_code : form.code);
       if (code instanceof Response) return code;
       const remote_addr = c.get("remoteAddress");
@@ -86,7 +86,7 @@ export const createTokenEndpoints = ({
       return c.json({ ...token, scope: scopes.join(" ") });
     },
     device: async (c) => {
-      const { client_name } = await c.req.parseBody();
+      const { client_name } = await readForm(c);
       const body = { client_name, remote_addr: c.get("remoteAddress") };
       const response = await callAsWeb(core, c, "/operator/devices", body);
       if (!response.ok) return refusalOf(c, response);

@@ -1,6 +1,6 @@
 import type { CoreClient } from "../core-client.ts";
 import { WebProblem } from "../problems.ts";
-import type { Handler, WebContext } from "../request.ts";
+import { type Handler, queryOf, type WebContext } from "../request.ts";
 import type { Sessions } from "../session.ts";
 import type { Web } from "../web.ts";
 import { createAttempts } from "./attempt.ts";
@@ -55,13 +55,14 @@ export const createSignIn = (
 
   return {
     begin: async (c) => {
-      const returnTo = localPath(c.req.query("return_to"));
+      const query = queryOf(c);
+      const returnTo = localPath(query.get("return_to") ?? undefined);
       try {
         const { authorizationEndpoint, supportsSelectAccount, supportsLogin } = await provider.metadata();
         const isFresh = needsFreshSignIn(returnTo);
         const prompts = [
           ...(isFresh && supportsLogin ? (["login"] as const) : []),
-          ...(supportsSelectAccount && c.req.query("prompt") === "select_account" ? (["select_account"] as const) : []),
+          ...(supportsSelectAccount && query.get("prompt") === "select_account" ? (["select_account"] as const) : []),
         ];
         const { attempt, cookies } = await attempts.begin(returnTo, c.req.header("cookie"));
         for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
@@ -75,7 +76,7 @@ export const createSignIn = (
       }
     },
     complete: async (c) => {
-      const response = new URL(c.req.url).searchParams;
+      const response = queryOf(c);
       const state = response.get("state");
       const attempt = await attempts.resume(state, c.req.header("cookie"));
       for (const cookie of attempts.end(state)) c.header("Set-Cookie", cookie, { append: true });
