@@ -61,6 +61,17 @@ describe("connections of the HTTP listener", () => {
     expect(answersIn(await text)).toBe(5);
   });
 
+  it("N2: end with a body in tiny chunks, and accept one in small chunks", async () => {
+    const { port } = await listen();
+    const head = "POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n";
+    const tiny = await open(port, `${head}${"1\r\na\r\n".repeat(10_000)}`);
+    expect(answersIn(await tiny.text)).toBe(0);
+    const small = await open(port, `${head}${`40\r\n${"a".repeat(64)}\r\n`.repeat(2_000)}0\r\n\r\n`);
+    await once(small.socket, "data");
+    small.socket.end();
+    expect(answersIn(await small.text)).toBe(1);
+  });
+
   it("N2: end the oldest that waits for its client when too many are open", async () => {
     const { port } = await listen();
     const silent = await open(port, "");

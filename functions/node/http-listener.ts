@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { getRequestListener } from "@hono/node-server";
 import type { HttpContext, Peer } from "../http/request.ts";
 import { answerAdapterError, answerUnreadable } from "./answer-unreadable.ts";
-import { serveConnections } from "./http-connections.ts";
+import { BoundedRequest, serveConnections } from "./http-connections.ts";
 
 /** A listener that accepts connections. */
 export interface Listener {
@@ -32,6 +32,7 @@ export const listenHttp = async (
     connectionsCheckingInterval: 5_000,
     keepAliveTimeout: 75_000,
     maxHeaderSize: 32 * 1024,
+    IncomingMessage: BoundedRequest,
     // Node would answer without a body; the adapter rejects the request with one.
     requireHostHeader: false,
   });
