@@ -225,6 +225,10 @@ const draftsOf = (operation: Documented): fc.Arbitrary<Draft> => {
       '"',
       yaml,
       '{"__proto__":{"a":1}}',
+      "a&".repeat(8_192),
+      "%ffa&".repeat(3_000),
+      "grant_type=a&grant_type=b",
+      '--a\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--a--',
     ),
     fc.string(),
   );
@@ -238,7 +242,13 @@ const draftsOf = (operation: Documented): fc.Arbitrary<Draft> => {
       ),
       type: often(
         fc.constantFrom(...types, ...(types.length === 0 ? [null] : [])),
-        fc.constantFrom(null, "text/plain", "application/json; charset=utf-16", "multipart/form-data"),
+        fc.constantFrom(
+          null,
+          "text/plain",
+          "application/json; charset=utf-16",
+          "multipart/form-data; boundary=a",
+          "application/x-www-form-urlencoded",
+        ),
       ),
       body,
       text: often(fc.constant(null), text),

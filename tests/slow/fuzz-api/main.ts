@@ -1,6 +1,6 @@
 /**
- * `bun run fuzz-api -- [--seed N] [--runs N]`: the longer form of tests/api-properties.test.ts, with `--runs` random requests to each
- * operation, and with a seed that it prints to reproduce its findings. Prints one JSON object; exit code 1 when a response was not
+ * `bun run fuzz-api -- [--seed N] [--runs N]`: the longer form of tests/api-properties.test.ts, and of the forms and cookies of
+ * tests/anonymous-bytes.test.ts, with `--runs` random requests to each operation, and with a seed that it prints to reproduce its findings. Prints one JSON object; exit code 1 when a response was not
  * documented, 2 for a usage error.
  */
 import { spawn } from "node:child_process";
@@ -30,14 +30,15 @@ const run = async ({ seed, runs }: { seed: number; runs: number }): Promise<bool
   const report = join(folder, "answers.json");
   const startedAt = performance.now();
   try {
-    const child = spawn(process.execPath, ["node_modules/vitest/vitest.mjs", "run", "tests/api-properties.test.ts"], {
+    const tests = ["tests/api-properties.test.ts", "tests/anonymous-bytes.test.ts"];
+    const child = spawn(process.execPath, ["node_modules/vitest/vitest.mjs", "run", ...tests], {
       stdio: ["ignore", process.stderr, process.stderr],
       env: { ...process.env, SVC_FUZZ_SEED: String(seed), SVC_FUZZ_RUNS: String(runs), SVC_FUZZ_REPORT: report },
     });
     const [code] = await once(child, "exit");
-    const answers: Record<string, Record<string, number>> = existsSync(report)
-      ? JSON.parse(await readFile(report, "utf8"))
-      : {};
+    const read = async (file: string): Promise<Record<string, Record<string, number>>> =>
+      existsSync(file) ? JSON.parse(await readFile(file, "utf8")) : {};
+    const answers = { ...(await read(report)), ...(await read(`${report}.web`)) };
     const counts = Object.values(answers).flatMap((byStatus) => Object.values(byStatus));
     const requests = counts.reduce((sum, count) => sum + count, 0);
     const seconds = Number(((performance.now() - startedAt) / 1000).toFixed(1));
