@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { runFloods } from "./floods.ts";
+import { runHttpFloods } from "./http-floods.ts";
 
 it("G2, G8: stays below 350 MB and serves another client beside rapid reset, slow messages, unread acks and 10,000 streams", async () => {
   const names = ["rapid reset", "slow messages", "unread acks", "10,000 streams"];
@@ -12,5 +13,21 @@ it("G2, G8: stays below 350 MB and serves another client beside rapid reset, slo
     // The long form compares it with the client alone: here other tests take the CPU.
     expect.soft(p99, name).toBeLessThan(1_000);
     expect.soft(frames, name).toBeGreaterThan(10);
+  }
+});
+
+it("N2: core and web stay below 350 MB beside bodies of 400 MB, stalled bodies and tiny chunks", async () => {
+  const names = [
+    "core: stalled bodies",
+    "core: bodies in tiny chunks",
+    "web: stalled bodies with a bearer",
+    "web: bodies of 400 MB",
+  ];
+  const { results } = await runHttpFloods({ seconds: 1, warmUpMs: 300, names, isShared: true });
+  for (const name of names) {
+    const { opened = 0, core_peak_mb: core, web_peak_mb: web, faults } = results[name] ?? {};
+    expect
+      .soft({ name, opened: opened > 0, isBounded: Math.max(Number(core), Number(web)) <= 350, faults })
+      .toEqual({ name, opened: true, isBounded: true, faults: 0 });
   }
 });

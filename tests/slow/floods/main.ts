@@ -1,15 +1,28 @@
 /**
- * `bun run floods -- [--seconds 10] [--only NAME]`: attacks the ingest listener of a real core, one attack after another, each on a new
- * core, beside a well-behaved client that commits a frame every 10 ms. Prints one JSON object with the peak RSS and CPU of core, the CPU of
- * the attacker (niced) and the p99 of the client, beside each attack and alone; exit code 1 when the RSS exceeds 350 MB, the p99 twice the one alone (and 50 ms), or core ends.
+ * `bun run floods -- [--seconds 10] [--only NAME]`: attacks the ingest listener of a real core and the HTTP listeners of core and web, one
+ * attack after another, each on new processes, beside well-behaved clients: a collector that commits a frame every 10 ms and, at the
+ * HTTP listeners, a person who reads from core through web. Prints one JSON object with the peak RSS, the p99 of the clients and the
+ * delay of the event loop beside each attack and alone. Exit code 1 when an RSS exceeds 350 MB, a p99 twice the one alone (and 50 ms; at the
+ * HTTP listeners 250 ms, of the event loop 100 ms), a
+ * client is not served, or a program ends.
  */
 import { parseArgs } from "node:util";
+import { attacks } from "./attacks.ts";
 import { runFloods } from "./floods.ts";
+import { httpFloodNames, runHttpFloods } from "./http-floods.ts";
 
-const { values } = parseArgs({ options: { seconds: { type: "string", default: "10" }, only: { type: "string" } } });
-const result = await runFloods({
-  seconds: Math.min(Number(values.seconds), 60),
-  ...(values.only === undefined ? {} : { names: [values.only] }),
+const { values } = parseArgs({
+  args: process.argv.slice(2).filter((arg) => arg !== "--"),
+  options: { seconds: { type: "string", default: "10" }, only: { type: "string" } },
 });
-process.stdout.write(`${JSON.stringify(result, null, 2)}\n`);
-process.exit(result.ok ? 0 : 1);
+const seconds = Math.min(Number(values.seconds), 60);
+const chosen = (names: readonly string[]) =>
+  values.only === undefined ? names : names.filter((name) => name === values.only);
+const [ingest, http] = [chosen(Object.keys(attacks)), chosen(httpFloodNames)];
+const report = {
+  ingest: ingest.length === 0 ? null : await runFloods({ seconds, names: ingest }),
+  http: http.length === 0 ? null : await runHttpFloods({ seconds, names: http }),
+};
+const ok = [report.ingest, report.http].every((part) => part?.ok ?? true) && ingest.length + http.length > 0;
+process.stdout.write(`${JSON.stringify({ ok, ...report }, null, 2)}\n`);
+process.exit(ok ? 0 : 1);
