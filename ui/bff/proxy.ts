@@ -1,6 +1,7 @@
 import type { CoreClient } from "./core-client.ts";
 import { WebProblem } from "./problems.ts";
-import { mediaTypeOf, readBody, type WebContext } from "./request.ts";
+import { mediaTypeOf, readBody } from "./read-request.ts";
+import type { WebContext } from "./request.ts";
 import type { Sessions } from "./session.ts";
 import { endSession, type SignedInHandler } from "./signed-in.ts";
 

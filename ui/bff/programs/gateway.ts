@@ -1,7 +1,8 @@
 import { formBytesMax } from "../../../kit/form.ts";
 import type { CoreCall, CoreClient } from "../core-client.ts";
 import { WebProblem } from "../problems.ts";
-import { type Handler, readBody, type WebContext } from "../request.ts";
+import { readBody } from "../read-request.ts";
+import type { Handler, WebContext } from "../request.ts";
 import type { AdmitBody } from "./admit-body.ts";
 import type { ExchangeLimit } from "./limit-address.ts";
 

@@ -1,6 +1,7 @@
 import type { CoreClient } from "../core-client.ts";
 import { WebProblem } from "../problems.ts";
-import { type Handler, queryOf, type WebContext } from "../request.ts";
+import { queryOf } from "../read-request.ts";
+import type { Handler, WebContext } from "../request.ts";
 import type { Sessions } from "../session.ts";
 import type { Web } from "../web.ts";
 import { createAttempts } from "./attempt.ts";
