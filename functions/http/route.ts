@@ -37,7 +37,7 @@ export interface Input<Params, Query, Payload, Caller> {
 export interface Reply {
   status: number;
   body?: unknown;
-  text?: { type: string; content: string | Uint8Array<ArrayBuffer> };
+  text?: { type: string; content: string };
   stream?: { type: string; content: ReadableStream<Uint8Array> };
   /** A response with an `ETag` that the request names in `If-None-Match` is sent as 304. */
   headers?: Record<string, string>;

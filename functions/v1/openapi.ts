@@ -10,7 +10,6 @@ import { type Route, route } from "../http/route.ts";
 export const openApiRoute = ({ cryptography }: Pick<Core, "cryptography">): Route => {
   let made: Promise<{ content: Uint8Array<ArrayBuffer>; etag: string }> | undefined;
   const make = async () => {
-    // As bytes, which all the responses share that clients have not read yet.
     const content = new TextEncoder().encode(JSON.stringify(document));
     return { content, etag: `"${await cryptography.sha256Hex(content)}"` };
   };
@@ -29,9 +28,22 @@ export const openApiRoute = ({ cryptography }: Pick<Core, "cryptography">): Rout
       const { content, etag } = await made;
       return {
         status: 200,
-        text: { type: "application/json", content },
+        stream: { type: "application/json", content: inParts(content) },
         headers: { "Cache-Control": "public, max-age=300", ETag: etag },
       };
     },
   });
+};
+
+const partBytes = 16 * 1024;
+
+/** Streams bytes that all responses share: a client that reads nothing costs one part, not a copy of the document. */
+const inParts = (bytes: Uint8Array): ReadableStream<Uint8Array> => {
+  let at = 0;
+  const pull = (controller: ReadableStreamDefaultController<Uint8Array>) => {
+    if (at >= bytes.length) return controller.close();
+    controller.enqueue(bytes.subarray(at, at + partBytes));
+    at += partBytes;
+  };
+  return new ReadableStream({ pull }, { highWaterMark: 0 });
 };
