@@ -100,7 +100,7 @@ describe("policies and tokens", () => {
     closeSync(open);
   });
 
-  it("writes no control characters of a server to stderr", async () => {
+  it("writes no control characters of a server to stderr, and none that reorder the line", async () => {
     const fetch = async () =>
       Response.json(
         {
@@ -108,7 +108,7 @@ describe("policies and tokens", () => {
           title: "Forbidden",
           status: 403,
           code: "forbidden",
-          detail: "no\u001b]0;pwned\u0007\u009b31m",
+          detail: "no\u001b]0;pwned\u0007\u009b31m\u202egnp.exe\u2066",
           action: "none",
           request_id: "x",
         },
@@ -116,7 +116,7 @@ describe("policies and tokens", () => {
       );
     const { err } = await createAdminUser({ fetch, env }).run("policies", "list");
     expect(err).toContain("no\ufffd]0;pwned");
-    expect(err).not.toMatch(/(?!\n)\p{Cc}/u);
+    expect(err).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}]/u);
   });
 
   it("simulates an enrollment: the rule that decides, and no use of the token", async () => {

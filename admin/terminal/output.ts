@@ -93,9 +93,8 @@ const tableOf = (lines: readonly (readonly string[])[], terminalColumns = Number
     .join("");
 };
 
-/** Replaces control characters: text of hosts, such as a hostname, may hold escape sequences, which would command the terminal. */
-export const withoutControls = (text: string): string =>
-  text.replace(/[\p{Cc}\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/gu, "\ufffd");
+/** Replaces control characters, as text of hosts may hold escape sequences, which would command the terminal, or reorder its line. */
+export const withoutControls = (text: string): string => text.replace(/[\p{Cc}\p{Bidi_Control}]/gu, "\ufffd");
 
 /** RFC 4180. A cell that a spreadsheet would evaluate is prefixed with an apostrophe, as in the exports of the page. */
 const csvOf = (lines: readonly (readonly string[])[]): string =>
