@@ -11,6 +11,7 @@ import { replaceRegion } from "./markdown.ts";
 import { historyFile, renderHistory } from "./migration-history.ts";
 import { openApiOf } from "./openapi.ts";
 import { renderProblemsPage } from "./problems-page.ts";
+import { renderReachedRoutes } from "./reached-routes.ts";
 import { renderReliabilityPages } from "./reliability-pages.ts";
 
 /** A committed file and the text that it must have. */
@@ -33,6 +34,11 @@ const renderConfigurationPage = (path: string): Artifact => {
   return { path, text: replaceRegion(withWeb, "collector", renderCollectorConfiguration()) };
 };
 
+const renderSecurityPage = (path: string): Artifact => ({
+  path,
+  text: replaceRegion(readFileSync(path, "utf8"), "reached", renderReachedRoutes()),
+});
+
 /** Renders every file that is generated from code, except those that buf, drizzle-kit and the client generator write. */
 export const renderArtifacts = async (): Promise<Artifact[]> => [
   { path: historyFile, text: await renderHistory() },
@@ -41,4 +47,5 @@ export const renderArtifacts = async (): Promise<Artifact[]> => [
   { path: "docs/chat-relations.md", text: renderChatRelationsPage() },
   ...renderReliabilityPages(),
   renderConfigurationPage("docs/configuration.md"),
+  renderSecurityPage("docs/security.md"),
 ];
