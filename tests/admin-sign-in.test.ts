@@ -16,11 +16,10 @@ const get = (url: string) => fetch(url, { headers: { Cookie: cookie, Accept: "te
 /** Presses a button of a consent page, as a browser does, and returns the response to the form. */
 const press = async (address: string, decision: "allow" | "refuse") => {
   const page = await (await get(address)).text();
-  const hidden = [...page.matchAll(/<input type="hidden" name="([^"]+)" value="([^"]*)">/g)];
-  const fields = hidden.map(([, name = "", value = ""]) => [name, value.replaceAll("&#39;", "'")]);
-  return fetch(new URL(/<form [^>]*action="([^"]+)"/.exec(page)?.[1] ?? "", origin), {
+  const action = /<form [^>]*action="([^"]+)"/.exec(page)?.[1]?.replaceAll("&amp;", "&") ?? "";
+  return fetch(new URL(action, origin), {
     method: "POST",
-    body: new URLSearchParams([...fields, ["decision", decision]]),
+    body: new URLSearchParams({ decision }),
     headers: { Cookie: cookie, Origin: origin },
   });
 };

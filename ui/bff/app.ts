@@ -99,8 +99,8 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
     const seconds = (clock.monotonic() - startedAt) / 1000;
     log.debug({ request_id: c.get("requestId"), method: c.req.method, path: c.req.path, status, seconds }, "request");
   });
-  app.use(limitQuery);
   app.use(createSecureHeaders(config));
+  app.use(limitQuery);
   for (const path of ["/api/*", ...formPaths])
     app.use(path, async (c, next) => {
       if (!crossSitePaths.includes(c.req.path)) checkOrigin(c, config.origin);

@@ -50,29 +50,28 @@ export const createAuthorize = ({
   };
   return {
     ask: async (c) => {
-      const request = v.safeParse(AuthorizationRequest, parseForm(new URL(c.req.url).search.slice(1)));
+      const request = requestOf(c);
       if (!request.success) return malformed(c);
       return askPerson(c, questionOf(request.output), async (person) => {
         const page = consentPage({
           person,
           clientName: request.output.client_name,
           origin: "It runs on this machine.",
-          action: authorizePath,
-          hidden: request.output,
+          action: questionOf(request.output).returnTo,
           links,
         });
         return c.html(page);
       });
     },
     decide: async (c) => {
-      const form = await readForm(c);
-      const request = v.safeParse(AuthorizationRequest, form);
+      const request = requestOf(c);
       if (!request.success) return malformed(c);
       return askPerson(c, questionOf(request.output), async (person) => {
+        const { decision } = await readForm(c);
         const { redirect_uri, state, code_challenge, client_name } = request.output;
         const answer = new URL(redirect_uri);
         answer.searchParams.set("state", state);
-        if (form.decision === "allow") {
+        if (decision === "allow") {
           const path = "/operator/authorizations";
           const body = { code_challenge, redirect_uri, client_name };
           const issued = v.parse(CodeOfCore, await callCore(core, c, { path, session: person.session, body }));
@@ -88,6 +87,9 @@ export const createAuthorize = ({
     },
   };
 };
+
+/** Reads the request from the address, which the form keeps: its body, the decision alone, is read once the person is known. */
+const requestOf = (c: WebContext) => v.safeParse(AuthorizationRequest, parseForm(new URL(c.req.url).search.slice(1)));
 
 const questionOf = (request: v.InferOutput<typeof AuthorizationRequest>): Question => ({
   returnTo: `${authorizePath}?${new URLSearchParams(request)}`,

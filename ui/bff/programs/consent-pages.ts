@@ -16,13 +16,12 @@ const allows: Readonly<Record<Scope, string>> = {
   admin: "change policies, tokens, configs and certificates",
 };
 
-/** Renders the question whether a program may act as the person. `hidden` returns with the form to `action`. */
+/** Renders the question whether a program may act as the person. The form sends the decision to `action`, which names the request. */
 export const consentPage = ({
   person,
   clientName,
   origin,
   action,
-  hidden,
   links,
 }: {
   person: Consenting;
@@ -30,7 +29,6 @@ export const consentPage = ({
   /** Where the program runs, in words. */
   origin: string;
   action: string;
-  hidden: Readonly<Record<string, string>>;
   links: PageLinks;
 }): Html => {
   const card = html`<h1>Sign in <bdi>${plainLine(clientName)}</bdi>?</h1>
@@ -44,7 +42,6 @@ ${person.scopes.map((scope) => html`<li><strong>${scope}</strong>: ${allows[scop
 <p>Refuse if somebody sent you this link or code. Core records who allowed it.</p>
 </div>
 <form class="login-decision" method="post" action="${action}">
-${Object.entries(hidden).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
 <button class="button button-primary login-button" name="decision" value="allow">Allow</button>
 <button class="button login-button" name="decision" value="refuse">Refuse</button>
 </form>`;

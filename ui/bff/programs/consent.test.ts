@@ -59,7 +59,7 @@ const post = (agent: UserAgent, path: string, fields: Record<string, string>) =>
     body: new URLSearchParams(fields),
     headers: { Origin: origin, Accept: "text/html" },
   });
-const allow = (agent: UserAgent) => post(agent, "/cli/authorize", { ...request, decision: "allow" });
+const allow = (agent: UserAgent) => post(agent, consentPath, { decision: "allow" });
 const codeOf = (answer: Response): string =>
   new URL(answer.headers.get("location") ?? "").searchParams.get("code") ?? "";
 const token = async (fields: Record<string, string>) => {
@@ -100,7 +100,7 @@ describe("a program that a person let in", () => {
     const body = new URLSearchParams({ client_name: "svc-admin on build-7" });
     const begun = await fetch(`${origin}/oauth/device_authorization`, { method: "POST", body });
     const codes = (await begun.json()) as Record<"device_code" | "user_code", string>;
-    await post(agent, "/device", { user_code: codes.user_code, decision: "allow" });
+    await post(agent, `/device?user_code=${codes.user_code}`, { decision: "allow" });
     await pass(60_000);
     const grant_type = "urn:ietf:params:oauth:grant-type:device_code";
     const program = await token({ grant_type, device_code: codes.device_code });
@@ -150,9 +150,9 @@ describe("the consent of a person", () => {
     expect(page).toContain("Confirm that it is you");
     expect(page).not.toContain("Return with your present session");
     // As a browser does: fetch says of itself that it is a script.
-    const refused = await web.app.request(`${origin}/cli/authorize`, {
+    const refused = await web.app.request(`${origin}${consentPath}`, {
       method: "POST",
-      body: new URLSearchParams({ ...request, decision: "allow" }),
+      body: new URLSearchParams({ decision: "allow" }),
       headers: { Origin: origin, Cookie: agent.cookieHeader(origin), "Sec-Fetch-Mode": "navigate" },
     });
     const text = await refused.text();
@@ -197,7 +197,7 @@ describe("the consent of a person", () => {
     const client_name = "svc-admin on \u202eevil\u2066 \u{e0041}";
     const page = await (await open(agent, `/cli/authorize?${new URLSearchParams({ ...request, client_name })}`)).text();
     expect(page).toContain("Sign in <bdi>svc-admin on [U+202E]evil[U+2066] [U+E0041]</bdi>?");
-    expect(page.match(/<input[^>]*>/g)?.join("")).toContain("\u202e");
-    expect(page.replaceAll(/<input[^>]*>/g, "")).not.toMatch(/(?!\n)[\p{Cc}\p{Cf}]/u);
+    expect(page).toContain(encodeURIComponent("\u202e"));
+    expect(page).not.toMatch(/(?!\n)[\p{Cc}\p{Cf}]/u);
   });
 });

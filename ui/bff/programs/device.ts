@@ -39,18 +39,16 @@ export const createDevicePages = ({
           person,
           clientName,
           origin: `It asked at ${at.slice(11, 16)} UTC${isClients(address) ? ` from the address ${address}` : ""}.`,
-          action: devicePath,
-          hidden: { user_code: userCode },
+          action: questionOf(userCode).returnTo,
           links,
         });
         return c.html(page);
       });
     },
-    decide: async (c) => {
-      const form = await readForm(c);
-      const userCode = form.user_code ?? "";
+    decide: (c) => {
+      const userCode = queryOf(c).get("user_code") ?? "";
       return askPerson(c, questionOf(userCode), async (person) => {
-        const approved = form.decision === "allow";
+        const approved = (await readForm(c)).decision === "allow";
         const recorded = await callCore(core, c, {
           path: `/operator/devices/${encodeURIComponent(userCode.slice(0, 64))}/decision`,
           session: person.session,

@@ -30,7 +30,10 @@ const form = (fields: Record<string, string>, headers: Record<string, string> = 
   headers,
 });
 const decide = async (decision: string, fields: Record<string, string> = request) =>
-  fetchWeb("/cli/authorize", asPerson(form({ ...fields, decision }, { Origin: origin, Cookie: cookie })));
+  fetchWeb(
+    `/cli/authorize?${new URLSearchParams(fields)}`,
+    asPerson(form({ decision }, { Origin: origin, Cookie: cookie })),
+  );
 const token = async (fields: Record<string, string>) => {
   const response = await fetchWeb("/oauth/token", form(fields));
   return { status: response.status, body: (await response.json()) as Record<string, string> };
@@ -115,14 +118,12 @@ describe("the consent page", () => {
   });
 
   it("A5: takes no decision from another site, and none without a session", async () => {
-    const body = { ...request, decision: "allow" };
-    const forged = await fetchWeb(
-      "/cli/authorize",
-      asPerson(form(body, { Origin: "https://evil.test", Cookie: cookie })),
-    );
+    const path = `/cli/authorize?${new URLSearchParams(request)}`;
+    const body = { decision: "allow" };
+    const forged = await fetchWeb(path, asPerson(form(body, { Origin: "https://evil.test", Cookie: cookie })));
     expect(forged.status).toBe(403);
-    expect((await fetchWeb("/cli/authorize", form(body, { Origin: origin }))).status).toBe(401);
-    expect((await fetchWeb("/device", asPerson(form({ user_code: "X" }, { Cookie: cookie })))).status).toBe(403);
+    expect((await fetchWeb(path, form(body, { Origin: origin }))).status).toBe(401);
+    expect((await fetchWeb("/device?user_code=X", asPerson(form(body, { Cookie: cookie })))).status).toBe(403);
   });
 
   it("a person suspended after the consent is refused", async () => {
@@ -154,16 +155,18 @@ describe("a device", () => {
       )
     ).text();
     expect(page).toContain("svc-admin on build-7");
-    const decision = form({ user_code: codes.user_code, decision: "allow" }, { Origin: origin, Cookie: cookie });
-    expect(await (await fetchWeb("/device", asPerson(decision))).text()).toContain("The device is signed in");
+    const decision = form({ decision: "allow" }, { Origin: origin, Cookie: cookie });
+    const path = `/device?user_code=${codes.user_code}`;
+    expect(await (await fetchWeb(path, asPerson(decision))).text()).toContain("The device is signed in");
     const { body } = await poll(codes.device_code);
     expect((await whoami(body.access_token ?? "")).body).toMatchObject({ email: people.auditor.email });
   });
 
   it("is not signed in when the person refuses, and an unknown code says so", async () => {
     const codes = await begin();
-    const decision = form({ user_code: codes.user_code, decision: "refuse" }, { Origin: origin, Cookie: cookie });
-    expect(await (await fetchWeb("/device", asPerson(decision))).text()).toContain("You refused the device");
+    const decision = form({ decision: "refuse" }, { Origin: origin, Cookie: cookie });
+    const path = `/device?user_code=${codes.user_code}`;
+    expect(await (await fetchWeb(path, asPerson(decision))).text()).toContain("You refused the device");
     expect(await poll(codes.device_code)).toMatchObject({ status: 400, body: { error: "access_denied" } });
     const unknown = await fetchWeb("/device?user_code=BCDF-BCDF", asPerson());
     expect([unknown.status, await unknown.text()]).toEqual([404, expect.stringContaining("No device waits")]);
