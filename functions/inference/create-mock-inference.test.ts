@@ -133,7 +133,7 @@ describe("the mock", () => {
 
   it("searches for similar names when no host has the name", async () => {
     const { statements, answer } = await ask("Where is web-1?", (statement) =>
-      statement.includes("strpos") ? rows({ device_id: "web-10", state: "healthy" }) : rows(),
+      statement.includes("ilike '%web-1%'") ? rows({ device_id: "web-10", state: "healthy" }) : rows(),
     );
     expect(statements).toHaveLength(2);
     expect(answer).toContain("web-10 (healthy)");
@@ -142,7 +142,8 @@ describe("the mock", () => {
 
   it("quotes a host name of a question as a literal", async () => {
     const { statements } = await ask(`What about "x'); drop table person; --"?`, () => rows());
-    for (const statement of statements) expect(statement).toContain("'x''); drop table person; --'");
+    expect(statements[0]).toContain("'x''); drop table person; --'");
+    expect(statements[1]).toContain("ilike '%x''); drop table person; --%'");
   });
 
   it("T2: takes instructions inside data for data", async () => {
