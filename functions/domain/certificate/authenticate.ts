@@ -159,14 +159,14 @@ export const admitted = async (
 };
 
 /**
- * Marks certificates used, and their predecessors `replaced`, in one transaction. Any request may be the first use. Idempotent, and safe to
- * repeat after a crash. The certificates of several hosts fail together when one of their rows is locked for a second.
+ * Marks certificates used, and their predecessors `replaced`, in one transaction; then their successors inherit what the rate limit counts.
+ * Any request may be the first use. Idempotent, and safe to repeat after a crash. The certificates of several hosts fail together when one of their rows is locked for a second.
  */
 export const markUsed = async (
   { db, clock }: Pick<Core, "db" | "clock">,
   certificates: readonly { certificateId: string; identityId: string }[],
-): Promise<void> =>
-  db.transaction(async (tx) => {
+): Promise<void> => {
+  const begun = await db.transaction(async (tx) => {
     const identityIds = certificates.map(({ identityId }) => identityId);
     const certificateIds = certificates.map(({ certificateId }) => certificateId);
     const at = new Date(clock.now());
@@ -176,10 +176,13 @@ export const markUsed = async (
       lockIdentities(tx, identityIds),
       updateFirstUsed(tx, certificateIds, at),
     ]);
-    if (successions.length === 0) return;
     const predecessors = successions.map(({ predecessorId }) => predecessorId);
-    await Promise.all([updateReplaced(tx, predecessors, at), inheritProofUses(tx, successions)]);
+    if (predecessors.length > 0) await updateReplaced(tx, predecessors, at);
+    return successions;
   });
+  // By itself: a request of the successor holds its row of proofs while it waits for those that the transaction has locked.
+  if (begun.length > 0) await inheritProofUses(db, begun);
+};
 
 /**
  * Records why an identity was last rejected, at most once a minute; ignores an unknown identity. The certificate's chain must have been

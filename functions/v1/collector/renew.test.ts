@@ -2,7 +2,7 @@ import { X509Certificate } from "node:crypto";
 import { and, eq } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
-import { certificate } from "../../../drizzle/schema/certificate.ts";
+import { certificate, proofUse } from "../../../drizzle/schema/certificate.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
 import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab-ca/test-pki.ts";
 import {
@@ -13,6 +13,7 @@ import {
   type TestCollector,
 } from "../../../tests/collector.ts";
 import { createTestCore } from "../../../tests/core.ts";
+import { markUsed } from "../../domain/certificate/authenticate.ts";
 import type { Signer } from "../../signer/signer.ts";
 
 /** Runs when a certificate has been signed and not yet recorded. */
@@ -223,6 +224,29 @@ describe("POST /v1/collector/renew", () => {
       await clock.advance(60_000);
       expect((await send()).status).toBe(200);
     }
+  });
+
+  it("N4: records the first use of a successor while a request of it is under way, with which it could deadlock", async () => {
+    expect((await beat(host)).status).toBe(200);
+    const key = await createTestKey();
+    const { certificateId, identityId } = collectorOf(key, (await renew(key)).body);
+    const [began, ends] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const request = db.transaction(async (tx) => {
+      await tx.insert(proofUse).values({ certificateId, purpose: "heartbeat", lastSentAt: new Date(0), recentAt: [] });
+      began.resolve();
+      await ends.promise;
+    });
+    await began.promise;
+    const used = markUsed(test, [{ certificateId, identityId }]);
+    try {
+      await expect.poll(statuses, { timeout: 10_000 }).toMatchObject({ [host.certificateId]: "replaced" });
+    } finally {
+      ends.resolve();
+      await Promise.all([request, used]);
+    }
+    expect(await db.select().from(proofUse).where(eq(proofUse.certificateId, certificateId))).toMatchObject([
+      { recentAt: [expect.anything()] },
+    ]);
   });
 
   it("rejects another name and a bad request, and renews under a frozen policy", async () => {
