@@ -1,6 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import type { Terminal } from "../admin/terminal/terminal.ts";
 import { createAdminUser } from "./admin.ts";
@@ -98,6 +98,27 @@ describe("lists", () => {
       const { out, err } = await user.run(...args);
       expect(out + err).not.toContain("\u001b");
     }
+  });
+});
+
+describe("times", () => {
+  const zone = process.env.TZ;
+  afterEach(() => {
+    if (zone === undefined) delete process.env.TZ;
+    else process.env.TZ = zone;
+  });
+
+  it.each(["UTC", "America/New_York", "Pacific/Chatham"])("of a query are UTC for an admin in %s", async (name) => {
+    process.env.TZ = name;
+    const sent: URL[] = [];
+    const fetch: Terminal["fetch"] = (input, init) => {
+      sent.push(new URL(new Request(input).url));
+      return globalThis.fetch(input, init);
+    };
+    const at = { ...clock, now: () => Date.parse("2026-11-18T10:30:00Z") };
+    await adminAt({ fetch, clock: at }).run("fleet", "list", "since:10:00", "expires:today");
+    expect(sent[0]?.searchParams.getAll("silent_since")).toEqual(["2026-11-18T10:00:00Z"]);
+    expect(sent[0]?.searchParams.get("expires")).toBe("2026-11-18T00:00:00Z..2026-11-19T00:00:00Z");
   });
 });
 

@@ -19,7 +19,7 @@ export type FleetQuery = NonNullable<ReportFleetHealthData["query"]>;
 /** Parses a query of the language of `/fleet`. Throws with the fault marked below it. */
 export const fleetQueryOf = (words: readonly string[], now: Date): FleetQuery => {
   const text = words.join(" ");
-  const { filter, faults } = parseQuery(text, { now, zone: "local" });
+  const { filter, faults } = parseQuery(text, now);
   const [fault] = faults;
   if (fault !== undefined) {
     const mark = `${" ".repeat(fault.from)}${"^".repeat(Math.max(1, fault.to - fault.from))}`;

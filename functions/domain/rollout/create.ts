@@ -27,7 +27,7 @@ export type RolloutCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
 /** Parses the filter of a request. Throws 422 `validation_failed` with the faults of the query. */
 export const parseFilter = (query: string, now: number): FleetFilter => {
-  const { filter, faults } = parseQuery(query, { now: new Date(now), zone: "utc" });
+  const { filter, faults } = parseQuery(query, new Date(now));
   if (faults.length > 0)
     throw new Problem("validation_failed", {
       errors: faults.slice(0, 20).map(({ message }) => ({ path: "filter", message })),

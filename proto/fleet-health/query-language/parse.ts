@@ -13,7 +13,6 @@ import { type FleetState, fleetStates } from "../vocabulary.ts";
 import { connectiveFault } from "./connectives.ts";
 import { nearest } from "./nearest.ts";
 import { type Term, type TermParts, termParts, terms, termsOf, textFault, type Written } from "./terms.ts";
-import type { Moment } from "./times.ts";
 import { quote, splitWords, type Word } from "./words.ts";
 
 /** A fault in a query: its start and end (exclusive), and a message with the remedy. */
@@ -30,10 +29,10 @@ export interface ParsedQuery {
 }
 
 /**
- * Parses a query of the language (`terms.ts`). Words and terms are joined by AND; each word outside a term is a text to find. Times of
- * day are those of the moment.
+ * Parses a query of the language (`terms.ts`). Words and terms are joined by AND; each word outside a term is a text to find. Times are
+ * UTC, and relative to `now`.
  */
-export const parseQuery = (query: string, moment: Moment): ParsedQuery => {
+export const parseQuery = (query: string, now: Date): ParsedQuery => {
   const words = splitWords(query);
   const faults: Fault[] = [];
   const draft = new Draft();
@@ -60,7 +59,7 @@ export const parseQuery = (query: string, moment: Moment): ParsedQuery => {
       faults.push({ from, to: from + parts.headLength, message: headFault(parts, word) });
       return;
     }
-    for (const message of addValues(draft, candidates, parts, word, moment))
+    for (const message of addValues(draft, candidates, parts, word, now))
       faults.push({ from: parts.value === "" ? from : from + parts.headLength, to, message });
   });
   if (draft.states.length === 0)
@@ -119,13 +118,7 @@ const operatorOf = ({ operator }: TermParts): string =>
   operator.length > 1 && operator.startsWith(":") ? operator.slice(1) : operator;
 
 /** Adds the values of a term. Returns a fault for each that is not one. */
-const addValues = (
-  draft: Draft,
-  candidates: readonly Term[],
-  parts: TermParts,
-  word: Word,
-  moment: Moment,
-): string[] => {
+const addValues = (draft: Draft, candidates: readonly Term[], parts: TermParts, word: Word, now: Date): string[] => {
   const [term] = candidates;
   if (term === undefined) return [];
   const operator = operatorOf(parts);
@@ -134,7 +127,7 @@ const addValues = (
   const values = candidates.some(({ isList }) => isList) ? valuesOf(parts, word) : [parts.value];
   return values.flatMap((text) => {
     if (text === "") return [`A value is missing beside a comma, like ${exampleOf(term)}.`];
-    const read = readValue(candidates, { operator, text }, moment);
+    const read = readValue(candidates, { operator, text }, now);
     if ("fault" in read) return [read.fault];
     const fault = draft.add(read.term.part, parts.negated, read.value);
     return fault === undefined ? [] : [`${head} ${fault}`];
@@ -151,11 +144,11 @@ const valuesOf = ({ value }: TermParts, { text, commas }: Word): string[] => {
 const readValue = (
   candidates: readonly Term[],
   written: Written,
-  moment: Moment,
+  now: Date,
 ): { term: Term; value: unknown } | { fault: string } => {
   let fault: string | undefined;
   for (const term of candidates) {
-    const read = term.read(written, moment);
+    const read = term.read(written, now);
     if ("value" in read) return { term, value: read.value };
     fault ??= read.fault;
   }

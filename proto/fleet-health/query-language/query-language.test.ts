@@ -6,18 +6,17 @@ import { fleetStates } from "../vocabulary.ts";
 import { parseFilterLink } from "./filter-link.ts";
 import { parseQuery as parseAt } from "./parse.ts";
 import { pillsOf as pillsAt, serialiseFilter as serialiseAt } from "./serialise.ts";
-import type { Moment } from "./times.ts";
 import { splitWords } from "./words.ts";
 
 const filters = arbitraryFilter();
 
-/** A Sunday at noon, in the time zone of the test. */
-const now: Moment = { now: new Date(2026, 10, 22, 12, 0, 0), zone: "local" };
+/** A Sunday at noon. */
+const now = new Date("2026-11-22T12:00:00Z");
 const parseQuery = (query: string) => parseAt(query, now);
 const serialiseFilter = (filter: FleetFilter) => serialiseAt(filter, now);
 const pillsOf = (filter: FleetFilter) => pillsAt(filter, now);
-const utc = (...local: [number, number, number, number?, number?]) =>
-  new Date(...local).toISOString().replace(".000", "");
+const utc = (...fields: [number, number, number, number?, number?]) =>
+  new Date(Date.UTC(...fields)).toISOString().replace(".000", "");
 
 describe("the query language", () => {
   it("parses every filter that it writes", () =>

@@ -2,12 +2,11 @@ import { changeFilter, distinctStates, type FilterPart, type FleetFilter, negate
 import { type FleetState, fleetStates } from "../vocabulary.ts";
 import { isConnective } from "./connectives.ts";
 import { type Term, termParts, terms } from "./terms.ts";
-import type { Moment } from "./times.ts";
 import { quote, quoteValue } from "./words.ts";
 
-/** Writes a filter as a query, always in the same order and spelling. `parseQuery` is its inverse at the same moment. */
-export const serialiseFilter = (filter: FleetFilter, moment: Moment): string =>
-  writtenParts(filter, moment)
+/** Writes a filter as a query, always in the same order and spelling. `parseQuery` is its inverse at the same `now`. */
+export const serialiseFilter = (filter: FleetFilter, now: Date): string =>
+  writtenParts(filter, now)
     .map(({ text }) => text)
     .join(" ");
 
@@ -18,8 +17,8 @@ export interface Pill {
 }
 
 /** Returns the values of a filter in the order of its query, each as a term of its own. */
-export const pillsOf = (filter: FleetFilter, moment: Moment): Pill[] =>
-  writtenParts(filter, moment).flatMap(({ part, values }) =>
+export const pillsOf = (filter: FleetFilter, now: Date): Pill[] =>
+  writtenParts(filter, now).flatMap(({ part, values }) =>
     part === "states"
       ? statePills(filter, filter.states ?? [])
       : values.map(({ value, label }) => {
@@ -50,15 +49,15 @@ interface WrittenPart {
   values: readonly { value: unknown; label: string }[];
 }
 
-const writtenParts = (filter: FleetFilter, moment: Moment): WrittenPart[] => [
+const writtenParts = (filter: FleetFilter, now: Date): WrittenPart[] => [
   ...writtenTexts("text", filter.text ?? [], ""),
   ...writtenTexts("notText", filter.notText ?? [], "-"),
   ...terms.flatMap((term) => {
-    if (term.part === "states") return filter.states === undefined ? [] : [writtenStates(term, filter.states, moment)];
+    if (term.part === "states") return filter.states === undefined ? [] : [writtenStates(term, filter.states, now)];
     const negated = negatedPart(term.part);
     return [
-      ...writtenTerm(term, term.part, filter[term.part], { minus: "", moment }),
-      ...(negated === undefined ? [] : writtenTerm(term, negated, filter[negated], { minus: "-", moment })),
+      ...writtenTerm(term, term.part, filter[term.part], { minus: "", now }),
+      ...(negated === undefined ? [] : writtenTerm(term, negated, filter[negated], { minus: "-", now })),
     ];
   }),
 ];
@@ -73,11 +72,11 @@ const writeText = (text: string): string =>
     ? text
     : quote(text);
 
-const writtenStates = (term: Term, states: readonly FleetState[], moment: Moment): WrittenPart => {
+const writtenStates = (term: Term, states: readonly FleetState[], now: Date): WrittenPart => {
   const excluded = excludedStates(states);
   const [written] = excluded
-    ? writtenTerm(term, "states", excluded, { minus: "-", moment })
-    : writtenTerm(term, "states", states, { minus: "", moment });
+    ? writtenTerm(term, "states", excluded, { minus: "-", now })
+    : writtenTerm(term, "states", states, { minus: "", now });
   return written ?? { part: "states", text: "", values: [] };
 };
 
@@ -86,12 +85,12 @@ const writtenTerm = (
   term: Term,
   part: FilterPart,
   value: unknown,
-  { minus, moment }: { minus: string; moment: Moment },
+  { minus, now }: { minus: string; now: Date },
 ): WrittenPart[] => {
   if (value === undefined) return [];
   const list = Array.isArray(value) ? (value as unknown[]) : [value];
   const values = list.map((each) => {
-    const { key = term.key, operator, text } = term.write(each, moment);
+    const { key = term.key, operator, text } = term.write(each, now);
     return { value: each, head: `${minus}${key}${operator}`, text: quoteValue(text) };
   });
   const heads = [...new Set(values.map(({ head }) => head))];

@@ -9,7 +9,7 @@ import { filterSecondsMax } from "../vocabulary.ts";
 import { parseDuration, writeDuration } from "./duration.ts";
 import { nearest } from "./nearest.ts";
 import { parseCount, parsePercent, parseSize, writeSize } from "./quantities.ts";
-import { type Moment, readRange, readTime, writeRange, writeTime } from "./times.ts";
+import { readRange, readTime, writeRange, writeTime } from "./times.ts";
 import type { Word } from "./words.ts";
 
 /** A value as a term writes it: `>10m` is the operator `>` and the text `10m`. */
@@ -33,9 +33,9 @@ export interface Term {
   readonly isList: boolean;
   readonly example: string;
   readonly meaning: string;
-  /** The moment decides what a time of day means. */
-  read(written: Written, moment: Moment): Read;
-  write(value: unknown, moment: Moment): Written;
+  /** `now` decides what a time of day means. */
+  read(written: Written, now: Date): Read;
+  write(value: unknown, now: Date): Written;
 }
 
 /** A part that is compared as text. */
@@ -154,22 +154,27 @@ const versionRange: Term = {
 };
 
 const since: Term = {
-  ...{ key: "since", part: "silentSince", example: "10:00", meaning: "has forwarded, but nothing since" },
+  ...{ key: "since", part: "silentSince", example: "10:00", meaning: "has forwarded, but nothing since a time in UTC" },
   ...{ operators: [":"], isList: false },
-  read: ({ text }, moment) => {
-    const value = readTime(text, moment);
+  read: ({ text }, now) => {
+    const value = readTime(text, now);
     return value === undefined
-      ? { fault: "A time is like 10:00, yesterday, 2026-11-28, 2026-11-28T10:00 or, so long ago, 2h." }
+      ? { fault: "A time is like 10:00 (UTC), yesterday, 2026-11-28, 2026-11-28T10:00 or, so long ago, 2h." }
       : { value };
   },
-  write: (value, moment) => ({ operator: ":", text: writeTime(String(value), moment) }),
+  write: (value, now) => ({ operator: ":", text: writeTime(String(value), now) }),
 };
 
 const expiresIn: Term = {
-  ...{ key: "expires", part: "expires", example: "weekend", meaning: "certificate expires on a day or in a range" },
+  ...{
+    key: "expires",
+    part: "expires",
+    example: "weekend",
+    meaning: "certificate expires on a day or in a range, in UTC",
+  },
   ...{ operators: [":"], isList: true },
-  read: ({ text }, moment) => {
-    const value = readRange(text, moment);
+  read: ({ text }, now) => {
+    const value = readRange(text, now);
     return value === undefined
       ? {
           fault:
@@ -177,7 +182,7 @@ const expiresIn: Term = {
         }
       : { value };
   },
-  write: (value, moment) => ({ operator: ":", text: writeRange(String(value), moment) }),
+  write: (value, now) => ({ operator: ":", text: writeRange(String(value), now) }),
 };
 
 /** The terms in the order in which a query is written. */

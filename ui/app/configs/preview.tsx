@@ -17,12 +17,11 @@ import "../rollouts/rollouts.css";
 
 /** The preview of a rollout: asks for a query of hosts, and shows which of them would change and which could not. */
 export const Preview = (props: { configId: string }) => {
-  const { api, times } = usePageContext();
+  const { api } = usePageContext();
   const location = useLocation();
   const navigate = useNavigate();
   const query = createMemo(() => new URLSearchParams(location.search).get("preview") ?? undefined);
-  const moment = () => ({ now: new Date(), zone: times.zone() }) as const;
-  const faults = () => (query() === undefined ? [] : parseQuery(query() ?? "", { ...moment(), zone: "utc" }).faults);
+  const faults = () => (query() === undefined ? [] : parseQuery(query() ?? "", new Date()).faults);
   const report = createReport({
     api,
     schema: RolloutPreview,
@@ -78,7 +77,7 @@ export const Preview = (props: { configId: string }) => {
 };
 
 const fleetPath = (filter: string): string =>
-  viewPath({ ...defaultView, filter: parseQuery(filter, { now: new Date(), zone: "utc" }).filter });
+  viewPath({ ...defaultView, filter: parseQuery(filter, new Date()).filter });
 
 const Result = (props: { preview: RolloutPreview }) => {
   const command = () => `svc-admin rollouts create ${props.preview.config.id}${words(props.preview.filter)}`;

@@ -9,7 +9,7 @@ const rules: readonly (readonly [query: string, meaning: string])[] = [
   ["state:stale version<1.4", "both: words and terms are joined by AND"],
   ["state:stale,revoked", "one of several values; there is no other OR"],
   ["-platform:linux -web", "neither: a minus excludes what a term or a word finds"],
-  ["forwarding:stopped since:10:00", "nothing since the last 10:00, in the time zone of the page"],
+  ["forwarding:stopped since:10:00", "nothing since the last 10:00 in UTC"],
   ["forwarding:stopped -since:10:00", "stopped later than 10:00"],
 ];
 
