@@ -1,8 +1,9 @@
-import { execFileSync, spawn } from "node:child_process";
+import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
+import { programEntries } from "../scripts/bundle/bundle-programs.ts";
 import { createAdminUser } from "./admin.ts";
 import { programFile } from "./program.ts";
 import { startTestWeb } from "./web.ts";
@@ -32,6 +33,24 @@ const start = (...args: string[]) => {
 };
 
 describe("the process", () => {
+  it.each(["svc-admin", "svc-server", "svc-collector", "svc-web"] as const)(
+    "V6: %s asks for a newer Node under an old one, without a stack trace",
+    (name) => {
+      const old = `data:text/javascript,for (const [name, value] of [["version", "v20.1.0"], ["versions", { node: "20.1.0" }]])
+        Object.defineProperty(process, name, { value })`;
+      const { status, stdout, stderr } = spawnSync(
+        process.execPath,
+        ["--import", old, programFile(programEntries[name]), "--version"],
+        { encoding: "utf8", env: {} },
+      );
+      expect({ status, stdout, stderr }).toEqual({
+        status: 1,
+        stdout: "",
+        stderr: `${name} needs Node 26 or later (this is v20.1.0)\n`,
+      });
+    },
+  );
+
   it.each(["table", "json", "csv", "yaml"])("V6: prints %s from the bundle that ships", async (format) => {
     const { child, ended } = start("fleet", "list", "-o", format);
     child.stdout.resume();

@@ -14,7 +14,9 @@ it("a bundled program finds the wasm of PostgreSQL's parser, and runs a query of
   });
   await bundleProgram("functions/chat-sql/create-chat-sql.ts", folder);
   expect(await readdir(folder)).toContain("libpg-query.wasm");
-  const bundle: typeof import("../../functions/chat-sql/create-chat-sql.ts") = await import(join(folder, "main.mjs"));
+  const bundle: typeof import("../../functions/chat-sql/create-chat-sql.ts") = await import(
+    join(folder, "program.mjs")
+  );
   const thresholds = {
     heartbeatIntervalSeconds: 60,
     staleAfterSeconds: 180,

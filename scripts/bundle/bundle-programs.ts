@@ -1,7 +1,8 @@
-import { copyFile, mkdir } from "node:fs/promises";
+import { copyFile, mkdir, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build, type Metafile } from "esbuild";
+import packageJson from "../../package.json" with { type: "json" };
 import { buildFolder, replaceFile } from "./build-folder.ts";
 import { builtinModules } from "./builtin-modules.ts";
 import { readHeadCommit } from "./read-head-commit.ts";
@@ -44,6 +45,7 @@ export const programNames = Object.keys(programEntries) as ProgramName[];
 /** Inputs that change a bundle beside the sources that it contains. */
 const buildInputs = [
   "bun.lock",
+  "package.json",
   "tsconfig.json",
   "scripts/bundle/bundle-programs.ts",
   "scripts/bundle/builtin-modules.ts",
@@ -66,7 +68,7 @@ export const bundlePrograms = async (
     await buildFolder({
       folder: join(dist, name),
       root,
-      entryFiles: ["main.mjs"],
+      entryFiles: ["program.mjs", "main.mjs"],
       // bun.lock names the packages; Node's modules are not files.
       build: async (outDir) => [
         ...Object.keys((await bundleProgram(programEntries[name], outDir)).inputs).filter(
@@ -84,17 +86,13 @@ const companions: Readonly<Record<string, string>> = {
 };
 
 /**
- * Bundles the program of an entry file into `outdir/main.mjs`. Returns what the bundle was made of. `keepNames` is for packages that read
- * the names of their classes, which a bundle may change.
+ * Bundles the program of an entry file into `outdir/program.mjs`, and writes `outdir/main.mjs`, which starts it. Returns what the bundle was
+ * made of.
  */
-export const bundleProgram = async (
-  entry: string,
-  outdir: string,
-  { keepNames = false }: { keepNames?: boolean } = {},
-): Promise<Metafile> => {
+export const bundleProgram = async (entry: string, outdir: string): Promise<Metafile> => {
   const { metafile } = await build({
     absWorkingDir: root,
-    entryPoints: { main: entry },
+    entryPoints: { program: entry },
     outdir,
     outExtension: { ".js": ".mjs" },
     bundle: true,
@@ -103,7 +101,6 @@ export const bundleProgram = async (
     format: "esm",
     target: "node26",
     minifySyntax: true,
-    keepNames,
     sourcemap: "linked",
     metafile: true,
     logLevel: "error",
@@ -118,7 +115,23 @@ export const bundleProgram = async (
   refuseLostNames(metafile);
   for (const [script, file] of Object.entries(companions))
     if (script in metafile.inputs) await copyFile(join(root, file), join(outdir, basename(file)));
+  await writeFile(join(outdir, "main.mjs"), launcherOf(entry));
   return metafile;
+};
+
+/**
+ * Returns the file that starts a bundle, or names the version of Node that it needs. It is a file of its own, in old syntax: an old Node fails
+ * on the bundle before the first statement runs.
+ */
+const launcherOf = (entry: string): string => {
+  const name = programNames.find((each) => programEntries[each] === entry) ?? "this program";
+  const needed = Number.parseInt(packageJson.engines.node.slice(2), 10);
+  return `#!/usr/bin/env node
+if (parseInt(process.versions.node, 10) < ${needed}) {
+  console.error("${name} needs Node ${needed} or later (this is " + process.version + ")");
+  process.exitCode = 1;
+} else await import("./program.mjs");
+`;
 };
 
 /**

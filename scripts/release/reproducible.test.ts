@@ -42,7 +42,7 @@ it("U2: bundle and executable built in two folders have the same hashes", async 
     const folder = join(dir, name);
     await bundleProgram(programEntries["svc-release-manifest"], join(folder, "bundle"));
     const { executable } = await buildExecutable(folder, "commit\n");
-    return Promise.all([join(folder, "bundle/main.mjs"), executable].map(hashOf));
+    return Promise.all([join(folder, "bundle/program.mjs"), executable].map(hashOf));
   };
   const first = await build("first");
   expect(await build("second-folder")).toEqual(first);
