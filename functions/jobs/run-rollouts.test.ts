@@ -233,6 +233,43 @@ describe("a rollout", async () => {
     expect((await control("01920000-0000-7000-8000-000000000000", "pause")).status).toBe(404);
   });
 
+  it("is rolled back after an abort: hosts that still have its config get what they had before", async () => {
+    const { id } = await start({ waves });
+    await tick();
+    const [kept, changed] = await targetsOf(id, "&status=assigned");
+    await control(id, "abort");
+    const other = await publishTestConfig(test, 900);
+    const body = { identity_ids: [changed?.identity_id] };
+    await api("POST", `/v1/collector/configs/${other}/assignments`, { as: "admin", body });
+    expect((await control(id, "roll-back", { reason: "wrong config" })).body).toMatchObject({
+      state: "rolling_back",
+      ended_at: null,
+      reason: { code: "operator", detail: "wrong config" },
+    });
+    await tick();
+    expect(await get(id)).toMatchObject({ state: "rolled_back", reverted: 3, skipped: 1, pending: 16 });
+    const [host] = await db.execute(sql`select config_id from config_assignment
+      where identity_id = ${kept?.identity_id}::uuid and ended_at is null`);
+    expect(host?.config_id).toBe(kept?.previous_config_id);
+    expect((await lab.eventsOf(id)).slice(-3)).toEqual(["rollout.abort", "rollout.roll_back", "rollout.rolled_back"]);
+    expect((await control(id, "abort")).status).toBe(409);
+  });
+
+  it("is not rolled back after an abort while another rollout has its hosts, and names that one", async () => {
+    const { id } = await start({ waves });
+    await tick();
+    await control(id, "abort");
+    const next = await start({ waves });
+    expect(await control(id, "roll-back")).toMatchObject({
+      status: 409,
+      body: { code: "rollout_overlap", rollouts: [{ rollout_id: next.id, hosts: 4 }] },
+    });
+    expect(await get(id)).toMatchObject({ state: "aborted" });
+    await control(next.id, "abort");
+    expect((await control(id, "roll-back")).status).toBe(200);
+    await tick();
+  });
+
   it("skips a host that is revoked, or stops applying configs, before its wave", async () => {
     const { id } = await start({ waves });
     const last = await targetsOf(id, "&wave=2");

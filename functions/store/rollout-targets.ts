@@ -46,6 +46,21 @@ export const countOverlaps = async (
         where t.rollout_id = any(${arrayLiteral(openRollouts)}::uuid[]) and t.status <> 'skipped'
         group by 1 order by 1`);
 
+/** Counts the hosts that a rollout has changed, and that open rollouts have as targets. */
+export const countSharedTargets = async (
+  db: Executor,
+  rolloutId: string,
+  openRollouts: readonly string[],
+): Promise<{ rolloutId: string; hosts: number }[]> =>
+  openRollouts.length === 0
+    ? []
+    : db.execute<{ rolloutId: string; hosts: number }>(sql`
+        select t.rollout_id as "rolloutId", count(*)::int as hosts
+        from rollout_target own join rollout_target t on t.identity_id = own.identity_id
+        where own.rollout_id = ${rolloutId}::uuid and own.status in ('assigned', 'applied', 'failed')
+          and t.rollout_id = any(${arrayLiteral(openRollouts)}::uuid[]) and t.status <> 'skipped'
+        group by 1 order by 1`);
+
 /**
  * Inserts the hosts of a filter as targets, in one statement. `reaches` is the number of targets that the rollout has reached with each
  * wave; hosts that it cannot change are skipped and belong to the last wave.

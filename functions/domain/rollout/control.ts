@@ -1,16 +1,19 @@
 import type { AuditAction } from "../../../proto/audit-actions.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
 import { Problem } from "../../problems.ts";
+import { countSharedTargets } from "../../store/rollout-targets.ts";
 import {
   type DescribedRollout,
+  findOpenRollouts,
   findRollout,
   lockRollout,
+  lockRolloutCreation,
   type RolloutRow,
   updateRollout,
 } from "../../store/rollouts.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
-import type { RolloutCore } from "./create.ts";
+import { type RolloutCore, refuseOverlap } from "./create.ts";
 
 /** What an operator does to a rollout. */
 export type RolloutControl = "pause" | "resume" | "abort" | "roll_back";
@@ -48,15 +51,17 @@ const transitions: Readonly<Record<RolloutControl, Transition>> = {
   },
   roll_back: {
     action: "rollout.roll_back",
-    from: ["running", "soaking", "paused"],
+    // An aborted rollout left its hosts with the config.
+    from: ["running", "soaking", "paused", "aborted"],
     done: ["rolling_back", "rolled_back"],
-    change: () => ({ state: "rolling_back" }),
+    change: () => ({ state: "rolling_back", endedAt: null }),
   },
 };
 
 /**
- * Pauses, resumes, aborts or rolls back a rollout; idempotent. The job carries it out. Throws 404 `not_found`, and 409 `rollout_state`
- * with the state if the rollout's does not allow it.
+ * Pauses, resumes, aborts or rolls back a rollout; idempotent. The job carries it out. Throws 404 `not_found`, 409 `rollout_state`
+ * with the state if the rollout's does not allow it, and 409 `rollout_overlap` if an aborted one shall be rolled back and another one, which
+ * has not ended, has one of its hosts.
  */
 export const controlRollout = async (
   core: RolloutCore,
@@ -65,6 +70,8 @@ export const controlRollout = async (
   origin: Origin,
 ): Promise<DescribedRollout> =>
   core.db.transaction(async (tx) => {
+    // No rollout is created while this one opens again.
+    if (control === "roll_back") await lockRolloutCreation(tx);
     const row = await lockRollout(tx, rolloutId);
     if (row === undefined) throw new Problem("not_found", { detail: "No such rollout" });
     const { action, from, done, change } = transitions[control];
@@ -74,6 +81,7 @@ export const controlRollout = async (
           detail: `The rollout is ${row.state.replace("_", " ")}`,
           extensions: { state: row.state },
         });
+      if (row.endedAt !== null) refuseOverlap(await countSharedTargets(tx, rolloutId, await findOpenRollouts(tx)));
       const now = new Date(core.clock.now());
       const why = control === "resume" ? { reasonCode: null, reason: null } : { reasonCode: "operator", reason };
       await updateRollout(tx, rolloutId, { ...why, ...change(row, now), updatedAt: now });

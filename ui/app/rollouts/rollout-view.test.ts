@@ -83,14 +83,15 @@ describe("a rollout in words", () => {
   });
 });
 
-it("names the commands that its state allows, and none once it has ended", () => {
+it("names the commands that its state allows", () => {
   const verbs = (state: Rollout["state"]) =>
     commandsOf({ id, state }).map(({ command }) => /^svc-admin rollouts (\S+) /.exec(command)?.[1]);
   expect(Object.fromEntries(rolloutStates.map((state) => [state, verbs(state)]))).toEqual({
     running: ["pause", "abort", "roll-back"],
     soaking: ["pause", "abort", "roll-back"],
     paused: ["resume", "abort", "roll-back"],
-    ...{ rolling_back: [], rolled_back: [], aborted: [], completed: [] },
+    aborted: ["roll-back"],
+    ...{ rolling_back: [], rolled_back: [], completed: [] },
   });
 });
 

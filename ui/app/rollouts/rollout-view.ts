@@ -194,16 +194,18 @@ export interface RolloutCommand {
   about: string;
 }
 
-/** Returns the commands that an administrator can use on a rollout in its state; none once it has ended. */
+/** Returns the commands that an administrator can use on a rollout in its state. */
 export const commandsOf = ({ id, state }: Pick<Rollout, "id" | "state">): readonly RolloutCommand[] => {
   const command = (verb: string, about: string) => ({ command: `svc-admin rollouts ${verb} ${id}`, about });
+  const rollBack = command("roll-back", "gives the assigned hosts their previous config");
+  if (state === "aborted") return [rollBack];
   if (endedStates.includes(state) || state === "rolling_back") return [];
   return [
     state === "paused"
       ? command("resume", "continues with the current wave")
       : command("pause", "assigns nothing more until it is resumed"),
     command("abort", "ends it, and leaves the hosts as they are"),
-    command("roll-back", "gives the assigned hosts their previous config"),
+    rollBack,
   ];
 };
 

@@ -29,7 +29,7 @@ const controlRoute = (
     bodyAbsentAs: {},
     bodyExample: { reason: "the disks of rack 4 are being replaced" },
     replies: { 200: { description: "The rollout", schema: Rollout } },
-    problems: ["not_found", "rollout_state"],
+    problems: ["not_found", "rollout_state", "rollout_overlap"],
     handle: async ({ params, body, caller, origin }) => {
       const change = { rolloutId: params.id, control, reason: body.reason };
       return { status: 200, body: rolloutView(await controlRollout(core, caller, change, origin)) };
@@ -63,11 +63,11 @@ export const abortRolloutRoute = (core: RolloutCore) =>
     summary: "End a rollout; its hosts keep what they were assigned; idempotent",
   });
 
-/** `POST /v1/collector/rollouts/{id}/roll-back`: assigns to each host what it had before. */
+/** `POST /v1/collector/rollouts/{id}/roll-back`: assigns to each host what it had before, also after an abort. */
 export const rollBackRolloutRoute = (core: RolloutCore) =>
   controlRoute(core, {
     control: "roll_back",
     path: "roll-back",
     operationId: "rollBackRollout",
-    summary: "Assign to each host of a rollout what it had before, unless somebody else has changed it; idempotent",
+    summary: "Assign to each host of a rollout, also an aborted one, what it had before, unless somebody has changed it since",
   });
