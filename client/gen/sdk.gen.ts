@@ -753,7 +753,7 @@ export const abortRollout = <ThrowOnError extends boolean = false>(options: Opti
 });
 
 /**
- * Assign to each host of a rollout what it had before, unless somebody else has changed it; idempotent
+ * Assign to each host of a rollout, also an aborted one, what it had before, unless somebody has changed it since
  */
 export const rollBackRollout = <ThrowOnError extends boolean = false>(options: Options<RollBackRolloutData, ThrowOnError>): RequestResult<RollBackRolloutResponses, RollBackRolloutErrors, ThrowOnError> => options.client.post<RollBackRolloutResponses, RollBackRolloutErrors, ThrowOnError>({
     security: [{

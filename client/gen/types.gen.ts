@@ -4040,7 +4040,8 @@ export type ListRolloutsResponse = ListRolloutsResponses[keyof ListRolloutsRespo
 export type CreateRolloutData = {
     body: {
         config_id: string;
-        filter: string;
+        filter?: string;
+        all?: boolean;
         waves: Array<{
             percent: number;
             soak_seconds: number;
@@ -4711,10 +4712,10 @@ export type RollBackRolloutErrors = {
         code?: 'body_timeout';
     };
     /**
-     * `rollout_state`: The rollout is not in a state that allows this
+     * `rollout_overlap`: Another rollout that has not ended has some of these hosts. `rollout_state`: The rollout is not in a state that allows this
      */
     409: Problem & {
-        code?: 'rollout_state';
+        code?: 'rollout_overlap' | 'rollout_state';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
@@ -5868,6 +5869,7 @@ export type ListAuditEventsData = {
          */
         reason?: string;
         within_seconds?: number;
+        older_than_seconds?: number;
         /**
          * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
          */
@@ -6064,6 +6066,7 @@ export type ExportAuditEventsData = {
          */
         reason?: string;
         within_seconds?: number;
+        older_than_seconds?: number;
         /**
          * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
          */
@@ -6158,6 +6161,7 @@ export type ExportAuditEventLinesData = {
          */
         reason?: string;
         within_seconds?: number;
+        older_than_seconds?: number;
         /**
          * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
          */

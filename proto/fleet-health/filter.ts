@@ -189,6 +189,9 @@ type Parts = typeof filterParts;
 /** Which hosts: every part is optional. */
 export type FleetFilter = { readonly [Part in keyof Parts]?: Readonly<v.InferOutput<Parts[Part]["schema"]>> };
 
+/** Returns whether a filter has no condition, so that it selects every host. */
+export const selectsEveryHost = (filter: FleetFilter): boolean => filterToParams(filter).size === 0;
+
 /** The name of a part. */
 export type FilterPart = keyof FleetFilter;
 

@@ -63,7 +63,9 @@ export const RolloutFilter = v.pipe(v.string("must be a string"), v.maxLength(40
 /** Body of `POST /v1/collector/rollouts`. */
 export const RolloutBody = v.strictObject({
   config_id: Id,
-  filter: RolloutFilter,
+  filter: v.optional(RolloutFilter, ""),
+  /** Every host; a filter that selects every host is rejected without it, as it is more often a mistake. */
+  all: v.optional(v.boolean("must be a boolean"), false),
   waves: v.pipe(
     v.array(WaveBody, "must be an array"),
     v.minLength(1, "must have at least one entry"),

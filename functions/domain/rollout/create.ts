@@ -1,5 +1,5 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import { type FleetFilter, selectsEveryHost } from "../../../proto/fleet-health/filter.ts";
 import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
 import type { RolloutBody } from "../../../proto/rollout/rollout.ts";
 import type { Core } from "../../core.ts";
@@ -35,10 +35,18 @@ export const parseFilter = (query: string, now: number): FleetFilter => {
   return filter;
 };
 
+/** Parses the selection of a change. Throws 422 `validation_failed` where an empty filter and `all` contradict each other. */
+const parseSelection = ({ filter: query, all }: Pick<RolloutBody, "filter" | "all">, now: number): FleetFilter => {
+  const filter = parseFilter(query, now);
+  if (selectsEveryHost(filter) === all) return filter;
+  const message = all ? "must be left out with all" : 'selects every host: name some, or send {"all": true}';
+  throw new Problem("validation_failed", { errors: [{ path: "filter", message }] });
+};
+
 /**
  * Creates a rollout and freezes its targets, in an order that depends on its id alone. The job assigns the first wave. Throws 404
- * `not_found` for the config, 409 `rollout_overlap` if an open rollout has one of the hosts, 422 `rollout_without_targets`,
- * `rollout_waves_invalid`, or `rollout_config_unparsable` if collectors of every version among the hosts reject the config now.
+ * `not_found` for the config, 409 `rollout_overlap` if an open rollout has one of the hosts, 422 `validation_failed` for a filter without
+ * a condition, unless the request says `all`, `rollout_without_targets`, `rollout_waves_invalid`, or `rollout_config_unparsable` if collectors of every version among the hosts reject the config now.
  */
 export const createRollout = async (
   core: RolloutCore,
@@ -47,7 +55,7 @@ export const createRollout = async (
   origin: Origin,
 ): Promise<DescribedRollout> => {
   const { db, clock } = core;
-  const filter = parseFilter(body.filter, clock.now());
+  const filter = parseSelection(body, clock.now());
   const rules = await readFleetRules(core);
   return db.transaction(async (tx) => {
     await lockRolloutCreation(tx);
@@ -115,7 +123,8 @@ const refuseUnparsable = async (
   });
 };
 
-const refuseOverlap = (overlaps: readonly { rolloutId: string; hosts: number }[]): void => {
+/** Throws 409 `rollout_overlap` with the rollouts that have some of the hosts, unless there are none. */
+export const refuseOverlap = (overlaps: readonly { rolloutId: string; hosts: number }[]): void => {
   const [first] = overlaps;
   if (first === undefined) return;
   throw new Problem("rollout_overlap", {

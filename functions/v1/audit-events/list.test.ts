@@ -50,6 +50,7 @@ describe("GET /v1/audit-events", async () => {
     const since = new Date(test.clock.now()).toISOString();
     expect(await actions(`?since=${since}`)).toEqual(["identity.revoke"]);
     expect((await actions(`?until=${since}`)).length).toBe(3);
+    expect((await actions("?older_than_seconds=1")).length).toBe(2);
     expect(await actions("?within_seconds=1")).toEqual(["identity.revoke", "collector.enroll"]);
     expect(await actions(`?within_seconds=3600&since=${since}`)).toEqual(["identity.revoke"]);
     const first = await events(test, "?limit=3");

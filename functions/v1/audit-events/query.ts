@@ -33,6 +33,7 @@ export const auditFilterFields = {
   outcome: v.optional(v.picklist(auditOutcomes, "must be success or failure")),
   reason: v.optional(Identifier(256)),
   within_seconds: v.optional(QueryInteger(1, filterSecondsMax)),
+  older_than_seconds: v.optional(QueryInteger(1, filterSecondsMax)),
   since: v.optional(at),
   until: v.optional(at),
   q: v.optional(Identifier(256)),
@@ -52,11 +53,14 @@ export const auditQueryOf = (query: AuditFilterQuery, now: number): AuditQuery =
     outcome,
     reason,
     within_seconds: within,
-    until,
+    older_than_seconds: olderThan,
     q,
   } = query;
-  const times = [...(query.since ? [query.since.getTime()] : []), ...(within ? [now - within * 1000] : [])];
-  const since = times.length > 0 ? new Date(Math.max(...times)) : undefined;
+  const ago = (seconds: number | undefined) => (seconds === undefined ? [] : [now - seconds * 1000]);
+  const starts = [...(query.since ? [query.since.getTime()] : []), ...ago(within)];
+  const ends = [...(query.until ? [query.until.getTime()] : []), ...ago(olderThan)];
+  const since = starts.length > 0 ? new Date(Math.max(...starts)) : undefined;
+  const until = ends.length > 0 ? new Date(Math.min(...ends)) : undefined;
   return {
     ...(action ? { actions: [...new Set(action)] } : {}),
     ...(notAction ? { notActions: [...new Set(notAction)] } : {}),

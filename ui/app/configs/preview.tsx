@@ -190,9 +190,9 @@ const Result = (props: { preview: RolloutPreview }) => {
   );
 };
 
-/** Returns a query as a word of a POSIX shell that is no option; nothing for every host. */
+/** Returns a query as a word of a POSIX shell that is no option. */
 const words = (query: string): string =>
-  query === "" ? "" : `${query.startsWith("-") ? " --" : ""} '${query.replaceAll("'", `'\\''`)}'`;
+  query.trim() === "" ? " --all" : `${query.startsWith("-") ? " --" : ""} '${query.replaceAll("'", `'\\''`)}'`;
 
 const kindOf = (line: string): "added" | "removed" | "skipped" | "same" =>
   line.startsWith("+") ? "added" : line.startsWith("-") ? "removed" : line.startsWith("@@") ? "skipped" : "same";

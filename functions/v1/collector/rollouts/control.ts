@@ -29,7 +29,7 @@ const controlRoute = (
     bodyAbsentAs: {},
     bodyExample: { reason: "the disks of rack 4 are being replaced" },
     replies: { 200: { description: "The rollout", schema: Rollout } },
-    problems: ["not_found", "rollout_state", "rollout_overlap"],
+    problems: ["not_found", "rollout_state", ...(control === "roll_back" ? (["rollout_overlap"] as const) : [])],
     handle: async ({ params, body, caller, origin }) => {
       const change = { rolloutId: params.id, control, reason: body.reason };
       return { status: 200, body: rolloutView(await controlRollout(core, caller, change, origin)) };
@@ -69,5 +69,6 @@ export const rollBackRolloutRoute = (core: RolloutCore) =>
     control: "roll_back",
     path: "roll-back",
     operationId: "rollBackRollout",
-    summary: "Assign to each host of a rollout, also an aborted one, what it had before, unless somebody has changed it since",
+    summary:
+      "Assign to each host of a rollout, also an aborted one, what it had before, unless somebody has changed it since",
   });

@@ -93,10 +93,24 @@ describe("POST /v1/collector/rollouts", () => {
     expect(body).toMatchObject({ rollouts: [{ rollout_id: first.body.id, hosts: 1 }] });
   });
 
+  it("takes every host only when the request says so", async () => {
+    const refused = await create({ filter: "" });
+    expect(refused.body).toMatchObject({
+      errors: [{ path: "filter", message: 'selects every host: name some, or send {"all": true}' }],
+    });
+    // Among them are those of the rollouts above.
+    const every = await create({ filter: undefined, all: true });
+    expect(every.body).toMatchObject({ code: "rollout_overlap", rollouts: [{}, {}] });
+  });
+
   it.each<[string, Record<string, unknown>, number, string]>([
     ["a config that does not exist", { config_id: "01920000-0000-7000-8000-000000000000" }, 404, "not_found"],
     ["a filter without hosts", { filter: "device:nobody" }, 422, "rollout_without_targets"],
     ["a filter with a fault", { filter: "stat:stale" }, 422, "validation_failed"],
+    ["an empty filter", { filter: "" }, 422, "validation_failed"],
+    ["a filter of nothing", { filter: ' "" ' }, 422, "validation_failed"],
+    ["no filter", { filter: undefined }, 422, "validation_failed"],
+    ["a filter beside all hosts", { all: true }, 422, "validation_failed"],
     ["waves that end early", { waves: [{ percent: 50, soak_seconds: 0 }] }, 422, "rollout_waves_invalid"],
     [
       "waves that do not rise",
