@@ -1,5 +1,6 @@
 import { Argument, Command, CommanderError, Option } from "commander";
 import { FleetError, type Problem } from "../client/problem.ts";
+import packageJson from "../package.json" with { type: "json" };
 import type { Completed, Shell } from "./commands/completion.ts";
 import { declareCommands, groupSummaries } from "./commands/index.ts";
 import type { Commands } from "./terminal/command.ts";
@@ -19,6 +20,7 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
   let exitCode: ExitCode = exitCodes.ok;
   const program = new Command("svc-admin")
     .description("Administers a collector fleet: policies, tokens, configs, hosts and the audit log")
+    .version(packageJson.version)
     .option("--url <url>", "address of the fleet; else SVC_ADMIN_URL, else that of the session")
     .addOption(new Option("-o, --output <format>", "form of the output").choices(formats).default("table"))
     .option("-y, --yes", "answer questions with yes", false)
@@ -71,11 +73,27 @@ const completedOf = (program: Command): Completed[] =>
     return leaves.map((leaf) => ({
       words: leaf === command ? command.name() : `${command.name()} ${leaf.name()}`,
       summary: leaf.description(),
-      flags: leaf.options.flatMap(({ long, required, optional, argChoices = [] }) =>
-        long ? [{ name: long, takesValue: required || optional, choices: argChoices }] : [],
-      ),
+      choices: leaf.registeredArguments.flatMap(({ argChoices = [] }) => argChoices),
+      flags: leaf.options.flatMap((option) => {
+        const { long, required, optional, argChoices = [] } = option;
+        const conflicts = leaf.options.filter((other) => excludes(option, other) || excludes(other, option));
+        return long
+          ? [
+              {
+                name: long,
+                takesValue: required || optional,
+                choices: argChoices,
+                conflicts: conflicts.map((other) => other.long ?? ""),
+              },
+            ]
+          : [];
+      }),
     }));
   });
+
+/** The typed interface of commander leaves out which options an option excludes. */
+const excludes = (option: Option, other: Option): boolean =>
+  (option as Option & { conflictsWith: readonly string[] }).conflictsWith.includes(other.attributeName());
 
 const failureOf = (error: unknown, { err, signal }: Terminal): ExitCode => {
   // Commander has written its message already.

@@ -86,6 +86,21 @@ describe("completions", () => {
     ["svc-admin configs show 0192 --o", "--output"],
     ["svc-admin fleet list -o ", "table json csv yaml"],
     ["svc-admin nonsense ", ""],
+    ["svc-admin nonsense policies ", ""],
+    // The values that this command takes, and not those that another one does.
+    ["svc-admin policies list --state ", "active frozen"],
+    ["svc-admin tokens list --state ", "active exhausted expired revoked"],
+    // A flag of one command takes a value in another.
+    ["svc-admin login --device --u", "--url"],
+    ["svc-admin login --device --w", ""],
+    ["svc-admin tokens create --device web --sho", "--show"],
+    ["svc-admin tokens create --out file --sho", ""],
+    ["svc-admin tokens create --policy policies --o", "--out --output"],
+    ["svc-admin completion ", "bash zsh fish --url --output --yes --help"],
+    ["svc-admin completion bash z", ""],
+    ["svc-admin --ver", "--version"],
+    ["svc-admin whoami --ver", ""],
+    ["svc-admin fleet listing --l", ""],
   ];
 
   it.runIf(existsSync("/bin/bash"))("complete commands, options and values in bash", async () => {
