@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import type { Terminal } from "../admin/terminal/terminal.ts";
+import packageJson from "../package.json" with { type: "json" };
 import { createAdminUser } from "./admin.ts";
 import { createTestToken, enrollTestCollector, identityPrefix } from "./collector.ts";
 import { publishTestConfig } from "./rollout.ts";
@@ -99,6 +100,69 @@ describe("lists", () => {
       expect(out + err).not.toContain("\u001b");
     }
   });
+});
+
+describe("audit list", () => {
+  it("prints every event to a program, and says to a person that there are more", async () => {
+    // Pages of three, and a table of three instead of a hundred.
+    const fetch: Terminal["fetch"] = (input, init) => {
+      const request = new Request(input, init);
+      return globalThis.fetch(new Request(request.url.replace(/limit=\d+/, "limit=3"), request));
+    };
+    const reader = adminAt({ fetch });
+    const all = JSON.parse((await admin.run("audit", "list", "--limit", "1000", "-o", "json")).out) as object[];
+    expect(all.length).toBeGreaterThan(6);
+    expect(JSON.parse((await reader.run("audit", "list", "-o", "json")).out)).toEqual(all);
+    expect(parse((await reader.run("audit", "list", "-o", "yaml")).out)).toEqual(all);
+    expect((await reader.run("audit", "list", "-o", "csv")).out.trimEnd().split("\r\n")).toHaveLength(all.length + 1);
+    const pages: Terminal["fetch"] = async (...args) => {
+      const answer = await globalThis.fetch(...args);
+      const page = await answer.json();
+      return Response.json({ ...page, items: Array(100).fill(page.items[0]), next_cursor: "more" });
+    };
+    const table = await adminAt({ fetch: pages }).run("audit", "list");
+    expect(table.out.trimEnd().split("\n")).toHaveLength(101);
+    expect(table.err).toBe("These are the first 100: --limit reads more, and -o csv, json or yaml all of them.\n");
+  });
+
+  it("prints what it has read, and fails, when a later page fails", async () => {
+    let isFirst = true;
+    const fetch: Terminal["fetch"] = async (...args) => {
+      if (!isFirst) throw new TypeError("fetch failed");
+      isFirst = false;
+      return Response.json({ ...(await (await globalThis.fetch(...args)).json()), next_cursor: "more" });
+    };
+    const { exitCode, out } = await adminAt({ fetch }).run("audit", "list", "-o", "json");
+    expect(exitCode).toBe(4);
+    expect(() => JSON.parse(out)).toThrow();
+  });
+
+  it("takes durations by core's clock, and times in UTC", async () => {
+    await clock.advance(7_200_000);
+    writeFileSync(tokenFile, await web.core.bridgeToken("admin"));
+    await admin.run("policies", "create", "late", "--prefix", identityPrefix);
+    // Of a machine whose clock is a month behind.
+    const behind = adminAt({ clock: { ...clock, now: () => clock.now() - 2_592_000_000 } });
+    const list = async (...args: string[]) => {
+      const { exitCode, out, err } = await behind.run("audit", "list", "-o", "json", ...args);
+      expect({ exitCode, err }).toEqual({ exitCode: 0, err: "" });
+      return (JSON.parse(out) as { action: string }[]).map(({ action }) => action);
+    };
+    expect(await list("--since", "1h", "--action", "enrollment_policy.create")).toHaveLength(1);
+    expect(await list("--until", "1h", "--action", "collector.enroll")).toHaveLength(5);
+    const hourAgo = new Date(clock.now() - 3_600_000).toISOString();
+    expect(await list("--since", hourAgo, "--action", "enrollment_policy.create")).toHaveLength(1);
+    expect(await list("--since", hourAgo.replace("Z", "+00:00"), "--action", "collector.enroll")).toEqual([]);
+    for (const wrong of ["yesterday-ish", "2026-11-22T10:00:00", "2026-02-30T10:00:00Z"])
+      expect(await admin.run("audit", "list", "--since", wrong)).toMatchObject({
+        exitCode: 2,
+        err: expect.stringContaining("2026-11-22T10:00:00Z"),
+      });
+  });
+});
+
+it("prints its version", async () => {
+  expect(await admin.run("--version")).toEqual({ exitCode: 0, out: `${packageJson.version}\n`, err: "" });
 });
 
 describe("times", () => {

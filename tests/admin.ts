@@ -1,10 +1,18 @@
-import { mkdtempSync, rmSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { runAdmin } from "../admin/run-admin.ts";
+import { dirname, join } from "node:path";
+import type { runAdmin } from "../admin/run-admin.ts";
 import type { Terminal } from "../admin/terminal/terminal.ts";
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
+import { programFile } from "./program.ts";
+
+/** Loads `runAdmin` of the bundle that ships: what a bundle breaks, such as the names of a package, the sources do not show. */
+const loadRunAdmin = async (): Promise<typeof runAdmin> => {
+  const folder = dirname(programFile("admin/main.ts"));
+  const [chunk] = /run-admin-\w+\.mjs/.exec(readFileSync(join(folder, "program.mjs"), "utf8")) ?? [];
+  return (await import(join(folder, chunk ?? ""))).runAdmin;
+};
 
 /** The result of one command line of svc-admin. */
 export interface AdminResult {
@@ -15,7 +23,7 @@ export interface AdminResult {
 
 /** A person at a terminal with a home directory of its own. */
 export interface AdminUser {
-  /** Runs one command line in this process. */
+  /** Runs one command line in this process, by the code of the bundle. */
   run(...args: string[]): Promise<AdminResult>;
   home: string;
   close(): void;
@@ -33,7 +41,8 @@ export const createAdminUser = (
     home,
     run: async (...args) => {
       const written = { out: "", err: "" };
-      const exitCode = await runAdmin(args, {
+      const run = await loadRunAdmin();
+      const exitCode = await run(args, {
         clock: systemClock,
         entropy: systemEntropy,
         fetch: globalThis.fetch,

@@ -14,7 +14,8 @@ import { CommandFailure, type ExitCode, exitCodes } from "../terminal/exit-codes
 import { columnsOf } from "../terminal/list-rows.ts";
 import { printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import { fleetQueryOf } from "./fleet.ts";
+import { selectionOf } from "./fleet.ts";
+import { isId, resolveId } from "./names.ts";
 
 /** A host that a query found. */
 interface Host {
@@ -22,14 +23,21 @@ interface Host {
   identity: string;
 }
 
+/** Which hosts a change selects beside its query. */
+interface Selection {
+  all?: boolean;
+}
+
 /** Hosts of one request of core. */
 const hostsAtOnceMax = 1000;
 
 /** `svc-admin configs assign`: to every host that the query finds, after naming how many. Exits with 5 if some were refused. */
-export const assignConfig: Action<object> = async (terminal, options, id = "", ...words) => {
+export const assignConfig: Action<Selection> = async (terminal, options, name = "", ...words) => {
+  const select = selector(terminal, options, words);
   const client = connect(terminal, options);
+  const id = await resolveId(client, "config", name);
   const { data: config } = await getCollectorConfig({ client, path: { id } });
-  const hosts = await findHosts(terminal, client, words);
+  const hosts = await select(client);
   await confirm(terminal, options, `Config ${config?.config_hash.slice(0, 12)} for ${namedHosts(hosts)}.`);
   const rows = await inBatches(terminal, hosts, async (some) => {
     const body = { identity_ids: some.map((each) => each.id) };
@@ -44,7 +52,7 @@ export const assignConfig: Action<object> = async (terminal, options, id = "", .
   return outcomeOf(rows, "assigned");
 };
 
-interface RollbackOptions {
+interface RollbackOptions extends Selection {
   to: "last-known-good" | "previous";
   reason?: string;
 }
@@ -54,8 +62,9 @@ interface RollbackOptions {
  * naming the configs and how many hosts get each. Exits with 5 if some were refused.
  */
 export const rollBackConfig: Action<RollbackOptions> = async (terminal, options, ...words) => {
+  const select = selector(terminal, options, words);
   const client = connect(terminal, options);
-  const hosts = await findHosts(terminal, client, words);
+  const hosts = await select(client);
   const body = {
     to: options.to === "previous" ? ("previous" as const) : ("last_known_good" as const),
     ...(options.reason === undefined ? {} : { reason_code: options.reason }),
@@ -97,17 +106,23 @@ const describePlan = (planned: readonly { outcome: string; config: string | null
   return [...groups].map(([text, hosts]) => `  ${hosts.length} ${text}`).join("\n");
 };
 
-const idPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
-/** Returns the hosts of a query, or the host of an id. Throws when there are none, so that a mistyped query changes nothing. */
-const findHosts = async (terminal: Terminal, client: FleetClient, words: readonly string[]): Promise<Host[]> => {
+/**
+ * Returns the reader of the hosts of a query, or of the host of an id. Throws for a query that is not valid; the reader throws when there are
+ * no hosts, so that a mistyped query changes nothing.
+ */
+const selector = (
+  terminal: Terminal,
+  options: Selection,
+  words: readonly string[],
+): ((client: FleetClient) => Promise<Host[]>) => {
   const [only = ""] = words;
-  const isId = words.length === 1 && idPattern.test(only);
-  if (isId) return [{ id: only, identity: only }];
-  const query = { ...fleetQueryOf(words, new Date(terminal.clock.now())), limit: hostsAtOnceMax };
-  const rows = await Array.fromAsync(items(reportFleetHealth, { client, query }));
-  if (rows.length === 0) throw new CommandFailure(exitCodes.refused, "no host matches: nothing was changed");
-  return rows.map(({ identity_id: id, identity }) => ({ id, identity }));
+  if (words.length === 1 && isId(only) && options.all !== true) return async () => [{ id: only, identity: only }];
+  const query = { ...selectionOf(words, options, new Date(terminal.clock.now())), limit: hostsAtOnceMax };
+  return async (client) => {
+    const rows = await Array.fromAsync(items(reportFleetHealth, { client, query }));
+    if (rows.length === 0) throw new CommandFailure(exitCodes.refused, "no host matches: nothing was changed");
+    return rows.map(({ identity_id: id, identity }) => ({ id, identity }));
+  };
 };
 
 const namedHosts = (hosts: readonly Host[]): string => {

@@ -10,6 +10,7 @@ import { connect } from "../terminal/connect.ts";
 import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
 import { printRecord } from "../terminal/output.ts";
+import { resolveId } from "./names.ts";
 
 type ConfigRow = ListCollectorConfigsResponse["items"][number];
 
@@ -23,7 +24,8 @@ export const listConfigs: Action<object> = async (terminal, options) => {
 
 /** `svc-admin configs show`: the YAML, byte for byte; with another `-o` the whole record. */
 export const showConfig: Action<object> = async (terminal, options, id = "") => {
-  const { data } = await getCollectorConfig({ client: connect(terminal, options), path: { id } });
+  const client = connect(terminal, options);
+  const { data } = await getCollectorConfig({ client, path: { id: await resolveId(client, "config", id) } });
   if (options.output === "table") terminal.out.write(data?.yaml ?? "");
   else await printRecord(terminal, { format: options.output, record: data ?? {} });
   return undefined;
@@ -33,7 +35,10 @@ export const showConfig: Action<object> = async (terminal, options, id = "") => 
 export const diffConfigs: Action<object> = async (terminal, options, one = "", other = "") => {
   const client = connect(terminal, options);
   const [before, after] = await Promise.all(
-    [one, other].map(async (id) => (await getCollectorConfig({ client, path: { id } })).data?.yaml ?? ""),
+    [one, other].map(async (name) => {
+      const { data } = await getCollectorConfig({ client, path: { id: await resolveId(client, "config", name) } });
+      return data?.yaml ?? "";
+    }),
   );
   const { createTwoFilesPatch } = await import("diff");
   if (before === after) return undefined;

@@ -1,7 +1,7 @@
 import { InvalidArgumentError, Option } from "commander";
 import { rolloutConditions, rolloutStates, targetStatuses } from "../../proto/rollout/vocabulary.ts";
 import type { Commands } from "../terminal/command.ts";
-import { count, interval, parseDuration, severalOf } from "./options.ts";
+import { all, count, interval, limit, parseDuration, severalOf } from "./options.ts";
 
 /** A wave as typed: how far the rollout has got with it, and how long it soaks. */
 export type Wave = { soak_seconds: number } & ({ percent: number } | { count: number });
@@ -30,9 +30,10 @@ const reason = () => new Option("--reason <text>", "why, for the rollout and the
 /** Declares `svc-admin rollouts`. */
 export const declareRollouts = (add: Commands["add"]): void => {
   const load = () => import("./rollouts.ts");
-  add("rollouts create <config-id> [query...]", {
+  add("rollouts create <config> [query...]", {
     summary: "Roll a config out to every host that the query finds now, wave by wave",
     options: [
+      all(),
       new Option(
         "--wave <wave>",
         `share or number of hosts so far, and the wait after it; ${defaultWavesText} by default`,
@@ -55,16 +56,16 @@ export const declareRollouts = (add: Commands["add"]): void => {
     summary: "List rollouts, newest first",
     options: [
       new Option("--state <state>", "repeatable").choices(rolloutStates).argParser(severalOf(rolloutStates)),
-      new Option("--config <id>", "rollouts of this config"),
-      count("--limit <count>", "at most so many rollouts"),
+      new Option("--config <config>", "rollouts of this config"),
+      limit("at most so many rollouts"),
     ],
     load: async () => (await load()).listAllRollouts,
   });
-  add("rollouts show <id>", {
+  add("rollouts show <rollout>", {
     summary: "Show a rollout: its waves, and the evidence of a breach",
     load: async () => (await load()).showRollout,
   });
-  add("rollouts targets <id>", {
+  add("rollouts targets <rollout>", {
     summary: "List the hosts of a rollout in the order of the waves",
     options: [
       count("--wave <number>", "hosts of this wave"),
@@ -72,28 +73,28 @@ export const declareRollouts = (add: Commands["add"]): void => {
     ],
     load: async () => (await load()).listTargets,
   });
-  add("rollouts watch <id>", {
+  add("rollouts watch <rollout>", {
     summary: "Follow a rollout to its end; exits with 5 if it was rolled back or aborted",
     options: [interval("5s"), new Option("--stop-at-pause", "end with 5 when it pauses, as a job should")],
     load: async () => (await load()).watchRollout,
   });
-  add("rollouts pause <id>", {
+  add("rollouts pause <rollout>", {
     summary: "Pause a rollout: no further host is assigned",
     options: [reason()],
     load: async () => (await load()).pause,
   });
-  add("rollouts resume <id>", {
+  add("rollouts resume <rollout>", {
     summary: "Resume a paused rollout",
     options: [reason()],
     load: async () => (await load()).resume,
   });
-  add("rollouts abort <id>", {
+  add("rollouts abort <rollout>", {
     summary: "End a rollout; its hosts keep what they were assigned",
     options: [reason()],
     load: async () => (await load()).abort,
   });
-  add("rollouts roll-back <id>", {
-    summary: "Give every host of a rollout what it had before",
+  add("rollouts roll-back <rollout>", {
+    summary: "Give every host of a rollout, also an aborted one, what it had before",
     options: [reason()],
     load: async () => (await load()).rollBack,
   });

@@ -18,6 +18,7 @@ import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
 import { printRecord } from "../terminal/output.ts";
 import { writeTokenFile } from "../terminal/token-file.ts";
+import { resolveId } from "./names.ts";
 
 type PolicyRow = ListEnrollmentPoliciesResponse["items"][number];
 type TokenRow = ListAllBootstrapTokensResponse["items"][number];
@@ -40,7 +41,8 @@ export const listPolicies: Action<{ state?: "active" | "frozen" }> = async (term
 
 /** `svc-admin policies show`. */
 export const showPolicy: Action<object> = async (terminal, options, id = "") => {
-  const { data } = await getEnrollmentPolicy({ client: connect(terminal, options), path: { id } });
+  const client = connect(terminal, options);
+  const { data } = await getEnrollmentPolicy({ client, path: { id: await resolveId(client, "policy", id) } });
   await printRecord(terminal, { format: options.output, record: data ?? {} });
   return undefined;
 };
@@ -77,8 +79,9 @@ export const createPolicy: Action<PolicyOptions> = async (terminal, options, nam
 };
 
 /** `svc-admin policies freeze`: its tokens enroll no further host. */
-export const freezePolicy: Action<{ reason?: string }> = async (terminal, options, id = "") => {
+export const freezePolicy: Action<{ reason?: string }> = async (terminal, options, name = "") => {
   const client = connect(terminal, options);
+  const id = await resolveId(client, "policy", name);
   const { data: policy } = await getEnrollmentPolicy({ client, path: { id } });
   await confirm(
     terminal,
@@ -105,8 +108,9 @@ export const listTokens: Action<{ policy?: string; state?: TokenRow["state"] }> 
     "max_uses",
     "expires_at",
   );
-  const query = withoutUndefined({ policy_id: policy, state });
-  const request = { client: connect(terminal, options), query };
+  const client = connect(terminal, options);
+  const policyId = policy === undefined ? undefined : await resolveId(client, "policy", policy);
+  const request = { client, query: withoutUndefined({ policy_id: policyId, state }) };
   await printList(terminal, listAllBootstrapTokens, request, { format: options.output, columns });
   return undefined;
 };
@@ -134,13 +138,11 @@ export const createToken: Action<TokenOptions> = async (terminal, options) => {
     allowed_source_cidrs: options.sourceCidr,
     bound_device_id: options.device,
   });
+  const client = connect(terminal, options);
+  const id = await resolveId(client, "policy", options.policy);
   // Before the token exists: a token without a place is lost.
   if (out !== undefined) writeTokenFile(out, "");
-  const { data } = await createBootstrapToken({
-    client: connect(terminal, options),
-    path: { id: options.policy },
-    body,
-  });
+  const { data } = await createBootstrapToken({ client, path: { id }, body });
   const { token, ...record } = data as CreateBootstrapTokenResponse;
   if (out !== undefined) {
     writeTokenFile(out, `${token}\n`);
@@ -152,10 +154,12 @@ export const createToken: Action<TokenOptions> = async (terminal, options) => {
 };
 
 /** `svc-admin tokens revoke`. */
-export const revokeToken: Action<{ reason?: string }> = async (terminal, options, id = "") => {
-  await confirm(terminal, options, `Token ${id}: it will enroll no further host.`);
+export const revokeToken: Action<{ reason?: string }> = async (terminal, options, name = "") => {
+  const client = connect(terminal, options);
+  const id = await resolveId(client, "token", name);
+  await confirm(terminal, options, `Token ${name === id ? id : `${name} (${id})`}: it will enroll no further host.`);
   const body = options.reason === undefined ? {} : { reason_code: options.reason };
-  const { data } = await revokeBootstrapToken({ client: connect(terminal, options), path: { id }, body });
+  const { data } = await revokeBootstrapToken({ client, path: { id }, body });
   await printRecord(terminal, { format: options.output, record: data ?? {} });
   return undefined;
 };

@@ -4,7 +4,7 @@ import {
   type ReportFleetHealthResponse,
   reportFleetHealth,
 } from "../../client/index.ts";
-import { filterToParams } from "../../proto/fleet-health/filter.ts";
+import { type FleetFilter, filterToParams, selectsEveryHost } from "../../proto/fleet-health/filter.ts";
 import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
@@ -12,12 +12,36 @@ import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { printList } from "../terminal/list-rows.ts";
 import { type Column, printRecord } from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
+import { resolveId } from "./names.ts";
 
 /** The filter of the health report as query parameters. */
 export type FleetQuery = NonNullable<ReportFleetHealthData["query"]>;
 
 /** Parses a query of the language of `/fleet`. Throws with the fault marked below it. */
-export const fleetQueryOf = (words: readonly string[], now: Date): FleetQuery => {
+export const fleetQueryOf = (words: readonly string[], now: Date): FleetQuery => paramsOf(filterOf(words, now));
+
+/**
+ * Parses the query of a change. Throws for one that selects every host, as an empty variable of a script does, unless `all` says so; and for
+ * both.
+ */
+export const selectionOf = (
+  words: readonly string[],
+  { all = false }: { all?: boolean | undefined },
+  now: Date,
+): FleetQuery => {
+  const filter = filterOf(words, now);
+  if (all && words.length > 0) throw new CommandFailure(exitCodes.usage, "--all has every host: leave the query out");
+  if (!all && selectsEveryHost(filter))
+    throw new CommandFailure(exitCodes.usage, "this selects every host: add --all if it shall, or name some");
+  return paramsOf(filter);
+};
+
+const paramsOf = (filter: FleetFilter): FleetQuery => {
+  const params = filterToParams(filter);
+  return Object.fromEntries([...new Set(params.keys())].map((name) => [name, params.getAll(name)])) as FleetQuery;
+};
+
+const filterOf = (words: readonly string[], now: Date): FleetFilter => {
   const text = words.join(" ");
   const { filter, faults } = parseQuery(text, now);
   const [fault] = faults;
@@ -25,8 +49,7 @@ export const fleetQueryOf = (words: readonly string[], now: Date): FleetQuery =>
     const mark = `${" ".repeat(fault.from)}${"^".repeat(Math.max(1, fault.to - fault.from))}`;
     throw new CommandFailure(exitCodes.usage, `${fault.message}\n  ${text}\n  ${mark}`);
   }
-  const params = filterToParams(filter);
-  return Object.fromEntries([...new Set(params.keys())].map((name) => [name, params.getAll(name)])) as FleetQuery;
+  return filter;
 };
 
 type Row = ReportFleetHealthResponse["items"][number];
@@ -62,7 +85,8 @@ export const listFleet: Action<{ limit?: number; watch?: boolean; interval: numb
 
 /** `svc-admin fleet show`. */
 export const showHost: Action<object> = async (terminal, options, id = "") => {
-  const { data } = await getFleetHealth({ client: connect(terminal, options), path: { identity_id: id } });
+  const client = connect(terminal, options);
+  const { data } = await getFleetHealth({ client, path: { identity_id: await resolveId(client, "host", id) } });
   await printRecord(terminal, {
     format: options.output,
     record: options.output === "table" ? (data?.item ?? {}) : (data ?? {}),

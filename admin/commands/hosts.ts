@@ -12,6 +12,7 @@ import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
 import { printRecord } from "../terminal/output.ts";
+import { requireId, resolveId } from "./names.ts";
 
 type IdentityRow = ListCollectorIdentitiesResponse["items"][number];
 type CertificateRow = ListCertificatesResponse["items"][number];
@@ -30,14 +31,16 @@ export const listIdentities: Action<{ search?: string; status?: "active" | "revo
 
 /** `svc-admin identities show`. */
 export const showIdentity: Action<object> = async (terminal, options, id = "") => {
-  const { data } = await getCollectorIdentity({ client: connect(terminal, options), path: { id } });
+  const client = connect(terminal, options);
+  const { data } = await getCollectorIdentity({ client, path: { id: await resolveId(client, "host", id) } });
   await printRecord(terminal, { format: options.output, record: data ?? {} });
   return undefined;
 };
 
 /** `svc-admin identities revoke`: the host is rejected at once, and cannot enroll again. */
-export const revokeIdentity: Action<{ reason?: string }> = async (terminal, options, id = "") => {
+export const revokeIdentity: Action<{ reason?: string }> = async (terminal, options, name = "") => {
   const client = connect(terminal, options);
+  const id = await resolveId(client, "host", name);
   const { data: identity } = await getCollectorIdentity({ client, path: { id } });
   await confirm(terminal, options, `Host ${identity?.identity}: it will be rejected at once. This cannot be undone.`);
   const body = options.reason === undefined ? {} : { reason_code: options.reason };
@@ -47,7 +50,8 @@ export const revokeIdentity: Action<{ reason?: string }> = async (terminal, opti
 };
 
 /** `svc-admin certificates list`: of one host. */
-export const listHostCertificates: Action<object> = async (terminal, options, id = "") => {
+export const listHostCertificates: Action<object> = async (terminal, options, host = "") => {
+  const client = connect(terminal, options);
   const columns = columnsOf<CertificateRow>(
     "id",
     "serial_number",
@@ -56,13 +60,14 @@ export const listHostCertificates: Action<object> = async (terminal, options, id
     "not_after",
     "fingerprint_sha256",
   );
-  const request = { client: connect(terminal, options), path: { id } };
+  const request = { client, path: { id: await resolveId(client, "host", host) } };
   await printList(terminal, listCertificates, request, { format: options.output, columns });
   return undefined;
 };
 
 /** `svc-admin certificates revoke`. */
-export const revokeOneCertificate: Action<{ reason?: string }> = async (terminal, options, id = "") => {
+export const revokeOneCertificate: Action<{ reason?: string }> = async (terminal, options, given = "") => {
+  const id = requireId(given, { one: "certificate", list: "certificates list HOST" });
   await confirm(
     terminal,
     options,

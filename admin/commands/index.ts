@@ -1,7 +1,7 @@
 import { Option } from "commander";
 import type { Commands } from "../terminal/command.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
-import { count, interval, parseDuration, parseLabel, reason, several } from "./options.ts";
+import { all, count, instant, interval, limit, parseDuration, parseLabel, reason, several } from "./options.ts";
 
 /** The description of each group of commands, for `--help`. */
 export const groupSummaries: Readonly<Record<string, string>> = {
@@ -74,7 +74,7 @@ const declareEnrollment = (add: Add): void => {
     options: [new Option("--state <state>").choices(["active", "frozen"])],
     load: async () => (await load()).listPolicies,
   });
-  add("policies show <id>", { summary: "Show an enrollment policy", load: async () => (await load()).showPolicy });
+  add("policies show <policy>", { summary: "Show an enrollment policy", load: async () => (await load()).showPolicy });
   add("policies create <name>", {
     summary: "Create an enrollment policy",
     options: [
@@ -90,7 +90,7 @@ const declareEnrollment = (add: Add): void => {
     ],
     load: async () => (await load()).createPolicy,
   });
-  add("policies freeze <id>", {
+  add("policies freeze <policy>", {
     summary: "Freeze an enrollment policy: its tokens enroll no further host",
     options: [reason()],
     load: async () => (await load()).freezePolicy,
@@ -98,7 +98,7 @@ const declareEnrollment = (add: Add): void => {
   add("simulate enroll", {
     summary: "Show whether a device could enroll under a policy, and the rule that decides; spends no token",
     options: [
-      new Option("--policy <id>").makeOptionMandatory(),
+      new Option("--policy <policy>", "its name or id").makeOptionMandatory(),
       new Option("--device-id <id>").makeOptionMandatory(),
       new Option(
         "--address <ip>",
@@ -113,7 +113,7 @@ const declareEnrollment = (add: Add): void => {
   add("tokens list", {
     summary: "List bootstrap tokens, without their values",
     options: [
-      new Option("--policy <id>"),
+      new Option("--policy <policy>", "name or id of the policy"),
       new Option("--state <state>").choices(["active", "exhausted", "expired", "revoked"]),
     ],
     load: async () => (await load()).listTokens,
@@ -121,18 +121,18 @@ const declareEnrollment = (add: Add): void => {
   add("tokens create", {
     summary: "Create a bootstrap token and write it to a file",
     options: [
-      new Option("--policy <id>", "the policy that it enrolls under").makeOptionMandatory(),
+      new Option("--policy <policy>", "name or id of the policy that it enrolls under").makeOptionMandatory(),
       new Option("--ttl <duration>", "lifetime, an hour by default").argParser(parseDuration),
       count("--uses <count>", "hosts that it enrolls, 1 by default; 0 for no limit"),
       new Option("--description <text>"),
       several("--source-cidr <cidr>", "allowed address range"),
       new Option("--device <id>", "the only device id that it enrolls"),
       new Option("--out <file>", "file for the token, mode 0600"),
-      new Option("--show", "write the token to stdout instead"),
+      new Option("--show", "write the token to stdout instead").conflicts("out"),
     ],
     load: async () => (await load()).createToken,
   });
-  add("tokens revoke <id>", {
+  add("tokens revoke <token>", {
     summary: "Revoke a bootstrap token",
     options: [reason()],
     load: async () => (await load()).revokeToken,
@@ -144,26 +144,22 @@ const declareHosts = (add: Add): void => {
   const fleet = () => import("./fleet.ts");
   add("fleet list [query...]", {
     summary: "List hosts, those that need somebody first, by the query language of /fleet",
-    options: [
-      count("--limit <count>", "at most so many hosts"),
-      new Option("--watch", "repeat until interrupted"),
-      interval("10s"),
-    ],
+    options: [limit("at most so many hosts"), new Option("--watch", "repeat until interrupted"), interval("10s")],
     load: async () => (await fleet()).listFleet,
   });
-  add("fleet show <id>", { summary: "Show a host's health", load: async () => (await fleet()).showHost });
+  add("fleet show <host>", { summary: "Show a host's health", load: async () => (await fleet()).showHost });
   add("identities list", {
     summary: "List enrolled hosts",
     options: [new Option("--search <text>"), new Option("--status <status>").choices(["active", "revoked"])],
     load: async () => (await load()).listIdentities,
   });
-  add("identities show <id>", { summary: "Show an enrolled host", load: async () => (await load()).showIdentity });
-  add("identities revoke <id>", {
+  add("identities show <host>", { summary: "Show an enrolled host", load: async () => (await load()).showIdentity });
+  add("identities revoke <host>", {
     summary: "Revoke a host: it is rejected at once",
     options: [reason()],
     load: async () => (await load()).revokeIdentity,
   });
-  add("certificates list <host-id>", {
+  add("certificates list <host>", {
     summary: "List the certificates of a host",
     load: async () => (await load()).listHostCertificates,
   });
@@ -177,13 +173,14 @@ const declareHosts = (add: Add): void => {
 const declareConfigs = (add: Add): void => {
   const load = () => import("./configs.ts");
   add("configs list", { summary: "List published configs", load: async () => (await load()).listConfigs });
-  add("configs show <id>", { summary: "Print a config's YAML", load: async () => (await load()).showConfig });
-  add("configs diff <id> <other-id>", {
+  add("configs show <config>", { summary: "Print a config's YAML", load: async () => (await load()).showConfig });
+  add("configs diff <config> <other>", {
     summary: "Print what differs between two configs",
     load: async () => (await load()).diffConfigs,
   });
-  add("configs preview <id> [query...]", {
+  add("configs preview <config> [query...]", {
     summary: "Show what a rollout of a config to every host that the query finds would change",
+    options: [all()],
     load: async () => (await import("./preview.ts")).previewConfig,
   });
   add("configs publish <file>", {
@@ -192,13 +189,15 @@ const declareConfigs = (add: Add): void => {
     load: async () => (await load()).publishConfig,
   });
   const hosts = () => import("./config-hosts.ts");
-  add("configs assign <id> [query...]", {
+  add("configs assign <config> [query...]", {
     summary: "Assign a config to every host that the query finds",
+    options: [all()],
     load: async () => (await hosts()).assignConfig,
   });
-  add("configs rollback <query...>", {
+  add("configs rollback [query...]", {
     summary: "Give the host of an id, or every host that the query finds, an earlier config",
     options: [
+      all(),
       new Option("--to <config>", "the last known good one of a host, or the one that was desired before")
         .choices(["last-known-good", "previous"])
         .default("last-known-good"),
@@ -216,10 +215,10 @@ const declareRecords = (add: Add): void => {
       new Option("--action <action>", "such as config.assign"),
       new Option("--actor <name>", "email, identity or id"),
       new Option("--target <id>"),
-      new Option("--since <time>", "RFC 3339"),
-      new Option("--until <time>", "RFC 3339"),
-      count("--limit <count>", "at most so many events, 100 by default"),
-      new Option("--follow", "print new events until interrupted"),
+      instant("--since <time>", "from this time on"),
+      instant("--until <time>", "before this time"),
+      limit("at most so many events; a table has 100 by default"),
+      new Option("--follow", "print new events until interrupted").conflicts(["limit", "until"]),
     ],
     load: async () => (await load()).listAudit,
   });

@@ -4,6 +4,40 @@ import { parseDuration as secondsOf } from "../../proto/fleet-health/query-langu
 /** The reason of a change, for the audit log. */
 export const reason = () => new Option("--reason <code>", "why, as a code for the audit log: leaked, decommissioned");
 
+/** The most items of a list. */
+export const limit = (what: string) =>
+  new Option("--limit <count>", what).argParser((text) => {
+    const value = parseCount(text);
+    if (value === 0) throw new InvalidArgumentError("Give 1 or more.");
+    return value;
+  });
+
+/** The selection of every host by a change, which an empty query alone is not. */
+export const all = () => new Option("--all", "every host, in the place of a query");
+
+/** A time as an option: so many seconds before core's clock, or in UTC. */
+export type Instant = { secondsAgo: number } | { at: string };
+
+/** An option that takes a time. */
+export const instant = (flags: string, description: string) =>
+  new Option(flags, `${description}: 2h, or RFC 3339`).argParser(parseInstant);
+
+const rfc3339Pattern = /^(\d{4}-\d\d-(\d\d)T\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/i;
+
+/** Parses `2h`, or a time with its offset from UTC; throws commander's error. */
+export const parseInstant = (text: string): Instant => {
+  const secondsAgo = secondsOf(text);
+  if (secondsAgo !== undefined && secondsAgo > 0) return { secondsAgo };
+  const [, local = "", day] = rfc3339Pattern.exec(text) ?? [];
+  const ms = Date.parse(text);
+  // Date.parse turns 30 February into 2 March.
+  if (Number.isNaN(ms) || new Date(`${local}Z`).getUTCDate() !== Number(day))
+    throw new InvalidArgumentError(
+      "Give how long ago, such as 90s, 2h or 30d, or a time such as 2026-11-22T10:00:00Z.",
+    );
+  return { at: new Date(ms).toISOString() };
+};
+
 /** An option that takes a whole number. */
 export const count = (flags: string, description: string) => new Option(flags, description).argParser(parseCount);
 

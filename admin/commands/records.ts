@@ -6,11 +6,13 @@ import {
   type ListAuditEventsResponse,
   listAuditEvents,
 } from "../../client/index.ts";
-import type { Action } from "../terminal/command.ts";
+import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { printList } from "../terminal/list-rows.ts";
 import { type Column, createRowPrinter, printRecord } from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import type { Instant } from "./options.ts";
 
 type Event = ListAuditEventsResponse["items"][number];
 
@@ -29,41 +31,71 @@ interface AuditOptions {
   action?: string;
   actor?: string;
   target?: string;
-  since?: string;
-  until?: string;
+  since?: Instant;
+  until?: Instant;
   limit?: number;
   follow?: boolean;
 }
 
+type Query = NonNullable<ListAuditEventsData["query"]>;
+
 const followSeconds = 2;
+/** Events are committed out of order: those of the last minute are read again. */
+const overlapMs = 60_000;
+/** A person reads the newest events; a program gets every one. */
+const tableLimit = 100;
 
 /** `svc-admin audit list`: newest first; with `--follow`, what happens from now on, oldest first. */
-export const listAudit: Action<AuditOptions> = async (terminal, { limit = 100, follow, ...options }) => {
-  const { action, actor, target, since, until } = options;
-  const given = Object.entries({ action, actor, target, since, until }).filter(([, value]) => value !== undefined);
-  const query = Object.fromEntries(given) as NonNullable<ListAuditEventsData["query"]>;
-  const { output: format } = options;
-  if (follow !== true) {
-    await printList(
-      terminal,
-      listAuditEvents,
-      { client: connect(terminal, options), query },
-      { format, columns, limit },
+export const listAudit: Action<AuditOptions> = async (terminal, { limit, follow, ...options }) => {
+  const { action, actor, target, since, until, output: format } = options;
+  const given = Object.entries({ action, actor, target }).filter(([, value]) => value !== undefined);
+  const query = Object.fromEntries(given) as Query;
+  if (follow === true) return followAudit(terminal, options, query);
+  const times = { ...timeQuery("since", since), ...timeQuery("until", until) };
+  const request = { client: connect(terminal, options), query: { ...query, ...times } };
+  const hasMore = await printList(terminal, listAuditEvents, request, {
+    format,
+    columns,
+    limit: limit ?? (format === "table" ? tableLimit : undefined),
+  });
+  if (hasMore && limit === undefined)
+    terminal.err.write(
+      `These are the first ${tableLimit}: --limit reads more, and -o csv, json or yaml all of them.\n`,
     );
-    return undefined;
-  }
-  const { clock } = terminal;
-  const print = createRowPrinter(terminal, { format, columns });
-  let from = since ?? new Date(clock.now()).toISOString();
+  return undefined;
+};
+
+/** Core counts seconds back from its own clock, so that this machine's decides nothing. */
+const timeQuery = (name: "since" | "until", time: Instant | undefined): Query => {
+  if (time === undefined) return {};
+  if ("at" in time) return { [name]: time.at };
+  return { [name === "since" ? "within_seconds" : "older_than_seconds"]: String(time.secondsAgo) };
+};
+
+/** Prints new events, or those since a time, until interrupted. The time of the newest one decides what is new, and no clock of this machine. */
+const followAudit = async (
+  terminal: Terminal,
+  { since, ...options }: GlobalOptions & { since?: Instant },
+  query: Query,
+): Promise<undefined> => {
+  const print = createRowPrinter(terminal, { format: options.output, columns });
+  let newest: number | undefined;
   let seen = new Set<string>();
+  let isFirst = true;
   await repeat(terminal, followSeconds, async () => {
-    const startedAt = clock.now();
-    const request = { client: connect(terminal, options), query: { ...query, since: from, limit: 1000 } };
-    const found = await Array.fromAsync(items(listAuditEvents, request));
-    await print(found.filter(({ id }) => !seen.has(id)).reverse());
+    const client = connect(terminal, options);
+    if (newest === undefined && since === undefined) {
+      const { data } = await listAuditEvents<true>({ client, query: { ...query, limit: 1 } });
+      newest = data.items.map(({ occurred_at }) => Date.parse(occurred_at))[0];
+    }
+    const from =
+      newest === undefined ? timeQuery("since", since) : { since: new Date(newest - overlapMs).toISOString() };
+    const found = await Array.fromAsync(items(listAuditEvents, { client, query: { ...query, ...from, limit: 1000 } }));
+    const isOld = isFirst && since === undefined;
+    if (!isOld) await print(found.filter(({ id }) => !seen.has(id)).reverse());
+    isFirst = false;
     seen = new Set(found.map(({ id }) => id));
-    // Events are committed out of order: read the last minute again.
-    from = new Date(Math.max(Date.parse(from), startedAt - 60_000)).toISOString();
+    newest = Math.max(newest ?? 0, ...found.slice(0, 1).map(({ occurred_at }) => Date.parse(occurred_at))) || undefined;
     return false;
   });
   return undefined;

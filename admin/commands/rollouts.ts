@@ -24,6 +24,8 @@ import { type Column, createRowPrinter, printRecord, printRows, withoutControls 
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { defaultWaves, type Wave } from "./declare-rollouts.ts";
+import { selectionOf } from "./fleet.ts";
+import { resolveId } from "./names.ts";
 import { describePreview, previewOf } from "./preview.ts";
 
 type Rollout = GetRolloutResponse;
@@ -35,13 +37,16 @@ interface CreateOptions {
   maxFailed: number;
   condition?: NonNullable<Body["gate"]>["states"];
   onBreach: "pause" | "roll-back";
+  all?: boolean;
   watch?: boolean;
   interval: number;
 }
 
 /** `svc-admin rollouts create`: shows the preview and the waves, asks, and starts. */
-export const createOneRollout: Action<CreateOptions> = async (terminal, options, configId = "", ...words) => {
+export const createOneRollout: Action<CreateOptions> = async (terminal, options, config = "", ...words) => {
+  selectionOf(words, options, new Date(terminal.clock.now()));
   const client = connect(terminal, options);
+  const configId = await resolveId(client, "config", config);
   const preview = await previewOf(terminal, client, { configId, words });
   const { wave: waves = [...defaultWaves], maxFailed, condition = [...rolloutConditions], onBreach } = options;
   const reaction = onBreach === "pause" ? "pauses" : "rolls back";
@@ -53,7 +58,7 @@ export const createOneRollout: Action<CreateOptions> = async (terminal, options,
   await confirm(terminal, options, plan.join("\n"));
   const body: Body = {
     config_id: configId,
-    filter: words.join(" "),
+    ...(options.all === true ? { all: true } : { filter: words.join(" ") }),
     waves,
     gate: { max_failed_percent: maxFailed, states: condition },
     on_breach: onBreach === "pause" ? "pause" : "roll_back",
@@ -88,18 +93,20 @@ interface ListOptions {
 
 /** `svc-admin rollouts list`. */
 export const listAllRollouts: Action<ListOptions> = async (terminal, { state, config, limit, ...options }) => {
+  const client = connect(terminal, options);
   const query: NonNullable<ListRolloutsData["query"]> = {
     ...(state === undefined ? {} : { state }),
-    ...(config === undefined ? {} : { config_id: config }),
+    ...(config === undefined ? {} : { config_id: await resolveId(client, "config", config) }),
   };
-  const request = { client: connect(terminal, options), query };
+  const request = { client, query };
   await printList(terminal, listRollouts, request, { format: options.output, columns: rolloutColumns, limit });
   return undefined;
 };
 
 /** `svc-admin rollouts show`. */
 export const showRollout: Action<object> = async (terminal, options, id = "") => {
-  const { data } = await getRollout({ client: connect(terminal, options), path: { id } });
+  const client = connect(terminal, options);
+  const { data } = await getRollout({ client, path: { id: await resolveId(client, "rollout", id) } });
   await printRollout(terminal, options, data);
   return undefined;
 };
@@ -151,14 +158,15 @@ export const listTargets: Action<{ wave?: number; status?: Target["status"][] }>
     ...(wave === undefined ? {} : { wave }),
     ...(status === undefined ? {} : { status }),
   };
-  const request = { client: connect(terminal, options), path: { id }, query };
+  const client = connect(terminal, options);
+  const request = { client, path: { id: await resolveId(client, "rollout", id) }, query };
   await printList(terminal, listRolloutTargets, request, { format: options.output, columns });
   return undefined;
 };
 
 /** `svc-admin rollouts watch`: a line for each change, until the rollout ends. */
-export const watchRollout: Action<{ interval: number; stopAtPause?: boolean }> = (terminal, options, id = "") =>
-  follow(terminal, options, id);
+export const watchRollout: Action<{ interval: number; stopAtPause?: boolean }> = async (terminal, options, id = "") =>
+  follow(terminal, options, await resolveId(connect(terminal, options), "rollout", id));
 
 const changeColumns: readonly Column<Rollout>[] = [
   { title: "time", value: ({ updated_at }) => updated_at },
@@ -201,6 +209,7 @@ const explain = ({ err }: Pick<Terminal, "err">, { id, state, reason, breach }: 
     for (const { identity, condition, detail } of breach.evidence.slice(0, 5))
       write(`  ${identity}: ${condition}${detail === "" ? "" : `, ${detail}`}`);
   if (state === "paused") write(`  svc-admin rollouts resume ${id}, or roll-back, or abort`);
+  if (state === "aborted") write(`  svc-admin rollouts roll-back ${id} gives its hosts what they had before`);
 };
 
 type Control = typeof pauseRollout | typeof resumeRollout | typeof abortRollout | typeof rollBackRollout;
@@ -208,8 +217,9 @@ type Control = typeof pauseRollout | typeof resumeRollout | typeof abortRollout 
 /** Asks before a change that its hosts notice, and prints the rollout. */
 const control =
   (change: Control, question?: (rollout: Rollout) => string): Action<{ reason?: string }> =>
-  async (terminal, options, id = "") => {
+  async (terminal, options, name = "") => {
     const client = connect(terminal, options);
+    const id = await resolveId(client, "rollout", name);
     if (question !== undefined) {
       const { data } = await getRollout({ client, path: { id } });
       if (data !== undefined) await confirm(terminal, options, question(data));

@@ -1,11 +1,18 @@
-import { items, listOperatorSessions, revokeOperatorSession, whoami } from "../../client/index.ts";
+import {
+  type ListOperatorSessionsResponse,
+  listOperatorSessions,
+  revokeOperatorSession,
+  whoami,
+} from "../../client/index.ts";
 import { signInByBrowser } from "../sign-in/browser.ts";
 import { signInByDevice } from "../sign-in/device.ts";
 import { signInWorkload } from "../sign-in/workload.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect, fleetUrl } from "../terminal/connect.ts";
-import { type Column, printRecord, printRows } from "../terminal/output.ts";
+import { printList } from "../terminal/list-rows.ts";
+import { type Column, printRecord } from "../terminal/output.ts";
 import { deleteSession, readSession, sessionPath, writeSession } from "../terminal/session-file.ts";
+import { requireId } from "./names.ts";
 
 /** `svc-admin login`: stores a token of an hour in a file that only the person may read. */
 export const login: Action<{ device?: boolean; workload?: string }> = async (
@@ -65,8 +72,7 @@ export const showSessions: Action<{ everyone?: boolean }> = async (
 ) => {
   const client = connect(terminal, options);
   const query = everyone === true ? { everyone: "true" as const } : {};
-  const rows = await Array.fromAsync(items(listOperatorSessions, { client, query }));
-  const columns: Column<(typeof rows)[number]>[] = [
+  const columns: Column<ListOperatorSessionsResponse["items"][number]>[] = [
     { title: "id", value: ({ id }) => id },
     { title: "person", value: ({ email }) => email },
     { title: "program", value: ({ client_name }) => client_name },
@@ -74,12 +80,13 @@ export const showSessions: Action<{ everyone?: boolean }> = async (
     { title: "state", value: ({ state, current }) => (current ? `${state} (this one)` : state) },
     { title: "expires", value: ({ expires_at }) => expires_at },
   ];
-  await printRows(terminal, { format, columns, rows });
+  await printList(terminal, listOperatorSessions, { client, query }, { format, columns });
   return undefined;
 };
 
 /** `svc-admin sessions revoke`. */
-export const revokeOneSession: Action<object> = async (terminal, options, id = "") => {
+export const revokeOneSession: Action<object> = async (terminal, options, given = "") => {
+  const id = requireId(given, { one: "session", list: "sessions list" });
   await revokeOperatorSession({ client: connect(terminal, options), path: { id } });
   terminal.err.write(`Session ${id} is revoked.\n`);
   return undefined;

@@ -5,6 +5,7 @@ import { exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf } from "../terminal/list-rows.ts";
 import { printRecord, printRows } from "../terminal/output.ts";
 import { readTokenFile, tokenDigest } from "../terminal/token-file.ts";
+import { resolveId } from "./names.ts";
 
 interface SimulateOptions {
   policy: string;
@@ -18,9 +19,10 @@ interface SimulateOptions {
 /** `svc-admin simulate enroll`: ends with 1 where the host would be refused. The token itself stays on this machine. */
 export const simulateEnroll: Action<SimulateOptions> = async (terminal, options) => {
   const { policy, deviceId, address, platform, prefix, tokenFile, output: format } = options;
+  const client = connect(terminal, options);
   const { data } = await simulateEnrollment({
-    client: connect(terminal, options),
-    path: { id: policy },
+    client,
+    path: { id: await resolveId(client, "policy", policy) },
     body: {
       device_id: deviceId,
       address,

@@ -20,13 +20,51 @@ export const printRows = async <Row>(
   if (format === "json") out.write(`${JSON.stringify(rows, null, 2)}\n`);
   else if (format === "yaml") out.write(await yamlOf(rows));
   else {
-    const lines = [
-      columns.map(({ title }) => title),
-      ...rows.map((row) => columns.map((column) => textOf(column, row))),
-    ];
+    const lines = linesOf(columns, rows, true);
     out.write(format === "csv" ? csvOf(lines) : tableOf(lines, out.columns));
   }
 };
+
+/** Prints the rows of a list in parts. */
+export interface ListPrinter<Row> {
+  print(rows: readonly Row[]): Promise<void>;
+  /** Ends the list: without it, JSON is not valid, so that a reader of a list that failed notices. */
+  end(): Promise<void>;
+}
+
+/** Creates a printer whose output is that of `printRows` for all rows. */
+export const createListPrinter = <Row>(
+  terminal: Pick<Terminal, "out">,
+  { format, columns }: { format: Format; columns: readonly Column<Row>[] },
+): ListPrinter<Row> => {
+  const { out } = terminal;
+  const all: Row[] = [];
+  let printed = 0;
+  return {
+    print: async (rows) => {
+      if (format === "table") all.push(...rows);
+      else if (format === "json")
+        rows.forEach((row, index) => {
+          const text = JSON.stringify(row, null, 2).replaceAll("\n", "\n  ");
+          out.write(`${printed + index === 0 ? "[" : ","}\n  ${text}`);
+        });
+      else if (format === "csv") out.write(csvOf(linesOf(columns, rows, printed === 0)));
+      else if (rows.length > 0) out.write(await yamlOf(rows));
+      printed += rows.length;
+    },
+    end: async () => {
+      if (format === "table") await printRows(terminal, { format, columns, rows: all });
+      else if (format === "json") out.write(printed === 0 ? "[]\n" : "\n]\n");
+      else if (format === "yaml" && printed === 0) out.write(await yamlOf([]));
+    },
+  };
+};
+
+/** Returns the cells of rows, below the titles of their columns if these are wanted. */
+const linesOf = <Row>(columns: readonly Column<Row>[], rows: readonly Row[], hasTitles: boolean): string[][] => [
+  ...(hasTitles ? [columns.map(({ title }) => title)] : []),
+  ...rows.map((row) => columns.map((column) => textOf(column, row))),
+];
 
 /**
  * Creates a printer of rows that arrive one after another: one header, and JSON as a line for each row, so that a program reads them as
@@ -42,8 +80,7 @@ export const createRowPrinter = <Row>(
     if (format === "json") out.write(rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
     else if (format === "yaml") out.write(await yamlOf(rows));
     else {
-      const header = hasHeader ? [] : [columns.map(({ title }) => title)];
-      const lines = [...header, ...rows.map((row) => columns.map((column) => textOf(column, row)))];
+      const lines = linesOf(columns, rows, !hasHeader);
       out.write(format === "csv" ? csvOf(lines) : tableOf(lines, out.columns));
       hasHeader = true;
     }

@@ -1,0 +1,133 @@
+import type { FleetClient } from "../../client/connect.ts";
+import {
+  items,
+  listAllBootstrapTokens,
+  listCollectorConfigs,
+  listEnrollmentPolicies,
+  listRollouts,
+  reportFleetHealth,
+} from "../../client/index.ts";
+import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+
+const idPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/** Whether a text has the form of an id. */
+export const isId = (text: string): boolean => idPattern.test(text);
+
+/** A record that a name may mean. */
+interface Candidate {
+  id: string;
+  names: readonly (string | null)[];
+  /** Tells it from others of the same name. */
+  about: string;
+}
+
+interface Kind {
+  one: string;
+  many: string;
+  /** The command that lists its ids and names. */
+  list: string;
+  /** Finds the records that may have the name; others as well. */
+  find(client: FleetClient, name: string): Promise<Candidate[]>;
+}
+
+/** Characters that core searches for; a longer name begins with them. */
+const searchedMax = 120;
+
+const collect = <Item>(found: AsyncIterable<Item>, candidateOf: (item: Item) => Candidate): Promise<Candidate[]> =>
+  Array.fromAsync(found, candidateOf);
+
+/** A config answers to its hash, and to six or more of its first digits. */
+const hashNames = (hash: string, name: string): (string | null)[] => [
+  /^[0-9a-f]{6,64}$/.test(name) && hash.startsWith(name) ? name : null,
+];
+
+const kinds = {
+  policy: {
+    one: "policy",
+    many: "policies",
+    list: "policies list",
+    find: (client, name) =>
+      collect(
+        items(listEnrollmentPolicies, { client, query: { q: name.slice(0, searchedMax), limit: 1000 } }),
+        (policy) => ({ id: policy.id, names: [policy.name], about: `${policy.name}, ${policy.state}` }),
+      ),
+  },
+  token: {
+    one: "token",
+    many: "tokens",
+    list: "tokens list",
+    find: (client) =>
+      collect(items(listAllBootstrapTokens, { client, query: { limit: 1000 } }), (token) => ({
+        id: token.id,
+        names: [token.token_prefix, token.description],
+        about: `${token.token_prefix} ${token.description ?? ""}, ${token.state}`,
+      })),
+  },
+  host: {
+    one: "host",
+    many: "hosts",
+    list: "fleet list",
+    find: (client, name) =>
+      collect(
+        items(reportFleetHealth, { client, query: { q: [name.slice(0, searchedMax)], limit: 1000 } }),
+        (host) => ({
+          id: host.identity_id,
+          names: [host.identity, host.device_id],
+          about: `${host.identity}, ${host.state}`,
+        }),
+      ),
+  },
+  config: {
+    one: "config",
+    many: "configs",
+    list: "configs list",
+    find: (client, name) =>
+      collect(
+        items(listCollectorConfigs, { client, query: { q: name.slice(0, searchedMax), limit: 1000 } }),
+        (config) => ({
+          id: config.id,
+          names: [config.name, ...hashNames(config.config_hash, name)],
+          about: `${config.name ?? ""} ${config.config_hash.slice(0, 12)}, published ${config.created_at}`,
+        }),
+      ),
+  },
+  /** Named by its config. */
+  rollout: {
+    one: "rollout",
+    many: "rollouts",
+    list: "rollouts list",
+    find: (client, name) =>
+      collect(items(listRollouts, { client, query: { limit: 1000 } }), ({ id, config, state, created_at: at }) => ({
+        id,
+        names: [config.name, ...hashNames(config.config_hash, name)],
+        about: `${config.name ?? config.config_hash.slice(0, 12)}, ${state}, created ${at}`,
+      })),
+  },
+} as const satisfies Record<string, Kind>;
+
+const candidatesMax = 20;
+
+/**
+ * Returns the id of a record by its id or its whole name. Ends the command with 2 where no record has the name, or several: it lists them, so
+ * that a change never hits another record than the one that is meant.
+ */
+export const resolveId = async (client: FleetClient, kind: keyof typeof kinds, given: string): Promise<string> => {
+  if (isId(given)) return given;
+  const { one, many, list, find }: Kind = kinds[kind];
+  const found = given.trim() === "" ? [] : (await find(client, given)).filter(({ names }) => names.includes(given));
+  const [only, ...others] = found;
+  if (only !== undefined && others.length === 0) return only.id;
+  if (only === undefined)
+    throw new CommandFailure(exitCodes.usage, `no ${one} is named ${given}: svc-admin ${list} shows them`);
+  const shown = found.slice(0, candidatesMax).map(({ id, about }) => `  ${id}  ${about}`);
+  const rest = found.length > candidatesMax ? [`  and ${found.length - candidatesMax} more`] : [];
+  const candidates = [`${found.length} ${many} are named ${given}: give the id of one`, ...shown, ...rest];
+  throw new CommandFailure(exitCodes.usage, candidates.join("\n"));
+};
+
+/** Returns an id of a record that has no name. Ends the command with 2 for other text. */
+export const requireId = (given: string, { one, list }: { one: string; list: string }): string => {
+  if (isId(given)) return given;
+  throw new CommandFailure(exitCodes.usage, `${given} is not the id of a ${one}: svc-admin ${list} shows them`);
+};
