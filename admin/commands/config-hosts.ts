@@ -14,7 +14,7 @@ import { CommandFailure, type ExitCode, exitCodes } from "../terminal/exit-codes
 import { columnsOf } from "../terminal/list-rows.ts";
 import { printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import { selectionOf } from "./fleet.ts";
+import { checkSelection, fleetQueryAtCore } from "./fleet.ts";
 import { isId, resolveId } from "./names.ts";
 
 /** A host that a query found. */
@@ -117,8 +117,9 @@ const selector = (
 ): ((client: FleetClient) => Promise<Host[]>) => {
   const [only = ""] = words;
   if (words.length === 1 && isId(only) && options.all !== true) return async () => [{ id: only, identity: only }];
-  const query = { ...selectionOf(words, options, new Date(terminal.clock.now())), limit: hostsAtOnceMax };
+  checkSelection(words, options, new Date(terminal.clock.now()));
   return async (client) => {
+    const query = { ...(await fleetQueryAtCore(terminal, client, words)), limit: hostsAtOnceMax };
     const rows = await Array.fromAsync(items(reportFleetHealth, { client, query }));
     if (rows.length === 0) throw new CommandFailure(exitCodes.refused, "no host matches: nothing was changed");
     return rows.map(({ identity_id: id, identity }) => ({ id, identity }));

@@ -1,3 +1,4 @@
+import type { FleetClient } from "../../client/connect.ts";
 import {
   getFleetHealth,
   type ReportFleetHealthData,
@@ -12,6 +13,7 @@ import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { printList } from "../terminal/list-rows.ts";
 import { type Column, printRecord } from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
+import type { Terminal } from "../terminal/terminal.ts";
 import { resolveId } from "./names.ts";
 
 /** The filter of the health report as query parameters. */
@@ -20,20 +22,33 @@ export type FleetQuery = NonNullable<ReportFleetHealthData["query"]>;
 /** Parses a query of the language of `/fleet`. Throws with the fault marked below it. */
 export const fleetQueryOf = (words: readonly string[], now: Date): FleetQuery => paramsOf(filterOf(words, now));
 
+const timedParts = ["silentSince", "notSilentSince", "expires", "notExpires"] as const;
+
+/** Parses a query whose times, such as `since:10:00`, are those of core's clock: this machine's may be wrong. */
+export const fleetQueryAtCore = async (
+  { clock }: Pick<Terminal, "clock">,
+  client: FleetClient,
+  words: readonly string[],
+): Promise<FleetQuery> => {
+  const filter = filterOf(words, new Date(clock.now()));
+  if (timedParts.every((part) => filter[part] === undefined)) return paramsOf(filter);
+  const { data } = await reportFleetHealth<true>({ client, query: { limit: 1 } });
+  return fleetQueryOf(words, new Date(data.generated_at));
+};
+
 /**
- * Parses the query of a change. Throws for one that selects every host, as an empty variable of a script does, unless `all` says so; and for
+ * Checks the query of a change. Throws for one that selects every host, as an empty variable of a script does, unless `all` says so; and for
  * both.
  */
-export const selectionOf = (
+export const checkSelection = (
   words: readonly string[],
   { all = false }: { all?: boolean | undefined },
   now: Date,
-): FleetQuery => {
+): void => {
   const filter = filterOf(words, now);
   if (all && words.length > 0) throw new CommandFailure(exitCodes.usage, "--all has every host: leave the query out");
   if (!all && selectsEveryHost(filter))
     throw new CommandFailure(exitCodes.usage, "this selects every host: add --all if it shall, or name some");
-  return paramsOf(filter);
 };
 
 const paramsOf = (filter: FleetFilter): FleetQuery => {
@@ -73,8 +88,9 @@ export const listFleet: Action<{ limit?: number; watch?: boolean; interval: numb
 ) => {
   let isFirst = true;
   await repeat(terminal, interval, async () => {
-    const query = { ...fleetQueryOf(words, new Date(terminal.clock.now())), sort: "severity" as const };
-    const request = { client: connect(terminal, options), query };
+    const client = connect(terminal, options);
+    const query = { ...(await fleetQueryAtCore(terminal, client, words)), sort: "severity" as const };
+    const request = { client, query };
     if (!isFirst && options.output === "table") terminal.out.write("\n");
     isFirst = false;
     await printList(terminal, reportFleetHealth, request, { format: options.output, columns, limit });

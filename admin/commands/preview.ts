@@ -5,7 +5,7 @@ import { connect } from "../terminal/connect.ts";
 import { type ExitCode, exitCodes } from "../terminal/exit-codes.ts";
 import { printRecord, withoutControls } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import { fleetQueryOf, selectionOf } from "./fleet.ts";
+import { checkSelection, fleetQueryOf } from "./fleet.ts";
 import { resolveId } from "./names.ts";
 
 /** The preview of a rollout, as core reports it. */
@@ -25,7 +25,7 @@ export const previewOf = async (
 
 /** `svc-admin configs preview`: the hosts, the configs that they have, what changes, and what is in the way; 1 if nothing can change. */
 export const previewConfig: Action<{ all?: boolean }> = async (terminal, options, config = "", ...words) => {
-  if (options.all === true) selectionOf(words, options, new Date(terminal.clock.now()));
+  if (options.all === true) checkSelection(words, options, new Date(terminal.clock.now()));
   const client = connect(terminal, options);
   const preview = await previewOf(terminal, client, { configId: await resolveId(client, "config", config), words });
   if (options.output === "table") {

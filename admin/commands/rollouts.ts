@@ -24,7 +24,7 @@ import { type Column, createRowPrinter, printRecord, printRows, withoutControls 
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { defaultWaves, type Wave } from "./declare-rollouts.ts";
-import { selectionOf } from "./fleet.ts";
+import { checkSelection } from "./fleet.ts";
 import { resolveId } from "./names.ts";
 import { describePreview, previewOf } from "./preview.ts";
 
@@ -44,7 +44,7 @@ interface CreateOptions {
 
 /** `svc-admin rollouts create`: shows the preview and the waves, asks, and starts. */
 export const createOneRollout: Action<CreateOptions> = async (terminal, options, config = "", ...words) => {
-  selectionOf(words, options, new Date(terminal.clock.now()));
+  checkSelection(words, options, new Date(terminal.clock.now()));
   const client = connect(terminal, options);
   const configId = await resolveId(client, "config", config);
   const preview = await previewOf(terminal, client, { configId, words });
