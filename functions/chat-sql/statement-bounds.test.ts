@@ -97,6 +97,34 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
       "AS MATERIALIZED",
     ],
     [
+      "expressions of names of names",
+      `select x from ${times(6, "(select y - y - y - y as x from (select x as y from ", "")}(select queue_bytes as x from collectors) s${times(6, ") q) r", "")}`,
+      "AS MATERIALIZED",
+    ],
+    [
+      "expressions of names of columns without a name",
+      `select a from ${times(6, "(select abs(a - a) from (select abs as a from ", "")}(select abs(queue_bytes) from collectors) s${times(6, ") q) r", "")}`.replace(
+        "select a from",
+        "select abs from",
+      ),
+      "AS MATERIALIZED",
+    ],
+    [
+      "expressions that the first branch of a union names",
+      `select x from ${times(5, "(select queue_bytes as x from collectors where false union all select x - x - x - x from ", "")}(select queue_bytes as x from collectors) s${times(5, ") q", "")}`,
+      "AS MATERIALIZED",
+    ],
+    [
+      "a condition that moves into subqueries",
+      `select x from ${times(9, "(select distinct x - x - x - x as x from ", "")}(select distinct queue_bytes as x from collectors) s${times(9, ") q", "")} where x > 0`,
+      "AS MATERIALIZED",
+    ],
+    [
+      "a condition of a join that moves into subqueries",
+      `select 1 from collectors c join ${times(9, "(select x + x as x from ", "")}(select queue_bytes as x from collectors group by 1) s${times(9, " group by 1) q", "")} on x = c.queue_bytes`,
+      "AS MATERIALIZED",
+    ],
+    [
       "expressions of columns without a name",
       `select abs from (${times(6, "select abs(abs + abs) from (", "")}select abs(1)${times(6, ") q", "")}) q`,
       "AS MATERIALIZED",
@@ -144,6 +172,8 @@ describe("what operators ask for is accepted:", () => {
     "select regexp_replace(hostname, '[-. ]', '', 'g') from collectors",
     "select round(100.0 * queue_bytes / nullif(queue_bytes_max, 0), 1) || ' %' as filled from collectors",
     `with a as materialized (select length(state) as x from collectors) select ${times(12, "x", "+")} from a`,
+    `select policy, n, hosts, ${times(6, "n - hosts", ", ")} from (select policy, count(*) as n, count(distinct state) as hosts from collectors group by policy) p order by n, hosts`,
+    `select h, ${times(12, "h", " || ")} from (select hostname as h from collectors) c where h <> '' and h like 'a%'`,
     "select k, count(*) from audit_events, jsonb_object_keys(details) k group by k",
     "select d.key, d.value from audit_events, jsonb_each_text(details) as d where d.key like '%reason%'",
     "select jsonb_build_object('a', jsonb_build_array(state, policy), 'b', labels) from collectors c",
