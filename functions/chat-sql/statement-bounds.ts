@@ -7,7 +7,8 @@
  * - Multiplications and divisions are few and in few SELECTs, and numbers in literals are short: so are all numerics.
  * - Patterns, delimiters and formats are short literals; regular expressions have no counted repetition and no back reference.
  * - Rows, and arrays of what is no literal, are no values.
- * - The planner replaces a name by its expression wherever it stands, so names of expressions in subqueries are used few times.
+ * - The planner replaces a name by its expression wherever it stands, and moves conditions into subqueries, so names of expressions in
+ *   subqueries are used few times, under whatever other names.
  *
  * What a whole statement keeps in memory is bounded by its plan (check-plan.ts) and by the functions of drizzle/sql/chat-functions.sql.
  */
@@ -22,7 +23,7 @@ import {
   regexes,
   regexFunctions,
 } from "./statement-grammar.ts";
-import { derivedNamesIn, rowNamesIn, stringsOf } from "./statement-names.ts";
+import { type DerivedNames, derivedNamesIn, rowNamesIn, stringsOf } from "./statement-names.ts";
 
 /** The statement breaks a rule. The message is for the model: it names the rule and the statement's own words only. */
 export class StatementRefused extends Error {
@@ -60,7 +61,7 @@ export const checkBounds = (statement: Fields, columns: ReadonlySet<string>): vo
   for (const name of rows.intersection(columns))
     throw new StatementRefused(`"${name}" is a column: give the relation another name`);
   const [outermost] = Object.values(statement) as [Fields];
-  new BoundsCheck({ outermost, rows, derived: derivedNamesIn(statement), columns }).node(statement, {
+  new BoundsCheck({ outermost, rows, derived: derivedNamesIn(statement, columns), columns }).node(statement, {
     select: outermost,
     around: [],
   });
@@ -71,7 +72,7 @@ interface Names {
   /** Names that could mean whole rows. */
   rows: ReadonlySet<string>;
   /** Names of expressions in subqueries. */
-  derived: { names: ReadonlySet<string>; others: ReadonlySet<string> };
+  derived: DerivedNames;
   columns: ReadonlySet<string>;
 }
 
@@ -99,7 +100,7 @@ class BoundsCheck {
     // The branches of a set operation, the only ones without a wrapper.
     else if ((type === "larg" || type === "rarg") && fields.limitOption !== undefined) this.#select(fields, select);
     else if (!/^[A-Z]/.test(type) || type === "List")
-      this.node(fields, type === "groupClause" ? { select, around: [type, ...around] } : place);
+      this.node(fields, clauses.has(type) ? { select, around: [type, ...around] } : place);
     else {
       this.#rule(type, fields, place);
       const name = type === "A_Expr" ? stringsOf(fields.name) : type === "FuncCall" ? stringsOf(fields.funcname) : [];
@@ -185,16 +186,20 @@ class BoundsCheck {
     this.#use("operands of ||, concat and JSON builders", operands);
   }
 
-  #column({ fields }: Fields, { around }: Place): void {
-    const { rows, derived, columns } = this.#names;
+  #column({ fields }: Fields, { select, around }: Place): void {
+    const { outermost, rows, derived, columns } = this.#names;
     const [name = "", ...more] = stringsOf(fields);
     const isStar = list(fields).some((each) => (each as Fields).A_Star !== undefined);
     if (isStar && around[0] !== "ResTarget") throw new StatementRefused("write count(*), and name columns elsewhere");
     if (!isStar && more.length === 0 && rows.has(name))
       throw new StatementRefused(`"${name}" is a relation: write its columns as ${name}.column`);
     const last = more.at(-1) ?? name;
-    const isImplied = !columns.has(last) && !derived.others.has(last);
-    if (derived.names.size > 0 && (isStar || derived.names.has(last) || isImplied))
+    const { merged, separate, others } = derived;
+    const isImplied = ![columns, others, separate].some((names) => names.has(last));
+    // Nothing replaces what a separate subquery returns to the outermost SELECT, apart from its conditions.
+    const isKept = select === outermost && !around.some((each) => conditions.has(each));
+    const isReplaced = merged.has(last) || isImplied || (!isKept && (isStar || separate.has(last)));
+    if ((merged.size > 0 && (isStar || isReplaced)) || (separate.size > 0 && isReplaced))
       this.#use("uses of names that subqueries give to expressions; write the subquery as a CTE AS MATERIALIZED");
   }
 
@@ -208,6 +213,9 @@ class BoundsCheck {
 const exceeds = (what: Limited): StatementRefused =>
   new StatementRefused(`use at most ${statementLimits[what]} ${what}`);
 
+/** Clauses whose expressions are conditions. */
+const conditions = new Set(["whereClause", "havingClause", "quals"]);
+const clauses = conditions.union(new Set(["groupClause"]));
 const comparisons = new Set(["=", "<>", "<", ">", "<=", ">="]);
 const rowParents = new Set([...comparisons, "SubLink", "groupClause", "GroupingSet"]);
 const comparing = comparisons.union(likes).union(regexes).union(pairwise);

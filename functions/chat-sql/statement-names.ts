@@ -30,7 +30,7 @@ export const rowNamesIn = (statement: unknown): ReadonlySet<string> => {
 const aggregates =
   /"(count|sum|avg|min|max|string_agg|array_agg|bool_and|bool_or|every|any_value|percentile_cont|percentile_disc|mode)"/;
 
-/** Whether the planner computes a SELECT by itself, rather than merge it with the SELECT that reads it. */
+/** Whether the planner computes a SELECT by itself, rather than merge it with the SELECT that reads it. It moves conditions into it. */
 const isSeparate = ({ groupClause, limitCount, distinctClause, targetList, valuesLists, op }: Fields): boolean =>
   op === "SETOP_NONE" &&
   (groupClause !== undefined ||
@@ -40,20 +40,33 @@ const isSeparate = ({ groupClause, limitCount, distinctClause, targetList, value
     (Array.isArray(targetList) &&
       targetList.some((each) => aggregates.test(JSON.stringify(each?.ResTarget?.val?.FuncCall?.funcname ?? "")))));
 
-/**
- * Returns the names that subqueries and CTEs give to expressions which the planner may merge into the SELECT around them, and all other
- * names that the statement introduces. A name that is in neither is implied by an expression.
- */
-export const derivedNamesIn = (statement: unknown): { names: ReadonlySet<string>; others: ReadonlySet<string> } => {
-  const names = new Set<string>();
-  const others = new Set<string>();
+/** The names that a statement introduces, by what the planner may put in their place. */
+export interface DerivedNames {
+  /** Of expressions in subqueries and CTEs that it may merge into the SELECT around them: wherever they stand. */
+  merged: ReadonlySet<string>;
+  /** Of expressions in those that it computes by themselves: in conditions alone, which it moves into them. */
+  separate: ReadonlySet<string>;
+  /** All others. A name that is nowhere is implied by an expression. */
+  others: ReadonlySet<string>;
+}
+
+/** Returns the names that subqueries and CTEs give to expressions, also those that name them again. `columns` are those of the relations. */
+export const derivedNamesIn = (statement: unknown, columns: ReadonlySet<string>): DerivedNames => {
+  const [merged, separate, others] = [new Set<string>(), new Set<string>(), new Set<string>()];
+  const renames: { name: string; of: string }[] = [];
   const add = (select: unknown, positional: readonly string[], isMaterialized = false): void => {
     const { SelectStmt } = (select ?? {}) as { SelectStmt?: Fields };
-    const into = isMaterialized || (SelectStmt !== undefined && isSeparate(SelectStmt)) ? others : names;
+    const ofItsOwn = SelectStmt !== undefined && isSeparate(SelectStmt) ? separate : merged;
+    const into = isMaterialized ? others : ofItsOwn;
+    // The first branch names what the others compute.
+    const isUnion = SelectStmt?.op !== undefined && SelectStmt.op !== "SETOP_NONE";
     for (const name of positional) into.add(name);
-    visitFields(select, (key, { name, val }) => {
-      const isPlain = (val as Fields | undefined)?.ColumnRef !== undefined;
-      if (key === "ResTarget") (isPlain ? others : into).add(typeof name === "string" ? name : "");
+    visitFields(select, (key, { name: given, val }) => {
+      if (key !== "ResTarget") return;
+      const of = stringsOf((val as { ColumnRef?: Fields } | undefined)?.ColumnRef?.fields).at(-1);
+      const name = typeof given === "string" ? given : (of ?? "");
+      if (of === undefined || isUnion || isMaterialized) into.add(name);
+      else renames.push({ name, of });
     });
   };
   visitFields(statement, (key, fields) => {
@@ -63,10 +76,19 @@ export const derivedNamesIn = (statement: unknown): { names: ReadonlySet<string>
     else if (key === "CommonTableExpr")
       add(ctequery, stringsOf(aliascolnames), String(ctematerialized) === "CTEMaterializeAlways");
     // It may be a CTE.
-    else if (key === "RangeVar") for (const name of colnames) names.add(name);
+    else if (key === "RangeVar") for (const name of colnames) merged.add(name);
     else if (key === "RangeFunction")
       for (const name of [...colnames, alias?.aliasname, "key", "value", "ordinality"])
         if (typeof name === "string") others.add(name);
   });
-  return { names, others };
+  const renamed = new Set(renames.map(({ name }) => name));
+  const isImplied = (name: string) => ![columns, others, renamed, separate].some((names) => names.has(name));
+  for (let size = -1; size !== merged.size + separate.size; ) {
+    size = merged.size + separate.size;
+    for (const { name, of } of renames) {
+      if (merged.has(of) || isImplied(of)) merged.add(name);
+      if (separate.has(of)) separate.add(name);
+    }
+  }
+  return { merged, separate, others: others.union(renamed) };
 };
