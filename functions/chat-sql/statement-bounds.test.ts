@@ -115,6 +115,16 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
       "AS MATERIALIZED",
     ],
     [
+      "expressions of columns that core computes",
+      `select num_nulls(y, y, y) from (select num_nulls(x, x, x) as y from (select num_nulls(${times(50, "conditions", ", ")}) as x from collectors) q) r`,
+      "columns that core computes",
+    ],
+    [
+      "columns that core computes under other names",
+      `select num_nulls(x, x, x) from (select num_nulls(${times(50, "c", ", ")}) as x from (select conditions as c from collectors) q) r`,
+      "AS MATERIALIZED",
+    ],
+    [
       "a condition that moves into subqueries",
       `select x from ${times(9, "(select distinct x - x - x - x as x from ", "")}(select distinct queue_bytes as x from collectors) s${times(9, ") q", "")} where x > 0`,
       "AS MATERIALIZED",
