@@ -16,6 +16,8 @@ export type ParseSql = (text: string) => unknown;
 export interface Readable {
   relations: ReadonlySet<string>;
   columns: ReadonlySet<string>;
+  /** Those of the columns that stand for expressions. */
+  computed: ReadonlySet<string>;
 }
 
 /**
@@ -38,7 +40,7 @@ export const checkStatement = (text: string, parse: ParseSql, readable: Readable
   if (Object.keys(only.stmt).join() !== "SelectStmt") throw new StatementRefused("only SELECT is allowed");
   if (!isShallow(only.stmt, nodeDepthMax)) throw new StatementRefused("the statement is nested too deeply");
   new StatementCheck(readable, namesIn(only.stmt)).node(only.stmt, { ctes: new Set(), depth: 0 });
-  checkBounds(only.stmt, readable.columns);
+  checkBounds(only.stmt, readable);
   const from = only.stmt_location ?? 0;
   return new TextDecoder().decode(bytes.subarray(from, only.stmt_len ? from + only.stmt_len : undefined));
 };

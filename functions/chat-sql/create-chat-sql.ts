@@ -10,7 +10,7 @@ import type { ChatSql } from "./chat-sql.ts";
 import { checkStatement, type Readable } from "./check-statement.ts";
 import { admitRoles } from "./public-role.ts";
 import { createQueryQueue } from "./query-queue.ts";
-import { relations, relationsAt } from "./relations.ts";
+import { computedColumns, relations, relationsAt } from "./relations.ts";
 import { type BoundStatement, LoginRejected, type QueryOptions, runQuery } from "./run-query.ts";
 import { StatementRefused } from "./statement-bounds.ts";
 
@@ -141,6 +141,7 @@ const exposureWarnings = (exposures: readonly string[]): string[] => {
 export const readable: Readable = {
   relations: new Set(relations.map(({ name }) => name)),
   columns: new Set(relations.flatMap(({ columns }) => columns.map(({ name }) => name))),
+  computed: computedColumns,
 };
 
 const toolsOf = ({ thresholds, readRules }: ChatSqlNeeds, runAsRole: RunAsRole): ChatSql => {

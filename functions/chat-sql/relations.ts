@@ -128,7 +128,15 @@ const words = (values: readonly string[]): SQL => sql.raw(`array[${values.map((v
 const statusAt = (status: SQL, notAfter: SQL, now: SQL): SQL =>
   sql`case when ${status} <> 'revoked' and ${notAfter} <= ${now} then 'expired' else ${status} end`;
 
-const collectorExpressions = (rules: FleetRules): Record<string, SQL> => {
+const computedOfCollectors = [
+  ...["state", "conditions", "last_heartbeat_at", "heartbeat_age_seconds", "last_envelope_at", "envelope_age_seconds"],
+  ...["certificate_status", "certificate_seconds_left", "successor_id", "successor_not_after"],
+] as const;
+const computedOfCertificates = ["status", "seconds_left"] as const;
+/** The columns that stand for expressions, of which those of `state` and `conditions` take PostgreSQL 100 KB each to plan. */
+export const computedColumns: ReadonlySet<string> = new Set([...computedOfCollectors, ...computedOfCertificates]);
+
+const collectorExpressions = (rules: FleetRules): Record<(typeof computedOfCollectors)[number], SQL> => {
   const now = timestampAt(rules.now);
   const heartbeat = happened(sql`last_heartbeat_at`);
   const envelope = happened(sql`last_envelope_at`);
@@ -150,7 +158,7 @@ const collectorExpressions = (rules: FleetRules): Record<string, SQL> => {
   };
 };
 
-const certificateExpressions = (rules: FleetRules): Record<string, SQL> => {
+const certificateExpressions = (rules: FleetRules): Record<(typeof computedOfCertificates)[number], SQL> => {
   const now = timestampAt(rules.now);
   return {
     status: statusAt(sql`status`, sql`not_after`, now),

@@ -42,6 +42,7 @@ export const statementLimits = {
   "characters in patterns and delimiters": 384,
   "sorted aggregates (DISTINCT, ORDER BY, WITHIN GROUP), each once for every grouping set": 8,
   "uses of names that subqueries give to expressions; write the subquery as a CTE AS MATERIALIZED": 10,
+  "uses in subqueries of columns that core computes": 32,
 } as const;
 
 type Limited = keyof typeof statementLimits;
@@ -55,13 +56,22 @@ interface Place {
   around: readonly string[];
 }
 
-/** Throws `StatementRefused` when a statement breaks one of these rules. `columns` are those of the relations. */
-export const checkBounds = (statement: Fields, columns: ReadonlySet<string>): void => {
+/** Throws `StatementRefused` when a statement breaks one of these rules. `columns` are those of the relations, some of them `computed`. */
+export const checkBounds = (
+  statement: Fields,
+  { columns, computed }: { columns: ReadonlySet<string>; computed: ReadonlySet<string> },
+): void => {
   const rows = rowNamesIn(statement);
   for (const name of rows.intersection(columns))
     throw new StatementRefused(`"${name}" is a column: give the relation another name`);
   const [outermost] = Object.values(statement) as [Fields];
-  new BoundsCheck({ outermost, rows, derived: derivedNamesIn(statement, columns), columns }).node(statement, {
+  new BoundsCheck({
+    outermost,
+    rows,
+    derived: derivedNamesIn(statement, { columns, computed }),
+    columns,
+    computed,
+  }).node(statement, {
     select: outermost,
     around: [],
   });
@@ -74,6 +84,7 @@ interface Names {
   /** Names of expressions in subqueries. */
   derived: DerivedNames;
   columns: ReadonlySet<string>;
+  computed: ReadonlySet<string>;
 }
 
 class BoundsCheck {
@@ -187,13 +198,15 @@ class BoundsCheck {
   }
 
   #column({ fields }: Fields, { select, around }: Place): void {
-    const { outermost, rows, derived, columns } = this.#names;
+    const { outermost, rows, derived, columns, computed } = this.#names;
     const [name = "", ...more] = stringsOf(fields);
     const isStar = list(fields).some((each) => (each as Fields).A_Star !== undefined);
     if (isStar && around[0] !== "ResTarget") throw new StatementRefused("write count(*), and name columns elsewhere");
     if (!isStar && more.length === 0 && rows.has(name))
       throw new StatementRefused(`"${name}" is a relation: write its columns as ${name}.column`);
     const last = more.at(-1) ?? name;
+    // What reads the subquery repeats them.
+    if (select !== outermost && computed.has(last)) this.#use("uses in subqueries of columns that core computes");
     const { merged, separate, others } = derived;
     const isImplied = ![columns, others, separate].some((names) => names.has(last));
     // Nothing replaces what a separate subquery returns to the outermost SELECT, apart from its conditions.

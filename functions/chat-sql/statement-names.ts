@@ -50,8 +50,11 @@ export interface DerivedNames {
   others: ReadonlySet<string>;
 }
 
-/** Returns the names that subqueries and CTEs give to expressions, also those that name them again. `columns` are those of the relations. */
-export const derivedNamesIn = (statement: unknown, columns: ReadonlySet<string>): DerivedNames => {
+/** Returns the names that subqueries and CTEs give to expressions, also those that name them again. `columns` are those of the relations, some of them `computed`. */
+export const derivedNamesIn = (
+  statement: unknown,
+  { columns, computed }: { columns: ReadonlySet<string>; computed: ReadonlySet<string> },
+): DerivedNames => {
   const [merged, separate, others] = [new Set<string>(), new Set<string>(), new Set<string>()];
   const renames: { name: string; of: string }[] = [];
   const add = (select: unknown, positional: readonly string[], isMaterialized = false): void => {
@@ -86,7 +89,8 @@ export const derivedNamesIn = (statement: unknown, columns: ReadonlySet<string>)
   for (let size = -1; size !== merged.size + separate.size; ) {
     size = merged.size + separate.size;
     for (const { name, of } of renames) {
-      if (merged.has(of) || isImplied(of)) merged.add(name);
+      // A computed column under its own name is counted as such.
+      if (merged.has(of) || isImplied(of) || (computed.has(of) && name !== of)) merged.add(name);
       if (separate.has(of)) separate.add(name);
     }
   }
