@@ -125,6 +125,16 @@ describe("T4: a statement whose one row PostgreSQL could not end is refused:", (
       "AS MATERIALIZED",
     ],
     [
+      "expressions that a join names as columns",
+      `select x from ${times(6, "(select hostname - hostname - hostname as x from (", "")}(select queue_bytes as x from collectors) s${times(6, " cross join (values (1)) as o(one)) as j(hostname, p)) q", "")}`,
+      "AS MATERIALIZED",
+    ],
+    [
+      "functions in FROM that PostgreSQL replaces by their bodies",
+      `select v4.value from audit_events, jsonb_array_elements(details) v0(value)${Array.from({ length: 4 }, (_, at) => `, jsonb_array_elements(coalesce(${times(12, `v${at}.value`, ", ")})) v${at + 1}(value)`).join("")}`,
+      "AS MATERIALIZED",
+    ],
+    [
       "a condition that moves into subqueries",
       `select x from ${times(9, "(select distinct x - x - x - x as x from ", "")}(select distinct queue_bytes as x from collectors) s${times(9, ") q", "")} where x > 0`,
       "AS MATERIALIZED",
