@@ -30,6 +30,9 @@ export const rowNamesIn = (statement: unknown): ReadonlySet<string> => {
 const aggregates =
   /"(count|sum|avg|min|max|string_agg|array_agg|bool_and|bool_or|every|any_value|percentile_cont|percentile_disc|mode)"/;
 
+/** The functions of drizzle/sql/chat-functions.sql that return rows: in FROM the planner puts their bodies in their place. */
+const ofSql = /"(jsonb_each|jsonb_array_elements)(_text)?"/;
+
 /** Whether the planner computes a SELECT by itself, rather than merge it with the SELECT that reads it. It moves conditions into it. */
 const isSeparate = ({ groupClause, limitCount, distinctClause, targetList, valuesLists, op }: Fields): boolean =>
   op === "SETOP_NONE" &&
@@ -78,11 +81,13 @@ export const derivedNamesIn = (
     if (key === "RangeSubselect") add(subquery, colnames);
     else if (key === "CommonTableExpr")
       add(ctequery, stringsOf(aliascolnames), String(ctematerialized) === "CTEMaterializeAlways");
-    // It may be a CTE.
-    else if (key === "RangeVar") for (const name of colnames) merged.add(name);
-    else if (key === "RangeFunction")
+    // It may be a CTE, or join subqueries.
+    else if (key === "RangeVar" || key === "JoinExpr") for (const name of colnames) merged.add(name);
+    else if (key === "RangeFunction") {
+      const into = ofSql.test(JSON.stringify(fields.functions)) ? merged : others;
       for (const name of [...colnames, alias?.aliasname, "key", "value", "ordinality"])
-        if (typeof name === "string") others.add(name);
+        if (typeof name === "string") into.add(name);
+    }
   });
   const renamed = new Set(renames.map(({ name }) => name));
   const isImplied = (name: string) => ![columns, others, renamed, separate].some((names) => names.has(name));
