@@ -287,4 +287,18 @@ describe("a rollout", async () => {
       [refusing, "apply_desired_config_off"],
     ]);
   });
+
+  it("V3: a failed host that is revoked before the gate is evaluated again fails no wave", async () => {
+    const { id } = await start({ waves, gate: { max_failed_percent: 25, states: ["rolled_back"] } });
+    const [bad, worse] = await targetsOf(id, "&wave=1");
+    lab.fleet.react("rolls_back", ({ host }) => host.identityId === bad?.identity_id);
+    await runUntil(id, "soaking");
+    expect(await get(id)).toMatchObject({ failed: 1 });
+    await api("POST", `/v1/collector/identities/${bad?.identity_id}/revoke`, { as: "admin" });
+    for (const each of lab.fleet.hosts) if (each.host.identityId === bad?.identity_id) each.isSilent = true;
+    lab.fleet.react("rolls_back", ({ host }) => host.identityId === worse?.identity_id);
+    await control(id, "pause");
+    await tick();
+    expect(await get(id)).toMatchObject({ failed: 0, skipped: 1, applied: 3 });
+  });
 });

@@ -182,7 +182,10 @@ export const licenseCheck = (license: LicenseSource | null, { db, clock }: { db:
   name: "license",
   find: () =>
     withDatabase(async () => {
-      const { status, detail } = await checkLicense(license, { clock, countCollectors: () => countCollectors(db) });
+      const { status, detail } = await checkLicense(license, {
+        clock,
+        countCollectors: () => countCollectors(db, new Date(clock.now())),
+      });
       return { status, detail };
     }),
 });

@@ -52,7 +52,7 @@ export const never = sql`'-infinity'::timestamptz`;
 export const hasHeartbeat = sql`last_heartbeat_at > ${never}`;
 
 /** The last heartbeat is recent: the complement of `stale` for a host that has sent one. */
-const heartbeatRecent = ({ now, thresholds }: FleetRules): SQL =>
+export const heartbeatRecent = ({ now, thresholds }: Pick<FleetRules, "now" | "thresholds">): SQL =>
   sql`last_heartbeat_at >= ${timestampAt(now, -thresholds.staleAfterSeconds)}`;
 
 const notRevoked = (rules: FleetRules): SQL => sql`not ${conditions.revoked(rules)}`;

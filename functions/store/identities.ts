@@ -1,7 +1,7 @@
 import { and, count, eq, gt, ilike, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
 import { enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
-import { collectorHealth } from "../../drizzle/schema/fleet.ts";
+import { collectorHealth, fleetHost } from "../../drizzle/schema/fleet.ts";
 import { type Executor, executePrepared } from "./database.ts";
 import {
   anyOf,
@@ -182,12 +182,9 @@ export const updateAuthFailure = async (
   return row?.id;
 };
 
-/** Counts the identities that are not revoked. */
-export const countCollectors = async (db: Executor): Promise<number> => {
-  const [row] = await db
-    .select({ enrolled: count() })
-    .from(collectorIdentity)
-    .where(isNull(collectorIdentity.revokedAt));
+/** Counts the hosts that are not revoked at `now`: neither their identity nor, without another active one, their certificate. */
+export const countCollectors = async (db: Executor, now: Date): Promise<number> => {
+  const [row] = await db.select({ enrolled: count() }).from(fleetHost).where(gt(fleetHost.revokedFrom, now));
   return row?.enrolled ?? 0;
 };
 

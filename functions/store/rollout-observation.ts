@@ -32,14 +32,15 @@ export const markApplied = async (tx: Executor, observed: Observed): Promise<num
   return rows.length;
 };
 
-/** Skips the targets that were revoked or assigned another config since, and returns how many. */
+/** Skips the targets that were revoked, failed ones too, or assigned another config since, and returns how many. */
 export const skipChanged = async (tx: Executor, { rolloutId, now }: Observed): Promise<number> => {
   const rows = await tx.execute(sql`
     update rollout_target t set status = 'skipped',
       reason = case when f.revoked_from <= ${timestampAt(now)} then 'revoked' else 'reassigned' end
     from fleet_host f, config_assignment a
-    where t.rollout_id = ${rolloutId}::uuid and t.status in ('assigned', 'applied') and f.identity_id = t.identity_id
-      and a.id = t.assignment_id and (f.revoked_from <= ${timestampAt(now)} or a.ended_at is not null)
+    where t.rollout_id = ${rolloutId}::uuid and t.status in ('assigned', 'applied', 'failed') and f.identity_id = t.identity_id
+      and a.id = t.assignment_id
+      and (f.revoked_from <= ${timestampAt(now)} or (a.ended_at is not null and t.status <> 'failed'))
     returning t.place`);
   return rows.length;
 };

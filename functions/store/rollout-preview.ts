@@ -4,7 +4,8 @@ import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import { desiredErrorPrefix, rolledBackPrefix } from "../../proto/management/heartbeat.ts";
 import type { TargetReason } from "../../proto/rollout/vocabulary.ts";
 import type { Executor } from "./database.ts";
-import type { FleetRules } from "./fleet-rows.ts";
+import { isCounted, type RolloutRules } from "./fleet-rollout.ts";
+import { type FleetRules, heartbeatRecent } from "./fleet-rows.ts";
 import { candidates } from "./rollout-targets.ts";
 
 /** Hosts of the filter that have the same assigned config; null for none. Only hosts that a rollout can change. */
@@ -70,6 +71,8 @@ export const findRefusedHosts = async (
 export interface RefusingVersion {
   version: string;
   errors: string[];
+  /** The hosts that refuse it now. */
+  identityIds: string[];
 }
 
 const refused = (error: SQL): SQL => sql`starts_with(${error}, ${desiredErrorPrefix})
@@ -77,25 +80,34 @@ const refused = (error: SQL): SQL => sql`starts_with(${error}, ${desiredErrorPre
 
 /**
  * Finds the versions whose collectors refuse a config now, as their last heartbeats report; with `past: true` also those that did so in an
- * earlier rollout. A version on which a host runs the config is none of them.
+ * earlier rollout. Only hosts count that core assigned the config to, that are not revoked and, for what they report now, not silent. A
+ * version on which such a host runs the config is none of them.
  */
 export const findRefusingVersions = async (
   db: Executor,
   configHash: string,
-  { past }: { past: boolean },
+  { rules, past }: { rules: RolloutRules; past: boolean },
 ): Promise<RefusingVersion[]> => {
   const earlier = sql`union all
-    select t.failed_version, t.condition_detail from collector_config c
+    select t.failed_version, t.condition_detail, null from collector_config c
     join rollout r on r.config_id = c.id join rollout_target t on t.rollout_id = r.id
+    join fleet_host f on f.identity_id = t.identity_id and ${isCounted(rules)}
     where c.config_hash = ${configHash} and t.status = 'failed' and t.condition = 'config_invalid'`;
-  return db.execute<{ version: string; errors: string[] }>(sql`
-    select version, to_json((array_agg(distinct error))[1:5]) as errors from (
-      select h.collector_version as version, substr(error, ${desiredErrorPrefix.length + 1}::int) as error
-      from collector_health h cross join lateral unnest(h.config_errors) error
-      where h.desired_config_hash = ${configHash} and ${refused(sql`error`)}
+  return db.execute<{ version: string; errors: string[]; identityIds: string[] }>(sql`
+    select version, to_json((array_agg(distinct error))[1:5]) as errors,
+      to_json(array_remove(array_agg(distinct refusing), null)) as "identityIds" from (
+      select f.version, substr(error, ${desiredErrorPrefix.length + 1}::int) as error, f.identity_id as refusing
+      from collector_config c
+      join config_assignment a on a.config_id = c.id and a.ended_at is null
+      join (select * from fleet_host where ${isCounted(rules)} and ${heartbeatRecent(rules)}) f
+        on f.identity_id = a.identity_id and f.last_heartbeat_at > a.assigned_at
+      join collector_health h on h.identity_id = f.identity_id and h.desired_config_hash = ${configHash}
+      cross join lateral unnest(h.config_errors) error
+      where c.config_hash = ${configHash} and ${refused(sql`error`)}
       ${past ? earlier : sql``}
     ) found
-    where version is not null
-      and not exists (select from fleet_host f where f.version = found.version and f.running_config = decode(${configHash}, 'hex'))
+    where version is not null and not exists (
+      select from fleet_host f
+      where f.version = found.version and f.running_config = decode(${configHash}, 'hex') and ${isCounted(rules)})
     group by 1 order by 1`);
 };

@@ -30,7 +30,20 @@ export const countCandidates = async (
   db.execute<{ version: string; hosts: number }>(sql`
     select version, count(*)::int as hosts from ${candidates(filter, rules)} c where skipped is null group by 1 order by 1`);
 
-/** Counts the hosts of a filter that open rollouts have as targets. */
+/** Whether a rollout with this filter can change a host. */
+export const isCandidate = async (
+  db: Executor,
+  filter: FleetFilter,
+  rules: FleetRules,
+  identityId: string,
+): Promise<boolean> => {
+  const rows = await db.execute(
+    sql`select from ${candidates(filter, rules)} c where identity_id = ${identityId}::uuid and skipped is null`,
+  );
+  return rows.length > 0;
+};
+
+/** Counts the hosts of a filter that a rollout can change and that open rollouts have as targets. */
 export const countOverlaps = async (
   db: Executor,
   filter: FleetFilter,
@@ -41,9 +54,9 @@ export const countOverlaps = async (
     ? []
     : db.execute<{ rolloutId: string; hosts: number }>(sql`
         select t.rollout_id as "rolloutId", count(*)::int as hosts
-        from (select identity_id from fleet_host where ${fleetPredicate(filter, rules)}) f
+        from ${candidates(filter, rules)} f
         join rollout_target t on t.identity_id = f.identity_id
-        where t.rollout_id = any(${arrayLiteral(openRollouts)}::uuid[]) and t.status <> 'skipped'
+        where f.skipped is null and t.rollout_id = any(${arrayLiteral(openRollouts)}::uuid[]) and t.status <> 'skipped'
         group by 1 order by 1`);
 
 /** Counts the hosts that a rollout has changed, and that open rollouts have as targets. */

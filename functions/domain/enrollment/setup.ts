@@ -17,7 +17,7 @@ export const readSetup = async ({
     countPeople(db),
     countEnrollment(db, new Date(clock.now())),
     findOldestActivePolicy(db),
-    countCollectors(db),
+    countCollectors(db, new Date(clock.now())),
   ]);
   const step = (name: SetupStep, done: boolean, detail: string) => ({ step: name, done, detail });
   const { admin } = people.scopes;

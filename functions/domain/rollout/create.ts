@@ -4,10 +4,18 @@ import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts"
 import type { RolloutBody } from "../../../proto/rollout/rollout.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { findConfig } from "../../store/configs.ts";
+import { type ConfigRow, findConfig } from "../../store/configs.ts";
 import type { Executor } from "../../store/database.ts";
+import type { FleetRules } from "../../store/fleet-rows.ts";
 import { findRefusingVersions } from "../../store/rollout-preview.ts";
-import { countCandidates, countOverlaps, countTargets, insertTargets, noTargets } from "../../store/rollout-targets.ts";
+import {
+  countCandidates,
+  countOverlaps,
+  countTargets,
+  insertTargets,
+  isCandidate,
+  noTargets,
+} from "../../store/rollout-targets.ts";
 import {
   type DescribedRollout,
   findOpenRollouts,
@@ -46,7 +54,8 @@ const parseSelection = ({ filter: query, all }: Pick<RolloutBody, "filter" | "al
 /**
  * Creates a rollout and freezes its targets, in an order that depends on its id alone. The job assigns the first wave. Throws 404
  * `not_found` for the config, 409 `rollout_overlap` if an open rollout has one of the hosts, 422 `validation_failed` for a filter without
- * a condition, unless the request says `all`, `rollout_without_targets`, `rollout_waves_invalid`, or `rollout_config_unparsable` if collectors of every version among the hosts reject the config now.
+ * a condition, unless the request says `all`, `rollout_without_targets`, `rollout_waves_invalid`, or `rollout_config_unparsable` if
+ * collectors of every version among the hosts reject the config now: several of them, or the only host.
  */
 export const createRollout = async (
   core: RolloutCore,
@@ -64,7 +73,7 @@ export const createRollout = async (
     const versions = await countCandidates(tx, filter, rules);
     const changeable = versions.reduce((sum, { hosts }) => sum + hosts, 0);
     if (changeable === 0) throw new Problem("rollout_without_targets");
-    await refuseUnparsable(tx, config.configHash, versions);
+    await refuseUnparsable(tx, config, { filter, rules, versions });
     const reaches = wavesReach(body.waves, changeable);
     await refuseOverlap(await countOverlaps(tx, filter, rules, await findOpenRollouts(tx)));
 
@@ -109,17 +118,27 @@ export const createRollout = async (
   });
 };
 
+/** One host must not speak for others: its report counts for its version only where another host reports the same, or for itself. */
 const refuseUnparsable = async (
   tx: Executor,
-  configHash: string,
-  versions: readonly { version: string }[],
+  config: ConfigRow,
+  {
+    filter,
+    rules,
+    versions,
+  }: { filter: FleetFilter; rules: FleetRules; versions: readonly { version: string; hosts: number }[] },
 ): Promise<void> => {
-  const refusing = await findRefusingVersions(tx, configHash, { past: false });
-  const errorsOf = new Map(refusing.map(({ version, errors }) => [version, errors]));
-  if (!versions.every(({ version }) => errorsOf.has(version))) return;
+  const refusing = new Map(
+    (await findRefusingVersions(tx, config.configHash, { rules, past: false })).map((each) => [each.version, each]),
+  );
+  for (const { version, hosts } of versions) {
+    const [only, another] = refusing.get(version)?.identityIds ?? [];
+    if (only === undefined) return;
+    if (another === undefined && !(hosts === 1 && (await isCandidate(tx, filter, rules, only)))) return;
+  }
   throw new Problem("rollout_config_unparsable", {
     detail: "Collectors of every version among these hosts reject the config",
-    extensions: { versions: versions.map(({ version }) => ({ version, errors: errorsOf.get(version) })) },
+    extensions: { versions: versions.map(({ version }) => ({ version, errors: refusing.get(version)?.errors })) },
   });
 };
 

@@ -31,7 +31,7 @@ export const previewRollout = async (
     await findPresentConfigs(db, filter, rules, { configId, limit: previewMax + 1 }),
     await findRefusedHosts(db, filter, rules, previewMax),
     await countCandidates(db, filter, rules),
-    await findRefusingVersions(db, config.configHash, { past: true }),
+    await findRefusingVersions(db, config.configHash, { rules, past: true }),
     await countOverlaps(db, filter, rules, await findOpenRollouts(db)),
   ];
   const changeable = versions.reduce((sum, { hosts }) => sum + hosts, 0);

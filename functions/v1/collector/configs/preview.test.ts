@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { afterAll, expect, it } from "vitest";
+import { afterAll, describe, expect, it } from "vitest";
 import type { Rollout, RolloutPreview } from "../../../../proto/rollout/rollout.ts";
 import { createTestCore } from "../../../../tests/core.ts";
 import { readCsv } from "../../../../tests/csv.ts";
@@ -7,6 +7,7 @@ import { createDrivenFleet, publishTestConfig } from "../../../../tests/rollout.
 import { readFleetRules } from "../../../domain/fleet/report.ts";
 import { parseFilter } from "../../../domain/rollout/create.ts";
 import { previewRollout } from "../../../domain/rollout/preview.ts";
+import { countCollectors } from "../../../store/identities.ts";
 import { findPresentConfigs } from "../../../store/rollout-preview.ts";
 
 const test = await createTestCore();
@@ -25,10 +26,10 @@ const preview = async (filter: string, id = second) =>
       { as: "auditor" },
     )
   ).body;
-const rollOut = (filter: string) =>
+const rollOut = (filter: string, config_id = second) =>
   api<Rollout & { code?: string }>("POST", "/v1/collector/rollouts", {
     as: "admin",
-    body: { config_id: second, filter, waves: [{ percent: 100, soak_seconds: 0 }] },
+    body: { config_id, filter, waves: [{ percent: 100, soak_seconds: 0 }] },
   });
 
 it("says how many hosts change, from which configs and how, which refuse, and which other rollouts have them", async () => {
@@ -118,4 +119,61 @@ it("counts the hosts that have the config already, however many other configs th
   const rules = await readFleetRules({ ...test.core, clock: test.clock });
   const groups = await findPresentConfigs(test.db, filter, rules, { configId: second, limit: 1 });
   expect(groups).toMatchObject([{ config: { id: second }, hosts: 1 }]);
+});
+
+describe("a host that reports that it rejects a config", async () => {
+  const { hosts, beat } = await createDrivenFleet(test, { count: 4, name: "veto" });
+  const config = await publishTestConfig(test, 9);
+  const hash = (await preview("veto", config)).config.config_hash;
+  const [liar, another] = hosts;
+  for (const host of hosts) host.reaction = "rejects";
+  const claim = async (...claiming: readonly (typeof liar)[]) => {
+    for (const host of claiming) if (host) host.wanted = hash;
+    await beat();
+  };
+  const assignTo = (...identityIds: readonly (string | undefined)[]) =>
+    api("POST", `/v1/collector/configs/${config}/assignments`, { as: "admin", body: { identity_ids: identityIds } });
+  /** Tries a rollout, ends it, and returns its problem code. */
+  const tryOn = async (device: string) => {
+    const { body } = await rollOut(`device:${device}`, config);
+    if (body.code === undefined) await api("POST", `/v1/collector/rollouts/${body.id}/abort`, { as: "admin" });
+    return body.code;
+  };
+
+  it("V2: stops no rollout to others: neither by a forged report nor as the only host that has the config", async () => {
+    await claim(liar);
+    expect((await preview("veto", config)).unparsable).toEqual([]);
+    expect(await tryOn("veto-3")).toBeUndefined();
+    await assignTo(liar?.host.identityId);
+    await beat();
+    await beat();
+    expect((await preview("veto", config)).unparsable).toMatchObject([{ version: "1.2.3", hosts: 4 }]);
+    expect(await tryOn("veto-3")).toBeUndefined();
+    expect(await tryOn("veto-1")).toBe("rollout_config_unparsable");
+    await assignTo(another?.host.identityId);
+    await beat();
+    await beat();
+    expect(await tryOn("veto-3")).toBe("rollout_config_unparsable");
+  });
+
+  it("V3: stops none once it is silent or revoked, and counts for no license and no overlap", async () => {
+    for (const host of [liar, another]) if (host) host.isSilent = true;
+    for (let minutes = 0; minutes < 5; minutes += 1) await beat();
+    expect(await tryOn("veto-3")).toBeUndefined();
+    for (const host of [liar, another]) if (host) host.isSilent = false;
+    await beat();
+    await beat();
+    expect(await tryOn("veto-3")).toBe("rollout_config_unparsable");
+
+    const taken = await rollOut("device:veto-4", first);
+    expect(taken.status).toBe(201);
+    const before = await countCollectors(test.db, new Date(test.clock.now()));
+    await api("POST", `/v1/collector/identities/${liar?.host.identityId}/revoke`, { as: "admin" });
+    await api("POST", `/v1/collector/certificates/${another?.host.certificateId}/revoke`, { as: "admin" });
+    await api("POST", `/v1/collector/identities/${hosts[3]?.host.identityId}/revoke`, { as: "admin" });
+    expect(await countCollectors(test.db, new Date(test.clock.now()))).toBe(before - 3);
+    expect((await preview("veto", config)).in_other_rollouts).toEqual([]);
+    expect(await tryOn("veto-3")).toBeUndefined();
+    expect((await rollOut("veto", config)).body).toMatchObject({ targets: 4, skipped: 3 });
+  });
 });
