@@ -36,3 +36,18 @@ export const databaseLineage = pgTable(
   },
   (table) => [check("database_lineage_singleton", sql`${table.singleton}`)],
 );
+
+/** A time in which one core could receive, by the database's clock. The core extends its row every few seconds while it is ready. */
+export const coreSession = pgTable("core_session", {
+  id: uuid("id").primaryKey(),
+  startedAt: timestamp("started_at").notNull(),
+  /** Until when it could receive, as far as it has written. */
+  receivedUntil: timestamp("received_until").notNull(),
+});
+
+/** A time in which no core could receive, or that the database's clock skipped. It counts against no host. */
+export const coreOutage = pgTable("core_outage", {
+  id: uuid("id").primaryKey(),
+  beganAt: timestamp("began_at").notNull(),
+  endedAt: timestamp("ended_at").notNull(),
+});
