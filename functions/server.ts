@@ -16,6 +16,7 @@ import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
 import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
 import { runAuditJobs } from "./jobs/audit-jobs.ts";
 import { createDatabaseClock, type DatabaseClock } from "./jobs/database-clock.ts";
+import { createSessionKeeper, keepCoreSession } from "./jobs/keep-core-session.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import { createDatabaseProbe } from "./jobs/probe-database.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
@@ -69,6 +70,7 @@ const serve = async (
   const { requests: database, heartbeats, reports, jobs: background } = databases;
   const stop = new AbortController();
   let isStopping = false;
+  let isListening = false;
   let jobs: Promise<unknown> = Promise.resolve();
   try {
     const metrics = createMetrics(log);
@@ -108,12 +110,14 @@ const serve = async (
     await databaseClock.measure();
     const jobCore = { ...core, db: background.db };
     const checkRestore = createRestoreCheck(jobCore);
+    const keepSession = createSessionKeeper(jobCore, () => isListening && !isStopping);
     // Before anything serves: a restored backup grants access that has been revoked since.
     await checkRestore();
     jobs = Promise.all([
       runAuditJobs(jobCore, stop.signal),
       runLabelJob(jobCore, stop.signal),
       runRollouts(jobCore, stop.signal),
+      keepCoreSession(jobCore, { tick: keepSession, signal: stop.signal }),
       watchFiles(core, files, stop.signal),
       runEvery(
         { name: "database probe", intervalMs: probeIntervalMs, clock: systemClock, signal: stop.signal, log },
@@ -146,6 +150,7 @@ const serve = async (
     const ops = opsRoutesOf({ config, clock: core.clock, log, metrics: metrics.render, checks });
     const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
     const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
+    isListening = true;
     // Before "ready", so that no signal that follows it ends the process at once.
     const stopped = stopSignal();
     log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");

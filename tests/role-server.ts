@@ -12,6 +12,7 @@ const thresholds = {
   staleAfterSeconds: 180,
   forwardingSeconds: 300,
   enrollingSeconds: 900,
+  returnSeconds: 96,
   certExpiringFraction: 0.25,
   versionMin: null,
 };
@@ -59,7 +60,14 @@ export const startRoleServer = async () => {
         url: null,
         secret: "s".repeat(32),
         thresholds,
-        readRules: async () => ({ now: new Date(), thresholds, versions: [], platforms: [], unsupportedVersions: [] }),
+        readRules: async () => ({
+          now: new Date(),
+          thresholds,
+          versions: [],
+          platforms: [],
+          unsupportedVersions: [],
+          outages: [],
+        }),
         ...over,
       }),
     async stop(): Promise<void> {

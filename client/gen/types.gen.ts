@@ -5334,9 +5334,15 @@ export type ReportFleetHealthResponses = {
             stale_after_seconds: number;
             forwarding_seconds: number;
             enrolling_seconds: number;
+            return_seconds?: number;
             cert_expiring_fraction: number;
             min_version: string | null;
         };
+        outages?: Array<{
+            began_at: string;
+            ended_at: string | null;
+            counted_from: string | null;
+        }>;
         summary: {
             enrolled: number;
             needs_attention: number;
@@ -5489,6 +5495,7 @@ export type CountFleetHealthResponses = {
             stale_after_seconds: number;
             forwarding_seconds: number;
             enrolling_seconds: number;
+            return_seconds?: number;
             cert_expiring_fraction: number;
             min_version: string | null;
         };
@@ -5743,9 +5750,15 @@ export type GetFleetHealthResponses = {
             stale_after_seconds: number;
             forwarding_seconds: number;
             enrolling_seconds: number;
+            return_seconds?: number;
             cert_expiring_fraction: number;
             min_version: string | null;
         };
+        outages?: Array<{
+            began_at: string;
+            ended_at: string | null;
+            counted_from: string | null;
+        }>;
         item: FleetHealthRow;
         config_errors: Array<string>;
         policy: {

@@ -42,12 +42,14 @@ const rules = {
     staleAfterSeconds: 180,
     forwardingSeconds: 300,
     enrollingSeconds: 900,
+    returnSeconds: 96,
     certExpiringFraction: 0.25,
     versionMin: null,
   },
   versions: [],
   platforms: [],
   unsupportedVersions: [],
+  outages: [],
 };
 const { signal } = new AbortController();
 const limits = { statementMs: 1_000, connectMs: 10_000 };

@@ -270,35 +270,29 @@ describe("a rollout", async () => {
     await tick();
   });
 
-  it("skips a host that is revoked, or stops applying configs, before its wave", async () => {
-    const { id } = await start({ waves });
+  it("V3: skips a host that is revoked, also once it has failed, and one that stops applying configs before its wave", async () => {
+    const { id } = await start({ waves, gate: { max_failed_percent: 25, states: ["rolled_back"] } });
+    const [bad] = await targetsOf(id, "&wave=1");
+    lab.fleet.react("rolls_back", ({ host }) => host.identityId === bad?.identity_id);
+    expect(await runUntil(id, "soaking")).toMatchObject({ failed: 1, skipped: 0 });
+    await api("POST", `/v1/collector/identities/${bad?.identity_id}/revoke`, { as: "admin" });
+    await tick();
+    expect(await get(id)).toMatchObject({ failed: 0, skipped: 1 });
     const last = await targetsOf(id, "&wave=2");
     const [revoked, refusing] = last.map(({ identity_id }) => identity_id);
     await db.execute(
       sql`update collector_health set apply_desired_config = false where identity_id = ${refusing}::uuid`,
     );
-    const silent = lab.fleet.hosts.filter(({ host }) => [revoked, refusing].includes(host.identityId));
+    const away = [bad?.identity_id, revoked, refusing];
+    const silent = lab.fleet.hosts.filter(({ host }) => away.includes(host.identityId));
     for (const host of silent) host.isSilent = true;
     await api("POST", `/v1/collector/identities/${revoked}/revoke`, { as: "admin" });
-    expect(await runUntil(id, "completed")).toMatchObject({ applied: 18, skipped: 2 });
+    expect(await runUntil(id, "completed")).toMatchObject({ applied: 17, skipped: 3 });
     const reasons = (await targetsOf(id, "&status=skipped")).map(({ identity_id, reason }) => [identity_id, reason]);
     expect(reasons).toEqual([
+      [bad?.identity_id, "revoked"],
       [revoked, "revoked"],
       [refusing, "apply_desired_config_off"],
     ]);
-  });
-
-  it("V3: a failed host that is revoked before the gate is evaluated again fails no wave", async () => {
-    const { id } = await start({ waves, gate: { max_failed_percent: 25, states: ["rolled_back"] } });
-    const [bad, worse] = await targetsOf(id, "&wave=1");
-    lab.fleet.react("rolls_back", ({ host }) => host.identityId === bad?.identity_id);
-    await runUntil(id, "soaking");
-    expect(await get(id)).toMatchObject({ failed: 1 });
-    await api("POST", `/v1/collector/identities/${bad?.identity_id}/revoke`, { as: "admin" });
-    for (const each of lab.fleet.hosts) if (each.host.identityId === bad?.identity_id) each.isSilent = true;
-    lab.fleet.react("rolls_back", ({ host }) => host.identityId === worse?.identity_id);
-    await control(id, "pause");
-    await tick();
-    expect(await get(id)).toMatchObject({ failed: 0, skipped: 1, applied: 3 });
   });
 });

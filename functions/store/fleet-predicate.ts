@@ -20,6 +20,7 @@ import {
   isActive,
   needsAttention,
   oneOf,
+  staleBefore,
   stateIs,
   timestampAt,
 } from "./fleet-rows.ts";
@@ -142,7 +143,8 @@ const envelopeWithin = (age: number, now: Date): SQL => {
 const configColumns = ["desired_config", "running_config", "last_known_good_config"] as const;
 
 /** Something about the host changed after this long ago: what the row dates, a condition that began with the time alone, or one that ended. */
-const changedWithin = (within: number, { now, thresholds }: FleetRules): SQL[] => {
+const changedWithin = (within: number, rules: FleetRules): SQL[] => {
+  const { now } = rules;
   const from = timestampAt(now, -within);
   const until = timestampAt(now);
   const recorded = [
@@ -150,10 +152,10 @@ const changedWithin = (within: number, { now, thresholds }: FleetRules): SQL[] =
     "recovered_at",
   ];
   const due = ["revoked_from", "expired_from", "expiring_from"];
-  const staleFrom = (at: number) => timestampAt(now, at - thresholds.staleAfterSeconds);
+  const earlier = { ...rules, now: new Date(now.getTime() - within * 1000) };
   return [
     ...recorded.map((column) => sql`${sql.identifier(column)} >= ${from}`),
     ...due.map((column) => sql`(${sql.identifier(column)} >= ${from} and ${sql.identifier(column)} <= ${until})`),
-    sql`(last_heartbeat_at >= ${staleFrom(-within)} and last_heartbeat_at < ${staleFrom(0)})`,
+    sql`(last_heartbeat_at >= ${staleBefore(earlier)} and last_heartbeat_at < ${staleBefore(rules)})`,
   ];
 };

@@ -1,19 +1,18 @@
 import { type SQL, sql } from "drizzle-orm";
 import { type Rollout, rollouts } from "../../proto/fleet-health/vocabulary.ts";
-import { type FleetRules, timestampAt } from "./fleet-rows.ts";
+import { type CountingRules, staleBefore, timestampAt } from "./fleet-rows.ts";
 
 /** The timestamp and thresholds that decide what a host has made of its desired config. */
-export type RolloutRules = Pick<FleetRules, "now" | "thresholds">;
+export type RolloutRules = CountingRules;
 
 /** Returns the predicate that a host counts in rollouts: it is not revoked. */
-export const isCounted = ({ now }: RolloutRules): SQL => sql`revoked_from > ${timestampAt(now)}`;
+export const isCounted = ({ now }: Pick<RolloutRules, "now">): SQL => sql`revoked_from > ${timestampAt(now)}`;
 
 const noHash = sql`'\\x'::bytea`;
 
 /** Each applies to a host that is in none before it. */
 const steps: Record<Rollout, (rules: RolloutRules) => SQL> = {
-  silent: ({ now, thresholds }) =>
-    sql`last_heartbeat_at < greatest(config_assigned_at, ${timestampAt(now, -thresholds.staleAfterSeconds)})`,
+  silent: (rules) => sql`last_heartbeat_at < greatest(config_assigned_at, ${staleBefore(rules)})`,
   running: () => sql`running_config = desired_config`,
   failed: () => sql`config_invalid`,
   drifted: () => sql`true`,

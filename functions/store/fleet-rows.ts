@@ -14,12 +14,15 @@ import {
   fleetStates,
   forwardings,
 } from "../../proto/fleet-health/vocabulary.ts";
+import { countedBefore, type Outage } from "./counted-time.ts";
 import { arrayLiteral } from "./query-parts.ts";
 
 /** The timestamp and the thresholds that decide on the states, and the versions and platforms of the fleet. */
 export interface FleetRules {
   now: Date;
   thresholds: FleetThresholds;
+  /** When core could not receive: none of it counts for the thresholds of hosts. */
+  outages: readonly Outage[];
   /** Every version and platform of the fleet: few, so that conditions on them are decided once instead of for each row. */
   versions: readonly string[];
   platforms: readonly string[];
@@ -51,9 +54,19 @@ export const never = sql`'-infinity'::timestamptz`;
 /** The host has sent a heartbeat. */
 export const hasHeartbeat = sql`last_heartbeat_at > ${never}`;
 
+/** When time counts, and for how long. */
+export type CountingRules = Pick<FleetRules, "now" | "thresholds" | "outages">;
+
+/** The last heartbeat of a host that is not stale is at this time or later. */
+export const staleBefore = ({ now, thresholds, outages }: CountingRules): SQL =>
+  timestampAt(countedBefore(now, thresholds.staleAfterSeconds, outages));
+
+/** A host without a heartbeat is `enrolling` if it was enrolled after this time. */
+export const enrollingAfter = ({ now, thresholds, outages }: CountingRules): SQL =>
+  timestampAt(countedBefore(now, thresholds.enrollingSeconds, outages));
+
 /** The last heartbeat is recent: the complement of `stale` for a host that has sent one. */
-export const heartbeatRecent = ({ now, thresholds }: Pick<FleetRules, "now" | "thresholds">): SQL =>
-  sql`last_heartbeat_at >= ${timestampAt(now, -thresholds.staleAfterSeconds)}`;
+export const heartbeatRecent = (rules: CountingRules): SQL => sql`last_heartbeat_at >= ${staleBefore(rules)}`;
 
 const notRevoked = (rules: FleetRules): SQL => sql`not ${conditions.revoked(rules)}`;
 
@@ -61,8 +74,8 @@ const notRevoked = (rules: FleetRules): SQL => sql`not ${conditions.revoked(rule
 export const isActive = (rules: FleetRules): SQL => sql`(${heartbeatRecent(rules)} and ${notRevoked(rules)})`;
 
 /** Rows have the time of the last envelope to the second, so the threshold is compared to the second. */
-const forwardsFrom = ({ now, thresholds }: FleetRules): SQL => {
-  const from = now.getTime() - thresholds.forwardingSeconds * 1000;
+const forwardsFrom = ({ now, thresholds, outages }: FleetRules): SQL => {
+  const from = countedBefore(now, thresholds.forwardingSeconds, outages).getTime();
   return timestampAt(new Date(from - (from % 1000)));
 };
 
@@ -85,11 +98,11 @@ export const forwardingIndex = (rules: FleetRules): SQL<number | null> => {
 
 const conditions: Record<FleetCondition, (rules: FleetRules) => SQL> = {
   revoked: ({ now }) => sql`revoked_from <= ${timestampAt(now)}`,
-  enrolling: ({ now, thresholds }) => sql`(last_heartbeat_at = ${never} and last_envelope_at = ${never}
-    and enrolled_at > ${timestampAt(now, -thresholds.enrollingSeconds)})`,
+  enrolling: (rules) => sql`(last_heartbeat_at = ${never} and last_envelope_at = ${never}
+    and enrolled_at > ${enrollingAfter(rules)})`,
   renewal_failed: ({ now }) => sql`(expired_from <= ${timestampAt(now)} or renewal_failed)`,
-  stale: ({ now, thresholds }) => sql`(last_heartbeat_at < ${timestampAt(now, -thresholds.staleAfterSeconds)}
-    and (${hasHeartbeat} or enrolled_at <= ${timestampAt(now, -thresholds.enrollingSeconds)}))`,
+  stale: (rules) => sql`(last_heartbeat_at < ${staleBefore(rules)}
+    and (${hasHeartbeat} or enrolled_at <= ${enrollingAfter(rules)}))`,
   cert_expiring: ({ now }) => sql`expiring_from <= ${timestampAt(now)}`,
   config_invalid: () => sql`config_invalid`,
   unsupported_version: ({ unsupportedVersions }) => oneOf(sql`version`, unsupportedVersions),
@@ -143,6 +156,8 @@ export interface FleetThresholds {
   forwardingSeconds: number;
   /** For this long after enrollment, a host without heartbeats is `enrolling` instead of stale. */
   enrollingSeconds: number;
+  /** After an outage of core, hosts have this long to come back: their heartbeat interval with its jitter, and the timeout of a request. */
+  returnSeconds: number;
   /** A certificate with less than this part of its lifetime left, and no successor, is expiring. */
   certExpiringFraction: number;
   /** Oldest supported SemVer version; null supports any. */

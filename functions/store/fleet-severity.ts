@@ -5,6 +5,7 @@ import {
   fleetConditions,
   fleetSeverities,
 } from "../../proto/fleet-health/vocabulary.ts";
+import { countedAfterColumn } from "./counted-time.ts";
 import { conditionPredicate, type FleetRules, forwardingIs, never, timestampAt } from "./fleet-rows.ts";
 
 /**
@@ -34,9 +35,9 @@ const conditionSince: Record<FleetCondition, (rules: FleetRules) => SQL> = {
   enrolling: () => sql`enrolled_at`,
   renewal_failed: ({ now }) =>
     sql`case when expired_from <= ${timestampAt(now)} then expired_from else condition_since end`,
-  stale: ({ thresholds }) => sql`case when last_heartbeat_at > ${never}
-    then last_heartbeat_at + ${sql.raw(`interval '${thresholds.staleAfterSeconds} seconds'`)}
-    else enrolled_at + ${sql.raw(`interval '${thresholds.enrollingSeconds} seconds'`)} end`,
+  stale: ({ thresholds, outages }) => sql`case when last_heartbeat_at > ${never}
+    then ${countedAfterColumn(sql`last_heartbeat_at`, thresholds.staleAfterSeconds, outages)}
+    else ${countedAfterColumn(sql`enrolled_at`, thresholds.enrollingSeconds, outages)} end`,
   cert_expiring: () => sql`expiring_from`,
   config_invalid: () => sql`condition_since`,
   unsupported_version: () => sql`version_since`,

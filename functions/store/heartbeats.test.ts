@@ -54,7 +54,11 @@ it("heartbeats: a group that deadlocks is written host by host, because the firs
   const [first, second, third, ...others] = hosts;
   await db.execute(sql`delete from collector_health where identity_id = ${first?.id}::uuid`);
   const core = database.connect();
-  const write = createHeartbeatWriter({ db: core.db }, clock, { staleAfterSeconds: 180, enrollingSeconds: 900 });
+  const write = createHeartbeatWriter({ db: core.db }, clock, {
+    staleAfterSeconds: 180,
+    enrollingSeconds: 900,
+    returnSeconds: 96,
+  });
   const waiting = (count: number) =>
     expect
       .poll(
@@ -98,7 +102,11 @@ interface PlanNode {
 
 it("heartbeats: the plan that a session keeps looks up each row by its key, though it was made for a small fleet", async () => {
   const core = connectDatabase({ url: database.url, connectionsMax: 1, plansByIndex: true });
-  const write = createHeartbeatWriter({ db: core.db }, clock, { staleAfterSeconds: 180, enrollingSeconds: 900 });
+  const write = createHeartbeatWriter({ db: core.db }, clock, {
+    staleAfterSeconds: 180,
+    enrollingSeconds: 900,
+    returnSeconds: 96,
+  });
   await clock.advance(1000);
   for (const host of hosts.slice(0, 2)) {
     const use = { fingerprintSha256: host.fingerprint, sentAt: clock.now(), expired: false };
@@ -127,6 +135,8 @@ it("heartbeats: the plan that a session keeps looks up each row by its key, thou
     collector_health: expect.stringMatching(/^Index Scan: \(identity_id = /),
     config_assignment: expect.stringMatching(/^Index Scan: \(identity_id = /),
     collector_config: expect.stringMatching(/^Index Scan: \(id = /),
+    // Few rows, read only for a host that was silent for long.
+    core_outage: expect.stringMatching(/^Seq Scan/),
   });
   await core.close();
 });

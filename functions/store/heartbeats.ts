@@ -106,6 +106,16 @@ const hasRecovered = sql`((not h.config_valid and excluded.config_valid)
   or ((h.queue_at_risk or h.dropped_since_previous) and not (excluded.queue_at_risk or ${hasDropped}))
   or (h.renewal_status = 'failed' and excluded.renewal_status <> 'failed'))`;
 
+const timestamp = (name: Exclude<keyof ReturnType<typeof valuesOf>, "json" | "return_seconds">): SQL =>
+  sql`${sql.placeholder(name)}::timestamptz`;
+const at = timestamp("at");
+
+/** The host was stale: silent for too long, not counting the time in which core could not receive, as `countedBefore`. */
+const wasStale = sql`(h.last_heartbeat_at < ${timestamp("stale_before")} and h.last_heartbeat_at < ${timestamp("stale_before")} - (
+    select coalesce(sum(least(counted_from, ${at}) - greatest(began_at, h.last_heartbeat_at)), interval '0')
+    from (select began_at, ended_at + make_interval(secs => ${sql.placeholder("return_seconds")}::int) as counted_from from core_outage) o
+    where counted_from > h.last_heartbeat_at and began_at < ${at}))`;
+
 /** Statements of heartbeats at a time: one is written while the other waits for its commit. */
 export const heartbeatStatementsMax = 2;
 /** Heartbeats per statement: enough to share its cost, few enough that the next ones are verified meanwhile. */
@@ -120,7 +130,7 @@ export interface HeartbeatStore {
 }
 
 /** When a host without heartbeats becomes stale: since the last one, or since its enrollment. */
-export type SilenceThresholds = Pick<FleetThresholds, "staleAfterSeconds" | "enrollingSeconds">;
+export type SilenceThresholds = Pick<FleetThresholds, "staleAfterSeconds" | "enrollingSeconds" | "returnSeconds">;
 
 /**
  * Creates a function that writes a heartbeat and resolves when it is committed. Concurrent heartbeats share statements (see
@@ -162,12 +172,9 @@ const valuesOf = (writes: readonly HeartbeatWrite[], now: number, thresholds: Si
     stale_before: before(thresholds.staleAfterSeconds * 1000),
     enrolling_before: before(thresholds.enrollingSeconds * 1000),
     clone_since: before(cloneWindowMs),
+    return_seconds: thresholds.returnSeconds,
   };
 };
-
-const timestamp = (name: Exclude<keyof ReturnType<typeof valuesOf>, "json">): SQL =>
-  sql`${sql.placeholder(name)}::timestamptz`;
-const at = timestamp("at");
 
 /**
  * Decides on a group of heartbeats and stores the admitted ones: at most one heartbeat per identity. Its rows are in the order of the
@@ -201,7 +208,7 @@ const recordHeartbeats = sql`
         then coalesce(case when h.queue_at_risk or h.dropped_since_previous then h.queue_at_risk_since end, ${at}) end,
       renewal_failed_since = case when excluded.renewal_status = 'failed'
         then coalesce(case when h.renewal_status = 'failed' then h.renewal_failed_since end, ${at}) end,
-      recovered_at = case when h.last_heartbeat_at < ${timestamp("stale_before")} or ${hasRecovered} then ${at} else h.recovered_at end,
+      recovered_at = case when ${wasStale} or ${hasRecovered} then ${at} else h.recovered_at end,
       previous_boot_id = case when h.boot_id <> excluded.boot_id then h.boot_id else h.previous_boot_id end,
       previous_boot_at = case when h.boot_id <> excluded.boot_id then h.last_heartbeat_at else h.previous_boot_at end,
       ${assignments}

@@ -3,18 +3,17 @@ import { type SQL, sql } from "drizzle-orm";
 import type { StoredBreach } from "../../drizzle/schema/rollout.ts";
 import { desiredErrorPrefix, rolledBackPrefix } from "../../proto/management/heartbeat.ts";
 import type { RolloutCondition } from "../../proto/rollout/vocabulary.ts";
+import { countedAfterColumn, isUncounted } from "./counted-time.ts";
 import type { Executor } from "./database.ts";
-import { type FleetThresholds, timestampAt } from "./fleet-rows.ts";
+import { type CountingRules, enrollingAfter, staleBefore, timestampAt } from "./fleet-rows.ts";
 import { arrayLiteral } from "./query-parts.ts";
 
 /** The rollout that is observed, and the rules by which it is. */
-export interface Observed {
+export interface Observed extends CountingRules {
   rolloutId: string;
   /** Lowercase hex. */
   configHash: string;
   conditions: readonly RolloutCondition[];
-  now: Date;
-  thresholds: FleetThresholds;
   /** How long after its assignment a host that sends heartbeats must run the config. */
   applySeconds: number;
 }
@@ -49,13 +48,18 @@ export const skipChanged = async (tx: Executor, { rolloutId, now }: Observed): P
 const refusal = ({ configHash }: Observed, where: SQL): SQL => sql`left join lateral (
   select error from unnest(h.config_errors) error where h.desired_config_hash = ${configHash} and ${where} limit 1)`;
 
+/** Until when a host must have applied the config. */
+const applyUntilOf = ({ applySeconds, outages }: Observed): SQL =>
+  sql`(${countedAfterColumn(sql`t.assigned_at`, applySeconds, outages)})`;
+
 /** Each condition in order of precedence: whether it applies, when it began, and what proves it. */
 const conditionRows = (observed: Observed): SQL => {
-  const { now, thresholds, applySeconds } = observed;
-  const applyUntil = sql`(t.assigned_at + make_interval(secs => ${applySeconds}))`;
-  const staleFrom = sql`case when f.last_heartbeat_at > '-infinity'
-      then f.last_heartbeat_at + make_interval(secs => ${thresholds.staleAfterSeconds})
-      else f.enrolled_at + make_interval(secs => ${thresholds.enrollingSeconds}) end`;
+  const { now, thresholds, outages, applySeconds } = observed;
+  const applyUntil = applyUntilOf(observed);
+  const staleFrom = sql`(case when f.last_heartbeat_at > '-infinity'
+      then ${countedAfterColumn(sql`f.last_heartbeat_at`, thresholds.staleAfterSeconds, outages)}
+      else ${countedAfterColumn(sql`f.enrolled_at`, thresholds.enrollingSeconds, outages)} end)`;
+  const queueAtRiskFrom = sql`coalesce(h.queue_at_risk_since, f.last_heartbeat_at)`;
   const reason = (error: SQL) => sql`substr(${error}, ${desiredErrorPrefix.length + 1}::int)`;
   return sql`
     (1, 'rolled_back', rolled.error is not null, f.last_heartbeat_at, ${reason(sql`rolled.error`)}),
@@ -67,8 +71,11 @@ const conditionRows = (observed: Observed): SQL => {
     (5, 'stale', ${staleFrom} < ${timestampAt(now)}, ${staleFrom},
       case when f.last_heartbeat_at > '-infinity'
         then 'last heartbeat at ' || to_char(f.last_heartbeat_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+          || case when ${staleFrom} > f.last_heartbeat_at + make_interval(secs => ${thresholds.staleAfterSeconds})
+            then ', not counting outages of core' else '' end
         else 'no heartbeat since its enrollment' end),
-    (6, 'queue_at_risk', f.queue_at_risk, coalesce(h.queue_at_risk_since, f.last_heartbeat_at),
+    -- A queue that filled while core could not receive says nothing about the config.
+    (6, 'queue_at_risk', f.queue_at_risk and not ${isUncounted(queueAtRiskFrom, outages)}, ${queueAtRiskFrom},
       case when h.dropped_since_previous then 'records were dropped or rejected'
         else 'the queue holds ' || h.queue_bytes || ' of ' || h.queue_bytes_max || ' bytes' end),
     (7, 'not_applied', t.status = 'assigned' and f.last_heartbeat_at > ${applyUntil}, ${applyUntil},
@@ -81,7 +88,7 @@ const conditionRows = (observed: Observed): SQL => {
  * many.
  */
 export const markFailed = async (tx: Executor, observed: Observed): Promise<number> => {
-  const { rolloutId, conditions, now, thresholds } = observed;
+  const { rolloutId, conditions, now } = observed;
   const isRollback = sql`starts_with(error, ${desiredErrorPrefix + rolledBackPrefix})`;
   const rows = await tx.execute(sql`
     with found as (
@@ -99,7 +106,7 @@ export const markFailed = async (tx: Executor, observed: Observed): Promise<numb
       ) c
       where t.rollout_id = ${rolloutId}::uuid and t.status in ('assigned', 'applied')
         and (f.running_config <> ${hashOf(observed)} or f.config_invalid or f.queue_at_risk
-          or f.last_heartbeat_at < ${timestampAt(now, -thresholds.staleAfterSeconds)})
+          or f.last_heartbeat_at < ${staleBefore(observed)})
     )
     update rollout_target t set status = 'failed', failed_at = ${timestampAt(now)}, condition = found.condition,
       condition_began_at = found.began_at, condition_detail = left(found.detail, 500), failed_version = found.version
@@ -118,12 +125,12 @@ export interface Unsettled {
 
 /** Counts the targets of a wave that have not settled. A stale host is not waited for. */
 export const countUnsettled = async (tx: Executor, observed: Observed, wave: number): Promise<Unsettled> => {
-  const { rolloutId, now, thresholds, applySeconds } = observed;
+  const { rolloutId } = observed;
   const [row] = await tx.execute<Record<keyof Unsettled, number>>(sql`
     select (count(*) filter (where t.status = 'assigned'
-        and f.last_heartbeat_at <= t.assigned_at + make_interval(secs => ${applySeconds})
-        and (f.last_heartbeat_at >= ${timestampAt(now, -thresholds.staleAfterSeconds)}
-          or (f.last_heartbeat_at = '-infinity' and f.enrolled_at > ${timestampAt(now, -thresholds.enrollingSeconds)}))))::int
+        and f.last_heartbeat_at <= ${applyUntilOf(observed)}
+        and (f.last_heartbeat_at >= ${staleBefore(observed)}
+          or (f.last_heartbeat_at = '-infinity' and f.enrolled_at > ${enrollingAfter(observed)}))))::int
         as waiting,
       (count(*) filter (where t.status = 'applied'))::int as applied,
       (count(*) filter (where t.status = 'assigned'))::int as assigned

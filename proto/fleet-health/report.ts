@@ -12,6 +12,8 @@ export const FleetThresholdsView = v.strictObject({
   forwarding_seconds: v.number(),
   /** How long after enrollment a silent host is `enrolling` and not yet stale. */
   enrolling_seconds: v.number(),
+  /** After an outage of core, the silence of hosts counts again this much later; absent from an earlier core. */
+  return_seconds: v.optional(v.number()),
   /** A certificate with a smaller fraction of its lifetime left, and no successor, is expiring. */
   cert_expiring_fraction: v.number(),
   /** Oldest supported SemVer version; null supports any. */
@@ -40,6 +42,18 @@ export const FleetSummaryView = v.strictObject({
 /** Counts over the fleet. */
 export type FleetSummaryView = v.InferOutput<typeof FleetSummaryView>;
 
+/** A time in which core could not receive: it counts for no threshold of a host. */
+export const OutageView = v.strictObject({
+  began_at: IsoTimestamp,
+  /** Null while it lasts. */
+  ended_at: v.nullable(IsoTimestamp),
+  /** From then on the silence of hosts counts: they had `return_seconds` to come back. */
+  counted_from: v.nullable(IsoTimestamp),
+});
+
+/** A time in which core could not receive. */
+export type OutageView = v.InferOutput<typeof OutageView>;
+
 /** How far `svc-server export` is behind under one name (docs/export.md). */
 export const ExportLagView = v.strictObject({
   name: v.string(),
@@ -61,6 +75,8 @@ export type ExportLagView = v.InferOutput<typeof ExportLagView>;
 export const FleetHealthReport = v.strictObject({
   generated_at: IsoTimestamp,
   thresholds: FleetThresholdsView,
+  /** Outages of core in the last 24 hours, the oldest first; absent without one. */
+  outages: v.optional(v.array(OutageView)),
   summary: FleetSummaryView,
   /** The exports of the deployment, whatever the filters; absent where nothing was ever exported. */
   exports: v.optional(v.array(ExportLagView)),
@@ -91,6 +107,8 @@ export type FleetHistoryEvent = v.InferOutput<typeof FleetHistoryEvent>;
 export const FleetHealthDetail = v.strictObject({
   generated_at: IsoTimestamp,
   thresholds: FleetThresholdsView,
+  /** Outages of core in the last 24 hours, the oldest first; absent without one. */
+  outages: v.optional(v.array(OutageView)),
   item: FleetHealthRow,
   /** Every error of the config file, as the last heartbeat reports them; empty for a valid config. */
   config_errors: v.array(v.string()),

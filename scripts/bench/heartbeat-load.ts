@@ -19,7 +19,7 @@ export interface HeartbeatFigures {
 }
 
 const tickMs = 10;
-const thresholds = { staleAfterSeconds: 180, enrollingSeconds: 900 };
+const thresholds = { staleAfterSeconds: 180, enrollingSeconds: 900, returnSeconds: 96 };
 
 /**
  * Writes `perSecond` heartbeats of a seeded fleet until `stop`, with core's own statements and groups, in this process as core does. The

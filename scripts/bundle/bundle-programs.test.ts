@@ -22,6 +22,7 @@ it("a bundled program finds the wasm of PostgreSQL's parser, and runs a query of
     staleAfterSeconds: 180,
     forwardingSeconds: 300,
     enrollingSeconds: 900,
+    returnSeconds: 96,
     certExpiringFraction: 0.25,
     versionMin: null,
   };
@@ -31,7 +32,14 @@ it("a bundled program finds the wasm of PostgreSQL's parser, and runs a query of
     url: null,
     secret: "s".repeat(32),
     thresholds,
-    readRules: async () => ({ now: new Date(), thresholds, versions: [], platforms: [], unsupportedVersions: [] }),
+    readRules: async () => ({
+      now: new Date(),
+      thresholds,
+      versions: [],
+      platforms: [],
+      unsupportedVersions: [],
+      outages: [],
+    }),
     revokePublic: false,
   });
   const { signal } = new AbortController();

@@ -16,11 +16,10 @@ import {
   type UnstoredHash,
 } from "../../store/config-hosts.ts";
 import { findConfig } from "../../store/configs.ts";
-import type { RolloutRules } from "../../store/fleet-rollout.ts";
 import type { Paged, PageRequest } from "../../store/query-parts.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
-import { fleetThresholds } from "../fleet/report.ts";
+import { readCountingRules } from "../fleet/report.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** The parts of core that read rollouts. */
@@ -31,11 +30,6 @@ export interface ConfigRollout extends ListedConfigRow {
   hosts: RolloutCounts;
 }
 
-const rulesOf = ({ clock, config }: RolloutCore): RolloutRules => ({
-  now: new Date(clock.now()),
-  thresholds: fleetThresholds(config),
-});
-
 /** Returns one page of the published configs and their hosts, newest first; `text` is part of a name, or the start of a hash. */
 export const browseConfigs = async (
   core: RolloutCore,
@@ -44,7 +38,7 @@ export const browseConfigs = async (
 ): Promise<Paged<ConfigRollout>> => {
   const { rows, next } = await listConfigs(core.db, text, page);
   const hashes = rows.map(({ configHash }) => configHash);
-  const hostsOf = await countRollouts(core.db, rulesOf(core), hashes);
+  const hostsOf = await countRollouts(core.db, await readCountingRules(core), hashes);
   return { rows: rows.map((row) => ({ ...row, hosts: hostsOf(row.configHash) })), next };
 };
 
@@ -57,7 +51,7 @@ export interface DescribedConfig extends ConfigRollout {
 
 /** Returns a config, its hosts and its newest batches of assignments. Throws 404 `not_found`. */
 export const describeConfig = async (core: RolloutCore, id: string): Promise<DescribedConfig> => {
-  const rules = rulesOf(core);
+  const rules = await readCountingRules(core);
   const [config, batches] = await Promise.all([
     findListedConfig(core.db, id),
     findAssignmentBatches(core.db, id, batchesMax),
@@ -69,7 +63,7 @@ export const describeConfig = async (core: RolloutCore, id: string): Promise<Des
 
 /** Returns the hashes that hosts run and no published config has, those with the most hosts first. */
 export const findUnstored = async (core: RolloutCore): Promise<{ now: Date; rows: UnstoredHash[]; hashes: number }> => {
-  const rules = rulesOf(core);
+  const rules = await readCountingRules(core);
   return { now: rules.now, ...(await findUnstoredHashes(core.db, rules, unstoredMax)) };
 };
 
@@ -80,7 +74,7 @@ export const browseAssignments = async (
   page: PageRequest,
 ): Promise<Paged<AssignmentListRow>> => {
   await requireConfig(core, filter.configId);
-  return listAssignments(core.db, rulesOf(core), filter, page);
+  return listAssignments(core.db, await readCountingRules(core), filter, page);
 };
 
 const requireConfig = async ({ db }: RolloutCore, id: string): Promise<void> => {
@@ -121,7 +115,7 @@ export const exportAssignments = async (
   { operator, origin, asked }: ExportRequest,
 ): Promise<AsyncGenerator<AssignmentListRow[], void, void>> => {
   await requireConfig(core, filter.configId);
-  const rules = rulesOf(core);
+  const rules = await readCountingRules(core);
   return auditedExport(
     core,
     {

@@ -1,8 +1,9 @@
 import { rfc3339 } from "../../../kit/clock.ts";
 import { timestampOf } from "../../../kit/timestamp-text.ts";
 import { type FleetCondition, fleetConditions } from "../../../proto/fleet-health/vocabulary.ts";
+import { countedAfter, type Outage, uncountedSeconds } from "../../store/counted-time.ts";
 import type { FleetRow } from "../../store/fleet-report.ts";
-import type { FleetThresholds } from "../../store/fleet-rows.ts";
+import type { CountingRules, FleetThresholds } from "../../store/fleet-rows.ts";
 
 /** A condition that applies to a host: since when as far as core knows, and the evidence in words. */
 export interface Condition {
@@ -12,11 +13,11 @@ export interface Condition {
 }
 
 /** Explains every condition that applies to a row, in order of precedence. SQL has decided which apply. */
-export const conditionsOf = (row: FleetRow, thresholds: FleetThresholds, now: Date): Condition[] =>
+export const conditionsOf = (row: FleetRow, { thresholds, now, outages }: CountingRules): Condition[] =>
   fleetConditions
     .filter((state) => row[`is_${state}`])
     .map((state) => {
-      const { since, evidence } = explanations[state](row, thresholds, now.getTime());
+      const { since, evidence } = explanations[state](row, thresholds, now.getTime(), outages);
       return { state, since: typeof since === "string" ? timestampOf(since) : rfc3339(since), evidence };
     });
 
@@ -24,6 +25,7 @@ type Explain = (
   row: FleetRow,
   thresholds: FleetThresholds,
   now: number,
+  outages: readonly Outage[],
 ) => { since: number | string; evidence: string };
 
 const ms = (text: string | null): number => (text === null ? 0 : Date.parse(timestampOf(text)));
@@ -35,6 +37,12 @@ const lastReport = (row: FleetRow): string => row.last_heartbeat_at ?? row.enrol
 
 const gapEvidence = ({ gap_records_max: most }: FleetRow): string =>
   most === null ? "" : `, up to ${most} lost by a database restore`;
+
+/** The part of a silence that does not count, because core could not receive. */
+const outageEvidence = (from: number, until: number, outages: readonly Outage[]): string => {
+  const seconds = Math.round(uncountedSeconds(from, until, outages));
+  return seconds === 0 ? "" : `, not counting ${seconds} s in which core could not receive or hosts were coming back`;
+};
 
 const explanations: Record<FleetCondition, Explain> = {
   revoked: (row) =>
@@ -56,15 +64,15 @@ const explanations: Record<FleetCondition, Explain> = {
           evidence: `the certificate expired ${ageSeconds(row.certificate_not_after, now)} s ago and has no successor`,
         }
       : { since: row.renewal_failed_since ?? lastReport(row), evidence: row.renewal_last_error ?? "renewal failed" },
-  stale: (row, { staleAfterSeconds, enrollingSeconds }, now) =>
+  stale: (row, { staleAfterSeconds, enrollingSeconds }, now, outages) =>
     row.last_heartbeat_at === null
       ? {
-          since: ms(row.enrolled_at) + enrollingSeconds * 1000,
-          evidence: `no heartbeat since enrollment ${ageSeconds(row.enrolled_at, now)} s ago, threshold ${enrollingSeconds} s`,
+          since: countedAfter(ms(row.enrolled_at), enrollingSeconds, outages),
+          evidence: `no heartbeat since enrollment ${ageSeconds(row.enrolled_at, now)} s ago, threshold ${enrollingSeconds} s${outageEvidence(ms(row.enrolled_at), now, outages)}`,
         }
       : {
-          since: ms(row.last_heartbeat_at) + staleAfterSeconds * 1000,
-          evidence: `last heartbeat ${ageSeconds(row.last_heartbeat_at, now)} s ago, threshold ${staleAfterSeconds} s`,
+          since: countedAfter(ms(row.last_heartbeat_at), staleAfterSeconds, outages),
+          evidence: `last heartbeat ${ageSeconds(row.last_heartbeat_at, now)} s ago, threshold ${staleAfterSeconds} s${outageEvidence(ms(row.last_heartbeat_at), now, outages)}`,
         },
   cert_expiring: (row, { certExpiringFraction }, now) => {
     const lifetime = ms(row.certificate_not_after) - ms(row.certificate_issued_at);

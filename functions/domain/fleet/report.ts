@@ -5,6 +5,7 @@ import type { CoreConfig } from "../../config.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type CollectorEvent, findCollectorEvents } from "../../store/audit-list.ts";
+import { findOutages } from "../../store/core-sessions.ts";
 import { countFleet, type FleetCounts } from "../../store/fleet-facets.ts";
 import {
   type FleetPage,
@@ -16,7 +17,7 @@ import {
   findFleetRow,
   summarizeFleet,
 } from "../../store/fleet-report.ts";
-import type { FleetRules, FleetThresholds } from "../../store/fleet-rows.ts";
+import type { CountingRules, FleetRules, FleetThresholds } from "../../store/fleet-rows.ts";
 import { isSupported } from "../../store/fleet-versions.ts";
 import { findHostBackground, type HostBackground } from "../../store/identities.ts";
 
@@ -24,6 +25,10 @@ import { findHostBackground, type HostBackground } from "../../store/identities.
 export type FleetCore = Pick<Core, "db" | "clock" | "config">;
 
 const missedHeartbeatsMax = 3;
+/** Heartbeats follow each other after the interval and a tenth of it at most. */
+const jitterMax = 1.1;
+/** A collector waits this long for core's answer. */
+const requestSecondsMax = 30;
 /** A host that sends little may be quiet for some minutes. */
 const forwardingSecondsMin = 5 * 60;
 
@@ -35,17 +40,27 @@ export const fleetThresholds = (
   staleAfterSeconds: missedHeartbeatsMax * config.heartbeatIntervalSeconds,
   forwardingSeconds: Math.max(forwardingSecondsMin, missedHeartbeatsMax * config.heartbeatIntervalSeconds),
   enrollingSeconds: 15 * 60,
+  returnSeconds: Math.ceil(jitterMax * config.heartbeatIntervalSeconds) + requestSecondsMax,
   certExpiringFraction: 0.25,
   versionMin: config.collectorVersionMin,
 });
 
-/** Returns the rules that decide the states now, and reads the versions and platforms of the fleet that they refer to. */
-export const readFleetRules = async ({ db, clock, config }: FleetCore): Promise<FleetRules> => {
+/** Returns the rules that decide when a host is silent, and reads when core could not receive, also if that has just ended. */
+export const readCountingRules = async ({ db, clock, config }: FleetCore): Promise<CountingRules> => {
   const now = new Date(clock.now());
   const thresholds = fleetThresholds(config);
-  const { versions, platforms } = await findFleetNames(db);
-  const unsupportedVersions = versions.filter((version) => !isSupported(version, thresholds.versionMin));
-  return { now, thresholds, versions, platforms, unsupportedVersions };
+  const outages = (await findOutages(db, now)).map((outage) => ({
+    ...outage,
+    countedFrom: outage.endedAt && new Date(outage.endedAt.getTime() + thresholds.returnSeconds * 1000),
+  }));
+  return { now, thresholds, outages };
+};
+
+/** Returns the rules that decide the states now, and reads the versions and platforms of the fleet that they refer to. */
+export const readFleetRules = async (core: FleetCore): Promise<FleetRules> => {
+  const [rules, { versions, platforms }] = await Promise.all([readCountingRules(core), findFleetNames(core.db)]);
+  const unsupportedVersions = versions.filter((version) => !isSupported(version, rules.thresholds.versionMin));
+  return { ...rules, versions, platforms, unsupportedVersions };
 };
 
 /** A page of the fleet with its rules, and the summary of the whole fleet. */

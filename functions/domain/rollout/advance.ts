@@ -1,7 +1,9 @@
 import { evidenceMax } from "../../../proto/rollout/rollout.ts";
 import { endedStates } from "../../../proto/rollout/vocabulary.ts";
 import { type ConfigRow, findConfig } from "../../store/configs.ts";
+import { countedAfter } from "../../store/counted-time.ts";
 import type { Executor } from "../../store/database.ts";
+import type { CountingRules } from "../../store/fleet-rows.ts";
 import {
   countFailedSince,
   countUnsettled,
@@ -22,7 +24,7 @@ import {
   type WaveRow,
 } from "../../store/rollouts.ts";
 import { type AuditEntry, recordAudit } from "../audit/audit-log.ts";
-import { fleetThresholds } from "../fleet/report.ts";
+import { readCountingRules } from "../fleet/report.ts";
 import { assignNext, revertNext, rolloutActor } from "./assign.ts";
 import type { RolloutCore } from "./create.ts";
 
@@ -46,7 +48,7 @@ export const advanceRollout = (core: RolloutCore, rolloutId: string): Promise<Ad
     if (row === undefined || endedStates.includes(row.state)) return "idle";
     const config = await findConfig(tx, row.configId);
     if (config === undefined) return "idle";
-    return new Step(core, tx, row, config).take();
+    return new Step(core, tx, { row, config, rules: await readCountingRules({ ...core, db: tx }) }).take();
   });
 
 /** One step, in its transaction. */
@@ -58,20 +60,22 @@ class Step {
   readonly #now: Date;
   readonly #observed: Observed;
 
-  constructor(core: RolloutCore, tx: Executor, row: RolloutRow, config: ConfigRow) {
-    const thresholds = fleetThresholds(core.config);
+  constructor(
+    core: RolloutCore,
+    tx: Executor,
+    { row, config, rules }: { row: RolloutRow; config: ConfigRow; rules: CountingRules },
+  ) {
     this.#core = core;
     this.#tx = tx;
     this.#row = row;
     this.#config = config;
-    this.#now = new Date(core.clock.now());
+    this.#now = rules.now;
     this.#observed = {
       rolloutId: row.id,
       configHash: config.configHash,
       conditions: row.conditions,
-      now: this.#now,
-      thresholds,
-      applySeconds: Math.max(applySecondsMin, 2 * thresholds.staleAfterSeconds),
+      ...rules,
+      applySeconds: Math.max(applySecondsMin, 2 * rules.thresholds.staleAfterSeconds),
     };
   }
 
@@ -149,7 +153,7 @@ class Step {
   /** Completes a wave that has soaked, and starts the next one; after the last wave, completes the rollout. */
   async #soak(): Promise<Advance> {
     const wave = await this.#wave();
-    if (wave.soakUntil !== null && wave.soakUntil > this.#now) return "idle";
+    if (wave.soakUntil !== null && this.#soaksUntil(wave, wave.soakUntil) > this.#now.getTime()) return "idle";
     await updateWave(this.#tx, wave, { completedAt: this.#now });
     if (!(await this.#isLast(wave))) {
       await this.#change({ state: "running", wave: wave.number + 1 });
@@ -159,6 +163,12 @@ class Step {
     const { applied, failed, skipped, targets } = await this.#sums();
     await this.#audit("rollout.complete", { applied, failed, skipped, hosts: targets, config_id: this.#config.id });
     return "idle";
+  }
+
+  /** While core could not receive, nothing would have shown that a host fails. */
+  #soaksUntil({ soakSeconds }: WaveRow, planned: Date): number {
+    const from = planned.getTime() - soakSeconds * 1000;
+    return Math.max(planned.getTime(), countedAfter(from, soakSeconds, this.#observed.outages));
   }
 
   /** Reverts the next batch, or ends the rollout when none is left. */

@@ -15,6 +15,7 @@ import { fleetShortcuts, rowLink, ShortcutHelp } from "./fleet-shortcuts.tsx";
 import { NoRows } from "./no-rows.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
 import { ExportLags } from "./summary/export-lags.tsx";
+import { Outages } from "./summary/outages.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
 import { createRows } from "./table/create-rows.ts";
 import { FleetTable } from "./table/fleet-table.tsx";
@@ -131,6 +132,7 @@ export const Fleet = () => {
       </div>
       <Show when={report.phase() !== "failed"}>
         <div class="shown" data-shown={report.phase()}>
+          <Outages outages={answer()?.outages} generatedAt={answer()?.generated_at} />
           <ExportLags exports={answer()?.exports} />
           <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()}>
             <StateLegend thresholds={answer()?.thresholds} />

@@ -1,5 +1,6 @@
 import { createMemo, For, Show } from "solid-js";
 import { AuditEventPage } from "../../../proto/audit-event.ts";
+import type { OutageView } from "../../../proto/fleet-health/report.ts";
 import type { Drift } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { type AuditView, auditExportPath, auditPath, changeView, eventsPath } from "../audit/audit-view.ts";
@@ -8,6 +9,7 @@ import { Loaded } from "../design/loaded.tsx";
 import "../audit/audit.css";
 import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/list-pager.tsx";
+import { outageText, type TimelineEntry, withOutages } from "../fleet/summary/outages.tsx";
 import { formatTimestamp } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
@@ -41,6 +43,8 @@ export const HostEvents = (props: {
   cursor?: string | undefined;
   /** How the host's config relates to the desired one, for the outcome of the newest assignment. */
   drift?: Drift;
+  /** Outages of core, which the timeline shows between the events. */
+  outages?: readonly OutageView[] | undefined;
 }) => {
   const { api, times } = usePageContext();
   const view = (): AuditView => ({
@@ -65,6 +69,14 @@ export const HostEvents = (props: {
     if (next !== undefined) return `Until ${formatTimestamp(next.occurred_at, times.zone())}.`;
     return props.drift && outcomes[props.drift];
   };
+  const entriesOf = ({ items, next_cursor }: AuditEventPage) =>
+    props.kind === "all"
+      ? withOutages(items, props.outages, {
+          timeOf: ({ occurred_at }) => occurred_at,
+          isFirst: props.cursor === undefined,
+          isLast: next_cursor === null,
+        })
+      : items.slice(0, 5).map((event): TimelineEntry<(typeof items)[number]> => ({ event }));
   const titleId = () => `host-events-${props.kind}`;
   return (
     <section class="drawer-section" aria-labelledby={titleId()}>
@@ -79,20 +91,30 @@ export const HostEvents = (props: {
       </div>
       <Loaded report={report} what="events" value={page()}>
         {(known) => (
-          <Show when={known().items.length > 0} fallback={<p class="drawer-quiet">{none[props.kind]}</p>}>
+          <Show when={entriesOf(known()).length > 0} fallback={<p class="drawer-quiet">{none[props.kind]}</p>}>
             <ol class="timeline">
-              <For each={props.kind === "all" ? known().items : known().items.slice(0, 5)}>
-                {(event, index) => (
-                  <li data-failed={event.outcome === "failure" ? "" : undefined}>
-                    <p class="drawer-quiet">
-                      <Time at={event.occurred_at} asOf={asOf()} /> · <EventActor event={event} names={known().names} />
-                    </p>
-                    <EventWhat event={event} names={known().names} />
-                    <Show when={outcomeOf(index(), event.action)}>
-                      {(outcome) => <p class="drawer-quiet">{outcome()}</p>}
-                    </Show>
-                  </li>
-                )}
+              <For each={entriesOf(known())}>
+                {(entry, index) =>
+                  entry.event ? (
+                    <li data-failed={entry.event.outcome === "failure" ? "" : undefined}>
+                      <p class="drawer-quiet">
+                        <Time at={entry.event.occurred_at} asOf={asOf()} /> ·{" "}
+                        <EventActor event={entry.event} names={known().names} />
+                      </p>
+                      <EventWhat event={entry.event} names={known().names} />
+                      <Show when={outcomeOf(index(), entry.event.action)}>
+                        {(outcome) => <p class="drawer-quiet">{outcome()}</p>}
+                      </Show>
+                    </li>
+                  ) : (
+                    <li>
+                      <p class="drawer-quiet">
+                        <Time at={entry.outage.began_at} asOf={asOf()} />
+                      </p>
+                      <p>{outageText(entry.outage)}</p>
+                    </li>
+                  )
+                }
               </For>
             </ol>
             <Show

@@ -112,7 +112,7 @@ const Host = (props: { id: string }) => {
                     />
                   </section>
                   <HostEvents id={props.id} title="Failures" kind="failure" />
-                  <HostEvents id={props.id} title="Timeline" kind="all" cursor={cursor()} />
+                  <HostEvents id={props.id} title="Timeline" kind="all" cursor={cursor()} outages={known().outages} />
                 </div>
               </div>
               <Certificates id={props.id} />

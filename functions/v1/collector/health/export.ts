@@ -36,7 +36,7 @@ export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "
           fileName: downloadName(`fleet-${kind}`, asked, rules.now, "csv"),
           texts: csvTexts(
             [...exportColumns[kind], ...labelColumns(labels)],
-            viewsOf(batches, (row) => healthRowView(row, rules.thresholds, rules.now)),
+            viewsOf(batches, (row) => healthRowView(row, rules)),
           ),
         };
       }),

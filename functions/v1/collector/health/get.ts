@@ -6,7 +6,7 @@ import { reportHost } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import type { CollectorEvent } from "../../../store/audit-list.ts";
-import { healthRowView, thresholdsView } from "./row.ts";
+import { healthRowView, outagesView, thresholdsView } from "./row.ts";
 
 /** `GET /v1/collector/health/{identity_id}`: one collector and its audit events. */
 export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
@@ -24,7 +24,8 @@ export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =
       const body: FleetHealthDetail = {
         generated_at: rules.now.toISOString(),
         thresholds: thresholdsView(rules.thresholds),
-        item: healthRowView(row, rules.thresholds, rules.now),
+        ...outagesView(rules),
+        item: healthRowView(row, rules),
         config_errors: background.configErrors ?? [],
         policy: { id: background.policyId, name: background.policyName, reenrollment: background.reenrollment },
         history: history.map(eventView),

@@ -8,7 +8,7 @@ import { createHealthReports } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
 import { createCursorSeal, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import { healthRowView, thresholdsView } from "./row.ts";
+import { healthRowView, outagesView, thresholdsView } from "./row.ts";
 
 const HealthQuery = v.pipe(
   v.strictObject({
@@ -48,6 +48,7 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
         body: {
           generated_at: now.toISOString(),
           thresholds: thresholdsView(thresholds),
+          ...outagesView(report.rules),
           summary: {
             enrolled: summary.enrolled,
             needs_attention: summary.needsAttention,
@@ -58,7 +59,7 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
             by_state: Object.fromEntries(fleetStates.map((state) => [state, summary.byState.get(state) ?? 0])),
           },
           ...(exports.length > 0 ? { exports: exports.map(exportLagView) } : {}),
-          items: report.rows.map((row) => healthRowView(row, thresholds, now)),
+          items: report.rows.map((row) => healthRowView(row, report.rules)),
           next_cursor: report.next && (await cursors.seal(list, [report.next.value, report.next.id])),
         },
       };

@@ -1,16 +1,17 @@
 import { timestampOf } from "../../../../kit/timestamp-text.ts";
-import type { FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
+import type { FleetThresholdsView, OutageView } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { certificateStatus } from "../../../../proto/fleet-health/vocabulary.ts";
 import { conditionsOf } from "../../../domain/fleet/conditions.ts";
+import type { Outage } from "../../../store/counted-time.ts";
 import type { FleetRow } from "../../../store/fleet-report.ts";
-import type { FleetThresholds } from "../../../store/fleet-rows.ts";
+import type { CountingRules, FleetThresholds } from "../../../store/fleet-rows.ts";
 
 const timestampOrNull = (text: string | null): string | null => (text === null ? null : timestampOf(text));
 const numberOrNull = (text: string | null): number | null => (text === null ? null : Number(text));
 
-/** Returns the view of a row at `now`. */
-export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: Date): FleetHealthRow => ({
+/** Returns the view of a row by the rules that selected it. */
+export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthRow => ({
   identity_id: row.id,
   identity: row.identity,
   device_id: row.device_id,
@@ -19,7 +20,7 @@ export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: D
   version: row.version,
   labels: row.labels,
   state: row.state,
-  conditions: conditionsOf(row, thresholds, now),
+  conditions: conditionsOf(row, rules),
   enrolled_at: timestampOf(row.enrolled_at),
   last_heartbeat_at: timestampOrNull(row.last_heartbeat_at),
   last_envelope_at: timestampOrNull(row.last_envelope_at),
@@ -36,7 +37,7 @@ export const healthRowView = (row: FleetRow, thresholds: FleetThresholds, now: D
     id: row.certificate_id,
     status: certificateStatus(
       { status: row.certificate_status, notAfter: new Date(timestampOf(row.certificate_not_after)) },
-      now.getTime(),
+      rules.now.getTime(),
     ),
     not_after: timestampOf(row.certificate_not_after),
     renew_after: timestampOf(row.certificate_renew_after),
@@ -86,6 +87,22 @@ export const thresholdsView = (thresholds: FleetThresholds): FleetThresholdsView
   stale_after_seconds: thresholds.staleAfterSeconds,
   forwarding_seconds: thresholds.forwardingSeconds,
   enrolling_seconds: thresholds.enrollingSeconds,
+  return_seconds: thresholds.returnSeconds,
   cert_expiring_fraction: thresholds.certExpiringFraction,
   min_version: thresholds.versionMin,
+});
+
+/** Shown for this long after their end: hosts that a longer one left silent have their own evidence. */
+const shownMs = 86_400_000;
+
+/** Returns the views of the outages of the last day, as an optional property. */
+export const outagesView = ({ now, outages }: Pick<CountingRules, "now" | "outages">): { outages?: OutageView[] } => {
+  const shown = outages.filter(({ endedAt }) => endedAt === null || endedAt.getTime() > now.getTime() - shownMs);
+  return shown.length === 0 ? {} : { outages: shown.map(outageView) };
+};
+
+const outageView = ({ beganAt, endedAt, countedFrom }: Outage): OutageView => ({
+  began_at: beganAt.toISOString(),
+  ended_at: endedAt?.toISOString() ?? null,
+  counted_from: countedFrom?.toISOString() ?? null,
 });

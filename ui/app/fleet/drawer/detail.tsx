@@ -1,11 +1,12 @@
 import { Index, type JSX, Show } from "solid-js";
-import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
+import type { FleetHealthDetail, FleetHistoryEvent, OutageView } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { StateMark } from "../../design/icon.tsx";
 import { LabelLinks } from "../../design/label-links.tsx";
 import { evidenceParts } from "../../format/evidence.ts";
 import { formatCount, plainText } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
+import { outageText, withOutages } from "../summary/outages.tsx";
 import { driftNames } from "../table/row-view.ts";
 import { Volume } from "../volume/volume.tsx";
 import { CopyButton } from "./copy-button.tsx";
@@ -32,6 +33,8 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
   const asOf = () => Date.parse(props.detail.generated_at);
   const { times } = usePageContext();
   const past = (at: string | null) => pastView(at, asOf(), times.zone());
+  const timeline = () =>
+    withOutages(props.detail.history, props.detail.outages, { timeOf: ({ at }) => at, isFirst: true, isLast: true });
   const due = (at: string) => dueView(at, asOf(), times.zone());
   return (
     <>
@@ -71,10 +74,21 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
 
       <Show when={!props.withoutTimeline}>
         <Section title="Timeline">
-          <Show when={props.detail.history.length > 0} fallback={<p class="drawer-quiet">No events recorded.</p>}>
+          <Show when={timeline().length > 0} fallback={<p class="drawer-quiet">No events recorded.</p>}>
             <ol class="timeline">
-              <Index each={props.detail.history}>
-                {(event) => <TimelineEvent event={event()} at={past(event().at)} />}
+              <Index each={timeline()}>
+                {(entry) => (
+                  <Show
+                    when={entry().event}
+                    fallback={
+                      <Show when={entry().outage}>
+                        {(outage) => <OutageEntry outage={outage()} at={past(outage().began_at)} />}
+                      </Show>
+                    }
+                  >
+                    {(event) => <TimelineEvent event={event()} at={past(event().at)} />}
+                  </Show>
+                )}
               </Index>
             </ol>
           </Show>
@@ -251,6 +265,17 @@ const When = (props: { at: TimestampView | undefined }) => (
       </time>
     )}
   </Show>
+);
+
+const OutageEntry = (props: { outage: OutageView; at: TimestampView | undefined }) => (
+  <li>
+    <p>
+      <b>{outageText(props.outage)}</b>
+    </p>
+    <p class="drawer-quiet">
+      <When at={props.at} />
+    </p>
+  </li>
 );
 
 const TimelineEvent = (props: { event: FleetHistoryEvent; at: TimestampView | undefined }) => (

@@ -1,0 +1,48 @@
+import { uuidv7 } from "../../kit/entropy.ts";
+import { runEvery } from "../../kit/run-every.ts";
+import type { Core } from "../core.ts";
+import { extendSession, isUnbroken, sessionIntervalMs } from "../store/core-sessions.ts";
+
+type Needs = Pick<Core, "db" | "clock" | "entropy">;
+
+/**
+ * Creates a tick that records that this core can receive. A session grows by monotonic time: a clock that jumps extends none, and a process
+ * that was suspended, or whose database did not answer, starts another one. The time that no core's session covers is an outage
+ * (docs/fleet-health.md), which it records before the session that ends it. Does nothing while `isReady` is false.
+ */
+export const createSessionKeeper = ({ db, clock, entropy }: Needs, isReady: () => boolean) => {
+  let session: { id: string; at: number } | undefined;
+  return async (): Promise<{ outage_seconds: number; began_at: string } | undefined> => {
+    if (!isReady()) {
+      session = undefined;
+      return undefined;
+    }
+    const at = clock.monotonic();
+    const until = clock.now();
+    const elapsedMs = session === undefined ? Number.POSITIVE_INFINITY : at - session.at;
+    const grown = session !== undefined && isUnbroken(elapsedMs);
+    const sessionId = grown && session ? session.id : uuidv7({ clock, entropy });
+    const outage = await db.transaction((tx) =>
+      extendSession(tx, {
+        sessionId,
+        from: new Date(grown ? until - elapsedMs : until),
+        until: new Date(until),
+        outageId: uuidv7({ clock, entropy }),
+      }),
+    );
+    session = { id: sessionId, at };
+    if (outage === undefined) return undefined;
+    const { beganAt, endedAt } = outage;
+    return {
+      outage_seconds: Math.round((endedAt.getTime() - beganAt.getTime()) / 1000),
+      began_at: beganAt.toISOString(),
+    };
+  };
+};
+
+/** Records every few seconds that this core can receive, until the signal aborts. */
+export const keepCoreSession = (
+  core: Needs & Pick<Core, "log">,
+  { tick, signal }: { tick: ReturnType<typeof createSessionKeeper>; signal: AbortSignal },
+): Promise<void> =>
+  runEvery({ name: "core session", intervalMs: sessionIntervalMs, clock: core.clock, signal, log: core.log }, tick);

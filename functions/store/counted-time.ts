@@ -1,0 +1,90 @@
+/**
+ * Time that counts for hosts. While no core could receive, and until hosts had the time to come back, silence says nothing about a host:
+ * these spans count for no threshold.
+ */
+import { type SQL, sql } from "drizzle-orm";
+
+/** A time in which no core could receive. */
+export interface Outage {
+  beganAt: Date;
+  /** Null while it lasts. */
+  endedAt: Date | null;
+  /** When time counts for hosts again; null while it lasts. */
+  countedFrom: Date | null;
+}
+
+interface Span {
+  from: number;
+  until: number;
+}
+
+/** The spans of outages in order, those that overlap as one. */
+const spansOf = (outages: readonly Outage[]): Span[] => {
+  const spans: Span[] = [];
+  for (const { beganAt, countedFrom } of outages.toSorted((a, b) => a.beganAt.getTime() - b.beganAt.getTime())) {
+    const span = { from: beganAt.getTime(), until: countedFrom?.getTime() ?? Number.POSITIVE_INFINITY };
+    const last = spans.at(-1);
+    if (last && span.from <= last.until) last.until = Math.max(last.until, span.until);
+    else spans.push(span);
+  }
+  return spans;
+};
+
+/** Returns the timestamp from which `seconds` of counted time passed until `at`. */
+export const countedBefore = (at: Date, seconds: number, outages: readonly Outage[]): Date => {
+  let end = at.getTime();
+  let left = seconds * 1000;
+  for (const { from, until } of spansOf(outages).toReversed()) {
+    if (from >= end) continue;
+    const counted = Math.max(0, end - until);
+    if (left <= counted) break;
+    left -= counted;
+    end = from;
+  }
+  return new Date(end - left);
+};
+
+/** Returns the timestamp at which `seconds` of counted time have passed since `at`; infinitely late during an outage. */
+export const countedAfter = (at: number, seconds: number, outages: readonly Outage[]): number => {
+  let end = at + seconds * 1000;
+  for (const { from, until } of spansOf(outages)) if (end > from && until > at) end += until - Math.max(from, at);
+  return end;
+};
+
+/** Returns how many seconds between two timestamps do not count. */
+export const uncountedSeconds = (from: number, until: number, outages: readonly Outage[]): number =>
+  spansOf(outages).reduce(
+    (sum, span) => sum + Math.max(0, Math.min(until, span.until) - Math.max(from, span.from)),
+    0,
+  ) / 1000;
+
+/** Whether a timestamp lies in time that does not count. */
+export const isUncounted = (column: SQL, outages: readonly Outage[]): SQL => {
+  const spans = spansOf(outages).map(
+    ({ from, until }) => sql`(${column} >= ${literal(from)} and ${column} < ${literal(until)})`,
+  );
+  return spans.length === 0 ? sql`false` : sql`(${sql.join(spans, sql` or `)})`;
+};
+
+/** Returns `countedAfter` of a column: a case for each part of the time line in which it is a constant, or a constant delay. */
+export const countedAfterColumn = (column: SQL, seconds: number, outages: readonly Outage[]): SQL => {
+  const spans = spansOf(outages);
+  const delayed = (ms: number): SQL => sql`${column} + ${sql.raw(`interval '${ms / 1000} seconds'`)}`;
+  const borders = spans
+    .flatMap(({ from, until }) => [from, until, countedBefore(new Date(from), seconds, outages).getTime()])
+    .filter(Number.isFinite)
+    .toSorted((a, b) => a - b);
+  const cases = borders.map((border, index) => {
+    const next = borders[index + 1] ?? border + 1000;
+    const inside = (border + next) / 2;
+    const end = countedAfter(inside, seconds, outages);
+    const isConstant = spans.some(({ from, until }) => from <= inside && inside < until);
+    return sql`when ${column} > ${literal(border)} then ${isConstant || end === Number.POSITIVE_INFINITY ? literal(end) : delayed(end - inside)}`;
+  });
+  return cases.length === 0
+    ? delayed(seconds * 1000)
+    : sql`case ${sql.join(cases.toReversed(), sql` `)} else ${delayed(seconds * 1000)} end`;
+};
+
+const literal = (ms: number): SQL =>
+  sql`${ms === Number.POSITIVE_INFINITY ? "infinity" : new Date(ms).toISOString()}::timestamptz`;

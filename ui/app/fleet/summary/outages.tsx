@@ -1,0 +1,66 @@
+import { Show } from "solid-js";
+import type { OutageView } from "../../../../proto/fleet-health/report.ts";
+
+import { Icon } from "../../design/icon.tsx";
+import { formatCountOf, formatDuration, formatTimestamp, type TimeZone } from "../../format/format.ts";
+import { usePageContext } from "../../session/page-context.tsx";
+
+/** Says since or until when core could not receive, and what that means for the states of hosts. */
+const wordsOf = (outages: readonly OutageView[], asOf: number, zone: TimeZone): string => {
+  const last = outages.at(-1);
+  if (last === undefined) return "";
+  const earlier = outages.length - 1;
+  const others = earlier === 0 ? "" : ` ${formatCountOf(earlier, "earlier outage")} in the last 24 hours.`;
+  const from = formatTimestamp(last.began_at, zone);
+  if (last.ended_at === null || last.counted_from === null)
+    return `Core has not been able to receive since ${from}. Silence since then counts against no host.${others}`;
+  const seconds = Math.round((Date.parse(last.ended_at) - Date.parse(last.began_at)) / 1000);
+  const what = `Core could not receive for ${formatDuration(seconds)} from ${from}.`;
+  const left = Math.ceil((Date.parse(last.counted_from) - asOf) / 1000);
+  return left > 0
+    ? `${what} Hosts have ${formatDuration(left)} left to come back before their silence counts.${others}`
+    : `${what} That time counts against no host.${others}`;
+};
+
+/** Names the outages of core of the last day; nothing without one. */
+export const Outages = (props: { outages: readonly OutageView[] | undefined; generatedAt: string | undefined }) => {
+  const { times } = usePageContext();
+  const words = () => wordsOf(props.outages ?? [], Date.parse(props.generatedAt ?? ""), times.zone());
+  return (
+    <Show when={words()}>
+      <p class="banner core-outages" role="status">
+        <Icon name="info" />
+        <span>{words()}</span>
+      </p>
+    </Show>
+  );
+};
+
+/** An outage of core as an entry of a host's timeline. */
+export const outageText = ({ began_at, ended_at }: OutageView): string =>
+  ended_at === null
+    ? "Core cannot receive"
+    : `Core could not receive for ${formatDuration(Math.round((Date.parse(ended_at) - Date.parse(began_at)) / 1000))}`;
+
+/** An entry of a timeline. */
+export type TimelineEntry<Event> = { event: Event; outage?: never } | { outage: OutageView; event?: never };
+
+/**
+ * Returns a page of events, newest first, with the outages of core between them: on the first page also those after its first event, on the
+ * last page also those before its last one.
+ */
+export const withOutages = <Event,>(
+  events: readonly Event[],
+  outages: readonly OutageView[] | undefined,
+  { timeOf, isFirst, isLast }: { timeOf(event: Event): string; isFirst: boolean; isLast: boolean },
+): TimelineEntry<Event>[] => {
+  const [newest, oldest] = [events[0], events.at(-1)];
+  const isShown = ({ began_at }: OutageView) =>
+    (isFirst || (newest !== undefined && began_at <= timeOf(newest))) &&
+    (isLast || (oldest !== undefined && began_at >= timeOf(oldest)));
+  const entries: { at: string; entry: TimelineEntry<Event> }[] = [
+    ...events.map((event) => ({ at: timeOf(event), entry: { event } })),
+    ...(outages ?? []).filter(isShown).map((outage) => ({ at: outage.began_at, entry: { outage } })),
+  ];
+  return entries.toSorted((a, b) => (a.at < b.at ? 1 : a.at > b.at ? -1 : 0)).map(({ entry }) => entry);
+};
