@@ -50,6 +50,7 @@ export const problemCatalog = {
   // Conventions of the HTTP API.
   malformed_json: entry("malformed", "fix_request", "The body is not JSON"),
   unauthenticated: entry("unauthenticated", "fix_request", "A valid bearer token is needed"),
+  token_clock_skew: entry("unauthenticated", "fix_clock", "The clocks of web and core differ"),
   forbidden: entry("forbidden", "stop", "The caller lacks the scope"),
   access_held: entry(
     "unauthenticated",

@@ -15,7 +15,8 @@ import type { Route } from "./http/route.ts";
 import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
 import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
 import { runAuditJobs } from "./jobs/audit-jobs.ts";
-import { createDatabaseClock, type DatabaseClock } from "./jobs/database-clock.ts";
+import { correctTimesAhead } from "./jobs/correct-times-ahead.ts";
+import { createDatabaseClock, type DatabaseClock, followDatabase } from "./jobs/database-clock.ts";
 import { createSessionKeeper, keepCoreSession } from "./jobs/keep-core-session.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import { createDatabaseProbe } from "./jobs/probe-database.ts";
@@ -80,12 +81,14 @@ const serve = async (
       "Connections that the pools open at most",
       () => databases.connections.max,
     );
+    const databaseClock = createDatabaseClock(database.db, systemClock);
+    await databaseClock.measure();
     const base = {
       config,
       db: database.db,
       heartbeats: { db: heartbeats.db, pause: () => systemClock.sleep(heartbeatPauseMs) },
       reports: reports.db,
-      clock: systemClock,
+      clock: followDatabase(systemClock, databaseClock),
       entropy: systemEntropy,
       log,
       observe: metrics.observe,
@@ -106,8 +109,6 @@ const serve = async (
         stopping: stop.signal,
       }));
     const core: Core = { ...base, chat: chat?.chat ?? null };
-    const databaseClock = createDatabaseClock(database.db, systemClock);
-    await databaseClock.measure();
     const jobCore = { ...core, db: background.db };
     const checkRestore = createRestoreCheck(jobCore);
     const keepSession = createSessionKeeper(jobCore, () => isListening && !isStopping);
@@ -117,6 +118,7 @@ const serve = async (
       runAuditJobs(jobCore, stop.signal),
       runLabelJob(jobCore, stop.signal),
       runRollouts(jobCore, stop.signal),
+      correctTimesAhead(jobCore, stop.signal),
       keepCoreSession(jobCore, { tick: keepSession, signal: stop.signal }),
       watchFiles(core, files, stop.signal),
       runEvery(
@@ -205,17 +207,13 @@ const startIngest = async (
   const { config, tls, routes, databases, jobs: background, sessions, metrics, stop } = needs;
   const { db, clock, entropy, log } = core;
   const keepPartitions = () =>
-    maintainIngestPartitions(background.core, {
-      retentionDays: config.retentionDays,
-      databaseTime: background.clock.measure,
-    });
+    // Drops nothing while the database's clock differs from this machine's.
+    maintainIngestPartitions(
+      { ...background.core, clock: systemClock },
+      { retentionDays: config.retentionDays, databaseTime: background.clock.measure },
+    );
   await keepPartitions();
-  const shared = {
-    // Its rows are dropped by the database's clock.
-    clock: { ...clock, now: background.clock.now },
-    log,
-    pause: () => clock.sleep(connectionPauseMs),
-  };
+  const shared = { clock, log, pause: () => clock.sleep(connectionPauseMs) };
   const { locate } = sessions.servers;
   const { sink, payloadBytesMax } = await openSink(config, { ...shared, databaseUrl: locate, db, entropy, metrics });
   const ingest = createIngest({

@@ -2,11 +2,19 @@
 export interface Clock {
   /** Wall time, milliseconds since the Unix epoch. May step backwards when the machine's clock is set. */
   now(): number;
+  /** Wall time by this machine's own clock, where `now` follows another one. */
+  machineNow?(): number;
   /** Monotonic milliseconds from an arbitrary origin: for durations and timeouts. */
   monotonic(): number;
   /** Resolves after `ms` milliseconds, or rejects with the signal's reason as soon as it aborts. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
+
+/** Returns the times that may be right: by `now`, and by this machine's own clock. */
+export const possibleTimes = ({ now, machineNow = now }: Pick<Clock, "now" | "machineNow">): [number, number] => [
+  now(),
+  machineNow(),
+];
 
 /** Node's longest timer, 24.8 days; a longer one would fire after a millisecond. */
 const timerMsMax = 2 ** 31 - 1;

@@ -207,10 +207,10 @@ export type WhoamiData = {
 
 export type WhoamiErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -266,10 +266,10 @@ export type DirectoryStatusData = {
 
 export type DirectoryStatusErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -371,10 +371,10 @@ export type RecordSignInErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -458,10 +458,10 @@ export type RecordSignOutErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -544,10 +544,10 @@ export type CreateAuthorizationErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -632,10 +632,10 @@ export type RefuseAuthorizationErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -717,10 +717,10 @@ export type CreateDeviceAuthorizationErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -797,10 +797,10 @@ export type GetDeviceAuthorizationData = {
 
 export type GetDeviceAuthorizationErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -873,10 +873,10 @@ export type DecideDeviceAuthorizationErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -968,10 +968,10 @@ export type CreateSessionTokenErrors = {
         code?: 'access_denied' | 'authorization_pending' | 'expired_token' | 'invalid_grant' | 'malformed_json' | 'slow_down';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -1140,10 +1140,10 @@ export type ListOperatorSessionsData = {
 
 export type ListOperatorSessionsErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -1211,10 +1211,10 @@ export type RevokeOperatorSessionData = {
 
 export type RevokeOperatorSessionErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -1272,10 +1272,10 @@ export type ReportEnrollmentData = {
 
 export type ReportEnrollmentErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -1350,10 +1350,10 @@ export type ExportEnrollmentRefusalsData = {
 
 export type ExportEnrollmentRefusalsErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -1419,10 +1419,10 @@ export type ListEnrollmentPoliciesData = {
 
 export type ListEnrollmentPoliciesErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -1538,10 +1538,10 @@ export type CreateEnrollmentPolicyErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -1623,10 +1623,10 @@ export type ExportEnrollmentPoliciesData = {
 
 export type ExportEnrollmentPoliciesErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -1689,10 +1689,10 @@ export type ListAllBootstrapTokensData = {
 
 export type ListAllBootstrapTokensErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -1767,10 +1767,10 @@ export type ExportBootstrapTokensData = {
 
 export type ExportBootstrapTokensErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -1857,10 +1857,10 @@ export type SimulateEnrollmentErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -1953,10 +1953,10 @@ export type GetSetupData = {
 
 export type GetSetupErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -2023,10 +2023,10 @@ export type GetEnrollmentPolicyData = {
 
 export type GetEnrollmentPolicyErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -2094,10 +2094,10 @@ export type FreezeEnrollmentPolicyErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -2178,10 +2178,10 @@ export type ListBootstrapTokensData = {
 
 export type ListBootstrapTokensErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -2262,10 +2262,10 @@ export type CreateBootstrapTokenErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -2373,10 +2373,10 @@ export type RevokeBootstrapTokenErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -2462,10 +2462,10 @@ export type ListCollectorIdentitiesData = {
 
 export type ListCollectorIdentitiesErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -2538,10 +2538,10 @@ export type GetCollectorIdentityData = {
 
 export type GetCollectorIdentityErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -2625,10 +2625,10 @@ export type RevokeCollectorIdentityErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -2716,10 +2716,10 @@ export type ListCertificatesData = {
 
 export type ListCertificatesErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -2805,10 +2805,10 @@ export type RevokeCertificateErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -2900,10 +2900,10 @@ export type ListCollectorConfigsData = {
 
 export type ListCollectorConfigsErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -2987,10 +2987,10 @@ export type PublishCollectorConfigErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -3080,10 +3080,10 @@ export type ExportCollectorConfigsData = {
 
 export type ExportCollectorConfigsErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -3141,10 +3141,10 @@ export type ListUnstoredConfigsData = {
 
 export type ListUnstoredConfigsErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -3206,10 +3206,10 @@ export type GetCollectorConfigData = {
 
 export type GetCollectorConfigErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -3310,10 +3310,10 @@ export type ListConfigAssignmentsData = {
 
 export type ListConfigAssignmentsErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -3395,10 +3395,10 @@ export type AssignCollectorConfigErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -3492,10 +3492,10 @@ export type ExportConfigAssignmentsData = {
 
 export type ExportConfigAssignmentsErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -3571,10 +3571,10 @@ export type RollBackCollectorConfigsErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -3656,10 +3656,10 @@ export type ClearDesiredConfigData = {
 
 export type ClearDesiredConfigErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -3728,10 +3728,10 @@ export type SetDesiredConfigErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -3830,10 +3830,10 @@ export type RollBackDesiredConfigErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -3928,10 +3928,10 @@ export type ListRolloutsData = {
 
 export type ListRolloutsErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -4068,10 +4068,10 @@ export type CreateRolloutErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -4223,10 +4223,10 @@ export type PauseRolloutErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -4378,10 +4378,10 @@ export type ResumeRolloutErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -4533,10 +4533,10 @@ export type AbortRolloutErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -4688,10 +4688,10 @@ export type RollBackRolloutErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -4835,10 +4835,10 @@ export type GetRolloutData = {
 
 export type GetRolloutErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -4963,10 +4963,10 @@ export type ListRolloutTargetsData = {
 
 export type ListRolloutTargetsErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -5047,10 +5047,10 @@ export type ExportRolloutTargetsData = {
 
 export type ExportRolloutTargetsErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -5118,10 +5118,10 @@ export type PreviewRolloutData = {
 
 export type PreviewRolloutErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -5286,10 +5286,10 @@ export type ReportFleetHealthData = {
 
 export type ReportFleetHealthErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -5447,10 +5447,10 @@ export type CountFleetHealthData = {
 
 export type CountFleetHealthErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -5633,10 +5633,10 @@ export type ExportFleetHealthData = {
 
 export type ExportFleetHealthErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -5696,10 +5696,10 @@ export type GetFleetHealthData = {
 
 export type GetFleetHealthErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -5795,10 +5795,10 @@ export type GetFleetVolumeData = {
 
 export type GetFleetVolumeErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -5903,10 +5903,10 @@ export type ListAuditEventsData = {
 
 export type ListAuditEventsErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -5993,10 +5993,10 @@ export type GetAuditChainData = {
 
 export type GetAuditChainErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -6098,10 +6098,10 @@ export type ExportAuditEventsData = {
 
 export type ExportAuditEventsErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -6193,10 +6193,10 @@ export type ExportAuditEventLinesData = {
 
 export type ExportAuditEventLinesErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -6254,10 +6254,10 @@ export type ChatStatusData = {
 
 export type ChatStatusErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -6320,10 +6320,10 @@ export type ListReceiptKeysData = {
 
 export type ListReceiptKeysErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -6388,10 +6388,10 @@ export type ListChatSessionsData = {
 
 export type ListChatSessionsErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -6460,10 +6460,10 @@ export type CreateChatSessionErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -6547,10 +6547,10 @@ export type DeleteChatSessionData = {
 
 export type DeleteChatSessionErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -6610,10 +6610,10 @@ export type GetChatSessionData = {
 
 export type GetChatSessionErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -6742,10 +6742,10 @@ export type RenameChatSessionErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -6840,10 +6840,10 @@ export type SendChatMessageErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope
@@ -6939,10 +6939,10 @@ export type GetChatReceiptsData = {
 
 export type GetChatReceiptsErrors = {
     /**
-     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `unauthenticated`: A valid bearer token is needed
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
      */
     401: Problem & {
-        code?: 'access_held' | 'unauthenticated';
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
     };
     /**
      * `forbidden`: The caller lacks the scope

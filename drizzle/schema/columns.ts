@@ -1,6 +1,6 @@
 import { customType, timestamp as pgTimestamp } from "drizzle-orm/pg-core";
 
-/** A timestamp with millisecond precision, by the application's clock, never by the database's. */
+/** A timestamp with millisecond precision, given by the application, whose clock follows the database's. */
 export const timestamp = (name: string) => pgTimestamp(name, { withTimezone: true, precision: 3, mode: "date" });
 
 /** Raw bytes. */

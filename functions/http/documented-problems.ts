@@ -9,12 +9,12 @@ export interface PossibleProblem {
 
 const byGuard: Readonly<Record<Route["guard"]["kind"], readonly ProblemCode[]>> = {
   open: [],
-  scope: ["unauthenticated", "forbidden", "access_held"],
+  scope: ["unauthenticated", "token_clock_skew", "forbidden", "access_held"],
   bootstrap_token: [],
   collector: [],
-  web: ["unauthenticated", "access_held"],
-  web_itself: ["unauthenticated", "forbidden", "access_held"],
-  web_person: ["unauthenticated", "forbidden", "access_held"],
+  web: ["unauthenticated", "token_clock_skew", "access_held"],
+  web_itself: ["unauthenticated", "token_clock_skew", "forbidden", "access_held"],
+  web_person: ["unauthenticated", "token_clock_skew", "forbidden", "access_held"],
   scim: ["unauthenticated"],
   ops: ["unauthenticated", "ops_access_denied"],
 };

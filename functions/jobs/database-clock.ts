@@ -1,29 +1,40 @@
 import type { Clock } from "../../kit/clock.ts";
 import { type Executor, readDatabaseTime } from "../store/database.ts";
 
-/** From here on a difference is one of clocks, and not of a slow answer. */
-const correctedMsMin = 60_000;
-
 /** The database's clock, as far as the last measurement says. */
 export interface DatabaseClock {
-  /** Measures the difference from core's clock, and returns the database's time. */
+  /** Measures the database's clock, and returns its time. */
   measure(): Promise<number>;
-  /** Returns by how many milliseconds core's clock is ahead, at the last measurement. */
+  /** Returns by how many milliseconds this machine's clock is ahead. */
   aheadMs(): number;
-  /** Returns core's time, or the database's when they differ by more than a minute: for what retention will judge. */
+  /** Returns the database's time: the measured one and the monotonic time since, so that this machine's clock has no effect. */
   now(): number;
 }
 
-/** Makes the clock of a database; measure it before its first use. */
+/**
+ * Makes the clock of a database; measure it before its first use. It is ahead of the server by a round trip at most, and is not set back
+ * for an answer that merely took long.
+ */
 export const createDatabaseClock = (db: Executor, clock: Clock): DatabaseClock => {
-  let aheadMs = 0;
+  /** The database's time at the origin of monotonic time. */
+  let origin: number | undefined;
+  const now = () => (origin === undefined ? clock.now() : Math.floor(origin + clock.monotonic()));
   return {
     async measure() {
+      const sentAt = clock.monotonic();
       const time = await readDatabaseTime(db);
-      aheadMs = clock.now() - time;
+      const [least, most] = [time - clock.monotonic(), time - sentAt];
+      if (origin === undefined || origin < least || origin > most) origin = least;
       return time;
     },
-    aheadMs: () => aheadMs,
-    now: () => clock.now() - (Math.abs(aheadMs) > correctedMsMin ? aheadMs : 0),
+    aheadMs: () => clock.now() - now(),
+    now,
   };
 };
+
+/** Returns a clock that follows the database's: core takes from it every time that it stores, and by which it judges stored ones. */
+export const followDatabase = (clock: Clock, { now }: Pick<DatabaseClock, "now">): Clock => ({
+  ...clock,
+  now,
+  machineNow: () => clock.now(),
+});

@@ -7,7 +7,14 @@ import type { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
 import { type Executor, prepareStatement } from "./database.ts";
 import { canRetryIndividually } from "./database-problem.ts";
 import type { FleetThresholds } from "./fleet-rows.ts";
-import { admissionOf, type DecisionRow, decideProofs, type ProofAdmission, type ProofUse } from "./proof-uses.ts";
+import {
+  admissionOf,
+  type DecisionRow,
+  decideProofs,
+  type ProofAdmission,
+  type ProofUse,
+  plausibleUntil,
+} from "./proof-uses.ts";
 
 /** Returns a heartbeat as the columns of `collector_health` that it reports, by their names. Times are RFC 3339. */
 export const healthReportOf = (request: HeartbeatRequest) => {
@@ -138,13 +145,13 @@ export type SilenceThresholds = Pick<FleetThresholds, "staleAfterSeconds" | "enr
  */
 export const createHeartbeatWriter = (
   { db, pause }: HeartbeatStore,
-  clock: Pick<Clock, "now">,
+  clock: Pick<Clock, "now" | "machineNow">,
   thresholds: SilenceThresholds,
 ) => {
   const record = prepareStatement<RecordRow>(db, recordHeartbeats);
   return groupCalls<HeartbeatWrite, HeartbeatRecord>({
     ...(pause ? { pause } : {}),
-    run: async (writes) => (await record(valuesOf(writes, clock.now(), thresholds))).map(recordOf),
+    run: async (writes) => (await record(valuesOf(writes, clock, thresholds))).map(recordOf),
     keyOf: ({ identity }) => identity,
     concurrency: heartbeatStatementsMax,
     itemsMax: groupMax,
@@ -155,7 +162,12 @@ export const createHeartbeatWriter = (
 /** Two boot ids that alternate within this time are a suspected clone. */
 const cloneWindowMs = 10 * 60_000;
 
-const valuesOf = (writes: readonly HeartbeatWrite[], now: number, thresholds: SilenceThresholds) => {
+const valuesOf = (
+  writes: readonly HeartbeatWrite[],
+  clock: Pick<Clock, "now" | "machineNow">,
+  thresholds: SilenceThresholds,
+) => {
+  const now = clock.now();
   const before = (ms: number) => new Date(now - ms).toISOString();
   return {
     json: JSON.stringify(
@@ -172,6 +184,7 @@ const valuesOf = (writes: readonly HeartbeatWrite[], now: number, thresholds: Si
     stale_before: before(thresholds.staleAfterSeconds * 1000),
     enrolling_before: before(thresholds.enrollingSeconds * 1000),
     clone_since: before(cloneWindowMs),
+    plausible_until: new Date(plausibleUntil(clock)).toISOString(),
     return_seconds: thresholds.returnSeconds,
   };
 };
@@ -184,7 +197,7 @@ const recordHeartbeats = sql`
   with input as materialized (
     select * from json_to_recordset(${sql.placeholder("json")}::json)
       as input (index integer, fingerprint text, sent_at timestamptz, expired boolean, labels jsonb, ${columnTypes})
-  ), ${decideProofs("heartbeat", at)}, written as (
+  ), ${decideProofs("heartbeat", { at, plausibleUntil: timestamp("plausible_until") })}, written as (
     insert into collector_health as h
       (identity_id, certificate_id, last_heartbeat_at, dropped_since_previous, version_since, running_config_since, config_invalid_since,
         queue_at_risk_since, renewal_failed_since, recovered_at, ${names})

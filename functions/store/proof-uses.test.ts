@@ -19,18 +19,18 @@ describe("useProof", () => {
     });
     const now = clock.now();
     const use = { fingerprintSha256: certificate?.fingerprintSha256.toHex() ?? "", sentAt: now, expired: false };
-    if (isLater) await useProof(db, "renew", { ...use, sentAt: now - 1 }, now);
+    if (isLater) await useProof(db, "renew", { ...use, sentAt: now - 1 }, { now: () => now });
 
     const firstHasRun = Promise.withResolvers<void>();
     const mayCommit = Promise.withResolvers<void>();
     const winner = db.transaction(async (tx) => {
-      const admission = await useProof(tx, "renew", use, now);
+      const admission = await useProof(tx, "renew", use, { now: () => now });
       firstHasRun.resolve();
       await mayCommit.promise;
       return admission;
     });
     await firstHasRun.promise;
-    const loser = useProof(db, "renew", use, now);
+    const loser = useProof(db, "renew", use, { now: () => now });
     const waiting = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
     await expect.poll(async () => (await db.execute(waiting)).length).toBe(1);
     mayCommit.resolve();
@@ -46,7 +46,7 @@ describe("useProof", () => {
     const fingerprintSha256 = certificate?.fingerprintSha256.toHex() ?? "";
     const now = clock.now();
     const use = async (sentAt: number, at: number) =>
-      (await useProof(db, "renew", { fingerprintSha256, sentAt, expired: false }, at)).outcome;
+      (await useProof(db, "renew", { fingerprintSha256, sentAt, expired: false }, { now: () => at })).outcome;
     for (let sent = 0; sent < 6; sent++) expect(await use(now + sent, now + 3_600_000)).toBe("admitted");
     expect(await use(now + 6, now + 3_600_000)).toBe("rate_limited");
     expect(await use(now + 6, now)).toBe("admitted");

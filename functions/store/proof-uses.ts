@@ -1,5 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { ProofPurpose } from "../../proto/management/proof.ts";
+import { type Clock, possibleTimes } from "../../kit/clock.ts";
+import { clockSkewMsMax, type ProofPurpose } from "../../proto/management/proof.ts";
 import type { Succession } from "./certificates.ts";
 import type { Executor } from "./database.ts";
 
@@ -48,6 +49,20 @@ export interface DecisionRow extends Record<string, unknown> {
 /** Accepted requests of one certificate and purpose in any 60 s; a successor inherits its predecessor's, see `inheritProofUses`. */
 const minuteCountMax = 6;
 
+/** The times by which a statement decides on proofs. */
+export interface ProofTimes {
+  at: SQL;
+  /**
+   * Core accepts no later `sent_at` now. A stored one beyond it was accepted while a clock was wrong, and is ignored, or the host could send
+   * nothing until then. A replay from before that hour is still rejected, because core accepted something since it was signed.
+   */
+  plausibleUntil: SQL;
+}
+
+/** Returns the last plausible `sent_at`, in milliseconds. */
+export const plausibleUntil = (clock: Pick<Clock, "now" | "machineNow">): number =>
+  Math.max(...possibleTimes(clock)) + clockSkewMsMax;
+
 /**
  * Returns the common table expressions that decide on proofs at `at` and mark them used, for a statement that does its work with them. They read
  * `input (fingerprint, sent_at, expired, …)`, at most one row per certificate, and define `decision`: all columns of `input`, those of
@@ -56,7 +71,7 @@ const minuteCountMax = 6;
  * deadlock. Looks up each row by its key, whatever the planner knows of the tables: by LATERAL with a limit, so that no other plan is
  * possible.
  */
-export const decideProofs = (purpose: ProofPurpose, at: SQL): SQL =>
+export const decideProofs = (purpose: ProofPurpose, { at, plausibleUntil }: ProofTimes): SQL =>
   sql`known as (
     select input.*, c.id as certificate_id, c.identity_id, c.first_used_at is null as first_use, i.reported_labels, i.enrolled_at,
       c.renew_after, c.not_after, c.issued_at, u.last_sent_at as newest_sent_at,
@@ -66,7 +81,9 @@ export const decideProofs = (purpose: ProofPurpose, at: SQL): SQL =>
         when c.status = 'revoked' then 'certificate_revoked'
         when input.expired then 'certificate_expired'
         when c.status = 'replaced' then 'certificate_replaced'
-        when u.last_sent_at >= input.sent_at then 'stale_request'
+        when u.last_sent_at >= input.sent_at and (u.last_sent_at <= ${plausibleUntil}
+          or exists (select from unnest(u.recent_at) accepted_at where accepted_at <= ${at} and accepted_at >= input.sent_at))
+          then 'stale_request'
         when u.recent_at[1] > ${at} - interval '1 minute' and u.recent_at[1] <= ${at} and cardinality(u.recent_at) >= ${minuteCountMax}
           then 'rate_limited'
         else 'admitted'
@@ -86,7 +103,7 @@ export const decideProofs = (purpose: ProofPurpose, at: SQL): SQL =>
     on conflict (certificate_id, purpose) do update set
       last_sent_at = excluded.last_sent_at,
       recent_at = (u.recent_at || excluded.recent_at)[greatest(1, cardinality(u.recent_at) + 2 - ${minuteCountMax}):]
-    where u.last_sent_at < excluded.last_sent_at
+    where u.last_sent_at < excluded.last_sent_at or u.last_sent_at > ${plausibleUntil}
     returning certificate_id
   ), decision as (
     select known.*,
@@ -109,12 +126,12 @@ export const useProof = async (
   db: Executor,
   purpose: ProofPurpose,
   { fingerprintSha256, sentAt, expired }: ProofUse,
-  now: number,
+  clock: Pick<Clock, "now" | "machineNow">,
 ): Promise<ProofAdmission> => {
   const at = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`;
   const input = sql`select ${fingerprintSha256}::text as fingerprint, ${at(sentAt)} as sent_at, ${expired}::boolean as expired`;
   const [row] = await db.execute<DecisionRow>(
-    sql`with input as (${input}), ${decideProofs(purpose, at(now))}
+    sql`with input as (${input}), ${decideProofs(purpose, { at: at(clock.now()), plausibleUntil: at(plausibleUntil(clock)) })}
     select outcome, certificate_id, identity_id, last_sent_at, first_use from decision`,
   );
   if (row === undefined) throw new Error("the statement returned no decision");

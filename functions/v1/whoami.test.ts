@@ -40,6 +40,27 @@ describe("GET /v1/whoami", () => {
       .where(eq(person.userId, people.reader.userId));
   });
 
+  it("K2: names the clocks when web has just made a token that has expired, or that is not valid yet", async () => {
+    const { iat } = usual();
+    const bySession = { ...usual(), web_session: "a-session-at-web" };
+    for (const offset of [-7200, 7200]) {
+      const times = { iat: iat + offset, exp: iat + offset + 300 };
+      for (const claims of [
+        { ...bySession, ...times },
+        { ...usual(), ...times, sub: "web" },
+      ]) {
+        const { status, body } = await api("GET", "/v1/whoami", { as: { bearer: await sign(claims) } });
+        expect({ status, ...body }).toMatchObject({
+          status: 401,
+          code: "token_clock_skew",
+          action: "fix_clock",
+          server_time: new Date(clock.now()).toISOString(),
+        });
+      }
+    }
+    expect((await api("GET", "/v1/whoami", { as: { bearer: await sign(bySession) } })).status).toBe(200);
+  });
+
   it("A4: answers every faulty bridge token with the same 401, and logs the reason", async () => {
     const { sub, aud, iat, exp } = usual();
     const faulty: Record<string, string> = {

@@ -49,7 +49,7 @@ const requireScript = (id: string, command: string | undefined): void => {
 
 type TestsOf = (id: string) => readonly NamedTest[];
 
-const slugOf = (group: string): string => group.toLowerCase().replaceAll(" ", "-");
+const slugOf = (group: string): string => group.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
 
 const renderIndex = (groups: v.InferOutput<typeof Cases>, testsOf: TestsOf): string => {
   const cases = Object.values(groups).flatMap(Object.entries<Case>);

@@ -42,7 +42,7 @@ export type SignInRecord =
 
 /** Calls core with a bridge token made for the call. */
 export interface CoreClient {
-  /** Returns any response, its body unread. Throws `core_unavailable` when core cannot be reached, or after 5 s without one. */
+  /** Returns any response, its body unread. Throws `core_unavailable` when core cannot be reached, or after 5 s without one, and `clock_skew` when core's clock differs from web's. */
   call(call: CoreCall): Promise<Response>;
   /** Returns null when core rejects the person or the session (401). Throws `database_unavailable` when core reports that. */
   whoami(session: WebSession, requestId: string): Promise<PersonOfCore | null>;
@@ -67,7 +67,7 @@ export const createCoreClient = ({
 }: Pick<Web, "config" | "clock" | "fetch" | "tracer">): CoreClient => {
   const signBridgeToken = createBridge({ config, clock });
 
-  const call: CoreClient["call"] = async ({
+  const send: CoreClient["call"] = async ({
     method = "GET",
     path,
     as = { userId: webSubject },
@@ -116,6 +116,12 @@ export const createCoreClient = ({
     }
   };
 
+  const call: CoreClient["call"] = async (request) => {
+    const response = await send(request);
+    if (response.status === 401 && request.authorization === undefined) await refuseClockSkew(response.clone(), clock);
+    return response;
+  };
+
   return {
     call,
     whoami: async (session, requestId) => {
@@ -161,6 +167,18 @@ export const createCoreClient = ({
       await response.body?.cancel();
     },
   };
+};
+
+const ClockSkew = v.object({ code: v.literal("token_clock_skew"), server_time: v.string() });
+
+/** Throws `clock_skew` if core rejected a token for its times alone: then no session has ended. */
+const refuseClockSkew = async (response: Response, clock: Pick<Web["clock"], "now">): Promise<void> => {
+  const skew = v.safeParse(ClockSkew, await response.json().catch(() => undefined));
+  if (!skew.success) return;
+  const ownTime = new Date(clock.now()).toISOString();
+  throw new WebProblem("clock_skew", {
+    detail: `Web's clock says ${ownTime} and core's ${skew.output.server_time}: set the wrong one. Your session has not ended`,
+  });
 };
 
 const CoreFailure = v.object({ code: v.string(), detail: v.string() });

@@ -26,6 +26,7 @@ export const webProblemCatalog = {
   rate_limited: entry(429, "retry", "This person or address sent too many requests"),
   internal: entry(500, "retry", "Web failed"),
   overloaded: entry(503, "retry", "Too many bodies are incomplete"),
+  clock_skew: entry(503, "fix_clock", "The clocks of web and core differ"),
   core_unavailable: entry(503, "retry", "Core cannot be reached"),
   database_unavailable: entry(503, "retry", "The database cannot be reached"),
 } as const satisfies Record<string, Entry>;

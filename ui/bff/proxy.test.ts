@@ -203,6 +203,21 @@ describe("a forwarded request", () => {
     expect([busy.status, busy.headers.get("retry-after")]).toEqual([503, "7"]);
   });
 
+  it("K2: names the clock when core rejects web's token for its times, and ends no session", async () => {
+    const server_time = "2026-06-01T14:00:00.000Z";
+    const refusal = () => Response.json({ code: "token_clock_skew", server_time }, { status: 401 });
+    const { request } = webOver(refusal);
+    for (const path of ["/collector/health", "/whoami"]) {
+      const answer = await request(path);
+      expect([answer.status, answer.headers.get("set-cookie")]).toEqual([503, null]);
+      expect(await answer.json()).toMatchObject({
+        code: "clock_skew",
+        action: "fix_clock",
+        detail: expect.stringMatching(/^Web's clock says .* and core's 2026-06-01T14:00:00.000Z: set the wrong one\./),
+      });
+    }
+  });
+
   it("ends the session when core rejects the person", async () => {
     const { request } = webOver(() => new Response("{}", { status: 401 }));
     const answer = await request("/collector/health");

@@ -41,6 +41,10 @@ const messages: Readonly<Record<WebProblemCode, { title: string; text: string }>
     title: "Something failed",
     text: "Try again. If it fails again, give the reference to an administrator.",
   },
+  clock_skew: {
+    title: "The clocks of web and core differ",
+    text: "Your session has not ended. Ask an administrator to set the wrong clock.",
+  },
   core_unavailable: { title: "Core does not answer", text: "Try again in a minute." },
   database_unavailable: { title: "The database does not answer", text: "Try again in a minute." },
 };

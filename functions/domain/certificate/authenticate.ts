@@ -1,3 +1,4 @@
+import { possibleTimes } from "../../../kit/clock.ts";
 import {
   canonicalBody,
   clockSkewMsMax,
@@ -13,7 +14,7 @@ import { hasAuditEventSince } from "../../store/audit.ts";
 import { updateFirstUsed, updateReplaced } from "../../store/certificates.ts";
 import { limitLockWaits, planByIndex } from "../../store/database.ts";
 import { lockIdentities, lockIdentityByName, updateAuthFailure } from "../../store/identities.ts";
-import { inheritProofUses, type ProofAdmission, useProof } from "../../store/proof-uses.ts";
+import { inheritProofUses, type ProofAdmission, type ProofUse, useProof } from "../../store/proof-uses.ts";
 import { type AuditEntry, type Origin, recordAudit } from "../audit/audit-log.ts";
 
 /** The parts of core that verify a proof. */
@@ -68,11 +69,10 @@ const encoder = new TextEncoder();
 export const proveCollector = async (core: ProveCore, presented: Presented): Promise<ProvenCollector> => {
   const { clock, cryptography } = core;
   const certificate = await verifyChain(core, presented.der);
-  const now = clock.now();
   const sentAt = parseTimestamp(presented.sentAt);
-  if (sentAt === undefined || Math.abs(now - sentAt) > clockSkewMsMax) {
+  if (sentAt === undefined || possibleTimes(clock).every((now) => Math.abs(now - sentAt) > clockSkewMsMax)) {
     await recordAuthFailure(core, { identity: certificate.identity, reason: "clock_skew" });
-    throw new Problem("clock_skew", { extensions: { server_time: new Date(now).toISOString() } });
+    throw new Problem("clock_skew", { extensions: { server_time: new Date(clock.now()).toISOString() } });
   }
   const payload = proofPayload({
     purpose: presented.purpose,
@@ -103,7 +103,7 @@ export const verifyChain = async (
 };
 
 /** Returns the proof use by which the store admits a caller at `now`. */
-export const proofUseOf = ({ certificate, sentAt }: ProvenCollector, now: number) => ({
+export const proofUseOf = ({ certificate, sentAt }: ProvenCollector, now: number): ProofUse => ({
   fingerprintSha256: certificate.fingerprintSha256,
   sentAt,
   expired: !isWithinValidity(certificate, now),
@@ -123,7 +123,7 @@ export const admitProof = async (
   origin: Origin,
 ): Promise<AdmittedCollector> => {
   const now = core.clock.now();
-  return admitted(core, caller, await useProof(core.db, purpose, proofUseOf(caller, now), now), origin);
+  return admitted(core, caller, await useProof(core.db, purpose, proofUseOf(caller, now), core.clock), origin);
 };
 
 /**

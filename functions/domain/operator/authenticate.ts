@@ -1,5 +1,5 @@
-import { errors } from "jose";
-import type { Clock } from "../../../kit/clock.ts";
+import { errors, type JWTPayload } from "jose";
+import { type Clock, possibleTimes } from "../../../kit/clock.ts";
 import { verifyJwt } from "../../../kit/verify-jwt.ts";
 import { bridgeAudience, webSessionId, webSubject } from "../../../proto/operator/bridge-token.ts";
 import type { Scope } from "../../../proto/operator/scopes.ts";
@@ -48,7 +48,8 @@ const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 /**
  * Returns the operator of a bridge token (docs/sign-in.md). Reads the scopes from the database on each call, so a change of the directory
- * needs no new token. Throws 401 `unauthenticated` for any fault; the reason is its cause.
+ * needs no new token. Throws 401 `unauthenticated` for any fault; the reason is its cause. Only a token
+ * that web has signed for this call, and whose times no clock of core's explains, is 401 `token_clock_skew`: web's clock differs, and the session has not ended.
  */
 export const authenticateOperator = async (
   { db, ...needs }: { db: Database } & Verification,
@@ -124,24 +125,36 @@ interface BridgeClaims {
 }
 
 const bridgeClaims = async (token: string, { clock, config }: Verification): Promise<BridgeClaims> => {
-  const now = clock.now();
   // jose ignores the unused bits of the last character: several texts would be one token.
   if (!token.split(".").every(isCanonicalBase64url)) throw rejected("a segment is not canonical base64url");
   const secrets = { secret: config.authTokenSecret, previous: config.authTokenSecretPrevious };
-  const { payload, protectedHeader } = await verifyJwt(token, secrets, {
-    audience: bridgeAudience,
-    clockTolerance: leewaySeconds,
-    currentDate: new Date(now),
-    requiredClaims: ["sub", "aud", "iat", "exp"],
-  }).catch((cause: unknown) => {
-    throw rejected(cause instanceof errors.JOSEError ? cause.code : "malformed", cause);
-  });
+  const verifyAt = (now: number) =>
+    verifyJwt(token, secrets, {
+      audience: bridgeAudience,
+      clockTolerance: leewaySeconds,
+      currentDate: new Date(now),
+      requiredClaims: ["sub", "aud", "iat", "exp"],
+    });
+  // The token is valid if it is by one of core's clocks: that of the database, or its machine's.
+  const [now, machineNow] = possibleTimes(clock);
+  const { payload, protectedHeader } = await verifyAt(now)
+    .catch((cause: unknown) => {
+      if (machineNow !== now && cause instanceof errors.JWTExpired) return verifyAt(machineNow);
+      throw cause;
+    })
+    .catch((cause: unknown) => {
+      if (cause instanceof errors.JWTExpired && isMadeForCall(cause.payload)) throw clocksDiffer(clock, cause);
+      throw rejected(cause instanceof errors.JOSEError ? cause.code : "malformed", cause);
+    });
   const { aud, sub, iat, exp, sid = null, workload = false, workload_claims: own } = payload;
   const { web_session: webSession = null, web_session_exp: webSessionExp = null } = payload;
   if (protectedHeader.typ !== "JWT") throw rejected("typ is not JWT");
   if (aud !== bridgeAudience) throw rejected("aud is not core alone");
   if (typeof sub !== "string" || iat === undefined || exp === undefined) throw rejected("a claim is missing");
-  if (iat > now / 1000 + leewaySeconds) throw rejected("iat is in the future");
+  if (iat > Math.max(now, machineNow) / 1000 + leewaySeconds)
+    throw isMadeForCall(payload)
+      ? clocksDiffer(clock, new Error("bridge token: iat is in the future"))
+      : rejected("iat is in the future");
   if (exp - iat > lifetimeSecondsMax) throw rejected("lives longer than an hour");
   if (sid !== null && !(typeof sid === "string" && uuid.test(sid))) throw rejected("sid is not a session id");
   if (webSession !== null && !(typeof webSession === "string" && webSessionId.test(webSession)))
@@ -156,6 +169,12 @@ const bridgeClaims = async (token: string, { clock, config }: Verification): Pro
     workloadClaims: textsOf(own),
   };
 };
+
+/** Whether web made the token for one call: one that has expired is no old one. */
+const isMadeForCall = ({ sub, web_session }: JWTPayload): boolean => sub === webSubject || web_session !== undefined;
+
+const clocksDiffer = (clock: Clock, cause: Error): Problem =>
+  new Problem("token_clock_skew", { extensions: { server_time: new Date(clock.now()).toISOString() }, cause });
 
 const textsOf = (claims: unknown): Record<string, string> =>
   typeof claims === "object" && claims !== null

@@ -1,0 +1,28 @@
+import { runEvery } from "../../kit/run-every.ts";
+import type { Core } from "../core.ts";
+import { correctHostTimes, correctSoaks } from "../store/times-ahead.ts";
+
+const intervalMs = 60_000;
+
+/** Corrects every minute what was stored while a clock was ahead, until the signal aborts: the database's, or that of an earlier core. */
+export const correctTimesAhead = (core: Pick<Core, "db" | "clock" | "log">, signal: AbortSignal): Promise<void> =>
+  runEvery({ name: "times ahead of the clock", intervalMs, clock: core.clock, signal, log: core.log }, () =>
+    correctTimes(core),
+  );
+
+/** Corrects the times that are ahead of the database's clock. Returns undefined when there were none. */
+export const correctTimes = async ({
+  db,
+  clock,
+}: Pick<Core, "db" | "clock">): Promise<{ hosts: number; soaks: number } | undefined> => {
+  const now = new Date(clock.now());
+  const soaks = await correctSoaks(db, now);
+  let hosts = 0;
+  let after = "00000000-0000-0000-0000-000000000000";
+  for (;;) {
+    const corrected = await db.transaction((tx) => correctHostTimes(tx, now, after));
+    if (corrected === undefined) return hosts + soaks === 0 ? undefined : { hosts, soaks };
+    hosts += corrected.hosts;
+    after = corrected.last;
+  }
+};
