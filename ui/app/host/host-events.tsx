@@ -9,7 +9,7 @@ import { Loaded } from "../design/loaded.tsx";
 import "../audit/audit.css";
 import { Icon } from "../design/icon.tsx";
 import { ListPager } from "../design/list-pager.tsx";
-import { outageText, type TimelineEntry, withOutages } from "../fleet/summary/outages.tsx";
+import { OutageEntry, type TimelineEntry, withOutages } from "../fleet/summary/outages.tsx";
 import { formatTimestamp } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
@@ -107,12 +107,7 @@ export const HostEvents = (props: {
                       </Show>
                     </li>
                   ) : (
-                    <li>
-                      <p class="drawer-quiet">
-                        <Time at={entry.outage.began_at} asOf={asOf()} />
-                      </p>
-                      <p>{outageText(entry.outage)}</p>
-                    </li>
+                    <OutageEntry outage={entry.outage} at={<Time at={entry.outage.began_at} asOf={asOf()} />} />
                   )
                 }
               </For>
@@ -125,14 +120,16 @@ export const HostEvents = (props: {
                 </Show>
               }
             >
-              <ListPager
-                label="Pages of the timeline"
-                rows={known().items.length}
-                isContinued={props.cursor !== undefined}
-                firstPath={hostPath()}
-                nextPath={known().next_cursor === null ? undefined : hostPath(known().next_cursor)}
-                noun="event"
-              />
+              <Show when={known().items.length > 0}>
+                <ListPager
+                  label="Pages of the timeline"
+                  rows={known().items.length}
+                  isContinued={props.cursor !== undefined}
+                  firstPath={hostPath()}
+                  nextPath={known().next_cursor === null ? undefined : hostPath(known().next_cursor)}
+                  noun="event"
+                />
+              </Show>
             </Show>
           </Show>
         )}

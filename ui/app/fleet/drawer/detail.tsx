@@ -1,12 +1,12 @@
 import { Index, type JSX, Show } from "solid-js";
-import type { FleetHealthDetail, FleetHistoryEvent, OutageView } from "../../../../proto/fleet-health/report.ts";
+import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { StateMark } from "../../design/icon.tsx";
 import { LabelLinks } from "../../design/label-links.tsx";
 import { evidenceParts } from "../../format/evidence.ts";
 import { formatCount, plainText } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
-import { outageText, withOutages } from "../summary/outages.tsx";
+import { OutageEntry, withOutages } from "../summary/outages.tsx";
 import { driftNames } from "../table/row-view.ts";
 import { Volume } from "../volume/volume.tsx";
 import { CopyButton } from "./copy-button.tsx";
@@ -82,7 +82,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
                     when={entry().event}
                     fallback={
                       <Show when={entry().outage}>
-                        {(outage) => <OutageEntry outage={outage()} at={past(outage().began_at)} />}
+                        {(outage) => <OutageEntry outage={outage()} at={<When at={past(outage().began_at)} />} />}
                       </Show>
                     }
                   >
@@ -265,17 +265,6 @@ const When = (props: { at: TimestampView | undefined }) => (
       </time>
     )}
   </Show>
-);
-
-const OutageEntry = (props: { outage: OutageView; at: TimestampView | undefined }) => (
-  <li>
-    <p>
-      <b>{outageText(props.outage)}</b>
-    </p>
-    <p class="drawer-quiet">
-      <When at={props.at} />
-    </p>
-  </li>
 );
 
 const TimelineEvent = (props: { event: FleetHistoryEvent; at: TimestampView | undefined }) => (

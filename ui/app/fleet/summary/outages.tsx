@@ -1,9 +1,15 @@
-import { Show } from "solid-js";
+import { type JSX, Show } from "solid-js";
 import type { OutageView } from "../../../../proto/fleet-health/report.ts";
 
 import { Icon } from "../../design/icon.tsx";
 import { formatCountOf, formatDuration, formatTimestamp, type TimeZone } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
+
+/** Whole minutes would make an outage of 80 s one of a minute. */
+const lengthOf = (from: string, until: string): string => {
+  const seconds = Math.round((Date.parse(until) - Date.parse(from)) / 1000);
+  return seconds < 300 ? `${seconds} s` : formatDuration(seconds);
+};
 
 /** Says since or until when core could not receive, and what that means for the states of hosts. */
 const wordsOf = (outages: readonly OutageView[], asOf: number, zone: TimeZone): string => {
@@ -14,8 +20,7 @@ const wordsOf = (outages: readonly OutageView[], asOf: number, zone: TimeZone): 
   const from = formatTimestamp(last.began_at, zone);
   if (last.ended_at === null || last.counted_from === null)
     return `Core has not been able to receive since ${from}. Silence since then counts against no host.${others}`;
-  const seconds = Math.round((Date.parse(last.ended_at) - Date.parse(last.began_at)) / 1000);
-  const what = `Core could not receive for ${formatDuration(seconds)} from ${from}.`;
+  const what = `Core could not receive for ${lengthOf(last.began_at, last.ended_at)} from ${from}.`;
   const left = Math.ceil((Date.parse(last.counted_from) - asOf) / 1000);
   return left > 0
     ? `${what} Hosts have ${formatDuration(left)} left to come back before their silence counts.${others}`
@@ -25,10 +30,15 @@ const wordsOf = (outages: readonly OutageView[], asOf: number, zone: TimeZone): 
 /** Names the outages of core of the last day; nothing without one. */
 export const Outages = (props: { outages: readonly OutageView[] | undefined; generatedAt: string | undefined }) => {
   const { times } = usePageContext();
+  /** The silence of hosts counts again. */
+  const isOver = () => {
+    const countedFrom = props.outages?.at(-1)?.counted_from;
+    return countedFrom != null && countedFrom <= (props.generatedAt ?? "");
+  };
   const words = () => wordsOf(props.outages ?? [], Date.parse(props.generatedAt ?? ""), times.zone());
   return (
     <Show when={words()}>
-      <p class="banner core-outages" role="status">
+      <p class="core-outages" classList={{ banner: !isOver() }} role="status">
         <Icon name="info" />
         <span>{words()}</span>
       </p>
@@ -36,11 +46,16 @@ export const Outages = (props: { outages: readonly OutageView[] | undefined; gen
   );
 };
 
-/** An outage of core as an entry of a host's timeline. */
-export const outageText = ({ began_at, ended_at }: OutageView): string =>
-  ended_at === null
-    ? "Core cannot receive"
-    : `Core could not receive for ${formatDuration(Math.round((Date.parse(ended_at) - Date.parse(began_at)) / 1000))}`;
+/** An outage of core as an entry of a host's timeline; `at` is when it began. */
+export const OutageEntry = (props: { outage: OutageView; at: JSX.Element }) => (
+  <li>
+    <p class="drawer-quiet">{props.at}</p>
+    <p>{outageText(props.outage)}</p>
+  </li>
+);
+
+const outageText = ({ began_at, ended_at }: OutageView): string =>
+  ended_at === null ? "Core cannot receive" : `Core could not receive for ${lengthOf(began_at, ended_at)}`;
 
 /** An entry of a timeline. */
 export type TimelineEntry<Event> = { event: Event; outage?: never } | { outage: OutageView; event?: never };
