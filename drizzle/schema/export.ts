@@ -1,4 +1,4 @@
-import { bigint, index, integer, pgTable, text } from "drizzle-orm/pg-core";
+import { bigint, index, integer, pgTable, primaryKey, text } from "drizzle-orm/pg-core";
 import { bytea, jsonText, timestamp } from "./columns.ts";
 
 /**
@@ -25,6 +25,14 @@ export const exportPosition = pgTable("export_position", {
   rejectedItems: bigint("rejected_items", { mode: "number" }).notNull(),
   /** Envelopes that retention deleted before they were delivered. */
   lost: bigint("lost", { mode: "number" }).notNull(),
+  /** Envelopes that the position has passed: delivered, dead letters, lost with their host, or of a signal that is not exported. */
+  passed: bigint("passed", { mode: "number" }).notNull().default(0),
+  /** Envelopes that were stored before the first that `passed` counts, by `ingest_stored`; null until that is known. */
+  storedBefore: bigint("stored_before", { mode: "number" }),
+  /** The server whose transaction ids `position` is one of; null for a stream, and until an export has begun there. */
+  systemIdentifier: text("system_identifier"),
+  databaseOid: text("database_oid"),
+  timeline: integer("timeline"),
   /** Why the last request failed; null while requests succeed. */
   lastError: text("last_error"),
   updatedAt: timestamp("updated_at").notNull(),
@@ -49,4 +57,19 @@ export const exportDeadLetter = pgTable(
     failedAt: timestamp("failed_at").notNull(),
   },
   (table) => [index("export_dead_letter_name").on(table.name, table.id)],
+);
+
+/** What a host lost in an export by its own fault: only affected hosts have a row. */
+export const exportHostLoss = pgTable(
+  "export_host_loss",
+  {
+    name: text("name").notNull(),
+    hostId: text("host_id").notNull(),
+    /** Envelopes that the backend rejected beyond the host's limit of dead letters. */
+    envelopes: bigint("envelopes", { mode: "number" }).notNull(),
+    /** Why the last of them was rejected. */
+    reason: text("reason").notNull(),
+    lastAt: timestamp("last_at").notNull(),
+  },
+  (table) => [primaryKey({ columns: [table.hostId, table.name] })],
 );

@@ -1,4 +1,5 @@
-import { bigint, pgTable, primaryKey, text } from "drizzle-orm/pg-core";
+import { sql } from "drizzle-orm";
+import { bigint, boolean, check, integer, pgTable, primaryKey, text } from "drizzle-orm/pg-core";
 import { bytea, timestamp } from "./columns.ts";
 
 /** The cursor of a queue: its last committed sequence. Rows and cursor change in one transaction, under this row's lock. */
@@ -47,5 +48,26 @@ export const ingestGap = pgTable("ingest_gap", {
   recordsMax: bigint("records_max", { mode: "number" }).notNull(),
   lastAt: timestamp("last_at").notNull(),
 });
+
+/**
+ * How many envelopes were ever stored in PostgreSQL, counted in the transaction that stores them: the sum of all rows, one for each backend
+ * of the server, so that no transaction waits for another one. Row 0 has those of backends that have ended.
+ */
+export const ingestStored = pgTable("ingest_stored", {
+  backend: integer("backend").primaryKey(),
+  envelopes: bigint("envelopes", { mode: "number" }).notNull(),
+});
+
+/** One row: the sink that core used last, so that a queue which comes from another one is not taken for a restored database. */
+export const ingestSink = pgTable(
+  "ingest_sink",
+  {
+    singleton: boolean("singleton").primaryKey().default(true),
+    kind: text("kind").notNull(),
+    /** When core last began to use another sink than before; null if never. */
+    changedAt: timestamp("changed_at"),
+  },
+  (table) => [check("ingest_sink_singleton", sql`${table.singleton}`)],
+);
 
 // `ingest_envelope` is partitioned, which drizzle-kit cannot express: it is in drizzle/sql/ingest-envelope.sql, and only COPY writes it.
