@@ -10,6 +10,7 @@ import {
 } from "../kit/env.ts";
 import type { Secret } from "../kit/secret.ts";
 import {
+  BooleanVariable,
   DatabaseUrlVariable,
   DurationVariable,
   HeadersVariable,
@@ -52,6 +53,10 @@ export interface ExportConfig {
   /** Payloads in memory. */
   bufferBytesMax: number;
   deadLettersMax: number;
+  /** Of one host. */
+  hostDeadLettersMax: number;
+  /** Whether each resource gets the identity of its host's certificate. */
+  isAttested: boolean;
   /** Where metrics are served; null: nowhere. */
   metrics: { host: string; port: number } | null;
   logLevel: string;
@@ -97,6 +102,8 @@ export const exportVariables = {
   SVC_EXPORT_REQUEST_BYTES: v.optional(IntegerVariable(1024, 64 * 1024 * 1024), "1048576"),
   SVC_EXPORT_BUFFER_BYTES: v.optional(IntegerVariable(1024 * 1024, 1024 * 1024 * 1024), "67108864"),
   SVC_EXPORT_MAX_DEAD_LETTERS: v.optional(IntegerVariable(0, 10_000_000), "10000"),
+  SVC_EXPORT_MAX_HOST_DEAD_LETTERS: v.optional(IntegerVariable(0, 10_000_000), "1000"),
+  SVC_EXPORT_ATTEST_HOST: v.optional(BooleanVariable, "true"),
   SVC_EXPORT_METRICS_ADDR: coreVariables.SVC_INGEST_GRPC_ADDR,
 };
 
@@ -169,6 +176,8 @@ export const parseExportConfig = (
     requestBytesMax: values.SVC_EXPORT_REQUEST_BYTES,
     bufferBytesMax: values.SVC_EXPORT_BUFFER_BYTES,
     deadLettersMax: values.SVC_EXPORT_MAX_DEAD_LETTERS,
+    hostDeadLettersMax: values.SVC_EXPORT_MAX_HOST_DEAD_LETTERS,
+    isAttested: values.SVC_EXPORT_ATTEST_HOST,
     metrics: values.SVC_EXPORT_METRICS_ADDR ?? null,
     logLevel: values.SVC_LOG_LEVEL,
   };

@@ -3,11 +3,10 @@ import { systemEntropy, uuidv7 } from "../kit/entropy.ts";
 import { ConfigError } from "../kit/env.ts";
 import { type Log, oneLine } from "../kit/log.ts";
 import { createExportClient } from "./export/create-client.ts";
-import { createDeadLetterLimit } from "./export/dead-letter-limit.ts";
-import { deliverInOrder } from "./export/deliver.ts";
+import { createDelivery, limitsOf } from "./export/create-delivery.ts";
 import { createExportMetrics } from "./export/export-metrics.ts";
-import { cutRequests, type RequestLimits } from "./export/export-requests.ts";
 import { createSources, type ExportSources } from "./export/open-source.ts";
+import { createPace } from "./export/pace.ts";
 import { pumpChunks } from "./export/pump-chunks.ts";
 import { retryDeadLetters } from "./export/retry-dead-letters.ts";
 import { runLeased } from "./export/run-leased.ts";
@@ -22,8 +21,9 @@ import { listenFor, runConfigured, StartFault, stopSignal } from "./node/run-con
 import { createConfigLoads } from "./node/with-config-error.ts";
 import { type ConnectedDatabase, connectDatabase } from "./store/database.ts";
 import { readDeadLetters, type StoredDeadLetter } from "./store/export-dead-letters.ts";
-import { countDeadLetters, ExportPositionAhead } from "./store/export-positions.ts";
+import { ExportPositionElsewhere } from "./store/export-positions.ts";
 import { pendingMigrations } from "./store/migrate.ts";
+import { adoptExports } from "./store/renumber-envelopes.ts";
 
 /** A retry that a person waits for ends when a request has no answer for so long. */
 const retryRequestMs = 60_000;
@@ -35,6 +35,7 @@ const usage = `svc-server export: sends committed envelopes as OTLP to a backend
   svc-server export dead-letters    print the envelopes that the backend rejected, one JSON object a line
   svc-server export retry-dead-letters
                                     send them once more, and delete those that the backend accepts
+  svc-server export adopt-database  go on in a database that was restored from a dump into another server
 `;
 
 /** Loads the files of the backend's and the database's TLS, and of the headers. */
@@ -67,7 +68,6 @@ const serve = async (
     const opened = await createSources(config, { db: database.db, sessions, clock: systemClock, log });
     sources = opened;
     await withDatabaseFaults(sessions.variable, () => opened.prepare());
-    const countStored = () => countDeadLetters(database.db, name);
     const { metrics: address } = config;
     const listener = address && (await listenFor("SVC_EXPORT_METRICS_ADDR", () => serveMetrics(address, metrics)));
     const stopped = stopSignal().then((signal) => {
@@ -86,24 +86,15 @@ const serve = async (
       lastError: metrics.lastError,
       observe: metrics.observe,
       run: async (lease, signal) => {
-        const admitDeadLetter = createDeadLetterLimit({
-          max: config.deadLettersMax,
-          stored: await countStored(),
-          count: countStored,
-        });
         const source = await opened.open(lease);
-        const delivery = {
-          client,
-          clock: systemClock,
-          entropy: systemEntropy,
+        const deliverAll = createDelivery({
+          ...{ db: database.db, config, client, clock: systemClock, entropy: systemEntropy, log, signal },
           observe: metrics.observe,
-          admitDeadLetter,
-          signal,
-        };
+        });
         try {
           await pumpChunks({
             source,
-            deliverAll: (envelopes) => deliverInOrder(cutRequests(envelopes, limitsOf(config)), delivery),
+            deliverAll,
             lanes: config.concurrency,
             bufferBytesMax: config.bufferBytesMax,
             clock: systemClock,
@@ -116,7 +107,7 @@ const serve = async (
         }
       },
     }).catch((cause: unknown) => {
-      if (cause instanceof ExportPositionAhead) throw aheadFault(name);
+      if (cause instanceof ExportPositionElsewhere) throw elsewhereFault(name, cause.message);
       throw cause;
     });
     await stopped;
@@ -129,11 +120,6 @@ const serve = async (
   }
   log.info({}, "stopped");
 };
-
-const limitsOf = ({ requestBytesMax, signals }: ExportConfig): RequestLimits => ({
-  bytesMax: requestBytesMax,
-  signals,
-});
 
 /** Prints the dead letters of an export as JSON lines, the payload in base64. */
 const printDeadLetters = (config: ExportConfig): Promise<number> =>
@@ -159,9 +145,18 @@ const lineOf = (letter: StoredDeadLetter) => ({
 const retryStoredLetters = (config: ExportConfig): Promise<number> =>
   withDatabase(config, async ({ db }) => {
     const client = await createExportClient(config, { info: () => undefined, warn: () => undefined });
+    const pace = createPace({ bytesMax: config.requestBytesMax, timeoutMs: config.timeoutMs }, systemClock);
     try {
       const { accepted, rejected, rejectedItems, skipped, failure } = await retryDeadLetters({
-        ...{ db, name: config.name, client, limits: limitsOf(config), clock: systemClock, entropy: systemEntropy },
+        ...{
+          db,
+          name: config.name,
+          client,
+          limits: limitsOf(config, pace),
+          pace,
+          clock: systemClock,
+          entropy: systemEntropy,
+        },
         requestMs: retryRequestMs,
       });
       printLine({ accepted, rejected, rejected_items: rejectedItems, skipped, failure });
@@ -176,9 +171,11 @@ const printLine = (fields: object): void => void process.stdout.write(`${oneLine
 const withDatabase = async (
   config: ExportConfig,
   run: (database: ConnectedDatabase) => Promise<number>,
+  /** 0: statements may take as long as they need. */
+  some: { deadlineMs?: number } = {},
 ): Promise<number> => {
   const { sessions } = createCoreServers(config);
-  const database = openDatabase(sessions);
+  const database = openDatabase(sessions, some);
   try {
     return await withDatabaseFaults(sessions.variable, () => run(database));
   } finally {
@@ -186,16 +183,28 @@ const withDatabase = async (
   }
 };
 
-const aheadFault = (name: string): ConfigError =>
+const elsewhereFault = (name: string, what: string): ConfigError =>
   new ConfigError([
     {
       variable: "SVC_DATABASE_URL",
-      message: `the position of the export ${name} is ahead of this server, as after a restore from a dump: see docs/export.md`,
+      message: `the position of the export ${name} ${what}, as after a restore from a dump; run svc-server export adopt-database, which numbers the restored envelopes anew (docs/export.md)`,
     },
   ]);
 
-const openDatabase = (sessions: NamedServers) =>
-  connectDatabase({ ...sessions, connectionsMax: 3, applicationName: "svc-server export" });
+/** Adopts the positions of another database, and prints what it did. */
+const adoptDatabase = (config: ExportConfig): Promise<number> =>
+  withDatabase(
+    config,
+    async ({ db }) => {
+      const { renumbered, adopted } = await adoptExports(db);
+      printLine({ renumbered_envelopes: renumbered, adopted });
+      return 0;
+    },
+    { deadlineMs: 0 },
+  );
+
+const openDatabase = (sessions: NamedServers, some: { deadlineMs?: number } = {}) =>
+  connectDatabase({ ...sessions, ...some, connectionsMax: 3, applicationName: "svc-server export" });
 
 /** Runs one command line of `svc-server export`, and returns its exit code. */
 export const exportCommand = (args: readonly string[]): Promise<number> =>
@@ -205,7 +214,11 @@ export const exportCommand = (args: readonly string[]): Promise<number> =>
       parse: parseExportConfig,
       load,
       serve,
-      commands: { "dead-letters": printDeadLetters, "retry-dead-letters": retryStoredLetters },
+      commands: {
+        "dead-letters": printDeadLetters,
+        "retry-dead-letters": retryStoredLetters,
+        "adopt-database": adoptDatabase,
+      },
     },
     { command: args[0], env: process.env },
   );

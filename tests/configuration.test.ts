@@ -391,6 +391,8 @@ const exporting: Readonly<Record<keyof typeof exportVariables, Behavior>> = {
   SVC_EXPORT_REQUEST_BYTES: integer(1024 * 1024, 1024, 64 * 1024 * 1024),
   SVC_EXPORT_BUFFER_BYTES: integer(64 * 1024 * 1024, 1024 * 1024, 1024 * 1024 * 1024),
   SVC_EXPORT_MAX_DEAD_LETTERS: integer(10_000, 0, 10_000_000),
+  SVC_EXPORT_MAX_HOST_DEAD_LETTERS: integer(1_000, 0, 10_000_000),
+  SVC_EXPORT_ATTEST_HOST: boolean(true),
   SVC_EXPORT_METRICS_ADDR: {
     unset: undefined,
     accepts: { "0.0.0.0:9464": { host: "0.0.0.0", port: 9464 } },

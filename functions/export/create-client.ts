@@ -48,12 +48,12 @@ export const createExportClient = async (
       used = connect();
     });
   return {
-    async send(signal, request) {
+    async send(signal, request, timeoutMs) {
       const sentWith = headers.current();
-      const outcome = await used.send(signal, request);
+      const outcome = await used.send(signal, request, timeoutMs);
       if (outcome.status !== "refused") return outcome;
       await headers.check();
-      return headers.current() === sentWith ? outcome : used.send(signal, request);
+      return headers.current() === sentWith ? outcome : used.send(signal, request, timeoutMs);
     },
     async check() {
       await tls.check();
@@ -74,10 +74,10 @@ const createRetirable = (client: OtlpClient): OtlpClient & { retire(): void } =>
     if (isRetired && inFlight === 0) void client.close().catch(() => undefined);
   };
   return {
-    async send(signal, request) {
+    async send(signal, request, timeoutMs) {
       inFlight += 1;
       try {
-        return await client.send(signal, request);
+        return await client.send(signal, request, timeoutMs);
       } finally {
         inFlight -= 1;
         closeIfDone();

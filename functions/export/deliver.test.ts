@@ -1,8 +1,10 @@
 import { describe, expect, it } from "vitest";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import type { StoredEnvelope } from "../store/read-envelopes.ts";
-import { type DeliveryOptions, deliver } from "./deliver.ts";
+import { type DeliveryOptions, deliver, type PartialRejection } from "./deliver.ts";
+import type { ExportRequest } from "./export-requests.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
+import { createPace } from "./pace.ts";
 
 const envelopes = Array.from(
   { length: 9 },
@@ -21,30 +23,38 @@ const envelopes = Array.from(
 const linesIn = (body: Uint8Array) => new TextDecoder("latin1").decode(body).match(/line-\d+/g) ?? [];
 
 const createDelivery = (
-  answer: (lines: string[], call: number) => OtlpOutcome,
+  answer: (lines: string[], call: number, timeoutMs: number | undefined) => OtlpOutcome,
   some: Partial<DeliveryOptions> = {},
 ) => {
   const waits: number[] = [];
   const accepted: string[] = [];
   const states: (string | null)[] = [];
+  const partial: PartialRejection[] = [];
   let calls = 0;
   const options: DeliveryOptions = {
     client: {
-      send: async (_, body) => {
+      send: async (_, body, timeoutMs) => {
         const lines = linesIn(body);
-        const outcome = answer(lines, ++calls);
+        const outcome = answer(lines, ++calls, timeoutMs);
         if (outcome.status === "accepted") accepted.push(...lines);
         return outcome;
       },
     },
     clock: { sleep: async (ms) => void waits.push(ms) },
     entropy: createSeededEntropy(),
-    observe: { request: () => undefined, state: (reason) => void states.push(reason) },
-    admitDeadLetter: async () => true,
+    observe: {
+      request: () => undefined,
+      state: (reason) => void states.push(reason),
+      partial: (rejected) => void partial.push(rejected),
+    },
+    pace: createPace({ bytesMax: 1 << 20, timeoutMs: 10_000 }, { monotonic: () => 0 }),
+    isAttested: true,
+    decideDeadLetter: async () => "store",
     signal: new AbortController().signal,
     ...some,
   };
-  return { run: () => deliver({ signal: "logs", envelopes }, options), waits, accepted, states };
+  const run = (some: Partial<ExportRequest> = {}) => deliver({ signal: "logs", envelopes, ...some }, options);
+  return { run, waits, accepted, states, partial };
 };
 const accepted: OtlpOutcome = { status: "accepted", rejectedItems: 0, message: "" };
 const rejected: OtlpOutcome = { status: "rejected", reason: "HTTP 400 malformed" };
@@ -60,7 +70,7 @@ describe("deliver", () => {
     } = createDelivery((_, call) =>
       call < 3 ? { status: "retry", afterMs: call === 1 ? 7_000 : null, reason: "HTTP 503" } : accepted,
     );
-    expect(await run()).toEqual({ exported: 9, rejectedItems: 0, deadLetters: [] });
+    expect(await run()).toEqual({ exported: 9, rejectedItems: 0, deadLetters: [], dropped: [] });
     expect(got).toEqual(all);
     expect(waits[0]).toBeGreaterThanOrEqual(7_000);
     expect(waits[1]).toBeLessThan(1_000);
@@ -96,7 +106,7 @@ describe("deliver", () => {
     let letters = 0;
     let calls = 0;
     const { run, states } = createDelivery(() => (++calls < 60 ? rejected : accepted), {
-      admitDeadLetter: async () => ++letters <= 2,
+      decideDeadLetter: async () => (++letters <= 2 ? "store" : "wait"),
     });
     const { exported, deadLetters } = await run();
     expect(deadLetters).toHaveLength(2);
@@ -105,9 +115,60 @@ describe("deliver", () => {
   });
 
   it("counts the items of a partial success and sends nothing again", async () => {
-    const { run, accepted: got } = createDelivery(() => ({ status: "accepted", rejectedItems: 4, message: "old" }));
-    expect(await run()).toEqual({ exported: 9, rejectedItems: 4, deadLetters: [] });
+    const outcome = { status: "accepted", rejectedItems: 4, message: "too old" } as const;
+    const { run, accepted: got, partial } = createDelivery(() => outcome);
+    expect(await run()).toEqual({ exported: 9, rejectedItems: 4, deadLetters: [], dropped: [] });
     expect(got).toEqual(all);
+    expect(partial).toMatchObject([{ signal: "logs", items: 4, message: "too old", envelopes }]);
+  });
+
+  it("K8: keeps an envelope that is alone in a partial success as a dead letter, with what the backend says", async () => {
+    const { run } = createDelivery(() => ({ status: "accepted", rejectedItems: 1, message: "too old" }));
+    const { exported, deadLetters } = await run({ envelopes: envelopes.slice(0, 1) });
+    expect(exported).toBe(0);
+    expect(deadLetters).toMatchObject([
+      { envelope: { sequence: 1n }, reason: "1 of its items were rejected: too old" },
+    ]);
+  });
+
+  it("drops what a host sends beyond its share of dead letters, and delivers the rest", async () => {
+    const isBad = (line: string) => line === "line-3" || line === "line-8";
+    const { run, accepted: got } = createDelivery((lines) => (lines.some(isBad) ? rejected : accepted), {
+      decideDeadLetter: async () => "drop",
+    });
+    const { exported, deadLetters, dropped } = await run();
+    expect([exported, deadLetters.length]).toEqual([7, 0]);
+    expect(dropped.map(({ envelope }) => envelope.sequence)).toEqual([3n, 8n]);
+    expect(got).toEqual(all.filter((line) => !isBad(line)));
+  });
+
+  it("K8: sends no line more than four times to a backend that stores what it answers late", async () => {
+    const sent = new Map<string, number>();
+    const { run } = createDelivery((lines, _, timeoutMs = 10_000) => {
+      for (const line of lines) sent.set(line, (sent.get(line) ?? 0) + 1);
+      // It needs four minutes, however little it is sent, and stores everything.
+      return timeoutMs < 240_000
+        ? { status: "retry", afterMs: null, reason: "no response in time", isTimeout: true }
+        : accepted;
+    });
+    const first = await run();
+    expect(first.exported).toBe(9);
+    expect(Math.max(...sent.values())).toBeLessThanOrEqual(4);
+    sent.clear();
+    await run();
+    expect([...sent.values()]).toEqual(all.map(() => 1));
+  });
+
+  it("rejects a malformed payload itself, since no resource of it could be attested", async () => {
+    const malformed = { ...(envelopes[0] as StoredEnvelope), kind: "otel_span", payload: Uint8Array.of(10, 5) };
+    let calls = 0;
+    const { run } = createDelivery((_, call) => {
+      calls = call;
+      return accepted;
+    });
+    const { deadLetters } = await run({ signal: "traces", envelopes: [malformed] });
+    expect(deadLetters).toMatchObject([{ reason: "the payload is no OTLP request" }]);
+    expect(calls).toBe(0);
   });
 
   it("ends when it is aborted", async () => {

@@ -4,7 +4,7 @@ import type { PumpOptions } from "./pump-chunks.ts";
 
 /** The metrics of an exporter, and what they observe. */
 export interface ExportMetrics {
-  observe: DeliveryObserver & PumpOptions["observe"] & { active(isActive: boolean): void };
+  observe: Omit<DeliveryObserver, "partial"> & PumpOptions["observe"] & { active(isActive: boolean): void };
   /** Why requests fail at present; null while they succeed. */
   lastError(): string | null;
   isActive(): boolean;
@@ -22,6 +22,10 @@ export const createExportMetrics = (): ExportMetrics => {
   const envelopes = counter("envelopes", "Envelopes delivered");
   const rejected = counter("rejected_items", "Spans, log records and data points rejected in accepted requests");
   const deadLetters = counter("dead_letters", "Envelopes that the backend rejected for good");
+  const dropped = counter(
+    "dropped_envelopes",
+    "Envelopes that it rejected and whose hosts have their share of dead letters",
+  );
   const buffered = gauge("buffered_bytes", "Payloads in memory");
   const active = gauge("active", "Whether this process exports, and does not wait to take over");
   let lastError: string | null = null;
@@ -35,6 +39,7 @@ export const createExportMetrics = (): ExportMetrics => {
         envelopes.inc(outcome.exported);
         rejected.inc(outcome.rejectedItems);
         deadLetters.inc(outcome.deadLetters.length);
+        dropped.inc(outcome.dropped.length);
       },
       active: (now) => {
         isActive = now;

@@ -1,10 +1,15 @@
-import { fromBinary } from "@bufbuild/protobuf";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { KeyValueSchema } from "../../proto/gen/opentelemetry/proto/common/v1/common_pb.js";
+import { ResourceSchema } from "../../proto/gen/opentelemetry/proto/resource/v1/resource_pb.js";
 import { spansOf, traceRequest } from "../../tests/otlp.ts";
 import { logRecordsOf } from "../../tests/otlp-backend.ts";
 import type { StoredEnvelope } from "../store/read-envelopes.ts";
-import { cutRequests, encodeRequest } from "./export-requests.ts";
+import { attestResources, hostIdentityKey } from "./attest-resources.ts";
+import { type Apartness, cutRequests, encodeRequest } from "./export-requests.ts";
+import { createSuspects } from "./suspects.ts";
 
 const envelope = (some: Partial<StoredEnvelope>): StoredEnvelope => ({
   hostId: "spiffe://fleet.test/host/web-17",
@@ -18,11 +23,16 @@ const envelope = (some: Partial<StoredEnvelope>): StoredEnvelope => ({
   payload: new TextEncoder().encode("GET / 200"),
   ...some,
 });
-const all = { bytesMax: 1024 * 1024, signals: ["traces", "logs", "metrics"] } as const;
-const only = (envelopes: readonly StoredEnvelope[]): Uint8Array => {
+const all = { bytesMax: 1024 * 1024, signals: ["traces", "logs", "metrics"], isAttested: true } as const;
+const only = (envelopes: readonly StoredEnvelope[], isAttested = true): Uint8Array => {
   const [request, ...others] = cutRequests(envelopes, all);
   expect(others).toEqual([]);
-  return encodeRequest(request ?? { signal: "logs", envelopes: [] });
+  return encodeRequest(request ?? { signal: "logs", envelopes: [] }, isAttested);
+};
+/** A request whose only resource comes twice. */
+const resourceTwice = (resource: Uint8Array): Uint8Array => {
+  const field = Buffer.concat([Uint8Array.of(10, resource.length), resource]);
+  return Buffer.concat([Uint8Array.of(10, field.length * 2), field, field]);
 };
 const attributesOf = (list: readonly { key: string; value?: { value: { value?: unknown } } | undefined }[] = []) =>
   Object.fromEntries(list.map(({ key, value }) => [key, value?.value.value]));
@@ -34,6 +44,7 @@ describe("a line as a log record", () => {
     );
     expect(attributesOf(resource?.attributes)).toEqual({
       "service.instance.id": "spiffe://fleet.test/host/web-17",
+      "svc.host.identity": "spiffe://fleet.test/host/web-17",
       "host.name": "web-17",
     });
     expect(scope?.name).toBe("app-logs");
@@ -69,8 +80,9 @@ describe("a line as a log record", () => {
 describe("requests", () => {
   const spans = (name: string) => envelope({ kind: "otel_span", payload: traceRequest([name]) });
 
-  it("join those of OTLP that follow each other, byte for byte", () => {
-    const body = only([spans("a"), spans("b")]);
+  it("join those of OTLP that follow each other, byte for byte where nothing shall be attested", () => {
+    const body = only([spans("a"), spans("b")], false);
+    expect(Buffer.from(body)).toEqual(Buffer.concat([traceRequest(["a"]), traceRequest(["b"])]));
     expect(spansOf(body).map(({ name }) => name)).toEqual(["a", "b"]);
     expect(fromBinary(ExportTraceServiceRequestSchema, body).resourceSpans).toHaveLength(2);
   });
@@ -90,6 +102,91 @@ describe("requests", () => {
     ]);
     expect(cutRequests(envelopes, { ...all, bytesMax: 1 })).toHaveLength(5);
     expect(cutRequests(envelopes, { ...all, signals: ["logs"] }).map(({ signal }) => signal)).toEqual(["logs"]);
+  });
+
+  it("have the identity of the host on each resource, in place of one that it claims", () => {
+    const claim = create(KeyValueSchema, {
+      key: hostIdentityKey,
+      value: { value: { case: "stringValue", value: "forged" } },
+    });
+    const own = create(KeyValueSchema, {
+      key: "service.name",
+      value: { value: { case: "stringValue", value: "shop" } },
+    });
+    const resourceSpans = [
+      { resource: { attributes: [claim, own, claim], droppedAttributesCount: 3 }, schemaUrl: "s" },
+      { scopeSpans: [{ spans: [{ name: "x" }] }] },
+    ];
+    const payload = toBinary(
+      ExportTraceServiceRequestSchema,
+      create(ExportTraceServiceRequestSchema, { resourceSpans }),
+    );
+    // A second resource of the same message adds to the first.
+    const twice = Buffer.concat([
+      payload,
+      resourceTwice(toBinary(ResourceSchema, create(ResourceSchema, { attributes: [claim] }))),
+    ]);
+    const request = fromBinary(
+      ExportTraceServiceRequestSchema,
+      only([envelope({ kind: "otel_span", payload: twice })]),
+    );
+    expect(request.resourceSpans.map(({ resource }) => attributesOf(resource?.attributes))).toEqual([
+      { "service.name": "shop", [hostIdentityKey]: "spiffe://fleet.test/host/web-17" },
+      { [hostIdentityKey]: "spiffe://fleet.test/host/web-17" },
+      { [hostIdentityKey]: "spiffe://fleet.test/host/web-17" },
+    ]);
+    expect(request.resourceSpans.map(({ resource }) => resource?.attributes.length)).toEqual([2, 1, 1]);
+    expect(request.resourceSpans[0]).toMatchObject({ schemaUrl: "s", resource: { droppedAttributesCount: 3 } });
+    expect(request.resourceSpans[1]?.scopeSpans[0]?.spans[0]?.name).toBe("x");
+  });
+
+  it("have it whatever a host makes of the bytes: what cannot be read is not sent with others", () => {
+    const claim = attestResources(traceRequest(["x"]), "forged");
+    const change = fc.tuple(fc.nat(claim.length - 1), fc.nat(255));
+    const sent = fc.oneof(
+      fc.uint8Array({ maxLength: 40 }),
+      fc.array(change, { maxLength: 4 }).map((changes) => {
+        const bytes = Uint8Array.from(claim);
+        for (const [at, value] of changes) bytes[at] = value;
+        return bytes;
+      }),
+    );
+    fc.assert(
+      fc.property(sent, (bytes) => {
+        const read = () => {
+          try {
+            return fromBinary(ExportTraceServiceRequestSchema, attestResources(bytes, "me"));
+          } catch {
+            return undefined;
+          }
+        };
+        for (const { resource } of read()?.resourceSpans ?? []) {
+          const claims = resource?.attributes.filter(({ key }) => key === hostIdentityKey);
+          expect(claims).toMatchObject([{ value: { value: { value: "me" } } }]);
+        }
+      }),
+      { numRuns: 500, seed: 1 },
+    );
+  });
+
+  it("are kept apart for hosts of which the backend has rejected items", () => {
+    const hosts = ["a", "b", "b", "c", "a"].map((hostId) => envelope({ hostId }));
+    const cut = (apart: Record<string, Apartness>) =>
+      cutRequests(hosts, { ...all, apartOf: (hostId) => apart[hostId] ?? "no" }).map(({ envelopes }) =>
+        envelopes.map(({ hostId }) => hostId).join(""),
+      );
+    expect(cut({})).toEqual(["abbca"]);
+    expect(cut({ b: "host" })).toEqual(["a", "bb", "ca"]);
+    expect(cut({ b: "envelope" })).toEqual(["a", "b", "b", "ca"]);
+    const suspects = createSuspects();
+    const note = (some: readonly StoredEnvelope[]) =>
+      suspects.note({ signal: "logs", items: 1, message: "", envelopes: some });
+    note(hosts.slice(0, 2));
+    expect(["a", "b", "c"].map(suspects.apartOf)).toEqual(["host", "host", "no"]);
+    note(hosts.slice(1, 3));
+    expect(["a", "b", "c"].map(suspects.apartOf)).toEqual(["host", "envelope", "no"]);
+    for (let sent = 0; sent < 1_000; sent++) suspects.apartOf("b");
+    expect(suspects.apartOf("b")).toBe("no");
   });
 
   it("keep a payload that is cut off from those of other hosts", () => {

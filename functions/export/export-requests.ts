@@ -1,6 +1,7 @@
 import { eachValue, readWire } from "../../proto/wire.ts";
 import type { ExportSignal } from "../export-config.ts";
 import type { StoredEnvelope } from "../store/read-envelopes.ts";
+import { attestResources } from "./attest-resources.ts";
 import { encodeLogs } from "./log-lines.ts";
 
 /** Envelopes that go into one export request, in their order. */
@@ -14,7 +15,14 @@ export interface RequestLimits {
   /** Payload of a request; one envelope may exceed it. */
   bytesMax: number;
   signals: readonly ExportSignal[];
+  /** Whether each resource gets the identity of its host. */
+  isAttested: boolean;
+  /** How the envelopes of a host are kept apart from others, so that what the backend rejects of a request can be named. */
+  apartOf?: (hostId: string) => Apartness;
 }
+
+/** Whether envelopes share requests with those of other hosts, with those of their own host, or with none. */
+export type Apartness = "no" | "host" | "envelope";
 
 /** The kinds whose payload is a request of OTLP (docs/protocol.md). Lines, and kinds that only others know, become log records. */
 const otlpSignals: ReadonlyMap<string, ExportSignal> = new Map([
@@ -24,9 +32,10 @@ const otlpSignals: ReadonlyMap<string, ExportSignal> = new Map([
 ]);
 
 /** Whether a payload consists of whole resources: one that is cut off would take the bytes behind it, another host's, as its own. */
-const isWhole = ({ payload }: StoredEnvelope): boolean => {
+const isWhole = ({ payload, hostId }: StoredEnvelope, isAttested: boolean): boolean => {
   try {
-    readWire(payload, (reader) => eachValue(reader, payload.length, 1, () => undefined));
+    if (isAttested) attestResources(payload, hostId);
+    else readWire(payload, (reader) => eachValue(reader, payload.length, 1, () => undefined));
     return true;
   } catch {
     return false;
@@ -35,27 +44,28 @@ const isWhole = ({ payload }: StoredEnvelope): boolean => {
 
 /**
  * Cuts envelopes into requests of at most `bytesMax` of payload, or of one envelope, for the `signals` alone. The requests of a signal are in
- * the order of the envelopes. A malformed payload
- * goes alone, for the backend to reject.
+ * the order of the envelopes. A malformed payload goes alone.
  */
 export const cutRequests = (
   envelopes: Iterable<StoredEnvelope>,
-  { bytesMax, signals }: RequestLimits,
+  { bytesMax, signals, isAttested, apartOf = () => "no" }: RequestLimits,
 ): ExportRequest[] => {
   const requests: ExportRequest[] = [];
-  const open = new Map<ExportSignal, { envelopes: StoredEnvelope[]; bytes: number }>();
+  const open = new Map<ExportSignal, { envelopes: StoredEnvelope[]; bytes: number; ofHost: string | null }>();
   for (const envelope of envelopes) {
     const otlp = otlpSignals.get(envelope.kind);
     const signal = otlp ?? "logs";
     if (!signals.includes(signal)) continue;
-    if (otlp && !isWhole(envelope)) {
+    const apart = apartOf(envelope.hostId);
+    if (apart === "envelope" || (otlp && !isWhole(envelope, isAttested))) {
       open.delete(signal);
       requests.push({ signal, envelopes: [envelope] });
       continue;
     }
     let request = open.get(signal);
-    if (request === undefined || request.bytes + envelope.payload.length > bytesMax) {
-      request = { envelopes: [], bytes: 0 };
+    const ofHost = apart === "host" ? envelope.hostId : null;
+    if (!request || request.ofHost !== ofHost || request.bytes + envelope.payload.length > bytesMax) {
+      request = { envelopes: [], bytes: 0, ofHost };
       open.set(signal, request);
       requests.push({ signal, envelopes: request.envelopes });
     }
@@ -66,8 +76,11 @@ export const cutRequests = (
   return requests;
 };
 
-/** Encodes a request. Requests of OTLP that follow each other are one with the resources of all: protobuf appends repeated fields. */
-export const encodeRequest = ({ envelopes }: ExportRequest): Uint8Array => {
+/**
+ * Encodes a request. Requests of OTLP that follow each other are one with the resources of all: protobuf appends repeated fields. Each resource
+ * has the identity of its host if it shall; a malformed payload then throws `ProtobufError`.
+ */
+export const encodeRequest = ({ envelopes }: ExportRequest, isAttested: boolean): Uint8Array => {
   const parts: Uint8Array[] = [];
   let lines: StoredEnvelope[] = [];
   const endLines = () => {
@@ -78,7 +91,7 @@ export const encodeRequest = ({ envelopes }: ExportRequest): Uint8Array => {
     if (!otlpSignals.has(envelope.kind)) lines.push(envelope);
     else {
       endLines();
-      parts.push(envelope.payload);
+      parts.push(isAttested ? attestResources(envelope.payload, envelope.hostId) : envelope.payload);
     }
   }
   endLines();

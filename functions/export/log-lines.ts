@@ -1,5 +1,6 @@
 import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import type { StoredEnvelope } from "../store/read-envelopes.ts";
+import { hostIdentityKey } from "./attest-resources.ts";
 
 /**
  * Encodes envelopes that are no OTLP requests, lines of files above all, as an `ExportLogsServiceRequest` with the names of OpenTelemetry's
@@ -44,6 +45,7 @@ const writeResourceLogs = (writer: BinaryWriter, envelopes: readonly StoredEnvel
     message(writer, 1, () => {
       attribute(writer, 1, "host.name", hostNameOf(hostId));
       attribute(writer, 1, "service.instance.id", hostId);
+      attribute(writer, 1, hostIdentityKey, hostId);
     });
     message(writer, 2, () => {
       message(writer, 1, () => text(writer, 1, source));

@@ -1,8 +1,8 @@
 import { type ClientHttp2Session, connect, constants, type IncomingHttpHeaders } from "node:http2";
 import type { ExportSignal } from "../export-config.ts";
 import { gzipFast } from "./gzip.ts";
-import { type OtlpClient, type OtlpClientOptions, responseBytesMax } from "./otlp-client.ts";
-import { connectionFault } from "./otlp-http.ts";
+import { connectMsMax, type OtlpClient, type OtlpClientOptions, responseBytesMax } from "./otlp-client.ts";
+import { lostResponse } from "./otlp-http.ts";
 import { type GrpcEnd, type OtlpOutcome, readGrpcOutcome } from "./otlp-outcome.ts";
 
 const paths: Readonly<Record<ExportSignal, string>> = {
@@ -33,19 +33,23 @@ export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => 
     "content-type": "application/grpc",
     te: "trailers",
     "user-agent": "svc-server-export",
-    "grpc-timeout": `${timeoutMs}m`,
     ...(isCompressed ? { "grpc-encoding": "gzip" } : {}),
   };
 
-  const call = async (signal: ExportSignal, message: Uint8Array): Promise<OtlpOutcome> => {
+  const call = async (signal: ExportSignal, message: Uint8Array, withinMs = timeoutMs): Promise<OtlpOutcome> => {
     const body = frame(isCompressed ? await gzipFast(message) : message, isCompressed);
     const used = open();
     const { promise, resolve, reject } = Promise.withResolvers<GrpcEnd>();
-    const stream = used.request({ ...common, ":path": paths[signal] });
-    const timer = setTimeout(() => {
-      reject(new DOMException("no response in time", "TimeoutError"));
+    const stream = used.request({ ...common, "grpc-timeout": `${withinMs}m`, ":path": paths[signal] });
+    const end = (cause: Error): void => {
+      reject(cause);
       used.destroy();
-    }, timeoutMs);
+    };
+    const connecting = setTimeout(
+      () => used.connecting && end(Object.assign(new Error("not connected in time"), { code: "ETIMEDOUT" })),
+      Math.min(timeoutMs, connectMsMax),
+    );
+    const timer = setTimeout(() => end(new DOMException("no response in time", "TimeoutError")), withinMs);
     let head: IncomingHttpHeaders = {};
     let trailers: IncomingHttpHeaders = {};
     const chunks: Buffer[] = [];
@@ -79,15 +83,11 @@ export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => 
       return readGrpcOutcome(await promise);
     } finally {
       clearTimeout(timer);
+      clearTimeout(connecting);
     }
   };
   return {
-    send: (signal, message) =>
-      call(signal, message).catch((cause: unknown) => ({
-        status: "retry",
-        afterMs: null,
-        reason: connectionFault(cause),
-      })),
+    send: (signal, message, withinMs) => call(signal, message, withinMs).catch(lostResponse),
     close: async () => session?.destroy(),
   };
 };

@@ -2,7 +2,7 @@ import { Agent, request } from "undici";
 import { errorCode } from "../../kit/describe-error.ts";
 import type { ExportSignal } from "../export-config.ts";
 import { gzipFast } from "./gzip.ts";
-import { type OtlpClient, type OtlpClientOptions, responseBytesMax } from "./otlp-client.ts";
+import { connectMsMax, type OtlpClient, type OtlpClientOptions, responseBytesMax } from "./otlp-client.ts";
 import { type OtlpOutcome, readHttpOutcome } from "./otlp-outcome.ts";
 
 /** Makes a client of OTLP/HTTP with protobuf, which keeps its connections open. */
@@ -11,9 +11,10 @@ export const createOtlpHttpClient = (options: OtlpClientOptions): OtlpClient => 
   const dispatcher = new Agent({
     connections: concurrency,
     pipelining: 1,
-    connect: { ...tls, timeout: timeoutMs },
-    headersTimeout: timeoutMs,
-    bodyTimeout: timeoutMs,
+    connect: { ...tls, timeout: Math.min(timeoutMs, connectMsMax) },
+    // Each request has its own timeout.
+    headersTimeout: 0,
+    bodyTimeout: 0,
     maxResponseSize: responseBytesMax,
   });
   const base = endpoint.href.replace(/\/$/, "");
@@ -24,7 +25,7 @@ export const createOtlpHttpClient = (options: OtlpClientOptions): OtlpClient => 
     ...(isCompressed ? { "content-encoding": "gzip" } : {}),
   };
 
-  const post = async (signal: ExportSignal, message: Uint8Array): Promise<OtlpOutcome> => {
+  const post = async (signal: ExportSignal, message: Uint8Array, withinMs = timeoutMs): Promise<OtlpOutcome> => {
     const {
       statusCode,
       headers: received,
@@ -34,29 +35,26 @@ export const createOtlpHttpClient = (options: OtlpClientOptions): OtlpClient => 
       dispatcher,
       headers: common,
       body: isCompressed ? await gzipFast(message) : message,
-      signal: AbortSignal.timeout(timeoutMs),
+      signal: AbortSignal.timeout(withinMs),
     });
-    const retryAfter = received["retry-after"];
+    const header = (name: string): string | undefined => [received[name]].flat()[0];
     return readHttpOutcome(statusCode, {
-      retryAfter: Array.isArray(retryAfter) ? retryAfter[0] : retryAfter,
+      retryAfter: header("retry-after"),
+      contentType: header("content-type"),
       body: new Uint8Array(await body.arrayBuffer()),
       now: now(),
     });
   };
   return {
-    send: (signal, message) =>
-      post(signal, message).catch((cause: unknown) => ({
-        status: "retry",
-        afterMs: null,
-        reason: connectionFault(cause),
-      })),
+    send: (signal, message, withinMs) => post(signal, message, withinMs).catch(lostResponse),
     close: () => dispatcher.destroy(),
   };
 };
 
-/** Says why no response came: the code of a network or TLS error, without addresses. */
-export const connectionFault = (cause: unknown): string => {
+/** The outcome of a request without a response. The reason is the code of a network or TLS error, without addresses. */
+export const lostResponse = (cause: unknown): OtlpOutcome => {
   const inner = cause instanceof AggregateError ? cause.errors[0] : cause;
-  if (inner instanceof Error && inner.name === "TimeoutError") return "no response in time";
-  return `no response: ${errorCode(inner) ?? "connection lost"}`;
+  if (inner instanceof Error && inner.name === "TimeoutError")
+    return { status: "retry", afterMs: null, reason: "no response in time", isTimeout: true };
+  return { status: "retry", afterMs: null, reason: `no response: ${errorCode(inner) ?? "connection lost"}` };
 };

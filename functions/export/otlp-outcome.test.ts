@@ -8,7 +8,8 @@ import { readGrpcOutcome, readHttpOutcome } from "./otlp-outcome.ts";
 
 const empty = new Uint8Array();
 const now = Date.UTC(2026, 0, 1);
-const http = (status: number, retryAfter?: string, body = empty) => readHttpOutcome(status, { retryAfter, body, now });
+const http = (status: number, retryAfter?: string, body: Uint8Array = empty, contentType?: string) =>
+  readHttpOutcome(status, { retryAfter, contentType, body, now });
 const grpc = (code: number | undefined, rest: { details?: Uint8Array; httpStatus?: number; body?: Uint8Array } = {}) =>
   readGrpcOutcome({ code, httpStatus: 200, message: "", details: null, body: empty, ...rest });
 const retryInfo = (seconds: bigint) =>
@@ -65,12 +66,36 @@ describe("an outcome of OTLP/gRPC", () => {
   });
 });
 
-it("counts the rejected items of a partial success, and takes an unreadable response for a success", () => {
+it("K8: refuses to take a page, or an unreadable response, for the backend's", () => {
+  const page = new TextEncoder().encode("<!doctype html><title>Sign in</title>");
+  const isRefused = (type: string) => ({
+    status: "refused",
+    reason: `HTTP 200 with ${type} that is no response of OTLP`,
+  });
+  expect(http(200, undefined, page, "text/html; charset=utf-8")).toEqual(isRefused("text/html"));
+  expect(http(200, undefined, empty, "text/html")).toMatchObject(isRefused("text/html"));
+  expect(http(200, undefined, page)).toMatchObject(isRefused("a body"));
+  expect(http(200, undefined, page, "text/plain")).toMatchObject(isRefused("text/plain"));
+  expect(http(200, undefined, page, "application/json")).toMatchObject(isRefused("application/json"));
+  expect(http(202, undefined, Uint8Array.of(10, 200), "application/x-protobuf")).toMatchObject({ status: "refused" });
+  expect(grpc(0, { body: Uint8Array.of(10, 200) })).toMatchObject({ status: "refused" });
+  for (const type of [undefined, "application/x-protobuf", "text/plain"])
+    expect(http(200, undefined, empty, type)).toEqual({ status: "accepted", rejectedItems: 0, message: "" });
+});
+
+it("K8: counts the rejected items of a partial success, in protobuf and in JSON", () => {
   const body = toBinary(
     ExportTraceServiceResponseSchema,
     create(ExportTraceServiceResponseSchema, { partialSuccess: { rejectedSpans: 5n, errorMessage: "too old" } }),
   );
   expect(http(200, undefined, body)).toEqual({ status: "accepted", rejectedItems: 5, message: "too old" });
   expect(grpc(0, { body })).toEqual({ status: "accepted", rejectedItems: 5, message: "too old" });
-  expect(http(202, undefined, Uint8Array.of(10, 200))).toEqual({ status: "accepted", rejectedItems: 0, message: "" });
+  const json = new TextEncoder().encode('{"partialSuccess":{"rejectedLogRecords":"5","errorMessage":"too old"}}');
+  expect(http(200, undefined, json, "application/json")).toEqual({
+    status: "accepted",
+    rejectedItems: 5,
+    message: "too old",
+  });
+  const none = new TextEncoder().encode("{}");
+  expect(http(200, undefined, none, "application/json")).toMatchObject({ status: "accepted", rejectedItems: 0 });
 });

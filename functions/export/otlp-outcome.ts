@@ -1,14 +1,15 @@
 import { fromBinary } from "@bufbuild/protobuf";
+import * as v from "valibot";
 import { RetryInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../proto/gen/google/rpc/status_pb.js";
-import { decodeText, eachField, readWire } from "../../proto/wire.ts";
+import { decodeText, eachField, eachValue, readWire } from "../../proto/wire.ts";
 
 /** The outcome of a request at a backend, by the rules of OTLP (its specification, "Failures", "OTLP/HTTP Response"). */
 export type OtlpOutcome =
   /** Stored, but for so many items that the backend rejected and that must not be sent again. */
   | { status: "accepted"; rejectedItems: number; message: string }
-  /** To be sent again, as the backend says after `afterMs`. */
-  | { status: "retry"; afterMs: number | null; reason: string }
+  /** To be sent again, as the backend says after `afterMs`. After a timeout the backend may have stored it. */
+  | { status: "retry"; afterMs: number | null; reason: string; isTimeout?: true }
   /** This request will never be accepted. */
   | { status: "rejected"; reason: string }
   /** No request of ours is accepted: wrong credentials, or a wrong address. */
@@ -29,9 +30,14 @@ const reasonMax = 300;
 /** Reads a response of OTLP/HTTP. */
 export const readHttpOutcome = (
   status: number,
-  { retryAfter, body, now }: { retryAfter: string | undefined; body: Uint8Array; now: number },
+  {
+    retryAfter,
+    contentType,
+    body,
+    now,
+  }: { retryAfter: string | undefined; contentType?: string | undefined; body: Uint8Array; now: number },
 ): OtlpOutcome => {
-  if (status >= 200 && status < 300) return readAccepted(body);
+  if (status >= 200 && status < 300) return readSuccess(`HTTP ${status}`, contentType, body);
   const reason = oneLine(`HTTP ${status} ${messageOf(body)}`);
   if (retryableHttp.has(status)) return { status: "retry", afterMs: readRetryAfter(retryAfter, now), reason };
   return { status: refusedHttp.has(status) || status < 400 ? "refused" : "rejected", reason };
@@ -56,7 +62,7 @@ export const readGrpcOutcome = ({ code, httpStatus, message, details, body }: Gr
     if (httpStatus === 200 || retryableHttp.has(httpStatus)) return { status: "retry", afterMs: null, reason };
     return { status: refusedHttp.has(httpStatus) ? "refused" : "rejected", reason };
   }
-  if (code === 0) return readAccepted(body);
+  if (code === 0) return readSuccess("gRPC 0", undefined, body);
   const reason = oneLine(`gRPC ${code} ${message}`);
   const afterMs = details && readRetryInfo(details);
   if (retryableGrpc.has(code) || (code === resourceExhausted && afterMs !== null))
@@ -64,25 +70,69 @@ export const readGrpcOutcome = ({ code, httpStatus, message, details, body }: Gr
   return { status: refusedGrpc.has(code) ? "refused" : "rejected", reason };
 };
 
-/** `partial_success` is field 1 of each response; in it 1 counts the rejected items, and 2 is a message. An unreadable response counts as a plain success. */
-const readAccepted = (body: Uint8Array): OtlpOutcome => {
-  let rejectedItems = 0;
-  let message = "";
+/**
+ * Reads the response of a success. One that is no response of OTLP is not the backend's: a sign-in page, a proxy, a wrong address. It
+ * says nothing about what became of the request, so that is kept.
+ */
+const readSuccess = (status: string, contentType: string | undefined, body: Uint8Array): OtlpOutcome => {
+  const type = contentType?.split(";")[0]?.trim().toLowerCase();
+  const notOtlp = (): OtlpOutcome => ({
+    status: "refused",
+    reason: oneLine(`${status} with ${type ?? "a body"} that is no response of OTLP`),
+  });
+  if (type === "text/html") return notOtlp();
+  if (body.length === 0) return accepted(0n, "");
   try {
-    readWire(body, (reader) =>
-      eachField(reader, body.length, (tag, end) => {
-        if (tag >>> 3 !== 1) return;
-        eachField(reader, end, (inner, innerEnd) => {
-          if (inner >>> 3 === 1) rejectedItems = Number(reader.int64());
-          if (inner >>> 3 === 2) message = oneLine(decodeText(body.subarray(reader.pos, innerEnd)));
-        });
-      }),
-    );
+    if (type === "application/json") return readJsonResponse(body);
+    if (type !== undefined && !protobufTypes.has(type)) return notOtlp();
+    return readResponse(body);
   } catch {
-    return { status: "accepted", rejectedItems: 0, message: "" };
+    return notOtlp();
   }
-  return { status: "accepted", rejectedItems, message };
 };
+
+const protobufTypes = new Set(["application/x-protobuf", "application/protobuf", "application/octet-stream"]);
+
+const accepted = (rejected: bigint, message: string): OtlpOutcome => ({
+  status: "accepted",
+  rejectedItems: Number(rejected < 0n ? 0n : rejected),
+  message: oneLine(message),
+});
+
+/** `partial_success` is field 1 of each response; in it 1 counts the rejected items, and 2 is a message. */
+const readResponse = (body: Uint8Array): OtlpOutcome => {
+  let rejected = 0n;
+  let message = "";
+  readWire(body, (reader) =>
+    eachValue(reader, body.length, 1, (end) =>
+      eachField(reader, end, (inner, innerEnd) => {
+        if (inner >>> 3 === 1) rejected = BigInt(reader.int64());
+        if (inner >>> 3 === 2) message = decodeText(body.subarray(reader.pos, innerEnd));
+      }),
+    ),
+  );
+  return accepted(rejected, message);
+};
+
+/** Some backends answer in JSON, whatever they were sent. Throws for what has another shape. */
+const readJsonResponse = (body: Uint8Array): OtlpOutcome => {
+  const { partialSuccess: partial } = v.parse(JsonResponse, JSON.parse(new TextDecoder().decode(body)));
+  const rejected = partial?.rejectedSpans ?? partial?.rejectedLogRecords ?? partial?.rejectedDataPoints ?? 0;
+  return accepted(BigInt(rejected), partial?.errorMessage ?? "");
+};
+
+/** JSON of protobuf writes an int64 as text. */
+const RejectedCount = v.optional(v.union([v.pipe(v.number(), v.integer()), v.pipe(v.string(), v.regex(/^\d{1,19}$/))]));
+const JsonResponse = v.object({
+  partialSuccess: v.nullish(
+    v.object({
+      rejectedSpans: RejectedCount,
+      rejectedLogRecords: RejectedCount,
+      rejectedDataPoints: RejectedCount,
+      errorMessage: v.optional(v.string()),
+    }),
+  ),
+});
 
 /** Returns the message of a google.rpc.Status, as OTLP/HTTP sends failures, or a short text as it is. */
 const messageOf = (body: Uint8Array): string => {

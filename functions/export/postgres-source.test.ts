@@ -9,7 +9,8 @@ import {
   acquireExportLease,
   createExportPosition,
   ExportLeaseLost,
-  ExportPositionAhead,
+  ExportPositionElsewhere,
+  renewExportLease,
 } from "../store/export-positions.ts";
 import { readerSetup } from "../store/read-envelopes.ts";
 import { createPostgresSource } from "./postgres-source.ts";
@@ -30,7 +31,7 @@ afterEach(async () => {
   await database.drop();
 });
 
-const none = { exported: 0, rejectedItems: 0, deadLetters: [] };
+const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [] };
 const openSource = async ({
   start = "oldest",
   chunkBytes = 1 << 20,
@@ -39,7 +40,7 @@ const openSource = async ({
   chunkBytes?: number;
 } = {}) => {
   await createExportPosition(connection.db, "default", start);
-  const lease = await acquireExportLease(connection.db, "default", crypto.randomUUID());
+  const { lease } = await acquireExportLease(connection.db, "default", { owner: crypto.randomUUID() });
   if (lease === null) throw new Error("another process has the lease");
   const source = createPostgresSource({
     db: connection.db,
@@ -66,6 +67,12 @@ const readChunks = async (source: ClosableSource, envelopes: number): Promise<Ex
 };
 const readLines = async (source: ClosableSource, lines: number) =>
   (await readChunks(source, lines)).flatMap(linesOf).flat();
+/** Renews the lease of whoever has it. */
+const renewLease = async () => {
+  const [row] = await connection.sql<{ owner: string; epoch: number }[]>`select owner, epoch from export_position`;
+  if (row === undefined) throw new Error("there is no lease");
+  await renewExportLease(connection.db, { ...row, name: "default", position: 0n, stream: null, identity: null }, null);
+};
 const expireLease = () => connection.sql`update export_position set lease_until = now() - interval '1 s'`;
 
 describe("the source of an export", () => {
@@ -142,7 +149,12 @@ describe("the source of an export", () => {
     const envelope = chunk?.queues[0]?.[1];
     if (!chunk || !envelope) throw new Error("nothing was read");
     expect(await findExportLags(connection.db)).toMatchObject([{ envelopes: 2, isRunning: true, deadLetters: 0 }]);
-    await first.commit(chunk, { exported: 1, rejectedItems: 3, deadLetters: [{ envelope, reason: "HTTP 400" }] });
+    await first.commit(chunk, {
+      ...none,
+      exported: 1,
+      rejectedItems: 3,
+      deadLetters: [{ envelope, reason: "HTTP 400" }],
+    });
     await store.lines("a", ["3"]);
     const [lag] = await findExportLags(connection.db);
     expect(lag).toMatchObject({ name: "default", envelopes: 1, deadLetters: 1 });
@@ -155,12 +167,72 @@ describe("the source of an export", () => {
     expect(decoder.decode(stored?.payload)).toBe("2");
   });
 
+  it.each([-2, 2])(
+    "K1: skips nothing while the database's clock is %i days off, and counts what is pending",
+    async (days) => {
+      await store.lines("a", ["1"]);
+      const source = await openSource();
+      for (const chunk of await readChunks(source, 1)) await source.commit(chunk, none);
+      // The clock is wrong when the position moves, or when core stamps the rows.
+      await connection.sql`update export_position set position_at = now() + ${`${Math.max(0, days)} days`}::interval`;
+      const other = await openEnvelopeStore(database, () => Date.now() + Math.min(0, days) * 86_400_000);
+      await other.lines("b", ["2", "3"]);
+      await other.close();
+      await expireLease();
+      expect(await findExportLags(connection.db)).toMatchObject([{ envelopes: 2 }]);
+      expect(await readLines(await openSource(), 2)).toEqual(["2", "3"]);
+    },
+  );
+
+  it("K1: reports envelopes that a reader has passed over, whatever made it do so", async () => {
+    await store.lines("a", ["1", "2", "3"]);
+    const source = await openSource();
+    await readChunks(source, 3);
+    await store.lines("a", ["4", "5"]);
+    // A reader that misses rows moves the position over them all the same.
+    await connection.sql`
+      update export_position set passed = 3, stored_before = 0, position = pg_current_xact_id()::text::bigint`;
+    expect(await findExportLags(connection.db)).toMatchObject([{ envelopes: 2, unaccounted: 2 }]);
+  });
+
+  it("K1: takes a lease over whose end does not move, though the database's clock says that it has years to go", async () => {
+    await openSource();
+    const { sql } = connection;
+    const [row] = await sql<{ until: string }[]>`
+      update export_position set lease_until = now() + interval '2 years' returning lease_until::text as until`;
+    const first = await acquireExportLease(connection.db, "default", { owner: "other" });
+    expect(first).toEqual({ lease: null, heldUntil: row?.until });
+    expect(await acquireExportLease(connection.db, "default", { owner: "other", seenUntil: "another" })).toMatchObject({
+      lease: null,
+    });
+    expect(await acquireExportLease(connection.db, "default", { owner: "other", seenUntil: row?.until })).toMatchObject(
+      {
+        lease: { owner: "other" },
+      },
+    );
+  });
+
+  it("stores ten thousand dead letters without a moment in which the lease cannot be renewed", async () => {
+    await store.lines("a", ["1"]);
+    const source = await openSource();
+    const [chunk] = await readChunks(source, 1);
+    const envelope = chunk?.queues[0]?.[0];
+    if (!chunk || !envelope) throw new Error("nothing was read");
+    const deadLetters = Array.from({ length: 10_001 }, () => ({ envelope, reason: "HTTP 400" }));
+    const order: string[] = [];
+    const moved = source.commit(chunk, { ...none, deadLetters }).then(() => order.push("moved"));
+    const renewed = renewLease().then(() => order.push("renewed"));
+    await Promise.all([moved, renewed]);
+    expect(order).toEqual(["renewed", "moved"]);
+    expect(await findExportLags(connection.db)).toMatchObject([{ deadLetters: 10_001 }]);
+  });
+
   it("lets only the owner of the lease move the position", async () => {
     await store.lines("a", ["1"]);
     const paused = await openSource();
     const [chunk] = await readChunks(paused, 1);
     if (!chunk) throw new Error("nothing was read");
-    expect(await acquireExportLease(connection.db, "default", "other")).toBeNull();
+    expect(await acquireExportLease(connection.db, "default", { owner: "other" })).toMatchObject({ lease: null });
     await expireLease();
     const other = await openSource();
     await expect(paused.commit(chunk, none)).rejects.toThrow(ExportLeaseLost);
@@ -170,7 +242,9 @@ describe("the source of an export", () => {
   it("does not start ahead of the server, as after a restore from a dump", async () => {
     await createExportPosition(connection.db, "default", "oldest");
     await connection.sql`update export_position set position = 1000000000000000`;
-    await expect(acquireExportLease(connection.db, "default", "me")).rejects.toThrow(ExportPositionAhead);
+    await expect(acquireExportLease(connection.db, "default", { owner: "me" })).rejects.toThrow(
+      ExportPositionElsewhere,
+    );
     expect(await findExportLags(connection.db)).toMatchObject([{ isRunning: false }]);
   });
 });

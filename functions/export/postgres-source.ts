@@ -1,8 +1,10 @@
 import type { Client } from "pg";
 import type { Clock } from "../../kit/clock.ts";
 import type { Database } from "../store/database.ts";
-import { type ExportLease, moveExportPosition, readHorizon } from "../store/export-positions.ts";
-import { summarizeNewest } from "../store/ingest-partitions.ts";
+import { currentTimelineQuery } from "../store/database-identity.ts";
+import { alignStoredCount } from "../store/export-lag.ts";
+import { type ExportLease, ExportLeaseLost, moveExportPosition, readHorizon } from "../store/export-positions.ts";
+import { dayMs, summarizePartitions } from "../store/ingest-partitions.ts";
 import { readEnvelopes, type StoredEnvelope } from "../store/read-envelopes.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 
@@ -21,7 +23,6 @@ export interface PostgresSourceOptions {
 /** A chunk with where it ends. */
 interface PostgresChunk extends ExportChunk {
   to: bigint;
-  positionAt: number;
 }
 
 const firstWidth = 1024n;
@@ -39,8 +40,7 @@ const summarizeMs = 2_000;
 export const createPostgresSource = (options: PostgresSourceOptions): ClosableSource => {
   const { db, lease, clock, chunkBytes } = options;
   let from = lease.position;
-  let receivedAfter = lease.positionAt;
-  let horizon = { horizon: from, at: lease.positionAt };
+  let horizon = from;
   let width = firstWidth;
   let client: Client | undefined;
   let movedAt = clock.monotonic();
@@ -53,10 +53,10 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
   };
 
   const readRange = async (to: bigint): Promise<StoredEnvelope[] | null> => {
-    client ??= await options.connect();
+    client ??= await connectOn(lease, options);
     try {
       const bytesMax = to === from + 1n ? Number.POSITIVE_INFINITY : chunkBytes * overshoot;
-      const rows = await readEnvelopes(client, { from, to, receivedAfter, bytesMax });
+      const rows = await readEnvelopes(client, { from, to, bytesMax });
       if (rows === null) disconnect();
       return rows;
     } catch (cause) {
@@ -65,36 +65,34 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
     }
   };
 
-  const summarize = async (): Promise<void> => {
-    if (clock.monotonic() - summarizedAt < summarizeMs) return;
-    await summarizeNewest(db, horizon.at).catch(() => undefined);
+  const summarize = async (rows: readonly StoredEnvelope[]): Promise<void> => {
+    if (rows.length === 0 || clock.monotonic() - summarizedAt < summarizeMs) return;
+    const days = new Set(rows.map(({ receivedAt }) => dayOf(receivedAt)));
+    await summarizePartitions(db, [...days]).catch(() => undefined);
     summarizedAt = clock.monotonic();
   };
 
   const toChunk = (rows: readonly StoredEnvelope[], to: bigint): ExportChunk => {
     const bytes = rows.reduce((sum, { payload }) => sum + payload.length, 0);
-    const oldest = rows.reduce((least, { receivedAt }) => smallest(least, receivedAt), maxTime);
-    const positionAt = to === horizon.horizon ? horizon.at : rows.length > 0 ? Number(oldest / 1000n) : receivedAfter;
-    const chunk = { queues: groupQueues(rows), envelopes: rows.length, bytes, to, positionAt };
+    const chunk = { queues: groupQueues(rows), envelopes: rows.length, bytes, to };
     chunks.set(chunk, chunk);
     from = to;
-    receivedAfter = Math.max(receivedAfter, positionAt);
     return chunk;
   };
 
   return {
     async read() {
       for (;;) {
-        if (from >= horizon.horizon) horizon = await readHorizon(db);
-        if (from >= horizon.horizon) return null;
-        const to = smallest(from + width, horizon.horizon);
+        if (from >= horizon) horizon = await readHorizon(db, lease);
+        if (from >= horizon) return null;
+        const to = smallest(from + width, horizon);
         const rows = await readRange(to);
         if (rows === null) {
           width = largest(1n, (to - from) / 4n);
           continue;
         }
         width = nextWidth(width, { ids: to - from, bytes: bytesOf(rows), chunkBytes });
-        if (rows.length > 0) await summarize();
+        await summarize(rows);
         const isIdle = rows.length === 0 && clock.monotonic() - movedAt < idleCommitMs;
         const chunk = toChunk(rows, to);
         if (isIdle) continue;
@@ -105,15 +103,30 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
     async commit(chunk, outcome) {
       const read = chunks.get(chunk);
       if (read === undefined) throw new TypeError("a chunk of another source");
-      await moveExportPosition(db, lease, { ...outcome, position: read.to, positionAt: read.positionAt });
+      await moveExportPosition(db, lease, { ...outcome, passed: read.envelopes, position: read.to });
+      if (read.envelopes === 0) await alignStoredCount(db, lease.name);
     },
     close: disconnect,
   };
 };
 
-const maxTime = 1n << 62n;
+/** Connects to the server that the position is one of: the former primary of a failover may still accept readers. */
+const connectOn = async (
+  { identity }: ExportLease,
+  { connect, disconnect }: Pick<PostgresSourceOptions, "connect" | "disconnect">,
+): Promise<Client> => {
+  const client = await connect();
+  if (identity?.timeline == null) return client;
+  const { rows } = await client.query<{ timeline: number }>(currentTimelineQuery);
+  if (rows[0]?.timeline === identity.timeline) return client;
+  disconnect(client);
+  throw new ExportLeaseLost("the reader's server is on another timeline");
+};
+
 const largest = (one: bigint, other: bigint): bigint => (one > other ? one : other);
 const smallest = (one: bigint, other: bigint): bigint => -largest(-one, -other);
+/** The UTC day of a time in microseconds, in milliseconds. */
+const dayOf = (microseconds: bigint): number => Math.floor(Number(microseconds / 1000n) / dayMs) * dayMs;
 const bytesOf = (rows: readonly StoredEnvelope[]): number =>
   rows.reduce((sum, { payload }) => sum + payload.length + 100, 0);
 

@@ -4,8 +4,9 @@ import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import type { ConnectedDatabase } from "../store/database.ts";
 import { acquireExportLease, createExportPosition, moveExportPosition } from "../store/export-positions.ts";
 import type { StoredEnvelope } from "../store/read-envelopes.ts";
-import { createDeadLetterLimit } from "./dead-letter-limit.ts";
+import { createDeadLetterLimit, type DeadLetterLimitOptions } from "./dead-letter-limit.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
+import { createPace } from "./pace.ts";
 import { type RetryOptions, retryDeadLetters } from "./retry-dead-letters.ts";
 
 let database: TestDatabase;
@@ -24,16 +25,11 @@ const envelope = (sequence: number, kind = "log_line"): StoredEnvelope => ({
 });
 const store = async (envelopes: readonly StoredEnvelope[]): Promise<void> => {
   await createExportPosition(connection.db, "default", "oldest");
-  const lease = await acquireExportLease(connection.db, "default", "me");
+  const { lease } = await acquireExportLease(connection.db, "default", { owner: "me" });
   if (lease === null) throw new Error("another process has the lease");
   const deadLetters = envelopes.map((each) => ({ envelope: each, reason: "HTTP 400" }));
-  const { positionAt } = lease;
   await moveExportPosition(connection.db, lease, {
-    position: 1n,
-    positionAt,
-    exported: 0,
-    rejectedItems: 0,
-    deadLetters,
+    ...{ position: 1n, passed: 0, exported: 0, rejectedItems: 0, deadLetters, dropped: [] },
   });
 };
 const retry = (answer: (lines: readonly string[]) => OtlpOutcome, some: Partial<RetryOptions> = {}) =>
@@ -41,7 +37,8 @@ const retry = (answer: (lines: readonly string[]) => OtlpOutcome, some: Partial<
     db: connection.db,
     name: "default",
     client: { send: async (_, body) => answer(new TextDecoder("latin1").decode(body).match(/line-\d+/g) ?? []) },
-    limits: { bytesMax: 1 << 20, signals: ["logs"] },
+    limits: { bytesMax: 1 << 20, signals: ["logs"], isAttested: true },
+    pace: createPace({ bytesMax: 1 << 20, timeoutMs: 10_000 }, { monotonic: () => 0 }),
     clock: {
       now: () => 1_800_000_000_000,
       // Only waits between attempts pass: the limit of a request does not.
@@ -76,7 +73,7 @@ describe("a retry of dead letters", () => {
     await store([envelope(1), envelope(2)]);
     let calls = 0;
     const away: OtlpOutcome = { status: "retry", afterMs: null, reason: "HTTP 503" };
-    const limits = { bytesMax: 1, signals: ["logs" as const] };
+    const limits = { bytesMax: 1, signals: ["logs" as const], isAttested: true };
     let expire = () => {};
     const clock = {
       now: () => 0,
@@ -101,15 +98,41 @@ describe("a retry of dead letters", () => {
 });
 
 describe("the limit of dead letters", () => {
-  it("admits more once stored ones have gone", async () => {
-    let stored = 2;
-    const admit = createDeadLetterLimit({ max: 3, stored, count: async () => stored });
-    expect(await admit()).toBe(true);
-    stored = 3;
-    expect(await admit()).toBe(false);
-    stored = 1;
-    expect([await admit(), await admit()]).toEqual([true, true]);
-    const blind = createDeadLetterLimit({ max: 1, stored: 1, count: () => Promise.reject(new Error("unavailable")) });
-    expect(await blind()).toBe(false);
+  const createLimit = (stored: Record<string, number>, hosts: number, some: Partial<DeadLetterLimitOptions> = {}) => {
+    let at = 0;
+    return createDeadLetterLimit({
+      ...{ hostMax: 3, max: 1_000, countHosts: async () => hosts, clock: { monotonic: () => (at += 2_000) } },
+      count: async () => new Map(Object.entries(stored)),
+      ...some,
+    });
+  };
+
+  it("stores more once stored ones have gone", async () => {
+    const stored = { a: 2 };
+    const decide = createLimit(stored, 1);
+    expect(await decide("a")).toBe("store");
+    stored.a = 3;
+    // It is alone: nobody else can tell whether the fault is the backend's.
+    expect(await decide("a")).toBe("wait");
+    stored.a = 1;
+    expect([await decide("a"), await decide("a")]).toEqual(["store", "store"]);
+    const blind = createLimit({}, 0, { hostMax: 0, count: () => Promise.reject(new Error("unavailable")) });
+    expect(await blind("a")).toBe("wait");
+  });
+
+  it("drops what one host sends beyond its share, and waits when more than 5 % of the hosts, and three, have reached theirs", async () => {
+    const bad = (hosts: number) => Object.fromEntries(Array.from({ length: hosts }, (_, host) => [`bad${host}`, 3]));
+    expect(await createLimit(bad(1), 2)("bad0")).toBe("drop");
+    expect(await createLimit(bad(2), 20)("bad0")).toBe("drop");
+    expect(await createLimit(bad(2), 20)("good")).toBe("store");
+    expect(await createLimit(bad(3), 20)("bad0")).toBe("wait");
+    expect(await createLimit(bad(5), 100)("bad0")).toBe("drop");
+    expect(await createLimit(bad(6), 100)("bad0")).toBe("wait");
+    expect(await createLimit(bad(2), 2)("bad0")).toBe("wait");
+  });
+
+  it("fills no disk: beyond all that may be stored, a host loses its own too", async () => {
+    const decide = createLimit({ bad: 3, worse: 2 }, 1_000, { max: 5 });
+    expect(await decide("good")).toBe("drop");
   });
 });

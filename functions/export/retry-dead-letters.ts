@@ -6,6 +6,7 @@ import type { StoredEnvelope } from "../store/read-envelopes.ts";
 import { deliver } from "./deliver.ts";
 import { cutRequests, type RequestLimits } from "./export-requests.ts";
 import type { OtlpClient } from "./otlp-client.ts";
+import type { Pace } from "./pace.ts";
 
 /** The dependencies of a retry. */
 export interface RetryOptions {
@@ -15,6 +16,7 @@ export interface RetryOptions {
   limits: RequestLimits;
   clock: Pick<Clock, "now" | "sleep">;
   entropy: Entropy;
+  pace: Pace;
   /** Ends the retry when a request has not been answered for good after so long. */
   requestMs: number;
 }
@@ -66,11 +68,12 @@ export const retryDeadLetters = async (options: RetryOptions): Promise<RetryRepo
 
 /** Delivers a request; returns why it could not within `requestMs`. */
 const deliverOnce = async (request: Parameters<typeof deliver>[0], options: RetryOptions) => {
-  const { client, clock, entropy, requestMs } = options;
+  const { client, clock, entropy, requestMs, limits, pace } = options;
   const timeout = new AbortController();
   let failure = "no response in time";
   const observe = {
     request: () => undefined,
+    partial: () => undefined,
     state: (reason: string | null) => {
       failure = reason ?? failure;
     },
@@ -82,8 +85,8 @@ const deliverOnce = async (request: Parameters<typeof deliver>[0], options: Retr
   );
   try {
     return await deliver(request, {
-      ...{ client, clock, entropy, observe },
-      admitDeadLetter: async () => true,
+      ...{ client, clock, entropy, observe, pace, isAttested: limits.isAttested },
+      decideDeadLetter: async (_, isAccepted) => (isAccepted ? "drop" : "store"),
       signal: timeout.signal,
     });
   } catch (cause) {

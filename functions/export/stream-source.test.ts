@@ -53,14 +53,14 @@ afterEach(async () => {
 });
 afterAll(() => nats.stop());
 
-const none = { exported: 0, rejectedItems: 0, deadLetters: [] };
+const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [] };
 const decoder = new TextDecoder();
 const openSource = async (start: "oldest" | "now" = "oldest") => {
   const { db } = connection;
   const { manager } = nats;
   await prepareStreamPosition({ db, manager, stream }, "default", start);
   await connection.sql`update export_position set lease_until = now() - interval '1 s'`;
-  const lease = await acquireExportLease(db, "default", crypto.randomUUID());
+  const { lease } = await acquireExportLease(db, "default", { owner: crypto.randomUUID() });
   if (lease === null) throw new Error("another process has the lease");
   const source = await openStreamSource({
     ...{ db, manager, stream, lease, clock, log },
@@ -144,7 +144,12 @@ describe("the source of an export from JetStream", () => {
     const [chunk] = await readChunks(first, 2);
     const envelope = chunk?.queues[0]?.[1];
     if (!chunk || !envelope) throw new Error("nothing was read");
-    await first.commit(chunk, { exported: 1, rejectedItems: 3, deadLetters: [{ envelope, reason: "HTTP 400" }] });
+    await first.commit(chunk, {
+      ...none,
+      exported: 1,
+      rejectedItems: 3,
+      deadLetters: [{ envelope, reason: "HTTP 400" }],
+    });
     await store.lines("a", ["3"]);
     expect(await readLines(first, 1)).toEqual(["3"]);
     const second = await openSource();

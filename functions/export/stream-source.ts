@@ -113,7 +113,13 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
       if (read === undefined) throw new TypeError("a chunk of another source");
       const { last: message, lost } = read;
       const { sequence, storedAt: positionAt } = message;
-      await moveExportPosition(db, lease, { ...outcome, lost, position: BigInt(sequence), positionAt });
+      await moveExportPosition(db, lease, {
+        ...outcome,
+        passed: read.envelopes,
+        lost,
+        position: BigInt(sequence),
+        positionAt,
+      });
       message.ack();
     },
     close: () => pulls.close(),

@@ -11,6 +11,7 @@ import {
   dropPartition,
   findPartitionDays,
 } from "../store/ingest-partitions.ts";
+import { foldStoredCounts } from "../store/ingest-stored.ts";
 
 /** The UTC days whose partitions a tick created or dropped. */
 export interface PartitionReport {
@@ -41,6 +42,7 @@ export const maintainIngestPartitions = async (
   const missing = wanted.filter((day) => !present.includes(day));
   for (const day of missing) await createPartition(db, day);
   await deleteOldHours(db, now);
+  await foldStoredCounts(db);
 
   const created = missing.map(nameOf);
   if (retentionDays === 0) return created.length === 0 ? undefined : { created, dropped: [] };

@@ -16,6 +16,7 @@ import { openCopyClient, runCopyTransaction } from "./copy-transaction.ts";
 import { type CopyRows, type EncodedRows, rowsAbove } from "./envelope-rows.ts";
 import { cursorsOfHostMax } from "./ingest-cursors.ts";
 import { HourCounts, prepareHourCount } from "./ingest-hours.ts";
+import { prepareStoredCount, storedCount } from "./ingest-stored.ts";
 import { literal, numberArray, textArray, timestamp } from "./sql-literals.ts";
 
 /** One frame, checked: its rows rise in sequence, above `previousSequence` and up to `lastSequence`. */
@@ -90,6 +91,7 @@ const statements = `
     on conflict (host_id) do update
     set last_envelope_at = greatest(ingest_host.last_envelope_at, excluded.last_envelope_at);
   ${prepareHourCount};
+  ${prepareStoredCount};
   prepare trim_queues (text, int) as
     delete from ingest_cursor where (host_id, queue_id) in (
       select host_id, queue_id from ingest_cursor where host_id = $1
@@ -111,7 +113,12 @@ export const commitFrames = async (
     const queues = await lockQueues(client, frames, now());
     const { outcomes, rows, hours } = decide(frames, queues);
     const at = now();
-    const after = [...movesOf([...queues.values()].filter(hasMoved), at), ...hours.statements(at), "commit"];
+    const after = [
+      ...movesOf([...queues.values()].filter(hasMoved), at),
+      ...hours.statements(at),
+      ...storedCount(rows),
+      "commit",
+    ];
     await runCopyTransaction(client, { before: [], rows, turn: undefined, after });
     return outcomes;
   } catch (cause) {
@@ -153,6 +160,7 @@ export const commitFramesAhead = async (
         `execute expect_cursors(${hostsOf(all)}, ${queuesOf(all)}, ${cursors}, ${sessions})`,
         ...movesOf(all.filter(hasMoved), at),
         ...hours.statements(at),
+        ...storedCount(rows),
         "commit",
       ],
     });

@@ -12,15 +12,18 @@ export interface DatabaseIdentity {
 }
 
 const oid = sql`(select oid::text from pg_database where datname = current_database())`;
-/** Of the WAL that is being written: `pg_control_checkpoint` has the former one until the first checkpoint after a promotion. */
-const timeline = sql`('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int`;
+/** The timeline of the WAL that is being written: `pg_control_checkpoint` has the former one until the first checkpoint after a promotion. */
+const timelineExpression = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int";
+export const currentTimeline = sql.raw(timelineExpression);
+/** Returns the timeline as the column `timeline`. */
+export const currentTimelineQuery = `select ${timelineExpression} as timeline`;
 const insufficientPrivilege = "42501";
 
 /** Reads the identity of the database of this connection. */
 export const readDatabaseIdentity = async (db: Executor): Promise<DatabaseIdentity> => {
   const [row] = await db
     .execute<{ system: string | null; oid: string; timeline: number | null }>(
-      sql`select system_identifier::text as system, ${oid} as oid, ${timeline} as timeline from pg_control_system()`,
+      sql`select system_identifier::text as system, ${oid} as oid, ${currentTimeline} as timeline from pg_control_system()`,
     )
     .catch((error: unknown) => {
       if (!isPrivilege(error)) throw error;

@@ -1,10 +1,88 @@
-import { and, asc, eq, gt, inArray } from "drizzle-orm";
-import { exportDeadLetter } from "../../drizzle/schema/export.ts";
-import type { Database } from "./database.ts";
+import { and, asc, eq, gt, inArray, sql } from "drizzle-orm";
+import { exportDeadLetter, exportHostLoss } from "../../drizzle/schema/export.ts";
+import type { Database, Executor } from "./database.ts";
 import type { StoredEnvelope } from "./read-envelopes.ts";
 
 /** A dead letter as the table has it. */
 export type StoredDeadLetter = typeof exportDeadLetter.$inferSelect;
+
+/** An envelope that the backend rejected for good, and why. */
+export interface DeadLetter {
+  envelope: StoredEnvelope;
+  reason: string;
+}
+
+/** The bounds of one insert: ten thousand letters need some twenty statements, and one of large payloads no more memory than a chunk. */
+const insertRowsMax = 500;
+const insertBytesMax = 4 * 1024 * 1024;
+
+/** Stores dead letters. */
+export const insertDeadLetters = async (tx: Executor, name: string, letters: readonly DeadLetter[]): Promise<void> => {
+  let part: DeadLetter[] = [];
+  let bytes = 0;
+  const insert = async (): Promise<void> => {
+    const failedAt = sql`clock_timestamp()`;
+    if (part.length > 0)
+      await tx.insert(exportDeadLetter).values(
+        part.map(({ envelope, reason }) => ({
+          ...envelope,
+          name,
+          observedAt: envelope.observedAt === null ? null : dateOf(envelope.observedAt),
+          receivedAt: dateOf(envelope.receivedAt),
+          reason,
+          failedAt,
+        })),
+      );
+    [part, bytes] = [[], 0];
+  };
+  for (const letter of letters) {
+    part.push(letter);
+    bytes += letter.envelope.payload.length;
+    if (part.length >= insertRowsMax || bytes >= insertBytesMax) await insert();
+  }
+  await insert();
+};
+
+const dateOf = (microseconds: bigint): Date => new Date(Number(microseconds / 1000n));
+
+/** Adds envelopes that are kept nowhere to the count of their hosts. */
+export const addHostLosses = async (tx: Executor, name: string, dropped: readonly DeadLetter[]): Promise<void> => {
+  // In one order, so that exports cannot deadlock.
+  const hosts = [...Map.groupBy(dropped, ({ envelope }) => envelope.hostId)].sort(([a], [b]) => (a < b ? -1 : 1));
+  for (const [hostId, letters] of hosts)
+    await tx
+      .insert(exportHostLoss)
+      .values({
+        ...{ name, hostId, envelopes: letters.length, reason: letters.at(-1)?.reason ?? "" },
+        lastAt: sql`clock_timestamp()`,
+      })
+      .onConflictDoUpdate({
+        target: [exportHostLoss.hostId, exportHostLoss.name],
+        set: {
+          envelopes: sql`${exportHostLoss.envelopes} + excluded.envelopes`,
+          reason: sql`excluded.reason`,
+          lastAt: sql`excluded.last_at`,
+        },
+      });
+};
+
+/** Returns how many dead letters of an export each host has. */
+export const countDeadLetters = async (db: Executor, name: string): Promise<Map<string, number>> => {
+  const rows = await db
+    .select({ hostId: exportDeadLetter.hostId, letters: sql<string>`count(*)` })
+    .from(exportDeadLetter)
+    .where(eq(exportDeadLetter.name, name))
+    .groupBy(exportDeadLetter.hostId);
+  return new Map(rows.map(({ hostId, letters }) => [hostId, Number(letters)]));
+};
+
+/** Returns how many hosts have sent within a day before the last one that did: no clock says who sends. */
+export const countSendingHosts = async (db: Executor): Promise<number> => {
+  const [row] = await db.execute<{ hosts: string }>(sql`
+    select count(*) as hosts from ingest_host
+    where last_envelope_at > (select max(last_envelope_at) from ingest_host) - interval '1 day'`);
+  return Number(row?.hosts ?? 0);
+};
 
 /** Payloads may have megabytes. */
 const pageRows = 20;

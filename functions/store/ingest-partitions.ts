@@ -5,6 +5,7 @@
  */
 import { sql } from "drizzle-orm";
 import type { Database, Executor } from "./database.ts";
+import { arrayLiteral } from "./query-parts.ts";
 
 /** Length of a UTC day in milliseconds. */
 export const dayMs = 86_400_000;
@@ -108,11 +109,11 @@ const lockPartitions = async (tx: Pick<Database, "execute">): Promise<void> => {
   await tx.execute(sql`select pg_advisory_xact_lock(hashtext('ingest_envelope partitions'))`);
 };
 
-/** Makes the index on `xid` learn of the rows stored since its last summary: until then each read of new rows scans them. */
-export const summarizeNewest = async (db: Pick<Database, "execute">, now: number): Promise<void> => {
-  const days = [now - dayMs, now].map((ms) => partitionNameOf(ms));
+/** Makes the index on `xid` of these days, and of the default partition, learn of new rows: until then each read of them scans them. */
+export const summarizePartitions = async (db: Pick<Database, "execute">, days: readonly number[]): Promise<void> => {
+  const names = ["ingest_envelope_default", ...days.map(partitionNameOf)];
   await db.execute(sql`
     select brin_summarize_new_values(indexrelid::regclass) from pg_index join pg_class on pg_class.oid = indexrelid
     join pg_am on pg_am.oid = relam where amname = 'brin' and indrelid in (
-      select oid from pg_class where relname in ('ingest_envelope_default', ${days[0]}, ${days[1]}))`);
+      select oid from pg_class where relname = any (${arrayLiteral(names)}::text[]))`);
 };

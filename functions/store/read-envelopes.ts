@@ -1,13 +1,12 @@
 /**
  * Reads envelopes in the order of their commits. A reader that has everything below a position `from` reads the rows with `from <= xid <
  * to`, where `to` is at most the oldest transaction id in use: every transaction below it has ended, so no row below it can appear later.
- * Ids rise with the sequence in each queue (commit-frames.ts), so a range of them never has an envelope without those before it.
+ * Ids rise with the sequence in each queue (commit-frames.ts), so a range of them never has an envelope without those before it. No clock
+ * decides what is read: every partition is asked, by its index on `xid`.
  *
  * The rows come as binary COPY (PostgreSQL's manual, "COPY", "Binary Format"): as text, payloads would double.
  */
 import type { Client, Connection, Submittable } from "pg";
-import { dayMs } from "./ingest-partitions.ts";
-import { timestamp } from "./sql-literals.ts";
 
 /** An envelope as `ingest_envelope` has it. */
 export interface StoredEnvelope {
@@ -28,8 +27,6 @@ export interface StoredEnvelope {
 export interface EnvelopeRange {
   from: bigint;
   to: bigint;
-  /** No row of the range was received before this time by more than a day, in milliseconds: older partitions are not read. */
-  receivedAfter: number;
   /** Stops reading beyond so many bytes. */
   bytesMax: number;
 }
@@ -45,9 +42,8 @@ export const readEnvelopes = (client: Client, range: EnvelopeRange): Promise<Sto
 
 const columns = "host_id, queue_id, sequence, kind, observed_at, received_at, source, attributes, payload";
 
-const statementOf = ({ from, to, receivedAfter }: EnvelopeRange): string =>
-  `copy (select ${columns} from ingest_envelope where xid >= ${from} and xid < ${to}
-    and received_at >= ${timestamp(Math.max(0, receivedAfter - dayMs))}) to stdout with (format binary)`;
+const statementOf = ({ from, to }: EnvelopeRange): string =>
+  `copy (select ${columns} from ingest_envelope where xid >= ${from} and xid < ${to}) to stdout with (format binary)`;
 
 const copyOut = (
   range: EnvelopeRange,

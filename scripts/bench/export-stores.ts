@@ -51,7 +51,7 @@ const openPostgresStore = async ({ url, sql, pid }: EmbeddedDatabase): Promise<E
       const client = await openCopyClient(url, readerSetup);
       const step = 64n;
       for (let from = BigInt(row.first); from < BigInt(row.last); from += step)
-        yield (await readEnvelopes(client, { from, to: from + step, receivedAfter: 0, bytesMax: 1 << 30 })) ?? [];
+        yield (await readEnvelopes(client, { from, to: from + step, bytesMax: 1 << 30 })) ?? [];
       await client.end();
     },
     close: () => committer.close(),

@@ -72,7 +72,7 @@ const measureFloor = async ({ readAll }: ExportStore, port: number): Promise<num
     read += envelopes.length;
     for (let at = 0; at < envelopes.length; at += 800) {
       const send = async () => {
-        const body = await gzipFast(encodeRequest({ signal: "logs", envelopes: envelopes.slice(at, at + 800) }));
+        const body = await gzipFast(encodeRequest({ signal: "logs", envelopes: envelopes.slice(at, at + 800) }, true));
         await (await request(`http://127.0.0.1:${port}/v1/logs`, { method: "POST", dispatcher, body })).body.dump();
       };
       const sent = send().finally(() => sending.delete(sent));
