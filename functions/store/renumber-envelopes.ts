@@ -26,7 +26,8 @@ export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
     await tx.execute(sql`lock table export_position in share row exclusive mode`);
     const nextXid = sql`pg_snapshot_xmax(pg_current_snapshot())::text::bigint`;
     const [found] = await tx.execute<{ highest: string; copied: string }>(sql`
-      select coalesce(max(xid), -1)::text as highest, count(*)::text as copied from ingest_envelope where ${isCopied}`);
+      select coalesce(max(xid), -1)::text as highest, count(*) filter (where xid >= 0)::text as copied
+      from ingest_envelope where ${isCopied}`);
     const copied = Number(found?.copied ?? 0);
     const isElsewhere = sql`stream is null and (
       position > ${nextXid} or system_identifier <> ${systemIdentifier} or database_oid <> ${databaseOid}
@@ -38,8 +39,12 @@ export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
       update export_position set position = position - ${String(shift)}::bigint, owner = null, stored_before = null,
         system_identifier = ${systemIdentifier}, database_oid = ${databaseOid}, timeline = ${timeline}
       where ${isElsewhere} returning name`);
-    if (copied > 0)
-      await tx.execute(sql`update ingest_envelope set xid = xid - ${String(shift)}::bigint where ${isCopied}`);
-    return { renumbered: copied, adopted: moved.map(({ name }) => name) };
+    const adopted = moved.map(({ name }) => name);
+    // Those below zero are of an earlier run, unless they came with this dump: then its positions did, too.
+    if (copied === 0 && adopted.length === 0) return { renumbered: 0, adopted };
+    const { count } = await tx.execute(
+      sql`update ingest_envelope set xid = xid - ${String(shift)}::bigint where ${isCopied}`,
+    );
+    return { renumbered: count, adopted };
   });
 };

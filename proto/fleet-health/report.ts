@@ -61,6 +61,8 @@ export const ExportLagView = v.strictObject({
   lag_seconds: v.number(),
   /** Those envelopes; estimated above 100,000. */
   lag_envelopes: v.number(),
+  /** Of those, envelopes that the export has passed over: stored, and never read; absent without one. */
+  unaccounted_envelopes: v.optional(v.number()),
   running: v.boolean(),
   /** Envelopes that the backend rejected for good. */
   dead_letters: v.number(),
@@ -114,6 +116,10 @@ export const FleetHealthDetail = v.strictObject({
   config_errors: v.array(v.string()),
   /** The policy of its last enrollment. `deny` rejects an enrollment while the host has an active certificate. */
   policy: v.strictObject({ id: Id, name: v.string(), reenrollment: v.picklist(["deny", "replace"]) }),
+  /** What it lost in exports, because their backend rejected more of it than is kept; absent if nothing (docs/export.md). */
+  export_losses: v.optional(
+    v.array(v.strictObject({ export: v.string(), envelopes: v.number(), reason: v.string(), last_at: IsoTimestamp })),
+  ),
   /** Newest first: events of the identity, its certificates and its config. */
   history: v.array(FleetHistoryEvent),
 });

@@ -6,6 +6,7 @@ import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type CollectorEvent, findCollectorEvents } from "../../store/audit-list.ts";
 import { findOutages } from "../../store/core-sessions.ts";
+import { findHostLosses, type HostLoss } from "../../store/export-dead-letters.ts";
 import { countFleet, type FleetCounts } from "../../store/fleet-facets.ts";
 import {
   type FleetPage,
@@ -108,13 +109,20 @@ export const createFacetCounts = (core: FleetCore) =>
 export const reportHost = async (
   core: FleetCore,
   identityId: string,
-): Promise<{ rules: FleetRules; row: FleetRow; background: HostBackground; history: CollectorEvent[] }> => {
+): Promise<{
+  rules: FleetRules;
+  row: FleetRow;
+  background: HostBackground;
+  history: CollectorEvent[];
+  exportLosses: HostLoss[];
+}> => {
   const rules = await readFleetRules(core);
-  const [row, background, history] = await Promise.all([
+  const [row, background, history, exportLosses] = await Promise.all([
     findFleetRow(core.db, rules, identityId),
     findHostBackground(core.db, identityId),
     findCollectorEvents(core.db, identityId, historyMax),
+    findHostLosses(core.db, identityId),
   ]);
   if (row === undefined || background === undefined) throw new Problem("not_found", { detail: "No such collector" });
-  return { rules, row, background, history };
+  return { rules, row, background, history, exportLosses };
 };

@@ -4,6 +4,8 @@ import type { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts
 import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage } from "../../../../tests/collector.ts";
 import { createTestCore } from "../../../../tests/core.ts";
+import { addHostLosses } from "../../../store/export-dead-letters.ts";
+import type { StoredEnvelope } from "../../../store/read-envelopes.ts";
 
 const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 afterAll(() => test.close());
@@ -90,6 +92,20 @@ describe("one collector of the report", () => {
       ["collector.enroll", null],
     ]);
     expect(body.history[0]?.actor).toEqual({ type: "operator", display: test.people.admin.email });
+  });
+
+  it("has what it lost in an export, and nothing of other hosts", async () => {
+    const get = async () =>
+      (await test.api<FleetHealthDetail>("GET", `/v1/collector/health/${old.identityId}`, { as: "auditor" })).body;
+    expect(await get()).not.toHaveProperty("export_losses");
+    const letters = [old.identity, old.identity, "another"].map((hostId) => ({
+      envelope: { hostId } as StoredEnvelope,
+      reason: "HTTP 400",
+    }));
+    for (const some of [letters, letters.slice(1)]) await addHostLosses(test.db, "default", some);
+    expect((await get()).export_losses).toEqual([
+      { export: "default", envelopes: 3, reason: "HTTP 400", last_at: expect.any(String) },
+    ]);
   });
 
   it("is 404 for an unknown id, and 422 for text that is not an id", async () => {

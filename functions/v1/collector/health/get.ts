@@ -6,6 +6,7 @@ import { reportHost } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import type { CollectorEvent } from "../../../store/audit-list.ts";
+import type { HostLoss } from "../../../store/export-dead-letters.ts";
 import { healthRowView, outagesView, thresholdsView } from "./row.ts";
 
 /** `GET /v1/collector/health/{identity_id}`: one collector and its audit events. */
@@ -20,7 +21,7 @@ export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     replies: { 200: { description: "The collector", schema: FleetHealthDetail } },
     problems: ["not_found"],
     handle: async ({ params }) => {
-      const { rules, row, background, history } = await reportHost(core, params.identity_id);
+      const { rules, row, background, history, exportLosses } = await reportHost(core, params.identity_id);
       const body: FleetHealthDetail = {
         generated_at: rules.now.toISOString(),
         thresholds: thresholdsView(rules.thresholds),
@@ -28,11 +29,17 @@ export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =
         item: healthRowView(row, rules),
         config_errors: background.configErrors ?? [],
         policy: { id: background.policyId, name: background.policyName, reenrollment: background.reenrollment },
+        ...(exportLosses.length > 0 ? { export_losses: exportLosses.map(lossView) } : {}),
         history: history.map(eventView),
       };
       return { status: 200, body };
     },
   });
+
+const lossView = ({ name, envelopes, reason, lastAt }: HostLoss) => ({
+  ...{ export: name, envelopes, reason },
+  last_at: lastAt.toISOString(),
+});
 
 const eventView = (event: CollectorEvent): FleetHistoryEvent => ({
   at: event.occurredAt.toISOString(),

@@ -71,6 +71,7 @@ const exportLagView = (lag: Awaited<ReturnType<typeof reportExportLags>>[number]
   name: lag.name,
   lag_seconds: lag.ageSeconds,
   lag_envelopes: lag.envelopes,
+  ...(lag.unaccounted > 0 ? { unaccounted_envelopes: lag.unaccounted } : {}),
   running: lag.isRunning,
   dead_letters: lag.deadLetters,
   last_error: lag.lastError,

@@ -1,10 +1,10 @@
-import { Index, type JSX, Show } from "solid-js";
+import { For, Index, type JSX, Show } from "solid-js";
 import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { StateMark } from "../../design/icon.tsx";
 import { LabelLinks } from "../../design/label-links.tsx";
 import { evidenceParts } from "../../format/evidence.ts";
-import { formatCount, plainText } from "../../format/format.ts";
+import { formatCount, formatCountOf, plainText } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
 import { OutageEntry, withOutages } from "../summary/outages.tsx";
 import { driftNames } from "../table/row-view.ts";
@@ -137,6 +137,18 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
               </>
             )}
           </Show>
+          <For each={props.detail.export_losses}>
+            {(loss) => (
+              <>
+                <dt>Lost in export {loss.export}</dt>
+                <dd>
+                  {formatCountOf(loss.envelopes, "envelope")} that the backend rejected,{" "}
+                  <When at={past(loss.last_at)} />
+                  <p class="drawer-quiet">{loss.reason}</p>
+                </dd>
+              </>
+            )}
+          </For>
           <TimestampFact name="Enrolled" at={past(item().enrolled_at)} />
         </dl>
       </Section>

@@ -1,0 +1,88 @@
+import { rename, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect, it, onTestFinished } from "vitest";
+import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
+import { takeBaseBackup } from "../../tests/base-backup.ts";
+import { openEnvelopeStore } from "../../tests/stored-envelopes.ts";
+import { openDatabaseSocket } from "../node/database-socket.ts";
+import { readMigrations } from "../node/read-migrations.ts";
+import { destroyClient, openCopyClient } from "../store/copy-transaction.ts";
+import { connectDatabase } from "../store/database.ts";
+import { findExportLags } from "../store/export-lag.ts";
+import { acquireExportLease, createExportPosition, ExportLeaseLost } from "../store/export-positions.ts";
+import { migrate } from "../store/migrate.ts";
+import { readerSetup } from "../store/read-envelopes.ts";
+import { createPostgresSource } from "./postgres-source.ts";
+
+/* A server that goes on without its last commits, as a standby does that was promoted while it lagged. */
+
+const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [] };
+const texts = (name: string, count: number) => Array.from({ length: count }, (_, index) => `${name} ${index}`);
+
+it("K4: an export that was ahead of a promoted standby skips none of what is stored on it under the same ids", async () => {
+  const postgres = await startEmbeddedPostgres({ durable: false });
+  onTestFinished(() => postgres.stop("immediate"));
+  const { db, sql, close } = connectDatabase({
+    url: postgres.url(),
+    connectionsMax: 2,
+    openSocket: openDatabaseSocket,
+  });
+  onTestFinished(() => close(1));
+  await migrate(sql, await readMigrations());
+  await createExportPosition(db, "default", "oldest");
+  const open = async (owner: string) => {
+    const acquired = await acquireExportLease(db, "default", { owner });
+    if (acquired.lease === null) throw new Error("another process has the lease");
+    const source = createPostgresSource({
+      ...{ db, lease: acquired.lease, clock: clock, chunkBytes: 1 << 20, disconnect: destroyClient },
+      connect: () => openCopyClient(postgres.url(), readerSetup),
+    });
+    return { ...acquired, source };
+  };
+  const clock = { monotonic: () => performance.now() };
+  const read = async (source: ReturnType<typeof createPostgresSource>): Promise<string[]> => {
+    const lines: string[] = [];
+    for (let chunk = await source.read(); chunk !== null; chunk = await source.read()) {
+      lines.push(...chunk.queues.flat().map(({ payload }) => new TextDecoder().decode(payload)));
+      await source.commit(chunk, none);
+    }
+    return lines;
+  };
+
+  const primary = await openEnvelopeStore({ url: postgres.url() });
+  await primary.lines("a", texts("before", 3));
+  const first = await open("one");
+  expect(await read(first.source)).toEqual(texts("before", 3));
+  const backup = join(tmpdir(), `promoted-${crypto.randomUUID()}`);
+  await takeBaseBackup(postgres, backup, {
+    "recovery.signal": "",
+    "postgresql.auto.conf": "restore_command = 'false'\n",
+  });
+  for (const text of texts("gone", 40)) await primary.lines("a", [text]);
+  const underWay = await first.source.read();
+  expect(underWay?.envelopes).toBe(40);
+  await primary.close().catch(() => undefined);
+  await postgres.restart({
+    mode: "immediate",
+    whileStopped: async (dataDir) => {
+      await rm(dataDir, { recursive: true });
+      await rename(backup, dataDir);
+    },
+  });
+  await expect.poll(() => sql`select 1`.then(() => "up", String)).toBe("up");
+  const promoted = await openEnvelopeStore({ url: postgres.url() });
+  for (const text of texts("after", 60)) await promoted.lines("b", [text]);
+  await promoted.close();
+
+  // The position that it would store is one of ids which mean something else now.
+  if (underWay) await expect(first.source.commit(underWay, none)).rejects.toThrow(ExportLeaseLost);
+  first.source.close();
+  await sql`update export_position set owner = null`;
+  const second = await open("two");
+  expect(second).toMatchObject({ leftTimeline: 1, lease: { identity: { timeline: 2 } } });
+  expect(await findExportLags(db)).toMatchObject([{ envelopes: 60 }]);
+  expect(await read(second.source)).toEqual(texts("after", 60));
+  expect(await findExportLags(db)).toMatchObject([{ envelopes: 0, unaccounted: 0 }]);
+  second.source.close();
+});
