@@ -87,20 +87,26 @@ const serve = async (
       observe: metrics.observe,
       run: async (lease, signal) => {
         const source = await opened.open(lease);
-        const deliverAll = createDelivery({
+        const delivery = createDelivery({
           ...{ db: database.db, config, client, clock: systemClock, entropy: systemEntropy, log, signal },
           observe: metrics.observe,
         });
         try {
           await pumpChunks({
             source,
-            deliverAll,
+            deliverAll: delivery.deliverAll,
             lanes: config.concurrency,
             bufferBytesMax: config.bufferBytesMax,
             clock: systemClock,
             stopping: stopping.signal,
             signal,
-            observe: metrics.observe,
+            observe: {
+              buffered: metrics.observe.buffered,
+              committed: (outcome) => {
+                delivery.committed(outcome);
+                metrics.observe.committed(outcome);
+              },
+            },
           });
         } finally {
           source.close();
@@ -187,7 +193,7 @@ const elsewhereFault = (name: string, what: string): ConfigError =>
   new ConfigError([
     {
       variable: "SVC_DATABASE_URL",
-      message: `the position of the export ${name} ${what}, as after a restore from a dump; run svc-server export adopt-database, which numbers the restored envelopes anew (docs/export.md)`,
+      message: `the position of the export ${name} ${what}, as after a restore from a dump; run svc-server export adopt-database, which numbers the restored envelopes anew (docs/export-failures.md)`,
     },
   ]);
 

@@ -140,6 +140,11 @@ export const alertScenarios: Readonly<Record<string, AlertScenario>> = {
     after: 6,
     quiet: { [one("core_export_lag_seconds", ',export="loki"')]: still(899) },
   },
+  SvcExportPassedOver: {
+    fires: { [one("core_export_unaccounted_envelopes", ',export="loki"')]: still(1) },
+    after: 6,
+    quiet: { [one("core_export_unaccounted_envelopes", ',export="loki"')]: still(0) },
+  },
   SvcExportRejected: {
     fires: { [one("core_export_dead_letters", ',export="loki"')]: still(1) },
     after: 16,

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { traceRequest } from "./otlp.ts";
 import { type OtlpBackend, startOtlpBackend } from "./otlp-backend.ts";
 import { logged, type Program, startProgram, stopProgram } from "./program.ts";
 import { type EnvelopeStore, openEnvelopeStore } from "./stored-envelopes.ts";
@@ -94,7 +95,8 @@ it("stops nobody else's export for the host whose envelopes are rejected, and na
   const hosts = ["bad", "a", "b", "c"].map((name) => `spiffe://fleet.test/host/${name}`);
   const [bad = "", ...good] = hosts;
   const program = startExport({ SVC_EXPORT_MAX_HOST_DEAD_LETTERS: "3" });
-  const cut = { kind: "otel_span", payload: Uint8Array.of(10, 5) };
+  const cut = { kind: "otel_span", payload: traceRequest(["x"]) };
+  backend.answer = ({ signal }) => (signal === "traces" ? { http: 400 } : "accept");
   await store.envelopes(
     bad,
     Array.from({ length: 8 }, () => cut),
@@ -109,7 +111,7 @@ it("stops nobody else's export for the host whose envelopes are rejected, and na
   await store.lines("a", ["later"]);
   await expect.poll(() => backend.lines().includes("later"), within).toBe(true);
   const [named] = program.records.filter(({ msg }) => String(msg).includes("they are lost"));
-  expect(named).toMatchObject({ host_id: bad, envelopes: 5, reason: "the payload is no OTLP request" });
+  expect(named).toMatchObject({ host_id: bad, envelopes: 5, reason: "HTTP 400" });
   expect(await stopProgram(program)).toBe(0);
 });
 

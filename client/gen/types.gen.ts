@@ -5358,6 +5358,7 @@ export type ReportFleetHealthResponses = {
             name: string;
             lag_seconds: number;
             lag_envelopes: number;
+            unaccounted_envelopes?: number;
             running: boolean;
             dead_letters: number;
             last_error: string | null;
@@ -5766,6 +5767,12 @@ export type GetFleetHealthResponses = {
             name: string;
             reenrollment: 'deny' | 'replace';
         };
+        export_losses?: Array<{
+            export: string;
+            envelopes: number;
+            reason: string;
+            last_at: string;
+        }>;
         history: Array<{
             at: string;
             action: string;

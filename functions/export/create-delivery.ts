@@ -25,6 +25,12 @@ export interface DeliveryNeeds {
   signal: AbortSignal;
 }
 
+/** Delivers envelopes of whole hosts in their order, and learns which outcomes are stored. */
+export interface Delivery {
+  deliverAll(envelopes: Iterable<StoredEnvelope>): Promise<ChunkOutcome>;
+  committed(outcome: ChunkOutcome): void;
+}
+
 /** A line of the log names no more hosts. */
 const namedMax = 20;
 
@@ -35,15 +41,13 @@ export const limitsOf = ({ signals, isAttested }: ExportConfig, pace: Pace): Req
   isAttested,
 });
 
-/** Makes the function that delivers envelopes of whole hosts in their order, and logs by host what the backend rejects. */
-export const createDelivery = (
-  needs: DeliveryNeeds,
-): ((envelopes: Iterable<StoredEnvelope>) => Promise<ChunkOutcome>) => {
+/** Makes the delivery of an export. It logs by host what the backend rejects. */
+export const createDelivery = (needs: DeliveryNeeds): Delivery => {
   const { db, config, client, clock, entropy, log, signal } = needs;
   const { name, isAttested } = config;
   const pace = createPace({ bytesMax: config.requestBytesMax, timeoutMs: config.timeoutMs }, clock);
   const suspects = createSuspects();
-  const decideDeadLetter = createDeadLetterLimit({
+  const letters = createDeadLetterLimit({
     ...{ hostMax: config.hostDeadLettersMax, max: config.deadLettersMax, clock },
     count: () => countDeadLetters(db, name),
     countHosts: () => countSendingHosts(db),
@@ -55,8 +59,8 @@ export const createDelivery = (
       logPartial(log, name, rejected);
     },
   };
-  const delivery = { client, clock, entropy, observe, pace, isAttested, decideDeadLetter, signal };
-  return async (envelopes) => {
+  const delivery = { client, clock, entropy, observe, pace, isAttested, signal, decideDeadLetter: letters.decide };
+  const deliverAll = async (envelopes: Iterable<StoredEnvelope>): Promise<ChunkOutcome> => {
     const limits = { ...limitsOf(config, pace), apartOf: suspects.apartOf };
     const outcome = await deliverInOrder(cutRequests(envelopes, limits), delivery);
     logLetters(log, name, outcome.deadLetters, "the backend rejected envelopes of a host; they are dead letters");
@@ -67,6 +71,10 @@ export const createDelivery = (
       "the backend rejected envelopes of a host that has its share of dead letters; they are lost",
     );
     return outcome;
+  };
+  return {
+    deliverAll,
+    committed: ({ deadLetters }) => letters.stored(deadLetters.map(({ envelope }) => envelope.hostId)),
   };
 };
 

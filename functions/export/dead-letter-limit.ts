@@ -21,42 +21,62 @@ const hostsAtLimitShare = 0.05;
 /** At a limit the stored ones are counted again, no more often than this. */
 const recountMs = 1_000;
 
+/** The decisions on rejected envelopes. */
+export interface DeadLetterLimit {
+  decide(hostId: string): Promise<DeadLetterDecision>;
+  /** These dead letters are stored now: the next count has them. */
+  stored(hostIds: Iterable<string>): void;
+}
+
 /**
  * Makes the decision on each rejected envelope. A host beyond its share loses its own envelopes, so that it stops nobody else's export. When
  * more than 5 % of the hosts that send, and at least three, have reached theirs, or all of them, the fault is the backend's: the export
  * then waits. At a limit it counts the stored ones again, so it continues once somebody has deleted or retried some.
  */
-export const createDeadLetterLimit = (
-  options: DeadLetterLimitOptions,
-): ((hostId: string) => Promise<DeadLetterDecision>) => {
+export const createDeadLetterLimit = (options: DeadLetterLimitOptions): DeadLetterLimit => {
   const { max, clock } = options;
   const hostMax = Math.min(options.hostMax, max);
-  let counts: Map<string, number> | undefined;
+  /** Decided and not stored yet. */
+  const pending = new Map<string, number>();
+  let counts = new Map<string, number>();
   let hosts = 0;
   let countedAt = Number.NEGATIVE_INFINITY;
 
-  const recount = async (): Promise<Map<string, number>> => {
-    if (counts && clock.monotonic() - countedAt < recountMs) return counts;
-    countedAt = clock.monotonic();
-    counts = await options.count().catch(() => counts ?? new Map<string, number>());
-    hosts = await options.countHosts().catch(() => hosts);
-    return counts;
+  const add = (hostId: string, letters: number): void => {
+    for (const some of [pending, counts]) some.set(hostId, (some.get(hostId) ?? 0) + letters);
   };
-  const admit = (counted: Map<string, number>, hostId: string): boolean => {
-    const own = counted.get(hostId) ?? 0;
-    counted.set(hostId, own);
-    if (own >= hostMax || sum(counted.values()) >= max) return false;
-    counted.set(hostId, own + 1);
+  const recount = async (): Promise<void> => {
+    if (clock.monotonic() - countedAt < recountMs) return;
+    countedAt = clock.monotonic();
+    // Before the count, so that a letter which is stored meanwhile counts twice, and not never.
+    const waiting = [...pending];
+    const stored = await options.count().catch(() => undefined);
+    hosts = await options.countHosts().catch(() => hosts);
+    if (stored === undefined) return;
+    counts = stored;
+    for (const [hostId, letters] of waiting) counts.set(hostId, (counts.get(hostId) ?? 0) + letters);
+  };
+  const admit = (hostId: string): boolean => {
+    // A host with a share of nothing has reached it.
+    counts.set(hostId, counts.get(hostId) ?? 0);
+    if ((counts.get(hostId) ?? 0) >= hostMax || sum(counts.values()) >= max) return false;
+    add(hostId, 1);
     return true;
   };
-  return async (hostId) => {
-    if (counts && admit(counts, hostId)) return "store";
-    const counted = await recount();
-    if (admit(counted, hostId)) return "store";
-    const sending = Math.max(hosts, counted.size);
-    const atLimit = counted.values().reduce((some, each) => some + (each >= hostMax ? 1 : 0), 0);
-    const tooMany = Math.max(hostsAtLimitMin, Math.floor(sending * hostsAtLimitShare) + 1);
-    return atLimit >= Math.min(sending, tooMany) ? "wait" : "drop";
+  return {
+    async decide(hostId) {
+      if (countedAt === Number.NEGATIVE_INFINITY) await recount();
+      if (admit(hostId)) return "store";
+      await recount();
+      if (admit(hostId)) return "store";
+      const sending = Math.max(hosts, counts.size);
+      const atLimit = counts.values().reduce((some, each) => some + (each >= hostMax ? 1 : 0), 0);
+      const tooMany = Math.max(hostsAtLimitMin, Math.floor(sending * hostsAtLimitShare) + 1);
+      return atLimit >= Math.min(sending, tooMany) ? "wait" : "drop";
+    },
+    stored(hostIds) {
+      for (const hostId of hostIds) pending.set(hostId, (pending.get(hostId) ?? 0) - 1);
+    },
   };
 };
 

@@ -109,30 +109,34 @@ describe("the limit of dead letters", () => {
 
   it("stores more once stored ones have gone", async () => {
     const stored = { a: 2 };
-    const decide = createLimit(stored, 1);
+    const limit = createLimit(stored, 1);
+    const { decide } = limit;
     expect(await decide("a")).toBe("store");
+    // One that is not stored yet counts, too, however often the others are counted.
+    expect(await decide("a")).toBe("wait");
     stored.a = 3;
+    limit.stored(["a"]);
     // It is alone: nobody else can tell whether the fault is the backend's.
     expect(await decide("a")).toBe("wait");
     stored.a = 1;
     expect([await decide("a"), await decide("a")]).toEqual(["store", "store"]);
-    const blind = createLimit({}, 0, { hostMax: 0, count: () => Promise.reject(new Error("unavailable")) });
+    const { decide: blind } = createLimit({}, 0, { hostMax: 0, count: () => Promise.reject(new Error("unavailable")) });
     expect(await blind("a")).toBe("wait");
   });
 
   it("drops what one host sends beyond its share, and waits when more than 5 % of the hosts, and three, have reached theirs", async () => {
     const bad = (hosts: number) => Object.fromEntries(Array.from({ length: hosts }, (_, host) => [`bad${host}`, 3]));
-    expect(await createLimit(bad(1), 2)("bad0")).toBe("drop");
-    expect(await createLimit(bad(2), 20)("bad0")).toBe("drop");
-    expect(await createLimit(bad(2), 20)("good")).toBe("store");
-    expect(await createLimit(bad(3), 20)("bad0")).toBe("wait");
-    expect(await createLimit(bad(5), 100)("bad0")).toBe("drop");
-    expect(await createLimit(bad(6), 100)("bad0")).toBe("wait");
-    expect(await createLimit(bad(2), 2)("bad0")).toBe("wait");
+    expect(await createLimit(bad(1), 2).decide("bad0")).toBe("drop");
+    expect(await createLimit(bad(2), 20).decide("bad0")).toBe("drop");
+    expect(await createLimit(bad(2), 20).decide("good")).toBe("store");
+    expect(await createLimit(bad(3), 20).decide("bad0")).toBe("wait");
+    expect(await createLimit(bad(5), 100).decide("bad0")).toBe("drop");
+    expect(await createLimit(bad(6), 100).decide("bad0")).toBe("wait");
+    expect(await createLimit(bad(2), 2).decide("bad0")).toBe("wait");
   });
 
   it("fills no disk: beyond all that may be stored, a host loses its own too", async () => {
-    const decide = createLimit({ bad: 3, worse: 2 }, 1_000, { max: 5 });
+    const { decide } = createLimit({ bad: 3, worse: 2 }, 1_000, { max: 5 });
     expect(await decide("good")).toBe("drop");
   });
 });

@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { frame, newQueue, openSession, testHost } from "../../tests/frames.ts";
 import { connectForeign, type ForeignClient, forwardAll, openForward, submit } from "../../tests/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestIngest } from "../../tests/ingest.ts";
+import { noteSink } from "../store/ingest-sinks.ts";
 
 let test: TestIngest;
 const clients: ForeignClient[] = [];
@@ -134,6 +135,26 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     expect(await storedSequences(queue)).toEqual([1, 2, 3, 9, 10, 11]);
     expect(await eventsOf(queue)).toMatchObject([{ action: "ingest.gap", details: { from: 4, through: 8 } }]);
     expect(test.observed).toContainEqual({ name: "gap", facts: 5n });
+  });
+
+  it("K9: counts nothing as lost of a queue that was in another sink since", async () => {
+    const client = await connect();
+    const [known, unknown] = [newQueue(), newQueue()];
+    const [before, after] = [newQueue(), newQueue()];
+    await forwardAll(client, [openSession(known, { session_id: before }), { frame: frame(known, 1, 3) }]);
+    const { db, sql } = test.connection;
+    await sql`delete from ingest_gap`;
+    await noteSink(db, "postgres", new Date(Date.now() - 60_000));
+    // Core stored elsewhere, and is back.
+    await noteSink(db, "nats", new Date(Date.now() + 1_000));
+    await noteSink(db, "postgres", new Date(Date.now() + 2_000));
+    for (const queue of [known, unknown]) {
+      const reopened = openSession(queue, { session_id: after, previous_session_ids: [before], acked_through: 8 });
+      expect(cursorsOf(await forwardAll(client, [reopened, { frame: frame(queue, 9, 10) }]))).toEqual(["8", "10"]);
+      expect(await eventsOf(queue)).toEqual([]);
+    }
+    expect(await sql`select 1 from ingest_gap`).toHaveLength(0);
+    await sql`delete from ingest_sink`;
   });
 
   it("Q12: adds up what a host has lost, however much it claims", async () => {

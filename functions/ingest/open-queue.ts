@@ -4,14 +4,23 @@
  *   copies that part, one is rejected with `queue_forked`, and its frames too, as every commit checks the session.
  * - Envelopes that a sender has deleted and that the cursor does not cover are lost with the database: the range is recorded in the
  *   transaction that moves the cursor over it. Their sender never sends them again. One claim, of any host, cannot make the totals
- *   meaningless: what no host can have sent, and what is beyond the bound of recorded events, is added to none.
+ *   meaningless: what no host can have sent, and what is beyond the bound of recorded events, is added to none. Nothing is lost of a queue
+ *   that comes from another sink, which has the range.
  */
 import { equalBytes } from "../../kit/bytes.ts";
 import type { Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import { type Database, type Executor, limitLockWaits, planByIndex } from "../store/database.ts";
-import { findCursor, lockCursors, type QueueName, trimCursors, updateCursors } from "../store/ingest-cursors.ts";
+import {
+  findCursor,
+  type LockedCursor,
+  lockCursors,
+  type QueueName,
+  trimCursors,
+  updateCursors,
+} from "../store/ingest-cursors.ts";
 import { addGap } from "../store/ingest-gaps.ts";
+import { findSinkChange } from "../store/ingest-sinks.ts";
 import { queueIdBytes, sequenceMax } from "./examine-frame.ts";
 import { inGroups, inTurn } from "./in-turn.ts";
 import {
@@ -57,7 +66,7 @@ export const createQueueOpener = ({ db, clock, entropy, observe, log, pause }: Q
   const decideAll = async (tx: Executor, opens: readonly Open[], now: Date) => {
     const rows = await lockCursors(tx, opens, now);
     return opens.map((claims, index): Decision => {
-      const row = rows[index] as CursorRow;
+      const row = rows[index] as LockedCursor;
       return { claims, row, ...decideOpen(row, claims) };
     });
   };
@@ -91,6 +100,14 @@ export const createQueueOpener = ({ db, clock, entropy, observe, log, pause }: Q
       const [decision] = (await decideAll(tx, [open], now)) as [Decision];
       const { isForked, lost, row } = decision;
       if (!isForked) await store(tx, [decision], now);
+      if (lost && !isForked && (await isOfOtherSink(tx, row))) {
+        const range = { from: String(lost.from), through: String(lost.through) };
+        log.warn(
+          { host_id: open.hostId, queue_id: open.queueId.toHex(), ...range },
+          "the queue comes from another sink, which stored the range",
+        );
+        return { ...decision, lost: undefined };
+      }
       const event = lost && gapEvent(lost);
       const events = [...(event ? [event] : []), ...(isForked ? [forkEvent(row.cursor)] : [])];
       const recorded = events.length > 0 ? await record(tx, queueOf(open), events) : [];
@@ -123,8 +140,13 @@ export const createQueueOpener = ({ db, clock, entropy, observe, log, pause }: Q
   };
 };
 
-type CursorRow = Parameters<typeof decideOpen>[0];
-type Decision = ReturnType<typeof decideOpen> & { claims: Open; row: CursorRow };
+type Decision = ReturnType<typeof decideOpen> & { claims: Open; row: LockedCursor };
+
+/** Whether a queue was last open in PostgreSQL before core used another sink: what was acknowledged since is in that one, and not lost. */
+const isOfOtherSink = async (tx: Executor, { cursor, sessionId, updatedAt }: LockedCursor): Promise<boolean> => {
+  const changedAt = await findSinkChange(tx);
+  return changedAt !== null && ((cursor === 0n && sessionId === null) || updatedAt < changedAt);
+};
 
 const queueOf = ({ hostId, queueId }: Open): QueueName => ({ hostId, queueId });
 /** A client need not name a session; its frames are not fenced. */

@@ -3,6 +3,7 @@ import type { Log } from "../../kit/log.ts";
 import type { IngestConfig } from "../config.ts";
 import { createPostgresSink, type PostgresSinkNeeds } from "../ingest/postgres-sink.ts";
 import type { Sink } from "../ingest/sink.ts";
+import { noteSink } from "../store/ingest-sinks.ts";
 import type { Metrics } from "./metrics.ts";
 
 /** A sink, and the largest payload that it stores. */
@@ -28,6 +29,7 @@ export const openSink = async (
 ): Promise<OpenedSink> => {
   const { sink: settings, payloadBytesMax } = config;
   const shared = { ...needs, log, observe: metrics.observeIngest };
+  await noteSink(needs.db, settings.kind, new Date(needs.clock.now()));
   if (settings.kind === "postgres") return { sink: createPostgresSink(shared), payloadBytesMax };
   const { connectNats } = await import("./connect-nats.ts");
   const { createNatsSink } = await import("../ingest/nats-sink/create-nats-sink.ts");

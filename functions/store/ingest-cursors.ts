@@ -12,6 +12,13 @@ export interface QueueName {
   queueId: Uint8Array;
 }
 
+/** A queue's cursor, the session that opened it last, and when it was last written, in milliseconds. */
+export interface LockedCursor {
+  cursor: bigint;
+  sessionId: Uint8Array | null;
+  updatedAt: number;
+}
+
 const isQueue = ({ hostId, queueId }: QueueName) =>
   and(eq(ingestCursor.hostId, hostId), eq(ingestCursor.queueId, queueId));
 
@@ -29,22 +36,24 @@ export const lockCursors = async (
   db: Executor,
   queues: readonly QueueName[],
   now: Date,
-): Promise<readonly { cursor: bigint; sessionId: Uint8Array | null }[]> => {
+): Promise<readonly LockedCursor[]> => {
   const wanted = JSON.stringify(queues.map(({ hostId, queueId }) => ({ host: hostId, queue: queueId.toHex() })));
-  const rows = await executePrepared<{ host_id: string; cursor: string; session: string | null }>(
+  const rows = await executePrepared<{ host_id: string; cursor: string; session: string | null; updated: string }>(
     db,
     sql`insert into ingest_cursor (host_id, queue_id, cursor, updated_at)
     select host, decode(queue, 'hex'), 0, ${now.toISOString()}::timestamptz
     from json_to_recordset(${wanted}::json) as wanted (host text, queue text)
     order by host collate "C", decode(queue, 'hex')
     on conflict (host_id, queue_id) do update set updated_at = ingest_cursor.updated_at
-    returning host_id, cursor::text, encode(session_id, 'hex') as session`,
+    returning host_id, cursor::text, encode(session_id, 'hex') as session,
+      (extract(epoch from ingest_cursor.updated_at) * 1000)::bigint::text as updated`,
   );
   const found = new Map(rows.map((row) => [row.host_id, row]));
   return queues.map(({ hostId }) => {
     const row = found.get(hostId);
     if (row === undefined) throw new Error("an upsert returned no row");
-    return { cursor: BigInt(row.cursor), sessionId: row.session === null ? null : Uint8Array.fromHex(row.session) };
+    const sessionId = row.session === null ? null : Uint8Array.fromHex(row.session);
+    return { cursor: BigInt(row.cursor), sessionId, updatedAt: Number(row.updated) };
   });
 };
 

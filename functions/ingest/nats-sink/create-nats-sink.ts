@@ -11,6 +11,7 @@ import { LRUCache } from "lru-cache";
 import { withTimeout } from "../../../kit/with-timeout.ts";
 import { Problem } from "../../problems.ts";
 import { type CommittedFrame, type FrameToCommit, openCommitClient } from "../../store/commit-frames.ts";
+import { findCursor } from "../../store/ingest-cursors.ts";
 import { addGap } from "../../store/ingest-gaps.ts";
 import { readRows } from "../../store/read-rows.ts";
 import type { CommitObserver } from "../committer.ts";
@@ -52,6 +53,12 @@ export interface NatsSink extends Sink {
 /** Views in memory; one that was evicted is read again. */
 const viewsMax = 20_000;
 const attemptsMax = 5;
+
+/** Returns what of a range is not in PostgreSQL either, where core stored before it used this sink. */
+const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
+  if (cursor >= lost.through) return undefined;
+  return cursor < lost.from ? lost : { ...lost, from: cursor + 1n };
+};
 
 /** Makes the sink; creates or checks the streams, see `prepareStreams`. */
 export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> => {
@@ -154,6 +161,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       );
     /** Records a loss, and other events of the queue with it. */
     const recordLoss = async (lost: Loss | undefined, others: readonly QueueEvent[] = []): Promise<void> => {
+      if (lost === undefined && others.length === 0) return;
       const event = lost && gapEvent(lost, "stream");
       const isPlausible = await db.transaction(async (tx) => {
         const recorded = await record(tx, queue, [...(event ? [event] : []), ...others]);
@@ -182,7 +190,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       // The fence may have found more than the view had.
       const { isForked, lost, cursor } = decide(view);
       if (isForked) return reject(view);
-      if (lost && !isExpired) await recordLoss(lost);
+      if (lost && !isExpired) await recordLoss(withoutStored(lost, await findCursor(db, queue)));
       if (lost) await streams.writeState(view, { cursor });
       view.isOwn = true;
       return { ...queue, cursor };

@@ -175,6 +175,17 @@ describe("the sink of NATS", () => {
     expect(test.observed).toContainEqual({ name: "gap", facts: 4n });
   });
 
+  it("K9: counts nothing as lost that PostgreSQL has, where core stored before", async () => {
+    const queue = newQueue();
+    const { sql } = test.connection;
+    await sql`insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values (${testHost}, ${queue}, 4, now())`;
+    const open = (acked_through: number) => openSession(queue, { session_id: newQueue(), acked_through });
+    expect(cursorsOf(await forwardAll(await connect(), [open(4), { frame: frame(queue, 5, 6) }]))).toEqual(["4", "6"]);
+    const events = await sql`select 1 from audit_event where details->>'queue_id' = ${queue.toString("hex")}`;
+    expect(events).toHaveLength(0);
+    await sql`delete from ingest_cursor`;
+  });
+
   it("writes last_envelope_at and the volume of a host to PostgreSQL within seconds", async () => {
     const host = "spiffe://fleet.test/counted";
     const client = connectForeign(test, await test.client({ uri: host }));
