@@ -12,7 +12,7 @@
  */
 import type { Client } from "pg";
 import { errorCode } from "../../kit/describe-error.ts";
-import { openCopyClient, runCopyTransaction } from "./copy-transaction.ts";
+import { lastResult, openCopyClient, runCopyTransaction } from "./copy-transaction.ts";
 import { type CopyRows, type EncodedRows, rowsAbove } from "./envelope-rows.ts";
 import { cursorsOfHostMax } from "./ingest-cursors.ts";
 import { HourCounts, prepareHourCount } from "./ingest-hours.ts";
@@ -90,8 +90,7 @@ const statements = `
     insert into ingest_host (host_id, last_envelope_at) select host, $2 from unnest($1) as host order by host
     on conflict (host_id) do update
     set last_envelope_at = greatest(ingest_host.last_envelope_at, excluded.last_envelope_at);
-  ${prepareHourCount};
-  ${prepareStoredCount};
+  ${prepareHourCount}; ${prepareStoredCount};
   prepare trim_queues (text, int) as
     delete from ingest_cursor where (host_id, queue_id) in (
       select host_id, queue_id from ingest_cursor where host_id = $1
@@ -159,8 +158,7 @@ export const commitFramesAhead = async (
       after: [
         `execute expect_cursors(${hostsOf(all)}, ${queuesOf(all)}, ${cursors}, ${sessions})`,
         ...movesOf(all.filter(hasMoved), at),
-        ...hours.statements(at),
-        ...storedCount(rows),
+        ...[...hours.statements(at), ...storedCount(rows)],
         "commit",
       ],
     });
@@ -297,10 +295,4 @@ const movesOf = (moved: readonly QueueState[], now: number): string[] => {
   for (const host of new Set(moved.filter(({ isNew }) => isNew).map(({ hostId }) => hostId)))
     steps.push(`execute trim_queues(${literal(host)}, ${cursorsOfHostMax})`);
   return steps;
-};
-
-const lastResult = async (client: Client, text: string): Promise<Record<string, string>[]> => {
-  const results: unknown = await client.query(text);
-  const last = Array.isArray(results) ? results.at(-1) : results;
-  return (last as { rows: Record<string, string>[] }).rows;
 };

@@ -150,3 +150,10 @@ const submittable = (
     callback: () => undefined,
   } as Submittable;
 };
+
+/** Runs statements and returns the rows of the last one. */
+export const lastResult = async (client: Client, text: string): Promise<Record<string, string>[]> => {
+  const results: unknown = await client.query(text);
+  const last = Array.isArray(results) ? results.at(-1) : results;
+  return (last as { rows: Record<string, string>[] }).rows;
+};
