@@ -169,6 +169,10 @@ describe("deliver", () => {
     const { deadLetters } = await run({ signal: "traces", envelopes: [malformed] });
     expect(deadLetters).toMatchObject([{ reason: "the payload is no OTLP request" }]);
     expect(calls).toBe(0);
+    // Whole resources, whose contents are not: found among others.
+    const inner = { ...malformed, payload: Uint8Array.of(10, 2, 10, 5) };
+    const mixed = await run({ signal: "traces", envelopes: [...envelopes.slice(0, 3), inner] });
+    expect(mixed).toMatchObject({ exported: 3, deadLetters: [{ envelope: inner }] });
   });
 
   it("ends when it is aborted", async () => {

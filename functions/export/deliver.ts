@@ -93,7 +93,7 @@ export const deliver = async (request: ExportRequest, options: DeliveryOptions):
   }
 };
 
-/** Sends a request once. A payload that is malformed is rejected here: no resource of it could have the identity of its host. */
+/** Sends a request once. One with a malformed payload is rejected here: no resource of that could have the identity of its host. */
 const send = async (request: ExportRequest, { client, pace, isAttested }: DeliveryOptions): Promise<OtlpOutcome> => {
   let body: Uint8Array;
   try {

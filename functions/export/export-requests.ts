@@ -32,10 +32,9 @@ const otlpSignals: ReadonlyMap<string, ExportSignal> = new Map([
 ]);
 
 /** Whether a payload consists of whole resources: one that is cut off would take the bytes behind it, another host's, as its own. */
-const isWhole = ({ payload, hostId }: StoredEnvelope, isAttested: boolean): boolean => {
+const isWhole = ({ payload }: StoredEnvelope): boolean => {
   try {
-    if (isAttested) attestResources(payload, hostId);
-    else readWire(payload, (reader) => eachValue(reader, payload.length, 1, () => undefined));
+    readWire(payload, (reader) => eachValue(reader, payload.length, 1, () => undefined));
     return true;
   } catch {
     return false;
@@ -48,7 +47,7 @@ const isWhole = ({ payload, hostId }: StoredEnvelope, isAttested: boolean): bool
  */
 export const cutRequests = (
   envelopes: Iterable<StoredEnvelope>,
-  { bytesMax, signals, isAttested, apartOf = () => "no" }: RequestLimits,
+  { bytesMax, signals, apartOf = () => "no" }: RequestLimits,
 ): ExportRequest[] => {
   const requests: ExportRequest[] = [];
   const open = new Map<ExportSignal, { envelopes: StoredEnvelope[]; bytes: number; ofHost: string | null }>();
@@ -57,7 +56,7 @@ export const cutRequests = (
     const signal = otlp ?? "logs";
     if (!signals.includes(signal)) continue;
     const apart = apartOf(envelope.hostId);
-    if (apart === "envelope" || (otlp && !isWhole(envelope, isAttested))) {
+    if (apart === "envelope" || (otlp && !isWhole(envelope))) {
       open.delete(signal);
       requests.push({ signal, envelopes: [envelope] });
       continue;
