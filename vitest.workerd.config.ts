@@ -11,6 +11,7 @@ const nodeOnly: Readonly<Record<string, string>> = {
   "functions/scim/limits.test.ts": "limits count per process; in workerd each request has its own app",
   "functions/http/csv.test.ts": "calls a function and no route",
   "functions/v1/operator/token-exchange.test.ts": "reads the issuers from a file, and counts refusals per process",
+  "functions/v1/collector/wrong-clock.test.ts": "gives core a clock of its machine beside that of its database",
   "functions/v1/chat/sessions/turn.test.ts": "plays the model and the SQL tools, which are functions in this process",
   "functions/http/parse-request.test.ts": "mounts a route of its own, which the worker does not have",
   "functions/http/text-stream.test.ts": "calls a function and no route",
