@@ -75,8 +75,9 @@ describe("diag", () => {
         dropped_records_total: 0,
         dead_letters: 0,
         forks_total: 0,
+        at_risk: false,
       },
-      quarantine: { files: 0, records: 0 },
+      quarantine: { files: 0, records: 0, lost_records: 0 },
       redactions: expect.arrayContaining([expect.stringContaining("private keys")]),
     });
     for (const hidden of ["PRIVATE KEY", "tls.key", "tls.crt", host.dir, "hello-payload", "core-ca"])

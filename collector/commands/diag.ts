@@ -49,7 +49,11 @@ const composeBundle = async (loaded: LoadedConfig, env: CollectorEnv): Promise<o
     certificate: certificate ? publicCertificate(certificate) : null,
     running: config ? await readRunning(config) : null,
     queue: stats && queueFigures(stats),
-    quarantine: stats && { files: stats.quarantined, records: stats.quarantinedRecords },
+    quarantine: stats && {
+      files: stats.quarantined,
+      records: stats.quarantinedRecords,
+      lost_records: stats.lostRecords,
+    },
     redactions,
   };
 };
@@ -92,4 +96,5 @@ const queueFigures = (stats: QueueStats) => ({
   dropped_records_total: stats.droppedRecordsTotal,
   dead_letters: stats.deadLetters,
   forks_total: stats.forks,
+  at_risk: stats.atRisk,
 });

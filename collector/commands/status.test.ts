@@ -39,7 +39,7 @@ describe("status", () => {
         identity: collector.host.identity,
         config: { valid: true, errors: [], running_config_hash: expect.stringMatching(/^[0-9a-f]{64}$/) },
         queue: { records: 0, max_bytes: 104_857_600, dead_letters: 0, at_risk: false },
-        quarantine: { files: 0, records: 0 },
+        quarantine: { files: 0, records: 0, lost_records: 0 },
         forwarder: { endpoint: collector.peer.endpoint, connected: true, last_ack_at: expect.any(String) },
         heartbeat: { last_success_at: expect.any(String), last_error: null },
         certificate: { serial_number: "1a2b3c", not_after: "2099-01-01T00:00:00.000Z" },
@@ -97,7 +97,7 @@ describe("describeStatus", () => {
         forks_total: 0,
         at_risk: false,
       },
-      quarantine: { files: 1, records: 7 },
+      quarantine: { files: 1, records: 7, lost_records: 5 },
       forwarder: {
         endpoint: "core:8443",
         connected: false,
@@ -131,6 +131,7 @@ config       valid, aaaaaaaaaaaa
              desired config: bbbbbbbbbbbb
 queue        12 records, 4.1 KiB of 100 MiB, oldest 3 s, 0 dropped, 1 dead letters
              quarantined files: 1, with 7 records; see quarantine-* in the data directory
+             lost by damage of the queue's files: 5 records
 forwarding   not connected to core:8443, last ack 1 min 5 s ago
              unavailable: away
 heartbeats   off: the config has no management.core_url

@@ -47,5 +47,17 @@ export class QueueCorruptError extends Error {
   }
 }
 
+/** The disk returns errors when the queue's database is read (case K6). Nothing on disk was changed: it may be intact. */
+export class QueueUnreadableError extends Error {
+  override readonly name = "QueueUnreadableError";
+
+  constructor(dir: string, options?: ErrorOptions) {
+    super(
+      `the queue in ${dir} cannot be read, since its disk returns errors; it is kept as it is: check the disk, then start the collector again`,
+      options,
+    );
+  }
+}
+
 /** SQLITE_READONLY, SQLITE_IOERR and SQLITE_FULL: nothing was stored, and a later attempt may succeed. */
 export const isDiskUnwritable = (error: unknown): boolean => [8, 10, 13].includes(sqliteCodeOf(error) ?? 0);

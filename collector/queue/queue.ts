@@ -15,6 +15,7 @@ import { createAgeClock } from "./age.ts";
 import { batchRecords } from "./envelope.ts";
 import { isDiskUnwritable, QueueClosedError, QueueFullError, QueueLockedError } from "./errors.ts";
 import { createQueueDirectory, queueFiles } from "./files.ts";
+import { parseLosses } from "./losses.ts";
 import type { Checkpoint, NewRecord, QueuedRecords, RecordBatch } from "./record.ts";
 import { openRecoveringStore, type RecoveringStoreOptions } from "./recovering-store.ts";
 import { createQueueSessions, type QueueSessions } from "./sessions.ts";
@@ -87,7 +88,7 @@ const expiryCheckMs = 1_000;
 
 /**
  * Opens the queue in `dir`, creating it on first use; quarantines and replaces a corrupt one. Throws `QueueLockedError`,
- * `QueueVersionError`, or the file system's error.
+ * `QueueVersionError`, `QueueUnreadableError`, or the file system's error.
  */
 export const openQueue = (options: QueueOptions): Queue => {
   const { dir, maxDiskUsageBytes, maxRecordAgeSeconds, clock, entropy } = options;
@@ -279,7 +280,8 @@ export const openQueue = (options: QueueOptions): Queue => {
     stats: () => {
       dropExpired();
       const droppedRecords = store.state.droppedRecords + unsavedDrops;
-      return statsOf({ ...store.state, droppedRecords }, store.oldestAgeMs(), age(), options);
+      const losses = parseLosses(store.checkpoints("queue").get("losses"));
+      return statsOf({ ...store.state, droppedRecords }, store.oldestAgeMs(), age(), losses, options);
     },
     close: async () => {
       if (closed) return;

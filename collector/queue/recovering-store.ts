@@ -4,16 +4,23 @@
  * - The new database continues the totals and the checkpoints of the old one. If the corruption was found while the store was open,
  *   it continues the queue id and the sequences too, so no sequence is used twice; otherwise it has a new queue id.
  * - The operation that found the corruption is retried once, on the new database.
+ * - A database that its disk cannot read is never taken for a corrupt one: it is kept as it is.
+ * - A database that lacks commits (mark.ts) continues behind them: what it lacks is counted, and no sequence is used twice.
  */
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync } from "node:fs";
+import { closeSync, existsSync, mkdirSync, openSync, readdirSync, readSync, renameSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "../../kit/clock.ts";
+import { errorCode } from "../../kit/describe-error.ts";
 import type { Entropy } from "../../kit/entropy.ts";
+import { sqliteCodeOf } from "../files/lock.ts";
 import { fsyncDirectorySync } from "../files/private-files.ts";
 import type { AgeReading } from "./age.ts";
-import { QueueCorruptError } from "./errors.ts";
+import { QueueCorruptError, QueueUnreadableError } from "./errors.ts";
 import { queueFiles } from "./files.ts";
 import { isCorruption, type QueueOrigin, readRemains, unsent } from "./format.ts";
+import { addLosses } from "./losses.ts";
+import { type MarkWriter, missingRecords, type QueueMark, readMark, writeMark } from "./mark.ts";
+import type { Checkpoint } from "./record.ts";
 import { openStore, type QueueStore } from "./store.ts";
 
 /** The dependencies of a queue's store. */
@@ -23,12 +30,14 @@ export interface RecoveringStoreOptions {
   entropy: Entropy;
   /** Called after a corrupt database was moved into `folder` and replaced. */
   onQuarantined?(folder: string, cause: unknown): void;
+  /** Called at the opening of a queue that lacks records which it had stored, with the most that it can be. */
+  onLost?(records: number): void;
 }
 
 /**
  * Opens the store of a queue. Whenever its database turns out to be corrupt, at the start or later, quarantines it, creates a new
- * one and retries the operation. Throws what `openStore` throws, and the file system's error while the file cannot be moved: the
- * next operation tries again.
+ * one and retries the operation. Throws what `openStore` throws, `QueueUnreadableError`, and the file system's error while the file
+ * cannot be moved: the next operation tries again.
  */
 export const openRecoveringStore = (
   options: RecoveringStoreOptions,
@@ -36,13 +45,15 @@ export const openRecoveringStore = (
   onReplaced: () => void,
 ): QueueStore => {
   const { dir, clock, entropy } = options;
+  const found = readMark(dir);
   /** Set while the database is corrupt and not yet replaced. */
   let corrupt: { cause: unknown; origin: QueueOrigin } | undefined;
 
-  const origin = (): QueueOrigin => ({
+  /** The origin of a database with a new queue id. Above the mark, so that a kill before the next mark counts nothing twice. */
+  const origin = (checkpoints: readonly Checkpoint[], lost: number): QueueOrigin => ({
     queueId: entropy.bytes(16),
-    nextSequence: 1,
-    droppedRecords: 0,
+    nextSequence: (found?.lastSequence ?? 0) + 1,
+    droppedRecords: lost,
     deadLetters: 0,
     ageMs: 0,
     wallMs: clock.now(),
@@ -51,19 +62,41 @@ export const openRecoveringStore = (
     hostId: "",
     ...unsent,
     forks: 0,
-    checkpoints: [],
+    checkpoints: lost === 0 ? checkpoints : withLosses(checkpoints, lost, 0),
   });
 
   const openOrReplace = (): QueueStore => {
+    const lost = missingRecords(found, { nextSequence: 1 });
+    let created = false;
+    const open = () =>
+      openReadable(
+        dir,
+        () => {
+          created = true;
+          return origin(found?.checkpoints ?? [], lost);
+        },
+        now,
+      );
     try {
-      return openStore(dir, origin, now);
+      const opened = retryIfCorrupt(open);
+      if (!created) continueBehind(found, opened, options);
+      else if (lost > 0) options.onLost?.(lost);
+      return opened;
     } catch (error) {
       if (!(error instanceof QueueCorruptError)) throw error;
-      const { state, checkpoints } = readRemains(dir);
-      const { droppedRecords = 0, deadLetters = 0, forks = 0, records = 0, quarantinedRecords = 0 } = state ?? {};
-      const totals = { droppedRecords, deadLetters, forks, quarantinedRecords: quarantinedRecords + records };
-      return replace({ ...origin(), ...totals, checkpoints: checkpoints ?? [] }, error.cause);
+      return replace(originOfRemains(), error.cause);
     }
+  };
+
+  /** The origin of the database that replaces a corrupt one: what it says of itself, or the mark if that knows of more. */
+  const originOfRemains = (): QueueOrigin => {
+    const { state, checkpoints } = readRemains(dir);
+    const { droppedRecords = 0, deadLetters = 0, forks = 0, records = 0, quarantinedRecords = 0 } = state ?? {};
+    const isBehind = found !== undefined && found.lastSequence >= (state?.nextSequence ?? 0);
+    const lost = isBehind ? found.records : records;
+    const kept = isBehind ? found.checkpoints : (checkpoints ?? found?.checkpoints ?? []);
+    const totals = { droppedRecords, deadLetters, forks, quarantinedRecords: quarantinedRecords + lost };
+    return { ...origin([], 0), ...totals, checkpoints: withLosses(kept, 0, 0) };
   };
 
   /** Replaces the database once: if the new one is corrupt at once too, the file is not the cause. */
@@ -75,6 +108,8 @@ export const openRecoveringStore = (
   };
 
   let store = openOrReplace();
+  const startMark = (): MarkWriter => writeMark(dir, store.state, () => store.allCheckpoints());
+  let mark = startMark();
 
   const use = <Result>(act: (store: QueueStore) => Result): Result => {
     try {
@@ -83,11 +118,16 @@ export const openRecoveringStore = (
       if (!isCorruption(cause)) throw cause;
       const { records, quarantinedRecords, ...state } = store.state;
       const totals = { ...state, quarantinedRecords: quarantinedRecords + records };
-      corrupt = { cause, origin: { ...totals, ...now(), checkpoints: store.allCheckpoints() } };
+      const reading = now();
+      const checkpoints = withLosses(store.allCheckpoints(), 0, reading.ageMs);
+      corrupt = { cause, origin: { ...totals, ...reading, checkpoints } };
       store.close();
     }
+    assertReadable(dir);
     store = replace(corrupt.origin, corrupt.cause);
     corrupt = undefined;
+    mark.close();
+    mark = startMark();
     onReplaced();
     return act(store);
   };
@@ -96,16 +136,90 @@ export const openRecoveringStore = (
     get state() {
       return store.state;
     },
-    transaction: (change) => use(({ transaction }) => transaction(change)),
+    transaction: (change) => {
+      const changed = use(({ transaction }) => transaction(change));
+      mark.committed(store.state, changed);
+      return changed;
+    },
     read: (...bounds) => use(({ read }) => read(...bounds)),
     oldestAgeMs: () => use(({ oldestAgeMs }) => oldestAgeMs()),
     firstSequenceSince: (ageMs) => use(({ firstSequenceSince }) => firstSequenceSince(ageMs)),
     checkpoints: (source) => store.checkpoints(source),
     allCheckpoints: () => store.allCheckpoints(),
     close: () => {
+      mark.close();
       if (corrupt === undefined) store.close();
     },
   };
+};
+
+/** Returns checkpoints with the losses in them, at the queue's time `ageMs`. */
+const withLosses = (checkpoints: readonly Checkpoint[], records: number, ageMs: number): Checkpoint[] => {
+  const losses = addLosses(checkpoints, records, ageMs);
+  return [...checkpoints.filter(({ source, key }) => source !== losses.source || key !== losses.key), losses];
+};
+
+/**
+ * Counts what a sound database lacks of what the mark says, and moves its sequences behind that. Keeps the database's positions if records
+ * are missing: the lines of files are then read again. Otherwise takes those of the mark, since core has every line before them.
+ */
+const continueBehind = (mark: QueueMark | undefined, store: QueueStore, options: RecoveringStoreOptions): void => {
+  if (mark === undefined || mark.lastSequence < store.state.nextSequence) return;
+  const lost = missingRecords(mark, store.state);
+  const { ageMs, wallMs } = store.state;
+  store.transaction(({ state, putCheckpoint }) => {
+    // The queue's clock does not run yet.
+    Object.assign(state, { ageMs, wallMs, nextSequence: mark.lastSequence + 1 });
+    state.sentThrough = Math.max(state.sentThrough, mark.lastSequence);
+    state.droppedRecords += lost;
+    if (lost > 0) putCheckpoint(addLosses(store.allCheckpoints(), lost, ageMs));
+    else for (const checkpoint of mark.checkpoints) putCheckpoint(checkpoint);
+  });
+  if (lost > 0) options.onLost?.(lost);
+};
+
+const openReadable = (...[dir, origin, now]: Parameters<typeof openStore>): QueueStore => {
+  try {
+    return openStore(dir, origin, now);
+  } catch (error) {
+    if (isReadError(error)) throw new QueueUnreadableError(dir, { cause: error });
+    if (error instanceof QueueCorruptError) assertReadable(dir);
+    throw error;
+  }
+};
+
+/** SQLite reports some read errors as corruption: a second opening, after all files were read, finds an intact database. */
+const retryIfCorrupt = (open: () => QueueStore): QueueStore => {
+  try {
+    return open();
+  } catch (error) {
+    if (error instanceof QueueCorruptError) return open();
+    throw error;
+  }
+};
+
+/** SQLITE_IOERR, or the file system's own EIO. */
+const isReadError = (error: unknown): boolean => sqliteCodeOf(error) === 10 || errorCode(error) === "EIO";
+
+const sqliteSuffixes = ["-shm", "-wal", ""];
+
+/** Reads every byte of the database, which is closed. Throws `QueueUnreadableError` if the disk cannot. */
+const assertReadable = (dir: string): void => {
+  const buffer = Buffer.allocUnsafe(1024 * 1024);
+  for (const suffix of sqliteSuffixes) {
+    const path = queueFiles(dir).database + suffix;
+    if (!existsSync(path)) continue;
+    try {
+      const file = openSync(path, "r");
+      try {
+        while (readSync(file, buffer) > 0);
+      } finally {
+        closeSync(file);
+      }
+    } catch (cause) {
+      throw new QueueUnreadableError(dir, { cause });
+    }
+  }
 };
 
 /** Older quarantines are removed, so that a disk that keeps flipping bits is not filled by them. */
@@ -129,7 +243,7 @@ const quarantine = (dir: string): string => {
   const folder = join(dir, `quarantine-${(before[0] ?? 0) + 1}`);
   mkdirSync(folder, { mode: 0o700 });
   const { database } = queueFiles(dir);
-  for (const suffix of ["-shm", "-wal", ""])
+  for (const suffix of sqliteSuffixes)
     if (existsSync(database + suffix)) renameSync(database + suffix, join(folder, `queue.db${suffix}`));
   for (const old of before.slice(quarantinesMax - 1)) rmSync(join(dir, `quarantine-${old}`), { recursive: true });
   fsyncDirectorySync(dir);

@@ -56,7 +56,7 @@ export const createQueueSessions = (
   let sentNow = 0;
 
   const write = (change: Change): void =>
-    store.transaction((transaction) => {
+    void store.transaction((transaction) => {
       Object.assign(transaction.state, { isAnswered, sentThrough: sentBefore });
       change(transaction);
     });

@@ -3,7 +3,9 @@ import { DatabaseSync } from "node:sqlite";
 import type { Clock } from "../../kit/clock.ts";
 import { ageAt } from "./age.ts";
 import { queueFiles } from "./files.ts";
-import { checkFormat, type QueueState, readOldestAge, readState } from "./format.ts";
+import { checkFormat, type QueueState, readCheckpoints, readOldestAge, readState } from "./format.ts";
+import { isLosing, type Losses, lossesOf } from "./losses.ts";
+import { missingRecords, readMark } from "./mark.ts";
 
 /** The bounds of a queue, and the thresholds at which it is at risk (docs/collector-config.md). */
 export interface QueueLimits {
@@ -30,13 +32,21 @@ export interface QueueStats {
   quarantined: number;
   /** Records in those databases, as far as it is known. */
   quarantinedRecords: number;
+  /** Records that damage of the queue's files took back, ever, as far as it is known; part of `droppedRecordsTotal`. */
+  lostRecords: number;
   atRisk: boolean;
 }
 
 type Risk = Pick<QueueLimits, "maxDiskUsageBytes" | "atRiskBytesPercent" | "atRiskOldestSeconds">;
 
 /** Computes the figures of a queue whose time is `nowAgeMs`. */
-export const statsOf = (state: QueueState, oldestAgeMs: number | null, nowAgeMs: number, risk: Risk): QueueStats => {
+export const statsOf = (
+  state: QueueState,
+  oldestAgeMs: number | null,
+  nowAgeMs: number,
+  losses: Losses,
+  risk: Risk,
+): QueueStats => {
   const oldestRecordAgeSeconds = oldestAgeMs === null ? null : Math.max(0, Math.floor((nowAgeMs - oldestAgeMs) / 1000));
   return {
     records: state.records,
@@ -48,25 +58,34 @@ export const statsOf = (state: QueueState, oldestAgeMs: number | null, nowAgeMs:
     forks: state.forks,
     quarantined: state.quarantined,
     quarantinedRecords: state.quarantinedRecords,
+    lostRecords: losses.records,
     atRisk:
+      isLosing(losses, nowAgeMs) ||
       state.bytes * 100 >= risk.maxDiskUsageBytes * risk.atRiskBytesPercent ||
       (oldestRecordAgeSeconds ?? 0) >= risk.atRiskOldestSeconds,
   };
 };
 
 /**
- * Reads the figures of the queue in `dir`, also while a collector runs: does not take the queue's lock and changes nothing.
- * Returns null if there is no queue yet. Throws if it is corrupt or of another format.
+ * Reads the figures of the queue in `dir`, also while a collector runs: does not take the queue's lock and changes nothing. Counts what the
+ * next start will find lost. Returns null if there is no queue yet. Throws if it is corrupt or of another format.
  */
 export const readQueueStats = (dir: string, options: Risk & { clock: Pick<Clock, "now"> }): QueueStats | null => {
   const path = queueFiles(dir).database;
   if (!existsSync(path)) return null;
+  // Before the database, which a running collector moves on.
+  const mark = readMark(dir);
   const database = new DatabaseSync(path, { readOnly: true, timeout: 1_000 });
   try {
     checkFormat(database, dir);
     database.exec("BEGIN");
     const state = readState(database);
-    return statsOf(state, readOldestAge(database), ageAt(state, options.clock.now()), options);
+    const ageMs = ageAt(state, options.clock.now());
+    const missing = missingRecords(mark, state);
+    const saved = lossesOf(readCheckpoints(database));
+    const losses = missing === 0 ? saved : { records: saved.records + missing, lastAgeMs: ageMs };
+    const droppedRecords = state.droppedRecords + missing;
+    return statsOf({ ...state, droppedRecords }, readOldestAge(database), ageMs, losses, options);
   } finally {
     database.close();
   }

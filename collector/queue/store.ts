@@ -46,7 +46,8 @@ export interface QueueTransaction {
 export interface QueueStore extends Pick<BlockTable, "read" | "oldestAgeMs" | "firstSequenceSince"> {
   /** The state after the last transaction. */
   readonly state: Readonly<QueueState>;
-  transaction(change: (transaction: QueueTransaction) => void): void;
+  /** Commits the changes; returns the checkpoints among them. */
+  transaction(change: (transaction: QueueTransaction) => void): readonly Checkpoint[];
   checkpoints(source: string): Map<string, string>;
   allCheckpoints(): Checkpoint[];
   close(): void;
@@ -162,6 +163,7 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
       }
       state = draft;
       uncommitted.forEach(mirror);
+      return uncommitted;
     },
     read: blocks.read,
     oldestAgeMs: blocks.oldestAgeMs,

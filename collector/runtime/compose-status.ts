@@ -41,7 +41,7 @@ export const composeStatus = (parts: {
       last_known_good_config_hash: report.lastKnownGoodConfigHash ?? null,
     },
     queue: queueReport(queue),
-    quarantine: { files: queue.quarantined, records: queue.quarantinedRecords },
+    quarantine: { files: queue.quarantined, records: queue.quarantinedRecords, lost_records: queue.lostRecords },
     forwarder: {
       endpoint: config.forwarder.endpoint,
       connected: forwarder.connected,

@@ -1,3 +1,4 @@
+import { join } from "node:path";
 import * as v from "valibot";
 import { afterEach, describe, expect, it } from "vitest";
 import { type Clock, systemClock } from "../../kit/clock.ts";
@@ -6,6 +7,7 @@ import { untraced } from "../../kit/tracing/tracer.ts";
 import { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
 import { createTestCa } from "../../scripts/lab-ca/test-pki.ts";
 import { createEnrolledHost } from "../../tests/enrolled-host.ts";
+import { failReads, hasStrace } from "../../tests/failing-reads.ts";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import { type IngestPeer, startIngestPeer } from "../../tests/fakes/ingest-peer.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
@@ -69,7 +71,7 @@ const setUp = async (sources = "[{type: file, include: [/nowhere/*]}]", clock: P
       stop.signal,
     );
   const queueIsFree = () => openQueue({ ...loaded.config.buffer, ...env }).close();
-  return { peer, server, host, stop, log, supervise, queueIsFree };
+  return { peer, server, host, stop, log, supervise, queueIsFree, buffer: loaded.config.buffer };
 };
 
 const line = (text: string) => ({
@@ -128,6 +130,46 @@ describe("superviseCollector", () => {
       .toMatch(/heartbeat failed[\s\S]*forwarding interrupted|forwarding interrupted[\s\S]*heartbeat failed/);
     stop.abort();
     await expect(done).resolves.toBeUndefined();
+  });
+
+  describe.skipIf(!hasStrace())("K6: a queue whose disk returns read errors (needs strace)", () => {
+    const idle = { start: async () => undefined, stop: async () => undefined };
+    const setUpFailing = async (pausesMax: number) => {
+      let recover: (() => Promise<void>) | undefined;
+      let pauses = 0;
+      const sleep: Clock["sleep"] = async (ms, signal) => {
+        if (ms !== 5_000 || pauses === pausesMax) return systemClock.sleep(ms, signal);
+        pauses += 1;
+        if (pauses === pausesMax) await recover?.();
+      };
+      const fixture = await setUp(undefined, { sleep });
+      const { dir } = fixture.buffer;
+      const queue = openQueue({ ...fixture.buffer, clock: systemClock, entropy: systemEntropy });
+      await queue.append([line("stored before")]);
+      await queue.close();
+      recover = await failReads(join(dir, "queue.db"));
+      ends.push(recover);
+      return { ...fixture, pauses: () => pauses, recover };
+    };
+
+    it("is opened again until they end, and then forwarded", async () => {
+      const { supervise, stop, peer, pauses } = await setUpFailing(2);
+      const done = supervise((name) => ({ name, ...idle }));
+      await expect.poll(() => peer.stored.length).toBe(1);
+      expect(pauses()).toBe(2);
+      stop.abort();
+      await done;
+    });
+
+    it("is kept, and ends the run with the reason, if they last for half a minute", async () => {
+      const { supervise, pauses, recover, buffer } = await setUpFailing(Number.POSITIVE_INFINITY);
+      await expect(supervise((name) => ({ name, ...idle }))).rejects.toThrow(/cannot be read.*kept as it is/);
+      expect(pauses()).toBe(6);
+      await recover();
+      const queue = openQueue({ ...buffer, clock: systemClock, entropy: systemEntropy });
+      expect(queue.stats()).toMatchObject({ records: 1, quarantined: 0 });
+      await queue.close();
+    });
   });
 
   it("stops what it started and releases the queue when a source cannot start", async () => {

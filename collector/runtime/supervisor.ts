@@ -12,6 +12,7 @@ import { watchFiles } from "../config/file-watch.ts";
 import { isUsable, loadConfig, type UsableConfig } from "../config/load-config.ts";
 import { sourceSettings } from "../config/source-settings.ts";
 import type { CollectorEnv } from "../env.ts";
+import { QueueUnreadableError } from "../queue/errors.ts";
 import { openQueue, type Queue } from "../queue/queue.ts";
 import { traceAppend } from "../queue/trace-append.ts";
 import type { FileSourceDependencies } from "../sources/file/file-source.ts";
@@ -40,7 +41,7 @@ export interface SupervisorOptions {
 
 /**
  * Runs a collector until `signal` aborts; resolves when everything is stopped and the queue is closed. At the start it rejects, equally
- * stopped, if the queue cannot be opened (`QueueLockedError`, `QueueVersionError`) or a source cannot start (`SourceStartError`). Later,
+ * stopped, if the queue cannot be opened (`QueueLockedError`, `QueueVersionError`, `QueueUnreadableError`) or a source cannot start (`SourceStartError`). Later,
  * neither a lost connection nor a config that cannot run ends it.
  */
 export const superviseCollector = async (options: SupervisorOptions, signal: AbortSignal): Promise<void> => {
@@ -78,7 +79,13 @@ const runWithQueue = async (
     log.error({ err, folder }, "the queue was corrupt; quarantined it and created a new one");
   const onCorruptRecords = (sequences: readonly number[]) =>
     log.error({ sequences }, "moved corrupt records to the dead letters");
-  const queue = openQueue({ ...state.loaded.config.buffer, ...env, onQuarantined, onCorruptRecords });
+  const onLost = (records: number) =>
+    log.error(
+      { records },
+      "the queue lacks records that it had stored: its files were damaged, or replaced by older ones",
+    );
+  const open = () => openQueue({ ...state.loaded.config.buffer, ...env, onQuarantined, onCorruptRecords, onLost });
+  const queue = await openWhenReadable(open, options, signal);
   const { checkpoints } = queue;
   const append = traceAppend(queue.append, tracer);
   const sources = createSourceSet((config) =>
@@ -123,6 +130,26 @@ const runWithQueue = async (
     await queue.close();
   }
   return next;
+};
+
+/** How often the queue is opened while its disk returns read errors, and how long a read error may last. */
+const readRetry = { attempts: 7, pauseMs: 5_000 };
+
+/** Opens the queue; retries for half a minute while its disk returns read errors, and then throws `QueueUnreadableError`. */
+const openWhenReadable = async (
+  open: () => Queue,
+  { env, log }: Pick<SupervisorOptions, "env" | "log">,
+  signal: AbortSignal,
+): Promise<Queue> => {
+  for (let attempt = 1; ; attempt++)
+    try {
+      return open();
+    } catch (error) {
+      if (!(error instanceof QueueUnreadableError) || attempt === readRetry.attempts) throw error;
+      log.warn({ err: error, attempt }, "the queue cannot be read; retrying");
+      await env.clock.sleep(readRetry.pauseMs, signal).catch(() => undefined);
+      if (signal.aborted) throw error;
+    }
 };
 
 /** Waits until the files on disk are a usable config other than the one that runs, and returns it; undefined when the signal aborts. */

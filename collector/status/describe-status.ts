@@ -23,7 +23,9 @@ export const describeStatus = (status: CollectorStatus): string => {
     [
       "queue",
       describeQueue(queue),
-      ...(queue.at_risk ? ["at risk: too full, or its oldest record is too old"] : []),
+      ...(queue.at_risk
+        ? ["at risk: too full, its oldest record is too old, or its files were damaged within a day"]
+        : []),
       ...(queue.forks_total > 0
         ? [`continued under a new queue id, as a copy of the queue exists: ${queue.forks_total} times`]
         : []),
@@ -31,6 +33,9 @@ export const describeStatus = (status: CollectorStatus): string => {
         ? [
             `quarantined files: ${quarantine.files}, with ${quarantine.records} records; see quarantine-* in the data directory`,
           ]
+        : []),
+      ...(quarantine.lost_records > 0
+        ? [`lost by damage of the queue's files: ${quarantine.lost_records} records`]
         : []),
     ],
     [

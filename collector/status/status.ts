@@ -31,8 +31,8 @@ export const CollectorStatus = v.object({
     forks_total: v.number(),
     at_risk: v.boolean(),
   }),
-  /** Corrupt queue files that were quarantined, and their records. */
-  quarantine: v.object({ files: v.number(), records: v.number() }),
+  /** Corrupt queue files that were quarantined, and their records; and those that damage took back without such a file. */
+  quarantine: v.object({ files: v.number(), records: v.number(), lost_records: v.optional(v.number(), 0) }),
   forwarder: v.object({ endpoint: v.string(), connected: v.boolean(), last_ack_at: Time, last_error: Text }),
   /** Null without `management.core_url`. */
   heartbeat: v.nullable(v.object({ last_success_at: Time, last_error: Text })),

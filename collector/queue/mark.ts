@@ -1,0 +1,131 @@
+/*
+ * What the queue held after its last commits, in a file beside its database: damage that takes commits back, such as a lost WAL, leaves a
+ * database that is sound and too old, and nothing in it can show that. Invariants:
+ * - A line is written after the commit that it describes, and never synced. The file is therefore a lower bound: after a kill or a power
+ *   cut the database may have more, and never less unless it was damaged.
+ * - Each line has its checksum. A torn or corrupt one is skipped, and those before it still count.
+ */
+import { closeSync, constants, openSync, readFileSync, renameSync, writeSync } from "node:fs";
+import { crc32 } from "node:zlib";
+import * as v from "valibot";
+import { queueFiles } from "./files.ts";
+import type { QueueState } from "./format.ts";
+import type { Checkpoint } from "./record.ts";
+
+/** What the queue is known to have held. */
+export interface QueueMark {
+  lastSequence: number;
+  records: number;
+  checkpoints: readonly Checkpoint[];
+}
+
+const Line = v.tuple([
+  v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
+  v.pipe(v.number(), v.safeInteger(), v.minValue(0)),
+  v.array(v.tuple([v.string(), v.string(), v.nullable(v.string())])),
+]);
+
+/** Reads the mark of the queue in `dir`; undefined if it has none, or none that can be read. */
+export const readMark = (dir: string): QueueMark | undefined => {
+  let mark: QueueMark | undefined;
+  const checkpoints = new Map<string, Checkpoint>();
+  for (const text of linesOf(queueFiles(dir).mark)) {
+    const line = parseLine(text);
+    if (line === undefined) continue;
+    const [lastSequence, records, changed] = line;
+    for (const [source, key, value] of changed) {
+      const name = JSON.stringify([source, key]);
+      if (value === null) checkpoints.delete(name);
+      else checkpoints.set(name, { source, key, value });
+    }
+    mark = { lastSequence, records, checkpoints: [] };
+  }
+  return mark && { ...mark, checkpoints: [...checkpoints.values()] };
+};
+
+const linesOf = (path: string): string[] => {
+  try {
+    return readFileSync(path, "latin1").split("\n");
+  } catch {
+    return [];
+  }
+};
+
+const parseLine = (text: string): v.InferOutput<typeof Line> | undefined => {
+  const json = Buffer.from(text.slice(9), "latin1");
+  if (json.length === 0 || text.slice(0, 9) !== `${checksumOf(json)} `) return undefined;
+  const parsed = v.safeParse(Line, JSON.parse(json.toString()));
+  return parsed.success ? parsed.output : undefined;
+};
+
+const checksumOf = (json: Uint8Array): string => crc32(json).toString(16).padStart(8, "0");
+
+/**
+ * Returns how many records a queue in `state` lacks of those that it is known to have held: at most this many were stored after its last
+ * commit and not yet acknowledged.
+ */
+export const missingRecords = (
+  mark: QueueMark | undefined,
+  { nextSequence }: Pick<QueueState, "nextSequence">,
+): number => (mark === undefined ? 0 : Math.min(mark.records, Math.max(0, mark.lastSequence - (nextSequence - 1))));
+
+type Marked = Pick<QueueState, "nextSequence" | "records">;
+
+/** The mark of an open queue. */
+export interface MarkWriter {
+  /** Adds the state after a commit, and the checkpoints that it changed. */
+  committed(state: Marked, changed: readonly Checkpoint[]): void;
+  close(): void;
+}
+
+const markBytesMax = 1024 * 1024;
+
+/**
+ * Replaces the mark of the queue in `dir` by its current state, and continues it. Ignores every error of the file system: the queue does
+ * not depend on its mark.
+ */
+export const writeMark = (dir: string, state: Marked, checkpoints: () => readonly Checkpoint[]): MarkWriter => {
+  const path = queueFiles(dir).mark;
+  let file: number | undefined;
+  let bytes = 0;
+  let rewriteAt = 0;
+
+  const close = () => {
+    if (file !== undefined) closeSync(file);
+    file = undefined;
+  };
+
+  const write = (line: Marked, changed: readonly Checkpoint[]): void => {
+    if (file === undefined) return;
+    const fields = changed.map(({ source, key, value }) => [source, key, value]);
+    const json = Buffer.from(JSON.stringify([line.nextSequence - 1, line.records, fields]));
+    // The line end comes first, so that a line that was cut off spoils no other.
+    bytes += writeSync(file, Buffer.concat([Buffer.from(`\n${checksumOf(json)} `), json]));
+  };
+
+  const rewrite = (line: Marked): void => {
+    close();
+    const { O_WRONLY, O_CREAT, O_TRUNC, O_APPEND, O_NOFOLLOW } = constants;
+    const next = `${path}.next`;
+    file = openSync(next, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_NOFOLLOW, 0o600);
+    bytes = 0;
+    write(line, checkpoints());
+    renameSync(next, path);
+    rewriteAt = Math.max(markBytesMax, 4 * bytes);
+  };
+
+  const attempt = (act: () => void): void => {
+    try {
+      act();
+    } catch {
+      // Retried with the next commit.
+    }
+  };
+
+  attempt(() => rewrite(state));
+  return {
+    committed: (line, changed) =>
+      attempt(() => (file === undefined || bytes >= rewriteAt ? rewrite(line) : write(line, changed))),
+    close,
+  };
+};

@@ -1,0 +1,205 @@
+import {
+  appendFileSync,
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
+import { failReads, hasStrace } from "../../tests/failing-reads.ts";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { openTestQueue, readAll, testRecord as record } from "../../tests/queue.ts";
+import { QueueUnreadableError } from "./errors.ts";
+import type { Queue, QueueOptions } from "./queue.ts";
+import { readQueueStats } from "./stats.ts";
+
+let root: string;
+let dir: string;
+const opened: Queue[] = [];
+const open = (options: Partial<QueueOptions> = {}, at = dir): Queue => {
+  const queue = openTestQueue(at, { entropy: createSeededEntropy(opened.length + 2), ...options });
+  opened.push(queue);
+  return queue;
+};
+const limits = { maxDiskUsageBytes: 1e8, atRiskBytesPercent: 80, atRiskOldestSeconds: 86_400, clock: systemClock };
+const position = (value: string) => ({ checkpoints: [{ source: "file", key: "1:2", value }] });
+
+beforeEach(() => {
+  root = mkdtempSync(join(tmpdir(), "queue-mark-"));
+  dir = join(root, "queue");
+});
+
+afterEach(async () => {
+  for (const queue of opened.splice(0)) await queue.close();
+  rmSync(root, { recursive: true });
+});
+
+/** Stores 30 × 10 records with a position each, as a queue of its own; `dir` is then what a kill -9 leaves of it. */
+const fillAndKill = async (through = 0): Promise<void> => {
+  const queue = open({}, join(root, "live"));
+  // The tables are then in the database, and the records in the WAL alone.
+  await queue.append([], position("0"));
+  await queue.close();
+  const again = open({}, join(root, "live"));
+  for (let batch = 1; batch <= 30; batch++)
+    await again.append(
+      Array.from({ length: 10 }, (_, index) => record(`${batch}.${index}`, 500)),
+      position(`${batch * 10}`),
+    );
+  if (through > 0) await again.ack(through);
+  kill("live");
+};
+
+/** Copies the files of a queue that is open, but not its lock. */
+const kill = (name: string) =>
+  cpSync(join(root, name), dir, { recursive: true, filter: (path) => !path.endsWith("queue.lock") });
+
+const wal = () => join(dir, "queue.db-wal");
+const flipBit = (path: string, at: number) => {
+  const bytes = readFileSync(path);
+  bytes[at] = (bytes[at] ?? 0) ^ 0x10;
+  writeFileSync(path, bytes);
+};
+
+describe("K5: a queue whose WAL is damaged", () => {
+  const damages: Record<string, () => void> = {
+    "with a flipped bit": () => flipBit(wal(), Math.floor(statSync(wal()).size / 2)),
+    halved: () => truncateSync(wal(), Math.floor(statSync(wal()).size / 2)),
+    removed: () => rmSync(wal()),
+  };
+
+  for (const [name, damage] of Object.entries(damages))
+    it(`(${name}) counts the lost records once, is at risk, and uses no sequence again`, async () => {
+      await fillAndKill();
+      damage();
+      const diag = readQueueStats(dir, limits);
+      const losses: number[] = [];
+      const queue = open({ onLost: (records) => losses.push(records) });
+      const kept = readAll(queue).length;
+      expect(kept).toBeLessThan(300);
+      expect(losses).toEqual([300 - kept]);
+      expect(queue.stats()).toMatchObject({ lostRecords: 300 - kept, droppedRecordsTotal: 300 - kept, atRisk: true });
+      expect(diag).toMatchObject({ lostRecords: 300 - kept, droppedRecordsTotal: 300 - kept, atRisk: true });
+      // The lines of the lost records can be read again: their position is that of the records that are left.
+      expect(queue.checkpoints("file").get("1:2")).toBe(`${kept}`);
+      await queue.append([record("next")]);
+      expect(readAll(queue).at(-1)?.sequence).toBe(301);
+      await queue.close();
+      const again = open({ onLost: () => expect.fail("it was counted before") });
+      expect(again.stats()).toMatchObject({ lostRecords: 300 - kept, droppedRecordsTotal: 300 - kept, atRisk: true });
+    });
+
+  it("(removed) loses nothing, and repeats no line, if core had acknowledged everything", async () => {
+    await fillAndKill(300);
+    rmSync(wal());
+    const queue = open({ onLost: () => expect.fail("nothing is lost") });
+    expect(queue.stats()).toMatchObject({ lostRecords: 0, droppedRecordsTotal: 0, atRisk: false });
+    expect([queue.checkpoints("file").get("1:2"), queue.lastSequence]).toEqual(["300", 300]);
+  });
+
+  it("(removed before the first checkpoint, so that no table is left) counts every record and keeps the positions", async () => {
+    const live = open({}, join(root, "live"));
+    await live.append([record("1"), record("2")], position("2"));
+    kill("live");
+    rmSync(wal());
+    const queue = open();
+    expect(queue.stats()).toMatchObject({ records: 0, lostRecords: 2, droppedRecordsTotal: 2, atRisk: true });
+    expect([queue.checkpoints("file").get("1:2"), queue.lastSequence]).toEqual(["2", 2]);
+  });
+
+  it("ends to be at risk a day later", async () => {
+    await fillAndKill();
+    rmSync(wal());
+    let skippedMs = 0;
+    const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + skippedMs };
+    const queue = open({ clock });
+    expect(queue.stats().atRisk).toBe(true);
+    skippedMs = 86_400_001;
+    expect(queue.stats()).toMatchObject({ atRisk: false, lostRecords: 300 });
+  });
+});
+
+describe("K5: the mark beside the database", () => {
+  const mark = () => join(dir, "queue.mark");
+
+  it("is a lower bound: an older, torn, corrupt or missing one reports no loss", async () => {
+    await fillAndKill();
+    const whole = readFileSync(mark());
+    const changes: (() => void)[] = [
+      () => truncateSync(mark(), whole.length - 7),
+      () => flipBit(mark(), whole.length - 7),
+      () => writeFileSync(mark(), whole.subarray(0, 200)),
+      () => writeFileSync(mark(), ""),
+      () => appendFileSync(mark(), createSeededEntropy(3).bytes(5_000)),
+      () => rmSync(mark()),
+    ];
+    for (const [index, change] of changes.entries()) {
+      rmSync(dir, { recursive: true });
+      kill("live");
+      writeFileSync(mark(), whole);
+      change();
+      const queue = open({ onLost: () => expect.fail(`change ${index} is no loss`) });
+      expect(readAll(queue)).toHaveLength(300);
+      await queue.close();
+    }
+  });
+
+  it("still counts what its intact lines say when one of them is corrupt", async () => {
+    await fillAndKill();
+    flipBit(mark(), readFileSync(mark()).length - 7);
+    rmSync(wal());
+    expect(open().stats().lostRecords).toBe(290);
+  });
+
+  it("stays small, and keeps every position", async () => {
+    const queue = open();
+    const far = "x".repeat(200_000);
+    for (let round = 0; round < 40; round++)
+      await queue.append([], { checkpoints: [{ source: "file", key: `${round % 3}`, value: `${far}${round}` }] });
+    expect(statSync(mark()).size).toBeLessThan(3_500_000);
+    expect(statSync(mark()).mode & 0o777).toBe(0o600);
+    await queue.close();
+    rmSync(join(dir, "queue.db"));
+    expect([...open().checkpoints("file").values()]).toEqual([`${far}39`, `${far}37`, `${far}38`]);
+  });
+
+  it("Q5: keeps the positions of a queue whose database is overwritten, and counts its records", async () => {
+    await fillAndKill();
+    rmSync(wal());
+    writeFileSync(join(dir, "queue.db"), createSeededEntropy(7).bytes(65_536));
+    const queue = open();
+    expect(queue.checkpoints("file").get("1:2")).toBe("300");
+    expect(queue.stats()).toMatchObject({
+      quarantined: 1,
+      quarantinedRecords: 300,
+      droppedRecordsTotal: 300,
+      atRisk: true,
+    });
+    await queue.close();
+    expect(open({ onLost: () => expect.fail("it was counted before") }).stats().droppedRecordsTotal).toBe(300);
+  });
+});
+
+describe.skipIf(!hasStrace())("K6: a disk that returns read errors (needs strace)", () => {
+  let recover: (() => Promise<void>) | undefined;
+  afterEach(async () => recover?.());
+
+  it.each([1, 3, 4, 6])("from read %i on keeps the queue, which opens when they have ended", async (from) => {
+    const filled = open();
+    for (let index = 0; index < 20; index++) await filled.append([record(`${index}`, 20_000)]);
+    await filled.close();
+    recover = await failReads(join(dir, "queue.db"), from);
+    expect(() => open()).toThrow(QueueUnreadableError);
+    await recover();
+    const queue = open({ onQuarantined: () => expect.fail("the queue is intact") });
+    expect(readAll(queue)).toHaveLength(20);
+    expect(existsSync(join(dir, "quarantine-1"))).toBe(false);
+  });
+});

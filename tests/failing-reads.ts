@@ -1,0 +1,19 @@
+import { spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+
+/** Whether this machine has strace, which makes system calls fail. */
+export const hasStrace = (): boolean => spawnSync("strace", ["-V"], { timeout: 60_000 }).status === 0;
+
+/** Makes this process's reads of `path` fail with EIO, from the `from`th on. Returns a function that ends that. */
+export const failReads = async (path: string, from = 1): Promise<() => Promise<void>> => {
+  const inject = ["-e", "trace=pread64,read", "-e", `inject=pread64,read:error=EIO:when=${from}+`];
+  const strace = spawn("strace", ["-f", "-o", "/dev/null", "-P", path, ...inject, "-p", `${process.pid}`], {
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  await once(strace.stderr, "data");
+  const ended = once(strace, "exit");
+  return async () => {
+    strace.kill();
+    await ended;
+  };
+};
