@@ -25,6 +25,10 @@ export const commands: Record<string, { summary: string; load: () => Promise<Com
     summary: "list or export the records that core rejected",
     load: () => import("./dead-letters.ts").then((module) => module.deadLettersCommand),
   },
+  queue: {
+    summary: "import the records of a queue that was quarantined",
+    load: () => import("./queue.ts").then((module) => module.queueCommand),
+  },
   diag: {
     summary: "print a diagnostics bundle without secrets",
     load: () => import("./diag.ts").then((module) => module.diagCommand),
@@ -55,11 +59,12 @@ export const runCommandLine = async (argv: readonly string[], env: CollectorEnv)
   }
   const asJson = args.includes("--json");
   try {
-    const flags = parseFlags({ ...command.flags, json: "switch" }, args);
+    const operands: string[] = [];
+    const flags = parseFlags({ ...command.flags, json: "switch" }, args, command.operands ? operands : undefined);
     const progress = (line: string) => {
       if (!asJson) env.stderr.write(`svc-collector ${name}: ${line}\n`);
     };
-    return render(await command.run(flags, env, progress), asJson, name, env);
+    return render(await command.run(flags, env, progress, operands), asJson, name, env);
   } catch (error) {
     return renderFailure(error, asJson, name, env);
   }

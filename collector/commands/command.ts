@@ -18,8 +18,15 @@ export interface Command<Kinds extends FlagKinds = FlagKinds> {
   /** The lines of `--help` after the first. */
   usage: string;
   flags: Kinds;
+  /** Whether it takes words that are not flags. */
+  operands?: boolean;
   /** `progress` prints one line at once, before something that takes a while; not with `--json`. */
-  run(flags: FlagValues<Kinds>, env: CollectorEnv, progress: (line: string) => void): Promise<CommandOutcome>;
+  run(
+    flags: FlagValues<Kinds>,
+    env: CollectorEnv,
+    progress: (line: string) => void,
+    operands: readonly string[],
+  ): Promise<CommandOutcome>;
 }
 
 /** Types a command by its flags. */
@@ -34,10 +41,14 @@ export type FlagValues<Kinds extends FlagKinds> = {
 };
 
 /**
- * Parses arguments by `kinds`. Throws a usage failure for an unknown or repeated flag, a missing value or a positional argument. No
- * message repeats an argument, which may be a token by mistake: only names of known flags, and names that cannot be a token.
+ * Parses arguments by `kinds`. Throws a usage failure for an unknown or repeated flag, a missing value, or a positional argument unless there
+ * are `operands`, to which it adds them. No message repeats an argument, which may be a token by mistake: only names of known flags, and names that cannot be a token.
  */
-export const parseFlags = <Kinds extends FlagKinds>(kinds: Kinds, args: readonly string[]): FlagValues<Kinds> => {
+export const parseFlags = <Kinds extends FlagKinds>(
+  kinds: Kinds,
+  args: readonly string[],
+  operands?: string[],
+): FlagValues<Kinds> => {
   const options = Object.fromEntries(
     Object.entries(kinds).map(([name, kind]) => [name, { type: kind === "text" ? "string" : "boolean" } as const]),
   );
@@ -47,8 +58,12 @@ export const parseFlags = <Kinds extends FlagKinds>(kinds: Kinds, args: readonly
   const seen = new Set<string>();
   for (const token of tokens) {
     if (token.kind === "option-terminator") continue;
-    if (token.kind === "positional")
-      throw usageFailure("takes flags only; pass a token with --token-file or --token-stdin");
+    if (token.kind === "positional") {
+      if (operands === undefined)
+        throw usageFailure("takes flags only; pass a token with --token-file or --token-stdin");
+      operands.push(token.value);
+      continue;
+    }
     const kind = Object.hasOwn(kinds, token.name) ? kinds[token.name] : undefined;
     if (kind === undefined) throw usageFailure(unknownFlag(token.name));
     if (seen.has(token.name)) throw usageFailure(`--${token.name} is given twice`);

@@ -30,7 +30,8 @@ export interface BlockTable {
   firstSequenceSince(ageMs: number): number | null;
 }
 
-interface Row {
+/** A row of the table. */
+export interface BlockRow {
   readonly sequence: number;
   readonly last: number;
   readonly bytes: number;
@@ -61,7 +62,7 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
   const encodeBlocks = createBlockMemory();
 
   /** The last row that was read: a frame often ends inside a block, where the next one begins. Its reader may have freed it. */
-  let recent: Row | undefined;
+  let recent: BlockRow | undefined;
 
   const insertBlock = (
     { index, envelopes, checksum }: Block,
@@ -73,13 +74,13 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
     insertRow.run(first, last, bytes, ageMs, checksum, index, envelopes);
   };
 
-  const rowAround = (sequence: number): Row | null => {
+  const rowAround = (sequence: number): BlockRow | null => {
     const row = selectAround.get(sequence);
     return row === undefined ? null : rowOf(row);
   };
 
   /** Returns the rows that have records from `sequence` on, in order. */
-  const rowsFrom = function* (sequence: number): Generator<Row> {
+  const rowsFrom = function* (sequence: number): Generator<BlockRow> {
     let last = 0;
     if (recent !== undefined && !isFreed(recent.block) && recent.sequence <= sequence && sequence <= recent.last) {
       last = recent.last;
@@ -95,7 +96,7 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
   };
 
   /** Replaces a block by one block for each run of kept records. Returns the sum of the removed sizes. */
-  const reduce = (row: Row, ...kept: (readonly BlockRecord[])[]): number => {
+  const reduce = (row: BlockRow, ...kept: (readonly BlockRecord[])[]): number => {
     recent = undefined;
     deleteRow.run(row.sequence);
     let removed = row.bytes;
@@ -151,7 +152,8 @@ export const createBlockTable = (database: DatabaseSync): BlockTable => {
   };
 };
 
-const rowOf = (row: Record<string, SQLOutputValue>): Row => {
+/** Returns a row; throws `MalformedRowError` unless a queue can have written it. */
+export const rowOf = (row: Record<string, SQLOutputValue>): BlockRow => {
   const [sequence, last] = [numberOf(row.sequence), numberOf(row.last_sequence)];
   const block = {
     index: bytesOf(row.record_index),

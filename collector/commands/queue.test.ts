@@ -1,0 +1,109 @@
+import { mkdirSync, readFileSync, renameSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createEnrolledHost, type EnrolledHost } from "../../tests/enrolled-host.ts";
+import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
+import { openTestQueue, readAll, testRecord } from "../../tests/queue.ts";
+import { runCommandLine } from "./command-line.ts";
+
+const megabyte = 1_048_576;
+let host: EnrolledHost;
+let data: string;
+let folder: string;
+beforeEach(async () => {
+  host = await createEnrolledHost();
+  writeFileSync(host.config, host.configText.replace("{dir: data}", "{dir: data, max_disk_usage_mb: 1}"));
+  data = join(host.dir, "data");
+  folder = join(data, "quarantine-1");
+});
+afterEach(() => host.remove());
+
+const importQueue = async (...words: string[]) => {
+  const env = createTestCollectorEnv();
+  const code = await runCommandLine(["queue", ...words, "--config", host.config, "--json"], env);
+  return { code, json: JSON.parse(env.out()) };
+};
+
+/** Stores 60 records of 10 kB each, and moves the database into a quarantine. */
+const quarantine = async (change: (bytes: Buffer) => void = () => undefined) => {
+  const queue = openTestQueue(data);
+  for (let index = 0; index < 60; index++) await queue.append([testRecord(`record ${index} `, 10_000)]);
+  await queue.close();
+  mkdirSync(folder);
+  const bytes = readFileSync(join(data, "queue.db"));
+  change(bytes);
+  renameSync(join(data, "queue.db"), join(folder, "queue.db"));
+  writeFileSync(join(folder, "queue.db"), bytes);
+  await openTestQueue(data).close();
+};
+
+const texts = async () => {
+  const queue = openTestQueue(data);
+  const found = readAll(queue).map(({ payload }) => /^record \d+/.exec(new TextDecoder().decode(payload))?.[0] ?? "");
+  await queue.close();
+  return found;
+};
+const all = Array.from({ length: 60 }, (_, index) => `record ${index}`);
+
+describe("K6: queue import", () => {
+  it("stores the records of a quarantined queue once, however often it runs", async () => {
+    await quarantine();
+    expect(await importQueue("import", folder)).toEqual({
+      code: 0,
+      json: { ok: true, imported: 60, imported_before: 0, expected: 60 },
+    });
+    expect((await importQueue("import", folder)).json).toEqual({
+      ok: true,
+      imported: 0,
+      imported_before: 60,
+      expected: 60,
+    });
+    expect(await texts()).toEqual(all);
+  });
+
+  it("brings back what lies before, between and behind pages that are damaged", async () => {
+    await quarantine((bytes) => {
+      for (const part of ["record 20 ", "record 21 ", "record 40 "]) {
+        const page = Math.floor(bytes.indexOf(part) / 16_384) * 16_384;
+        bytes.fill(0xaa, page, page + 16_384);
+      }
+    });
+    const { code, json } = await importQueue("import", folder);
+    expect([code, json.expected]).toEqual([0, 60]);
+    expect(json.imported).toBeGreaterThanOrEqual(50);
+    const found = await texts();
+    expect(found).toHaveLength(json.imported);
+    expect(found).toEqual(all.filter((text) => found.includes(text)));
+    expect(found).toEqual(expect.arrayContaining(["record 0", "record 30", "record 59"]));
+  });
+
+  it("stops at a full queue, and continues when there is room", async () => {
+    await quarantine();
+    const queue = openTestQueue(data);
+    await queue.append([testRecord("before", 0.7 * megabyte)]);
+    const last = queue.lastSequence;
+    await queue.close();
+    expect(await importQueue("import", folder)).toMatchObject({ code: 1, json: { error: { code: "queue_full" } } });
+    const again = openTestQueue(data);
+    const fitted = again.stats().records - 1;
+    expect(fitted).toBeGreaterThan(0);
+    await again.ack(last);
+    await again.close();
+    expect((await importQueue("import", folder)).json).toMatchObject({
+      imported: 60 - fitted,
+      imported_before: fitted,
+    });
+    expect(await texts()).toEqual(all);
+  });
+
+  it("refuses while a collector runs, a directory without a queue, one that cannot be read, and wrong usage", async () => {
+    await quarantine((bytes) => bytes.fill(0xaa));
+    expect(await importQueue("import", folder)).toMatchObject({ code: 1, json: { error: { code: "no_queue" } } });
+    expect(await importQueue("import", host.dir)).toMatchObject({ code: 1, json: { error: { code: "no_queue" } } });
+    for (const words of [[], ["import"], ["export", folder], ["import", folder, folder]])
+      expect(await importQueue(...words)).toMatchObject({ code: 2, json: { error: { code: "usage" } } });
+    const running = openTestQueue(data);
+    expect(await importQueue("import", folder)).toMatchObject({ code: 1, json: { error: { code: "queue_locked" } } });
+    await running.close();
+  });
+});
