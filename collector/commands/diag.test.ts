@@ -75,6 +75,8 @@ describe("diag", () => {
         dropped_records_total: 0,
         dead_letters: 0,
         forks_total: 0,
+        file_gaps_total: 0,
+        file_gap_bytes_total: 0,
         at_risk: false,
       },
       quarantine: { files: 0, records: 0, lost_records: 0 },

@@ -96,5 +96,7 @@ const queueFigures = (stats: QueueStats) => ({
   dropped_records_total: stats.droppedRecordsTotal,
   dead_letters: stats.deadLetters,
   forks_total: stats.forks,
+  file_gaps_total: stats.fileGaps,
+  file_gap_bytes_total: stats.fileGapBytes,
   at_risk: stats.atRisk,
 });

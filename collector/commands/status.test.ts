@@ -95,6 +95,8 @@ describe("describeStatus", () => {
         dropped_records_total: 0,
         dead_letters: 1,
         forks_total: 0,
+        file_gaps_total: 2,
+        file_gap_bytes_total: 2048,
         at_risk: false,
       },
       quarantine: { files: 1, records: 7, lost_records: 5 },
@@ -131,6 +133,7 @@ config       valid, aaaaaaaaaaaa
              desired config: bbbbbbbbbbbb
 queue        12 records, 4.1 KiB of 100 MiB, oldest 3 s, 0 dropped, 1 dead letters
              quarantined files: 1, with 7 records; see quarantine-* in the data directory
+             files rotated away before their end was read: 2, 2 KiB known to be lost
              lost by damage of the queue's files: 5 records
 forwarding   not connected to core:8443, last ack 1 min 5 s ago
              unavailable: away

@@ -15,11 +15,10 @@ import { createAgeClock } from "./age.ts";
 import { batchRecords } from "./envelope.ts";
 import { isDiskUnwritable, QueueClosedError, QueueFullError, QueueLockedError } from "./errors.ts";
 import { createQueueDirectory, queueFiles } from "./files.ts";
-import { parseLosses } from "./losses.ts";
 import type { Checkpoint, NewRecord, QueuedRecords, RecordBatch } from "./record.ts";
 import { openRecoveringStore, type RecoveringStoreOptions } from "./recovering-store.ts";
 import { createQueueSessions, type QueueSessions } from "./sessions.ts";
-import { type QueueLimits, type QueueStats, statsOf } from "./stats.ts";
+import { damageOf, type QueueLimits, type QueueStats, statsOf } from "./stats.ts";
 import type { QueueStore, QueueTransaction } from "./store.ts";
 import { createRecordWaiters, takeFitting, waitForRoom } from "./waiters.ts";
 
@@ -280,8 +279,13 @@ export const openQueue = (options: QueueOptions): Queue => {
     stats: () => {
       dropExpired();
       const droppedRecords = store.state.droppedRecords + unsavedDrops;
-      const losses = parseLosses(store.checkpoints("queue").get("losses"));
-      return statsOf({ ...store.state, droppedRecords }, store.oldestAgeMs(), age(), losses, options);
+      return statsOf(
+        { ...store.state, droppedRecords },
+        store.oldestAgeMs(),
+        age(),
+        damageOf(store.checkpoints),
+        options,
+      );
     },
     close: async () => {
       if (closed) return;

@@ -2,9 +2,10 @@ import { existsSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import type { Clock } from "../../kit/clock.ts";
 import { ageAt } from "./age.ts";
+import { type FileGaps, fileGapSource, sumFileGaps } from "./file-gaps.ts";
 import { queueFiles } from "./files.ts";
 import { checkFormat, type QueueState, readCheckpoints, readOldestAge, readState } from "./format.ts";
-import { isLosing, type Losses, lossesOf } from "./losses.ts";
+import { isLosing, type Losses, parseLosses } from "./losses.ts";
 import { missingRecords, readMark } from "./mark.ts";
 
 /** The bounds of a queue, and the thresholds at which it is at risk (docs/collector-config.md). */
@@ -34,17 +35,31 @@ export interface QueueStats {
   quarantinedRecords: number;
   /** Records that damage of the queue's files took back, ever, as far as it is known; part of `droppedRecordsTotal`. */
   lostRecords: number;
+  /** Times that lines of rotated files were lost, and their bytes as far as it is known, ever. */
+  fileGaps: number;
+  fileGapBytes: number;
   atRisk: boolean;
 }
 
 type Risk = Pick<QueueLimits, "maxDiskUsageBytes" | "atRiskBytesPercent" | "atRiskOldestSeconds">;
+
+interface Damage {
+  losses: Losses;
+  gaps: FileGaps;
+}
+
+/** Returns what was lost ever, from the checkpoints by source. */
+export const damageOf = (checkpoints: (source: string) => ReadonlyMap<string, string>): Damage => ({
+  losses: parseLosses(checkpoints("queue").get("losses")),
+  gaps: sumFileGaps(checkpoints(fileGapSource)),
+});
 
 /** Computes the figures of a queue whose time is `nowAgeMs`. */
 export const statsOf = (
   state: QueueState,
   oldestAgeMs: number | null,
   nowAgeMs: number,
-  losses: Losses,
+  { losses, gaps }: Damage,
   risk: Risk,
 ): QueueStats => {
   const oldestRecordAgeSeconds = oldestAgeMs === null ? null : Math.max(0, Math.floor((nowAgeMs - oldestAgeMs) / 1000));
@@ -59,6 +74,8 @@ export const statsOf = (
     quarantined: state.quarantined,
     quarantinedRecords: state.quarantinedRecords,
     lostRecords: losses.records,
+    fileGaps: gaps.gaps,
+    fileGapBytes: gaps.bytes,
     atRisk:
       isLosing(losses, nowAgeMs) ||
       state.bytes * 100 >= risk.maxDiskUsageBytes * risk.atRiskBytesPercent ||
@@ -82,10 +99,14 @@ export const readQueueStats = (dir: string, options: Risk & { clock: Pick<Clock,
     const state = readState(database);
     const ageMs = ageAt(state, options.clock.now());
     const missing = missingRecords(mark, state);
-    const saved = lossesOf(readCheckpoints(database));
-    const losses = missing === 0 ? saved : { records: saved.records + missing, lastAgeMs: ageMs };
+    const checkpoints = readCheckpoints(database);
+    const { losses, gaps } = damageOf(
+      (source) =>
+        new Map(checkpoints.filter((own) => own.source === source).map(({ key, value }) => [key, value ?? ""])),
+    );
+    if (missing > 0) Object.assign(losses, { records: losses.records + missing, lastAgeMs: ageMs });
     const droppedRecords = state.droppedRecords + missing;
-    return statsOf({ ...state, droppedRecords }, readOldestAge(database), ageMs, losses, options);
+    return statsOf({ ...state, droppedRecords }, readOldestAge(database), ageMs, { losses, gaps }, options);
   } finally {
     database.close();
   }

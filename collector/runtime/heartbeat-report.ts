@@ -40,6 +40,8 @@ export interface Figures {
     droppedRecordsTotal: number;
     deadLetters: number;
     forks: number;
+    fileGaps: number;
+    fileGapBytes: number;
     atRisk: boolean;
   };
   forwarder: { connected: boolean; lastAckAt: number | null; lastError: string | null };
@@ -97,5 +99,7 @@ export const queueReport = (queue: Figures["queue"]) => ({
   dropped_records_total: queue.droppedRecordsTotal,
   dead_letters: queue.deadLetters,
   forks_total: queue.forks,
+  file_gaps_total: queue.fileGaps,
+  file_gap_bytes_total: queue.fileGapBytes,
   at_risk: queue.atRisk,
 });

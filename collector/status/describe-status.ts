@@ -34,6 +34,11 @@ export const describeStatus = (status: CollectorStatus): string => {
             `quarantined files: ${quarantine.files}, with ${quarantine.records} records; see quarantine-* in the data directory`,
           ]
         : []),
+      ...(queue.file_gaps_total > 0
+        ? [
+            `files rotated away before their end was read: ${queue.file_gaps_total}, ${size(queue.file_gap_bytes_total)} known to be lost`,
+          ]
+        : []),
       ...(quarantine.lost_records > 0
         ? [`lost by damage of the queue's files: ${quarantine.lost_records} records`]
         : []),

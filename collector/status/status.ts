@@ -29,6 +29,9 @@ export const CollectorStatus = v.object({
     dead_letters: v.number(),
     /** How often the queue continued under a new queue id, because core knows a copy of it. */
     forks_total: v.number(),
+    /** Times that a file was rotated away before it was read to its end, and the bytes that are known to be lost. */
+    file_gaps_total: v.optional(v.number(), 0),
+    file_gap_bytes_total: v.optional(v.number(), 0),
     at_risk: v.boolean(),
   }),
   /** Corrupt queue files that were quarantined, and their records; and those that damage took back without such a file. */

@@ -48,6 +48,9 @@ export const HeartbeatRequest = v.object({
     dead_letters: v.optional(Counter, 0),
     /** How often the queue continued under a new queue id, because core knew a copy of it; may be omitted. */
     forks_total: v.optional(Counter, 0),
+    /** Times that a file was rotated away before it was read to its end, and the bytes that are known to be lost; may be omitted. */
+    file_gaps_total: v.optional(Counter, 0),
+    file_gap_bytes_total: v.optional(Counter, 0),
     at_risk: v.boolean("must be true or false"),
   }),
   forwarder: v.object({

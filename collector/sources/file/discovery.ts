@@ -3,7 +3,7 @@ import { type FileHandle, glob, readdir, stat } from "node:fs/promises";
 import { join, matchesGlob } from "node:path";
 import { errorCode } from "../../../kit/describe-error.ts";
 import type { FileRules } from "../source.ts";
-import { ForbiddenFileError, openAllowedFile } from "./file-rules.ts";
+import { openContent } from "./rotated-files.ts";
 
 /** Selects the files of a source. */
 export interface FilePatterns {
@@ -52,10 +52,7 @@ export const findRenamed = async (
   for (const name of names) {
     const candidate = await stat(join(directory, name)).catch(() => null);
     if (candidate === null || !isIt(candidate)) continue;
-    const opened = await openAllowedFile(join(directory, name), rules).catch((error: unknown) => {
-      if (error instanceof ForbiddenFileError) return null;
-      throw error;
-    });
+    const opened = await openContent(join(directory, name), rules);
     if (opened !== null && isIt(opened.stat)) return opened;
     await opened?.file.close();
   }

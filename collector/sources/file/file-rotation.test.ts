@@ -58,7 +58,7 @@ describe("links and directories", () => {
     mkdirSync(join(files.dir, "later", "one"), { recursive: true });
     writeFileSync(join(files.dir, "later/one/app.log"), "line 1\nline 2\n");
     await files.expectTexts(lines(1, 2));
-    expect(files.source?.counters?.()).toEqual({ files: 1, lines: 2, dropped: 0, failures: 0 });
+    expect(files.source?.counters?.()).toEqual({ files: 1, lines: 2, dropped: 0, failures: 0, gaps: 0, gap_bytes: 0 });
   });
 });
 

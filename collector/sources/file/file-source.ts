@@ -7,6 +7,8 @@ import { type FilePatterns, findPaths, findRenamed, matches, type OpenFile, stat
 import { ForbiddenFileError, openAllowedFile } from "./file-rules.ts";
 import { chunkBytes } from "./lines.ts";
 import { fileKey, hasSameHead, type Position, parsePosition, positionAt, savePosition } from "./position.ts";
+import type { Aged } from "./rotated-files.ts";
+import { createRotation } from "./rotation.ts";
 import { createTail, type Tail } from "./tail.ts";
 
 /** The config of a `file` source (docs/collector-config.md). */
@@ -46,6 +48,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   // One buffer for all files, since they are read one after the other.
   const own = { name, checkpointSource, buffer: Buffer.allocUnsafeSlow(chunkBytes) };
   const tails = new Map<string, Tail>();
+  const ages = new Map<string, () => Promise<Aged>>();
   const found = new Set<string>();
   const unreadable = new Set<string>();
   const stopping = new AbortController();
@@ -67,17 +70,37 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
 
   const markerOf = (pattern: string) => `pattern:${pattern}`;
 
-  const follow = async ({ file, stat }: OpenFile, position: Position) => {
-    const tail = createTail(own, file, stat, position, { append: counted, clock, log });
+  const open = ({ file, stat }: OpenFile, position: Position): Tail =>
+    createTail(own, file, stat, position, { append: counted, clock, log }, rotation.truncated);
+
+  const follow = async (opened: OpenFile, position: Position) => {
+    const tail = open(opened, position);
     tails.set(tail.key, tail);
+    const { path, file, stat } = opened;
+    // The content of a compressed file has no age of its own.
+    if (path.endsWith(".gz")) ages.set(tail.key, async () => ({ ...timesOf(stat), isPacked: true }));
+    else ages.set(tail.key, async () => ({ ...timesOf(await file.stat()), isPacked: false }));
     log.info({ source: name, path: position.path, offset: position.offset }, "following a file");
   };
+
+  const rotation = createRotation(
+    { name, rules: config.rules },
+    { append: counted, checkpoints: dependencies.checkpoints, log },
+    { tails, ages, isKnown: (key) => tails.has(key) || checkpoints().has(key), follow, createTail: open },
+  );
 
   /** Returns where to start in a file that is not followed yet. */
   const startOf = async ({ path, realPath, file, stat }: OpenFile, patternIsNew: boolean): Promise<Position> => {
     const saved = checkpoints().get(fileKey(stat));
     const position = saved === undefined ? null : parsePosition(saved);
     if (position !== null && position.offset <= stat.size && (await hasSameHead(file, position))) return position;
+    if (position?.path === path) {
+      // It was copied and truncated meanwhile; or the inode is that of a new file.
+      const next = await positionAt(file, position, 0);
+      const restart = { source: checkpointSource, key: fileKey(stat), value: savePosition(next) };
+      await rotation.truncated({ position, unreadBytes: null, restart }, signal);
+      return next;
+    }
     const directory = dirname(realPath);
     // Only if the path leads there through a symbolic link.
     const location = { path, directory: directory === dirname(path) ? undefined : directory };
@@ -87,6 +110,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   const discover = async () => {
     found.clear();
     const known = checkpoints();
+    const followed = new Set<string>();
     for (const pattern of config.include) {
       const patternIsNew = !known.has(markerOf(pattern));
       const begun: { source: string; key: string; value: string }[] = [];
@@ -97,12 +121,14 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
         const position = await startOf(opened, patternIsNew);
         begun.push({ source: checkpointSource, key, value: savePosition(position) });
         await follow(opened, position);
+        followed.add(position.path);
       }
       // In one transaction with the marker: after a crash in between, "end" would mean a later end.
       if (patternIsNew) begun.push({ source: checkpointSource, key: markerOf(pattern), value: "" });
       if (begun.length > 0) await append([], { checkpoints: begun, signal });
     }
     discoveredAt = clock.monotonic();
+    return followed;
   };
 
   const openUnlessFollowed = async (path: string): Promise<OpenFile | null> => {
@@ -140,7 +166,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
         continue;
       }
       await opened?.file.close();
-      await append([], { checkpoints: [{ source: checkpointSource, key, value: null }], signal });
+      await rotation.resumeElsewhere(key, position, signal);
     }
   };
 
@@ -149,13 +175,14 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
       if (found.has(tail.key) || clock.monotonic() - tail.changedAt < rotatedIdleMs) continue;
       await tail.finish(signal);
       tails.delete(tail.key);
+      ages.delete(tail.key);
       await tail.close();
     }
   };
 
   const tick = async () => {
     if (clock.monotonic() - discoveredAt >= discoveryMs) {
-      await discover();
+      for (const path of await discover()) await rotation.followBetween(path);
       await closeRotated();
     }
     let read = false;
@@ -191,8 +218,9 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   return {
     name,
     start: async () => {
-      await discover();
+      const followed = await discover();
       await resume();
+      for (const path of followed) await rotation.followBetween(path);
       running = run();
     },
     stop: async () => {
@@ -201,6 +229,8 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
       for (const tail of tails.values()) await tail.close();
       tails.clear();
     },
-    counters: () => ({ files: tails.size, ...counts }),
+    counters: () => ({ files: tails.size, ...counts, ...rotation.counts() }),
   };
 };
+
+const timesOf = ({ mtimeMs, birthtimeMs }: OpenFile["stat"]) => ({ mtimeMs, birthtimeMs });

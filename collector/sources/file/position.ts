@@ -77,6 +77,10 @@ export const positionIn = (chunk: Uint8Array, { path, directory }: FileLocation,
 export const hasSameHead = async (file: FileHandle, { head }: Position): Promise<boolean> =>
   (await readHead(file, head.bytes)).sha256 === head.sha256;
 
+/** Whether `content` starts with the bytes that were read at the start of the position's file. */
+export const isHeadOf = (content: Uint8Array, { head }: Position): boolean =>
+  headOf(content.subarray(0, head.bytes)).sha256 === head.sha256;
+
 const readHead = async (file: FileHandle, bytes: number): Promise<Head> =>
   headOf(await readAt(file, 0, Buffer.allocUnsafe(bytes)));
 

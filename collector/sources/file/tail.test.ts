@@ -39,6 +39,7 @@ it("does not read from the old offset of a file that is rewritten between the ch
       clock: systemClock,
       log: createTestLog(),
     },
+    async () => undefined,
   );
   await tail.step(signal);
   appendFileSync(path, "three\n");

@@ -1,6 +1,7 @@
 import type { Stats } from "node:fs";
 import type { FileHandle } from "node:fs/promises";
 import { batchLines, measureLineOverhead } from "../../queue/line-batch.ts";
+import type { Checkpoint } from "../../queue/record.ts";
 import type { SourceDependencies } from "../source.ts";
 import { readLines } from "./lines.ts";
 import { fileKey, hasSameHead, type Position, positionAt, positionIn, savePosition } from "./position.ts";
@@ -14,13 +15,23 @@ import { fileKey, hasSameHead, type Position, positionAt, positionIn, savePositi
 export interface Tail {
   readonly key: string;
   readonly path: string;
+  readonly position: Position;
   /** Reads and stores the next lines; false if there was nothing to read. */
   step(signal: AbortSignal): Promise<boolean>;
-  /** Stores the remaining lines, also an incomplete last one, and deletes the checkpoint: the file will not be read again. */
-  finish(signal: AbortSignal): Promise<void>;
+  /** Stores the remaining lines, also an incomplete last one, and deletes the checkpoint: the file will not be read again. Stores `more` with that. */
+  finish(signal: AbortSignal, more?: readonly Checkpoint[]): Promise<void>;
   /** Monotonic time of the last detected change. */
   readonly changedAt: number;
   close(): Promise<void>;
+}
+
+/** What a file had when it was truncated. */
+export interface Truncation {
+  readonly position: Position;
+  /** Bytes behind the position that it is known to have had; null if nothing is known, as after a stop. */
+  readonly unreadBytes: number | null;
+  /** Where its reading continues. Store it with what was read elsewhere of the old content. */
+  readonly restart: Checkpoint;
 }
 
 /** Smaller than the smallest queue: a batch larger than the queue would always be dropped. */
@@ -33,6 +44,7 @@ export const createTail = (
   stat: { dev: number; ino: number },
   start: Position,
   { append, clock, log }: SourceDependencies,
+  onTruncated: (truncation: Truncation, signal: AbortSignal) => Promise<void>,
 ): Tail => {
   const key = fileKey(stat);
   const { path } = start;
@@ -43,9 +55,16 @@ export const createTail = (
 
   const lineOverheadBytes = measureLineOverhead({ source, path, observedAtMs: clock.now() });
 
-  const restartFile = async () => {
+  /** The size when the file last had the head of the position. */
+  let sizeMax = start.offset;
+
+  const restartFile = async (signal: AbortSignal) => {
     log.info({ source, path }, "the file was truncated; reading it from its start");
-    position = await positionAt(file, start, 0);
+    const next = await positionAt(file, start, 0);
+    const restart = { source: checkpointSource, key, value: savePosition(next) };
+    await onTruncated({ position, unreadBytes: Math.max(0, sizeMax - position.offset), restart }, signal);
+    position = next;
+    sizeMax = 0;
   };
 
   const store = async (final: boolean, signal: AbortSignal): Promise<boolean> => {
@@ -62,7 +81,7 @@ export const createTail = (
       position.offset === 0 ? positionIn(chunk, start, next) : await positionAt(file, start, next, position);
     // After the read: a file that was rewritten since the last check must not be continued from the old offset.
     if (position.offset > 0 && !(await hasSameHead(file, position))) {
-      await restartFile();
+      await restartFile(signal);
       return true;
     }
     const lines = batchLines({ source, path, observedAtMs, buffer: chunk, offset, bounds, partial });
@@ -72,13 +91,17 @@ export const createTail = (
   };
 
   /** Restarts a file that was truncated or rewritten (copytruncate). */
-  const detectTruncation = async (size: number): Promise<void> => {
-    if (size < position.offset || !(await hasSameHead(file, position))) await restartFile();
+  const detectTruncation = async (size: number, signal: AbortSignal): Promise<void> => {
+    if (size < position.offset || !(await hasSameHead(file, position))) await restartFile(signal);
+    else sizeMax = size;
   };
 
   return {
     key,
     path,
+    get position() {
+      return position;
+    },
     get changedAt() {
       return changedAt;
     },
@@ -87,7 +110,7 @@ export const createTail = (
       const changed = seen === undefined || seen.size !== size || seen.mtimeMs !== mtimeMs;
       if (changed) {
         if (seen !== undefined) changedAt = clock.monotonic();
-        await detectTruncation(size);
+        await detectTruncation(size, signal);
         seen = { size, mtimeMs };
         exhausted = false;
       }
@@ -96,9 +119,9 @@ export const createTail = (
       exhausted = !stored;
       return stored;
     },
-    finish: async (signal) => {
+    finish: async (signal, more = []) => {
       while (await store(true, signal));
-      await append([], { checkpoints: [{ source: checkpointSource, key, value: null }], signal });
+      await append([], { checkpoints: [{ source: checkpointSource, key, value: null }, ...more], signal });
     },
     close: () => file.close(),
   };

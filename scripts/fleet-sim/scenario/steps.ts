@@ -90,6 +90,8 @@ export const composeReport = (host: Host, at: number, { queue, config, ...status
     dropped_records_total: queue.dropped,
     dead_letters: 0,
     forks_total: 0,
+    file_gaps_total: 0,
+    file_gap_bytes_total: 0,
     at_risk: isAtRisk(queue),
   },
   forwarder: {

@@ -1,0 +1,124 @@
+import { copyFileSync, readFileSync, renameSync, truncateSync, unlinkSync, writeFileSync } from "node:fs";
+import { gzipSync } from "node:zlib";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { eventually } from "../../../tests/eventually.ts";
+import { createTestFiles, lines, settle } from "../../../tests/file-source.ts";
+
+let files: ReturnType<typeof createTestFiles>;
+
+beforeEach(() => {
+  files = createTestFiles();
+});
+
+afterEach(() => files.end());
+
+const inOrder = (texts: string[]) => texts.toSorted((a, b) => Number(a.slice(5)) - Number(b.slice(5)));
+const expectLines = (last: number) => eventually(() => expect(inOrder(files.texts())).toEqual(lines(1, last)));
+const rotate = (from: string, to: string) => renameSync(files.log(from), files.log(to));
+const gzip = (name: string) => {
+  writeFileSync(files.log(`${name}.gz`), gzipSync(readFileSync(files.log(name))));
+  unlinkSync(files.log(name));
+};
+const begin = async () => {
+  files.write(1, 50);
+  await files.start();
+  await files.expectTexts(lines(1, 50));
+};
+
+describe("K7: rotation while the collector is stopped", () => {
+  it("twice by rename: reads the file between, too", async () => {
+    await begin();
+    await files.restart({}, () => {
+      files.write(51, 60);
+      rotate("app.log", "app.log.1");
+      files.write(61, 200);
+      rotate("app.log.1", "app.log.2");
+      rotate("app.log", "app.log.1");
+      files.write(201, 210);
+    });
+    await expectLines(210);
+    await files.restart();
+    await settle();
+    expect(inOrder(files.texts())).toEqual(lines(1, 210));
+  });
+
+  it("by rename, and compressed: reads the end of the first file and the one between", async () => {
+    await begin();
+    await files.restart({}, () => {
+      files.write(51, 60);
+      rotate("app.log", "app.log.2");
+      gzip("app.log.2");
+      files.write(61, 200);
+      rotate("app.log", "app.log.1");
+      gzip("app.log.1");
+      files.write(201, 210);
+    });
+    await expectLines(210);
+    expect(files.queue.stats().fileGapBytes).toBe(0);
+  });
+
+  it("into a file that is gone: counts a gap", async () => {
+    await begin();
+    await files.restart({}, () => {
+      files.write(51, 60);
+      unlinkSync(files.log());
+      files.write(61, 70);
+    });
+    await eventually(() => expect(files.texts()).toEqual([...lines(1, 50), ...lines(61, 70)]));
+    await eventually(() => expect(files.queue.stats().fileGaps).toBe(1));
+  });
+
+  it("leaves older generations, copies and files of other names alone", async () => {
+    writeFileSync(files.log("app.log.1"), "older 1\nolder 2\n");
+    await begin();
+    await files.restart({}, () => {
+      files.write(51, 60);
+      copyFileSync(files.log(), files.log("app.log.copy"));
+      rotate("app.log.1", "app.log.2");
+      rotate("app.log", "app.log.1");
+      writeFileSync(files.log("apple.log.1"), "another\n");
+      files.write(61, 70);
+    });
+    await expectLines(70);
+    await settle();
+    expect(inOrder(files.texts())).toEqual(lines(1, 70));
+  });
+});
+
+describe("K7: rotation while the collector runs", () => {
+  it("four times by rename between two looks at the directory: reads every file", async () => {
+    await begin();
+    for (let round = 1; round <= 4; round++) {
+      for (let old = round - 1; old >= 1; old--) rotate(`app.log.${old}`, `app.log.${old + 1}`);
+      rotate("app.log", "app.log.1");
+      files.write(round * 50 + 1, round * 50 + 50);
+    }
+    await expectLines(250);
+  });
+
+  it("by copy and truncate between two reads: reads the end of each copy", async () => {
+    await begin();
+    for (let round = 1; round <= 3; round++) {
+      files.write(round * 50 + 1, round * 50 + 50);
+      for (let old = round - 1; old >= 1; old--) rotate(`app.log.${old}`, `app.log.${old + 1}`);
+      copyFileSync(files.log(), files.log("app.log.1"));
+      truncateSync(files.log());
+    }
+    files.write(201, 210);
+    await expectLines(210);
+    await files.restart();
+    await settle();
+    expect(inOrder(files.texts())).toEqual(lines(1, 210));
+  });
+
+  it("by truncation without a copy: counts the bytes that it had seen and not stored", async () => {
+    await begin();
+    writeFileSync(files.log(), `${readFileSync(files.log(), "utf8")}no line end`);
+    await settle();
+    truncateSync(files.log());
+    files.write(51, 52);
+    await expectLines(52);
+    expect(files.queue.stats()).toMatchObject({ fileGaps: 1, fileGapBytes: "no line end".length });
+    expect(files.source?.counters?.()).toMatchObject({ gaps: 1, gap_bytes: 11 });
+  });
+});
