@@ -41,6 +41,9 @@ export const collectorHealth = pgTable("collector_health", {
   deadLetters: bigint("dead_letters", { mode: "number" }).notNull().default(0),
   /** How often the queue continued under a new queue id, because core knew a copy of it. */
   queueForks: bigint("queue_forks", { mode: "number" }).notNull().default(0),
+  /** Times that the collector lost lines of rotated files, and their bytes as far as it is known. */
+  fileGaps: bigint("file_gaps", { mode: "number" }).notNull().default(0),
+  fileGapBytes: bigint("file_gap_bytes", { mode: "number" }).notNull().default(0),
   /** Records were dropped or became dead letters since the previous heartbeat. */
   droppedSincePrevious: boolean("dropped_since_previous").notNull(),
   queueAtRisk: boolean("queue_at_risk").notNull(),
