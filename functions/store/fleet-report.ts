@@ -73,6 +73,8 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   dropped_records_total: string | null;
   dead_letters: string | null;
   queue_forks: string | null;
+  file_gaps: string | null;
+  file_gap_bytes: string | null;
   gap_ranges: string | null;
   gap_records_max: string | null;
   gap_last_at: string | null;
@@ -183,7 +185,7 @@ const selectRows = async (
       h.config_errors[1] as config_error, h.running_config_hash, h.last_known_good_config_hash,
       nullif(encode(f.desired_config, 'hex'), '') as desired_config_hash,
       h.queue_records, h.queue_bytes, h.queue_bytes_max, h.queue_oldest_record_age_seconds, h.dropped_records_total,
-      h.dead_letters, h.queue_forks, h.dropped_since_previous, h.renewal_status, h.renewal_last_error, h.config_invalid_since,
+      h.dead_letters, h.queue_forks, h.file_gaps, h.file_gap_bytes, h.dropped_since_previous, h.renewal_status, h.renewal_last_error, h.config_invalid_since,
       h.queue_at_risk_since, h.renewal_failed_since, h.version_since, coalesce(l.labels, '{}') as labels,
       h.forwarder_connected, h.forwarder_last_ack_at, h.forwarder_last_error,
       g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at

@@ -30,6 +30,8 @@ const report: HealthReport = {
   dropped_records_total: 0,
   dead_letters: 0,
   queue_forks: 0,
+  file_gaps: 0,
+  file_gap_bytes: 0,
   queue_at_risk: false,
   forwarder_connected: true,
   forwarder_last_ack_at: null,

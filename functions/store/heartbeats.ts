@@ -39,6 +39,8 @@ export const healthReportOf = (request: HeartbeatRequest) => {
     dropped_records_total: queue.dropped_records_total,
     dead_letters: queue.dead_letters,
     queue_forks: queue.forks_total,
+    file_gaps: queue.file_gaps_total,
+    file_gap_bytes: queue.file_gap_bytes_total,
     queue_at_risk: queue.at_risk,
     forwarder_connected: forwarder.connected,
     forwarder_last_ack_at: forwarder.last_ack_at,
@@ -106,7 +108,8 @@ const names = sql.raw(reportColumns.map(({ name }) => name).join(", "));
 const assignments = sql.raw(reportColumns.map(({ name }) => `${name} = excluded.${name}`).join(", "));
 
 const hasDropped = sql.raw(
-  "(excluded.dropped_records_total > h.dropped_records_total or excluded.dead_letters > h.dead_letters)",
+  `(excluded.dropped_records_total > h.dropped_records_total or excluded.dead_letters > h.dead_letters
+    or excluded.file_gaps > h.file_gaps)`,
 );
 /** A condition of the previous report ended with this one. */
 const hasRecovered = sql`((not h.config_valid and excluded.config_valid)

@@ -62,6 +62,9 @@ export const FleetHealthRow = v.strictObject({
     dead_letters: NumberOrNull,
     /** How often the queue continued under a new queue id, because core knew a copy of it. */
     forks_total: NumberOrNull,
+    /** Times that the collector lost lines of rotated files, and their bytes as far as it is known. */
+    file_gaps_total: NumberOrNull,
+    file_gap_bytes_total: NumberOrNull,
   }),
   renewal: v.strictObject({ status: TextOrNull, last_error: TextOrNull }),
   last_auth_failure: v.nullable(v.strictObject({ at: IsoTimestamp, reason: v.string() })),

@@ -44,6 +44,13 @@ const outageEvidence = (from: number, until: number, outages: readonly Outage[])
   return seconds === 0 ? "" : `, not counting ${seconds} s in which core could not receive or hosts were coming back`;
 };
 
+/** What was lost for good, which a queue that is nearly empty does not show. */
+const lossEvidence = ({ dropped_records_total: dropped, file_gaps: gaps }: FleetRow): string =>
+  [
+    ...(Number(dropped) > 0 ? [`, ${dropped} records dropped in all`] : []),
+    ...(Number(gaps) > 0 ? [`, ${gaps} gaps in rotated files`] : []),
+  ].join("");
+
 const explanations: Record<FleetCondition, Explain> = {
   revoked: (row) =>
     row.revoked_at !== null
@@ -95,6 +102,6 @@ const explanations: Record<FleetCondition, Explain> = {
     since: row.queue_at_risk_since ?? lastReport(row),
     evidence: row.dropped_since_previous
       ? `records were dropped, rejected or lost since the previous heartbeat, ${row.dropped_records_total} dropped and ${row.dead_letters} dead letters in all${gapEvidence(row)}`
-      : `the queue holds ${row.queue_bytes} of ${row.queue_bytes_max} bytes, oldest record ${row.queue_oldest_record_age_seconds ?? 0} s`,
+      : `the queue holds ${row.queue_bytes} of ${row.queue_bytes_max} bytes, oldest record ${row.queue_oldest_record_age_seconds ?? 0} s${lossEvidence(row)}`,
   }),
 };

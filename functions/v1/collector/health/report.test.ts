@@ -104,6 +104,9 @@ describe("the states of the health report", () => {
     expect(await state({ queue: { ...queue, dropped_records_total: 5 } })).toBe("healthy");
     expect(await state({ queue: { ...queue, dropped_records_total: 5, dead_letters: 1 } })).toBe("queue_at_risk");
     expect(await state({ queue: { ...queue, dropped_records_total: 5, dead_letters: 1 } })).toBe("healthy");
+    const gaps = { dropped_records_total: 5, dead_letters: 1, file_gaps_total: 1, file_gap_bytes_total: 900 };
+    expect(await state({ queue: { ...queue, ...gaps } })).toBe("queue_at_risk");
+    expect(await state({ queue: { ...queue, ...gaps } })).toBe("healthy");
     await test.clock.advance(60_000);
     expect(await state({ renewal: { ...renewal, status: "failed", last_error: "reenroll" } })).toBe("renewal_failed");
     expect(await state({ renewal: { ...renewal, status: "retrying" } })).toBe("healthy");

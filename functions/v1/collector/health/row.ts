@@ -65,6 +65,8 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
     dropped_records_total: numberOrNull(row.dropped_records_total),
     dead_letters: numberOrNull(row.dead_letters),
     forks_total: numberOrNull(row.queue_forks),
+    file_gaps_total: numberOrNull(row.file_gaps),
+    file_gap_bytes_total: numberOrNull(row.file_gap_bytes),
   },
   renewal: { status: row.renewal_status, last_error: row.renewal_last_error },
   last_auth_failure:

@@ -61,6 +61,8 @@ describe("the drawer", () => {
       dropped_records_total: 0,
       dead_letters: 4,
       forks_total: 1,
+      file_gaps_total: 0,
+      file_gap_bytes_total: 0,
     };
     expect(queueFacts({ queue })).toEqual([
       ["Size", "50 MiB of 100 MiB, 50 %"],
@@ -78,6 +80,8 @@ describe("the drawer", () => {
       dropped_records_total: null,
       dead_letters: null,
       forks_total: null,
+      file_gaps_total: null,
+      file_gap_bytes_total: null,
     };
     expect(queueFacts({ queue: unknown })).toEqual([]);
   });

@@ -11,6 +11,8 @@ const queue = (bytes: number | null): FleetHealthRow["queue"] => ({
   dropped_records_total: 0,
   dead_letters: 0,
   forks_total: 0,
+  file_gaps_total: 0,
+  file_gap_bytes_total: 0,
 });
 const error = "connect ECONNREFUSED 192.0.2.1:8443";
 const failing = { connected: false, last_ack_at: null, last_error: error };

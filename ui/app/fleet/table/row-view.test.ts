@@ -42,6 +42,8 @@ const healthy: FleetHealthRow = {
     dropped_records_total: 0,
     dead_letters: 0,
     forks_total: 0,
+    file_gaps_total: 0,
+    file_gap_bytes_total: 0,
   },
   renewal: { status: "ok", last_error: null },
   last_auth_failure: null,
@@ -150,6 +152,8 @@ describe("a row of the table", () => {
       dropped_records_total: null,
       dead_letters: null,
       forks_total: null,
+      file_gaps_total: null,
+      file_gap_bytes_total: null,
     };
     const renewal = { status: null, last_error: null };
     expect(rowView({ ...healthy, queue, renewal, last_heartbeat_at: null }, now)).toMatchObject({
