@@ -4,6 +4,7 @@ import type { Log } from "../kit/log.ts";
 import type { CoreConfig } from "./config.ts";
 import { verifyAudit } from "./domain/audit/chain.ts";
 import { createRestoreCheck, holdAccess, type RestoreCore } from "./domain/directory/restored.ts";
+import { confirmRetention } from "./domain/retention/confirm-retention.ts";
 import { confirmAccess, listHeldAccess } from "./domain/scim/confirm-access.ts";
 import { createCoreServers } from "./node/database-servers.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
@@ -17,6 +18,7 @@ export const usage = `svc-server: core of the collector fleet
   svc-server check-config   check the environment and its files and exit: 0, or 78 with every fault by name
   svc-server confirm-access [--all | ADDRESS…]   after a restore: list the people whose access is held, or confirm it (docs/restore.md)
   svc-server hold-access    after a restore that core cannot notice: hold all access until the directory states it again
+  svc-server confirm-clock  the database's clock is right: end a pause of retention, and drop expired days each hour for a day
   svc-server verify-audit   recompute the audit log's hash chain: 0 and its head as JSON, or 1 and the first fault
   svc-server export         send committed envelopes as OTLP to a backend (docs/export.md)
   svc-server verify-receipts FILE|-   verify the receipts of a conversation, offline (docs/chat.md)
@@ -29,6 +31,7 @@ export const commandsOf = (
   "verify-audit": verifyAuditLog,
   "confirm-access": (config) => confirmAccessCommand(config, args),
   "hold-access": holdAccessCommand,
+  "confirm-clock": confirmClockCommand,
 });
 
 /** Recomputes the audit chain and prints the result as one JSON object. */
@@ -63,6 +66,14 @@ const confirmAccessCommand = (config: CoreConfig, args: readonly string[]): Prom
 const holdAccessCommand = (config: CoreConfig): Promise<number> =>
   withRestoreCore(config, async (core) => {
     print({ held: await holdAccess(core) });
+    return 0;
+  });
+
+/** Ends a pause of retention (docs/database.md), audited, and prints the jump that it ended. */
+const confirmClockCommand = (config: CoreConfig): Promise<number> =>
+  withRestoreCore(config, async (core) => {
+    const pause = await confirmRetention(core, process.env.USER ?? "unknown user");
+    print({ ended: pause && { jumped_from: pause.from.toISOString(), jumped_to: pause.to.toISOString() } });
     return 0;
   });
 

@@ -13,6 +13,7 @@ export const auditActions = [
   "queue.forked",
   "ingest.gap",
   "ingest_partition.drop",
+  "retention.confirm",
   "config.publish",
   "config.assign",
   "config.clear",

@@ -31,6 +31,11 @@ const day = 86_400;
 
 /** A scenario for every alert of docs/deploy/monitoring/alerts.yaml. Time starts at the epoch. */
 export const alertScenarios: Readonly<Record<string, AlertScenario>> = {
+  SvcRetentionPaused: {
+    fires: { [one("core_retention_paused")]: still(1) },
+    after: 6,
+    quiet: { [one("core_retention_paused")]: still(0) },
+  },
   SvcNoCore: {
     fires: { [up]: still(0) },
     after: 2,

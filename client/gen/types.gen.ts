@@ -122,6 +122,8 @@ export type FleetHealthRow = {
         dropped_records_total: number | null;
         dead_letters: number | null;
         forks_total: number | null;
+        file_gaps_total: number | null;
+        file_gap_bytes_total: number | null;
     };
     renewal: {
         status: string | null;
@@ -5363,6 +5365,11 @@ export type ReportFleetHealthResponses = {
             dead_letters: number;
             last_error: string | null;
         }>;
+        retention_paused?: {
+            jumped_from: string;
+            jumped_to: string;
+            until: string;
+        };
         items: Array<FleetHealthRow>;
         next_cursor: string | null;
     };
@@ -7322,6 +7329,14 @@ export type SendHeartbeatData = {
              * must be an integer from 0 to 2^53 - 1
              */
             forks_total?: number;
+            /**
+             * must be an integer from 0 to 2^53 - 1
+             */
+            file_gaps_total?: number;
+            /**
+             * must be an integer from 0 to 2^53 - 1
+             */
+            file_gap_bytes_total?: number;
             at_risk: boolean;
         };
         forwarder: {

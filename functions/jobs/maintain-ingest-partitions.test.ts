@@ -3,6 +3,7 @@ import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import type { ConnectedDatabase } from "../store/database.ts";
+import { confirmClock, findRetentionPause } from "../store/retention-clock.ts";
 import { maintainIngestPartitions } from "./maintain-ingest-partitions.ts";
 
 let database: TestDatabase;
@@ -24,6 +25,12 @@ const tick = (retentionDays = 30, db = connection.db) =>
     { db, clock, entropy },
     { retentionDays, databaseTime: async () => databaseNow ?? clock.now() },
   );
+
+/** Sets the clock as it is for a core that has run all the time: seen just before. */
+const passTo = async (time: number) => {
+  clock.set(time);
+  await connection.sql`update retention_clock set seen_at = ${new Date(time - 1).toISOString()}::text::timestamptz`;
+};
 
 const dropped = () => connection.sql<{ target: string; details: object }[]>`
   select target_id as target, details from audit_event where action = 'ingest_partition.drop' order by target_id`;
@@ -74,7 +81,7 @@ describe("maintainIngestPartitions", () => {
     await tick();
     await store(clock.now());
     await store(clock.now());
-    clock.set(Date.UTC(2026, 6, 2));
+    await passTo(Date.UTC(2026, 6, 2));
     await tick(30);
     expect((await tick(30))?.dropped).toEqual(["2026-06-01"]);
     const drops = await dropped();
@@ -91,7 +98,7 @@ describe("maintainIngestPartitions", () => {
   it("drops a day when its last envelope is older than the retention, and drops nothing for 0", async () => {
     await tick();
     await store(clock.now());
-    clock.set(Date.UTC(2026, 6, 1, 23, 59, 59, 999));
+    await passTo(Date.UTC(2026, 6, 1, 23, 59, 59, 999));
     expect((await tick())?.dropped).toEqual(["2026-05-31"]);
     clock.set(Date.UTC(2026, 6, 2));
     expect((await tick(0))?.dropped).toEqual([]);
@@ -112,24 +119,88 @@ describe("maintainIngestPartitions", () => {
     expect(await dropped()).toEqual([]);
   });
 
-  it("drops one day at a tick, the oldest first, each audited with its row count", async () => {
+  it("drops the data of one day on a day, the oldest first, each audited with its row count", async () => {
     await tick();
     for (const days of [-1, 0, 0, 1]) await store(clock.now() + days * day);
     await store(clock.now() - 400 * day);
-    clock.set(Date.UTC(2026, 7, 1));
+    await passTo(Date.UTC(2026, 7, 1));
     expect((await tick())?.dropped).toEqual(["2026-05-31"]);
+    for (let ticks = 0; ticks < 3; ticks++) expect(await tick()).toBeUndefined();
     expect((await held()).length).toBe(4);
+    clock.set(clock.now() + day);
     expect((await tick())?.dropped).toEqual(["2026-06-01"]);
     expect(await dropped()).toEqual([
       { target: "2026-05-31", details: { rows: 1, exact: true, partition: "day", retention_days: 30 } },
       { target: "2026-06-01", details: { rows: 2, exact: true, partition: "day", retention_days: 30 } },
     ]);
-    for (let days = 0; days < 9; days++) await tick();
+    clock.set(clock.now() + day);
+    expect((await tick())?.dropped).toEqual(["2026-06-02"]);
+    clock.set(clock.now() + day);
+    // Days without data do not count.
+    for (let ticks = 0; ticks < 8; ticks++) await tick();
     expect((await dropped())[0]).toEqual({
       target: "2025-04-27",
       details: { rows: 1, exact: true, partition: "default", retention_days: 30 },
     });
     expect(await held()).toEqual([]);
+  });
+
+  describe("K3: when both clocks jump 40 days ahead", () => {
+    /** Three expired days of envelopes, and one of today. */
+    const jump = async () => {
+      await tick();
+      for (const days of [0, 1, 2]) await store(clock.now() + days * day);
+      await passTo(clock.now() + 33 * day);
+      await store(clock.now());
+      clock.set(clock.now() + 40 * day);
+    };
+    const hour = day / 24;
+
+    it("drops nothing for a day, whatever is restarted, and then one day a day", async () => {
+      await jump();
+      for (let ticks = 0; ticks < 4; ticks++) {
+        expect((await tick())?.dropped).toEqual([]);
+        clock.set(clock.now() + 6 * hour);
+      }
+      expect((await held()).length).toBe(4);
+      for (let ticks = 0; ticks < 4; ticks++) await tick();
+      expect((await held()).length).toBe(3);
+      clock.set(clock.now() + day);
+      for (let ticks = 0; ticks < 4; ticks++) await tick();
+      expect((await held()).length).toBe(2);
+    });
+
+    it("names the jump, and goes on when the clock is set back", async () => {
+      await jump();
+      const before = clock.now() - 40 * day;
+      expect((await tick())?.paused).toEqual({
+        from: new Date(before - 1).toISOString(),
+        to: new Date(clock.now()).toISOString(),
+      });
+      expect(await findRetentionPause(connection.db)).toMatchObject({ until: new Date(clock.now() + day) });
+      clock.set(before + hour);
+      expect((await tick())?.paused).toBeUndefined();
+      expect(await findRetentionPause(connection.db)).toBeNull();
+      expect((await held()).length).toBe(4);
+    });
+
+    it("drops a day at each tick once an operator says that the clock is right", async () => {
+      await jump();
+      await tick();
+      databaseNow = clock.now();
+      await connection.db.transaction((tx) => confirmClock(tx, new Date(clock.now())));
+      const drops = [];
+      for (let ticks = 0; ticks < 3; ticks++) drops.push((await tick())?.dropped);
+      expect(drops).toEqual([["2026-05-31"], ["2026-06-01"], ["2026-06-02"]]);
+    });
+
+    it("begins the day anew with each further jump", async () => {
+      await jump();
+      await tick();
+      clock.set(clock.now() + 2 * day);
+      expect((await tick())?.dropped).toEqual([]);
+      expect((await held()).length).toBe(4);
+    });
   });
 
   it("two concurrent cores create each partition once", async () => {

@@ -12,6 +12,7 @@ import {
   findPartitionDays,
 } from "../store/ingest-partitions.ts";
 import { foldStoredCounts } from "../store/ingest-stored.ts";
+import { claimDrop, recordClock } from "../store/retention-clock.ts";
 
 /** The UTC days whose partitions a tick created or dropped. */
 export interface PartitionReport {
@@ -19,6 +20,8 @@ export interface PartitionReport {
   dropped: string[];
   /** Core's clock and the database's are too far apart: nothing was dropped. */
   clocks_differ?: true;
+  /** The database's clock jumped ahead from this time to that one: nothing was dropped. */
+  paused?: { from: string; to: string };
 }
 
 const daysAhead = 7;
@@ -26,8 +29,8 @@ const actor: Actor = { type: "system", id: "ingest-partitions", display: "ingest
 
 /**
  * Creates the partitions from yesterday to a week ahead, and drops the oldest one whose last envelope is older than `retentionDays` (0:
- * none), audited with its row count: one day at a tick, by the database's clock, and only while core's agrees with it. So a clock that is
- * wrong loses little before somebody sees it. Deletes counts of envelopes by hour that are older than two days. Idempotent; runs before the listener opens, and every hour. Returns undefined when there was
+ * none), audited with its row count: by the database's clock, and only while core's agrees with it. The data of one day is
+ * dropped on a day, and none after a jump of the clock (retention-clock.ts): a clock that is wrong loses little before somebody sees it. Deletes counts of envelopes by hour that are older than two days. Idempotent; runs before the listener opens, and every hour. Returns undefined when there was
  * nothing to do.
  */
 export const maintainIngestPartitions = async (
@@ -41,25 +44,44 @@ export const maintainIngestPartitions = async (
   const wanted = Array.from({ length: daysAhead + 2 }, (_, index) => today + (index - 1) * dayMs);
   const missing = wanted.filter((day) => !present.includes(day));
   for (const day of missing) await createPartition(db, day);
-  await deleteOldHours(db, now);
   await foldStoredCounts(db);
 
   const created = missing.map(nameOf);
+  const pause = await recordClock(db, new Date(now));
+  if (pause !== null) {
+    const [from, to] = [pause.from.toISOString(), pause.to.toISOString()];
+    return { created, dropped: [], paused: { from, to } };
+  }
+  await deleteOldHours(db, now);
   if (retentionDays === 0) return created.length === 0 ? undefined : { created, dropped: [] };
   if (Math.abs(clock.now() - now) > clockDifferenceMsMax) return { created, dropped: [], clocks_differ: true };
-  const dropped = await dropOldest(core, { keptFrom: now - retentionDays * dayMs, present, retentionDays });
+  const dropped = await withinDayLimit(() => dropOldest(core, { now, present, retentionDays }));
   if (created.length === 0 && dropped === undefined) return undefined;
   return { created, dropped: dropped === undefined ? [] : [nameOf(dropped)] };
 };
 
+/** The data of one day was dropped on this day already. */
+class DayLimitReached extends Error {}
+
+const withinDayLimit = async <Result>(drop: () => Promise<Result>): Promise<Result | undefined> => {
+  try {
+    return await drop();
+  } catch (error) {
+    if (error instanceof DayLimitReached) return undefined;
+    throw error;
+  }
+};
+
 const dropOldest = async (
   core: Pick<Core, "db" | "clock" | "entropy">,
-  { keptFrom, present, retentionDays }: { keptFrom: number; present: readonly number[]; retentionDays: number },
+  { now, present, retentionDays }: { now: number; present: readonly number[]; retentionDays: number },
 ): Promise<number | undefined> => {
   const { db } = core;
+  const keptFrom = now - retentionDays * dayMs;
   type Details = { rows: number; exact: boolean; partition: "day" | "default" };
   // Retention wins over an export that is behind: the loss is counted and audited.
   const record = async (tx: Executor, day: number, details: Details, lost: Readonly<Record<string, number>>) => {
+    if (details.rows > 0 && !(await claimDrop(tx, new Date(now)))) throw new DayLimitReached();
     await addLostEnvelopes(tx, lost);
     await recordAudit(tx, core, {
       actor,

@@ -13,6 +13,7 @@ import { countHeld, findDirectorySync } from "../store/directory.ts";
 import { countCollectors } from "../store/identities.ts";
 import { countGapHosts } from "../store/ingest-gaps.ts";
 import { SchemaMismatch } from "../store/migrate.ts";
+import { findRetentionPause, type RetentionPause } from "../store/retention-clock.ts";
 import type { Check, Finding } from "./readiness.ts";
 
 const ready = (detail: string): Finding => ({ status: "ready", detail });
@@ -116,18 +117,24 @@ const heldFact = (held: number, reasonCode: string | null | undefined): string =
     : `${held} people are missing from it and held`;
 };
 
-/** Core's clock agrees with the database's, by which retention goes. */
-export const clockCheck = (clock: { measure(): Promise<number>; aheadMs(): number }): Check => ({
+/** Core's clock agrees with the database's, by which retention goes. Warns, and stays ready, while a jump of that pauses retention. */
+export const clockCheck = (clock: { measure(): Promise<number>; aheadMs(): number }, db: Database): Check => ({
   name: "clock",
   find: () =>
     withDatabase(async () => {
       await clock.measure();
       const ahead = clock.aheadMs();
-      if (Math.abs(ahead) <= clockDifferenceMsMax) return ready("agrees with the database's");
+      if (Math.abs(ahead) <= clockDifferenceMsMax) {
+        const pause = await findRetentionPause(db);
+        return ready(`agrees with the database's${pause === null ? "" : `; ${pauseFact(pause)}`}`);
+      }
       const seconds = Math.round(Math.abs(ahead) / 1000);
       return notReady(`core's clock is ${seconds} s ${ahead > 0 ? "ahead of" : "behind"} the database's`);
     }),
 });
+
+const pauseFact = ({ from, to, until }: RetentionPause): string =>
+  `warning: the database's clock jumped from ${from.toISOString()} to ${to.toISOString()}: no stored day is dropped until ${until.toISOString()} or svc-server confirm-clock`;
 
 /** Commits succeed, or there are none. */
 export const committerCheck = (health: () => { healthy: boolean; detail: string }): Check => ({

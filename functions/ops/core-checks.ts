@@ -40,7 +40,7 @@ export const checksOf = (
     core: [
       stoppingCheck(isStopping),
       databaseCheck(db),
-      clockCheck(clock),
+      clockCheck(clock, db),
       migrationsCheck(pendingMigrations),
       directoryCheck(core),
       signerCheck(core),

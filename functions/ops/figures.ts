@@ -5,6 +5,7 @@ import type { Core } from "../core.ts";
 import { readFleetRules } from "../domain/fleet/report.ts";
 import { type ExportLag, findExportLags } from "../store/export-lag.ts";
 import { summarizeFleet } from "../store/fleet-report.ts";
+import { findRetentionPause } from "../store/retention-clock.ts";
 import { countOpenRollouts } from "../store/rollouts.ts";
 import { type Check, runChecks } from "./readiness.ts";
 
@@ -65,6 +66,12 @@ export const figuresOf = (
       const open = rolloutStates.filter((state) => !endedStates.includes(state));
       return open.map((state) => sample({ state }, counts.get(state) ?? 0));
     },
+  },
+  {
+    name: "core_retention_paused",
+    help: "Whether a jump of the database's clock holds retention back: 1 or 0",
+    labels: [],
+    read: async () => [sample({}, (await findRetentionPause(core.reports)) === null ? 0 : 1)],
   },
   ...exportFiguresOf(core),
 ];

@@ -150,9 +150,11 @@ describe("readiness", () => {
       [-6, "not_ready"],
     ] as const) {
       clock.set(Date.now() + minutes * 60_000);
-      expect((await clockCheck(databaseClock).find()).status).toBe(status);
+      expect((await clockCheck(databaseClock, core.db).find()).status).toBe(status);
     }
-    expect((await clockCheck(databaseClock).find()).detail).toMatch(/^core's clock is 3\d\d s behind the database's$/);
+    expect((await clockCheck(databaseClock, core.db).find()).detail).toMatch(
+      /^core's clock is 3\d\d s behind the database's$/,
+    );
     expect(Math.abs(databaseClock.now() - Date.now())).toBeLessThan(30_000);
   });
 

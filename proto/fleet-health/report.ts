@@ -82,6 +82,10 @@ export const FleetHealthReport = v.strictObject({
   summary: FleetSummaryView,
   /** The exports of the deployment, whatever the filters; absent where nothing was ever exported. */
   exports: v.optional(v.array(ExportLagView)),
+  /** A jump of the database's clock holds retention back until then; absent while there is none. */
+  retention_paused: v.optional(
+    v.strictObject({ jumped_from: IsoTimestamp, jumped_to: IsoTimestamp, until: IsoTimestamp }),
+  ),
   items: v.array(FleetHealthRow),
   next_cursor: v.nullable(v.string()),
 });

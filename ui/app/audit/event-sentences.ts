@@ -51,6 +51,10 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "dropped the stored day {target} after its retention[: {rows} rows]",
     "could not drop the stored day {target}",
   ],
+  "retention.confirm": [
+    "confirmed that the database's clock, at {now}, is right, and retention goes on",
+    "could not confirm the database's clock",
+  ],
   "config.publish": ["published the config {target}", "could not publish the config {target}"],
   "config.assign": [
     "assigned the config {config_id} to {target}[ by the rollout {rollout_id}]",

@@ -16,6 +16,7 @@ import { NoRows } from "./no-rows.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
 import { ExportLags } from "./summary/export-lags.tsx";
 import { Outages } from "./summary/outages.tsx";
+import { RetentionPaused } from "./summary/retention-paused.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
 import { createRows } from "./table/create-rows.ts";
 import { FleetTable } from "./table/fleet-table.tsx";
@@ -133,6 +134,7 @@ export const Fleet = () => {
       <Show when={report.phase() !== "failed"}>
         <div class="shown" data-shown={report.phase()}>
           <Outages outages={answer()?.outages} generatedAt={answer()?.generated_at} />
+          <RetentionPaused pause={answer()?.retention_paused} />
           <ExportLags exports={answer()?.exports} />
           <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()}>
             <StateLegend thresholds={answer()?.thresholds} />

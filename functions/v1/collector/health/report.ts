@@ -5,6 +5,7 @@ import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabula
 import type { Core } from "../../../core.ts";
 import { reportExportLags } from "../../../domain/export/report-lags.ts";
 import { createHealthReports } from "../../../domain/fleet/report.ts";
+import { readRetentionPause } from "../../../domain/retention/confirm-retention.ts";
 import { scope } from "../../../http/guards.ts";
 import { createCursorSeal, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
@@ -37,9 +38,10 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
       const list = `health ${sort} ${order}`;
       const [value = "", id = ""] = query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
       const after = query.cursor === undefined ? null : { value, id };
-      const [report, exports] = await Promise.all([
+      const [report, exports, pause] = await Promise.all([
         reportHealth(filterFromQuery(query), { sort, order, limit, after }),
         reportExportLags(core),
+        readRetentionPause(core),
       ]);
       const { now, thresholds } = report.rules;
       const { summary } = report;
@@ -59,6 +61,7 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
             by_state: Object.fromEntries(fleetStates.map((state) => [state, summary.byState.get(state) ?? 0])),
           },
           ...(exports.length > 0 ? { exports: exports.map(exportLagView) } : {}),
+          ...(pause === null ? {} : { retention_paused: pauseView(pause) }),
           items: report.rows.map((row) => healthRowView(row, report.rules)),
           next_cursor: report.next && (await cursors.seal(list, [report.next.value, report.next.id])),
         },
@@ -66,6 +69,12 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     },
   });
 };
+
+const pauseView = ({ from, to, until }: NonNullable<Awaited<ReturnType<typeof readRetentionPause>>>) => ({
+  jumped_from: from.toISOString(),
+  jumped_to: to.toISOString(),
+  until: until.toISOString(),
+});
 
 const exportLagView = (lag: Awaited<ReturnType<typeof reportExportLags>>[number]): ExportLagView => ({
   name: lag.name,

@@ -100,6 +100,12 @@ export const queueFacts = ({ queue }: Pick<FleetHealthRow, "queue">): Fact[] => 
     ...fact("Dropped in all", queue.dropped_records_total, formatCount),
     ...fact("Dead letters", queue.dead_letters, formatCount),
     ...fact("New queue ids", queue.forks_total, formatCount),
+    ...fact(
+      "Lost from rotated files",
+      queue.file_gaps_total || null,
+      (gaps) =>
+        `${formatCount(gaps)} ${gaps === 1 ? "time" : "times"}, ${formatBytes(queue.file_gap_bytes_total ?? 0)} known`,
+    ),
   ];
 };
 
@@ -127,6 +133,7 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "identity.clone_suspected": ["Two processes use one certificate", "Two processes use one certificate"],
   "queue.forked": ["Copied queue accepted", "Copied queue: continued under a new queue id"],
   "ingest.gap": ["Envelopes lost by a database restore", "Envelopes lost by a database restore"],
+  "retention.confirm": ["The database's clock confirmed", "Confirming the database's clock failed"],
   "ingest_partition.drop": ["Stored day dropped after its retention", "Dropping a stored day failed"],
   "config.publish": ["Config published", "Config rejected"],
   "config.assign": ["Config assigned", "Config assignment failed"],

@@ -1,0 +1,28 @@
+import type { Core } from "../../core.ts";
+import { readDatabaseTime } from "../../store/database.ts";
+import { confirmClock, findRetentionPause, type RetentionPause } from "../../store/retention-clock.ts";
+import { recordAudit } from "../audit/audit-log.ts";
+
+/**
+ * Ends the pause of retention after a jump of the database's clock, because `operator` says that it is right, and lets more than one day be
+ * dropped a day for a day. Returns the pause that it ended; null if there was none.
+ */
+export const confirmRetention = (
+  core: Pick<Core, "db" | "clock" | "entropy">,
+  operator: string,
+): Promise<RetentionPause | null> =>
+  core.db.transaction(async (tx) => {
+    const now = new Date(await readDatabaseTime(tx));
+    const pause = await confirmClock(tx, now);
+    await recordAudit(tx, core, {
+      actor: { type: "system", id: "svc-server", display: `svc-server confirm-clock (${operator})` },
+      action: "retention.confirm",
+      target: { type: "retention", id: "ingest" },
+      outcome: "success",
+      details: { now: now.toISOString(), jumped_from: pause?.from.toISOString() ?? null },
+    });
+    return pause;
+  });
+
+/** Returns the pause of retention, for reports; null without one. */
+export const readRetentionPause = ({ db }: Pick<Core, "db">): Promise<RetentionPause | null> => findRetentionPause(db);
