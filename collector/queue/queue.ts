@@ -279,13 +279,8 @@ export const openQueue = (options: QueueOptions): Queue => {
     stats: () => {
       dropExpired();
       const droppedRecords = store.state.droppedRecords + unsavedDrops;
-      return statsOf(
-        { ...store.state, droppedRecords },
-        store.oldestAgeMs(),
-        age(),
-        damageOf(store.checkpoints),
-        options,
-      );
+      const damage = damageOf(store.checkpoints);
+      return statsOf({ ...store.state, droppedRecords }, store.oldestAgeMs(), age(), damage, options);
     },
     close: async () => {
       if (closed) return;
