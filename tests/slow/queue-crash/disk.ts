@@ -56,6 +56,19 @@ export const createDisk = (): Disk => {
         case "write":
           change(step.path, { offset: step.offset, bytes: step.bytes });
           return;
+        case "append":
+          change(step.path, {
+            offset: changed(Buffer.alloc(0), names.get(step.path)?.all ?? []).length,
+            bytes: step.bytes,
+          });
+          return;
+        case "rename": {
+          const inode = names.get(step.path);
+          if (inode === undefined) throw new Error("the recording renames a file that it never created");
+          names.set(step.to, inode);
+          names.delete(step.path);
+          return;
+        }
         case "truncate":
           change(step.path, { length: step.length });
           return;

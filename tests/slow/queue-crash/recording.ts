@@ -8,6 +8,8 @@ import { fileURLToPath } from "node:url";
 export type Step =
   | { does: "create"; path: string }
   | { does: "write"; path: string; offset: number; bytes: Buffer }
+  | { does: "append"; path: string; bytes: Buffer }
+  | { does: "rename"; path: string; to: string }
   | { does: "truncate"; path: string; length: number }
   | { does: "sync"; path: string }
   | { does: "failed-sync"; path: string }
@@ -78,14 +80,22 @@ const stepOf = (line: string): Step[] => {
   switch (name) {
     case "openat":
     case "open":
-      return line.includes("O_CREAT") ? [{ does: "create", path: pathOfResult(result) }] : [];
+      if (!line.includes("O_CREAT")) return [];
+      return [
+        { does: "create", path: pathOfResult(result) },
+        ...(line.includes("O_TRUNC") ? [{ does: "truncate" as const, path: pathOfResult(result), length: 0 }] : []),
+      ];
     case "pwrite64":
       if (second === undefined || numbers[1] === undefined) throw new Error(`unparsed: ${line.slice(0, 200)}`);
       return [{ does: "write", path, offset: numbers[1], bytes: second }];
     case "write":
-      return line.startsWith("write(1<")
-        ? [{ does: "report", text: (second ?? Buffer.alloc(0)).toString().trim() }]
+      if (line.startsWith("write(1<")) return [{ does: "report", text: (second ?? Buffer.alloc(0)).toString().trim() }];
+      // Of the queue's files only its mark is written this way, at its end.
+      return path.endsWith("queue.mark") || path.endsWith("queue.mark.next")
+        ? [{ does: "append", path, bytes: second ?? Buffer.alloc(0) }]
         : [];
+    case "rename":
+      return path.includes("queue-recording-") ? [{ does: "rename", path, to: second?.toString("latin1") ?? "" }] : [];
     case "ftruncate":
       return [{ does: "truncate", path, length: numbers[0] ?? 0 }];
     case "fsync":
