@@ -10,7 +10,9 @@ import {
   type TestCollector,
 } from "../../../../tests/collector.ts";
 import { createTestCore } from "../../../../tests/core.ts";
+import { confirmRetention } from "../../../domain/retention/confirm-retention.ts";
 import { addGap } from "../../../store/ingest-gaps.ts";
+import { recordClock } from "../../../store/retention-clock.ts";
 
 interface Row {
   identity_id: string;
@@ -248,6 +250,23 @@ describe("the health report", async () => {
     expect(await test.report()).toMatchObject({
       exports: [{ name: "loki", running: false, dead_letters: 0, last_error: "HTTP 503" }],
     });
+  });
+
+  it("K3: names a jump of the database's clock until an operator confirms it", async () => {
+    expect(await test.report()).not.toHaveProperty("retention_paused");
+    const [before, after] = [Date.UTC(2026, 0, 1), Date.UTC(2026, 1, 10)];
+    for (const seen of [before, after]) await recordClock(test.db, new Date(seen));
+    expect(await test.report()).toMatchObject({
+      retention_paused: {
+        jumped_from: "2026-01-01T00:00:00.000Z",
+        jumped_to: "2026-02-10T00:00:00.000Z",
+        until: "2026-02-11T00:00:00.000Z",
+      },
+    });
+    expect(await confirmRetention(test.core, "ada")).toMatchObject({ from: new Date(before) });
+    expect(await test.report()).not.toHaveProperty("retention_paused");
+    const events = await test.db.execute(sql`select actor_display from audit_event where action = 'retention.confirm'`);
+    expect(events).toEqual([{ actor_display: "svc-server confirm-clock (ada)" }]);
   });
 
   it("I6: searches for % and _ literally, in any case", async () => {
