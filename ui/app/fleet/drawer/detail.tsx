@@ -1,4 +1,4 @@
-import { For, Index, type JSX, Show } from "solid-js";
+import { Index, type JSX, Show } from "solid-js";
 import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { StateMark } from "../../design/icon.tsx";
@@ -33,8 +33,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
   const asOf = () => Date.parse(props.detail.generated_at);
   const { times } = usePageContext();
   const past = (at: string | null) => pastView(at, asOf(), times.zone());
-  const timeline = () =>
-    withOutages(props.detail.history, props.detail.outages, { timeOf: ({ at }) => at, isFirst: true, isLast: true });
+  const timeline = () => withOutages(props.detail.history, props.detail.outages, { timeOf: ({ at }) => at });
   const due = (at: string) => dueView(at, asOf(), times.zone());
   return (
     <>
@@ -78,16 +77,14 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
             <ol class="timeline">
               <Index each={timeline()}>
                 {(entry) => (
-                  <Show
-                    when={entry().event}
-                    fallback={
-                      <Show when={entry().outage}>
-                        {(outage) => <OutageEntry outage={outage()} at={<When at={past(outage().began_at)} />} />}
-                      </Show>
-                    }
-                  >
-                    {(event) => <TimelineEvent event={event()} at={past(event().at)} />}
-                  </Show>
+                  <>
+                    <Show when={entry().event}>
+                      {(event) => <TimelineEvent event={event()} at={past(event().at)} />}
+                    </Show>
+                    <Show when={entry().outage}>
+                      {(outage) => <OutageEntry outage={outage()} at={<When at={past(outage().began_at)} />} />}
+                    </Show>
+                  </>
                 )}
               </Index>
             </ol>
@@ -137,18 +134,17 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
               </>
             )}
           </Show>
-          <For each={props.detail.export_losses}>
+          <Index each={props.detail.export_losses}>
             {(loss) => (
               <>
-                <dt>Lost in export {loss.export}</dt>
+                <dt>Lost in export {loss().export}</dt>
                 <dd>
-                  {formatCountOf(loss.envelopes, "envelope")} that the backend rejected,{" "}
-                  <When at={past(loss.last_at)} />
-                  <p class="drawer-quiet">{loss.reason}</p>
+                  {formatCountOf(loss().envelopes, "envelope")}, last <When at={past(loss().last_at)} />
+                  <p class="drawer-quiet">{loss().reason}</p>
                 </dd>
               </>
             )}
-          </For>
+          </Index>
           <TimestampFact name="Enrolled" at={past(item().enrolled_at)} />
         </dl>
       </Section>
@@ -227,9 +223,7 @@ const Section = (props: { title: string; note?: string; children: JSX.Element })
   <section class="drawer-section">
     <h3>
       {props.title}
-      <Show when={props.note}>
-        <span class="drawer-note">{props.note}</span>
-      </Show>
+      <Show when={props.note}>{(note) => <span class="drawer-note">{note()}</span>}</Show>
     </h3>
     {props.children}
   </section>

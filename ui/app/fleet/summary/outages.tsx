@@ -62,12 +62,20 @@ export type TimelineEntry<Event> = { event: Event; outage?: never } | { outage: 
 
 /**
  * Returns a page of events, newest first, with the outages of core between them: on the first page also those after its first event, on the
- * last page also those before its last one.
+ * last page also those before its last one. Without a word on pages, the events are all there are.
  */
 export const withOutages = <Event,>(
   events: readonly Event[],
   outages: readonly OutageView[] | undefined,
-  { timeOf, isFirst, isLast }: { timeOf(event: Event): string; isFirst: boolean; isLast: boolean },
+  {
+    timeOf,
+    isFirst = true,
+    isLast = true,
+  }: {
+    timeOf(event: Event): string;
+    isFirst?: boolean;
+    isLast?: boolean;
+  },
 ): TimelineEntry<Event>[] => {
   const [newest, oldest] = [events[0], events.at(-1)];
   const isShown = ({ began_at }: OutageView) =>
