@@ -14,9 +14,6 @@ import { FleetCharts } from "./charts/fleet-charts.tsx";
 import { fleetShortcuts, rowLink, ShortcutHelp } from "./fleet-shortcuts.tsx";
 import { NoRows } from "./no-rows.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
-import { ExportLags } from "./summary/export-lags.tsx";
-import { Outages } from "./summary/outages.tsx";
-import { RetentionPaused } from "./summary/retention-paused.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
 import { createRows } from "./table/create-rows.ts";
 import { FleetTable } from "./table/fleet-table.tsx";
@@ -29,6 +26,7 @@ import { facetsPath, parseView, reportPath, viewPath, withFilter, withRow, withS
 const refreshIntervalMs = 10_000;
 
 // Loaded on demand: its dialog weighs a quarter of the page, and most visits open no row.
+const Notices = lazy(async () => ({ default: (await import("./summary/notices.tsx")).Notices }));
 const RowDrawer = lazy(async () => ({ default: (await import("./drawer/row-drawer.tsx")).RowDrawer }));
 
 /** `/fleet`: which hosts need attention, and why, under the view of the address. */
@@ -133,9 +131,13 @@ export const Fleet = () => {
       </div>
       <Show when={report.phase() !== "failed"}>
         <div class="shown" data-shown={report.phase()}>
-          <Outages outages={answer()?.outages} generatedAt={answer()?.generated_at} />
-          <RetentionPaused pause={answer()?.retention_paused} />
-          <ExportLags exports={answer()?.exports} />
+          <Show when={withNotices(answer())}>
+            {(report) => (
+              <LazyPart what="What core says of itself">
+                <Notices report={report()} />
+              </LazyPart>
+            )}
+          </Show>
           <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()}>
             <StateLegend thresholds={answer()?.thresholds} />
           </StateBar>
@@ -240,3 +242,7 @@ export const Fleet = () => {
     </div>
   );
 };
+
+/** The report, if core says something of itself in it. */
+const withNotices = (report: FleetHealthReport | undefined): FleetHealthReport | undefined =>
+  report?.outages || report?.retention_paused || report?.exports ? report : undefined;
