@@ -75,18 +75,20 @@ const run = async ({ name, config }: (typeof runs)[number], output: "inherit" | 
 };
 
 const logOf = (entry: (typeof runs)[number]) => join(folder, `${entry.name}.log`);
-let results: Awaited<ReturnType<typeof run>>[];
-try {
-  // At once, since tests often wait. The first one's output appears as it comes, the others' after it.
+/** At once, since tests often wait. The first one's output appears as it comes, the others' after it. */
+const runAll = async () => {
   const [, ...others] = runs;
-  results = await Promise.all(
-    runs.map((entry) => run(entry, others.includes(entry) ? openSync(logOf(entry), "w") : "inherit")),
-  );
-  for (const entry of others) process.stdout.write(await readFile(logOf(entry)));
-} finally {
-  await rm(folder, { recursive: true, force: true });
-}
+  try {
+    return await Promise.all(
+      runs.map((entry) => run(entry, others.includes(entry) ? openSync(logOf(entry), "w") : "inherit")),
+    );
+  } finally {
+    for (const entry of others) if (existsSync(logOf(entry))) process.stdout.write(await readFile(logOf(entry)));
+    await rm(folder, { recursive: true, force: true });
+  }
+};
 
+const results = await runAll();
 for (const { name, seconds, passed, failures, skipped } of results) {
   const counts = `${passed} passed, ${failures.length} failed, ${skipped.length} skipped`;
   console.log(`${name.padEnd(8)} ${counts} in ${seconds.toFixed(1)} s`);
