@@ -1,10 +1,10 @@
 /**
- * `bun run test [args]`: runs the vitest configurations of the repository side by side, then prints a summary whose last line is
+ * `bun run test [args]`: runs each vitest configuration of the repository, then prints a summary whose last line is
  * `N passed, N failed`. Arguments go to vitest (`bun run test functions/v1`). Exit code 1 when a test failed or none ran.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, openSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
@@ -37,7 +37,7 @@ const shorten = (failure: string): string => {
   return [...lines.filter((line) => !isFrame(line)), ...lines.filter(isFrame).slice(0, 5)].join("\n").slice(0, 2000);
 };
 
-const run = async ({ name, config }: (typeof runs)[number], output: "inherit" | number) => {
+const run = async ({ name, config }: (typeof runs)[number]) => {
   const file = join(folder, `${name}.json`);
   const startedAt = performance.now();
   const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${file}`];
@@ -45,7 +45,7 @@ const run = async ({ name, config }: (typeof runs)[number], output: "inherit" | 
   const child = spawn(
     process.execPath,
     ["node_modules/vitest/vitest.mjs", "run", `--config=${config}`, ...reporters, ...filters],
-    { stdio: ["ignore", output, output] },
+    { stdio: ["ignore", "inherit", "inherit"] },
   );
   const [code] = await once(child, "exit");
   const report: VitestReport = existsSync(file) ? JSON.parse(await readFile(file, "utf8")) : { testResults: [] };
@@ -74,21 +74,13 @@ const run = async ({ name, config }: (typeof runs)[number], output: "inherit" | 
   };
 };
 
-const logOf = (entry: (typeof runs)[number]) => join(folder, `${entry.name}.log`);
-/** At once, since tests often wait. The first one's output appears as it comes, the others' after it. */
-const runAll = async () => {
-  const [, ...others] = runs;
-  try {
-    return await Promise.all(
-      runs.map((entry) => run(entry, others.includes(entry) ? openSync(logOf(entry), "w") : "inherit")),
-    );
-  } finally {
-    for (const entry of others) if (existsSync(logOf(entry))) process.stdout.write(await readFile(logOf(entry)));
-    await rm(folder, { recursive: true, force: true });
-  }
-};
+const results: Awaited<ReturnType<typeof run>>[] = [];
+try {
+  for (const entry of runs) results.push(await run(entry));
+} finally {
+  await rm(folder, { recursive: true, force: true });
+}
 
-const results = await runAll();
 for (const { name, seconds, passed, failures, skipped } of results) {
   const counts = `${passed} passed, ${failures.length} failed, ${skipped.length} skipped`;
   console.log(`${name.padEnd(8)} ${counts} in ${seconds.toFixed(1)} s`);
