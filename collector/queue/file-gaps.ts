@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { Checkpoint } from "./record.ts";
 
-/** What the file sources know to have lost between rotations, ever: kept as checkpoints, so that it survives restarts. */
+/** The known losses of the file sources between rotations, ever. Kept as checkpoints, so that they survive restarts. */
 export interface FileGaps {
   gaps: number;
   bytes: number;

@@ -5,7 +5,7 @@ import { join } from "node:path";
 export const queueFiles = (dir: string) => ({
   database: join(dir, "queue.db"),
   lock: join(dir, "queue.lock"),
-  /** What the database held last (mark.ts). */
+  /** The high-water mark of the database (mark.ts). */
   mark: join(dir, "queue.mark"),
 });
 

@@ -2,8 +2,8 @@ import * as v from "valibot";
 import type { Checkpoint } from "./record.ts";
 
 /**
- * What the queue lost by damage of its files. It is kept as a checkpoint of the queue's own: the format of the database has no other place
- * for it, and checkpoints survive a quarantine.
+ * The records that the queue lost because its files were damaged. A checkpoint of the queue's own holds the count: the format of the database
+ * has no other place for it, and checkpoints survive a quarantine.
  */
 export interface Losses {
   /** Records that damage took back without a trace in the database (mark.ts), ever. */

@@ -1,6 +1,6 @@
 /*
- * What the queue held after its last commits, in a file beside its database: damage that takes commits back, such as a lost WAL, leaves a
- * database that is sound and too old, and nothing in it can show that. Invariants:
+ * The queue's high-water mark, in a file beside its database: damage that rolls commits back, such as a lost WAL, leaves a database that is
+ * sound and too old, and nothing in it can show that. Invariants:
  * - A line is written after the commit that it describes, and never synced. The file is therefore a lower bound: after a kill or a power
  *   cut the database may have more, and never less unless it was damaged.
  * - Each line has its checksum. A torn or corrupt one is skipped, and those before it still count.
@@ -12,7 +12,7 @@ import { queueFiles } from "./files.ts";
 import type { QueueState } from "./format.ts";
 import type { Checkpoint } from "./record.ts";
 
-/** What the queue is known to have held. */
+/** The high-water mark: the least that the queue has held. */
 export interface QueueMark {
   lastSequence: number;
   records: number;

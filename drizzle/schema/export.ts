@@ -59,7 +59,7 @@ export const exportDeadLetter = pgTable(
   (table) => [index("export_dead_letter_name").on(table.name, table.id)],
 );
 
-/** What a host lost in an export by its own fault: only affected hosts have a row. */
+/** The envelopes that a host lost in an export by its own fault. Only affected hosts have a row. */
 export const exportHostLoss = pgTable(
   "export_host_loss",
   {

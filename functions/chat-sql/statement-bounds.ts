@@ -10,7 +10,7 @@
  * - The planner replaces a name by its expression wherever it stands, and moves conditions into subqueries, so names of expressions in
  *   subqueries are used few times, under whatever other names.
  *
- * What a whole statement keeps in memory is bounded by its plan (check-plan.ts) and by the functions of drizzle/sql/chat-functions.sql.
+ * The plan (check-plan.ts) and the functions of drizzle/sql/chat-functions.sql bound the memory of a whole statement.
  */
 
 import {
@@ -205,7 +205,7 @@ class BoundsCheck {
     if (!isStar && more.length === 0 && rows.has(name))
       throw new StatementRefused(`"${name}" is a relation: write its columns as ${name}.column`);
     const last = more.at(-1) ?? name;
-    // What reads the subquery repeats them.
+    // A query that reads the subquery repeats them.
     if (select !== outermost && computed.has(last)) this.#use("uses in subqueries of columns that core computes");
     const { merged, separate, others } = derived;
     const isImplied = ![columns, others, separate].some((names) => names.has(last));
@@ -232,7 +232,7 @@ const clauses = conditions.union(new Set(["groupClause"]));
 const comparisons = new Set(["=", "<>", "<", ">", "<=", ">="]);
 const rowParents = new Set([...comparisons, "SubLink", "groupClause", "GroupingSet"]);
 const comparing = comparisons.union(likes).union(regexes).union(pairwise);
-/** What may read a joined text. */
+/** The functions and operators that may read a joined text. */
 const joinReaders = new Set([
   ...["||", "concat", "concat_ws", "array_to_string", "string_agg", "array_agg", "count", "min", "max", "coalesce"],
   ...["TypeCast", "CaseExpr", "CaseWhen", "CoalesceExpr", "SortBy", "groupClause", "GroupingSet"],

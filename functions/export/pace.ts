@@ -14,7 +14,7 @@ export interface Pace {
 const timeoutFactor = 4;
 const timeoutMsMax = 300_000;
 const bytesMin = 64 * 1024;
-/** So many fast responses in a row end the patience with a backend that was slow. */
+/** After so many fast responses in a row the timeout shrinks and requests grow again. */
 const fastMin = 32;
 
 /**

@@ -13,7 +13,7 @@ import { type Position, positionAt } from "./position.ts";
 import { type Aged, continues, findContinuation, isNewer, openRotated } from "./rotated-files.ts";
 import type { Tail, Truncation } from "./tail.ts";
 
-/** What a `file` source follows. */
+/** The files that a `file` source follows. */
 interface Followed {
   readonly tails: ReadonlyMap<string, Tail>;
   /** The ages of the followed files, by the keys of their tails. */

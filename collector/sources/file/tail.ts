@@ -25,7 +25,7 @@ export interface Tail {
   close(): Promise<void>;
 }
 
-/** What a file had when it was truncated. */
+/** The state of a file before it was truncated. */
 export interface Truncation {
   readonly position: Position;
   /** Bytes behind the position that it is known to have had; null if nothing is known, as after a stop. */

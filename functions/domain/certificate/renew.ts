@@ -27,8 +27,8 @@ export type RenewCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography"> 
 /**
  * Renews the presented certificate (docs/api.md): admit, sign outside any transaction, record. The presented certificate stays active
  * until its successor is first used. A retry with the same key returns the same successor; a new key replaces an unused one. So an
- * identity has one lineage even under concurrent renewals. `checkRate` limits what core issues to one identity. A crash after signing leaves a certificate without a row, which core rejects,
- * and the next attempt starts over.
+ * identity has one lineage even under concurrent renewals. `checkRate` limits what core issues to one identity. A crash after
+ * signing leaves a certificate without a row, which core rejects, and the next attempt starts over.
  */
 export const renew = async (
   core: RenewCore,
