@@ -14,7 +14,7 @@ export interface Pace {
 const timeoutFactor = 4;
 const timeoutMsMax = 300_000;
 const bytesMin = 64 * 1024;
-/** After so many fast responses in a row the timeout shrinks and requests grow again. */
+/** After so many fast responses in a row the timeout is reset and requests grow again. */
 const fastMin = 32;
 
 /**
