@@ -9,7 +9,7 @@ import { arrayLiteral, type Paged, type PageRequest, paged, pageOf, substring } 
 /** Tokens by state. */
 export type TokenCounts = Record<TokenState, number>;
 
-/** Returns the state of a token, beside its policy. Agrees with `admitUse`, which decides on a use. */
+/** Returns the state of a token, beside its policy. Agrees with `checkTokenUse`, which decides on a use. */
 const tokenStateAt = (now: Date): SQL<TokenState> => sql<TokenState>`case
   when ${bootstrapToken.revokedAt} is not null then 'revoked'
   when ${bootstrapToken.expiresAt} <= ${now.toISOString()}::timestamptz then 'expired'

@@ -8,10 +8,10 @@ import { createTokenFinder } from "../../store/policies.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { EnrollmentRefusal, type RecordRefusals, type RefusalCore, type RefusedUse } from "./refuse.ts";
-import { admitUse, type EnrollmentRequest } from "./reserve.ts";
+import { checkTokenUse, type EnrollmentRequest, type Reserved } from "./reserve.ts";
 import { isWellFormedToken, tokenPrefixCharacters } from "./rules.ts";
 import { createSteps, type EnrollmentSteps } from "./steps.ts";
-import { admitBy, identityRules } from "./use-rules.ts";
+import { enforce, identityRules } from "./use-rules.ts";
 
 /** The parts of core that enrollment uses. */
 export type EnrollCore = RefusalCore & Pick<Core, "config" | "cryptography"> & { signer: Signer };
@@ -49,11 +49,13 @@ export const createAdmitToken = (
       const found = await findToken(await core.cryptography.sha256Hex(rawToken));
       use.tokenId = found?.token.id ?? null;
       use.policyId = found?.policy.id ?? null;
-      const { token, policy } = admitUse(found?.policy, found?.token, origin.remoteAddress, core.clock.now());
+      const { token, policy } = checkTokenUse(found?.policy, found?.token, origin.remoteAddress, core.clock.now());
       return { tokenId: token.id, tokenPrefix, policyId: policy.id };
     });
   };
 };
+
+type Reservation = Extract<Reserved, { kind: "reserved" }>;
 
 /** Enrolls a host by a token that was admitted. */
 export type Enroll = (token: AdmittedToken, body: EnrollRequest, origin: Origin) => Promise<Issued>;
@@ -68,35 +70,34 @@ export const createEnroll = (core: EnrollCore, recordRefusals: RecordRefusals): 
   return (token, body, origin) => {
     const use: RefusedUse = { ...token, identity: null };
     return recordRefusals(use, origin, async () => {
-      const request = await checkedRequest(core, body, origin);
+      const request = await validateRequest(core, body, origin);
       use.identity = request.identity;
-      const { enrolled, outcome } = await attempt(core, steps, token, request, origin);
-      core.observe.enroll(outcome);
+
+      const reserved = await steps.reserve({ request, tokenId: token.tokenId, policyId: token.policyId });
+      if (reserved.kind === "issued") {
+        core.observe.enroll("retried");
+        return reserved;
+      }
+
+      const enrolled = await signAndRecord(core, steps, { request, reserved, origin });
+      core.observe.enroll("issued");
       return enrolled;
     });
   };
 };
 
-const attempt = async (
+/** Releases the reservation when either step fails, so that the host need not wait for it to expire. */
+const signAndRecord = async (
   core: EnrollCore,
-  { reserve, record }: EnrollmentSteps,
-  { tokenId, policyId }: AdmittedToken,
-  request: EnrollmentRequest,
-  origin: Origin,
-): Promise<{ enrolled: Issued; outcome: "issued" | "retried" }> => {
-  const reserved = await reserve({ request, tokenId, policyId });
-  if (reserved.kind === "issued") return { enrolled: reserved, outcome: "retried" };
-
-  const { reservation } = reserved;
+  steps: EnrollmentSteps,
+  { request, reserved, origin }: { request: EnrollmentRequest; reserved: Reservation; origin: Origin },
+): Promise<Issued> => {
+  const { reservation, policy } = reserved;
   const now = core.clock.now();
+  const serial = Uint8Array.fromHex(reservation.serialNumber);
   try {
-    const terms = {
-      serial: Uint8Array.fromHex(reservation.serialNumber),
-      now,
-      ttlSeconds: reserved.policy.certificateTtlSeconds,
-    };
-    const issued = await sign(core.signer, request, terms);
-    return { enrolled: await record({ request, reservation, issued, now, origin }), outcome: "issued" };
+    const issued = await sign(core.signer, request, { serial, now, ttlSeconds: policy.certificateTtlSeconds });
+    return await steps.record({ request, reservation, issued, now, origin });
   } catch (error) {
     await deleteReservations(core.db, [reservation.id]);
     throw error;
@@ -116,12 +117,12 @@ const sign = async (
   }
 };
 
-const checkedRequest = async (core: EnrollCore, body: EnrollRequest, origin: Origin): Promise<EnrollmentRequest> => {
+const validateRequest = async (core: EnrollCore, body: EnrollRequest, origin: Origin): Promise<EnrollmentRequest> => {
   const checked = await checkCsr(body.csr_pem, core.cryptography);
   if (!checked.ok)
     throw new EnrollmentRefusal("csr_invalid", { reason: checked.fault, detail: csrFaultDetail[checked.fault] });
   const { identity, spki } = checked.csr;
-  admitBy(identityRules, { identity, identityBytesMax: core.config.hostIdBytesMax });
+  enforce(identityRules, { identity, identityBytesMax: core.config.hostIdBytesMax });
   return {
     identity,
     spki,

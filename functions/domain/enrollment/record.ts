@@ -25,7 +25,7 @@ import { addEnrollments, addTokenUses, findTokenTerms } from "../../store/polici
 import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
 import { type Issued, issuedBefore, issuedRow } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
-import { admitAgain, admitUse, type EnrollmentRequest, type Locked } from "./reserve.ts";
+import { checkReenrollment, checkTokenUse, type EnrollmentRequest, type Locked } from "./reserve.ts";
 
 /** A certificate that was signed for a reservation. */
 export interface Issue {
@@ -67,11 +67,11 @@ export const readForRecords = async (
     catchRefusal((): Plan => {
       const { request, reservation, issued, origin } = issue;
       const { policyId, tokenId } = reservation;
-      const { policy } = admitUse(policies.get(policyId), tokens.get(tokenId), origin.remoteAddress, now);
+      const { policy } = checkTokenUse(policies.get(policyId), tokens.get(tokenId), origin.remoteAddress, now);
       if (!held.has(reservation.id)) throw new EnrollmentRefusal("enrollment_in_progress");
       const known = identities.get(request.identity);
       // Since this reservation expired, another policy may have enrolled the identity, under its own lock.
-      admitAgain(policy, known, known !== undefined && identitiesInUse.has(known.id));
+      checkReenrollment(policy, known, known !== undefined && identitiesInUse.has(known.id));
       if (fingerprints.has(issued.fingerprintSha256)) {
         throw new EnrollmentRefusal("signer_failed", { cause: new SignerFault(issuedBefore) });
       }

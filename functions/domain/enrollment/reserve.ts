@@ -12,7 +12,14 @@ import { countTowardsHourlyLimits, type IdentityRow } from "../../store/identiti
 import { findTokenTerms, type PolicyRow, type TokenTerms } from "../../store/policies.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
-import { admissionRules, admitBy, againRules, deviceRules, firstRules, unknownToken } from "./use-rules.ts";
+import {
+  admissionRules,
+  deviceRules,
+  enforce,
+  firstEnrollmentRules,
+  reenrollmentRules,
+  unknownToken,
+} from "./use-rules.ts";
 
 /** The lifetime of a reservation, within which the signer must finish. */
 const reservationMs = 60_000;
@@ -128,7 +135,7 @@ const add = (counts: Map<string, number>, key: string, more: number): void => {
 
 const decide = (facts: Facts, { clock, ids }: Needs, asked: ReserveRequest, now: number): Reserved => {
   const { request } = asked;
-  const { policy, token } = admitUse(
+  const { policy, token } = checkTokenUse(
     facts.policies.get(asked.policyId),
     facts.tokens.get(asked.tokenId),
     request.remoteAddress,
@@ -142,11 +149,11 @@ const decide = (facts: Facts, { clock, ids }: Needs, asked: ReserveRequest, now:
   const { deviceId, platform } = request;
   const heldByToken = facts.heldByToken.get(token.id) ?? 0;
   const isReserved = facts.reserved.has(request.identity);
-  admitBy(deviceRules, { policy, token, identity: request.identity, deviceId, platform, isReserved, heldByToken });
-  admitAgain(policy, identity, identity !== undefined && facts.identitiesInUse.has(identity.id));
+  enforce(deviceRules, { policy, token, identity: request.identity, deviceId, platform, isReserved, heldByToken });
+  checkReenrollment(policy, identity, identity !== undefined && facts.identitiesInUse.has(identity.id));
   const heldFirsts = facts.firstsByPolicy.get(policy.id) ?? 0;
   const lastHour = facts.lastHourByPolicy.get(policy.id) ?? 0;
-  admitBy(firstRules, { policy, known: identity, heldFirsts, lastHour });
+  enforce(firstEnrollmentRules, { policy, known: identity, heldFirsts, lastHour });
 
   add(facts.heldByToken, token.id, 1);
   if (identity === undefined) add(facts.firstsByPolicy, policy.id, 1);
@@ -170,17 +177,17 @@ const isSameKey = (row: CertificateRow, { spkiSha256 }: EnrollmentRequest): bool
  * Returns the policy and token of a use that may enroll: the token is neither revoked nor expired, the policy is not frozen, both allow
  * the address. Checked at the reservation and again at the record. Throws `EnrollmentRefusal`.
  */
-export const admitUse = <Policy extends Pick<PolicyRow, "frozenAt" | "allowedSourceCidrs">>(
+export const checkTokenUse = <Policy extends Pick<PolicyRow, "frozenAt" | "allowedSourceCidrs">>(
   policy: Policy | undefined,
   token: TokenTerms | undefined,
   remoteAddress: string,
   now: number,
 ): { policy: Policy; token: TokenTerms } => {
   if (policy === undefined || token === undefined) throw unknownToken();
-  admitBy(admissionRules, { policy, token, remoteAddress, now });
+  enforce(admissionRules, { policy, token, remoteAddress, now });
   return { policy, token };
 };
 
 /** Throws `EnrollmentRefusal` unless an identity may enroll, if it is known, again. Checked at the reservation and again at the record. */
-export const admitAgain = (policy: PolicyRow, known: IdentityRow | undefined, isInUse: boolean): void =>
-  admitBy(againRules, { policy, known, isInUse });
+export const checkReenrollment = (policy: PolicyRow, known: IdentityRow | undefined, isInUse: boolean): void =>
+  enforce(reenrollmentRules, { policy, known, isInUse });

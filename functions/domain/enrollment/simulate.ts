@@ -9,16 +9,16 @@ import { findPolicy, findTokenOfPolicy } from "../../store/policies.ts";
 import { hourMs } from "./reserve.ts";
 import {
   type AdmissionFacts,
-  type AgainFacts,
   admissionRules,
-  againRules,
   type DeviceFacts,
   deviceRules,
-  type FirstFacts,
-  firstRules,
+  type FirstEnrollmentFacts,
+  firstEnrollmentRules,
   type IdentityFacts,
   identityRules,
+  type ReenrollmentFacts,
   type Rule,
+  reenrollmentRules,
 } from "./use-rules.ts";
 
 /** The use of a policy to simulate. */
@@ -95,15 +95,15 @@ export const simulateEnrollment = ({ db, clock, config }: Pick<Core, "db" | "clo
     { accessMode: "read only", isolationLevel: "repeatable read" },
   );
 
-type Facts = AdmissionFacts & IdentityFacts & DeviceFacts & AgainFacts & FirstFacts;
+type Facts = AdmissionFacts & IdentityFacts & DeviceFacts & ReenrollmentFacts & FirstEnrollmentFacts;
 
 /** In the order in which an enrollment passes them. */
 const allRules: readonly Rule<Facts>[] = [
   ...admissionRules,
   ...identityRules,
   ...deviceRules,
-  ...againRules,
-  ...firstRules,
+  ...reenrollmentRules,
+  ...firstEnrollmentRules,
 ];
 
 const decisionOf = (facts: Facts): Omit<Simulation, "identity"> => {

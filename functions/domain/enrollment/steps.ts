@@ -31,20 +31,20 @@ const isRecord = (step: Step): step is Issue => "issued" in step;
 
 /** Creates the steps. Records are never turned away for the number of those that wait: their certificates are signed. */
 export const createSteps = ({ db, ...needs }: RecordNeeds & { db: Database }): EnrollmentSteps => {
-  const take = groupTransactions<Step, Reserved | Recorded | Refused>(db, {
-    run: (tx, steps) => takeAll(tx, needs, steps),
+  const runStep = groupTransactions<Step, Reserved | Recorded | Refused>(db, {
+    run: (tx, steps) => runSteps(tx, needs, steps),
     keyOf: ({ request }) => request.identity,
     exempt: isRecord,
   });
   return {
     reserve: async (asked) => {
-      const outcome = await take(asked);
+      const outcome = await runStep(asked);
       if (outcome.kind === "refused") throw outcome.refusal;
       if (outcome.kind === "recorded") throw new Error("a reservation was recorded");
       return outcome;
     },
     record: async (issue) => {
-      const outcome = await take(issue);
+      const outcome = await runStep(issue);
       if (outcome.kind === "refused") throw outcome.refusal;
       if (outcome.kind !== "recorded") throw new Error("a certificate was not recorded");
       return outcome;
@@ -52,7 +52,7 @@ export const createSteps = ({ db, ...needs }: RecordNeeds & { db: Database }): E
   };
 };
 
-const takeAll = async (
+const runSteps = async (
   tx: Executor,
   needs: RecordNeeds,
   steps: readonly Step[],

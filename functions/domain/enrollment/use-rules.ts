@@ -38,8 +38,8 @@ export interface IdentityFacts {
   identityBytesMax: number;
 }
 
-/** The facts of `againRules`. */
-export interface AgainFacts {
+/** The facts of `reenrollmentRules`. */
+export interface ReenrollmentFacts {
   policy: PolicyRow;
   /** Undefined for an identity that has never enrolled. */
   known: IdentityRow | undefined;
@@ -60,8 +60,8 @@ export interface DeviceFacts {
   heldByToken: number;
 }
 
-/** The facts of `firstRules`. */
-export interface FirstFacts {
+/** The facts of `firstEnrollmentRules`. */
+export interface FirstEnrollmentFacts {
   policy: PolicyRow;
   known: IdentityRow | undefined;
   /** Reserved first enrollments of the policy. */
@@ -71,7 +71,7 @@ export interface FirstFacts {
 }
 
 /** Throws the first refusal of the rules. */
-export const admitBy = <Facts>(rules: readonly Rule<Facts>[], facts: Facts): void => {
+export const enforce = <Facts>(rules: readonly Rule<Facts>[], facts: Facts): void => {
   for (const rule of rules) {
     const refusal = rule.find(facts)?.refusal;
     if (refusal) throw refusal;
@@ -217,7 +217,7 @@ export const deviceRules: readonly Rule<DeviceFacts>[] = [
 ];
 
 /** An identity may enroll again. Checked at the reservation and again at the record. */
-export const againRules: readonly Rule<AgainFacts>[] = [
+export const reenrollmentRules: readonly Rule<ReenrollmentFacts>[] = [
   {
     name: "identity_not_revoked",
     find: ({ known }) => {
@@ -245,7 +245,7 @@ export const againRules: readonly Rule<AgainFacts>[] = [
 ];
 
 /** The policy has room for another host. Checked at the reservation. */
-export const firstRules: readonly Rule<FirstFacts>[] = [
+export const firstEnrollmentRules: readonly Rule<FirstEnrollmentFacts>[] = [
   {
     name: "max_enrollments",
     find: ({ policy, known, heldFirsts }) => {
