@@ -1,11 +1,17 @@
 import { accessSync, constants, mkdirSync } from "node:fs";
 import { join } from "node:path";
 
-/** Returns the paths of a queue's files. SQLite keeps `-wal` and `-shm` beside the database. */
+/**
+ * Returns the paths of a queue's files:
+ *
+ *   queue.db, -wal, -shm   SQLite: blocks of records, checkpoints, dead letters, one row of state (store.ts, block.ts)
+ *   queue.mark             how far commits have come, to say what a damaged database lacks (mark.ts)
+ *   queue.lock             held by the process that has the queue open
+ *   quarantine-N/          a corrupt database, kept whole (recovering-store.ts)
+ */
 export const queueFiles = (dir: string) => ({
   database: join(dir, "queue.db"),
   lock: join(dir, "queue.lock"),
-  /** The high-water mark of the database (mark.ts). */
   mark: join(dir, "queue.mark"),
 });
 

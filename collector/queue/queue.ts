@@ -9,6 +9,9 @@
  * - One process has a queue open; `openQueue` throws `QueueLockedError` in any other.
  * - Each session with core has an id of its own, on disk before it is sent. `sentThrough` is never below a sequence that was sent: what
  *   was stored since the last start of a process that core has answered was not.
+ *
+ * The story of a record: `append` admits it, or waits for room, or drops and counts it; `flush` makes one transaction of what was admitted;
+ * the mark is written (files.ts), calls resolve, readers wake; after `ack` the next transaction deletes it. A crash before that sends it again.
  */
 import { acquireFileLock } from "../files/lock.ts";
 import { createAgeClock } from "./age.ts";
