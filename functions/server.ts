@@ -7,45 +7,34 @@ import { withTimeout } from "../kit/with-timeout.ts";
 import packageJson from "../package.json" with { type: "json" };
 import { createApp } from "./app.ts";
 import { commandsOf, usage } from "./commands.ts";
-import { type CoreConfig, type IngestConfig, parseCoreConfig } from "./config.ts";
+import { type CoreConfig, parseCoreConfig } from "./config.ts";
 import type { Core } from "./core.ts";
-import { markUsed, recordAuthFailure } from "./domain/certificate/authenticate.ts";
 import { createRestoreCheck } from "./domain/directory/restored.ts";
-import type { Route } from "./http/route.ts";
-import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
-import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
 import { runAuditJobs } from "./jobs/audit-jobs.ts";
 import { correctTimesAhead } from "./jobs/correct-times-ahead.ts";
-import { createDatabaseClock, type DatabaseClock, followDatabase } from "./jobs/database-clock.ts";
+import { createDatabaseClock, followDatabase } from "./jobs/database-clock.ts";
 import { createSessionKeeper, keepCoreSession } from "./jobs/keep-core-session.ts";
-import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import { createDatabaseProbe } from "./jobs/probe-database.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
 import { runLabelJob } from "./jobs/run-label-job.ts";
 import { runRollouts } from "./jobs/run-rollouts.ts";
 import { type LoadedCore, loadCoreFiles } from "./load-core-files.ts";
-import { type CoreDatabases, openCoreDatabases } from "./node/core-databases.ts";
+import { openCoreDatabases } from "./node/core-databases.ts";
 import type { NamedServers } from "./node/database-servers.ts";
 import { watchFiles } from "./node/follow-files.ts";
-import { handshakesOf } from "./node/handshake-limits.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
-import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
 import { createMetrics, type Metrics } from "./node/metrics.ts";
-import { openSink } from "./node/open-sink.ts";
 import { prepareDatabase } from "./node/prepare-database.ts";
 import { readKeyFile, readTrustedFile } from "./node/read-key-file.ts";
 import { readMigrations } from "./node/read-migrations.ts";
-import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor, runConfigured, stopSignal } from "./node/run-configured.ts";
-import type { TlsMaterial } from "./node/tls-files.ts";
 import { checksOf } from "./ops/core-checks.ts";
 import { figuresOf } from "./ops/figures.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { startChat } from "./start-chat.ts";
-import { areCertificatesActive, findCertificateStates } from "./store/certificates.ts";
+import { startIngest } from "./start-ingest.ts";
 import { createDirectoryLock } from "./store/directory-lock.ts";
-import { revocationChannel } from "./store/identities.ts";
 import { pendingMigrations } from "./store/migrate.ts";
 import { routesOf } from "./v1/index.ts";
 
@@ -53,11 +42,8 @@ import { routesOf } from "./v1/index.ts";
 const shutdownGraceMs = 7_000;
 const closeSeconds = 2;
 const probeIntervalMs = 1000;
-const partitionIntervalMs = 3_600_000;
 /** From one statement of heartbeats to the next, so that more hosts share each. */
 const heartbeatPauseMs = 10;
-/** The same, for opening queues and for first uses of certificates. */
-const connectionPauseMs = 20;
 
 /** Serves until SIGTERM or SIGINT, then finishes requests and jobs in flight and closes the database last. */
 const serve = async (
@@ -138,7 +124,7 @@ const serve = async (
         jobs: { core: jobCore, clock: databaseClock },
         sessions: servers.sessions,
         metrics,
-        stop,
+        signal: stop.signal,
       }));
     const checks = checksOf(core, {
       pendingMigrations: async () => pendingMigrations(database.sql, await readMigrations()),
@@ -163,7 +149,7 @@ const serve = async (
     await systemClock.sleep(config.shutdownDelaySeconds * 1000);
     stop.abort();
     const timer = setTimeout(() => void databases.close(0), shutdownGraceMs);
-    await Promise.all([http.close(shutdownGraceMs), ingest?.close(), jobs, directory, chat?.close()]);
+    await Promise.all([http.close(shutdownGraceMs), ingest?.close(shutdownGraceMs), jobs, directory, chat?.close()]);
     clearTimeout(timer);
   } finally {
     stop.abort();
@@ -189,86 +175,6 @@ const startDirectorySync = (
     },
     signal,
   );
-
-/** Starts the ingest listener with its jobs, after creating the partitions that the first frame needs. */
-const startIngest = async (
-  core: Core,
-  needs: {
-    config: IngestConfig;
-    tls: Reloaded<TlsMaterial>;
-    routes: readonly Route[];
-    databases: CoreDatabases;
-    jobs: { core: Core; clock: DatabaseClock };
-    sessions: NamedServers;
-    metrics: Metrics;
-    stop: AbortController;
-  },
-): Promise<RunningIngest> => {
-  const { config, tls, routes, databases, jobs: background, sessions, metrics, stop } = needs;
-  const { db, clock, entropy, log } = core;
-  const keepPartitions = () =>
-    // Drops nothing while the database's clock differs from this machine's.
-    maintainIngestPartitions(
-      { ...background.core, clock: systemClock },
-      { retentionDays: config.retentionDays, databaseTime: background.clock.measure },
-    );
-  await keepPartitions();
-  const shared = { clock, log, pause: () => clock.sleep(connectionPauseMs) };
-  const { locate } = sessions.servers;
-  const { sink, payloadBytesMax } = await openSink(config, { ...shared, databaseUrl: locate, db, entropy, metrics });
-  const ingest = createIngest({
-    ...shared,
-    config: { ...config, payloadBytesMax },
-    hostIdBytesMax: core.config.hostIdBytesMax,
-    sink,
-    observe: metrics.observeIngest,
-    fastPath: createFastPath,
-    certificates: {
-      find: (fingerprints) => findCertificateStates(db, fingerprints),
-      areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
-      use: (certificates) => markUsed(core, certificates),
-      refused: (failure) => recordAuthFailure(core, failure),
-    },
-    onRevocation: (callback) => databases.listen(revocationChannel, callback, callback),
-  });
-  metrics.gauge(
-    "core_ingest_in_flight_bytes",
-    "Bytes received and not yet committed",
-    () => ingest.gauges().inFlightBytes,
-  );
-  metrics.gauge("core_ingest_open_streams", "Forward streams that are open", () => ingest.gauges().openStreams);
-  // Only routes with a proof of possession: on this listener the TLS certificate alone identifies the caller.
-  const management = routes.filter(({ guard }) => guard.kind === "collector");
-  const app = createApp(core, { peerOf: ingestPeerOf, routes: management });
-  const managementPaths = new Set(management.map(({ path }) => path));
-  const { host, port } = config;
-  const listener = await listenFor("SVC_INGEST_GRPC_ADDR", () =>
-    startIngestListener({
-      ...{ host, port, tls, ingest: ingest.routes, app, managementPaths, clock, log },
-      handshakes: handshakesOf(config.handshakesOfAddress),
-    }),
-  );
-  const { signal } = stop;
-  const jobs = [
-    ingest.watch(signal),
-    runEvery({ name: "ingest partitions", intervalMs: partitionIntervalMs, clock, signal, log }, keepPartitions),
-  ];
-  return {
-    port: listener.port,
-    health: ingest.health,
-    close: async () => {
-      await listener.close(shutdownGraceMs);
-      await ingest.close();
-      await Promise.all(jobs);
-    },
-  };
-};
-
-interface RunningIngest {
-  port: number;
-  health: Ingest["health"];
-  close(): Promise<void>;
-}
 
 /** Runs one command line and returns its exit code. Without a command, serves until SIGTERM or SIGINT. */
 export const runServer = (command: string | undefined, args: readonly string[]): Promise<number> =>

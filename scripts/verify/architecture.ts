@@ -151,6 +151,7 @@ export const parts: readonly Part[] = [
       "functions/main.ts",
       "functions/server.ts",
       "functions/start-chat.ts",
+      "functions/start-ingest.ts",
       "functions/load-core-files.ts",
       "functions/commands.ts",
       "functions/export-program.ts",

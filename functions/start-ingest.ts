@@ -1,0 +1,107 @@
+import { systemClock } from "../kit/clock.ts";
+import { runEvery } from "../kit/run-every.ts";
+import { createApp } from "./app.ts";
+import type { IngestConfig } from "./config.ts";
+import type { Core } from "./core.ts";
+import { markUsed, recordAuthFailure } from "./domain/certificate/authenticate.ts";
+import type { Route } from "./http/route.ts";
+import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
+import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
+import type { DatabaseClock } from "./jobs/database-clock.ts";
+import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
+import type { CoreDatabases } from "./node/core-databases.ts";
+import type { NamedServers } from "./node/database-servers.ts";
+import { handshakesOf } from "./node/handshake-limits.ts";
+import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
+import type { Metrics } from "./node/metrics.ts";
+import { openSink } from "./node/open-sink.ts";
+import type { Reloaded } from "./node/reload-files.ts";
+import { listenFor } from "./node/run-configured.ts";
+import type { TlsMaterial } from "./node/tls-files.ts";
+import { areCertificatesActive, findCertificateStates } from "./store/certificates.ts";
+import { revocationChannel } from "./store/identities.ts";
+
+const partitionIntervalMs = 3_600_000;
+/** From one shared transaction to the next, for opening queues and for first uses of certificates. */
+const connectionPauseMs = 20;
+
+/** Ingest that serves. */
+export interface RunningIngest {
+  port: number;
+  health: Ingest["health"];
+  /** Lets calls in flight finish for `graceMs`, stores what is pending, and waits for the jobs, which end with the signal. */
+  close(graceMs: number): Promise<void>;
+}
+
+/** Starts the ingest listener with its jobs, after creating the partitions that the first frame needs. */
+export const startIngest = async (
+  core: Core,
+  needs: {
+    config: IngestConfig;
+    tls: Reloaded<TlsMaterial>;
+    routes: readonly Route[];
+    databases: CoreDatabases;
+    jobs: { core: Core; clock: DatabaseClock };
+    sessions: NamedServers;
+    metrics: Metrics;
+    signal: AbortSignal;
+  },
+): Promise<RunningIngest> => {
+  const { config, tls, routes, databases, jobs: background, sessions, metrics, signal } = needs;
+  const { db, clock, entropy, log } = core;
+  const keepPartitions = () =>
+    // Drops nothing while the database's clock differs from this machine's.
+    maintainIngestPartitions(
+      { ...background.core, clock: systemClock },
+      { retentionDays: config.retentionDays, databaseTime: background.clock.measure },
+    );
+  await keepPartitions();
+  const shared = { clock, log, pause: () => clock.sleep(connectionPauseMs) };
+  const { locate } = sessions.servers;
+  const { sink, payloadBytesMax } = await openSink(config, { ...shared, databaseUrl: locate, db, entropy, metrics });
+  const ingest = createIngest({
+    ...shared,
+    config: { ...config, payloadBytesMax },
+    hostIdBytesMax: core.config.hostIdBytesMax,
+    sink,
+    observe: metrics.observeIngest,
+    fastPath: createFastPath,
+    certificates: {
+      find: (fingerprints) => findCertificateStates(db, fingerprints),
+      areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
+      use: (certificates) => markUsed(core, certificates),
+      refused: (failure) => recordAuthFailure(core, failure),
+    },
+    onRevocation: (callback) => databases.listen(revocationChannel, callback, callback),
+  });
+  metrics.gauge(
+    "core_ingest_in_flight_bytes",
+    "Bytes received and not yet committed",
+    () => ingest.gauges().inFlightBytes,
+  );
+  metrics.gauge("core_ingest_open_streams", "Forward streams that are open", () => ingest.gauges().openStreams);
+  // Only routes with a proof of possession: on this listener the TLS certificate alone identifies the caller.
+  const management = routes.filter(({ guard }) => guard.kind === "collector");
+  const app = createApp(core, { peerOf: ingestPeerOf, routes: management });
+  const managementPaths = new Set(management.map(({ path }) => path));
+  const { host, port } = config;
+  const listener = await listenFor("SVC_INGEST_GRPC_ADDR", () =>
+    startIngestListener({
+      ...{ host, port, tls, ingest: ingest.routes, app, managementPaths, clock, log },
+      handshakes: handshakesOf(config.handshakesOfAddress),
+    }),
+  );
+  const jobs = [
+    ingest.watch(signal),
+    runEvery({ name: "ingest partitions", intervalMs: partitionIntervalMs, clock, signal, log }, keepPartitions),
+  ];
+  return {
+    port: listener.port,
+    health: ingest.health,
+    close: async (graceMs) => {
+      await listener.close(graceMs);
+      await ingest.close();
+      await Promise.all(jobs);
+    },
+  };
+};
