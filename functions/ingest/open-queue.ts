@@ -8,30 +8,13 @@
  *   that comes from another sink, which has the range.
  */
 import { equalBytes } from "../../kit/bytes.ts";
+import type { Clock } from "../../kit/clock.ts";
 import type { Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
-import { type Database, type Executor, limitLockWaits, planByIndex } from "../store/database.ts";
-import {
-  findCursor,
-  type LockedCursor,
-  lockCursors,
-  type QueueName,
-  trimCursors,
-  updateCursors,
-} from "../store/ingest-cursors.ts";
-import { addGap } from "../store/ingest-gaps.ts";
-import { findSinkChange } from "../store/ingest-sinks.ts";
+import type { LockedCursor, QueueName, QueueState } from "../store/ingest-cursors.ts";
 import { queueIdBytes, sequenceMax } from "./examine-frame.ts";
 import { inGroups, inTurn } from "./in-turn.ts";
-import {
-  createQueueEventRecorder,
-  forkEvent,
-  gapEvent,
-  type Loss,
-  type LossObserver,
-  type QueueEventNeeds,
-  sequencesOf,
-} from "./queue-events.ts";
+import { forkEvent, gapEvent, type Loss, type LossObserver, type QueueEvent, sequencesOf } from "./queue-events.ts";
 
 /** An opened queue: the session of its frames, absent for a client that names none. */
 export interface OpenedQueue extends QueueName {
@@ -47,12 +30,33 @@ export interface QueueOpener {
   recordFork(queue: OpenedQueue): Promise<void>;
 }
 
+/** The cursors and sessions of queues, and what is recorded of them, in transactions of `Tx`. */
+export interface QueueRegister<Tx> {
+  /** Runs `work` in a transaction. Its waits for locks are short where it is `shared` by several queues. */
+  transaction<Result>(work: (tx: Tx) => Promise<Result>, options?: { isShared: boolean }): Promise<Result>;
+  /** Locks queues of different hosts until the transaction ends, and inserts at 0 those that are new. */
+  lock(tx: Tx, queues: readonly QueueName[], now: Date): Promise<readonly LockedCursor[]>;
+  update(tx: Tx, queues: readonly QueueState[], now: Date): Promise<void>;
+  /** Deletes the oldest queues of hosts that have many. */
+  trim(tx: Tx, hostIds: readonly string[]): Promise<void>;
+  /** Adds a lost range to what the host has lost. */
+  addGap(tx: Tx, hostId: string, sequences: bigint, now: Date): Promise<void>;
+  /** Returns when core began to use another sink, in milliseconds; null if never. */
+  findSinkChange(tx: Tx): Promise<number | null>;
+  /** Writes events to the audit log, within its bound for each host, and returns those that it has written. */
+  record(tx: Tx, queue: QueueName, events: readonly QueueEvent[]): Promise<readonly QueueEvent[]>;
+  /** Returns the cursor of a queue that is not locked; 0 for one that is new. */
+  findCursor(queue: QueueName): Promise<bigint>;
+}
+
 /** The dependencies of opening a queue. */
-export interface QueueOpenerNeeds extends QueueEventNeeds {
-  db: Database;
+export interface QueueOpenerNeeds<Tx> {
+  register: QueueRegister<Tx>;
+  clock: Pick<Clock, "now">;
   observe: LossObserver;
+  log: { warn(fields: object, message: string): void };
   /** Resolves when the next transaction may begin, of those that queues share; none by default. */
-  pause?: () => Promise<void>;
+  pause?: (() => Promise<void>) | undefined;
 }
 
 const previousSessionsMax = 16;
@@ -60,17 +64,15 @@ const previousSessionsMax = 16;
 const lostSequencesMax = 10_000_000_000n;
 
 /** Makes the opener. */
-export const createQueueOpener = ({ db, clock, entropy, observe, log, pause }: QueueOpenerNeeds): QueueOpener => {
-  const record = createQueueEventRecorder({ clock, entropy, log });
-
-  const decideAll = async (tx: Executor, opens: readonly Open[], now: Date) => {
-    const rows = await lockCursors(tx, opens, now);
+export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: QueueOpenerNeeds<Tx>): QueueOpener => {
+  const decideAll = async (tx: Tx, opens: readonly Open[], now: Date) => {
+    const rows = await register.lock(tx, opens, now);
     return opens.map((claims, index): Decision => {
       const row = rows[index] as LockedCursor;
       return { claims, row, ...decideOpen(row, claims) };
     });
   };
-  const store = async (tx: Executor, decisions: readonly Decision[], now: Date): Promise<void> => {
+  const store = async (tx: Tx, decisions: readonly Decision[], now: Date): Promise<void> => {
     const states = decisions.map(({ claims, cursor }) => ({
       ...queueOf(claims),
       cursor,
@@ -78,29 +80,32 @@ export const createQueueOpener = ({ db, clock, entropy, observe, log, pause }: Q
     }));
     const isNew = ({ row }: Decision) => row.sessionId === null && row.cursor === 0n;
     const hosts = decisions.filter(isNew).map(({ claims }) => claims.hostId);
-    await Promise.all([updateCursors(tx, states, now), trimCursors(tx, hosts)]);
+    await Promise.all([register.update(tx, states, now), register.trim(tx, hosts)]);
   };
 
   /** Opens those that have nothing to record, and returns undefined for the others: to record takes locks of other tables. */
   const openTogether = (opens: readonly Open[]): Promise<(Decision | undefined)[]> =>
-    db.transaction(async (tx) => {
-      const now = new Date(clock.now());
-      const [, , decisions] = await Promise.all([planByIndex(tx), limitLockWaits(tx), decideAll(tx, opens, now)]);
-      const quiet = decisions.map((decision) => (decision.isForked || decision.lost ? undefined : decision));
-      await store(
-        tx,
-        quiet.filter((decision) => decision !== undefined),
-        now,
-      );
-      return quiet;
-    });
+    register.transaction(
+      async (tx) => {
+        const now = new Date(clock.now());
+        const decisions = await decideAll(tx, opens, now);
+        const quiet = decisions.map((decision) => (decision.isForked || decision.lost ? undefined : decision));
+        await store(
+          tx,
+          quiet.filter((decision) => decision !== undefined),
+          now,
+        );
+        return quiet;
+      },
+      { isShared: true },
+    );
   const openAlone = (open: Open): Promise<Decision> =>
-    db.transaction(async (tx) => {
+    register.transaction(async (tx) => {
       const now = new Date(clock.now());
       const [decision] = (await decideAll(tx, [open], now)) as [Decision];
       const { isForked, lost, row } = decision;
       if (!isForked) await store(tx, [decision], now);
-      if (lost && !isForked && (await isOfOtherSink(tx, row))) {
+      if (lost && !isForked && isOfOtherSink(row, await register.findSinkChange(tx))) {
         const range = { from: String(lost.from), through: String(lost.through) };
         log.warn(
           { host_id: open.hostId, queue_id: open.queueId.toHex(), ...range },
@@ -110,16 +115,16 @@ export const createQueueOpener = ({ db, clock, entropy, observe, log, pause }: Q
       }
       const event = lost && gapEvent(lost);
       const events = [...(event ? [event] : []), ...(isForked ? [forkEvent(row.cursor)] : [])];
-      const recorded = events.length > 0 ? await record(tx, queueOf(open), events) : [];
+      const recorded = events.length > 0 ? await register.record(tx, queueOf(open), events) : [];
       if (lost === undefined || event === undefined) return decision;
       const isPlausible = lost.isPlausible && recorded.includes(event);
-      if (isPlausible) await addGap(tx, open.hostId, sequencesOf(lost), now);
+      if (isPlausible) await register.addGap(tx, open.hostId, sequencesOf(lost), now);
       return { ...decision, lost: { ...lost, isPlausible } };
     });
   const keyOf = ({ hostId }: QueueName) => hostId;
   const openInGroup = inGroups(openTogether, { keyOf, pause });
   const openInTurn = inTurn(openAlone, keyOf);
-  const findInTurn = inTurn((queue: QueueName) => findCursor(db, queue), keyOf);
+  const findInTurn = inTurn(register.findCursor, keyOf);
 
   return {
     async open(claims) {
@@ -135,7 +140,7 @@ export const createQueueOpener = ({ db, clock, entropy, observe, log, pause }: Q
       return { ...queue, sessionId, cursor };
     },
     async recordFork(queue) {
-      await db.transaction((tx) => record(tx, queue, [forkEvent(queue.cursor)]));
+      await register.transaction((tx) => register.record(tx, queue, [forkEvent(queue.cursor)]));
     },
   };
 };
@@ -143,10 +148,8 @@ export const createQueueOpener = ({ db, clock, entropy, observe, log, pause }: Q
 type Decision = ReturnType<typeof decideOpen> & { claims: Open; row: LockedCursor };
 
 /** Whether a queue was last open in PostgreSQL before core used another sink: what was acknowledged since is in that one, and not lost. */
-const isOfOtherSink = async (tx: Executor, { cursor, sessionId, updatedAt }: LockedCursor): Promise<boolean> => {
-  const changedAt = await findSinkChange(tx);
-  return changedAt !== null && ((cursor === 0n && sessionId === null) || updatedAt < changedAt);
-};
+const isOfOtherSink = ({ cursor, sessionId, updatedAt }: LockedCursor, changedAt: number | null): boolean =>
+  changedAt !== null && ((cursor === 0n && sessionId === null) || updatedAt < changedAt);
 
 const queueOf = ({ hostId, queueId }: Open): QueueName => ({ hostId, queueId });
 /** A client need not name a session; its frames are not fenced. */

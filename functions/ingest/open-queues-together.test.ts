@@ -7,6 +7,7 @@ import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
 import type { ConnectedDatabase } from "../store/database.ts";
 import { createQueueOpener } from "./open-queue.ts";
+import { createPostgresRegister } from "./postgres-sink.ts";
 
 let database: TestDatabase;
 let connection: ConnectedDatabase;
@@ -35,7 +36,8 @@ const createCountedOpener = () => {
   });
   const observe = { gap: (sequences: bigint) => void counted.gaps.push(sequences), implausibleGap: () => undefined };
   const log = createTestLog();
-  const opener = createQueueOpener({ db: countedDb, clock: systemClock, entropy: systemEntropy, observe, log });
+  const register = createPostgresRegister({ db: countedDb, clock: systemClock, entropy: systemEntropy, log });
+  const opener = createQueueOpener({ register, clock: systemClock, observe, log });
   return { ...opener, counted };
 };
 

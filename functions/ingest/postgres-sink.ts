@@ -1,21 +1,44 @@
 import { openCommitClient } from "../store/commit-frames.ts";
+import { type Database, type Executor, limitLockWaits, planByIndex } from "../store/database.ts";
+import { findCursor, lockCursors, trimCursors, updateCursors } from "../store/ingest-cursors.ts";
+import { addGap } from "../store/ingest-gaps.ts";
+import { findSinkChange } from "../store/ingest-sinks.ts";
 import { type CommitObserver, createCommitter } from "./committer.ts";
-import { createQueueOpener, type QueueOpenerNeeds } from "./open-queue.ts";
+import { createQueueOpener, type QueueOpenerNeeds, type QueueRegister } from "./open-queue.ts";
+import { createQueueEventRecorder, type QueueEventNeeds } from "./queue-events.ts";
 import type { Sink } from "./sink.ts";
 
 /** The dependencies of the sink. */
-export interface PostgresSinkNeeds extends QueueOpenerNeeds {
+export interface PostgresSinkNeeds extends QueueEventNeeds, Pick<QueueOpenerNeeds<Executor>, "pause"> {
+  db: Database;
   /** Returns the URL of the server to commit to, for the committer's own connections. */
   databaseUrl(): Promise<string>;
-  observe: QueueOpenerNeeds["observe"] & CommitObserver;
+  observe: QueueOpenerNeeds<Executor>["observe"] & CommitObserver;
 }
 
 /** Makes the sink that stores frames in PostgreSQL; it connects with the first frame. */
 export const createPostgresSink = (needs: PostgresSinkNeeds): Sink => ({
-  ...createQueueOpener(needs),
+  ...createQueueOpener({ ...needs, register: createPostgresRegister(needs) }),
   ...createCommitter({
     connect: async () => openCommitClient(await needs.databaseUrl()),
     clock: needs.clock,
     observe: needs.observe,
   }),
+});
+
+/** Makes the register of queues that PostgreSQL holds. */
+export const createPostgresRegister = (needs: QueueEventNeeds & { db: Database }): QueueRegister<Executor> => ({
+  transaction: (work, { isShared } = { isShared: false }) =>
+    needs.db.transaction(async (tx) => {
+      if (!isShared) return work(tx);
+      const [, , result] = await Promise.all([planByIndex(tx), limitLockWaits(tx), work(tx)]);
+      return result;
+    }),
+  lock: lockCursors,
+  update: updateCursors,
+  trim: trimCursors,
+  addGap,
+  findSinkChange,
+  record: createQueueEventRecorder(needs),
+  findCursor: (queue) => findCursor(needs.db, queue),
 });

@@ -19,6 +19,12 @@ export interface LockedCursor {
   updatedAt: number;
 }
 
+/** A queue as it is stored: without a session, the one that it has stays. */
+export interface QueueState extends QueueName {
+  cursor: bigint;
+  sessionId: Uint8Array | undefined;
+}
+
 const isQueue = ({ hostId, queueId }: QueueName) =>
   and(eq(ingestCursor.hostId, hostId), eq(ingestCursor.queueId, queueId));
 
@@ -60,7 +66,7 @@ export const lockCursors = async (
 /** Stores the cursors of locked queues, and the sessions of those that have one. */
 export const updateCursors = async (
   db: Executor,
-  states: readonly (QueueName & { cursor: bigint; sessionId: Uint8Array | undefined })[],
+  states: readonly QueueState[],
   now: Date,
 ): Promise<void> => {
   const moved = JSON.stringify(

@@ -11,17 +11,20 @@ import { LRUCache } from "lru-cache";
 import { withTimeout } from "../../../kit/with-timeout.ts";
 import { Problem } from "../../problems.ts";
 import { type CommittedFrame, type FrameToCommit, openCommitClient } from "../../store/commit-frames.ts";
+import type { Database } from "../../store/database.ts";
 import { findCursor } from "../../store/ingest-cursors.ts";
 import { addGap } from "../../store/ingest-gaps.ts";
 import { readRows } from "../../store/read-rows.ts";
 import type { CommitObserver } from "../committer.ts";
-import { checkOpen, decideOpen, type OpenedQueue, type QueueOpenerNeeds } from "../open-queue.ts";
+import { checkOpen, decideOpen, type OpenedQueue } from "../open-queue.ts";
 import {
   createQueueEventRecorder,
   forkEvent,
   gapEvent,
   type Loss,
+  type LossObserver,
   type QueueEvent,
+  type QueueEventNeeds,
   sequencesOf,
 } from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
@@ -34,7 +37,8 @@ import { createQueueStreams, type QueueView, viewKey } from "./queue-streams.ts"
 import { createStoredCounts } from "./stored-counts.ts";
 
 /** The dependencies of the sink. */
-export interface NatsSinkNeeds extends QueueOpenerNeeds {
+export interface NatsSinkNeeds extends QueueEventNeeds {
+  db: Database;
   /** Closed with the sink. */
   connection: NatsConnection;
   settings: StreamSettings;
@@ -42,7 +46,7 @@ export interface NatsSinkNeeds extends QueueOpenerNeeds {
   databaseUrl(): Promise<string>;
   /** Returns the SHA-256 of bytes in hex. */
   digest(bytes: Uint8Array): string;
-  observe: QueueOpenerNeeds["observe"] & CommitObserver & PublishObserver;
+  observe: LossObserver & CommitObserver & PublishObserver;
 }
 
 /** The sink, and figures of its publisher. */
