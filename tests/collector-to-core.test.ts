@@ -2,6 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
+import { createConnector } from "../collector/forward/connection.ts";
 import { createForwarder } from "../collector/forward/forwarder.ts";
 import type { Queue } from "../collector/queue/queue.ts";
 import { systemClock } from "../kit/clock.ts";
@@ -29,8 +30,12 @@ const start = async (options: Parameters<typeof startTestIngest>[0] = {}) => {
   ends.push(() => queue.close());
   const client = await core.client({ uri: hostId });
   const forwarder = createForwarder({
-    endpoint: `127.0.0.1:${core.port}`,
-    tls: { cert: client.cert, key: client.key, ca: core.caPem, serverName: "localhost" },
+    connect: createConnector(`127.0.0.1:${core.port}`, {
+      cert: client.cert,
+      key: client.key,
+      ca: core.caPem,
+      serverName: "localhost",
+    }),
     hostId,
     queue,
     batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 1 },

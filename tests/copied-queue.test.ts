@@ -2,6 +2,7 @@ import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, it } from "vitest";
+import { createConnector } from "../collector/forward/connection.ts";
 import { createForwarder } from "../collector/forward/forwarder.ts";
 import type { Queue } from "../collector/queue/queue.ts";
 import { systemClock } from "../kit/clock.ts";
@@ -50,8 +51,12 @@ const startMachine = (name: string) => {
     forward: () => {
       stop = new AbortController();
       running = createForwarder({
-        endpoint: `127.0.0.1:${core.port}`,
-        tls: { cert: client.cert, key: client.key, ca: core.caPem, serverName: "localhost" },
+        connect: createConnector(`127.0.0.1:${core.port}`, {
+          cert: client.cert,
+          key: client.key,
+          ca: core.caPem,
+          serverName: "localhost",
+        }),
         hostId,
         queue: machine.queue(),
         batch: { maxEnvelopes: 5, maxBytes: 1_048_576, lingerMs: 1 },

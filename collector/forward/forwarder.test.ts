@@ -14,6 +14,7 @@ import { createTestLog } from "../../tests/fakes/log.ts";
 import { openTestQueue } from "../../tests/queue.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { NewRecord } from "../queue/record.ts";
+import { createConnector } from "./connection.ts";
 import { createForwarder, type Forwarder, type ForwarderOptions } from "./forwarder.ts";
 
 let dir: string;
@@ -29,8 +30,7 @@ const clock = {
 
 const forward = (options: Partial<ForwarderOptions> = {}): Forwarder => {
   const forwarder = createForwarder({
-    endpoint: peer.endpoint,
-    tls: peer.tls,
+    connect: createConnector(peer.endpoint, peer.tls),
     hostId: peer.hostId,
     queue,
     batch: { maxEnvelopes: 10, maxBytes: 100_000, lingerMs: 1 },
@@ -307,14 +307,16 @@ describe("the connection", () => {
   it("fails to a server with a certificate of another CA or another name", async () => {
     await queue.append(records(1, 3));
     const other = await createTestCa({ name: "Other CA" });
-    const forwarder = forward({ tls: { ...peer.tls, ca: other.pem } });
+    const forwarder = forward({ connect: createConnector(peer.endpoint, { ...peer.tls, ca: other.pem }) });
     await eventually(() => expect(forwarder.status().lastError).toMatch(/certificate/i));
     await stop();
-    const misnamed = forward({ tls: { ...peer.tls, serverName: "elsewhere.test" } });
+    const misnamed = forward({
+      connect: createConnector(peer.endpoint, { ...peer.tls, serverName: "elsewhere.test" }),
+    });
     await eventually(() => expect(misnamed.status().lastError).toMatch(/elsewhere\.test/));
     expect([peer.stored.length, queue.stats().records]).toEqual([0, 3]);
     await stop();
-    forward({ tls: { ...peer.tls, serverName: "localhost" } });
+    forward({ connect: createConnector(peer.endpoint, { ...peer.tls, serverName: "localhost" }) });
     await empty();
   });
 
@@ -325,7 +327,7 @@ describe("the connection", () => {
       await issueTestCertificate({ ca: await createTestCa({ name: "Other CA" }), key }),
       "CERTIFICATE",
     );
-    const forwarder = forward({ tls: { ...peer.tls, cert, key: key.pem } });
+    const forwarder = forward({ connect: createConnector(peer.endpoint, { ...peer.tls, cert, key: key.pem }) });
     await eventually(() => expect(forwarder.status().lastError).not.toBeNull());
     expect(queue.stats().records).toBe(3);
     expect(forwarder.status().connected).toBe(false);

@@ -5,16 +5,15 @@ import type { Log } from "../../kit/log.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { BatchLimits } from "./batch.ts";
-import { createConnector, type ForwarderTls, readFailure } from "./connection.ts";
+import { readFailure } from "./connection.ts";
 import type { GrpcConnection } from "./grpc-stream.ts";
 import { createRateLimiter } from "./rate-limiter.ts";
 import { QueueForkedError, runStream, type SentFrame } from "./stream.ts";
 
 /** The dependencies of a forwarder. */
 export interface ForwarderOptions {
-  /** `host:port` of core's ingest listener. */
-  endpoint: string;
-  tls: ForwarderTls;
+  /** Opens a connection to core's ingest listener, for one stream. */
+  connect(options: { compress: boolean }): GrpcConnection;
   /** The certificate's single SAN. */
   hostId: string;
   queue: Queue;
@@ -57,7 +56,7 @@ export interface Forwarder {
 
 const answerTimeoutMs = 60_000;
 
-/** Makes a forwarder from `queue` to the ingest listener at `endpoint` (docs/protocol.md). */
+/** Makes a forwarder from `queue` to core (docs/protocol.md). */
 export const createForwarder = (options: ForwarderOptions): Forwarder => {
   const { queue, clock, entropy, log } = options;
   const status: ForwarderStatus = { connected: false, lastAckAt: null, lastError: null };
@@ -69,7 +68,6 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   let uncompressed = false;
 
   let connection: GrpcConnection | undefined;
-  const connect = createConnector(options.endpoint, options.tls);
 
   /** Makes the next frames smaller, or moves an envelope that is too large for core on its own to the dead letters. */
   const shrink = (inFlight: readonly SentFrame[]) => {
@@ -95,7 +93,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
 
   /** Runs one stream to its end; resolves with how long to wait before the next one. */
   const forwardOnce = async (signal: AbortSignal): Promise<number> => {
-    connection = connect({ compress: options.compression === "gzip" && !uncompressed });
+    connection = options.connect({ compress: options.compression === "gzip" && !uncompressed });
     const inFlight: SentFrame[] = [];
     try {
       return await runStream(

@@ -12,6 +12,7 @@ import type { ConfigDesiredResponse } from "../../proto/management/config-desire
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
+import { createConnector } from "../forward/connection.ts";
 import { createForwarder, type Forwarder, type ForwarderStatus } from "../forward/forwarder.ts";
 import { type IdentityDirectory, identityDirectoryOf, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { createResumeTls } from "../identity/resume-tls.ts";
@@ -193,14 +194,14 @@ const createSessionForwarder = (
 ): Forwarder => {
   const { config, credentials, ingestCaPem } = loaded;
   const { endpoint, mtls, batch, maxInFlightFrames, compression } = config.forwarder;
+  const connect = createConnector(endpoint, {
+    cert: credentials.certificatePem,
+    key: credentials.keyPem,
+    ca: ingestCaPem,
+    ...(mtls.serverName === undefined ? {} : { serverName: mtls.serverName }),
+  });
   return createForwarder({
-    endpoint,
-    tls: {
-      cert: credentials.certificatePem,
-      key: credentials.keyPem,
-      ca: ingestCaPem,
-      ...(mtls.serverName === undefined ? {} : { serverName: mtls.serverName }),
-    },
+    connect,
     hostId: credentials.identity,
     queue,
     batch,

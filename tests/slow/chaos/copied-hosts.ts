@@ -1,5 +1,6 @@
 import { cp, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { createConnector } from "../../../collector/forward/connection.ts";
 import { createForwarder } from "../../../collector/forward/forwarder.ts";
 import type { Queue } from "../../../collector/queue/queue.ts";
 import { systemClock } from "../../../kit/clock.ts";
@@ -140,8 +141,7 @@ const run = (
   };
   const accepting = accept();
   const forwarding = createForwarder({
-    endpoint: `localhost:${ingestPort}`,
-    tls: { ...tls, serverName: "localhost" },
+    connect: createConnector(`localhost:${ingestPort}`, { ...tls, serverName: "localhost" }),
     hostId,
     queue,
     batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 10 },

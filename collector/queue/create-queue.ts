@@ -1,0 +1,229 @@
+import type { AgeReading } from "./age.ts";
+import { createAgeClock } from "./age.ts";
+import { batchRecords } from "./envelope.ts";
+import { isDiskUnwritable, QueueClosedError, QueueFullError } from "./errors.ts";
+import type { AppendOutcome, Queue, QueueOptions } from "./queue.ts";
+import type { Checkpoint, RecordBatch } from "./record.ts";
+import { createQueueSessions } from "./sessions.ts";
+import { damageOf, statsOf } from "./stats.ts";
+import type { QueueStore, QueueTransaction } from "./store.ts";
+import { createRecordWaiters, takeFitting, waitForRoom } from "./waiters.ts";
+
+/** What a queue keeps its records in. */
+export interface QueueParts {
+  /** Opens the store. `now` may be called at once; `onReplaced` is called after the store has continued in a new file. */
+  openStore(now: () => AgeReading, onReplaced: () => void): QueueStore;
+  /** Called once the queue is closed. */
+  onClosed(): void;
+}
+
+interface Append {
+  readonly batch: RecordBatch;
+  readonly total: number;
+  readonly checkpoints: readonly Checkpoint[];
+  readonly dropped: number;
+  readonly isWanted?: (() => boolean) | undefined;
+  resolve(outcome: AppendOutcome): void;
+  reject(error: unknown): void;
+}
+
+const expiryCheckMs = 1_000;
+
+/** Makes a queue on a store (the invariants are those of queue.ts); throws what opening the store throws. */
+export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueueParts): Queue => {
+  const { maxDiskUsageBytes, maxRecordAgeSeconds, clock, entropy } = options;
+  let age = () => 0;
+  const now = () => ({ ageMs: age(), wallMs: clock.now() });
+  const store = parts.openStore(now, () => schedule());
+  age = createAgeClock(clock, store.state);
+
+  const deadLetterBounds = { recordsMax: 1_000, bytesMax: Math.floor(maxDiskUsageBytes / 16) };
+  let admitted: Append[] = [];
+  let admittedBytes = 0;
+  const waiting: Append[] = [];
+  let ackThrough = 0;
+  let acks: { resolve(): void; reject(error: unknown): void }[] = [];
+  const readers = createRecordWaiters();
+  let scheduled = false;
+  let lingering: AbortController | undefined;
+  let closed = false;
+  let unsavedDrops = 0; // dropped while the disk cannot be written
+  let expiryCheckedAt = Number.NEGATIVE_INFINITY;
+
+  const fits = (total: number) => store.state.bytes + admittedBytes + total <= maxDiskUsageBytes;
+
+  const schedule = () => {
+    if (scheduled) return;
+    scheduled = true;
+    // After the poll phase, so that all requests of this turn share one fsync.
+    setImmediate(() => {
+      scheduled = false;
+      if (!closed) flush();
+    });
+  };
+
+  const admit = (append: Append) => {
+    admitted.push(append);
+    admittedBytes += append.total;
+    schedule();
+  };
+
+  const admitWaiting = () => {
+    for (let next = takeFitting(waiting, fits); next; next = takeFitting(waiting, fits)) admit(next);
+  };
+
+  const linger = (ms: number) => {
+    if (scheduled || lingering !== undefined) return;
+    lingering = new AbortController();
+    clock.sleep(ms, lingering.signal).then(schedule, () => undefined);
+  };
+
+  const deleteAcked = ({ deleteThrough, state }: QueueTransaction) => {
+    deleteThrough(ackThrough);
+    state.ackedThrough = Math.max(state.ackedThrough, ackThrough);
+  };
+
+  const { sessions, write, writeIfPossible } = createQueueSessions(store, entropy, {
+    deleteAcked,
+    onNewQueueId: () => {
+      for (const { resolve } of acks.splice(0)) resolve();
+      ackThrough = 0;
+    },
+    onWritten: admitWaiting,
+  });
+
+  const flush = () => {
+    lingering?.abort();
+    lingering = undefined;
+    const appends = admitted;
+    const acking = acks;
+    admitted = [];
+    admittedBytes = 0;
+    acks = [];
+    try {
+      write((transaction) => {
+        if (acking.length > 0) deleteAcked(transaction);
+        for (const { batch, checkpoints, dropped } of appends) {
+          transaction.insert(batch);
+          for (const checkpoint of checkpoints) transaction.putCheckpoint(checkpoint);
+          transaction.state.droppedRecords += dropped;
+        }
+        transaction.state.droppedRecords += unsavedDrops;
+      });
+      unsavedDrops = 0;
+    } catch (error) {
+      for (const { reject } of acking) reject(error);
+      const drops = options.dropNewestOnFull && isDiskUnwritable(error);
+      for (const { batch, dropped, resolve, reject } of appends) {
+        if (drops) {
+          unsavedDrops += batch.count + dropped;
+          resolve("dropped");
+        } else reject(error);
+      }
+      return;
+    }
+    for (const { resolve, dropped } of appends) resolve(dropped > 0 ? "dropped" : "stored");
+    for (const { resolve } of acking) resolve();
+    readers.notify(store.state.nextSequence - 1);
+    admitWaiting();
+  };
+
+  const dropExpired = (): number => {
+    const checkedAt = clock.monotonic();
+    if (closed || checkedAt - expiryCheckedAt < expiryCheckMs) return 0;
+    expiryCheckedAt = checkedAt;
+    const oldest = store.oldestAgeMs();
+    const horizon = age() - maxRecordAgeSeconds * 1000;
+    if (oldest === null || oldest >= horizon) return 0;
+    const kept = store.firstSequenceSince(horizon) ?? store.state.nextSequence;
+    let dropped = 0;
+    const done = writeIfPossible((transaction) => {
+      dropped = transaction.deleteThrough(kept - 1);
+      transaction.state.droppedRecords += dropped;
+    });
+    return done ? dropped : 0;
+  };
+
+  /** Moves corrupt records to the dead letters; false while the disk cannot be written. */
+  const removeCorrupt = (corrupt: readonly number[]): boolean =>
+    writeIfPossible(({ moveToDeadLetters }) => {
+      for (const sequence of corrupt) moveToDeadLetters(sequence, "damaged", "its checksum is wrong", deadLetterBounds);
+    });
+
+  return {
+    ...sessions,
+    get queueId() {
+      return store.state.queueId;
+    },
+    get lastSequence() {
+      return store.state.nextSequence - 1;
+    },
+    append: async (records, { checkpoints = [], signal, isWanted } = {}) => {
+      if (closed) throw new QueueClosedError();
+      const { promise, resolve, reject } = Promise.withResolvers<AppendOutcome>();
+      const batch = "count" in records ? records : batchRecords(records);
+      const total = batch.bytes;
+      const append: Append = { batch, total, checkpoints, dropped: 0, isWanted, resolve, reject };
+      if (waiting.length > 0 || !fits(total)) dropExpired();
+      if (waiting.length === 0 && fits(total)) {
+        admit(append);
+      } else if (options.dropNewestOnFull || total > maxDiskUsageBytes) {
+        admit({ ...append, batch: batchRecords([]), total: 0, dropped: batch.count });
+      } else if (signal?.aborted) {
+        reject(new QueueFullError({ cause: signal.reason }));
+      } else {
+        waitForRoom(append, waiting, signal);
+        if (acks.length > 0) schedule();
+      }
+      return promise;
+    },
+    read: (sequence, { maxRecords, maxBytes }) => {
+      dropExpired();
+      for (;;) {
+        const { found, corrupt } = store.read(sequence, maxRecords, maxBytes);
+        if (corrupt.length === 0 || !removeCorrupt(corrupt)) return found;
+        options.onCorruptRecords?.(corrupt);
+      }
+    },
+    waitBeyond: (sequence, signal) => {
+      if (!signal.aborted && store.state.nextSequence - 1 > sequence) return Promise.resolve();
+      return readers.wait(sequence, signal);
+    },
+    ack: async (sequence, { lingerMs = 0 } = {}) => {
+      if (closed) throw new QueueClosedError();
+      ackThrough = Math.max(ackThrough, sequence);
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      acks.push({ resolve, reject });
+      if (lingerMs > 0 && waiting.length === 0) linger(lingerMs);
+      else schedule();
+      return promise;
+    },
+    moveToDeadLetters: (sequence, code, message) => {
+      let moved = false;
+      write((transaction) => {
+        moved = transaction.moveToDeadLetters(sequence, code, message, deadLetterBounds);
+      });
+      admitWaiting();
+      return moved;
+    },
+    dropExpired,
+    checkpoints: (source) => store.checkpoints(source),
+    stats: () => {
+      dropExpired();
+      const droppedRecords = store.state.droppedRecords + unsavedDrops;
+      const damage = damageOf(store.checkpoints);
+      return statsOf({ ...store.state, droppedRecords }, store.oldestAgeMs(), age(), damage, options);
+    },
+    close: async () => {
+      if (closed) return;
+      try {
+        flush();
+      } finally {
+        closed = true;
+        for (const append of [...waiting.splice(0), ...admitted]) append.reject(new QueueClosedError());
+        store.close();
+        parts.onClosed();
+      }
+    },
+  };
+};
