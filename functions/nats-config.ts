@@ -3,6 +3,12 @@ import { isLoopbackHost } from "../kit/confidential-url.ts";
 import type { ConfigFault, Environment } from "../kit/env.ts";
 import { DurationVariable, IntegerVariable, TextVariable } from "../kit/variables.ts";
 
+/**
+ * What an acknowledgement of the stream is as durable as: `synced`, the servers' disks, as they sync each write; `replicated`, several
+ * failure domains, which do not fail together.
+ */
+export type Durability = "synced" | "replicated";
+
 /** The servers of NATS, and the stream of envelopes (docs/nats.md). */
 export interface NatsConfig {
   kind: "nats";
@@ -16,6 +22,8 @@ export interface NatsConfig {
   caFile: string | null;
   stream: string;
   replicas: number;
+  /** Null: not declared. */
+  durability: Durability | null;
   /** How long the stream keeps envelopes; 0: for ever. */
   maxAgeSeconds: number;
 }
@@ -48,6 +56,7 @@ export const natsVariables = {
     "SVC_INGEST",
   ),
   SVC_NATS_REPLICAS: v.optional(IntegerVariable(1, 5), "3"),
+  SVC_NATS_DURABILITY: v.optional(v.picklist(["synced", "replicated"], "must be synced or replicated")),
   SVC_NATS_MAX_AGE: v.optional(DurationVariable(0), "7d"),
 };
 
@@ -73,6 +82,7 @@ export const sinkConfigOf = (values: NatsValues): SinkConfig => {
     caFile: values.SVC_NATS_CA_FILE ?? null,
     stream: values.SVC_NATS_STREAM,
     replicas: values.SVC_NATS_REPLICAS,
+    durability: values.SVC_NATS_DURABILITY ?? null,
     maxAgeSeconds: values.SVC_NATS_MAX_AGE,
   };
 };

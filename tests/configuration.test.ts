@@ -226,6 +226,11 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     rejects: { "svc.ingest": "must be 1 to 64 letters" },
   },
   SVC_NATS_REPLICAS: integer(3, 1, 5),
+  SVC_NATS_DURABILITY: {
+    unset: undefined,
+    accepts: { synced: "synced", replicated: "replicated" },
+    rejects: { none: "must be synced or replicated" },
+  },
   SVC_NATS_MAX_AGE: { ...duration(604_800, 0), rejects: { "1w": "must be a whole number followed by s, m, h or d" } },
   SVC_ENROLLMENT_SIGNER_MODE: {
     unset: undefined,

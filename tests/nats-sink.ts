@@ -8,8 +8,13 @@ import { systemClock } from "../kit/clock.ts";
 import type { RunningNats } from "../scripts/lab/nats-servers.ts";
 import { waitUntil } from "../scripts/lab/wait-until.ts";
 
-/** The settings of a test's streams. */
-export const streamSettings: StreamSettings = { stream: "SVC_INGEST", replicas: 1, maxAgeSeconds: 3_600 };
+/** The settings of a test's streams. No disk fails, so what a server holds in memory is as good as synced. */
+export const streamSettings: StreamSettings = {
+  stream: "SVC_INGEST",
+  replicas: 1,
+  durability: "replicated",
+  maxAgeSeconds: 3_600,
+};
 
 /** Sends one message of a sink; a test may send others of its own around it. */
 export type Publish = NatsConnection["publish"];
@@ -50,6 +55,9 @@ export const natsSinkOn =
         published: () => undefined,
         publishFailed: (code) => void failures.push(code),
       },
+    }).catch(async (error: unknown) => {
+      await connection.close();
+      throw error;
     });
   };
 

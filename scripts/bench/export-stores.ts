@@ -62,7 +62,7 @@ const readAhead = 2_000;
 
 const openNatsStore = async (database: EmbeddedDatabase): Promise<ExportStore> => {
   const nats = await startNats({ fileStoreBytes: 8 * 2 ** 30 });
-  const settings = { stream: "SVC_INGEST", replicas: 1, maxAgeSeconds: 0 };
+  const settings = { stream: "SVC_INGEST", replicas: 1, durability: "replicated" as const, maxAgeSeconds: 0 };
   const sink = await createNatsSink({
     connection: await connect({ servers: nats.addresses }),
     settings,
@@ -80,6 +80,7 @@ const openNatsStore = async (database: EmbeddedDatabase): Promise<ExportStore> =
       SVC_INGEST_SINK: "nats",
       SVC_NATS_URLS: nats.addresses.map((address) => `nats://${address}`).join(),
       SVC_NATS_REPLICAS: "1",
+      SVC_NATS_DURABILITY: "replicated",
     },
     pid: nats.nodes[0]?.pid() ?? 0,
     async *readAll() {

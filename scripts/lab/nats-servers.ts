@@ -35,24 +35,27 @@ export interface RunningNats {
   stop(): Promise<void>;
 }
 
-const program = "nats-server";
+/** `NATS_SERVER` names another than the installed one: a newer version, for trials. */
+const program = process.env.NATS_SERVER ?? "nats-server";
 const waitMs = 60_000;
 
 /**
  * Starts `nodes` servers and connects to them. Installs Debian's package where it is missing and this process is root, otherwise throws: no test skips. `settings` is text for the
- * configuration of each, `dirs` where each keeps its files.
+ * configuration of each, `dirs` where each keeps its files. `syncAlways` needs nats-server 2.10.
  */
 export const startNats = async ({
   nodes: count = 1,
   settings = "",
   dirs,
   fileStoreBytes = 1 << 30,
+  syncAlways = false,
   credentials,
 }: {
   nodes?: number;
   settings?: string;
   dirs?: readonly string[];
   fileStoreBytes?: number;
+  syncAlways?: boolean;
   /** CA and NKEY of this program's own connection, for servers that demand TLS and an NKEY. */
   credentials?: { caFile: string; seed: Uint8Array };
 } = {}): Promise<RunningNats> => {
@@ -73,7 +76,7 @@ export const startNats = async ({
       await writeFile(
         config,
         `server_name: ${name}\nlisten: 127.0.0.1:${port}\n` +
-          `jetstream { store_dir: "${store}", max_file_store: ${fileStoreBytes} }\n` +
+          `jetstream { store_dir: "${store}", max_file_store: ${fileStoreBytes}${syncAlways ? ", sync_interval: always" : ""} }\n` +
           `${count > 1 ? cluster : ""}\n${settings}\n`,
       );
       let child: ChildProcess | undefined;

@@ -28,10 +28,11 @@ import {
   sequencesOf,
 } from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
+import { checkServers } from "./check-servers.ts";
 import { watchExportLags } from "./export-lags.ts";
 import { createHealth } from "./health.ts";
 import { createLanes } from "./lanes.ts";
-import { prepareStreams, type StreamSettings } from "./prepare-streams.ts";
+import { checkStreams, prepareStreams, type StreamSettings } from "./prepare-streams.ts";
 import { createPublisher, type Publisher, type PublishObserver, StaleSequence } from "./publisher.ts";
 import { createQueueStreams, type QueueView, viewKey } from "./queue-streams.ts";
 import { createStoredCounts } from "./stored-counts.ts";
@@ -57,6 +58,8 @@ export interface NatsSink extends Sink {
 /** Views in memory; one that was evicted is read again. */
 const viewsMax = 20_000;
 const attemptsMax = 5;
+/** Servers change their settings when they restart; each round is a second. */
+const serverCheckRounds = 60;
 
 /** Returns what of a range is not in PostgreSQL either, where core stored before it used this sink. */
 const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
@@ -64,11 +67,25 @@ const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
   return cursor < lost.from ? lost : { ...lost, from: cursor + 1n };
 };
 
-/** Makes the sink; creates or checks the streams, see `prepareStreams`. */
+/** Makes the sink; checks the servers and creates or checks the streams, see `checkServers` and `prepareStreams`. */
 export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> => {
   const { connection, settings, db, clock, observe, log } = needs;
   const manager: JetStreamManager = await jetstreamManager(connection);
+  const warned = new Set<string>();
+  const inspectServers = async (durability: StreamSettings["durability"]): Promise<void> => {
+    for (const warning of await checkServers(connection, { ...settings, durability })) {
+      if (!warned.has(warning)) log.warn({}, warning);
+      warned.add(warning);
+    }
+  };
+  await inspectServers(settings.durability);
   const names = await prepareStreams(manager, settings);
+  const inspect = async (round: number): Promise<void> => {
+    await checkStreams(manager, settings);
+    // A server that does not answer now was seen to sync at the start.
+    if (round % serverCheckRounds === 0)
+      await inspectServers(settings.durability ?? (settings.replicas > 1 ? null : "synced"));
+  };
   const publisher = createPublisher({ connection, clock, observe });
   const streams = createQueueStreams({ manager, publisher, streams: names, digest: needs.digest });
   const record = createQueueEventRecorder(needs);
@@ -77,7 +94,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     clock,
     onError: (err) => log.warn({ err }, "counts of stored envelopes could not be written; they are kept"),
   });
-  const health = createHealth({ manager, streams: names, clock, log, waiting: publisher.waiting });
+  const health = createHealth({ manager, streams: names, clock, log, waiting: publisher.waiting, inspect });
   const views = new LRUCache<string, QueueView>({ max: viewsMax });
   const lanes = createLanes();
   const stopped = new AbortController();
@@ -202,13 +219,13 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   };
 
   return {
-    open: (claims) => lanes.run(viewKey(claims), () => health.observe(open(claims))),
+    open: (claims) => lanes.run(viewKey(claims), () => health.observe(() => open(claims))),
     async recordFork(queue) {
       await db.transaction((tx) => record(tx, queue, [forkEvent(queue.cursor)]));
     },
     async commit(frame) {
       if (isClosing) throw new Problem("shutting_down");
-      return lanes.run(viewKey(frame), () => health.observe(commit(frame)));
+      return lanes.run(viewKey(frame), () => health.observe(() => commit(frame)));
     },
     health: health.status,
     waiting: publisher.waiting,

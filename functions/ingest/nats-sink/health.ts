@@ -1,5 +1,6 @@
 import type { JetStreamManager } from "@nats-io/jetstream";
 import type { Clock } from "../../../kit/clock.ts";
+import { ConfigError } from "../../../kit/env.ts";
 import { Problem } from "../../problems.ts";
 import type { Committer } from "../committer.ts";
 import type { StreamNames } from "./prepare-streams.ts";
@@ -7,17 +8,18 @@ import type { Publisher } from "./publisher.ts";
 
 /** Whether the streams store what they receive. */
 export interface StreamHealth {
-  /** Watches the outcome of work on the streams, and returns it. */
-  observe<Result>(work: Promise<Result>): Promise<Result>;
+  /** Runs work on the streams unless they have a fault, watches its outcome and returns it. */
+  observe<Result>(work: () => Promise<Result>): Promise<Result>;
   status: Committer["health"];
   close(): void;
 }
 
 const probeMs = 500;
+const inspectionMs = 1_000;
 const stalledSeconds = 10;
 
 /**
- * Makes the health. After a failure it queries the streams until they answer and are below their limits: a core that receives no frames,
+ * Makes the health. Inspects the streams and their servers each second: with a fault, nothing is acknowledged. After a failure it queries the streams until they answer and are below their limits: a core that receives no frames,
  * because it is not ready, would stay so.
  */
 export const createHealth = ({
@@ -26,15 +28,19 @@ export const createHealth = ({
   clock,
   log,
   waiting,
+  inspect,
 }: {
   manager: Pick<JetStreamManager, "streams">;
   streams: StreamNames;
   clock: Clock;
   log: { warn(fields: object, message: string): void };
   waiting: Publisher["waiting"];
+  /** Throws `ConfigError` when an acknowledgement would promise more than the streams do. `round` counts the calls. */
+  inspect(round: number): Promise<void>;
 }): StreamHealth => {
   const closed = new AbortController();
   let failure: string | undefined;
+  let fault: ConfigError | undefined;
 
   const isAccepting = async (): Promise<boolean> => {
     for (const name of [streams.envelopes, streams.queues]) {
@@ -51,10 +57,29 @@ export const createHealth = ({
     }
   };
 
+  const watch = async (): Promise<void> => {
+    for (let round = 1; !closed.signal.aborted; round++) {
+      await clock.sleep(inspectionMs, closed.signal).catch(() => undefined);
+      if (closed.signal.aborted) return;
+      try {
+        await inspect(round);
+        if (fault) log.warn({}, "the streams are as they must be again; core stores envelopes");
+        fault = undefined;
+      } catch (error) {
+        // Streams that do not answer fail by themselves.
+        if (!(error instanceof ConfigError) || error.message === fault?.message) continue;
+        fault = error;
+        log.warn({ faults: error.faults }, "core acknowledges nothing: the streams would lose it");
+      }
+    }
+  };
+  void watch();
+
   return {
     async observe(work) {
+      if (fault) throw new Problem("stream_unavailable", { detail: "the stream would lose what it acknowledges" });
       try {
-        const result = await work;
+        const result = await work();
         failure = undefined;
         return result;
       } catch (error) {
@@ -69,6 +94,7 @@ export const createHealth = ({
       }
     },
     status() {
+      if (fault) return { healthy: false, detail: fault.faults.map(({ message }) => message).join("; ") };
       if (failure !== undefined) return { healthy: false, detail: failure };
       const { seconds } = waiting();
       return seconds > stalledSeconds

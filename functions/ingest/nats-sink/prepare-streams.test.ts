@@ -2,6 +2,7 @@ import { writeFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { StreamConfig } from "@nats-io/jetstream";
 import { nkeys } from "@nats-io/transport-node";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../kit/clock.ts";
@@ -42,6 +43,79 @@ describe("the streams", () => {
         "SVC_NATS_REPLICAS: the servers refuse to create the stream OTHER with 3 replicas",
       );
     } finally {
+      await nats.stop();
+    }
+  });
+
+  it("K10: are refused with settings that delete what was acknowledged, acknowledge what is not written, or store nothing", async () => {
+    const nats = await startNats();
+    try {
+      await prepareStreams(nats.manager, streamSettings);
+      /** Prepares the streams as they would be with other settings; some of them only newer servers have. */
+      const refusalOf = async (setting: Partial<StreamConfig>): Promise<string> => {
+        const info = async (name: string) => {
+          const found = await nats.manager.streams.info(name);
+          return { ...found, config: { ...found.config, ...setting } };
+        };
+        const manager = { streams: { ...nats.manager.streams, info } } as Parameters<typeof prepareStreams>[0];
+        const error = await prepareStreams(manager, streamSettings).catch((cause: unknown) => cause);
+        return error instanceof ConfigError ? error.faults.map(({ message }) => message).join("\n") : "accepted";
+      };
+      const edit = (flag: string) => `run: nats stream edit SVC_INGEST ${flag}`;
+      const replace = expect.stringContaining("run: nats stream rm SVC_INGEST");
+      expect(await refusalOf({ discard: "old" })).toContain(edit("--discard=new"));
+      expect(await refusalOf({ max_msgs_per_subject: 5 })).toContain(edit("--max-msgs-per-subject=-1"));
+      expect(await refusalOf({ max_age: 60e9 })).toContain(edit("--max-age=3600s"));
+      expect(await refusalOf({ allow_rollup_hdrs: true })).toContain(edit("--no-allow-rollup"));
+      expect(await refusalOf({ no_ack: true })).toContain(edit("--ack"));
+      const permanent = [
+        { storage: "memory" },
+        { retention: "workqueue" },
+        { persist_mode: "async" },
+        { allow_msg_ttl: true },
+        { sealed: true },
+        { mirror: { name: "OTHER" } },
+        { sources: [{ name: "OTHER" }] },
+        { subject_transform: { src: ">", dest: "other.>" } },
+      ] satisfies Partial<StreamConfig>[];
+      for (const setting of permanent) expect(await refusalOf(setting)).toEqual(replace);
+      const harmless = { max_bytes: 1e9, max_msgs: 1e6, deny_delete: true, deny_purge: true, sources: [] };
+      expect(await refusalOf({ ...harmless, persist_mode: "default" })).toBe("accepted");
+    } finally {
+      await nats.stop();
+    }
+  });
+
+  it("K10: acknowledge nothing from the second in which a stream is changed to discard the oldest until it is changed back", async () => {
+    const nats = await startNats();
+    const log = createTestLog();
+    const test = await startTestIngest({ sink: (needs) => natsSinkOn(nats)({ ...needs, log }) });
+    const client = connectForeign(test, await test.client({}));
+    try {
+      const queue = newQueue();
+      await submit(client, frame(queue, 1, 2));
+      const names = ["SVC_INGEST", "SVC_INGEST_QUEUES"];
+      const found = await Promise.all(names.map((name) => nats.manager.streams.info(name)));
+      const edit = (changed: Partial<StreamConfig>) =>
+        Promise.all(found.map(({ config }) => nats.manager.streams.update(config.name, { ...config, ...changed })));
+      await edit({ discard: "old" });
+      const detail = names
+        .map(
+          (name) =>
+            `the stream ${name} has the discard policy old, not new; run: nats stream edit ${name} --discard=new`,
+        )
+        .join("; ");
+      await expect.poll(() => test.ingest.health(), { timeout: 5_000 }).toEqual({ healthy: false, detail });
+      expect((await submit(client, frame(queue, 3, 4))).error).toMatchObject({ reason: "stream_unavailable" });
+      await edit({});
+      await expect.poll(() => test.ingest.health().healthy, { timeout: 5_000 }).toBe(true);
+      expect((await submit(client, frame(queue, 3, 4))).messages).toMatchObject([{ ack: { acked_through: "4" } }]);
+      const changes = log.lines.map(({ message }) => message).filter((message) => message.includes("the streams"));
+      expect(changes.at(-1)).toContain("again");
+      expect(changes.slice(0, -1)).toContainEqual(expect.stringContaining("acknowledges nothing"));
+    } finally {
+      client.close();
+      await test.close();
       await nats.stop();
     }
   });
@@ -91,6 +165,7 @@ describe("the connection", () => {
         SVC_NATS_CREDENTIALS_FILE: credentialsFile,
         SVC_NATS_STREAM: "S",
         SVC_NATS_REPLICAS: 1,
+        SVC_NATS_DURABILITY: undefined,
         SVC_NATS_MAX_AGE: 0,
       }) as NatsConfig),
     });

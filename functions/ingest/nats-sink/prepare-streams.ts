@@ -3,18 +3,19 @@ import {
   JetStreamApiCodes,
   JetStreamApiError,
   type JetStreamManager,
+  PersistMode,
   RetentionPolicy,
   StorageType,
   type StreamConfig,
 } from "@nats-io/jetstream";
 import { ConfigError, type ConfigFault } from "../../../kit/env.ts";
+import type { DurabilitySettings } from "./check-servers.ts";
 import { envelopeSubjects, queueSubjects } from "./subjects.ts";
 
 /** How the streams must be. */
-export interface StreamSettings {
+export interface StreamSettings extends DurabilitySettings {
   /** The stream of envelopes. */
   stream: string;
-  replicas: number;
   /** How long envelopes are kept; 0: for ever. */
   maxAgeSeconds: number;
 }
@@ -30,6 +31,23 @@ const queuesStream = ({ stream }: StreamSettings): string => `${stream}_QUEUES`;
 
 /** No peers for the replicas, no leader, no resources: a cluster that still starts. */
 const passingCodes = new Set([10_005, 10_008, 10_023]);
+
+/**
+ * Settings that delete or change what was acknowledged, acknowledge what is not written, or store nothing; with the flag that unsets each
+ * where the server lets it.
+ */
+const refusedSettings: Partial<Record<keyof StreamConfig, string | null>> = {
+  persist_mode: null,
+  allow_rollup_hdrs: "--no-allow-rollup",
+  allow_msg_ttl: null,
+  no_ack: "--ack",
+  sealed: null,
+  // The newest state of a queue takes the place of the one before.
+  discard_new_per_subject: "--no-discard-per-subject",
+  mirror: null,
+  sources: null,
+  subject_transform: null,
+};
 
 const wantedStreams = (settings: StreamSettings) => {
   const { stream, replicas, maxAgeSeconds } = settings;
@@ -67,8 +85,7 @@ export const prepareStreams = async (
   const wanted = wantedStreams(settings);
   for (const stream of wanted) {
     try {
-      const { config } = await streams.info(stream.name);
-      faults.push(...faultsOf(stream, config));
+      faults.push(...(await faultsIn(streams, stream)));
     } catch (error) {
       if (!(error instanceof JetStreamApiError) || error.code !== JetStreamApiCodes.StreamNotFound) throw error;
       await streams.add(stream).catch((cause: unknown) => {
@@ -80,6 +97,18 @@ export const prepareStreams = async (
   if (faults.length > 0) throw new ConfigError(faults);
   return { envelopes: settings.stream, queues: queuesStream(settings) };
 };
+
+/** Checks the streams again while they are in use. Throws as `prepareStreams`, and creates nothing. */
+export const checkStreams = async (
+  { streams }: Pick<JetStreamManager, "streams">,
+  settings: StreamSettings,
+): Promise<void> => {
+  const faults = await Promise.all(wantedStreams(settings).map((stream) => faultsIn(streams, stream)));
+  if (faults.flat().length > 0) throw new ConfigError(faults.flat());
+};
+
+const faultsIn = async (streams: JetStreamManager["streams"], wanted: WantedStream): Promise<ConfigFault[]> =>
+  faultsOf(wanted, (await streams.info(wanted.name)).config);
 
 const refusal = ({ name, num_replicas }: WantedStream, cause: unknown): string =>
   `the servers refuse to create the stream ${name} with ${num_replicas} replicas: ${cause instanceof Error ? cause.message : String(cause)}`;
@@ -114,5 +143,11 @@ const faultsOf = (wanted: WantedStream, found: StreamConfig): ConfigFault[] => {
   );
   const perSubject = ["messages per subject", found.max_msgs_per_subject, wanted.max_msgs_per_subject] as const;
   expect("SVC_NATS_STREAM", ...perSubject, edit(`--max-msgs-per-subject=${wanted.max_msgs_per_subject}`));
+  for (const [setting, flag] of Object.entries(refusedSettings)) {
+    const value = found[setting as keyof StreamConfig];
+    if (!value || value === PersistMode.Default || (Array.isArray(value) && value.length === 0)) continue;
+    const shown = typeof value === "object" ? "set" : value;
+    expect("SVC_NATS_STREAM", setting, shown, "unset", flag === null ? replace : edit(flag ?? ""));
+  }
   return faults;
 };
