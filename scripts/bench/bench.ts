@@ -17,16 +17,21 @@ export interface BenchFigures {
 /** Measures with the arguments after the bench's name, and cleans up. */
 export type Bench = (args: readonly string[]) => Promise<BenchFigures>;
 
-/** Parses `--name value` options; those missing get their default, a number or a text. */
-export const readBenchOptions = <Defaults extends Readonly<Record<string, number | string>>>(
+/** Parses `--name value` options, and `--name` of those whose default is false; those missing get their default. */
+export const readBenchOptions = <Defaults extends Readonly<Record<string, number | string | false>>>(
   args: readonly string[],
   defaults: Defaults,
-): { [Name in keyof Defaults]: Defaults[Name] extends number ? number : string } => {
-  const options = Object.fromEntries(Object.keys(defaults).map((name) => [name, { type: "string" as const }]));
+): {
+  [Name in keyof Defaults]: Defaults[Name] extends number ? number : Defaults[Name] extends false ? boolean : string;
+} => {
+  const typeOf = (value: number | string | false) => ({
+    type: value === false ? ("boolean" as const) : ("string" as const),
+  });
+  const options = Object.fromEntries(Object.entries(defaults).map(([name, value]) => [name, typeOf(value)]));
   const { values } = parseArgs({ args: [...args], options });
-  const read = ([name, value]: [string, number | string]) => {
+  const read = ([name, value]: [string, number | string | false]) => {
     const given = values[name];
-    return [name, given === undefined || typeof value === "string" ? (given ?? value) : Number(given)];
+    return [name, given === undefined || typeof value !== "number" ? (given ?? value) : Number(given)];
   };
   return Object.fromEntries(Object.entries(defaults).map(read));
 };

@@ -10,21 +10,31 @@ import { cpuSecondsOf, memoryOf } from "./processes.ts";
 
 /**
  * Measures telemetry through core into NATS JetStream: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of
- * `--payload` bytes for `--seconds`, one node, one replica. The floor, measured before and after, is a bare publisher of the official
- * client on the same node: as many subjects, each message with the expected sequence of its subject and the acknowledgement of the one
+ * `--payload` bytes for `--seconds`, `--nodes` nodes that each have a replica; with `--sync-always` they sync each write, which
+ * needs a nats-server of 2.10 in `NATS_SERVER`. The floor, measured before and after, is a bare publisher of the official
+ * client on the same nodes: as many subjects, each message with the expected sequence of its subject and the acknowledgement of the one
  * before. The stream must have what was acknowledged, once.
  */
 export const sinkNatsBench: Bench = async (args) => {
-  const defaults = { seconds: 15, streams: 64, frame: 50, payload: 1024, "in-flight": 2 };
+  const defaults = {
+    seconds: 15,
+    streams: 64,
+    frame: 50,
+    payload: 1024,
+    "in-flight": 2,
+    nodes: 1,
+    "sync-always": false as const,
+  };
   const options = readBenchOptions(args, defaults);
-  const { seconds, streams, frame, payload, "in-flight": framesInFlight } = options;
+  const { seconds, streams, frame, payload, "in-flight": framesInFlight, nodes, "sync-always": syncAlways } = options;
   await using database = await openEmbeddedDatabase();
-  const nats = await startNats({ fileStoreBytes: 8 * 2 ** 30 });
+  const nats = await startNats({ nodes, syncAlways, fileStoreBytes: 8 * 2 ** 30 });
   const files = await prepareIngestCore(database.url, {
     env: {
       SVC_INGEST_SINK: "nats",
       SVC_NATS_URLS: nats.addresses.map((address) => `nats://${address}`).join(),
-      SVC_NATS_REPLICAS: "1",
+      SVC_NATS_REPLICAS: String(nodes),
+      SVC_NATS_DURABILITY: syncAlways ? "synced" : "replicated",
     },
   });
   const core = await files.start();
@@ -62,6 +72,7 @@ export const sinkNatsBench: Bench = async (args) => {
       ok: result.ok && stored === acknowledged,
       details: {
         ...options,
+        nats_server: nats.connection.info?.version,
         acknowledged,
         stored,
         ack_ms: { p50: rounded(quantile(samples, 0.5), 1), p99: rounded(quantile(samples, 0.99), 1) },
