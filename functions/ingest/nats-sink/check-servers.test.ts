@@ -4,7 +4,7 @@ import { ConfigError } from "../../../kit/env.ts";
 import { startNats } from "../../../scripts/lab/nats-servers.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
 import { natsSinkOn } from "../../../tests/nats-sink.ts";
-import { checkServers, type DurabilitySettings } from "./check-servers.ts";
+import { checkServers, createServerInspection, type DurabilitySettings } from "./check-servers.ts";
 
 interface Monitored {
   name?: string;
@@ -89,6 +89,20 @@ describe("the servers", () => {
     expect(await checkServers(connectionTo("2.12.8"), synced)).toEqual([expect.stringContaining("taken on trust")]);
     for (const durability of ["replicated", null] as const)
       expect(await checkServers(second({ syncs: false }), { replicas: 3, durability })).toEqual([]);
+  });
+
+  it("K10: a server that joins without syncing, or stops to, is refused within a minute; one that is not seen is not", async () => {
+    const log = createTestLog();
+    const connection = { ...connectionTo("2.12.8", [{ syncs: true }]) };
+    const inspect = createServerInspection({ connection, settings: undeclared, log });
+    await inspect(0);
+    const become = (monitored?: readonly Monitored[]) => Object.assign(connection, connectionTo("2.12.8", monitored));
+    become();
+    for (const round of [60, 120]) await inspect(round);
+    expect(log.lines).toHaveLength(1);
+    become([{ syncs: true }, { name: "n1", syncs: false }]);
+    await inspect(121);
+    await expect(inspect(180)).rejects.toThrow("these servers acknowledge before they sync: n1");
   });
 
   it("of a version that was never tested are refused, and those with known faults are warned of", async () => {

@@ -81,6 +81,32 @@ export const checkServers = async (
   return warnings;
 };
 
+/** Servers change their settings when they restart; a round is a second. */
+const inspectionRounds = 60;
+
+/** Returns a function that checks the servers in round 0, at the start, and every minute; it logs each warning once. */
+export const createServerInspection = ({
+  connection,
+  settings,
+  log,
+}: {
+  connection: Pick<NatsConnection, "info" | "requestMany">;
+  settings: DurabilitySettings;
+  log: { warn(fields: object, message: string): void };
+}): ((round: number) => Promise<void>) => {
+  const warned = new Set<string>();
+  return async (round) => {
+    if (round % inspectionRounds !== 0) return;
+    const { replicas, durability } = settings;
+    // A server that is not seen now was seen to sync at the start.
+    const isSeen = round > 0 && replicas === 1 && durability === null;
+    for (const warning of await checkServers(connection, { replicas, durability: isSeen ? "synced" : durability })) {
+      if (!warned.has(warning)) log.warn({}, warning);
+      warned.add(warning);
+    }
+  };
+};
+
 const replicated = "SVC_NATS_DURABILITY=replicated if several failure domains stand for its disk";
 const unknownSync =
   "one replica loses what it acknowledged and had not synced when its machine fails, and this account may not read whether the server " +

@@ -28,7 +28,7 @@ import {
   sequencesOf,
 } from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
-import { checkServers } from "./check-servers.ts";
+import { createServerInspection } from "./check-servers.ts";
 import { watchExportLags } from "./export-lags.ts";
 import { createHealth } from "./health.ts";
 import { createLanes } from "./lanes.ts";
@@ -58,8 +58,6 @@ export interface NatsSink extends Sink {
 /** Views in memory; one that was evicted is read again. */
 const viewsMax = 20_000;
 const attemptsMax = 5;
-/** Servers change their settings when they restart; each round is a second. */
-const serverCheckRounds = 60;
 
 /** Returns what of a range is not in PostgreSQL either, where core stored before it used this sink. */
 const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
@@ -71,20 +69,12 @@ const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
 export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> => {
   const { connection, settings, db, clock, observe, log } = needs;
   const manager: JetStreamManager = await jetstreamManager(connection);
-  const warned = new Set<string>();
-  const inspectServers = async (durability: StreamSettings["durability"]): Promise<void> => {
-    for (const warning of await checkServers(connection, { ...settings, durability })) {
-      if (!warned.has(warning)) log.warn({}, warning);
-      warned.add(warning);
-    }
-  };
-  await inspectServers(settings.durability);
+  const inspectServers = createServerInspection({ connection, settings, log });
+  await inspectServers(0);
   const names = await prepareStreams(manager, settings);
   const inspect = async (round: number): Promise<void> => {
     await checkStreams(manager, settings);
-    // A server that does not answer now was seen to sync at the start.
-    if (round % serverCheckRounds === 0)
-      await inspectServers(settings.durability ?? (settings.replicas > 1 ? null : "synced"));
+    await inspectServers(round);
   };
   const publisher = createPublisher({ connection, clock, observe });
   const streams = createQueueStreams({ manager, publisher, streams: names, digest: needs.digest });
