@@ -1,0 +1,193 @@
+/**
+ * A host's disk as the queue needs it: a model of `QueueStore` (collector/queue/store.ts), which `disk.test.ts` holds to the real one.
+ * What a transaction has written is in memory until it is synced; a power cut takes the rest back. An image of the disk can be kept
+ * and put back, here or in another host.
+ */
+import { type Block, type BlockRecord, createBlockMemory, joinBlock, recordsOf } from "../../collector/queue/block.ts";
+import { createBlockReader } from "../../collector/queue/block-reader.ts";
+import { type QueueState, unsent } from "../../collector/queue/format.ts";
+import type { Checkpoint } from "../../collector/queue/record.ts";
+import type { QueueStore, QueueTransaction } from "../../collector/queue/store.ts";
+import type { Entropy } from "../../kit/entropy.ts";
+
+interface Row {
+  readonly first: number;
+  readonly last: number;
+  readonly bytes: number;
+  readonly ageMs: number;
+  readonly block: Block;
+}
+
+/** A dead letter. */
+export interface DeadLetter {
+  readonly sequence: number;
+  readonly queueId: string;
+  readonly code: string;
+}
+
+/** Everything on a disk. Immutable. */
+export interface DiskImage {
+  readonly state: Readonly<QueueState>;
+  readonly rows: readonly Row[];
+  readonly deadLetters: readonly DeadLetter[];
+  readonly checkpoints: readonly Checkpoint[];
+}
+
+/** A disk, and what happens to it. */
+export interface Disk {
+  /** What is on it, synced or not; undefined while it is empty. */
+  image: DiskImage | undefined;
+  /** What survives a power cut. */
+  synced: DiskImage | undefined;
+  /** Whether the next transactions fail as on a full disk. */
+  isFull: boolean;
+}
+
+/** Creates an empty disk. */
+export const createDisk = (): Disk => ({ image: undefined, synced: undefined, isFull: false });
+
+/** Loses what is not synced. */
+export const cutPower = (disk: Disk): void => {
+  disk.image = disk.synced;
+};
+
+/** How the store may differ from the real one: a planted fault. */
+export interface StoreFault {
+  /** A transaction is not synced. */
+  skipsSync?: boolean;
+  /** The state row is not part of the transaction. */
+  skipsState?: boolean;
+}
+
+/** Opens the store on a disk. */
+export const openDiskStore = (
+  disk: Disk,
+  { entropy, now, fault = {} }: { entropy: Entropy; now(): { ageMs: number; wallMs: number }; fault?: StoreFault },
+): QueueStore => {
+  disk.image ??= { state: newState(entropy, now()), rows: [], deadLetters: [], checkpoints: [] };
+  disk.synced ??= disk.image;
+  // Opening moves the log into the database.
+  if (!fault.skipsSync) disk.synced = disk.image;
+  const encodeBlocks = createBlockMemory();
+  const image = () => disk.image as DiskImage;
+
+  const begin = () => {
+    const draft = { ...image().state, ...now() };
+    let rows = [...image().rows];
+    let deadLetters = [...image().deadLetters];
+    const changed: Checkpoint[] = [];
+    const checkpoints = [...image().checkpoints];
+    const encoder = encodeBlocks(draft.nextSequence, ({ index, envelopes, checksum }, first, last, bytes) => {
+      const block = { index: Uint8Array.from(index), envelopes: Uint8Array.from(envelopes), checksum };
+      rows.push({ first, last, bytes, ageMs: draft.ageMs, block });
+    });
+    /** Keeps the records of one row for which `keeps` is true; returns the number and bytes of the others. */
+    const reduce = (row: Row, keeps: (record: BlockRecord) => boolean) => {
+      const runs: BlockRecord[][] = [];
+      const removed = { records: 0, bytes: 0 };
+      let isOpen = false;
+      for (const record of recordsOf(row.block, row.first)) {
+        if (!keeps(record)) {
+          removed.records += 1;
+          removed.bytes += record.bytes;
+          isOpen = false;
+        } else if (isOpen) runs.at(-1)?.push(record);
+        else {
+          runs.push([record]);
+          isOpen = true;
+        }
+      }
+      const kept = runs.map((records): Row => {
+        const [first, last] = [records[0]?.sequence ?? 0, records.at(-1)?.sequence ?? 0];
+        const bytes = records.reduce((sum, record) => sum + record.bytes, 0);
+        return { first, last, bytes, ageMs: row.ageMs, block: joinBlock(records) };
+      });
+      rows = rows.flatMap((other) => (other === row ? kept : [other]));
+      draft.records -= removed.records;
+      draft.bytes -= removed.bytes;
+      return removed.records;
+    };
+    const transaction: QueueTransaction = {
+      state: draft,
+      insert: (batch) => {
+        for (let index = 0; index < batch.count; index++) encoder.add(batch, index);
+        draft.nextSequence += batch.count;
+        draft.records += batch.count;
+        draft.bytes += batch.bytes;
+      },
+      deleteThrough: (sequence) => {
+        let removed = 0;
+        for (const row of rows.filter(({ first }) => first <= sequence))
+          removed += reduce(row, (record) => record.sequence > sequence);
+        return removed;
+      },
+      moveToDeadLetters: (sequence, code, _message, { recordsMax }) => {
+        const row = rows.find(({ first, last }) => first <= sequence && sequence <= last);
+        if (row === undefined) return false;
+        reduce(row, (record) => record.sequence !== sequence);
+        draft.deadLetters += 1;
+        deadLetters = [...deadLetters, { sequence, queueId: draft.queueId.toHex(), code }].slice(-recordsMax);
+        return true;
+      },
+      putCheckpoint: (checkpoint) => {
+        const at = checkpoints.findIndex(({ source, key }) => source === checkpoint.source && key === checkpoint.key);
+        if (at >= 0) checkpoints.splice(at, 1);
+        if (checkpoint.value !== null) checkpoints.push(checkpoint);
+        changed.push(checkpoint);
+      },
+    };
+    const end = (): readonly Checkpoint[] => {
+      encoder.end();
+      disk.image = { state: fault.skipsState ? image().state : draft, rows, deadLetters, checkpoints };
+      if (!fault.skipsSync) disk.synced = disk.image;
+      return changed;
+    };
+    return { transaction, end };
+  };
+
+  return {
+    get state() {
+      return image().state;
+    },
+    transaction: (change) => {
+      if (disk.isFull)
+        throw Object.assign(new Error("database or disk is full"), { code: "ERR_SQLITE_ERROR", errcode: 13 });
+      const { transaction, end } = begin();
+      change(transaction);
+      return end();
+    },
+    read: (sequence, recordsMax, bytesMax) => {
+      const reader = createBlockReader(recordsMax, bytesMax);
+      for (const { first, last, block } of image().rows) {
+        if (last <= sequence) continue;
+        // A reader may free what it was given.
+        const copy = { ...block, envelopes: Uint8Array.from(block.envelopes) };
+        if (!reader.take(copy, first, Math.max(sequence + 1, first))) break;
+      }
+      return reader;
+    },
+    oldestAgeMs: () => image().rows[0]?.ageMs ?? null,
+    firstSequenceSince: (ageMs) => image().rows.find((row) => row.ageMs >= ageMs)?.first ?? null,
+    checkpoints: (source) =>
+      new Map(
+        image().checkpoints.flatMap(({ source: of, key, value }) => (of === source ? [[key, String(value)]] : [])),
+      ),
+    allCheckpoints: () => [...image().checkpoints],
+    close: () => undefined,
+  };
+};
+
+const newState = (entropy: Entropy, reading: { ageMs: number; wallMs: number }): QueueState => ({
+  queueId: entropy.bytes(16),
+  nextSequence: 1,
+  records: 0,
+  bytes: 0,
+  droppedRecords: 0,
+  deadLetters: 0,
+  ...reading,
+  quarantined: 0,
+  quarantinedRecords: 0,
+  hostId: "",
+  ...unsent,
+  forks: 0,
+});

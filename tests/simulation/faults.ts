@@ -1,0 +1,97 @@
+/** What happens to a lab, drawn from the seed. Every fault ends by itself, or with `heal`. */
+import type { DiskImage } from "./disk.ts";
+import type { SimulatedHost } from "./host.ts";
+import type { Lab } from "./simulate.ts";
+import type { Tables } from "./tables.ts";
+
+/** Does something to a lab. */
+export type Fault = (lab: Lab) => void;
+
+const seconds = (lab: Lab, min: number, max: number): number => lab.world.chance.integer(min * 1000, max * 1000);
+const anyHost = (lab: Lab): SimulatedHost => lab.world.chance.pick(lab.hosts);
+
+const restartLater = (lab: Lab, host: SimulatedHost): void => {
+  lab.world.after(seconds(lab, 0, 15), () => {
+    if (!host.isRunning()) host.start();
+  });
+};
+
+/** The faults by name. */
+export const faults: Readonly<Record<string, Fault>> = {
+  "a host's connections are cut": (lab) => {
+    const { hostId } = anyHost(lab);
+    lab.network.cut((of) => of.hostId === hostId);
+  },
+  "a host's network swallows everything": (lab) => {
+    const { link } = anyHost(lab);
+    link.isBlackHole = true;
+    lab.world.after(seconds(lab, 1, 60), () => (link.isBlackHole = false));
+  },
+  "a host's network is slow": (lab) => {
+    const { link } = anyHost(lab);
+    const before = link.delayMs;
+    link.delayMs = [200, 4_000];
+    lab.world.after(seconds(lab, 1, 20), () => (link.delayMs = before));
+  },
+  "a collector is killed": (lab) => {
+    const host = anyHost(lab);
+    host.kill({ isPowerCut: false });
+    restartLater(lab, host);
+  },
+  "a host loses power": (lab) => {
+    const host = anyHost(lab);
+    host.kill({ isPowerCut: true });
+    restartLater(lab, host);
+  },
+  "a collector is suspended": (lab) => {
+    anyHost(lab).process.suspendedUntil = lab.world.now() + seconds(lab, 1, 30);
+  },
+  "a host's disk is full": (lab) => {
+    const { disk } = anyHost(lab);
+    disk.isFull = true;
+    lab.world.after(seconds(lab, 1, 20), () => (disk.isFull = false));
+  },
+  "a host's clock jumps": (lab) => {
+    anyHost(lab).process.clockOffsetMs = lab.world.chance.integer(-40, 40) * 86_400_000;
+  },
+  "a host's disk is restored": (lab) => {
+    const host = anyHost(lab);
+    const image: DiskImage | undefined = host.disk.image;
+    lab.world.after(seconds(lab, 1, 20), () => {
+      host.kill({ isPowerCut: false });
+      host.disk.image = host.disk.synced = image;
+      lab.oracle.restored(host.machine);
+      restartLater(lab, host);
+    });
+  },
+  "a machine is copied": (lab) => {
+    const host = anyHost(lab);
+    if (host.disk.image !== undefined && lab.hosts.length < 4) lab.copy(host);
+  },
+  "a core is killed": (lab) => {
+    const at = lab.world.chance.integer(0, lab.cores.length - 1);
+    lab.killCore(at, seconds(lab, 0, 10));
+  },
+  "a core is suspended": (lab) => {
+    lab.world.chance.pick(lab.cores).process.suspendedUntil = lab.world.now() + seconds(lab, 1, 20);
+  },
+  "a core's clock jumps": (lab) => {
+    lab.world.chance.pick(lab.cores).process.clockOffsetMs = lab.world.chance.integer(-40, 40) * 86_400_000;
+  },
+  "the database restarts": (lab) => {
+    lab.server.restart();
+    lab.server.refuseUntil(lab.world.now() + seconds(lab, 0, 5));
+  },
+  "the database stalls": (lab) => {
+    lab.server.process.suspendedUntil = lab.world.now() + seconds(lab, 1, 15);
+  },
+  "the database is slow": (lab) => {
+    const before = lab.delays.commitMs;
+    lab.delays.commitMs = [50, 3_000];
+    lab.world.after(seconds(lab, 1, 20), () => (lab.delays.commitMs = before));
+  },
+  "the database is restored from a backup": (lab) => {
+    const backup: Tables = lab.server.backUp();
+    lab.world.after(seconds(lab, 1, 20), () => lab.server.restore(backup));
+  },
+};

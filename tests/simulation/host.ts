@@ -1,0 +1,130 @@
+/** A host: sources that append numbered records, the collector's queue on a disk of the model, and its forwarder. */
+import { createForwarder, type Forwarder } from "../../collector/forward/forwarder.ts";
+import { createQueue } from "../../collector/queue/create-queue.ts";
+import type { Queue } from "../../collector/queue/queue.ts";
+import type { NewRecord } from "../../collector/queue/record.ts";
+import type { Entropy } from "../../kit/entropy.ts";
+import { cutPower, type Disk, openDiskStore, type StoreFault } from "./disk.ts";
+import type { Link, Network, Target } from "./network.ts";
+import type { Oracle } from "./oracle.ts";
+import type { Process, World } from "./world.ts";
+
+/** A running collector. */
+export interface SimulatedHost {
+  readonly hostId: string;
+  /** Names the machine: copies of a host have one host id. */
+  readonly machine: string;
+  readonly disk: Disk;
+  readonly link: Link;
+  process: Process;
+  queue: Queue;
+  forwarder: Forwarder;
+  /** Ends the process as SIGKILL does, and with a power cut loses what is not synced. */
+  kill(options: { isPowerCut: boolean }): void;
+  start(): void;
+  isRunning(): boolean;
+}
+
+/** Changes the queue that the forwarder uses: a planted fault. */
+export type QueueFault = (queue: Queue) => Queue;
+
+/** The dependencies of a host. */
+export interface HostNeeds {
+  hostId: string;
+  machine: string;
+  disk: Disk;
+  network: Network;
+  oracle: Oracle;
+  coreOf(): Target | undefined;
+  /** How often a source appends, in milliseconds, and until when. */
+  appendMs: number;
+  untilMs: number;
+  fault?: { store?: StoreFault; queue?: QueueFault } | undefined;
+}
+
+const limits = {
+  maxDiskUsageBytes: 64 * 1024,
+  maxRecordAgeSeconds: 7 * 86_400,
+  atRiskBytesPercent: 80,
+  atRiskOldestSeconds: 3_600,
+  dropNewestOnFull: false,
+};
+
+/** Makes a host and starts it. */
+export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
+  const { hostId, machine, disk, network, oracle, coreOf, appendMs, untilMs, fault = {} } = needs;
+  const link: Link = { delayMs: [1, 40], isBlackHole: false };
+
+  const open = (process: Process): { queue: Queue; forwarder: Forwarder } => {
+    const clock = world.clockOf(process);
+    const entropy: Entropy = world.entropy;
+    const opened = createQueue(
+      { ...limits, clock, entropy },
+      {
+        openStore: (now) => openDiskStore(disk, { entropy, now, ...(fault.store && { fault: fault.store }) }),
+        onClosed: () => undefined,
+      },
+    );
+    const queue = fault.queue?.(opened) ?? opened;
+    const forwarder = createForwarder({
+      connect: () => network.connect({ hostId, process, link }, coreOf),
+      hostId,
+      queue,
+      batch: { maxEnvelopes: world.chance.integer(1, 20), maxBytes: 16 * 1024, lingerMs: 50 },
+      maxInFlightFrames: world.chance.integer(1, 8),
+      compression: "none",
+      clock,
+      entropy,
+      log: quiet,
+    });
+    return { queue, forwarder };
+  };
+
+  /** Appends until the process ends: a few records at a time, the next ones once these are stored. */
+  const produce = async (queue: Queue): Promise<void> => {
+    while (world.now() < untilMs) {
+      await world.pause(world.chance.integer(1, 2 * appendMs));
+      const texts = Array.from({ length: world.chance.integer(1, 5) }, () => oracle.produce(machine));
+      try {
+        if ((await queue.append(texts.map(recordOf))) === "stored") oracle.acknowledge(hostId, texts);
+      } catch {
+        // The disk cannot be written: the source keeps its records, and these count as never offered.
+        await world.pause(1_000);
+      }
+    }
+  };
+
+  const host: SimulatedHost = {
+    ...{ hostId, machine, disk, link },
+    // Replaced by `start`, before anything uses them.
+    process: world.process(machine),
+    queue: undefined as never,
+    forwarder: undefined as never,
+    isRunning: () => host.process.isAlive,
+    start: () => {
+      host.process = world.process(machine);
+      world.as(host.process, () => {
+        Object.assign(host, open(host.process));
+        void host.forwarder.run(new AbortController().signal);
+        void produce(host.queue);
+      });
+    },
+    kill: ({ isPowerCut }) => {
+      host.process.isAlive = false;
+      network.cut((of) => of.hostId === hostId);
+      if (isPowerCut) cutPower(disk);
+    },
+  };
+  host.start();
+  return host;
+};
+
+const recordOf = (text: string): NewRecord => ({
+  kind: "log_line",
+  observedAtMs: 0,
+  source: "file",
+  attributes: {},
+  payload: Buffer.from(text),
+});
+
+const quiet = { debug: () => undefined, info: () => undefined, warn: () => undefined, error: () => undefined };

@@ -1,0 +1,198 @@
+/**
+ * Connections between hosts and cores: gRPC's bytes in both directions, without TLS and HTTP/2. Bytes arrive in their order, after a delay;
+ * a cut loses what is on its way, at any byte; a silent peer is noticed by the ping alone.
+ */
+import type { GrpcCall, GrpcConnection } from "../../collector/forward/grpc-stream.ts";
+import { unpooled } from "../../kit/buffer-pool.ts";
+import { createGrpcMessageReader, frameGrpcMessages } from "../../proto/grpc-framing.ts";
+import { GrpcError } from "../../proto/grpc-status.ts";
+import type { Process, World } from "./world.ts";
+
+/** A call that has arrived at a core. */
+export interface ArrivedCall {
+  hostId: string;
+  body: AsyncIterable<Uint8Array<ArrayBuffer>>;
+  /** Aborts when the connection is lost. */
+  signal: AbortSignal;
+}
+
+/** The listener of a core. Yields bytes; throws the status of the call. */
+export type Listener = (call: ArrivedCall) => AsyncIterable<Uint8Array>;
+
+/** How connections of a host behave from now on. */
+export interface Link {
+  /** Milliseconds that bytes travel: at least, and at most. */
+  delayMs: readonly [number, number];
+  /** Nothing arrives, and nobody is told. */
+  isBlackHole: boolean;
+}
+
+/** The network of a world. */
+export interface Network {
+  /** Opens a connection of a host to whatever core `listenerOf` finds when it is used. */
+  connect(from: { hostId: string; process: Process; link: Link }, listenerOf: () => Target | undefined): GrpcConnection;
+  /** Cuts the connections for which `isOf` is true. */
+  cut(isOf: (of: { hostId: string; core: Process }) => boolean): void;
+}
+
+/** A core that listens. */
+export interface Target {
+  process: Process;
+  listener: Listener;
+}
+
+interface Open {
+  of: { hostId: string; core: Process };
+  cut(): void;
+}
+
+/** Ping and its answer: the time after which a silent peer counts as gone, as in collector/forward/connection.ts. */
+const silenceMs = 40_000;
+const segmentBytesMax = 1400;
+
+/** Makes the network of a world. */
+export const createNetwork = (world: World): Network => {
+  const open = new Set<Open>();
+
+  const connect: Network["connect"] = ({ hostId, process, link }, listenerOf) => {
+    let closing = (): void => undefined;
+
+    const run = ({ requests, onResponse, signal }: GrpcCall): Promise<void> =>
+      new Promise((resolve, reject) => {
+        const ended = new AbortController();
+        const end = (settle: () => void): void => {
+          if (ended.signal.aborted) return;
+          ended.abort();
+          settle();
+        };
+        const fail = (message: string) => end(() => reject(new GrpcError("unavailable", message)));
+        signal.addEventListener("abort", () => end(() => reject(signal.reason)), { once: true });
+        closing = () => fail("the connection was closed");
+        if (signal.aborted) return end(() => reject(signal.reason));
+        const travel = () => world.chance.integer(...link.delayMs);
+
+        const begin = () => {
+          if (ended.signal.aborted) return;
+          const target = listenerOf();
+          if (link.isBlackHole) return void world.after(silenceMs, () => fail("the server does not answer"));
+          if (target === undefined) return fail("connection refused");
+          exchange(target);
+        };
+
+        const exchange = (target: Target) => {
+          const lost = new AbortController();
+          const body = createByteQueue();
+          let [upAt, downAt] = [world.now(), world.now()];
+          const isSevered = () => lost.signal.aborted;
+          const connection: Open = {
+            of: { hostId, core: target.process },
+            cut: () => {
+              if (isSevered()) return;
+              lost.abort(new Error("the connection was cut"));
+              open.delete(connection);
+              world.as(process, () => world.after(travel(), () => fail("the connection was reset")));
+              world.as(target.process, () => world.after(travel(), severServer));
+            },
+          };
+          const server = new AbortController();
+          const severServer = () => {
+            server.abort(new Error("the connection was lost"));
+            body.fail(new Error("the connection was lost"));
+          };
+          open.add(connection);
+          ended.signal.addEventListener("abort", () => {
+            open.delete(connection);
+            if (!isSevered()) world.as(target.process, () => world.after(travel(), severServer));
+          });
+
+          /** Delivers bytes in order, unless the connection or its path is lost meanwhile. */
+          const deliver = (side: "up" | "down", act: () => void): number => {
+            const at = Math.max(side === "up" ? upAt : downAt, world.now() + travel());
+            if (side === "up") upAt = at;
+            else downAt = at;
+            world.as(side === "up" ? target.process : process, () =>
+              world.after(at - world.now(), () => {
+                if (!isSevered() && !link.isBlackHole) act();
+              }),
+            );
+            return at;
+          };
+          const send = async () => {
+            for await (const message of requests) {
+              if (ended.signal.aborted) return;
+              const bytes = frameGrpcMessages([message]);
+              for (let at = 0; at < bytes.length; ) {
+                const length = Math.min(bytes.length - at, world.chance.integer(1, segmentBytesMax));
+                const segment = bytes.slice(at, at + length);
+                at += length;
+                deliver("up", () => body.push(segment));
+              }
+              await world.pause(1);
+            }
+          };
+          send().catch((error: unknown) => end(() => reject(error)));
+
+          const reader = createGrpcMessageReader(2 ** 24, unpooled, () => new GrpcError("internal", "too large"));
+          const receive = (bytes: Uint8Array) => {
+            if (ended.signal.aborted) return;
+            try {
+              for (const { data } of reader.push(Uint8Array.from(bytes))) onResponse(data);
+            } catch (error) {
+              end(() => reject(error));
+            }
+          };
+          const answer = async () => {
+            try {
+              for await (const bytes of target.listener({ hostId, body: body.read(), signal: server.signal }))
+                deliver("down", () => receive(bytes));
+              deliver("down", () => end(resolve));
+            } catch (error) {
+              deliver("down", () => end(() => reject(error)));
+            }
+          };
+          world.as(target.process, () => void answer());
+          const watch = () => {
+            if (ended.signal.aborted) return;
+            if (link.isBlackHole || !target.process.isAlive) return fail("the server does not answer");
+            world.after(silenceMs, watch);
+          };
+          world.after(silenceMs, watch);
+        };
+        world.after(travel(), begin);
+      });
+
+    return { run, session: () => undefined, abort: () => closing() };
+  };
+
+  return {
+    connect,
+    cut: (isOf) => {
+      for (const connection of [...open]) if (isOf(connection.of)) connection.cut();
+    },
+  };
+};
+
+/** Bytes that arrive for one reader. */
+const createByteQueue = () => {
+  const chunks: Uint8Array<ArrayBuffer>[] = [];
+  let failure: Error | undefined;
+  let wake = (): void => undefined;
+  return {
+    push: (chunk: Uint8Array<ArrayBuffer>) => {
+      chunks.push(chunk);
+      wake();
+    },
+    fail: (error: Error) => {
+      failure ??= error;
+      wake();
+    },
+    async *read(): AsyncGenerator<Uint8Array<ArrayBuffer>> {
+      for (;;) {
+        const chunk = chunks.shift();
+        if (chunk !== undefined) yield chunk;
+        else if (failure !== undefined) throw failure;
+        else await new Promise<void>((resolve) => (wake = resolve));
+      }
+    },
+  };
+};

@@ -1,0 +1,77 @@
+/** Reads what the committer sends: its statements (functions/store/sql-literals.ts) and rows in PostgreSQL's binary COPY format. */
+import { envelopeColumns } from "../../functions/store/envelope-rows.ts";
+
+/** Splits statements at the semicolons that stand in no literal. */
+export const splitStatements = (text: string): string[] => splitOutsideQuotes(text, ";");
+
+/** Returns the arguments of EXECUTE, literals without their quotes. */
+export const argumentsOf = (text: string): string[] =>
+  splitOutsideQuotes(text, ",").map((part) => (part.startsWith("'") ? part.slice(1, -1).replaceAll("''", "'") : part));
+
+/** Returns the elements of an array's literal. Numbers stand bare, texts in double quotes. */
+export const textsOf = (literal: string): string[] => {
+  if (!/^\{.*\}$/s.test(literal)) return [];
+  return [...literal.slice(1, -1).matchAll(/"((?:[^"\\]|\\.)*)"|([^,]+)/gs)].map(
+    ([, quoted, bare]) => quoted?.replace(/\\(.)/gs, "$1") ?? bare ?? "",
+  );
+};
+
+/** Returns the elements of an array of numbers. */
+export const numbersOf = (literal: string): number[] => textsOf(literal).map(Number);
+
+const splitOutsideQuotes = (text: string, separator: string): string[] => {
+  const parts: string[] = [];
+  let isQuoted = false;
+  let start = 0;
+  for (let at = 0; at <= text.length; at++) {
+    if (text[at] === "'") isQuoted = !isQuoted;
+    if (at < text.length && (isQuoted || text[at] !== separator)) continue;
+    const part = text.slice(start, at).trim();
+    if (part !== "") parts.push(part);
+    start = at + 1;
+  }
+  return parts;
+};
+
+/** Bytes before the first row: a signature, flags and the length of an extension. */
+const headerBytes = 19;
+
+/** Returns the rows of a COPY, of which the parts are the data of its messages. */
+export const readCopiedRows = (
+  parts: readonly Uint8Array[],
+): { hostId: string; queueHex: string; sequence: number; text: string }[] => {
+  const bytes = Buffer.concat(parts);
+  const rows: ReturnType<typeof readCopiedRows> = [];
+  for (let at = headerBytes; at < bytes.length; ) {
+    const columns = bytes.readInt16BE(at);
+    at += 2;
+    if (columns === -1) break;
+    const values = new Map<string, Buffer>();
+    for (const name of envelopeColumns) {
+      const length = bytes.readInt32BE(at);
+      at += 4;
+      if (length < 0) continue;
+      values.set(name, bytes.subarray(at, at + length));
+      at += length;
+    }
+    rows.push({
+      hostId: values.get("host_id")?.toString() ?? "",
+      queueHex: values.get("queue_id")?.toString("hex") ?? "",
+      sequence: Number(values.get("sequence")?.readBigInt64BE() ?? 0n),
+      text: values.get("payload")?.toString() ?? "",
+    });
+  }
+  return rows;
+};
+
+/** Returns the messages of a client: CopyData (`d`) and CopyDone (`c`). */
+export const messagesOf = (bytes: Uint8Array): { type: string; body: Uint8Array }[] => {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const parts: { type: string; body: Uint8Array }[] = [];
+  for (let at = 0; at < bytes.length; ) {
+    const length = view.getUint32(at + 1);
+    parts.push({ type: String.fromCharCode(view.getUint8(at)), body: bytes.slice(at + 5, at + 1 + length) });
+    at += 1 + length;
+  }
+  return parts;
+};

@@ -1,0 +1,138 @@
+/** One simulation: a seed decides the lab, what happens to it and when; the oracle judges what is left. */
+
+import type { DatabaseDelays } from "./commit-client.ts";
+import { type SimulatedCore, startCore } from "./core.ts";
+import { createDatabaseServer, type DatabaseServer } from "./database.ts";
+import { createDisk } from "./disk.ts";
+import { faults } from "./faults.ts";
+import { type SimulatedHost, startHost } from "./host.ts";
+import { createNetwork, type Network } from "./network.ts";
+import { type Breach, createOracle, type Oracle } from "./oracle.ts";
+import type { Plant } from "./plants.ts";
+import { inWorld, type World } from "./world.ts";
+
+/** Everything that a fault can reach. */
+export interface Lab {
+  world: World;
+  oracle: Oracle;
+  network: Network;
+  server: DatabaseServer;
+  delays: DatabaseDelays;
+  hosts: SimulatedHost[];
+  cores: SimulatedCore[];
+  killCore(index: number, restartAfterMs: number): void;
+  /** Starts a machine from a copy of a host's disk. */
+  copy(host: SimulatedHost): void;
+}
+
+/** How a simulation ended. */
+export interface Outcome {
+  seed: number;
+  breaches: Breach[];
+  acknowledged: number;
+  stored: number;
+  /** The faults that were injected, with their times in milliseconds. */
+  injected: { at: number; name: string }[];
+  digest: string;
+  lines: readonly string[];
+  /** Simulated milliseconds. */
+  simulatedMs: number;
+}
+
+/** Options of a simulation. */
+export interface SimulateOptions {
+  seed: number;
+  plant?: Plant | undefined;
+  /** The faults to inject, in place of those that the seed draws: for a smaller history of the same seed. */
+  only?: readonly number[] | undefined;
+}
+
+const faultsUntilMs = 60_000;
+/** Every documented wait fits: backoff of 30 s, 60 s without an answer, 40 s of silence. */
+const settleMs = 240_000;
+
+/** Runs one simulation. */
+export const simulate = ({ seed, plant = {}, only }: SimulateOptions): Promise<Outcome> =>
+  inWorld(seed, async (world) => {
+    const { chance } = world;
+    const lab = startLab(world, plant);
+    const names = Object.keys(faults);
+    const drawn = Array.from({ length: chance.integer(1, 10) }, () => ({
+      at: chance.integer(1_000, faultsUntilMs),
+      name: chance.pick(names),
+    })).toSorted((a, b) => a.at - b.at);
+    const injected = drawn.filter((_, index) => only === undefined || only.includes(index));
+    for (const { at, name } of injected)
+      world.after(at, () => {
+        world.note(name);
+        faults[name]?.(lab);
+      });
+    await world.runUntil(faultsUntilMs + 20_000);
+    heal(lab);
+    await world.runUntil(faultsUntilMs + settleMs);
+    const { hosts, cores, server, oracle } = lab;
+    const breaches = oracle.judge({ tables: server.tables, hosts, cores });
+    for (const { law, detail } of breaches) world.note(`BROKEN ${law}: ${detail}`);
+    const { lines, digest } = world.history();
+    const acknowledged = oracle.acknowledged();
+    return {
+      seed,
+      breaches,
+      acknowledged,
+      stored: server.tables.envelopes.length,
+      injected,
+      digest,
+      lines,
+      simulatedMs: world.now(),
+    };
+  });
+
+const startLab = (world: World, plant: Plant): Lab => {
+  const { chance } = world;
+  const oracle = createOracle();
+  const network = createNetwork(world);
+  const server = createDatabaseServer(world, plant.server);
+  const delays: DatabaseDelays = { travelMs: [0, 3], commitMs: [0, 10] };
+  const core = (name: string) => startCore(world, { name, server, network, delays, fault: plant });
+  const cores = Array.from({ length: chance.integer(1, 2) }, (_, index) => core(`core ${index + 1}`));
+  const coreOf = () => {
+    const running = cores.filter(({ process }) => process.isAlive);
+    return running.length === 0 ? undefined : chance.pick(running);
+  };
+  const shared = {
+    network,
+    oracle,
+    coreOf,
+    appendMs: chance.integer(100, 1_000),
+    untilMs: faultsUntilMs + 40_000,
+    fault: plant,
+  };
+  const hosts = Array.from({ length: chance.integer(1, 3) }, (_, index) => {
+    const machine = `host-${index + 1}`;
+    return startHost(world, { ...shared, machine, hostId: `spiffe://sim/${machine}`, disk: createDisk() });
+  });
+  return {
+    ...{ world, oracle, network, server, delays, hosts, cores },
+    killCore: (index, restartAfterMs) => {
+      cores[index]?.kill();
+      world.after(restartAfterMs, () => {
+        if (cores[index]?.process.isAlive === false) cores[index] = core(`core ${index + 1}`);
+      });
+    },
+    copy: ({ hostId, machine, disk }) => {
+      const copied = { ...disk };
+      hosts.push(startHost(world, { ...shared, machine: `${machine}'`, hostId, disk: copied }));
+    },
+  };
+};
+
+/** Ends every fault that lasts. */
+const heal = ({ hosts, world, delays }: Lab): void => {
+  delays.commitMs = [0, 10];
+  for (const host of hosts) {
+    Object.assign(host.link, { isBlackHole: false, delayMs: [1, 40] });
+    host.disk.isFull = false;
+    if (!host.isRunning()) host.start();
+  }
+  world.note("all faults are over");
+};

@@ -1,0 +1,86 @@
+/** The statements that functions/store/commit-frames.ts prepares, on the model of the server. */
+import { type DatabaseServer, queueRow, serverError, type Transaction } from "./database.ts";
+import { numbersOf, textsOf } from "./read-statements.ts";
+import type { World } from "./world.ts";
+
+/** A row of a result. */
+export type Row = Record<string, string>;
+
+/** Makes the function that executes one of them; it throws for any other. */
+export const createStatements = (
+  world: World,
+  server: DatabaseServer,
+): ((open: Transaction, name: string, args: readonly string[]) => Promise<Row[]>) => {
+  /** Locks the rows that exist, in one order, and returns them as they are then. */
+  const lockQueues = async (open: Transaction, hosts: readonly string[], queues: readonly string[]) => {
+    const rows = hosts.map((hostId, index) => ({ hostId, queueHex: queues[index] ?? "" }));
+    for (const row of rows.toSorted((a, b) => (queueRow(a) < queueRow(b) ? -1 : 1)))
+      if (server.tables.cursors.has(queueRow(row))) await server.lock(open, queueRow(row));
+    return rows.flatMap((row) => {
+      const found = server.tables.cursors.get(queueRow(row));
+      if (found === undefined) return [];
+      if (open.xid !== undefined && found.xmin > open.xid)
+        throw serverError("55P03", "a later transaction has moved an ingest cursor");
+      return [{ ...row, found }];
+    });
+  };
+  const asRow = ({ hostId, queueHex, found }: Awaited<ReturnType<typeof lockQueues>>[number]): Row => ({
+    host_id: hostId,
+    queue: queueHex,
+    cursor: String(found.cursor),
+    session: found.session,
+  });
+
+  return async (open: Transaction, name: string, args: readonly string[]): Promise<Row[]> => {
+    const [hosts, queues] = [textsOf(args[0] ?? ""), textsOf(args[1] ?? "")];
+    switch (name) {
+      case "lock_queues":
+        return (await lockQueues(open, hosts, queues)).map(asRow);
+      case "insert_queues":
+        for (const [index, hostId] of hosts.entries()) {
+          const row = queueRow({ hostId, queueHex: queues[index] ?? "" });
+          await server.lock(open, row);
+          server.write(open, ({ cursors }, xmin) => {
+            if (!cursors.has(row)) cursors.set(row, { cursor: 0, session: "", updatedAt: world.now(), xmin });
+          });
+        }
+        return hosts.map((hostId, index) => {
+          const queueHex = queues[index] ?? "";
+          const found = server.tables.cursors.get(queueRow({ hostId, queueHex }));
+          return asRow({ hostId, queueHex, found: found ?? { cursor: 0, session: "", updatedAt: 0, xmin: 0 } });
+        });
+      case "expect_cursors": {
+        const [cursors, sessions] = [numbersOf(args[2] ?? ""), textsOf(args[3] ?? "")];
+        const locked = await lockQueues(open, hosts, queues).catch((error: Error & { code: string }) => {
+          throw error.message.startsWith("a later") ? serverError("IC001", error.message) : error;
+        });
+        const isExpected = hosts.every((hostId, index) => {
+          const row = locked.find((each) => each.hostId === hostId && each.queueHex === queues[index])?.found;
+          return row?.cursor === cursors[index] && ["", row?.session].includes(sessions[index]);
+        });
+        if (!isExpected && !server.fault.ignoresExpectedCursors)
+          throw serverError("IC001", "an ingest cursor is not at its expected value");
+        return [];
+      }
+      case "move_cursors": {
+        const cursors = numbersOf(args[2] ?? "");
+        if (server.fault.keepsCursors) return [];
+        server.write(open, (tables, xmin) => {
+          for (const [index, hostId] of hosts.entries()) {
+            const row = tables.cursors.get(queueRow({ hostId, queueHex: queues[index] ?? "" }));
+            if (row) Object.assign(row, { cursor: cursors[index], updatedAt: world.now(), xmin });
+          }
+        });
+        return [];
+      }
+      // Counts and times, which decide nothing here; a host has fewer queues than are trimmed.
+      case "touch_hosts":
+      case "count_hours":
+      case "count_stored":
+      case "trim_queues":
+        return [];
+      default:
+        throw new Error(`the model does not know the statement ${name}`);
+    }
+  };
+};

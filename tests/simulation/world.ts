@@ -1,0 +1,184 @@
+/**
+ * The world of a simulation: virtual time, processes and chance. Invariants:
+ * - Everything that runs is an event of one queue, in the order of virtual time; two of the same time run in the order in which they were
+ *   planned. After each event all promises settle before the next one, so a seed always gives the same history.
+ * - An event belongs to the process that planned it. Those of a killed process never run, those of a suspended one run when it resumes.
+ * - Timers of the platform (`setTimeout`, `setImmediate`) are events too, also those of code that is not given a clock.
+ */
+import { AsyncLocalStorage } from "node:async_hooks";
+import { createHash } from "node:crypto";
+import TinyQueue from "tinyqueue";
+import type { Clock } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
+
+/** A process of a machine. */
+export interface Process {
+  readonly name: string;
+  isAlive: boolean;
+  /** Virtual time until which it is suspended. */
+  suspendedUntil: number;
+  /** What its wall clock is off, in milliseconds. */
+  clockOffsetMs: number;
+}
+
+/** Draws from the seed. */
+export interface Chance {
+  /** A number in [0, 1). */
+  fraction(): number;
+  /** An integer from `min` to `max`, both included. */
+  integer(min: number, max: number): number;
+  /** True in `probability` of the cases. */
+  isLikely(probability: number): boolean;
+  pick<Item>(items: readonly Item[]): Item;
+}
+
+/** See the invariants above. */
+export interface World {
+  readonly chance: Chance;
+  readonly entropy: Entropy;
+  /** Milliseconds since the beginning. */
+  now(): number;
+  process(name: string): Process;
+  /** Runs `act` as part of a process: what it plans belongs to it. */
+  as<Result>(process: Process, act: () => Result): Result;
+  /** Plans an event of the current process. Returns what takes it back. */
+  after(ms: number, act: () => void): () => void;
+  /** Resolves after `ms`; of a process that was killed, never. */
+  pause(ms: number): Promise<void>;
+  /** The clock of a process, which follows its offset. */
+  clockOf(process: Process): Clock;
+  /** Adds a line to the history. */
+  note(line: string): void;
+  /** Runs events until `ms`, or until there are none. */
+  runUntil(ms: number): Promise<void>;
+  /** The history, and its digest. */
+  history(): { lines: readonly string[]; digest: string };
+}
+
+interface Event {
+  at: number;
+  order: number;
+  process: Process;
+  act(): void;
+}
+
+/** The wall time of the beginning. */
+const epochMs = Date.UTC(2026, 5, 1, 12);
+
+/** Creates a world and runs `act` in it, with the platform's timers replaced by its own. */
+export const inWorld = async <Result>(seed: number, act: (world: World) => Promise<Result>): Promise<Result> => {
+  const platform = { setTimeout, clearTimeout, setImmediate, clearImmediate };
+  const settle = () => new Promise<void>((resolve) => platform.setImmediate(resolve));
+  const world = createWorld(seed, settle);
+  const planned = new WeakMap<object, () => void>();
+  const plan = (ms: number, run: () => void) => {
+    const handle = { ref: () => handle, unref: () => handle, hasRef: () => true, refresh: () => handle };
+    planned.set(handle, world.after(ms, run));
+    return handle;
+  };
+  const cancel = (handle: unknown) => {
+    if (typeof handle === "object" && handle !== null) planned.get(handle)?.();
+  };
+  Object.assign(globalThis, {
+    setTimeout: (run: (...args: unknown[]) => void, ms = 0, ...args: unknown[]) => plan(ms, () => run(...args)),
+    setImmediate: (run: (...args: unknown[]) => void, ...args: unknown[]) => plan(0, () => run(...args)),
+    clearTimeout: cancel,
+    clearImmediate: cancel,
+  });
+  try {
+    return await act(world);
+  } finally {
+    Object.assign(globalThis, platform);
+  }
+};
+
+const createWorld = (seed: number, settle: () => Promise<void>): World => {
+  const outside: Process = { name: "world", isAlive: true, suspendedUntil: 0, clockOffsetMs: 0 };
+  const current = new AsyncLocalStorage<Process>();
+  const events = new TinyQueue<Event>([], (a, b) => a.at - b.at || a.order - b.order);
+  const random = createRandom(seed);
+  const lines: string[] = [];
+  const digest = createHash("sha256");
+  let time = 0;
+  let planned = 0;
+
+  const fraction = () => random() / 0x1_0000_0000;
+  const chance: Chance = {
+    fraction,
+    integer: (min, max) => min + Math.floor(fraction() * (max - min + 1)),
+    isLikely: (probability) => fraction() < probability,
+    pick: (items) => {
+      if (items.length === 0) throw new Error("nothing to pick from");
+      return items[Math.floor(fraction() * items.length)] as (typeof items)[number];
+    },
+  };
+
+  const after: World["after"] = (ms, act) => {
+    const event = { at: time + Math.max(0, ms), order: planned++, process: current.getStore() ?? outside, act };
+    events.push(event);
+    return () => {
+      event.act = () => undefined;
+    };
+  };
+
+  return {
+    chance,
+    entropy: { bytes: (length) => Uint8Array.from({ length }, () => random() >>> 24) },
+    now: () => time,
+    process: (name) => ({ name, isAlive: true, suspendedUntil: 0, clockOffsetMs: 0 }),
+    as: (process, act) => current.run(process, act),
+    after,
+    pause: (ms) => new Promise((resolve) => after(ms, resolve)),
+    clockOf: (process) => ({
+      now: () => epochMs + time + process.clockOffsetMs,
+      monotonic: () => time,
+      sleep: (ms, signal) =>
+        new Promise((resolve, reject) => {
+          if (signal?.aborted) return reject(signal.reason);
+          const stop = () => {
+            cancel();
+            reject(signal?.reason);
+          };
+          const cancel = after(ms, () => {
+            signal?.removeEventListener("abort", stop);
+            resolve();
+          });
+          signal?.addEventListener("abort", stop, { once: true });
+        }),
+    }),
+    note: (line) => {
+      const dated = `${(time / 1000).toFixed(3)} ${line}`;
+      lines.push(dated);
+      digest.update(`${dated}\n`);
+    },
+    async runUntil(ms) {
+      await settle();
+      for (let event = events.peek(); event !== undefined && event.at <= ms; event = events.peek()) {
+        events.pop();
+        const { process } = event;
+        if (!process.isAlive) continue;
+        if (process.suspendedUntil > event.at) {
+          events.push(Object.assign(event, { at: process.suspendedUntil, order: planned++ }));
+          continue;
+        }
+        time = event.at;
+        current.run(process, event.act);
+        await settle();
+      }
+      time = Math.max(time, ms);
+    },
+    history: () => ({ lines, digest: digest.copy().digest("hex").slice(0, 16) }),
+  };
+};
+
+/** SplitMix32: returns unsigned 32-bit integers. */
+const createRandom = (seed: number): (() => number) => {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x9e3779b9) >>> 0;
+    let mixed = state;
+    mixed = Math.imul(mixed ^ (mixed >>> 16), 0x21f0aaad);
+    mixed = Math.imul(mixed ^ (mixed >>> 15), 0x735a2d97);
+    return (mixed ^ (mixed >>> 15)) >>> 0;
+  };
+};
