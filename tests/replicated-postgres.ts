@@ -3,7 +3,11 @@ import { join } from "node:path";
 import pg from "pg";
 import { systemClock } from "../kit/clock.ts";
 import { waitUntil } from "../scripts/lab/wait-until.ts";
-import { type EmbeddedPostgres, startEmbeddedPostgres } from "../scripts/postgres/embedded-postgres.ts";
+import {
+  type EmbeddedPostgres,
+  type EmbeddedPostgresOptions,
+  startEmbeddedPostgres,
+} from "../scripts/postgres/embedded-postgres.ts";
 import { takeBaseBackup } from "./base-backup.ts";
 
 /** A primary that can fail over. Everything of it is the current primary's. */
@@ -20,8 +24,10 @@ export interface ReplicatedPostgres extends EmbeddedPostgres {
 const timeoutMs = 30_000;
 
 /** Starts a primary without a standby. */
-export const startReplicatedPostgres = async (): Promise<ReplicatedPostgres> => {
-  let primary = await startEmbeddedPostgres();
+export const startReplicatedPostgres = async (
+  options: Pick<EmbeddedPostgresOptions, "env"> = {},
+): Promise<ReplicatedPostgres> => {
+  let primary = await startEmbeddedPostgres(options);
   let demoted: EmbeddedPostgres | undefined;
   return {
     url: (database) => primary.url(database),
@@ -33,7 +39,7 @@ export const startReplicatedPostgres = async (): Promise<ReplicatedPostgres> => 
     socket: () => `${hostOf(primary)}/.s.PGSQL.5432`,
     async failOver() {
       await demoted?.stop("immediate");
-      const standby = await startStandby(primary);
+      const standby = await startStandby(primary, options);
       await withClient(primary, async (client) => {
         // What the primary acknowledges from now on, the standby has.
         await client.query("alter system set synchronous_standby_names = '*'");
@@ -70,8 +76,8 @@ const withClient = async (server: EmbeddedPostgres, work: (client: pg.Client) =>
 };
 
 /** Starts a hot standby from a base backup of the primary. */
-const startStandby = async (primary: EmbeddedPostgres): Promise<EmbeddedPostgres> => {
-  const standby = await startEmbeddedPostgres();
+const startStandby = async (primary: EmbeddedPostgres, options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> => {
+  const standby = await startEmbeddedPostgres(options);
   await standby.restart({
     mode: "immediate",
     async whileStopped(dataDir) {

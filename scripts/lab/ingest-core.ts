@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from "node:child_process";
+import { type ChildProcess, type SpawnOptionsWithStdioTuple, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -19,8 +19,11 @@ export interface IngestCore {
   caPem: string;
   /** Its certificates and authorities, as files. */
   pki: LabPki;
-  /** Starts it, also after a kill; resolves once it logs that it is ready. */
-  start(): Promise<{ port: number; ingestPort: number; process: ChildProcess }>;
+  /** Starts it, also after a kill, or its command `args`; resolves once it logs that it is ready. `env` replaces more variables. */
+  start(options?: {
+    args?: readonly string[];
+    env?: Readonly<Record<string, string>>;
+  }): Promise<{ port: number; ingestPort: number; process: ChildProcess }>;
   /** Issues a client certificate for one URI; returns PEM. */
   client(uri: string): Promise<{ cert: string; key: string }>;
   /** Removes its files. */
@@ -52,8 +55,12 @@ export const prepareIngestCore = async (
   return {
     caPem: await readFile(pki.serverCaFile, "utf8"),
     pki,
-    async start() {
-      const child = spawn(process.execPath, [program], { env, stdio: ["ignore", "pipe", "inherit"] });
+    async start({ args = [], env: more = {} } = {}) {
+      const options: SpawnOptionsWithStdioTuple<"ignore", "pipe", "inherit"> = {
+        env: { ...env, ...more },
+        stdio: ["ignore", "pipe", "inherit"],
+      };
+      const child = spawn(process.execPath, [program, ...args], options);
       const lines = createInterface({ input: child.stdout });
       const ready = new Promise<Record<string, number>>((resolve, reject) => {
         lines.on("line", (line) => {

@@ -26,6 +26,8 @@ export interface EmbeddedPostgresOptions {
   dataFrom?: string;
   /** More server settings (`-c name=value`). */
   settings?: Readonly<Record<string, string>>;
+  /** More of the server's environment. */
+  env?: Readonly<Record<string, string>>;
 }
 
 /** A running server with the superuser `postgres`, encoding UTF8, locale C, `synchronous_commit=on`. */
@@ -163,7 +165,13 @@ const spawnServer = async ({ dataDir, runtimeDir, port, postgres, owner, options
     postgres,
     ["-D", dataDir, ...Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`])],
     // Without the time zone and the locale of the developer's shell.
-    { cwd: dataDir, env: { LC_ALL: "C", TZ: "UTC" }, detached: true, stdio: ["ignore", log.fd, log.fd], ...owner },
+    {
+      cwd: dataDir,
+      env: { LC_ALL: "C", TZ: "UTC", ...options.env },
+      detached: true,
+      stdio: ["ignore", log.fd, log.fd],
+      ...owner,
+    },
   );
   const exited = new Promise<void>((resolve) => {
     child.once("exit", () => resolve());

@@ -4,8 +4,8 @@ import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 /** A TCP proxy on loopback that fails as networks do. */
 export interface TcpProxy {
   port: number;
-  /** Connects later connections to this Unix socket, or to this port of 127.0.0.1. */
-  target(to: string | number): void;
+  /** Connects later connections there. */
+  target(to: ProxyTarget): void;
   /** Swallows every byte in both directions, of open connections and of later ones; neither side learns that the other closes one. */
   swallow(isSwallowing: boolean): void;
   /** Swallows what connections that are open now send and receive; later ones work. */
@@ -19,15 +19,19 @@ export interface TcpProxy {
   close(): Promise<void>;
 }
 
-/** Starts a proxy in front of a Unix socket, or of a port of 127.0.0.1. */
-export const startTcpProxy = async (to: string | number): Promise<TcpProxy> => {
+/** A Unix socket, a port of 127.0.0.1, or what chooses one of these for each connection. */
+type ProxyTarget = string | number | (() => string | number);
+
+/** Starts a proxy in front of a target. */
+export const startTcpProxy = async (to: ProxyTarget): Promise<TcpProxy> => {
   let target = to;
   let isSwallowing = false;
   let edit: ((bytes: Buffer) => Buffer) | null = null;
   const silent = new Set<Socket>();
   const open = new Map<Socket, { upstream: Socket; isSwallowed: boolean }>();
   const server = createServer((client) => {
-    const upstream = connect(typeof target === "string" ? { path: target } : { host: "127.0.0.1", port: target });
+    const chosen = typeof target === "function" ? target() : target;
+    const upstream = connect(typeof chosen === "string" ? { path: chosen } : { host: "127.0.0.1", port: chosen });
     const pair = { upstream, isSwallowed: false };
     open.set(client, pair);
     const isLost = () => isSwallowing || pair.isSwallowed;

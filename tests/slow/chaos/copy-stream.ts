@@ -3,7 +3,7 @@ import type { RunningNats } from "../../../scripts/lab/nats-servers.ts";
 import { readStream } from "../../nats-sink.ts";
 
 /**
- * Copies the stream into `ingest_envelope`, in its order, so that one oracle judges both sinks: `received_at` rises with the stream's
+ * Copies the stream into `ingest_envelope`, in its order, so that one oracle judges both sinks: `xid` rises with the stream's
  * sequence. Replaces what an earlier copy wrote.
  */
 export const copyStream = async (nats: RunningNats, sql: Sql): Promise<void> => {
@@ -17,6 +17,7 @@ export const copyStream = async (nats: RunningNats, sql: Sql): Promise<void> => 
       sequence: String(sequence),
       kind: headers["Svc-Kind"] ?? "",
       received_at: new Date(since + start + index).toISOString(),
+      xid: start + index + 1,
       source: decodeURIComponent(headers["Svc-Source"] ?? ""),
       attributes: headers["Svc-Attributes"] ?? "{}",
       payload: Buffer.from(bytes),

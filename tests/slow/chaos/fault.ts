@@ -2,6 +2,9 @@ import type { ConnectedDatabase } from "../../../functions/store/database.ts";
 import type { EmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
 import type { TcpProxy } from "../../fakes/tcp-proxy.ts";
 import type { KilledProgram } from "../soak/killed-program.ts";
+import type { Rotation } from "../soak/load.ts";
+import type { ChaosBackend } from "./chaos-backend.ts";
+import type { WrongClocks } from "./clocks.ts";
 import type { CopiedHost } from "./copied-hosts.ts";
 import type { ProxiedNats } from "./proxied-nats.ts";
 
@@ -14,15 +17,28 @@ export interface Scene {
   proxy: TcpProxy;
   /** A connection beside the proxy. */
   sql: ConnectedDatabase["sql"];
-  core: KilledProgram;
-  collector: KilledProgram;
+  /** They serve as one; each has a port for HTTP, in this order. */
+  cores: readonly KilledProgram[];
+  httpPorts: readonly number[];
+  /** Of the first core. */
   ingestPort: number;
+  collector: KilledProgram;
+  /** The data directory of the collector. */
+  collectorDir: string;
+  /** Between the collector and the cores, and what it connects to. */
+  link: TcpProxy;
+  balance: () => number;
+  /** Rotates the log that the collector reads. */
+  rotate(how: Rotation): void;
+  exporter: KilledProgram;
+  backend: ChaosBackend;
+  clocks: WrongClocks;
   /** The hosts that send, in the order of their queues. */
   hostIds: readonly string[];
   /** Hosts whose disks are restored and copied; their queues follow those of `hostIds`. */
   copied: readonly CopiedHost[];
-  /** Notes what the database has that a backup of `since` lacks: it is about to be discarded. */
-  discardDatabase(since: Date): Promise<void>;
+  /** Notes what transactions from `since` on have stored: the database is about to be discarded. */
+  discardDatabase(since: string): Promise<void>;
   /** The cluster behind the sink of NATS; null with the sink of PostgreSQL. */
   nats: ProxiedNats | null;
   /** Credentials of hosts that send nothing, one for each fault: core's limits count what a certificate did before. */
@@ -45,15 +61,25 @@ export interface Fault {
   id: string;
   /** The sink whose faults it is among; both without it. */
   sink?: SinkName;
+  /** What it stops or changes: faults that share any are not injected at once. Its sink, unless given. */
+  touches?: readonly string[];
   /** Longest time from the end of the fault until every queue is acknowledged and core ready; the median, if it has a goal of its own. */
   recoveryMs: { max: number; p50?: number };
   /** Longest time, while it lasts, without an acknowledgement of `any` queue, or of `each` that the fault does not concern. */
   pause?: { of: "any" | "each"; msMax: number };
+  /** How often the export may send an item again by its fault, as docs/export.md has it; once without it. */
+  repeats?: number;
   /** The index of the one host that it concerns. */
   concerned?(scene: Scene, draw: number): number;
   /** Injects it, and resolves when it has ended; `draw` is in [0, 1). */
   inject(scene: Scene, draw: number): Promise<void>;
 }
+
+/** Whether two faults can be injected at once. */
+export const areApart = (one: Fault, other: Fault): boolean => {
+  const touchedBy = ({ touches, sink }: Fault) => touches ?? (sink ? [sink] : []);
+  return !touchedBy(one).some((target) => touchedBy(other).includes(target));
+};
 
 /** Returns a duration between two numbers of seconds, in ms, for a draw in [0, 1). */
 export const seconds = (draw: number, from: number, to: number): number => (from + draw * (to - from)) * 1000;

@@ -5,7 +5,11 @@ import { connect as connectTcp } from "node:net";
 import type { Duplex } from "node:stream";
 import { Worker } from "node:worker_threads";
 import { systemClock } from "../../../kit/clock.ts";
+import type { KilledProgram } from "../soak/killed-program.ts";
+import { clockFaults } from "./clock-faults.ts";
+import { exportFaults } from "./export-faults.ts";
 import { type Fault, type Scene, type SinkName, seconds } from "./fault.ts";
+import { fileFaults } from "./file-faults.ts";
 import { natsFaults } from "./nats-faults.ts";
 import { restoreFaults } from "./restore-faults.ts";
 import { serverFaults } from "./server-faults.ts";
@@ -71,6 +75,8 @@ const resetScript = `
   };
   open();
 `;
+
+const chosen = (cores: Scene["cores"], draw: number) => cores[Math.floor(draw * cores.length)] as KilledProgram;
 
 const unfinishedHandshakes = 300;
 const slowBodies = 100;
@@ -146,17 +152,44 @@ export const faults: Readonly<Record<string, Fault>> = {
       proxy.swallow(false);
     },
   },
-  "kill core (SIGKILL)": { id: "G5", recoveryMs: { max: 15_000 }, inject: ({ core }) => core.restart() },
+  "kill core (SIGKILL)": {
+    id: "G5",
+    touches: ["core"],
+    recoveryMs: { max: 15_000 },
+    inject: ({ cores }, draw) => chosen(cores, draw).restart(),
+  },
+  "kill all cores (SIGKILL)": {
+    id: "G5",
+    touches: ["core"],
+    recoveryMs: { max: 15_000 },
+    inject: async ({ cores }) => void (await Promise.all(cores.map((core) => core.restart()))),
+  },
+  "stop core (SIGSTOP)": {
+    id: "V1",
+    touches: ["core"],
+    recoveryMs: { max: 15_000 },
+    inject: async ({ cores }, draw) => {
+      const pid = chosen(cores, draw).pid();
+      process.kill(pid, "SIGSTOP");
+      await systemClock.sleep(seconds((draw * cores.length) % 1, 2, 12));
+      process.kill(pid, "SIGCONT");
+    },
+  },
   "kill the collector (SIGKILL)": {
     id: "Q1",
+    touches: ["collector"],
     recoveryMs: { max: 5_000 },
     inject: ({ collector }) => collector.restart(),
   },
   ...restoreFaults,
   ...serverFaults,
   ...natsFaults,
+  ...exportFaults,
+  ...clockFaults,
+  ...fileFaults,
   "leave TLS handshakes unfinished": {
     id: "G2",
+    touches: ["core"],
     recoveryMs: { max: 5_000 },
     pause: { of: "each", msMax: 5_000 },
     inject: async ({ ingestPort }) => {
@@ -168,6 +201,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   "reset HTTP/2 streams": {
     id: "G2",
+    touches: ["core"],
     recoveryMs: { max: 5_000 },
     pause: { of: "each", msMax: 5_000 },
     inject: async ({ ingestPort, strangers }) => {
@@ -178,6 +212,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   "send bodies slowly": {
     id: "G2",
+    touches: ["core"],
     recoveryMs: { max: 5_000 },
     pause: { of: "each", msMax: 5_000 },
     inject: async ({ ingestPort, strangers }) => {

@@ -75,8 +75,8 @@ export const checkStored = async (
         count(distinct sequence) filter (where sequence <= ${String(acked())}::text::bigint
           and convert_from(payload, 'UTF8') = host_id || ' ' || sequence)::int as kept,
         count(*) filter (where highest > sequence)::int as disordered
-      from (select *, max(sequence) over (order by received_at rows between unbounded preceding and 1 preceding) as highest
-        from (select * from ingest_envelope where host_id = ${hostId} and queue_id = ${queueId} order by received_at, sequence) as sorted) as numbered`;
+      from (select *, max(sequence) over (order by xid, sequence rows between unbounded preceding and 1 preceding) as highest
+        from (select * from ingest_envelope where host_id = ${hostId} and queue_id = ${queueId} order by xid, sequence) as sorted) as numbered`;
     const { stored = 0, distinct = 0, kept = 0, disordered = 0 } = row ?? {};
     total.acked += Number(acked());
     total.stored += stored;

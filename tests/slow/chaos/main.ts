@@ -36,19 +36,24 @@ const report = await runChaos({
 });
 const cell = (value: unknown, width: number) => String(value).padStart(width);
 console.error(
-  `\n${"fault".padEnd(40)}${["times", "p50 ms", "max ms", "pause ms", "core MB"].map((name) => cell(name, 10)).join("")}`,
+  `\n${"fault".padEnd(90)}${["times", "p50 ms", "max ms", "pause ms", "core MB"].map((name) => cell(name, 10)).join("")}`,
 );
-for (const name of names) {
+for (const name of new Set(report.faults.map(({ fault }) => fault))) {
   const { count, p50, max } = recoveryOf(report.faults, name);
   const ofFault = report.faults.filter(({ fault }) => fault === name);
   const mostOf = (figure: "pause_ms" | "core_peak_mb") => Math.max(0, ...ofFault.map((fault) => fault[figure]));
   const cells = [count, p50, max, mostOf("pause_ms"), mostOf("core_peak_mb")];
-  if (count > 0) console.error(name.padEnd(40) + cells.map((value) => cell(value, 10)).join(""));
+  if (count > 0) console.error(name.padEnd(90) + cells.map((value) => cell(value, 10)).join(""));
 }
-const { acked, stored, missing, duplicates, disordered, forks, lost_reported: lost } = report;
+const { acked, stored, missing, duplicates, disordered, forks } = report;
 console.error(
   `\n${acked} acknowledged, ${stored} stored: ${missing} missing, ${duplicates} twice, ${disordered} out of order; ` +
-    `${forks} forks, each with its event; ${lost} lost with a restored database, all reported`,
+    `${forks} forks, each with its event; ${report.lost_reported} lost with a restored database, all reported; ` +
+    `${report.lost_counted} lost with damaged files, all counted, and ${report.read_again} lines read again`,
+);
+console.error(
+  `${report.exported} exported: ${report.not_exported} missing, ${report.export_invented} invented; ${report.export_rejected} rejected, ` +
+    `all named; ${report.export_repeats} times again`,
 );
 console.error(`core's peak memory: ${report.core_peak_mb} MB`);
 for (const goal of report.broken) console.error(`BROKEN  ${goal}`);

@@ -17,6 +17,7 @@ export const restoreFaults: Readonly<Record<string, Fault>> = {
     id: "Q11",
     recoveryMs: { max: 5_000 },
     pause: { of: "each", msMax: 5_000 },
+    touches: ["copies"],
     concerned: (scene, draw) => scene.hostIds.length + copiedIndex(scene, draw),
     inject: (scene, draw) => copiedHost(scene, draw).restore(seconds(draw, 1, 4), (draw * 97) % 1),
   },
@@ -24,29 +25,31 @@ export const restoreFaults: Readonly<Record<string, Fault>> = {
     id: "Q11",
     recoveryMs: { max: 5_000 },
     pause: { of: "each", msMax: 5_000 },
+    touches: ["copies"],
     concerned: (scene, draw) => scene.hostIds.length + copiedIndex(scene, draw),
     inject: (scene, draw) => copiedHost(scene, draw).runCopy(seconds(draw, 1, 4)),
   },
   "restore the database from a backup": {
     id: "Q12",
     sink: "postgres",
+    touches: ["postgres", "core"],
     recoveryMs: { max: 15_000 },
-    inject: async ({ postgres, core, discardDatabase }, draw) => {
-      const since = new Date(systemClock.now() - 10_000);
+    inject: async ({ postgres, sql, cores, discardDatabase }, draw) => {
+      const [row] = await sql<{ xid: string }[]>`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`;
       await postgres.restart({
         whileStopped: async (dataDir) => void execFileSync("cp", ["-Rp", dataDir, `${dataDir}-backup`]),
       });
       await systemClock.sleep(seconds(draw, 1, 5));
       // As docs/restore.md has it: stop core, restore, start.
-      await core.end();
-      await discardDatabase(since);
+      await Promise.all(cores.map((core) => core.end()));
+      await discardDatabase(row?.xid ?? "0");
       await postgres.restart({
         whileStopped: async (dataDir) => {
           await rm(dataDir, { recursive: true });
           await rename(`${dataDir}-backup`, dataDir);
         },
       });
-      await core.start();
+      await Promise.all(cores.map((core) => core.start()));
     },
   },
 };

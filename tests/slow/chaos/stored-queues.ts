@@ -1,4 +1,5 @@
 import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
+import { lineBytes } from "../soak/load.ts";
 
 /** The queue and sequence under which a record is stored. */
 interface Place {
@@ -20,13 +21,13 @@ export interface StoredQueues {
 }
 
 /**
- * Reads what is stored of these hosts since `since`, and every event. A record's name is `line <number>`, `span-<number>`, or its payload
+ * Reads what transactions from `since` on have stored of these hosts, and every event. Their order is that of the commits, which no clock decides. A record's name is `line <number>`, `span-<number>`, or its payload
  * if it is another's than the collector's.
  */
 export const readStoredQueues = async (
   sql: EmbeddedDatabase["sql"],
   hostIds: readonly string[],
-  since = new Date(0),
+  since = "0",
 ): Promise<StoredQueues> => {
   const rows = await sql<{ name: string; queueId: string; sequence: string }[]>`
     select encode(queue_id, 'hex') as "queueId", sequence::text as sequence,
@@ -35,8 +36,8 @@ export const readStoredQueues = async (
         when 'otel_span' then substring(
           convert_from(substring(payload from position('span-'::bytea in payload)), 'utf8') from 'span-[0-9]+')
         else convert_from(payload, 'utf8') end as name
-    from ingest_envelope where host_id in ${sql([...hostIds])} and received_at >= ${since.toISOString()}::text::timestamptz
-    order by received_at, ingest_envelope.sequence`;
+    from ingest_envelope where host_id in ${sql([...hostIds])} and xid >= ${since}::text::bigint
+    order by xid, ingest_envelope.sequence`;
   const places = new Map<string, Place[]>();
   const newest = new Map<string, number>();
   let disordered = 0;
@@ -78,6 +79,10 @@ export interface Judgement {
   disordered: number;
   /** Owed, lost with a discarded database, and in a range that an event reports. */
   lostReported: number;
+  /** Owed by the collector whose files were damaged, and within what it counts as lost. */
+  lostCounted: number;
+  /** Lines of files that such a collector read again, as their records were lost. */
+  readAgain: number;
   forks: number;
   /** What the audit events lack or make up. */
   faults: string[];
@@ -91,6 +96,8 @@ export const judge = (
   stored: StoredQueues,
   discarded: readonly StoredQueues[],
   hosts: readonly { hostId: string; owed: ReadonlySet<string>; forked: ReadonlySet<string>; isCopied: boolean }[],
+  /** What the collector counts as lost with its queue, and of its files. */
+  counted: { records: number; fileBytes: number } = { records: 0, fileBytes: 0 },
 ): Judgement => {
   const databases = [stored, ...discarded];
   const gaps = databases.flatMap((database) => database.gaps);
@@ -103,18 +110,24 @@ export const judge = (
       );
   const absent = hosts.flatMap(({ owed }) => [...owed].filter((name) => !stored.places.has(name)));
   const lostReported = absent.filter(isReported).length;
+  const unreported = absent.filter((name) => !isReported(name));
+  const lostCounted = countLost(unreported.filter(isOfCollector), counted);
   const isTwice = (places: readonly Place[]) => {
     const ids = new Set(places.map(({ queueId }) => queueId));
     return ids.size < places.length || (ids.size > 1 && !places.some(({ queueId }) => forks.has(queueId)));
   };
+  const twice = [...stored.places].filter(([, places]) => isTwice(places)).map(([name]) => name);
+  const readAgain = counted.records > 0 ? twice.filter((name) => name.startsWith("line ")).length : 0;
   const copied = new Set(hosts.filter(({ isCopied }) => isCopied).map(({ hostId }) => hostId));
   const left = hosts.flatMap(({ forked }) => [...forked]);
   return {
     stored: stored.rows,
-    missing: absent.length - lostReported,
-    duplicates: [...stored.places.values()].filter(isTwice).length,
+    missing: unreported.length - lostCounted,
+    duplicates: twice.length - readAgain,
     disordered: databases.reduce((sum, database) => sum + database.disordered, 0),
     lostReported,
+    lostCounted,
+    readAgain,
     forks: left.length,
     faults: [
       ...left.filter((queueId) => !forks.has(queueId)).map((queueId) => `no event of the fork of queue ${queueId}`),
@@ -124,4 +137,21 @@ export const judge = (
       ...(discarded.length === 0 && gaps.length > 0 ? ["a gap is reported, and no database was restored"] : []),
     ],
   };
+};
+
+const isOfCollector = (name: string): boolean => /^(line |span-)/.test(name);
+
+/** Returns how many of these records a collector counts as lost: lines by their bytes first, then records. */
+const countLost = (
+  names: readonly string[],
+  { records, fileBytes }: { records: number; fileBytes: number },
+): number => {
+  let bytes = fileBytes;
+  const left = names.filter((name) => {
+    const length = name.startsWith("line ") ? lineBytes(Number(name.slice(5))) : Number.POSITIVE_INFINITY;
+    if (length <= bytes) bytes -= length;
+    else return true;
+    return false;
+  });
+  return names.length - left.length + Math.min(left.length, records);
 };

@@ -1,5 +1,15 @@
-import { appendFileSync, renameSync } from "node:fs";
+import {
+  appendFileSync,
+  copyFileSync,
+  existsSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
 import { type ClientHttp2Session, connect } from "node:http2";
+import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { ExportTraceServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 
@@ -13,8 +23,35 @@ export interface Load {
   accepted: ReadonlySet<number>;
   /** Requests sent; one without a response may be stored or not. */
   sent(): number;
+  /** Rotates the log as logrotate does, which keeps five files. */
+  rotate(how: Rotation): void;
   stop(): void;
 }
+
+/** By a new name; so and compressed; or copied and truncated. */
+export type Rotation = "rename" | "gzip" | "copytruncate";
+
+/** Rotates `path` to `<path>.1`, and the older ones to the next number. */
+const rotate = (path: string, how: Rotation): void => {
+  for (const suffix of ["", ".gz"])
+    for (let old = 5; old >= 1; old--)
+      if (existsSync(`${path}.${old}${suffix}`)) renameSync(`${path}.${old}${suffix}`, `${path}.${old + 1}${suffix}`);
+  for (const suffix of ["", ".gz"]) rmSync(`${path}.6${suffix}`, { force: true });
+  if (how === "copytruncate") {
+    copyFileSync(path, `${path}.1`);
+    truncateSync(path);
+    return;
+  }
+  renameSync(path, `${path}.1`);
+  writeFileSync(path, "");
+  if (how === "rename") return;
+  writeFileSync(`${path}.1.gz`, gzipSync(readFileSync(`${path}.1`)));
+  rmSync(`${path}.1`);
+};
+
+const lineOf = (number: number): string => `${number} an order was paid and is on its way to the customer\n`;
+/** Returns the size of a line in the log. */
+export const lineBytes = (number: number): number => lineOf(number).length;
 
 /** Writes `linesPerSecond` numbered lines to `path`; rotates it by rename every 20 s. */
 const writeLines = (path: string, linesPerSecond: number) => {
@@ -23,10 +60,9 @@ const writeLines = (path: string, linesPerSecond: number) => {
   let ticks = 0;
   const timer = setInterval(() => {
     ticks += 1;
-    if (ticks % (20_000 / tickMs) === 0) renameSync(path, `${path}.${ticks}`);
+    if (ticks % (20_000 / tickMs) === 0) rotate(path, "rename");
     let text = "";
-    for (let line = 0; line < perTick; line++)
-      text += `${written++} an order was paid and is on its way to the customer\n`;
+    for (let line = 0; line < perTick; line++) text += lineOf(written++);
     appendFileSync(path, text);
   }, tickMs);
   return { written: () => written, stop: () => clearInterval(timer) };
@@ -87,6 +123,7 @@ export const startLoad = (path: string, address: string, recordsPerSecond: numbe
     lines: lines.written,
     accepted: spans.accepted,
     sent: spans.sent,
+    rotate: (how) => rotate(path, how),
     stop: () => {
       lines.stop();
       spans.stop();

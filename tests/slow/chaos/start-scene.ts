@@ -1,0 +1,139 @@
+import type { ChildProcess } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { openDatabaseSocket } from "../../../functions/node/database-socket.ts";
+import { connectDatabase } from "../../../functions/store/database.ts";
+import { systemClock } from "../../../kit/clock.ts";
+import { prepareIngestCore } from "../../../scripts/lab/ingest-core.ts";
+import { findPorts } from "../../../scripts/ports.ts";
+import { startTcpProxy } from "../../fakes/tcp-proxy.ts";
+import { startReplicatedPostgres } from "../../replicated-postgres.ts";
+import { writeCollectorFiles } from "../soak/collector-files.ts";
+import { createKilledProgram } from "../soak/killed-program.ts";
+import { startLoad } from "../soak/load.ts";
+import { startChaosBackend } from "./chaos-backend.ts";
+import { createWrongClocks } from "./clocks.ts";
+import { startCopiedHost } from "./copied-hosts.ts";
+import { exportEnvironment, readKeys } from "./exported.ts";
+import type { Scene, SinkName } from "./fault.ts";
+import { drainTimeoutMs } from "./inject.ts";
+import { startNumberedLoad } from "./load.ts";
+import { startProxiedNats } from "./proxied-nats.ts";
+import { readStoredQueues, type StoredQueues } from "./stored-queues.ts";
+
+const linesAndSpansPerSecond = 200;
+const hostIds = ["a", "b", "c", "d"].map((name) => `https://fleet.chaos/d/${name}`);
+const copiedHostIds = ["e", "f"].map((name) => `https://fleet.chaos/d/${name}`);
+/** The host of the collector. */
+export const collectorHostId = "https://fleet.chaos/d/collector";
+/** The hosts whose queues are judged by what they were owed. */
+export const judgedHostIds = [...copiedHostIds, collectorHostId];
+const coreCount = 2;
+const restartMs = 200;
+
+/** Starts PostgreSQL, NATS if it is the sink, cores, the export with its backend, and hosts that send. All of it ends with `cleanup`. */
+export const startScene = async (
+  { sink, program }: { sink: SinkName; program: string | undefined },
+  cleanup: AsyncDisposableStack,
+  beforeKill: (pid: number) => void,
+) => {
+  const dir = await mkdtemp(join(tmpdir(), "chaos-"));
+  cleanup.defer(() => rm(dir, { recursive: true }));
+  const clocks = await createWrongClocks();
+  cleanup.defer(() => clocks.remove());
+  const server = await startReplicatedPostgres({ env: clocks.postgres.env });
+  cleanup.defer(() => server.stop("immediate"));
+  const [proxy, direct] = await Promise.all([startTcpProxy(server.socket()), startTcpProxy(server.socket())]);
+  for (const { close } of [proxy, direct]) cleanup.defer(close);
+  const { sql, close } = connectDatabase({
+    url: `postgres://postgres@127.0.0.1:${direct.port}/postgres`,
+    openSocket: openDatabaseSocket,
+    deadlineMs: drainTimeoutMs,
+  });
+  cleanup.defer(() => close(1));
+  const [otlpPort = 0, ...corePorts] = await findPorts(1 + 2 * coreCount);
+  const [ingestPorts, httpPorts] = [corePorts.slice(0, coreCount), corePorts.slice(coreCount)];
+  const nats = sink === "nats" ? await startProxiedNats() : null;
+  cleanup.defer(() => nats?.stop());
+  const natsUrls = nats?.proxies.map(({ port }) => `nats://127.0.0.1:${port}`).join();
+  const files = await prepareIngestCore(`postgres://postgres@127.0.0.1:${proxy.port}/postgres`, {
+    env: {
+      ...clocks.core.env,
+      SVC_TRUST_LOOPBACK_OPS: "true",
+      SVC_INGEST_SINK: sink,
+      ...(natsUrls !== undefined && { SVC_NATS_URLS: natsUrls }),
+    },
+    ...(program === undefined ? {} : { program }),
+  });
+  cleanup.defer(() => files.remove());
+
+  // As systemd does: a program that ends while its database is unavailable is started again.
+  const supervised = (options: Parameters<typeof files.start>[0], onKill?: (pid: number) => void) => {
+    const start = async (attempts = drainTimeoutMs / restartMs): Promise<ChildProcess> => {
+      try {
+        return (await files.start(options)).process;
+      } catch (cause) {
+        if (attempts <= 0) throw cause;
+        await systemClock.sleep(restartMs);
+        return start(attempts - 1);
+      }
+    };
+    const supervisedProgram = createKilledProgram(start, onKill);
+    cleanup.defer(() => supervisedProgram.end());
+    return supervisedProgram;
+  };
+  const cores = ingestPorts.map((port, index) =>
+    supervised({ env: { SVC_INGEST_GRPC_ADDR: `127.0.0.1:${port}`, PORT: `${httpPorts[index]}` } }, beforeKill),
+  );
+  // One after the other: the first migrates.
+  for (const core of cores) await core.start();
+  const backend = await startChaosBackend();
+  cleanup.defer(() => backend.close());
+  const exporter = supervised({ args: ["export"], env: exportEnvironment(backend) });
+  await exporter.start();
+
+  let turn = 0;
+  const balance = () => ingestPorts[turn++ % coreCount] ?? 0;
+  const [balancer, link] = await Promise.all([startTcpProxy(balance), startTcpProxy(balance)]);
+  for (const { close: end } of [balancer, link]) cleanup.defer(end);
+  const collectorOptions = { ...(await files.client(collectorHostId)), caPem: files.caPem };
+  const { config, log } = await writeCollectorFiles(dir, { ...collectorOptions, otlpPort, ingestPort: link.port });
+  const collector = createKilledProgram(["run", "--config", config]);
+  cleanup.defer(() => collector.end());
+  await collector.start();
+  const collected = startLoad(log, `127.0.0.1:${otlpPort}`, linesAndSpansPerSecond);
+  cleanup.defer(() => collected.stop());
+  const numbered = await startNumberedLoad(hostIds, { port: balancer.port, ...files });
+  const tlsOf = async (hostId: string) => ({ ...(await files.client(hostId)), ca: files.caPem });
+  const strangers = {
+    resets: await tlsOf("https://fleet.chaos/d/resets"),
+    slow: await tlsOf("https://fleet.chaos/d/slow"),
+  };
+  const copied = await Promise.all(
+    copiedHostIds.map(async (hostId) =>
+      startCopiedHost(dir, { hostId, ingestPort: balancer.port, tls: await tlsOf(hostId) }),
+    ),
+  );
+  for (const host of copied) cleanup.defer(() => host.finish());
+
+  const discarded: StoredQueues[] = [];
+  const discardedKeys = new Set<string>();
+  const scene: Scene = {
+    ...{ postgres: server, proxy, sql, cores, httpPorts, ingestPort: ingestPorts[0] ?? 0, collector, link, balance },
+    ...{ exporter, backend, clocks, nats, hostIds, copied, strangers, rotate: collected.rotate },
+    collectorDir: join(dirname(config), "data"),
+    async failOver() {
+      await server.failOver();
+      proxy.target(server.socket());
+      direct.target(server.socket());
+      direct.reset();
+    },
+    async discardDatabase(since) {
+      discarded.push(await readStoredQueues(sql, judgedHostIds, since));
+      for (const key of await readKeys(sql, "ingest_envelope", since)) discardedKeys.add(key);
+      for (const queue of numbered.queues) queue.expectRewind();
+    },
+  };
+  return { scene, collected, numbered, discarded, discardedKeys };
+};
