@@ -1,7 +1,7 @@
 import type { Client } from "pg";
 import type { Clock } from "../../kit/clock.ts";
 import type { Database } from "../store/database.ts";
-import { currentTimelineQuery } from "../store/database-identity.ts";
+import { serverCheck } from "../store/database-identity.ts";
 import { alignStoredCount } from "../store/export-lag.ts";
 import { type ExportLease, ExportLeaseLost, moveExportPosition, readHorizon } from "../store/export-positions.ts";
 import { dayMs, summarizePartitions } from "../store/ingest-partitions.ts";
@@ -110,17 +110,21 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
   };
 };
 
-/** Connects to the server that the position is one of: the former primary of a failover may still accept readers. */
+/**
+ * Connects to the server that the position is one of: the former primary of a failover may still accept readers, and a server that was started
+ * anew may have been restored.
+ */
 const connectOn = async (
   { identity }: ExportLease,
   { connect, disconnect }: Pick<PostgresSourceOptions, "connect" | "disconnect">,
 ): Promise<Client> => {
   const client = await connect();
-  if (identity?.timeline == null) return client;
-  const { rows } = await client.query<{ timeline: number }>(currentTimelineQuery);
-  if (rows[0]?.timeline === identity.timeline) return client;
+  if (identity === null) return client;
+  const { query, isSame } = serverCheck(identity);
+  const { rows } = await client.query<{ timeline: number | null; started: string }>(query);
+  if (isSame(rows[0])) return client;
   disconnect(client);
-  throw new ExportLeaseLost("the reader's server is on another timeline");
+  throw new ExportLeaseLost("the reader's server is on another timeline, or was started anew");
 };
 
 const largest = (one: bigint, other: bigint): bigint => (one > other ? one : other);

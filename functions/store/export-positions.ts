@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import type { Database, Executor } from "./database.ts";
-import { currentTimeline, type DatabaseIdentity, readDatabaseIdentity } from "./database-identity.ts";
+import { currentTimeline, readDatabaseIdentity, type ServerIdentity, serverStart } from "./database-identity.ts";
 import { addHostLosses, type DeadLetter, insertDeadLetters } from "./export-dead-letters.ts";
 
 /** The right to export under a name, until another process takes it. */
@@ -13,7 +13,7 @@ export interface ExportLease {
   /** The stream that the position is a sequence of; null: PostgreSQL. */
   stream: string | null;
   /** The database that the position is one of; null for a stream. */
-  identity: DatabaseIdentity | null;
+  identity: ServerIdentity | null;
 }
 
 /** How long a process keeps a lease without renewing it. */
@@ -149,16 +149,22 @@ type AcquiredRow = {
 };
 
 /** Returns where a position is from, if not from this database; its timeline may differ, since a copy has the position of its rows. */
-const elsewhereOf = (row: AcquiredRow, identity: DatabaseIdentity): string | undefined => {
+const elsewhereOf = (row: AcquiredRow, identity: ServerIdentity): string | undefined => {
   if (row.system !== null && identity.systemIdentifier !== null && row.system !== identity.systemIdentifier)
     return "is one of another server";
   if (row.oid !== null && row.oid !== identity.databaseOid) return "is one of another database";
   return row.ahead ? "is ahead of this server" : undefined;
 };
 
-/** Whether the server of the statement is on the timeline of `identity`: another one, as after a failover, gives the same ids anew. */
-const isOn = (identity: DatabaseIdentity | null) =>
-  identity?.timeline == null ? sql`true` : sql`${currentTimeline} = ${identity.timeline}`;
+/**
+ * Whether the server of the statement is on the timeline of `identity` and was not started since: after a failover, and on files that were
+ * restored, it gives the same ids anew. Every start counts, because a restore to the same timeline leaves no other trace.
+ */
+const isOn = (identity: ServerIdentity | null) => {
+  if (identity === null) return sql`true`;
+  const isStarted = sql`${serverStart} = ${identity.startedAt}`;
+  return identity.timeline === null ? isStarted : sql`${isStarted} and ${currentTimeline} = ${identity.timeline}`;
+};
 
 const isHeld = ({ name, owner, epoch, identity }: ExportLease) =>
   sql`name = ${name} and owner = ${owner} and epoch = ${epoch} and ${isOn(identity)}`;
@@ -216,10 +222,10 @@ export const moveExportPosition = async (db: Database, lease: ExportLease, progr
 
 const nextXid = sql`pg_snapshot_xmax(pg_current_snapshot())::text::bigint`;
 
-/** Returns the oldest transaction id in use: every transaction below it has ended. Throws `ExportLeaseLost` on another timeline. */
+/** Returns the oldest transaction id in use: every transaction below it has ended. Throws `ExportLeaseLost` on another timeline, and once the server was started anew. */
 export const readHorizon = async (db: Executor, { identity }: Pick<ExportLease, "identity">): Promise<bigint> => {
   const [row] = await db.execute<{ horizon: string }>(sql`
     select pg_snapshot_xmin(pg_current_snapshot())::text as horizon where ${isOn(identity)}`);
-  if (row === undefined) throw new ExportLeaseLost("the server is on another timeline");
+  if (row === undefined) throw new ExportLeaseLost("the server is on another timeline, or was started anew");
   return BigInt(row.horizon);
 };
