@@ -1,5 +1,6 @@
 import { fetchStatus } from "../../../collector/status/status-socket.ts";
 import { systemClock } from "../../../kit/clock.ts";
+import { bundlePrograms } from "../../../scripts/bundle/bundle-programs.ts";
 import { createSeededEntropy } from "../../fakes/entropy.ts";
 import { copyStream } from "./copy-stream.ts";
 import { type ExportJudgement, judgeExported } from "./exported.ts";
@@ -26,8 +27,8 @@ export interface ChaosReport extends ExportJudgement {
   lost_reported: number;
   /** Accepted, lost with damaged files of the collector, and counted in its status. */
   lost_counted: number;
-  /** Lines that the collector read again because their records were lost, and that core had. */
-  read_again: number;
+  /** Rows that repeat a record: after a fork, or after the collector had read lines again whose records were lost. */
+  stored_again: number;
   /** Queues that continued under a new id. */
   forks: number;
   /** What audit events of forks and gaps lack or make up. */
@@ -48,25 +49,21 @@ const goalsOfNone = [
 /**
  * Runs two cores, PostgreSQL behind a proxy, an export with its backend, a collector, four senders and two hosts whose disks are copied, and
  * injects faults as `planRounds` draws them, each of `names` once before one comes again: for `minutes` and two at once, or each once and
- * alone when that is 0. `program` is a bundle of core.
+ * alone when that is 0. The programs are the bundles that ship.
  */
 export const runChaos = async (options: {
   seed: number;
   minutes: number;
   sink?: SinkName;
   names?: readonly string[];
-  program?: string;
   progress?: (line: string) => void;
 }): Promise<ChaosReport> => {
-  const { seed, minutes, sink = "postgres", program, progress = () => undefined } = options;
+  const { seed, minutes, sink = "postgres", progress = () => undefined } = options;
   const { names = faultNamesOf(sink) } = options;
+  await bundlePrograms(undefined, ["svc-server", "svc-collector"]);
   await using cleanup = new AsyncDisposableStack();
   const memory = createPeakMeter();
-  const { scene, collected, numbered, discarded, discardedKeys } = await startScene(
-    { sink, program },
-    cleanup,
-    memory.sample,
-  );
+  const { scene, collected, numbered, discarded, discardedKeys } = await startScene(sink, cleanup, memory.sample);
   const { sql, nats, cores, copied, backend } = scene;
   const ackTimes = [...numbered.ackTimes, ...copied.map((host) => host.ackTimes)];
 
@@ -103,7 +100,9 @@ export const runChaos = async (options: {
     ...Array.from(collected.accepted, (span) => `span-${span}`),
   ];
   const collectorHost = { hostId: collectorHostId, owed: new Set(ofCollector), forked: new Set<string>() };
-  const judged = [{ ...collectorHost, isCopied: false }, ...copied.map((host) => ({ ...host, isCopied: true }))];
+  // Core takes a queue that damage set back for a copy of itself, and the collector continues under another id.
+  const isDamaged = reports.some(({ id }) => id.includes("K5"));
+  const judged = [{ ...collectorHost, isCopied: isDamaged }, ...copied.map((host) => ({ ...host, isCopied: true }))];
   const judgeNow = async () => {
     if (nats) await copyStream(nats, sql);
     const { queue } = await fetchStatus(scene.collectorDir);
@@ -131,7 +130,7 @@ export const runChaos = async (options: {
     disordered: fromSenders.disordered + fromQueues.disordered,
     lost_reported: fromQueues.lostReported,
     lost_counted: fromQueues.lostCounted,
-    read_again: fromQueues.readAgain,
+    stored_again: fromQueues.storedAgain,
     forks: fromQueues.forks,
     event_faults: fromQueues.faults,
     ...exported,

@@ -1,3 +1,4 @@
+import { exportBufferBytes } from "./exported.ts";
 import type { Fault } from "./fault.ts";
 import { faults } from "./faults.ts";
 
@@ -67,7 +68,11 @@ export const brokenGoals = (name: string, reports: readonly FaultReport[]): stri
   const ofFault = reports.filter(({ fault }) => fault === name);
   const longest = Math.max(0, ...ofFault.map(({ pause_ms: ms }) => ms));
   const timesMax = Math.max(0, ...ofFault.map(({ export_times_max: times }) => times));
+  const bytesMax = repeats * exportBufferBytes;
   return [
+    ...ofFault
+      .filter(({ export_repeated_bytes: bytes }) => bytes > bytesMax)
+      .map(({ export_repeated_bytes: bytes }) => `${name}: the export repeated ${bytes} bytes, at most ${bytesMax}`),
     ...(timesMax > repeats + 1 ? [`${name}: the export sent an item ${timesMax} times, at most ${repeats + 1}`] : []),
     ...ofFault
       .filter(({ export_ms: ms }) => ms === null || ms > exportMsMax)

@@ -5,6 +5,7 @@ import { dirname, join } from "node:path";
 import { openDatabaseSocket } from "../../../functions/node/database-socket.ts";
 import { connectDatabase } from "../../../functions/store/database.ts";
 import { systemClock } from "../../../kit/clock.ts";
+import { programPaths } from "../../../scripts/bundle/bundle-programs.ts";
 import { prepareIngestCore } from "../../../scripts/lab/ingest-core.ts";
 import { findPorts } from "../../../scripts/ports.ts";
 import { startTcpProxy } from "../../fakes/tcp-proxy.ts";
@@ -33,11 +34,7 @@ const coreCount = 2;
 const restartMs = 200;
 
 /** Starts PostgreSQL, NATS if it is the sink, cores, the export with its backend, and hosts that send. All of it ends with `cleanup`. */
-export const startScene = async (
-  { sink, program }: { sink: SinkName; program: string | undefined },
-  cleanup: AsyncDisposableStack,
-  beforeKill: (pid: number) => void,
-) => {
+export const startScene = async (sink: SinkName, cleanup: AsyncDisposableStack, beforeKill: (pid: number) => void) => {
   const dir = await mkdtemp(join(tmpdir(), "chaos-"));
   cleanup.defer(() => rm(dir, { recursive: true }));
   const clocks = await createWrongClocks();
@@ -64,7 +61,7 @@ export const startScene = async (
       SVC_INGEST_SINK: sink,
       ...(natsUrls !== undefined && { SVC_NATS_URLS: natsUrls }),
     },
-    ...(program === undefined ? {} : { program }),
+    program: programPaths["svc-server"],
   });
   cleanup.defer(() => files.remove());
 

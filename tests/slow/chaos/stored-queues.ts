@@ -81,8 +81,8 @@ export interface Judgement {
   lostReported: number;
   /** Owed by the collector whose files were damaged, and within what it counts as lost. */
   lostCounted: number;
-  /** Lines of files that such a collector read again, as their records were lost. */
-  readAgain: number;
+  /** Rows that repeat a record after a fork, or after such a collector had read lines again. */
+  storedAgain: number;
   forks: number;
   /** What the audit events lack or make up. */
   faults: string[];
@@ -127,7 +127,7 @@ export const judge = (
     disordered: databases.reduce((sum, database) => sum + database.disordered, 0),
     lostReported,
     lostCounted,
-    readAgain,
+    storedAgain: stored.rows - stored.places.size,
     forks: left.length,
     faults: [
       ...left.filter((queueId) => !forks.has(queueId)).map((queueId) => `no event of the fork of queue ${queueId}`),
