@@ -71,9 +71,11 @@ that covers a case begins its name with the case's id; \`npx -y bun@1.4.5 run ge
 \`scripts/generate/reliability-cases.yaml\`. Of ${cases.length} cases, ${cases.length - untested - partial} are covered. ${partial} are covered **in part**: no test runs the
 whole fault, and the group's page says what is missing. ${untested} are not tested yet.
 
-\`npx -y bun@1.4.5 run chaos -- --minutes 5 --seed 1\` injects faults into a real core, PostgreSQL and a collector under load, in an order
-that the seed draws (\`--fault SIGSTOP\`: only those of that name; \`--minutes 0\`: each once). It prints recovery times and core's peak
-memory, and fails when an acknowledged record is missing, stored twice or out of order, or when a goal is missed.
+\`npx -y bun@1.4.5 run chaos -- --minutes 5 --seed 1\` injects faults into two cores, PostgreSQL, a collector and an export with its backend
+under load, as the seed draws them, many two at once (\`--fault SIGSTOP\`: only those of that name; \`--minutes 0\`: each once and alone;
+\`--sink nats\`: with a NATS cluster, as root). It prints its plan, recovery times and core's peak memory, and fails when an acknowledged record is
+missing, stored twice or out of order, when a stored one is not exported, unless core, collector or export report that loss, or when a goal is
+missed. The clock of PostgreSQL is set wrong where Debian's package \`faketime\` is installed.
 
 ${sections.join("\n\n")}
 `;

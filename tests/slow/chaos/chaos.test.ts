@@ -1,5 +1,24 @@
 import { expect, it } from "vitest";
+import { createSeededEntropy } from "../../fakes/entropy.ts";
 import { runChaos } from "./chaos.ts";
+import { areApart } from "./fault.ts";
+import { faultNamesOf } from "./faults.ts";
+import { faultOf } from "./goals.ts";
+import { planRounds } from "./plan.ts";
+
+it("plans by the seed alone each fault once a round, and none beside another that touches the same", () => {
+  const names = faultNamesOf("postgres");
+  const planOf = (seed: number) => [...planRounds(names, createSeededEntropy(seed), true).take(3)];
+  expect(planOf(1)).toEqual(planOf(1));
+  expect(planOf(1)).not.toEqual(planOf(2));
+  for (const round of planOf(1)) {
+    const steps = round.map((step) => step.flatMap((part) => (part === undefined ? [] : [part.fault])));
+    expect(steps.flat().sort()).toEqual(names.toSorted());
+    const pairs = steps.filter(([, second]) => second !== undefined).map((step) => step.map(faultOf));
+    expect(pairs.length).toBeGreaterThan(3);
+    expect(pairs.every(([one, other]) => one && other && areApart(one, other))).toBe(true);
+  }
+});
 
 it("D1, G5: keeps everything acknowledged, once and in order, when PostgreSQL restarts and core and collector are killed", async () => {
   const names = ["restart PostgreSQL (immediate)", "kill core (SIGKILL)", "kill the collector (SIGKILL)"];
