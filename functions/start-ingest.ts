@@ -8,6 +8,7 @@ import type { Route } from "./http/route.ts";
 import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
 import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
 import type { DatabaseClock } from "./jobs/database-clock.ts";
+import { abandonedCopiesIntervalMs, createCopyCleanup } from "./jobs/end-abandoned-copies.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import type { CoreDatabases } from "./node/core-databases.ts";
 import type { NamedServers } from "./node/database-servers.ts";
@@ -94,6 +95,10 @@ export const startIngest = async (
   const jobs = [
     ingest.watch(signal),
     runEvery({ name: "ingest partitions", intervalMs: partitionIntervalMs, clock, signal, log }, keepPartitions),
+    runEvery(
+      { name: "abandoned copies", intervalMs: abandonedCopiesIntervalMs, clock, signal, log },
+      createCopyCleanup(background.core),
+    ),
   ];
   return {
     port: listener.port,

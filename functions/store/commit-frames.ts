@@ -63,7 +63,7 @@ export const commitDeadlineMs = 6_000;
 
 /**
  * Planned once for each connection: for small batches, planning would cost more than running them. The server ends a wait for a lock
- * before the deadline, and what has no client any more soon after it.
+ * before the deadline, and what has no client any more soon after it, but a COPY that waits for rows (jobs/end-abandoned-copies.ts).
  */
 const statements = `
   set standard_conforming_strings = on; set lock_timeout = ${commitDeadlineMs - 1_000};

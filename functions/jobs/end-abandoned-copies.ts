@@ -1,0 +1,20 @@
+import type { Core } from "../core.ts";
+import { endWaitingCopies } from "../store/waiting-copies.ts";
+
+/** Longer than a committer waits for its own COPY. */
+export const abandonedCopiesIntervalMs = 10_000;
+
+/**
+ * Creates a tick that ends the transactions of committers that wait for rows of a COPY and did so at the tick before: their core, or the
+ * network to it, is gone. PostgreSQL would keep them for hours, because none of its timeouts applies to a COPY, and they hold up every
+ * export. It compares what it saw, so that no clock matters. Returns undefined when it ended none.
+ */
+export const createCopyCleanup = ({ db }: Pick<Core, "db">): (() => Promise<{ ended: number } | undefined>) => {
+  let seen: readonly string[] = [];
+  return async () => {
+    const waiting = await endWaitingCopies(db, seen);
+    seen = waiting.map(({ copy }) => copy);
+    const ended = waiting.filter((copy) => copy.ended).length;
+    return ended === 0 ? undefined : { ended };
+  };
+};
