@@ -93,8 +93,7 @@ export const runChaos = async (options: {
 
   collected.stop();
   await Promise.all([numbered.finish(), ...copied.map((host) => host.finish())]);
-  if (nats) await copyStream(nats, sql);
-  const fromSenders = await checkStored(sql, numbered.queues);
+  await untilEmpty(scene.collectorDir);
   const ofCollector = [
     ...Array.from({ length: collected.lines() }, (_, line) => `line ${line}`),
     ...Array.from(collected.accepted, (span) => `span-${span}`),
@@ -106,19 +105,19 @@ export const runChaos = async (options: {
   const judgeNow = async () => {
     if (nats) await copyStream(nats, sql);
     const { queue } = await fetchStatus(scene.collectorDir);
-    return judge(await readStoredQueues(sql, judgedHostIds), discarded, judged, {
-      records: queue.dropped_records_total,
-      fileBytes: queue.file_gap_bytes_total,
-    });
+    const counted = { records: queue.dropped_records_total, fileBytes: queue.file_gap_bytes_total };
+    return {
+      fromSenders: await checkStored(sql, numbered.queues),
+      fromQueues: judge(await readStoredQueues(sql, judgedHostIds), discarded, judged, counted),
+    };
   };
   const deadline = performance.now() + drainTimeoutMs;
-  let fromQueues = await judgeNow();
-  // What is counted as lost may also be late.
-  for (let polls = 0; fromQueues.missing > 0 || (fromQueues.lostCounted > 0 && polls < 20); polls++) {
-    if (performance.now() > deadline) break;
+  let judgement = await judgeNow();
+  while (judgement.fromQueues.missing > 0 && performance.now() < deadline) {
     await systemClock.sleep(500);
-    fromQueues = await judgeNow();
+    judgement = await judgeNow();
   }
+  const { fromSenders, fromQueues } = judgement;
   const exported = await judgeExported({ sql, backend, discarded: discardedKeys, httpPort: scene.httpPorts[0] ?? 0 });
   pids().forEach(memory.sample);
   const peakMb = memory.overall();
@@ -142,4 +141,14 @@ export const runChaos = async (options: {
     ...new Set(reports.map(({ fault }) => fault)).values().flatMap((name) => brokenGoals(name, reports)),
   ];
   return { seed, minutes, faults: reports, ...counts, core_peak_mb: peakMb, broken, ok: broken.length === 0 };
+};
+
+/** Waits until the collector's queue has been empty for 3 s, for 60 s at most: what it counts as lost must not be merely late. */
+const untilEmpty = async (collectorDir: string): Promise<void> => {
+  const deadline = performance.now() + drainTimeoutMs;
+  for (let polls = 0; polls < 6 && performance.now() < deadline; polls++) {
+    const { queue } = await fetchStatus(collectorDir);
+    if (queue.records > 0) polls = 0;
+    await systemClock.sleep(500);
+  }
 };

@@ -165,7 +165,7 @@ export const faults: Readonly<Record<string, Fault>> = {
     inject: async ({ cores }) => void (await Promise.all(cores.map((core) => core.restart()))),
   },
   "stop core (SIGSTOP)": {
-    id: "V1",
+    id: "G5",
     touches: ["core"],
     recoveryMs: { max: 15_000 },
     inject: async ({ cores }, draw) => {
