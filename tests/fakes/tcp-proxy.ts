@@ -22,6 +22,9 @@ export interface TcpProxy {
 /** A Unix socket, a port of 127.0.0.1, or what chooses one of these for each connection. */
 type ProxyTarget = string | number | (() => string | number);
 
+/** After so long a server notices by keepalives that the client of a swallowed connection is gone. */
+const noticedMs = 45_000;
+
 /** Starts a proxy in front of a target. */
 export const startTcpProxy = async (to: ProxyTarget): Promise<TcpProxy> => {
   let target = to;
@@ -45,8 +48,10 @@ export const startTcpProxy = async (to: ProxyTarget): Promise<TcpProxy> => {
       open.delete(client);
       client.destroy();
       // The server must not learn that its client has closed the connection.
-      if (isLost()) silent.add(upstream.on("close", () => silent.delete(upstream)));
-      else upstream.destroy();
+      if (isLost()) {
+        silent.add(upstream.on("close", () => silent.delete(upstream)));
+        setTimeout(() => upstream.destroy(), noticedMs).unref();
+      } else upstream.destroy();
     };
     client.on("close", end).on("error", end);
     upstream.on("close", () => {

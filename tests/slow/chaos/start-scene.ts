@@ -39,7 +39,11 @@ export const startScene = async (sink: SinkName, cleanup: AsyncDisposableStack, 
   cleanup.defer(() => rm(dir, { recursive: true }));
   const clocks = await createWrongClocks();
   cleanup.defer(() => clocks.remove());
-  const server = await startReplicatedPostgres({ env: clocks.postgres.env });
+  const server = await startReplicatedPostgres({
+    env: clocks.postgres.env,
+    // Two cores, and what they lose when a connection is swallowed.
+    settings: { max_connections: "200" },
+  });
   cleanup.defer(() => server.stop("immediate"));
   const [proxy, direct] = await Promise.all([startTcpProxy(server.socket()), startTcpProxy(server.socket())]);
   for (const { close } of [proxy, direct]) cleanup.defer(close);
