@@ -1,4 +1,5 @@
 import { Hono } from "hono";
+import { rfc3339 } from "../kit/clock.ts";
 import { pooledEntropy, uuidv7 } from "../kit/entropy.ts";
 import { createRequestBodies } from "../kit/request-bodies.ts";
 import { isRequestId } from "../kit/request-id.ts";
@@ -62,6 +63,7 @@ export const createApp = (core: Core, { peerOf, routes = routesOf(core) }: AppOp
       },
     );
     c.res.headers.set("X-Request-Id", requestId);
+    c.res.headers.set("X-Core-Time", rfc3339(clock.now()));
     const seconds = (clock.monotonic() - startedAt) / 1000;
     const labels = { route: c.get("route") ?? "unmatched", method: c.req.method, status: c.res.status };
     observe.httpRequest(labels, seconds);

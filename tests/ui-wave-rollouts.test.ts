@@ -4,6 +4,7 @@ import type { FleetHealthReport } from "../proto/fleet-health/report.ts";
 import type { Rollout, RolloutPreview, RolloutTargetPage } from "../proto/rollout/rollout.ts";
 import { launchBrowser } from "../scripts/lab/browser.ts";
 import { buildUi } from "../scripts/lab/built-ui.ts";
+import { seedEnrollment } from "../scripts/lab/seed-enrollment.ts";
 import { seedFleet } from "../scripts/lab/seed-fleet.ts";
 import { seededConfigId, seedRollouts } from "../scripts/lab/seed-rollouts.ts";
 import { seededRolloutId, seededRollouts, seedWaveRollouts } from "../scripts/lab/seed-wave-rollouts.ts";
@@ -23,6 +24,7 @@ beforeAll(async () => {
   await seedFleet(web.core.db, { count: 320, now });
   await seedRollouts(web.core.db, { count: 12, now });
   await seedWaveRollouts(web.core.db, { now, entropy: createSeededEntropy(1) });
+  await seedEnrollment(web.core.db, now);
 });
 afterAll(async () => {
   await browser?.close();
@@ -246,4 +248,49 @@ it.each([
   expect(await flawsOf(page)).toEqual([]);
   expect(messages).toEqual([]);
   await page.context().close();
+});
+
+/** What a page says: its text, and the tooltips that date it. The age of the answer itself counts seconds. */
+const wordsOf = async (page: Page, ready: string): Promise<string[]> => {
+  await page.getByText(ready).first().waitFor();
+  await page.waitForLoadState("networkidle");
+  return page.evaluate(() => [
+    ...document.body.textContent.replace(/Updated \d+ s ago/, "Updated").split("\n"),
+    ...[...document.querySelectorAll("[title]")].map((element) => element.getAttribute("title") ?? ""),
+  ]);
+};
+
+describe("pages whose browser has a wrong clock", () => {
+  it("V4: say the same as with a right one, since every age and state is by core's time", {
+    timeout: 120_000,
+  }, async () => {
+    const [host] = (await get<FleetHealthReport>("/v1/collector/health?limit=1&sort=severity")).items;
+    const nineDaysMs = 9 * 86_400_000;
+    const pages = [web.clock.now(), web.clock.now() + nineDaysMs, web.clock.now() - nineDaysMs].map(
+      async (now) => (await visit("/login", { now })).page,
+    );
+    const [right, ...wrong] = await Promise.all(pages);
+    if (right === undefined) throw new Error("no page");
+    for (const [path, ready] of [
+      ["/enrollment", "token unknown"],
+      [`/fleet?q=host-22&silent_since=${new Date(web.clock.now()).toISOString().slice(0, 19)}Z`, "1 to "],
+      [`/fleet?q=host-22&id=${host?.identity_id}`, "Timeline"],
+      [`/hosts/${host?.identity_id}`, "Timeline"],
+      ["/rollouts", "Rolled back"],
+      [`/rollouts/${seededRolloutId("paused")}`, "started wave 2"],
+      ["/audit", "Hash chain"],
+      [`/configs/${seededConfigId(11)}`, "Assignment history"],
+      ["/", "Directory"],
+    ] as const) {
+      await Promise.all([right, ...wrong].map((page) => page.goto(web.origin + path)));
+      for (const page of wrong)
+        await expect
+          .poll(async () => {
+            const [said, expected] = await Promise.all([wordsOf(page, ready), wordsOf(right, ready)]);
+            return said.filter((word, index) => word !== expected[index]);
+          })
+          .toEqual([]);
+    }
+    await Promise.all([right, ...wrong].map((page) => page.context().close()));
+  });
 });

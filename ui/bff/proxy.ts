@@ -62,7 +62,7 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
 const bodyBytesMax = 200 * 1024;
 
 /** The headers of core's response that the browser receives. */
-const forwardedHeaders = ["content-type", "content-disposition", "retry-after", "x-accel-buffering"];
+const forwardedHeaders = ["content-type", "content-disposition", "retry-after", "x-accel-buffering", "x-core-time"];
 
 /**
  * Returns the handler of one of `proxiedRoutes`: forwards a request to core as the session's person, and streams core's response back.

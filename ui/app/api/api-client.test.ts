@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { afterEach, describe, expect, it, vi } from "vitest";
+import { readMoment } from "../browser/create-now.ts";
 import { ApiProblem, createApiClient, fetchAhead } from "./api-client.ts";
 
 const Answer = v.object({ count: v.number() });
@@ -22,6 +23,20 @@ afterEach(() => void vi.useRealTimers());
 describe("the API client", () => {
   it("returns the parsed answer", async () => {
     expect(await clientOver(Response.json({ count: 3, more: true })).get("/api/x", Answer)).toEqual({ count: 3 });
+  });
+
+  it("V4: dates moments of this machine by core's time, whatever this machine's clock says", async () => {
+    vi.useFakeTimers({ now: 0, toFake: ["Date", "performance"] });
+    const api = clientOver(Response.json({ count: 3 }, { headers: { "X-Core-Time": "2026-11-23T12:00:00.250Z" } }));
+    const asked = readMoment();
+    expect(api.timeAt({ at: 5, tick: 5 })).toBe(5);
+    vi.advanceTimersByTime(2000);
+    await api.get("/api/x", Answer);
+    expect(api.timeAt(asked)).toBe(Date.UTC(2026, 10, 23, 11, 59, 58, 250));
+    vi.advanceTimersByTime(60_000);
+    // Somebody sets this machine's clock back.
+    vi.setSystemTime(-86_400_000);
+    expect(api.timeAt(readMoment())).toBe(Date.UTC(2026, 10, 23, 12, 1, 0, 250));
   });
 
   it("drops members that only a newer core sends", async () => {

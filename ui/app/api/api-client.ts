@@ -1,4 +1,6 @@
 import * as v from "valibot";
+import { readMoment } from "../browser/create-now.ts";
+import { ageMs, type Moment } from "./report-state.ts";
 
 /** Reads from the server. */
 export interface ApiClient {
@@ -14,6 +16,11 @@ export interface ApiClient {
   ): Promise<v.InferOutput<Schema>>;
   /** Sends a request and returns its successful response, the body unread. Rejects as `get` does, after 8 s without its headers. */
   send(path: string, request: ApiRequest): Promise<Response>;
+  /**
+   * Returns core's time at a moment of this machine, in milliseconds, by the newest answer: the page dates nothing by this machine's own
+   * clock, which may be wrong by days. Until core has answered, it is that clock's.
+   */
+  timeAt(moment: Moment): number;
 }
 
 /** A request that changes something, or whose answer is a stream. */
@@ -56,8 +63,11 @@ const answerTimeoutMs = 8_000;
 
 /** Creates a client over `fetch`. Requests are same-origin, so they carry the session cookie. */
 export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => {
+  let seen: (Moment & { coreTime: number }) | undefined;
   const request = async (path: string, init: RequestInit & { signal?: AbortSignal }): Promise<Response> => {
     const response = await options.fetch(path, init).catch((error: unknown) => throwUnreachable(error, init.signal));
+    const coreTime = Date.parse(response.headers.get("X-Core-Time") ?? "");
+    if (coreTime) seen = { ...readMoment(), coreTime };
     if (!response.ok) throw await readProblem(response);
     return response;
   };
@@ -98,6 +108,11 @@ export const createApiClient = (options: { fetch: typeof fetch }): ApiClient => 
           signal,
         }),
       ),
+    timeAt: (moment) => {
+      if (!seen) return moment.at;
+      // Nobody can set back the clock that decides which is earlier.
+      return seen.coreTime + (moment.tick < seen.tick ? -ageMs(moment, seen) : ageMs(seen, moment));
+    },
   };
 };
 

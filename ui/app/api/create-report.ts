@@ -1,11 +1,12 @@
 import { type Accessor, createEffect, createMemo, createRenderEffect, createSignal, on, onCleanup } from "solid-js";
 import type * as v from "valibot";
-import { createMoment } from "../browser/create-now.ts";
+import { createMoment, readMoment } from "../browser/create-now.ts";
 import { type ApiClient, ApiProblem } from "./api-client.ts";
 import {
   ageMs,
   initialReportState,
   intervalsMax,
+  type Moment,
   nextReportState,
   phaseOf,
   type ReportPhase,
@@ -21,6 +22,8 @@ export interface LiveReport<Value> {
   /** The value of the answer while it is of the current query; undefined from a change of the query until its answer. */
   current: Accessor<Value | undefined>;
   phase: Accessor<ReportPhase>;
+  /** Core's time when the answer was requested, in milliseconds; 0 without one. */
+  asOf: Accessor<number>;
   /** The age of the answer in whole seconds; undefined without one. Never less than the age of its data. */
   ageSeconds: Accessor<number | undefined>;
   /** Requests the report now, whether paused or not. */
@@ -59,8 +62,10 @@ export const createReport = <Schema extends v.GenericSchema>({
   const now = createMoment();
   let inFlight: AbortController | undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;
-  let startedAt = Number.NEGATIVE_INFINITY;
-  let endedAt = Number.NEGATIVE_INFINITY;
+  let startedAt: Moment | undefined;
+  let endedAt: Moment | undefined;
+  const msSince = (moment: Moment | undefined): number =>
+    moment ? ageMs(moment, readMoment()) : Number.POSITIVE_INFINITY;
 
   const request = async (): Promise<void> => {
     clearTimeout(timer);
@@ -69,8 +74,8 @@ export const createReport = <Schema extends v.GenericSchema>({
     if (query === undefined) return;
     const controller = new AbortController();
     inFlight = controller;
-    const requested = { at: Date.now(), tick: performance.now() };
-    startedAt = requested.at;
+    const requested = readMoment();
+    startedAt = requested;
     setState((before) => nextReportState(before, { type: "requested", query }));
     try {
       const value: Value = await api.get(query, schema, controller.signal);
@@ -81,14 +86,14 @@ export const createReport = <Schema extends v.GenericSchema>({
       setState((before) => nextReportState(before, { type: "failed", query, problem }));
     }
     inFlight = undefined;
-    endedAt = Date.now();
+    endedAt = readMoment();
     schedule();
   };
 
   const schedule = (): void => {
     clearTimeout(timer);
     if (paused() || document.visibilityState === "hidden" || inFlight !== undefined) return;
-    timer = setTimeout(() => void request(), Math.max(0, endedAt + intervalMs - Date.now()));
+    timer = setTimeout(() => void request(), Math.max(0, intervalMs - msSince(endedAt)));
   };
 
   const requestOnline = () => paused() || void request();
@@ -104,9 +109,9 @@ export const createReport = <Schema extends v.GenericSchema>({
   createRenderEffect(on(path, () => void request()));
   createEffect(on(paused, schedule, { defer: true }));
   // Timers do not count while the machine sleeps, and a connection from before will not answer.
-  const afterSleep = ({ at }: { at: number }) => {
-    if (inFlight === undefined) at > endedAt + intervalMs && schedule();
-    else if (at > startedAt + requestMsMax) void request();
+  const afterSleep = () => {
+    if (inFlight === undefined) msSince(endedAt) > intervalMs && schedule();
+    else if (msSince(startedAt) > requestMsMax) void request();
   };
   createEffect(on(now, afterSleep, { defer: true }));
 
@@ -121,6 +126,10 @@ export const createReport = <Schema extends v.GenericSchema>({
     answer,
     current: createMemo(() => (state().answer?.query === state().query ? state().answer?.value : undefined)),
     phase: createMemo(() => phaseOf(state(), isOld())),
+    asOf: createMemo(() => {
+      const arrived = answer();
+      return arrived ? api.timeAt(arrived) : 0;
+    }),
     ageSeconds: createMemo(() => {
       const ms = age();
       return ms === undefined ? undefined : Math.floor(ms / 1000);

@@ -65,12 +65,11 @@ const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => vo
     paused,
   });
   const page = () => report.answer()?.value;
-  const asOf = () => report.answer()?.at ?? 0;
   const columns: readonly RecordColumn<AuditEventView>[] = [
-    { name: "Time", cell: (event) => <Time at={event.occurred_at} asOf={asOf()} /> },
+    { name: "Time", cell: (event) => <Time at={event.occurred_at} asOf={report.asOf()} /> },
     { name: "Who", cell: (event) => <EventActor event={event} names={page()?.names ?? {}} /> },
     { name: "Did what", cell: (event) => <EventWhat event={event} names={page()?.names ?? {}} /> },
-    { name: "Chain", cell: (event) => <Place event={event} asOf={asOf()} />, isNumber: true },
+    { name: "Chain", cell: (event) => <Place event={event} asOf={report.asOf()} />, isNumber: true },
   ];
   const nextPath = () => {
     const next = page()?.next_cursor;

@@ -1,17 +1,14 @@
 import { type Accessor, createSignal, onCleanup } from "solid-js";
+import type { Moment } from "../api/report-state.ts";
 
-/** Returns this machine's time in milliseconds, updated once a second while the page is in view. Create one for a page. */
-export const createNow = (): Accessor<number> => {
-  const now = createMoment();
-  return () => now().at;
-};
+/** Returns the present by both clocks of this machine. */
+export const readMoment = (): Moment => ({ at: Date.now(), tick: performance.now() });
 
-/** Returns the same time by both clocks: `Date.now()`, and `performance.now()`, which nobody can set back. */
-export const createMoment = (): Accessor<{ at: number; tick: number }> => {
-  const read = () => ({ at: Date.now(), tick: performance.now() });
-  const [now, setNow] = createSignal(read());
+/** Returns the present, updated once a second while the page is in view. Create one for a page. */
+export const createMoment = (): Accessor<Moment> => {
+  const [now, setNow] = createSignal(readMoment());
   const tick = () => {
-    if (document.visibilityState === "visible") setNow(read());
+    if (document.visibilityState === "visible") setNow(readMoment());
   };
   const timer = setInterval(tick, 1000);
   document.addEventListener("visibilitychange", tick);

@@ -2,7 +2,7 @@ import { createSignal, For, Match, onMount, Show, Switch } from "solid-js";
 import * as v from "valibot";
 import { ChatSession, titleLengthMax } from "../../../proto/chat/session.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
-import { createNow } from "../browser/create-now.ts";
+import { createMoment } from "../browser/create-now.ts";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { formatAgo, formatCountOf, formatTimestamp, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -23,7 +23,7 @@ export const History = (props: {
   onOpen: (id: string) => void;
   changes: HistoryChanges;
 }) => {
-  const now = createNow();
+  const now = createMoment();
   const [sessions, setSessions] = createSignal<readonly ChatSession[]>([]);
   const [cursor, setCursor] = createSignal<string | null>(null);
   const [loading, setLoading] = createSignal(true);
@@ -76,7 +76,7 @@ export const History = (props: {
           {(session) => (
             <HistoryRow
               session={session}
-              now={now()}
+              now={props.api.timeAt(now())}
               current={session.id === props.current}
               onOpen={() => props.onOpen(session.id)}
               onRename={(title) => rename(session.id, title)}

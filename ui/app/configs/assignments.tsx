@@ -42,7 +42,6 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
     paused: () => props.paused,
   });
   const page = () => report.answer()?.value;
-  const asOf = () => report.answer()?.at ?? 0;
   /** The address with a change of the filter, on its first page. */
   const pathOf = (change: Readonly<Record<string, string | undefined>>) => {
     const next = new URLSearchParams(params());
@@ -71,7 +70,7 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
         </>
       ),
     },
-    { name: "Assigned", cell: (row) => <Time at={row.assigned_at} asOf={asOf()} /> },
+    { name: "Assigned", cell: (row) => <Time at={row.assigned_at} asOf={report.asOf()} /> },
     { name: "By", cell: (row) => row.assigned_by_email ?? row.assigned_by },
     {
       name: "Now",
@@ -82,7 +81,7 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
         >
           {(at) => (
             <span class="quiet">
-              ended <Time at={at()} asOf={asOf()} />
+              ended <Time at={at()} asOf={report.asOf()} />
             </span>
           )}
         </Show>
@@ -92,7 +91,7 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
       name: "Applied",
       cell: (row) => (
         <Show when={row.applied_at} fallback={<span class="quiet">{row.ended_at === null ? "not yet" : ""}</span>}>
-          {(at) => <Time at={at()} asOf={asOf()} />}
+          {(at) => <Time at={at()} asOf={report.asOf()} />}
         </Show>
       ),
     },

@@ -44,7 +44,6 @@ export const ConfigPage = () => {
   };
   createPageTitle(() => named() ?? "Config");
   const compared = createMemo(() => new URLSearchParams(location.search).get("compare") ?? undefined);
-  const asOf = () => report.answer()?.at ?? 0;
   return (
     <div class="page">
       <PageHead title={named() ?? "Config"} report={report} paused={paused()} onPause={setPaused} />
@@ -64,7 +63,7 @@ export const ConfigPage = () => {
                 <CopyButton text={known().config_hash} what="the hash" />
               </p>
               <p class="quiet">
-                Published <Time at={known().created_at} asOf={asOf()} /> by{" "}
+                Published <Time at={known().created_at} asOf={report.asOf()} /> by{" "}
                 {known().created_by_email ?? known().created_by} · {formatBytes(known().size_bytes)} ·{" "}
                 <a href={`/audit?${new URLSearchParams({ target: known().id })}`}>audit events</a>
               </p>
@@ -80,7 +79,7 @@ export const ConfigPage = () => {
               />
             </section>
             <Preview configId={known().id} />
-            <Batches config={known()} asOf={asOf()} />
+            <Batches config={known()} asOf={report.asOf()} />
             <Show when={compared()} fallback={<ConfigText yaml={known().yaml} configId={known().id} />}>
               {(other) => (
                 <ErrorBoundary fallback={<PartFailed what="The comparison" />}>

@@ -46,7 +46,6 @@ export const ConfigsPage = () => {
     paused,
   });
   const page = () => report.answer()?.value;
-  const asOf = () => report.answer()?.at ?? 0;
   const text = () => params().get("q") ?? "";
   const pathOf = (change: Readonly<Record<string, string>>) => {
     const next = new URLSearchParams({ ...(text() === "" ? {} : { q: text() }), ...change });
@@ -72,7 +71,7 @@ export const ConfigsPage = () => {
       name: "Published",
       cell: (config) => (
         <>
-          <Time at={config.created_at} asOf={asOf()} />
+          <Time at={config.created_at} asOf={report.asOf()} />
           <span class="second-line">{config.created_by_email ?? config.created_by}</span>
         </>
       ),

@@ -17,11 +17,11 @@ import "../rollouts/rollouts.css";
 
 /** The preview of a rollout: asks for a query of hosts, and shows which of them would change and which could not. */
 export const Preview = (props: { configId: string }) => {
-  const { api } = usePageContext();
+  const { api, coreNow } = usePageContext();
   const location = useLocation();
   const navigate = useNavigate();
   const query = createMemo(() => new URLSearchParams(location.search).get("preview") ?? undefined);
-  const faults = () => (query() === undefined ? [] : parseQuery(query() ?? "", new Date()).faults);
+  const faults = () => (query() === undefined ? [] : parseQuery(query() ?? "", new Date(coreNow())).faults);
   const report = createReport({
     api,
     schema: RolloutPreview,
@@ -76,16 +76,17 @@ export const Preview = (props: { configId: string }) => {
   );
 };
 
-const fleetPath = (filter: string): string =>
-  viewPath({ ...defaultView, filter: parseQuery(filter, new Date()).filter });
+const fleetPath = (filter: string, now: number): string =>
+  viewPath({ ...defaultView, filter: parseQuery(filter, new Date(now)).filter });
 
 const Result = (props: { preview: RolloutPreview }) => {
+  const { coreNow } = usePageContext();
   const command = () => `svc-admin rollouts create ${props.preview.config.id}${words(props.preview.filter)}`;
   return (
     <>
       <p>
         <Show when={props.preview.hosts > 0} fallback="The query matches no host.">
-          Of <a href={fleetPath(props.preview.filter)}>{formatCountOf(props.preview.hosts, "host")}</a>,{" "}
+          Of <a href={fleetPath(props.preview.filter, coreNow())}>{formatCountOf(props.preview.hosts, "host")}</a>,{" "}
           <strong>{formatCount(props.preview.will_change)} would change</strong>, {formatCount(props.preview.unchanged)}{" "}
           have it assigned already, and {formatCount(props.preview.skipped)} would be skipped.
         </Show>

@@ -34,7 +34,7 @@ export const Freshness = (props: {
   onPause: () => void;
   onRefresh: () => void;
 }) => {
-  const { state, phase, ageSeconds } = props.report;
+  const { phase, ageSeconds } = props.report;
   const age = () => formatDuration(ageSeconds() ?? 0);
   return (
     <div class="freshness" data-stale={phase() === "stale" ? "" : undefined}>
@@ -48,7 +48,7 @@ export const Freshness = (props: {
             <Match when={props.paused}>Paused. </Match>
           </Switch>
         </span>
-        <Show when={phase() !== "changing" && state().answer?.at}>
+        <Show when={phase() !== "changing" && props.report.asOf()}>
           {(at) => (
             <time datetime={new Date(at()).toISOString()} title={formatTimestamp(at(), props.zone)}>
               Updated {age()} ago

@@ -36,7 +36,6 @@ export const EnrollmentPage = () => {
     paused,
   });
   const counts = () => report.answer()?.value;
-  const asOf = () => report.answer()?.at ?? 0;
   return (
     <div class="page">
       <PageHead title="Enrollment" report={report} paused={paused()} onPause={setPaused} />
@@ -93,7 +92,7 @@ export const EnrollmentPage = () => {
               </nav>
               <Policies view={view()} paused={paused()} />
             </section>
-            <Show when={counts()}>{(known) => <Refusals report={known()} asOf={asOf()} />}</Show>
+            <Show when={counts()}>{(known) => <Refusals report={known()} asOf={report.asOf()} />}</Show>
           </>
         }
       >

@@ -40,7 +40,6 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
     paused: () => props.paused,
   });
   const page = () => report.answer()?.value;
-  const asOf = () => report.answer()?.at ?? 0;
   const pathOf = (cursor?: string) => {
     const { policies } = props.view;
     const params = new URLSearchParams();
@@ -73,7 +72,7 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
           <Show when={policy.frozen_at}>
             {(at) => (
               <span class="second-line">
-                <Time at={at()} asOf={asOf()} />
+                <Time at={at()} asOf={report.asOf()} />
               </span>
             )}
           </Show>
@@ -123,7 +122,7 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
       name: "Created",
       cell: (policy) => (
         <>
-          <Time at={policy.created_at} asOf={asOf()} />
+          <Time at={policy.created_at} asOf={report.asOf()} />
           <span class="second-line">{policy.created_by_email ?? policy.created_by}</span>
         </>
       ),

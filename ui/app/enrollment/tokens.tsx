@@ -30,7 +30,6 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
     paused: () => props.paused,
   });
   const page = () => report.answer()?.value;
-  const asOf = () => report.answer()?.at ?? 0;
   const pathOf = (cursor?: string) => {
     const params = new URLSearchParams(props.view.tokens);
     if (cursor !== undefined) params.set("cursor", cursor);
@@ -71,10 +70,10 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
       name: "Expires",
       cell: (token) => (
         <>
-          <Time at={token.expires_at} asOf={asOf()} />
+          <Time at={token.expires_at} asOf={report.asOf()} />
           <span class="second-line">
-            {Date.parse(token.expires_at) <= asOf() ? "expired " : ""}
-            {formatUntil(token.expires_at, asOf())}
+            {Date.parse(token.expires_at) <= report.asOf() ? "expired " : ""}
+            {formatUntil(token.expires_at, report.asOf())}
           </span>
         </>
       ),
@@ -85,7 +84,7 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
         <Show when={token.last_used_at} fallback={<span class="quiet">never</span>}>
           {(at) => (
             <>
-              <Time at={at()} asOf={asOf()} />
+              <Time at={at()} asOf={report.asOf()} />
               <span class="second-line">{token.last_used_address}</span>
             </>
           )}
@@ -96,7 +95,7 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
       name: "Created",
       cell: (token) => (
         <>
-          <Time at={token.created_at} asOf={asOf()} />
+          <Time at={token.created_at} asOf={report.asOf()} />
           <span class="second-line">{token.created_by_email ?? token.created_by}</span>
         </>
       ),

@@ -1,7 +1,7 @@
 import { For, Show } from "solid-js";
 import { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
 import { createReport } from "../api/create-report.ts";
-import { createNow } from "../browser/create-now.ts";
+import { createMoment } from "../browser/create-now.ts";
 import { Icon } from "../design/icon.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { formatAgo, formatCount, formatTimestamp } from "../format/format.ts";
@@ -11,7 +11,7 @@ import { directoryFaults } from "./directory-faults.ts";
 /** The last directory sync, how many people it counts, and its faults. Its height varies: place it last on a page. */
 export const DirectoryPanel = () => {
   const { api, times } = usePageContext();
-  const now = createNow();
+  const now = createMoment();
   const report = createReport({
     api,
     schema: DirectoryStatus,
@@ -42,7 +42,7 @@ export const DirectoryPanel = () => {
                   <>
                     {isPushed(status()) ? "Last pushed" : "Last synced"}{" "}
                     <time datetime={at()} title={formatTimestamp(at(), times.zone())}>
-                      {formatAgo(at(), Math.max(now(), Date.parse(at())))}
+                      {formatAgo(at(), api.timeAt(now()))}
                     </time>
                     : {formatCount(status().counts.people.active)} active,{" "}
                     {formatCount(status().counts.people.suspended)} suspended,{" "}

@@ -19,18 +19,17 @@ export const Certificates = (props: { id: string }) => {
     intervalMs: 60_000,
   });
   const page = report.current;
-  const asOf = () => report.answer()?.at ?? 0;
   const successorOf = ({ id }: CertificateView) => page()?.items.find((other) => other.predecessor_id === id);
   const columns: readonly RecordColumn<CertificateView>[] = [
     { name: "Serial", cell: ({ serial_number: serial }) => <Copied text={serial} what="serial number" /> },
     { name: "SHA-256", cell: ({ fingerprint_sha256: print }) => <Copied text={print} what="fingerprint" /> },
-    { name: "Status", cell: (certificate) => <Status certificate={certificate} asOf={asOf()} /> },
-    { name: "Issued", cell: ({ issued_at: at }) => <Time at={at} asOf={asOf()} /> },
+    { name: "Status", cell: (certificate) => <Status certificate={certificate} asOf={report.asOf()} /> },
+    { name: "Issued", cell: ({ issued_at: at }) => <Time at={at} asOf={report.asOf()} /> },
     {
       name: "First used",
       cell: ({ first_used_at: at }) => (
         <Show when={at} fallback={<span class="drawer-quiet">never</span>}>
-          {(used) => <Time at={used()} asOf={asOf()} />}
+          {(used) => <Time at={used()} asOf={report.asOf()} />}
         </Show>
       ),
     },
@@ -38,7 +37,7 @@ export const Certificates = (props: { id: string }) => {
       name: "Expires",
       cell: ({ not_after: at }) => (
         <>
-          <Time at={at} asOf={asOf()} /> <span class="drawer-quiet">{formatUntil(at, asOf())}</span>
+          <Time at={at} asOf={report.asOf()} /> <span class="drawer-quiet">{formatUntil(at, report.asOf())}</span>
         </>
       ),
     },

@@ -60,7 +60,6 @@ export const HostEvents = (props: {
     intervalMs: 30_000,
   });
   const page = report.current;
-  const asOf = () => report.answer()?.at ?? 0;
   const hostPath = (cursor?: string | null) =>
     `/hosts/${props.id}${cursor ? `?${new URLSearchParams({ cursor })}` : ""}`;
   const outcomeOf = (index: number, action: string): string | undefined => {
@@ -98,7 +97,7 @@ export const HostEvents = (props: {
                   entry.event ? (
                     <li data-failed={entry.event.outcome === "failure" ? "" : undefined}>
                       <p class="drawer-quiet">
-                        <Time at={entry.event.occurred_at} asOf={asOf()} /> ·{" "}
+                        <Time at={entry.event.occurred_at} asOf={report.asOf()} /> ·{" "}
                         <EventActor event={entry.event} names={known().names} />
                       </p>
                       <EventWhat event={entry.event} names={known().names} />
@@ -107,7 +106,7 @@ export const HostEvents = (props: {
                       </Show>
                     </li>
                   ) : (
-                    <OutageEntry outage={entry.outage} at={<Time at={entry.outage.began_at} asOf={asOf()} />} />
+                    <OutageEntry outage={entry.outage} at={<Time at={entry.outage.began_at} asOf={report.asOf()} />} />
                   )
                 }
               </For>

@@ -23,7 +23,6 @@ export const RolloutEvents = (props: { id: string; paused: boolean }) => {
     paused: () => props.paused,
   });
   const page = report.current;
-  const asOf = () => report.answer()?.at ?? 0;
   return (
     <section class="rollout-part" aria-labelledby="timeline">
       <div class="page-tools">
@@ -46,7 +45,8 @@ export const RolloutEvents = (props: { id: string; paused: boolean }) => {
                 {(event) => (
                   <li data-failed={event.outcome === "failure" ? "" : undefined}>
                     <p class="quiet">
-                      <Time at={event.occurred_at} asOf={asOf()} /> · <EventActor event={event} names={known().names} />
+                      <Time at={event.occurred_at} asOf={report.asOf()} /> ·{" "}
+                      <EventActor event={event} names={known().names} />
                     </p>
                     <EventWhat event={event} names={known().names} />
                   </li>

@@ -54,7 +54,6 @@ export const RolloutPage = () => {
     const parsed = targets();
     return "parameter" in parsed ? parsed.parameter : undefined;
   };
-  const asOf = () => report.answer()?.at ?? 0;
   return (
     <div class="page">
       <PageHead title={named() ?? "Rollout"} report={report} paused={paused()} onPause={setPaused} />
@@ -69,9 +68,9 @@ export const RolloutPage = () => {
         {(known) => (
           <>
             <div class="shown rollout-part" data-shown={report.phase()}>
-              <Summary rollout={known()} asOf={asOf()} />
+              <Summary rollout={known()} asOf={report.asOf()} />
               <Show when={known().breach}>
-                {(breach) => <Breach rollout={known()} breach={breach()} asOf={asOf()} />}
+                {(breach) => <Breach rollout={known()} breach={breach()} asOf={report.asOf()} />}
               </Show>
               <Waves rollout={known()} />
               <Commands rollout={known()} />

@@ -30,7 +30,6 @@ export const RolloutsOf = (props: {
     intervalMs: 30_000,
   });
   const page = report.current;
-  const asOf = () => report.answer()?.at ?? 0;
   return (
     <>
       <OldNotice report={report} what="These rollouts are" />
@@ -52,7 +51,7 @@ export const RolloutsOf = (props: {
                       <TargetFigure rolloutId={rollout.id} counts={rollout} figure="targets" of="hosts in all" />{" "}
                       applied
                       <span class="second-line">
-                        <Time at={rollout.created_at} asOf={asOf()} /> by {plainText(rollout.created_by_name)}
+                        <Time at={rollout.created_at} asOf={report.asOf()} /> by {plainText(rollout.created_by_name)}
                       </span>
                     </span>
                   </li>

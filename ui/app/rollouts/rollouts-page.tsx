@@ -49,7 +49,6 @@ export const RolloutsPage = () => {
     paused,
   });
   const page = () => report.answer()?.value;
-  const asOf = () => report.answer()?.at ?? 0;
   const configId = () => params().get("config_id");
   const isFiltered = () => params().has("state") || params().has("config_id") || params().has("identity_id");
   /** The address with other states or a cursor, on its first page without one. */
@@ -114,7 +113,7 @@ export const RolloutsPage = () => {
       name: "Started",
       cell: (rollout) => (
         <>
-          <Time at={rollout.created_at} asOf={asOf()} />
+          <Time at={rollout.created_at} asOf={report.asOf()} />
           <span class="second-line">{plainText(rollout.created_by_name)}</span>
         </>
       ),
@@ -123,7 +122,7 @@ export const RolloutsPage = () => {
       name: "Ended",
       cell: (rollout) => (
         <Show when={rollout.ended_at} fallback={<span class="quiet">not yet</span>}>
-          {(at) => <Time at={at()} asOf={asOf()} />}
+          {(at) => <Time at={at()} asOf={report.asOf()} />}
         </Show>
       ),
     },

@@ -35,7 +35,6 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
     paused: () => props.paused,
   });
   const page = () => report.answer()?.value;
-  const asOf = () => report.answer()?.at ?? 0;
   /** The address with another wave or status, on its first page. */
   const pathOf = (change: {
     wave?: number | undefined;
@@ -75,17 +74,19 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
           <Show when={row.reverted_at}>
             {(at) => (
               <span class="second-line">
-                <Time at={at()} asOf={asOf()} />
+                <Time at={at()} asOf={report.asOf()} />
               </span>
             )}
           </Show>
         </>
       ),
     },
-    { name: "Assigned", cell: (row) => <TimeOrNot at={row.assigned_at} asOf={asOf()} not="not yet" /> },
+    { name: "Assigned", cell: (row) => <TimeOrNot at={row.assigned_at} asOf={report.asOf()} not="not yet" /> },
     {
       name: "Applied",
-      cell: (row) => <TimeOrNot at={row.applied_at} asOf={asOf()} not={row.assigned_at === null ? "" : "not yet"} />,
+      cell: (row) => (
+        <TimeOrNot at={row.applied_at} asOf={report.asOf()} not={row.assigned_at === null ? "" : "not yet"} />
+      ),
     },
     {
       name: "Failed",
@@ -98,7 +99,7 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
                 {(at) => (
                   <>
                     {" "}
-                    since <Time at={at()} asOf={asOf()} />
+                    since <Time at={at()} asOf={report.asOf()} />
                   </>
                 )}
               </Show>

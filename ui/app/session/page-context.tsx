@@ -12,7 +12,7 @@ import { Session } from "../../../proto/operator/session.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { ageMs, type Moment } from "../api/report-state.ts";
 import { ShownReportsProvider } from "../api/shown-reports.tsx";
-import { createMoment } from "../browser/create-now.ts";
+import { createMoment, readMoment } from "../browser/create-now.ts";
 import { createShortcutSwitch, type ShortcutSwitch } from "../browser/shortcuts.ts";
 import { createTimeZoneChoice, type TimeZoneChoice } from "../browser/time-zone.ts";
 
@@ -38,6 +38,8 @@ export interface PageContext {
   shortcuts: ShortcutSwitch;
   /** The zone in which every page writes absolute times. */
   times: TimeZoneChoice;
+  /** Returns core's time, in milliseconds; of signals, it tracks alone whether core has answered. */
+  coreNow(): number;
   /** Requests the session again. */
   reloadSession(): Promise<void>;
 }
@@ -56,6 +58,7 @@ const sessionEnded = (requestId?: string) =>
  */
 export const PageContextProvider = (props: { api: ApiClient; children: JSX.Element }) => {
   const [state, setState] = createSignal<PageSession>({ status: "loading" });
+  const [isAnswered, setAnswered] = createSignal(false);
   const now = createMoment();
   const session = createMemo(() => {
     const current = state();
@@ -80,13 +83,18 @@ export const PageContextProvider = (props: { api: ApiClient; children: JSX.Eleme
     }
   };
   const api: ApiClient = {
-    get: (...request) => watched(() => props.api.get(...request)),
+    get: async (...request) => {
+      const answer = await watched(() => props.api.get(...request));
+      setAnswered(true);
+      return answer;
+    },
     send: (...request) => watched(() => props.api.send(...request)),
+    timeAt: (moment) => props.api.timeAt(moment),
   };
   let retry: ReturnType<typeof setTimeout> | undefined;
   const reloadSession = async (): Promise<void> => {
     clearTimeout(retry);
-    const since = { at: Date.now(), tick: performance.now() };
+    const since = readMoment();
     try {
       const found = await props.api.get("/api/session", Session);
       // Another person has signed in: nothing of the previous one's may stay.
@@ -122,6 +130,10 @@ export const PageContextProvider = (props: { api: ApiClient; children: JSX.Eleme
     secondsLeft,
     shortcuts: createShortcutSwitch(),
     times: createTimeZoneChoice(),
+    coreNow: () => {
+      isAnswered();
+      return api.timeAt(readMoment());
+    },
     reloadSession,
   };
   return (

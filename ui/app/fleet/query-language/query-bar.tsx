@@ -5,6 +5,7 @@ import { pillsOf, serialiseFilter } from "../../../../proto/fleet-health/query-l
 import { keepText, readKeptText } from "../../browser/kept-text.ts";
 import { Icon } from "../../design/icon.tsx";
 import { formatCount } from "../../format/format.ts";
+import { usePageContext } from "../../session/page-context.tsx";
 import type { FleetValues, Suggestion } from "./suggest.ts";
 
 /**
@@ -22,7 +23,9 @@ export const QueryBar = (props: {
   const id = createUniqueId();
   const optionId = (index: number) => `${id}-option-${index}`;
   let input!: HTMLInputElement;
-  const applied = createMemo(() => serialiseFilter(props.filter, new Date()));
+  const { coreNow } = usePageContext();
+  const today = () => new Date(coreNow());
+  const applied = createMemo(() => serialiseFilter(props.filter, today()));
   // Kept through a reload and a new sign-in, until it is applied.
   const [query, setQuery] = createSignal(readKeptText("query", applied()) ?? applied());
   const [cursor, setCursor] = createSignal(0);
@@ -31,7 +34,7 @@ export const QueryBar = (props: {
   const [active, setActive] = createSignal(-1);
   // A fault appears once the cursor has left its word, or after Enter.
   const [submitted, setSubmitted] = createSignal(false);
-  const parsed = createMemo(() => parseQuery(query(), new Date()));
+  const parsed = createMemo(() => parseQuery(query(), today()));
   const paramsOf = (filter: FleetFilter) => String(filterToParams(filter));
   const pending = () => parsed().faults.length > 0 || paramsOf(parsed().filter) !== paramsOf(props.filter);
   createEffect(
@@ -55,7 +58,7 @@ export const QueryBar = (props: {
   const suggestions = createMemo(
     () => (open() && suggesting()?.suggest(query(), cursor(), props.values)) || { from: 0, to: 0, items: [] },
   );
-  const pills = createMemo(() => pillsOf(props.filter, new Date()));
+  const pills = createMemo(() => pillsOf(props.filter, today()));
   const shown = () => open() && suggestions().items.length > 0;
   const faults = createMemo(() =>
     parsed().faults.filter(({ from, to }) => submitted() || !focused() || cursor() < from || cursor() > to),
