@@ -143,6 +143,28 @@ describe("the mock on the SQL tools", () => {
     expect(await ask("Which queues are at risk?")).toContain(`${risky.length} queues at risk`);
   });
 
+  it.each(["Which hosts lost data in an hour?", "How much data was lost?", "Who drops records?"])(
+    "answers from losses, not from volumes: %s",
+    async (question) => {
+      await test.db.execute(sql`update collector_health set file_gaps = 2, file_gap_bytes = 4096
+        where identity_id = (select id from collector_identity where device_id = 'host-3')`);
+      const { items } = await report("not_condition=revoked");
+      const lost = items.filter(
+        ({ queue }) =>
+          (queue.dropped_records_total ?? 0) + (queue.dead_letters ?? 0) + (queue.file_gaps_total ?? 0) > 0,
+      );
+      const answer = await ask(`${question} Show the top 50.`);
+      expect(answer).toContain(`${lost.length} hosts lost data`);
+      expect(answer).toContain("- host-3 (");
+      expect(answer).toContain("lines of rotated files 2 times, 4.0 KiB");
+      expect(answer).not.toContain("Core stored");
+      expect(await linked(answer)).toEqual([
+        items.filter(({ queue }) => (queue.dropped_records_total ?? 0) + (queue.dead_letters ?? 0) > 0).length,
+        items.filter(({ conditions }) => conditions.some(({ state }) => state === "queue_at_risk")).length,
+      ]);
+    },
+  );
+
   it("adds up what core ingested by hour, kind and host", async () => {
     const [first, second] = (await report("")).items.map(({ identity }) => identity);
     const hour = Math.floor(test.clock.now() / 3_600_000) * 3_600_000;

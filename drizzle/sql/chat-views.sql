@@ -25,7 +25,7 @@ BEGIN
 		h.running_config_hash, nullif(encode(f.desired_config, 'hex'), '') AS desired_config_hash,
 		h.last_known_good_config_hash, h.config_errors[1] AS config_error,
 		h.queue_records, h.queue_bytes, h.queue_bytes_max, h.queue_oldest_record_age_seconds, h.dropped_records_total, h.dead_letters,
-		h.queue_forks, h.forwarder_connected, h.forwarder_last_error, h.renewal_status, h.renewal_last_error,
+		h.queue_forks, h.file_gaps, h.file_gap_bytes, h.forwarder_connected, h.forwarder_last_error, h.renewal_status, h.renewal_last_error,
 		h.version_since, h.config_invalid_since, h.queue_at_risk_since, h.renewal_failed_since,
 		i.last_auth_failure_at, i.last_auth_failure_reason,
 		g.ranges AS gap_ranges, g.records_max AS gap_records_max, g.last_at AS gap_last_at
@@ -48,7 +48,7 @@ BEGIN
 	SELECT h.identity_id, i.identity, i.device_id, h.last_heartbeat_at, h.started_at, h.boot_id, h.previous_boot_id, h.previous_boot_at,
 		h.hostname, h.platform, h.collector_version, h.collector_commit, h.config_valid, h.config_errors, h.running_config_hash,
 		h.desired_config_hash, h.last_known_good_config_hash, h.queue_records, h.queue_bytes, h.queue_bytes_max,
-		h.queue_oldest_record_age_seconds, h.dropped_records_total, h.dead_letters, h.queue_forks, h.queue_at_risk,
+		h.queue_oldest_record_age_seconds, h.dropped_records_total, h.dead_letters, h.queue_forks, h.file_gaps, h.file_gap_bytes, h.queue_at_risk,
 		h.dropped_since_previous, h.forwarder_connected, h.forwarder_last_ack_at, h.forwarder_last_error, h.renewal_status,
 		h.renewal_last_attempt_at, h.renewal_next_attempt_at, h.renewal_last_error
 	FROM "collector_health" h LEFT JOIN "collector_identity" i ON i.id = h.identity_id;

@@ -29,6 +29,8 @@ const queue = [
   count("dropped_records_total", "Records that the collector dropped, in all.", "records"),
   count("dead_letters", "Records that core rejected, in all.", "records"),
   count("queue_forks", "How often the queue continued under a new id, because core knew a copy of it.", "forks"),
+  count("file_gaps", "Times that the collector lost lines of rotated files.", "times"),
+  count("file_gap_bytes", "Size of those lines, as far as it is known.", "bytes"),
 ];
 
 const hashes = [

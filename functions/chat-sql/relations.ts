@@ -60,7 +60,9 @@ export const relations: readonly Relation[] = [
     name: "heartbeats",
     description: "The newest heartbeat of each host, as the host reported it. A host without one has no row.",
     columns: columnsOf.heartbeats,
-    notes: () => ["dropped_records_total and dead_letters count since the collector's queue was created."],
+    notes: () => [
+      "dropped_records_total, dead_letters and file_gaps count since the collector's queue was created: what was lost, which no volume tells.",
+    ],
   },
   {
     name: "certificates",

@@ -137,7 +137,7 @@ const queueRisk = "'queue_at_risk' = any(conditions)";
 export const queues: Topic = {
   example: "Which queues are at risk, and which hosts have the fullest ones?",
   intent: "I look for queues at risk, and for the fullest ones.",
-  matches: ({ text }) => /queue|backlog|\bdrop|dead letter|\blos(?:t|s|e|ing)\b/.test(text),
+  matches: ({ text }) => /queue|backlog/.test(text),
   next: once((question) => [
     `select count(*) filter (where ${queueRisk}) as at_risk, count(*) filter (where dropped_records_total > 0) as dropping,
       coalesce(sum(dropped_records_total), 0) as dropped, coalesce(sum(dead_letters), 0) as dead_letters,

@@ -5,6 +5,7 @@ import { attention, drift, queues, states, versions } from "./fleet-topics.ts";
 import { neverForwarded, stopped } from "./forwarding-topics.ts";
 import { host } from "./host-topic.ts";
 import { ingest } from "./ingest-topic.ts";
+import { losses } from "./losses-topic.ts";
 import { enrollments, groups } from "./population-topics.ts";
 import { readQuestion } from "./question.ts";
 import { topics } from "./topics.ts";
@@ -41,8 +42,14 @@ const asked: Readonly<Record<string, (typeof topics)[number] | undefined>> = {
   "certs expiring in the next 3 days": certificates,
   "who is running the wrong config?": drift,
   "Did any host drift?": drift,
-  "who drops records?": queues,
-  "is any host losing data?": queues,
+  "who drops records?": losses,
+  "is any host losing data?": losses,
+  "Which hosts lost data?": losses,
+  "Which hosts lost data in the last hour?": losses,
+  "How much data was lost per hour?": losses,
+  "Are there gaps?": losses,
+  "Which hosts lost contact?": undefined,
+  "Which queues are at risk?": queues,
   "Who revoked hosts this week?": changes,
   "who changed the config yesterday?": changes,
   "Who signed in today?": changes,

@@ -4,6 +4,7 @@ import { attention, drift, queues, states, versions } from "./fleet-topics.ts";
 import { neverForwarded, stopped } from "./forwarding-topics.ts";
 import { host } from "./host-topic.ts";
 import { ingest } from "./ingest-topic.ts";
+import { losses } from "./losses-topic.ts";
 import { enrollments, groups } from "./population-topics.ts";
 import type { Topic } from "./topic.ts";
 
@@ -11,6 +12,7 @@ import type { Topic } from "./topic.ts";
 export const topics: readonly Topic[] = [
   host,
   changes,
+  losses,
   neverForwarded,
   stopped,
   ingest,
