@@ -28,9 +28,13 @@ afterAll(async () => {
 });
 
 describe("the fleet page without hosts", () => {
-  it("tells an auditor whom to ask, and shows no command to copy", async () => {
-    const { page } = await visitPage({ browser, web }, "auditor", "/fleet");
+  it("tells an auditor whom to ask before anything else, and shows no command to copy and no empty chart", async () => {
+    const { page, layoutShift } = await visitPage({ browser, web }, "auditor", "/fleet", { width: 390 });
     await page.getByText("ask a member of the directory’s group").waitFor();
+    const heading = await page.getByRole("heading", { name: "No host is enrolled yet" }).boundingBox();
+    expect(heading?.y).toBeLessThan(260);
+    expect(await page.locator(".charts, .state-bar, .fleet-tools").count()).toBe(0);
+    expect(await layoutShift()).toBe(0);
     expect(await page.locator(".first-host-command").count()).toBe(0);
     await page.context().close();
   });

@@ -20,7 +20,16 @@ import { FleetTable } from "./table/fleet-table.tsx";
 import { createTablePreferences } from "./table/table-preferences.ts";
 import { ExportMenu, Pager, PreferencesMenu } from "./table/table-tools.tsx";
 import { createListHistory } from "./view/create-list-history.ts";
-import { facetsPath, parseView, reportPath, viewPath, withFilter, withRow, withSort } from "./view/view-state.ts";
+import {
+  type FleetView,
+  facetsPath,
+  parseView,
+  reportPath,
+  viewPath,
+  withFilter,
+  withRow,
+  withSort,
+} from "./view/view-state.ts";
 
 /** The same for the table and the charts, so that figures side by side have one age. */
 const refreshIntervalMs = 10_000;
@@ -62,6 +71,8 @@ export const Fleet = () => {
     facets.refresh();
   };
   const { trail, isPageLost, dismiss, closeDrawer } = createListHistory(view, report);
+  /** No host is enrolled: the first steps stand alone, without figures of nothing. */
+  const isEmptyFleet = () => page.rows()?.length === 0 && isAnswered() && !isNarrowed(view());
   const isAnswered = () => report.phase() === "fresh" || report.phase() === "stale";
 
   const total = () => {
@@ -138,64 +149,68 @@ export const Fleet = () => {
               </LazyPart>
             )}
           </Show>
-          <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()}>
-            <StateLegend thresholds={answer()?.thresholds} />
-          </StateBar>
-          <div class="fleet-charts">
-            <FleetCharts
-              facets={facets.phase() === "failed" ? undefined : facets.answer()?.value}
-              failed={facets.phase() === "failed"}
-              renewalSeconds={renewalSeconds()}
-              hrefOf={(figure) => {
-                const filter = narrowFilter(view().filter, figure);
-                return filter && viewPath(withFilter(view(), filter));
+          <Show when={!isEmptyFleet()}>
+            <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()}>
+              <StateLegend thresholds={answer()?.thresholds} />
+            </StateBar>
+            <div class="fleet-charts">
+              <FleetCharts
+                facets={facets.phase() === "failed" ? undefined : facets.answer()?.value}
+                failed={facets.phase() === "failed"}
+                renewalSeconds={renewalSeconds()}
+                hrefOf={(figure) => {
+                  const filter = narrowFilter(view().filter, figure);
+                  return filter && viewPath(withFilter(view(), filter));
+                }}
+              />
+              <Show when={report.phase() !== "stale" && ["stale", "failed"].includes(facets.phase())}>
+                <p class="banner" role="status">
+                  <Icon name="warning" />
+                  {facets.phase() === "stale" ? "The charts are old" : "The charts could not be loaded"}:{" "}
+                  {facets.state().problem?.message ?? "No answer yet"}.
+                  <button class="button" type="button" onClick={() => facets.refresh()}>
+                    Try again
+                  </button>
+                </p>
+              </Show>
+            </div>
+          </Show>
+        </div>
+      </Show>
+      <Show when={!isEmptyFleet()}>
+        <div class="fleet-tools">
+          <QueryBar
+            ref={(input) => {
+              searchInput = input;
+            }}
+            filter={view().filter}
+            values={values()}
+            onApply={(filter) => navigate(viewPath(withFilter(view(), filter)), { scroll: false })}
+          />
+          {pager("Pages of the table")}
+          <div class="fleet-tools-end">
+            <ExportMenu
+              ref={(button) => {
+                exportButton = button;
               }}
+              view={view()}
+              counts={facets.current()?.exports}
             />
-            <Show when={report.phase() !== "stale" && ["stale", "failed"].includes(facets.phase())}>
-              <p class="banner" role="status">
-                <Icon name="warning" />
-                {facets.phase() === "stale" ? "The charts are old" : "The charts could not be loaded"}:{" "}
-                {facets.state().problem?.message ?? "No answer yet"}.
-                <button class="button" type="button" onClick={() => facets.refresh()}>
-                  Try again
-                </button>
-              </p>
-            </Show>
+            <PreferencesMenu
+              preferences={preferences()}
+              labelKeys={facets.answer()?.value.labels.map(({ key }) => key) ?? []}
+              onChange={setPreferences}
+            />
+            <ShortcutHelp
+              ref={(dialog) => {
+                helpDialog = dialog;
+              }}
+              shortcuts={shortcuts}
+              choice={shortcutSwitch}
+            />
           </div>
         </div>
       </Show>
-      <div class="fleet-tools">
-        <QueryBar
-          ref={(input) => {
-            searchInput = input;
-          }}
-          filter={view().filter}
-          values={values()}
-          onApply={(filter) => navigate(viewPath(withFilter(view(), filter)), { scroll: false })}
-        />
-        {pager("Pages of the table")}
-        <div class="fleet-tools-end">
-          <ExportMenu
-            ref={(button) => {
-              exportButton = button;
-            }}
-            view={view()}
-            counts={facets.current()?.exports}
-          />
-          <PreferencesMenu
-            preferences={preferences()}
-            labelKeys={facets.answer()?.value.labels.map(({ key }) => key) ?? []}
-            onChange={setPreferences}
-          />
-          <ShortcutHelp
-            ref={(dialog) => {
-              helpDialog = dialog;
-            }}
-            shortcuts={shortcuts}
-            choice={shortcutSwitch}
-          />
-        </div>
-      </div>
       <Show when={isPageLost()}>
         <p class="banner" role="status">
           <Icon name="warning" /> The page that this address named does not exist. This is the first page.
@@ -242,6 +257,9 @@ export const Fleet = () => {
     </div>
   );
 };
+
+/** The view shows less than the whole fleet. */
+const isNarrowed = ({ filter, cursor }: FleetView): boolean => cursor !== undefined || Object.keys(filter).length > 0;
 
 /** The report, if core says something of itself in it. */
 const withNotices = (report: FleetHealthReport | undefined): FleetHealthReport | undefined =>

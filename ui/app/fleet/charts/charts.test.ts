@@ -160,6 +160,23 @@ describe("the expiry chart", () => {
     expect(renewalWindow?.width).toBeCloseTo((10.5 / 34) * 100, 1);
   });
 
+  it("has columns of three days on a narrow screen, with the same hosts and filters that meet", () => {
+    const { bars, renewalWindow } = layOutExpiry(facets({ days: [1, 0, 12, 4] }), 10.5 * day, 3);
+    inside(bars);
+    expect(bars).toHaveLength(12);
+    expect(bars.slice(1, 3).map(({ name, filter }) => ({ name, filter }))).toEqual([
+      {
+        name: "13 hosts, certificate expires in 0–3 d, by 23 Nov",
+        filter: { notExpiresWithinSeconds: 0, expiresWithinSeconds: 3 * day },
+      },
+      {
+        name: "4 hosts, certificate expires in 3–6 d, by 26 Nov",
+        filter: { notExpiresWithinSeconds: 3 * day, expiresWithinSeconds: 6 * day },
+      },
+    ]);
+    expect(renewalWindow?.width).toBeCloseTo((3.5 / 14) * 100, 1);
+  });
+
   it("shades no renewal window without certificates", () => {
     const { bars, renewalWindow } = layOutExpiry(facets({ days: [1] }), undefined);
     expect(renewalWindow).toBeUndefined();

@@ -5,7 +5,7 @@ import { type Bar, barHeights, barPlace, percent, type Tick } from "./bars.ts";
 
 const daySeconds = 86_400;
 
-/** When certificates expire: a column for the expired, one for each of the next days, and one for the rest. */
+/** When certificates expire: a column for the expired, one for each of the next days or a few of them, and one for the rest. */
 export interface ExpiryChart {
   bars: readonly Bar[];
   ticks: readonly Tick[];
@@ -18,16 +18,28 @@ const outerColumns = 2;
 
 /**
  * Lays out the chart of the facets' certificate expiry. `renewalSeconds` is how long before expiry a certificate is due for renewal
- * (`typicalRenewalSeconds`); certificates with less than `cert_expiring_fraction` of their lifetime left are marked.
+ * (`typicalRenewalSeconds`); certificates with less than `cert_expiring_fraction` of their lifetime left are marked. A narrow screen has
+ * room for columns of `daysPerBar`.
  */
 export const layOutExpiry = (
   { certificate_expiry, thresholds }: FleetFacets,
   renewalSeconds: number | undefined,
+  daysPerBar = 1,
 ): ExpiryChart => {
   const { expired, days, later } = certificate_expiry;
-  const columns = 2 * outerColumns + days.length;
-  const dayX = (day: number) => percent((outerColumns + day) / columns);
-  const heights = barHeights([expired, ...days.map(({ count }) => count), later]);
+  const spans = Array.from({ length: Math.ceil(days.length / daysPerBar) }, (_, index) => {
+    const own = days.slice(index * daysPerBar, (index + 1) * daysPerBar);
+    const from = index * daysPerBar;
+    return {
+      from,
+      to: from + own.length,
+      by: own.at(-1)?.to ?? "",
+      count: own.reduce((sum, { count }) => sum + count, 0),
+    };
+  });
+  const columns = 2 * outerColumns + spans.length;
+  const dayX = (day: number) => percent((outerColumns + day / daysPerBar) / columns);
+  const heights = barHeights([expired, ...spans.map(({ count }) => count), later]);
   // Renewal is due at half of the lifetime.
   const expiringSeconds = (renewalSeconds ?? 0) * 2 * thresholds.cert_expiring_fraction;
   const barOf = (index: number, column: number, rest: Pick<Bar, "count" | "label" | "marked" | "filter">): Bar => ({
@@ -36,12 +48,12 @@ export const layOutExpiry = (
     height: heights[index] ?? 0,
     name: `${formatCountOf(rest.count, "host")}, certificate ${rest.label}`,
   });
-  const dayBars = days.map(({ day, to, count }) =>
-    barOf(day + 1, outerColumns + day, {
+  const dayBars = spans.map(({ from, to, by, count }, index) =>
+    barOf(index + 1, outerColumns + index, {
       count,
-      marked: day * daySeconds < expiringSeconds,
-      label: `expires in ${day}–${day + 1} d, by ${formatDay(to)}`,
-      filter: { notExpiresWithinSeconds: day * daySeconds, expiresWithinSeconds: (day + 1) * daySeconds },
+      marked: from * daySeconds < expiringSeconds,
+      label: `expires in ${from}–${to} d, by ${formatDay(by)}`,
+      filter: { notExpiresWithinSeconds: from * daySeconds, expiresWithinSeconds: to * daySeconds },
     }),
   );
   const end = days.length * daySeconds;
@@ -56,7 +68,7 @@ export const layOutExpiry = (
   };
   const windowDays = Math.min(days.length, (renewalSeconds ?? 0) / daySeconds);
   return {
-    bars: [barOf(0, 0, outer.expired), ...dayBars, barOf(days.length + 1, columns - 1, outer.later)],
+    bars: [barOf(0, 0, outer.expired), ...dayBars, barOf(spans.length + 1, columns - 1, outer.later)],
     ticks: [
       { x: 0, label: "expired", anchor: "start" },
       ...[7, 14, 21]
@@ -64,7 +76,7 @@ export const layOutExpiry = (
         .map((day): Tick => ({ x: dayX(day), label: `${day} d`, anchor: "middle" })),
       { x: 100, label: "later", anchor: "end" },
     ],
-    ...(windowDays > 0 ? { renewalWindow: { x: dayX(0), width: percent(windowDays / columns) } } : {}),
+    ...(windowDays > 0 ? { renewalWindow: { x: dayX(0), width: percent(windowDays / daysPerBar / columns) } } : {}),
   };
 };
 

@@ -1,6 +1,7 @@
 import { createEffect, createMemo, createSignal, createUniqueId, Index, type JSX, on, onCleanup, Show } from "solid-js";
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
 import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
+import { createMedia } from "../../browser/create-media.ts";
 import { readStoredText, storeText } from "../../browser/stored-text.ts";
 import { whenIdle } from "../../browser/when-idle.ts";
 import { formatCount } from "../../format/format.ts";
@@ -13,7 +14,9 @@ import { layOutVersions } from "./version-layout.ts";
 const storageKey = "charts";
 
 /** On a narrow screen the charts would push the first row below the edge; they are closed until the operator opens them. */
-const isNarrow = (): boolean => matchMedia("(max-width: 700px)").matches;
+const narrow = "(max-width: 700px)";
+/** Days per column of the expiry chart there: 14 columns of 20 px and more, all on the screen. */
+const daysPerBarNarrow = 3;
 
 interface ChartsProps {
   facets: FleetFacets | undefined;
@@ -27,7 +30,9 @@ interface ChartsProps {
 
 /** Three charts of the facets: heartbeat age, certificate expiry, versions. They keep their place while the facets load. */
 export const FleetCharts = (props: ChartsProps) => {
-  const [open, setOpen] = createSignal((readStoredText(storageKey) ?? (isNarrow() ? "closed" : "open")) !== "closed");
+  const [open, setOpen] = createSignal(
+    (readStoredText(storageKey) ?? (matchMedia(narrow).matches ? "closed" : "open")) !== "closed",
+  );
   const toggle = (event: Event & { currentTarget: HTMLDetailsElement }) => {
     setOpen(event.currentTarget.open);
     storeText(storageKey, event.currentTarget.open ? "open" : "closed");
@@ -72,7 +77,10 @@ const Charts = (props: ChartsProps) => {
       return facets && layOut(facets);
     });
   const heartbeats = laidOut("heartbeats", layOutHeartbeats);
-  const expiry = laidOut("expiry", (facets) => layOutExpiry(facets, props.renewalSeconds));
+  const isNarrow = createMedia(narrow);
+  const expiry = laidOut("expiry", (facets) =>
+    layOutExpiry(facets, props.renewalSeconds, isNarrow() ? daysPerBarNarrow : 1),
+  );
   const versions = laidOut("versions", layOutVersions);
   const supportedFrom = () => {
     const min = props.facets?.thresholds.min_version;
