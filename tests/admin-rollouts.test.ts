@@ -65,7 +65,7 @@ describe("svc-admin rollouts create", () => {
     const config = await publish();
     const asked = await doubtful.run("rollouts", "create", config, "wave");
     expect(asked).toMatchObject({ exitCode: 1, out: "" });
-    expect(asked.err).toMatch(/^Config [0-9a-f]{12} for 4 hosts: 4 change\n {2}4 from [0-9a-f]{12}\n/);
+    expect(asked.err).toMatch(/^Config [0-9a-f]{12} for 4 hosts: 4 would change\n {2}4 from [0-9a-f]{12}\n/);
     expect(asked.err).toContain("  waves: 5 % then 10m, 25 % then 10m, 100 % then 10m\n");
     expect(asked.err).toContain("  pauses when more than 5 % of a wave are config_invalid, stale,");
     expect(await run("create", config, "wave")).toMatchObject({ exitCode: 2, out: "" });
@@ -103,7 +103,7 @@ describe("svc-admin configs preview", () => {
     const config = await publish();
     const shown = await script.run("configs", "preview", config, "wave");
     expect(shown).toMatchObject({ exitCode: 0, err: "" });
-    expect(shown.out).toMatch(/^Config [0-9a-f]{12} for 4 hosts: 4 change\n {2}4 from [0-9a-f]{12}\n\n---/);
+    expect(shown.out).toMatch(/^Config [0-9a-f]{12} for 4 hosts: 4 would change\n {2}4 from [0-9a-f]{12}\n\n---/);
     expect(shown.out).toMatch(/\n-buffer: .*\n\+buffer: /);
     const preview = JSON.parse((await script.run("configs", "preview", config, "wave", "-o", "json")).out);
     expect(preview).toMatchObject({ config: { id: config }, hosts: 4, will_change: 4, skipped: 0 });

@@ -48,28 +48,42 @@ const shownMax = 3;
 /** Returns the preview in words, a line for each fact. */
 export const describePreview = (preview: Preview): string => {
   const { config, hosts, will_change: changing, unchanged, skipped } = preview;
+  /** Collectors read the same from both: the hash leaves out comments and formatting. */
+  const isEqual = (from: Preview["from"][number]["config"]) => from?.config_hash === config.config_hash;
+  const equal = preview.from.reduce((sum, { config: from, hosts: count }) => sum + (isEqual(from) ? count : 0), 0);
   const first = <Item>(items: readonly Item[], total: number, write: (item: Item) => string): string =>
     `${items.slice(0, shownMax).map(write).join(", ")}${total > shownMax ? ` and ${total - shownMax} more` : ""}`;
   return [
-    `Config ${shownConfig(config)} for ${hosts} ${hosts === 1 ? "host" : "hosts"}: ${changing} change`,
+    `Config ${shownConfig(config)} for ${hosts} ${hosts === 1 ? "host" : "hosts"}: ${changeOf(changing, equal)}`,
     ...preview.from.map(
-      ({ config: from, hosts: count }) => `  ${count} from ${from ? shownConfig(from) : "no config"}`,
+      ({ config: from, hosts: count }) =>
+        `  ${count} from ${from ? shownConfig(from) : "no config"}${isEqual(from) ? ": only comments or formatting differ" : ""}`,
     ),
-    ...(unchanged === 0 ? [] : [`  ${unchanged} have it already`]),
+    ...(unchanged === 0 ? [] : [`  ${unchanged} ${unchanged === 1 ? "has" : "have"} it already`]),
     ...(skipped === 0
       ? []
       : [
-          `  ${skipped} are skipped: ${first(preview.refused, skipped, ({ identity, reason }) => `${identity} (${reason})`)}`,
+          `  ${skipped} ${areOf(skipped)} skipped: ${first(preview.refused, skipped, ({ identity, reason }) => `${identity} (${reason})`)}`,
         ]),
     ...preview.unparsable.map(
       ({ version, hosts: count, errors }) =>
-        `  ${count} run version ${version}, whose collectors have rejected it: ${errors.join("; ")}`,
+        `  ${count} ${count === 1 ? "runs" : "run"} version ${version}, whose collectors have rejected it: ${errors.join("; ")}`,
     ),
-    ...preview.in_other_rollouts.map(({ rollout_id, hosts: count }) => `  ${count} are in the rollout ${rollout_id}`),
+    ...preview.in_other_rollouts.map(
+      ({ rollout_id, hosts: count }) => `  ${count} ${areOf(count)} in the rollout ${rollout_id}`,
+    ),
   ]
     .map(withoutControls)
     .join("\n");
 };
+
+const changeOf = (changing: number, equal: number): string => {
+  if (changing === 0) return "nothing would change";
+  if (changing === equal) return "only comments or formatting change, nothing that collectors read";
+  return `${changing - equal} would change`;
+};
+
+const areOf = (count: number): string => (count === 1 ? "is" : "are");
 
 const shownConfig = ({ name, config_hash: hash }: Preview["config"]): string =>
   `${hash.slice(0, 12)}${name === null ? "" : ` (${name})`}`;

@@ -73,7 +73,7 @@ export const createOneRollout: Action<CreateOptions> = async (terminal, options,
 };
 
 const describeWave = (wave: Wave): string => {
-  const size = "percent" in wave ? `${wave.percent} %` : `${wave.count} hosts`;
+  const size = "percent" in wave ? `${wave.percent} %` : `${wave.count} ${wave.count === 1 ? "host" : "hosts"}`;
   return wave.soak_seconds === 0 ? size : `${size} then ${writeDuration(wave.soak_seconds)}`;
 };
 

@@ -106,7 +106,9 @@ const restoreFacts = async ({ db, clock }: Pick<Core, "db" | "clock">): Promise<
     ];
   const isUnnoticed = hosts > 0 && (restoredAt === null || restoredAt < since);
   return isUnnoticed
-    ? [`${hosts} hosts had more acknowledged than the database has: if it was restored, run svc-server hold-access`]
+    ? [
+        `${hosts} ${hosts === 1 ? "host" : "hosts"} had more acknowledged than the database has: if it was restored, run svc-server hold-access`,
+      ]
     : [];
 };
 

@@ -47,8 +47,8 @@ const outageEvidence = (from: number, until: number, outages: readonly Outage[])
 /** What was lost for good, which a queue that is nearly empty does not show. */
 const lossEvidence = ({ dropped_records_total: dropped, file_gaps: gaps }: FleetRow): string =>
   [
-    ...(Number(dropped) > 0 ? [`, ${dropped} records dropped in all`] : []),
-    ...(Number(gaps) > 0 ? [`, ${gaps} gaps in rotated files`] : []),
+    ...(Number(dropped) > 0 ? [`, ${dropped} ${Number(dropped) === 1 ? "record" : "records"} dropped in all`] : []),
+    ...(Number(gaps) > 0 ? [`, ${gaps} ${Number(gaps) === 1 ? "gap" : "gaps"} in rotated files`] : []),
   ].join("");
 
 const explanations: Record<FleetCondition, Explain> = {

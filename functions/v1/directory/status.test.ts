@@ -109,7 +109,7 @@ describe("/readyz", () => {
   it("Q12: reports the signs of a restore, and who waits after one", async () => {
     await addGap(db, "host", 5n, new Date(test.clock.now()));
     expect((await readiness())[2]).toContain(
-      "1 hosts had more acknowledged than the database has: if it was restored, run svc-server hold-access",
+      "1 host had more acknowledged than the database has: if it was restored, run svc-server hold-access",
     );
     await db.update(person).set({ status: "held" });
     expect((await readiness())[2]).toContain("the database was restored: 3 people and 0 memberships wait");

@@ -45,6 +45,10 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
           <Show when={known().length > 0} fallback={<p>The texts are equal.</p>}>
             <p>
               {formatCountOf(counted("added"), "line")} added, {formatCountOf(counted("removed"), "line")} removed.
+              <Show when={other()?.config_hash === props.config.config_hash}>
+                {" "}
+                Only comments or formatting changed, nothing that collectors read.
+              </Show>
             </p>
             {/* A region that scrolls must be reachable by keyboard (WCAG 2.1.1). */}
             <section class="code" aria-label="Changed lines" tabindex="0">

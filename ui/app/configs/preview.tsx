@@ -81,14 +81,22 @@ const fleetPath = (filter: string, now: number): string =>
 
 const Result = (props: { preview: RolloutPreview }) => {
   const { coreNow } = usePageContext();
+  /** The hash leaves out comments and formatting: collectors read the same from both. */
+  const isEqual = (before: { config_hash: string }) => before.config_hash === props.preview.config.config_hash;
+  const equal = () =>
+    props.preview.from.reduce((sum, { config, hosts }) => sum + (config && isEqual(config) ? hosts : 0), 0);
   const command = () => `svc-admin rollouts create ${props.preview.config.id}${words(props.preview.filter)}`;
   return (
     <>
       <p>
         <Show when={props.preview.hosts > 0} fallback="The query matches no host.">
           Of <a href={fleetPath(props.preview.filter, coreNow())}>{formatCountOf(props.preview.hosts, "host")}</a>,{" "}
-          <strong>{formatCount(props.preview.will_change)} would change</strong>, {formatCount(props.preview.unchanged)}{" "}
-          have it assigned already, and {formatCount(props.preview.skipped)} would be skipped.
+          <strong>{formatCount(props.preview.will_change - equal())} would change</strong>
+          <Show when={equal() > 0}>
+            , {formatCount(equal())} would get other comments or formatting and nothing that collectors read
+          </Show>
+          , {formatCount(props.preview.unchanged)} {props.preview.unchanged === 1 ? "has" : "have"} it assigned already,
+          and {formatCount(props.preview.skipped)} would be skipped.
         </Show>
       </p>
       <Show when={props.preview.in_other_rollouts.length > 0}>
@@ -135,6 +143,7 @@ const Result = (props: { preview: RolloutPreview }) => {
                     <>
                       <a href={`/configs/${before().id}`}>{plainText(configName(before()))}</a>{" "}
                       <code title={before().config_hash}>{before().config_hash.slice(0, 6)}</code>
+                      {isEqual(before()) ? ", only comments or formatting differ" : ""}
                       <Show
                         when={diff}
                         fallback={
