@@ -41,6 +41,8 @@ const host = `with used as (
     h.renewal_status is not distinct from 'failed' or (c.not_after <= now() and next.not_after is null) as has_renewal_failed,
     c.not_after - now() < (c.not_after - c.issued_at) / 4 and next.not_after is null as is_expiring,
     h.config_valid is false as has_invalid_config,
+    h.desired_config_hash = coalesce(assigned.config_hash, h.desired_config_hash)
+      and (not h.config_valid or array_to_string(h.config_errors, '|') ~ '(^|[|])desired config: ') as has_refused,
     coalesce(h.queue_at_risk or h.dropped_since_previous, false) as is_at_risk
   from collector_identity i
   join used c on c.identity_id = i.id
@@ -65,7 +67,7 @@ const host = `with used as (
     when desired is null then 'no_desired'
     when running is null then 'unknown'
     when running = desired then 'in_sync'
-    when running = known_good then 'on_last_known_good'
+    when running = known_good and has_refused then 'on_last_known_good'
     else 'drifted' end as drift
   from raw
 )`;

@@ -7,6 +7,18 @@ CREATE OR REPLACE FUNCTION "fleet_hash"("hex" text) RETURNS bytea LANGUAGE sql I
 	SELECT decode(coalesce(hex, ''), 'hex')
 $$;
 
+-- The last known good config of a host that reports that it could not use this desired config; else empty: a host that has not applied
+-- a new config yet runs the same one.
+CREATE OR REPLACE FUNCTION "fleet_fallback"("desired" bytea, "reported_desired" text, "config_valid" boolean, "errors" text[], "last_known_good" text)
+RETURNS bytea LANGUAGE sql IMMUTABLE AS $$
+	SELECT CASE
+		WHEN config_valid AND errors = '{}' THEN '\x'
+		WHEN fleet_hash(reported_desired) IS DISTINCT FROM desired THEN '\x'
+		WHEN config_valid AND NOT EXISTS (SELECT FROM unnest(errors) error WHERE starts_with(error, 'desired config: ')) THEN '\x'
+		ELSE fleet_hash(last_known_good)
+	END
+$$;
+
 CREATE OR REPLACE FUNCTION "fleet_drift"("desired" bytea, "running" bytea, "last_known_good" bytea) RETURNS text LANGUAGE sql IMMUTABLE AS $$
 	SELECT CASE
 		WHEN desired = '\x' THEN 'no_desired'
@@ -77,7 +89,8 @@ SELECT i.id AS identity_id, c.id AS certificate_id, i.enrolled_at,
 	coalesce(h.queue_at_risk OR h.dropped_since_previous, false) AS queue_at_risk,
 	coalesce(h.forwarder_connected, false) AS forwarder_connected,
 	fleet_drift(fleet_hash(coalesce(a.config_hash, h.desired_config_hash)), fleet_hash(h.running_config_hash),
-		fleet_hash(h.last_known_good_config_hash)) AS drift,
+		fleet_fallback(fleet_hash(coalesce(a.config_hash, h.desired_config_hash)), h.desired_config_hash, h.config_valid, h.config_errors,
+			h.last_known_good_config_hash)) AS drift,
 	coalesce(h.collector_version, i.collector_version) AS version,
 	coalesce(h.platform, i.platform) AS platform,
 	i.identity, i.device_id,
@@ -96,7 +109,7 @@ CROSS JOIN LATERAL (
 ) c
 LEFT JOIN LATERAL (
 	SELECT last_heartbeat_at, hostname, queue_bytes, queue_bytes_max, dropped_records_total, dead_letters, queue_at_risk, dropped_since_previous,
-		renewal_status, config_valid, collector_version, platform, forwarder_connected, desired_config_hash,
+		renewal_status, config_valid, config_errors, collector_version, platform, forwarder_connected, desired_config_hash,
 		running_config_hash, last_known_good_config_hash, running_config_since, version_since, recovered_at,
 		fleet_reported_since(last_heartbeat_at, renewal_status = 'failed', renewal_failed_since, NOT config_valid, config_invalid_since,
 			queue_at_risk OR dropped_since_previous, queue_at_risk_since) AS reported_since

@@ -10,14 +10,14 @@ BEGIN
 	FOR c IN SELECT n.identity_id, n.last_heartbeat_at, n.hostname, n.queue_bytes, n.queue_bytes_max,
 		n.dropped_records_total + n.dead_letters AS lost_records, n.renewal_status = 'failed' AS renewal_failed,
 		NOT n.config_valid AS config_invalid, n.queue_at_risk OR n.dropped_since_previous AS queue_at_risk, n.forwarder_connected,
-		n.collector_version, n.platform, n.desired_config_hash, n.running_config_hash, n.last_known_good_config_hash,
-		coalesce(n.running_config_since, '-infinity') AS running_config_since,
+		n.collector_version, n.platform, n.config_valid, n.config_errors, n.desired_config_hash, n.running_config_hash,
+		n.last_known_good_config_hash, coalesce(n.running_config_since, '-infinity') AS running_config_since,
 		coalesce(n.version_since, n.last_heartbeat_at) AS version_since, n.recovered_at, reported_since,
-		ROW(n.hostname, n.renewal_status, n.config_valid, n.queue_at_risk, n.dropped_since_previous, n.forwarder_connected,
+		ROW(n.hostname, n.renewal_status, n.config_valid, n.config_errors, n.queue_at_risk, n.dropped_since_previous, n.forwarder_connected,
 			n.collector_version, n.platform, n.desired_config_hash, n.running_config_hash, n.last_known_good_config_hash,
 			n.running_config_since, coalesce(n.version_since, n.last_heartbeat_at), n.recovered_at, reported_since)
 		IS NOT DISTINCT FROM
-		ROW(o.hostname, o.renewal_status, o.config_valid, o.queue_at_risk, o.dropped_since_previous, o.forwarder_connected,
+		ROW(o.hostname, o.renewal_status, o.config_valid, o.config_errors, o.queue_at_risk, o.dropped_since_previous, o.forwarder_connected,
 			o.collector_version, o.platform, o.desired_config_hash, o.running_config_hash, o.last_known_good_config_hash,
 			o.running_config_since, coalesce(o.version_since, o.last_heartbeat_at), o.recovered_at,
 			fleet_reported_since(o.last_heartbeat_at, o.renewal_status = 'failed', o.renewal_failed_since, NOT o.config_valid,
@@ -48,7 +48,9 @@ BEGIN
 			running_config = fleet_hash(c.running_config_hash),
 			last_known_good_config = fleet_hash(c.last_known_good_config_hash),
 			drift = fleet_drift(CASE WHEN config_assigned_at > '-infinity' THEN desired_config ELSE fleet_hash(c.desired_config_hash) END,
-				fleet_hash(c.running_config_hash), fleet_hash(c.last_known_good_config_hash))
+				fleet_hash(c.running_config_hash),
+				fleet_fallback(CASE WHEN config_assigned_at > '-infinity' THEN desired_config ELSE fleet_hash(c.desired_config_hash) END,
+					c.desired_config_hash, c.config_valid, c.config_errors, c.last_known_good_config_hash))
 		WHERE identity_id = c.identity_id;
 	END LOOP;
 	RETURN NULL;

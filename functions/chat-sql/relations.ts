@@ -39,7 +39,7 @@ const stateNotes = (thresholds: FleetThresholds): readonly string[] => {
 };
 
 const driftNotes = [
-  "drift compares running_config_hash with desired_config_hash: in_sync when equal, on_last_known_good when the host runs its last known good config instead, drifted when it runs another, no_desired without a desired config, unknown before it reported a hash.",
+  "drift compares running_config_hash with desired_config_hash: in_sync when equal, on_last_known_good when the host reports that it rejected the desired config or rolled it back and runs its last known good one, drifted when it runs another, also because it has not applied the desired one yet, no_desired without a desired config, unknown before it reported a hash.",
 ];
 
 /** Every relation that the model may read, in the order in which `list_tables` has them. */

@@ -168,6 +168,8 @@ describe("fleet_host", () => {
     "running_config_hash = repeat('cd', 32)",
     "running_config_hash = null",
     "last_known_good_config_hash = repeat('ef', 32)",
+    "desired_config_hash = repeat('ab', 32), last_known_good_config_hash = running_config_hash, config_errors = '{desired config: rolled back: x}'",
+    "desired_config_hash = repeat('ab', 32), last_known_good_config_hash = running_config_hash, config_errors = '{}'",
     "running_config_since = now()",
     "recovered_at = now()",
   ])("equals the view after a heartbeat that sets only %s and the time", async (assignment) => {
@@ -221,5 +223,35 @@ describe("fleet_host", () => {
     });
     const different = await db.execute(sql`table fleet_host except table fleet_facts`);
     expect([...different]).toEqual([]);
+  });
+});
+
+describe("the drift of a host that runs its last known good config", () => {
+  const hash = (digits: string) => digits.repeat(32);
+  it.each([
+    ["not applied yet, since it reports nothing", "", "ab", true, "drifted"],
+    [
+      "rolled back, as it reports",
+      "desired config: rolled back: no heartbeat succeeded",
+      "ab",
+      true,
+      "on_last_known_good",
+    ],
+    ["refused, as it reports", "desired config: unknown key", "ab", true, "on_last_known_good"],
+    ["of another failure, by a heartbeat that reports an invalid config", "bad", "ab", false, "on_last_known_good"],
+    [
+      "rolled back from an earlier config, and not on the new one yet",
+      "desired config: rolled back: x",
+      "ef",
+      true,
+      "drifted",
+    ],
+  ])("is known from its report: %s", async (_name, error, reported, valid, drift) => {
+    const errors = sql`array_remove(array[${error}]::text[], '')`;
+    const [row] = await db.execute<{
+      drift: string;
+    }>(sql`select fleet_drift(decode(${hash("ab")}, 'hex'), decode(${hash("cd")}, 'hex'),
+      fleet_fallback(decode(${hash("ab")}, 'hex'), ${hash(reported)}, ${valid}::boolean, ${errors}, ${hash("cd")})) as drift`);
+    expect(row?.drift).toBe(drift);
   });
 });

@@ -67,7 +67,8 @@ export const seedFleet = async (db: Database, { first = 1, count, now }: SeededH
         renewal_last_error)
       select i.id, ${id("9000")}, case when n % 13 = 0 or n % 59 = 0 then ${ago("120 + n % 100000")} else ${ago("n % 60")} end, 'boot',
         case when n % 6 = 0 then '1.11.0' else i.collector_version end, 'c0ffee', '=host' || n, i.platform, ${ago("100000")},
-        n % 43 <> 0, '{}', case when n % 19 <> 0 then ${hash("n % 3")} end, case when n % 4 <> 1 then ${hash("0")} end,
+        n % 43 <> 0, case when n % 24 = 7 then array['desired config: rolled back: no heartbeat and no ack succeeded in 2 minutes']
+          else '{}' end, case when n % 19 <> 0 then ${hash("n % 3")} end, case when n % 4 <> 1 then ${hash("0")} end,
         ${hash("n % 2")}, n % 1000, n * 7919::bigint % 104857600, 104857600, n % 5, n % 83 = 0, n % 47 = 0, n % 7 <> 0,
         case when n % 7 <> 0 then ${ago("n % 90")} end, case when n % 7 = 0 then 'connect ECONNREFUSED 192.0.2.1:8443' end,
         case when n % 61 = 0 then 'failed' else 'ok' end, case when n % 61 = 0 then '+refused, with reenroll' end

@@ -29,8 +29,8 @@ const none = {
 /** What came of the newest assignment, by the config that the host reports. */
 const outcomes: Readonly<Record<Drift, string>> = {
   in_sync: "The host runs it.",
-  drifted: "The host does not run it.",
-  on_last_known_good: "The host does not run it: it is back on its last known good config.",
+  drifted: "The host has not applied it: it runs another config, and has reported no rollback.",
+  on_last_known_good: "The host reports that it could not use it: it is back on its last known good config.",
   no_desired: "",
   unknown: "The host has not reported its config.",
 };
