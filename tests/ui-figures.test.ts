@@ -89,20 +89,25 @@ it.each(views.map((filter) => [filterToParams(filter).toString()]))(
   },
 );
 
-it.each([320, 390, 701, 1280])("charts have every bar on the screen, without scrolling, at %i px", async (width) => {
-  const { page } = await visitPage({ browser, web }, "auditor", "/fleet", { width });
-  const charts = page.locator("details.charts");
-  await charts.waitFor();
-  if ((await charts.getAttribute("open")) === null) await charts.locator("summary").click();
-  await page.getByRole("toolbar", { name: "Versions: filters" }).locator("a").first().waitFor();
-  const places = await page
-    .locator(".chart .chart-bar, .chart .chart-bar-marked")
-    .evaluateAll((bars) => bars.map((bar) => bar.getBoundingClientRect()).map(({ left, right }) => ({ left, right })));
-  expect(places.length).toBeGreaterThan(12);
-  expect(places.filter(({ left, right }) => left < 0 || right > width)).toEqual([]);
-  const scrolled = await page
-    .locator(".chart-space")
-    .evaluateAll((spaces) => spaces.filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth).length);
-  expect(scrolled).toBe(0);
-  await page.context().close();
-});
+it.each([320, 390, 701, 1280])(
+  "charts have every bar and word on the screen, without scrolling, at %i px",
+  async (width) => {
+    const { page } = await visitPage({ browser, web }, "auditor", "/fleet", { width });
+    const charts = page.locator("details.charts");
+    await charts.waitFor();
+    if ((await charts.getAttribute("open")) === null) await charts.locator("summary").click();
+    await page.getByRole("toolbar", { name: "Versions: filters" }).locator("a").first().waitFor();
+    const places = await page
+      .locator(".chart .chart-bar, .chart .chart-bar-marked, .chart text")
+      .evaluateAll((bars) =>
+        bars.map((bar) => bar.getBoundingClientRect()).map(({ left, right }) => ({ left, right })),
+      );
+    expect(places.length).toBeGreaterThan(12);
+    expect(places.filter(({ left, right }) => left < 0 || right > width)).toEqual([]);
+    const scrolled = await page
+      .locator(".chart-space")
+      .evaluateAll((spaces) => spaces.filter(({ scrollWidth, clientWidth }) => scrollWidth > clientWidth).length);
+    expect(scrolled).toBe(0);
+    await page.context().close();
+  },
+);

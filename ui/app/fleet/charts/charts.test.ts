@@ -204,8 +204,8 @@ describe("the version chart", () => {
     const versions = [version("1.4.0", 100), version("0.9.0", 7, false), version("1.2.0", 1)];
     const rows = layOutVersions(facets({ versions }));
     expect(rows.map(({ label, note, marked, width }) => [label, note, marked, width])).toEqual([
-      ["1.4.0", "", false, 42],
-      ["0.9.0", "unsupported", true, 2.94],
+      ["1.4.0", "", false, 14],
+      ["0.9.0", "unsupported", true, 1],
       ["1.2.0", "", false, 1],
     ]);
     expect(rows[1]).toMatchObject({ name: "7 hosts, version 0.9.0, unsupported", filter: { version: ["0.9.0"] } });

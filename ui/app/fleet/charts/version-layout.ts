@@ -13,7 +13,7 @@ export const versionRowHeight = 24;
 const rowsMax = 3;
 
 /** The start and the greatest width of the bars, in percent; names are to the left, counts to the right. */
-export const versionBars = { x: 34, width: 42 } as const;
+export const versionBars = { x: 36, width: 14 } as const;
 
 /** Lays out a row for each of the most frequent versions and one for the rest; unsupported ones are marked. */
 export const layOutVersions = ({ versions, versions_other }: FleetFacets): VersionRow[] => {
