@@ -1,15 +1,18 @@
 import { describe, expect, it } from "vitest";
 import { violationsOf } from "../scripts/verify/architecture.ts";
+import budgets from "../scripts/verify/budgets.json" with { type: "json" };
+import { routeFaults } from "../scripts/verify/budgets.ts";
 import { readSource, readSources } from "../scripts/verify/imports.ts";
 
-const violations = (files: Readonly<Record<string, string>>) =>
-  violationsOf(Object.entries(files).map(([path, text]) => readSource(path, text)));
+const repository = readSources();
+const sourcesOf = (files: Readonly<Record<string, string>>) =>
+  Object.entries(files).map(([path, text]) => readSource(path, text));
+const violations = (files: Readonly<Record<string, string>>) => violationsOf(sourcesOf(files));
 
 describe("architecture", () => {
   it("has no violation in the repository", () => {
-    const sources = readSources();
-    expect(sources.length).toBeGreaterThan(40);
-    expect(violationsOf(sources)).toEqual([]);
+    expect(repository.length).toBeGreaterThan(40);
+    expect(violationsOf(repository)).toEqual([]);
   });
 
   const planted: [name: string, path: string, text: string, message: RegExp][] = [
@@ -162,5 +165,49 @@ describe("architecture", () => {
         "collector/main.ts": 'import fs from "node:fs"; import { parse } from "../proto/collector-config/parse.ts";',
       }),
     ).toEqual([]);
+  });
+});
+
+describe("budgets of routes", () => {
+  const index = "functions/v1/index.ts";
+  const planted = {
+    [index]: 'import { a } from "./a.ts"; import type { Route } from "../http/route.ts";',
+    "functions/v1/a.ts": 'import { b } from "../domain/b.ts"; import "jose"; import type { D } from "../store/d.ts";',
+    "functions/domain/b.ts": 'export { c } from "../store/c.ts"; const e = await import("../store/e.ts");',
+    "functions/store/c.ts": 'import { type A } from "../v1/a.ts";',
+    "functions/store/d.ts": "",
+    "functions/store/e.ts": "",
+  };
+  const faultsOf = (budgets: Readonly<Record<string, number>>, files: Readonly<Record<string, string>> = planted) =>
+    routeFaults(sourcesOf(files), budgets);
+
+  it("are kept by the repository", () => {
+    expect(routeFaults(repository, budgets.routes)).toEqual([]);
+  });
+
+  it("count the files that value imports reach, without types and packages", () => {
+    expect(faultsOf({ "functions/v1/a.ts": 4 })).toEqual([]);
+    expect(faultsOf({})).toEqual(["functions/v1/a.ts: has no budget; it reaches 4 files"]);
+  });
+
+  it("reject a planted import, and show by which chain each file is reached", () => {
+    const grown = { ...planted, "functions/store/e.ts": 'import { d } from "./d.ts";' };
+    expect(faultsOf({ "functions/v1/a.ts": 4 }, grown)).toEqual([
+      "functions/v1/a.ts: reaches 5 files, more than its budget of 4",
+      "Every file that functions/v1/a.ts reaches, under the file that imports it:",
+      "  functions/domain/b.ts",
+      "    functions/store/c.ts",
+      "    functions/store/e.ts",
+      "      functions/store/d.ts",
+    ]);
+  });
+
+  it("reject a budget without a route, and one that its route no longer needs", () => {
+    expect(faultsOf({ "functions/v1/a.ts": 7, "functions/v1/b.ts": 1 })).toEqual([
+      "functions/v1/b.ts: has a budget, but is no route",
+    ]);
+    expect(faultsOf({ "functions/v1/a.ts": 8 })).toEqual([
+      "functions/v1/a.ts: reaches only 4 files; lower its budget of 8",
+    ]);
   });
 });

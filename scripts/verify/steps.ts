@@ -8,6 +8,8 @@ import { renderArtifacts } from "../generate/artifacts.ts";
 import { generateClient } from "../generate/client.ts";
 import { additionFaults } from "./additive-migrations.ts";
 import { violationsOf } from "./architecture.ts";
+import budgets from "./budgets.json" with { type: "json" };
+import { routeFaults } from "./budgets.ts";
 import { dependencyFaults, lockFaults } from "./dependencies.ts";
 import { readSources } from "./imports.ts";
 import { changedMigrations, historyFaults, landedRevisions } from "./landed-migrations.ts";
@@ -40,6 +42,17 @@ const tool = async (name: string, ...args: string[]): Promise<StepResult> => {
     return { fault: `${stdout}${stderr}` || message };
   }
 };
+
+const once = <Value>(read: () => Value): (() => Value) => {
+  let value: Value | undefined;
+  return () => {
+    value ??= read();
+    return value;
+  };
+};
+
+/** Parsed once for all steps that ask for them. */
+const sources = once(readSources);
 
 const resultOf = (faults: readonly string[]): StepResult => (faults.length > 0 ? { fault: faults.join("\n") } : {});
 
@@ -168,7 +181,12 @@ export const steps: readonly Step[] = [
   {
     name: "architecture",
     remedy: "the rules are in scripts/verify/architecture.ts",
-    check: async () => resultOf(violationsOf(readSources())),
+    check: async () => resultOf(violationsOf(sources())),
+  },
+  {
+    name: "budgets",
+    remedy: "import less; or raise the number in scripts/verify/budgets.json, in a commit of its own with the reason",
+    check: async () => resultOf(routeFaults(sources(), budgets.routes)),
   },
   { name: "protocol style", remedy: "see buf.yaml", check: () => tool("buf", "lint") },
   {
