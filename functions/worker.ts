@@ -23,7 +23,8 @@ import { createClientCertificateReader } from "./signer/certificate.ts";
 import { createLocalCa } from "./signer/local-ca.ts";
 import type { Signer } from "./signer/signer.ts";
 import { createWebCryptography, createWebSigningKey } from "./signer/web-cryptography.ts";
-import { callDeadlineMs, connectDatabase } from "./store/database.ts";
+import { callDeadlineMs } from "./store/call-limits.ts";
+import { connectDatabase } from "./store/database.ts";
 import { routesOf } from "./v1/index.ts";
 
 /** The execution context that workerd passes with a request. */

@@ -1,6 +1,6 @@
 import type { Core } from "../core.ts";
 import { type Actor, recordAudit } from "../domain/audit/audit-log.ts";
-import { clockDifferenceMsMax, type Executor } from "../store/database.ts";
+import type { Executor } from "../store/database.ts";
 import { addLostEnvelopes, countNotExported } from "../store/export-lag.ts";
 import { deleteOldHours } from "../store/ingest-hours.ts";
 import {
@@ -13,6 +13,7 @@ import {
 } from "../store/ingest-partitions.ts";
 import { foldStoredCounts } from "../store/ingest-stored.ts";
 import { claimDrop, recordClock } from "../store/retention-clock.ts";
+import { clockDifferenceMsMax } from "../store/server-settings.ts";
 
 /** The UTC days whose partitions a tick created or dropped. */
 export interface PartitionReport {

@@ -1,6 +1,7 @@
 import type { Sql } from "postgres";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
-import { type ConnectedDatabase, callDeadlineMs, connectDatabase, connectionsMaxDefault } from "../store/database.ts";
+import { callDeadlineMs, connectionsMaxDefault } from "../store/call-limits.ts";
+import { type ConnectedDatabase, connectDatabase } from "../store/database.ts";
 import { heartbeatStatementsMax } from "../store/heartbeats.ts";
 import type { CoreServers } from "./database-servers.ts";
 

@@ -7,13 +7,14 @@ import type { HeldFor } from "../domain/directory/rules.ts";
 import { checkLicense, type LicenseSource } from "../domain/licensing/license.ts";
 import { readHeldCounts } from "../domain/scim/confirm-access.ts";
 import type { Signer } from "../signer/signer.ts";
-import { clockDifferenceMsMax, type Database, readServerSettings } from "../store/database.ts";
+import type { Database } from "../store/database.ts";
 import { databaseProblem } from "../store/database-problem.ts";
 import { countHeld, findDirectorySync } from "../store/directory.ts";
 import { countCollectors } from "../store/identities.ts";
 import { countGapHosts } from "../store/ingest-gaps.ts";
 import { SchemaMismatch } from "../store/migrate.ts";
 import { findRetentionPause, type RetentionPause } from "../store/retention-clock.ts";
+import { clockDifferenceMsMax, readServerSettings } from "../store/server-settings.ts";
 import type { Check, Finding } from "./readiness.ts";
 
 const ready = (detail: string): Finding => ({ status: "ready", detail });

@@ -7,8 +7,9 @@ import { startTcpProxy } from "../../tests/fakes/tcp-proxy.ts";
 import { createDatabaseServers } from "../node/database-servers.ts";
 import { openDatabaseSocket } from "../node/database-socket.ts";
 import { databaseCheck } from "../ops/checks.ts";
-import { connectDatabase, type DatabaseOptions, executePrepared } from "./database.ts";
+import { connectDatabase, type DatabaseOptions } from "./database.ts";
 import { databaseProblem } from "./database-problem.ts";
+import { executePrepared } from "./execute-prepared.ts";
 
 let database: TestDatabase;
 beforeAll(async () => {

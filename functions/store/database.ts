@@ -1,10 +1,10 @@
-import { type Query, type SQL, sql } from "drizzle-orm";
 import type { PgDatabase } from "drizzle-orm/pg-core";
 import { drizzle, type PostgresJsDatabase, type PostgresJsQueryResultHKT } from "drizzle-orm/postgres-js";
 import postgres, { type Sql, type TransactionSql } from "postgres";
 import * as schema from "../../drizzle/schema/index.ts";
 import { type DatabaseTls, splitDatabaseUrl, withoutTlsParameters } from "../../kit/database-url.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
+import { callDeadlineMs, connectionsMaxDefault, waitingMax } from "./call-limits.ts";
 import { traceStatements } from "./trace-statements.ts";
 
 /** Core's database: a pool on Node, one client per request in workerd. */
@@ -32,12 +32,6 @@ export interface SharedServers {
   /** Reports a fault of the server in use; `all` when none of its connections is of use. */
   leave: DropConnections;
 }
-
-/** The default of `connectionsMax`. */
-export const connectionsMaxDefault = 10;
-
-/** How long a call may take: a statement or a whole transaction, its wait for a connection included. */
-export const callDeadlineMs = { api: 5_000, jobs: 15_000 } as const;
 
 /** How to connect. */
 export interface DatabaseOptions {
@@ -138,8 +132,6 @@ const tlsWithoutFiles = (tls: DatabaseTls | undefined) =>
 type PatchedSql = Sql & { drop: DropConnections };
 type ServerError = Readonly<Record<string, string | undefined>>;
 
-/** Calls that wait for a connection, or for a shared transaction; further ones fail at once. */
-export const waitingMax = 1_000;
 const readOnlyTransaction = "25006";
 /** Errors after which the server closes the connection. */
 const isEnd = (severity: string | undefined): boolean => severity === "FATAL" || severity === "PANIC";
@@ -197,90 +189,9 @@ const splitUnixSocket = (text: string): { url: string; host?: string } => {
   return { url: url.href, host: directory };
 };
 
-/** The settings that decide whether a committed row survives a crash and whether the server accepts writes. */
-export interface ServerSettings {
-  /** The major version. */
-  version: number;
-  fsync: boolean;
-  /** Whether a transaction can write: false on a standby, and where `default_transaction_read_only` is on. */
-  writable: boolean;
-}
-
-/** Reads the settings of the server. */
-export const readServerSettings = async (db: Executor): Promise<ServerSettings> => {
-  const [row] = await db.execute<{ version: number; fsync: boolean; writable: boolean }>(sql`
-    select current_setting('server_version_num')::int / 10000 as version, current_setting('fsync') = 'on' as fsync,
-      current_setting('transaction_read_only') = 'off' as writable`);
-  if (row === undefined) throw new Error("the server returned no row");
-  return { version: row.version, fsync: row.fsync, writable: row.writable };
-};
-
-/** Up to here core's clock and the database's agree: beyond it core is not ready and drops nothing. */
-export const clockDifferenceMsMax = 5 * 60_000;
-
-/** Returns the time of the server in milliseconds: retention and partitions go by it, since cores may disagree. */
-export const readDatabaseTime = async (db: Executor): Promise<number> => {
-  const [row] = await db.execute<{ ms: string }>(sql`
-    select floor(extract(epoch from clock_timestamp()) * 1000)::bigint::text as ms`);
-  if (row === undefined) throw new Error("the server returned no row");
-  return Number(row.ms);
-};
-
 /** Returns the tenant that the database belongs to: `tenantId` if it belonged to none. Two cores that start at once agree. */
 export const claimDeployment = async (db: Executor, tenantId: string, now: Date): Promise<string> => {
   await db.insert(schema.deployment).values({ tenantId, createdAt: now }).onConflictDoNothing();
   const [row] = await db.select().from(schema.deployment);
   return row?.tenantId ?? tenantId;
-};
-
-/** The parts of an executor that drizzle's types leave out. */
-interface ExecutorInternals {
-  dialect: { sqlToQuery(statement: SQL): Query };
-  session: {
-    prepareQuery(
-      query: Query,
-      fields: undefined,
-      name: string,
-      isArray: false,
-    ): { execute(values?: Readonly<Record<string, unknown>>): Promise<unknown> };
-  };
-}
-
-/**
- * Runs a statement that its connection keeps prepared, which saves the server its parsing and planning and core a round trip: for
- * statements of hot paths, whose text is the same at each call. Also its plan may be kept from when the tables were small: see `planByIndex`.
- * In a transaction, prepared statements run in the order in which they were called, so a caller need not await one to call the next:
- * calls that are awaited together take one round trip.
- */
-export const executePrepared = <Row>(db: Executor, statement: SQL): Promise<readonly Row[]> =>
-  prepareStatement<Row>(db, statement)({});
-
-/** Returns a function that runs a statement as `executePrepared` does, with the values of its placeholders: its text is built once. */
-export const prepareStatement = <Row>(
-  db: Executor,
-  statement: SQL,
-): ((values: Readonly<Record<string, unknown>>) => Promise<readonly Row[]>) => {
-  const prepare = () => {
-    const { dialect, session } = db as unknown as ExecutorInternals;
-    return session.prepareQuery(dialect.sqlToQuery(statement), undefined, "prepared", false);
-  };
-  // With the first call: routes are also made without a database, to be described.
-  let prepared: ReturnType<typeof prepare> | undefined;
-  return async (values) => {
-    prepared ??= prepare();
-    return (await prepared.execute(values)) as Row[];
-  };
-};
-
-/** Limits each wait of this transaction for a lock to a second: for a group of items, which can be retried one by one. */
-export const limitLockWaits = async (tx: Executor): Promise<void> => {
-  await executePrepared(tx, sql`set local lock_timeout = '1s'`);
-};
-
-/**
- * Makes the planner of this transaction use indexes wherever it can: for transactions whose statements look up rows by key, so that a plan
- * that is kept suits a large table even if it was made for a small one.
- */
-export const planByIndex = async (tx: Executor): Promise<void> => {
-  await executePrepared(tx, sql`set local enable_seqscan = off`);
 };

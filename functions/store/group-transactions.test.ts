@@ -2,7 +2,8 @@ import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
 import { createTestDatabase } from "../../tests/database.ts";
-import { connectDatabase, executePrepared } from "./database.ts";
+import { connectDatabase } from "./database.ts";
+import { executePrepared } from "./execute-prepared.ts";
 import { groupTransactions } from "./group-transactions.ts";
 import { lockPolicies } from "./policies.ts";
 

@@ -1,6 +1,8 @@
 import { groupCalls } from "../../kit/group-calls.ts";
-import { type Database, type Executor, planByIndex, waitingMax } from "./database.ts";
+import { waitingMax } from "./call-limits.ts";
+import type { Database, Executor } from "./database.ts";
 import { canRetryIndividually } from "./database-problem.ts";
+import { planByIndex } from "./execute-prepared.ts";
 
 /** Bounds the calls that wait for a shared transaction or statement. */
 export const tooManyWaiting = {

@@ -4,8 +4,9 @@ import type { Clock } from "../../kit/clock.ts";
 import { groupCalls } from "../../kit/group-calls.ts";
 import type { Labels } from "../../proto/labels.ts";
 import type { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
-import { type Executor, prepareStatement } from "./database.ts";
+import type { Executor } from "./database.ts";
 import { canRetryIndividually } from "./database-problem.ts";
+import { prepareStatement } from "./execute-prepared.ts";
 import type { FleetThresholds } from "./fleet-rows.ts";
 import {
   admissionOf,

@@ -2,7 +2,8 @@ import { and, count, eq, gt, ilike, isNotNull, isNull, lte, or, sql } from "driz
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
 import { enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
 import { collectorHealth, fleetHost } from "../../drizzle/schema/fleet.ts";
-import { type Executor, executePrepared } from "./database.ts";
+import type { Executor } from "./database.ts";
+import { executePrepared } from "./execute-prepared.ts";
 import {
   anyOf,
   arrayLiteral,

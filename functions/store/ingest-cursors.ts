@@ -1,6 +1,7 @@
 import { and, eq, sql } from "drizzle-orm";
 import { ingestCursor } from "../../drizzle/schema/ingest.ts";
-import { type Executor, executePrepared } from "./database.ts";
+import type { Executor } from "./database.ts";
+import { executePrepared } from "./execute-prepared.ts";
 import { arrayLiteral } from "./query-parts.ts";
 
 /** How many queues of a host keep their cursor: the newest ones. */

@@ -2,8 +2,9 @@ import { and, eq, isNull, sql } from "drizzle-orm";
 import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
 import { groupCalls } from "../../kit/group-calls.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
-import { type Executor, executePrepared } from "./database.ts";
+import type { Executor } from "./database.ts";
 import { canRetryIndividually } from "./database-problem.ts";
+import { executePrepared } from "./execute-prepared.ts";
 import { tooManyWaiting } from "./group-transactions.ts";
 import { anyOf, arrayLiteral, type Paged, type PageRequest, paged, pageOf } from "./query-parts.ts";
 

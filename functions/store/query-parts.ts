@@ -1,6 +1,7 @@
 import { type AnyColumn, and, desc, getTableColumns, type InferInsertModel, lt, type SQL, sql } from "drizzle-orm";
 import { type AnyPgColumn, getTableConfig, type PgTable } from "drizzle-orm/pg-core";
-import { type Executor, executePrepared } from "./database.ts";
+import type { Executor } from "./database.ts";
+import { executePrepared } from "./execute-prepared.ts";
 
 /** Returns the condition that the column equals one of `values`: one parameter for all of them, where `inArray` takes one for each. */
 export const anyOf = (column: AnyColumn, values: readonly (string | Uint8Array)[]): SQL => {

@@ -12,7 +12,7 @@ import { Problem } from "../../problems.ts";
 import type { ClientCertificate } from "../../signer/certificate.ts";
 import { hasAuditEventSince } from "../../store/audit.ts";
 import { updateFirstUsed, updateReplaced } from "../../store/certificates.ts";
-import { limitLockWaits, planByIndex } from "../../store/database.ts";
+import { limitLockWaits, planByIndex } from "../../store/execute-prepared.ts";
 import { lockIdentities, lockIdentityByName, updateAuthFailure } from "../../store/identities.ts";
 import { inheritProofUses, type ProofAdmission, type ProofUse, useProof } from "../../store/proof-uses.ts";
 import { type AuditEntry, type Origin, recordAudit } from "../audit/audit-log.ts";

@@ -1,6 +1,6 @@
 import type { Core } from "../../core.ts";
-import { readDatabaseTime } from "../../store/database.ts";
 import { confirmClock, findRetentionPause, type RetentionPause } from "../../store/retention-clock.ts";
+import { readDatabaseTime } from "../../store/server-settings.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 
 /**
