@@ -1,7 +1,8 @@
 import { and, asc, count, desc, eq, gt, sql } from "drizzle-orm";
 import { auditChain, auditEvent, auditPending, auditVerification } from "../../drizzle/schema/audit.ts";
 import type { Executor } from "./database.ts";
-import { anyOf, insertRows } from "./query-parts.ts";
+import { insertRows } from "./execute-prepared.ts";
+import { anyOf } from "./query-parts.ts";
 
 /** A row of the audit log as it is inserted. */
 export type AuditEventRow = typeof auditEvent.$inferInsert;

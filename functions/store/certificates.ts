@@ -1,7 +1,8 @@
 import { and, count, desc, eq, gt, isNotNull, isNull, lte, ne } from "drizzle-orm";
 import { certificate, collectorIdentity, type StoredCertificateStatus } from "../../drizzle/schema/certificate.ts";
 import type { Executor } from "./database.ts";
-import { anyOf, anyOfHex, insertRows, type Paged, type PageRequest, paged, pageOf } from "./query-parts.ts";
+import { insertRows } from "./execute-prepared.ts";
+import { anyOf, anyOfHex, type Paged, type PageRequest, paged, pageOf } from "./query-parts.ts";
 
 /** A certificate's row. */
 export type CertificateRow = typeof certificate.$inferSelect;

@@ -1,7 +1,8 @@
 import { and, count, eq, gt, lt, sql } from "drizzle-orm";
 import { authenticationIdentity, directorySync, type PersonStatus, person } from "../../drizzle/schema/operator.ts";
 import type { Database, Executor } from "./database.ts";
-import { anyOf, insertRows } from "./query-parts.ts";
+import { insertRows } from "./execute-prepared.ts";
+import { anyOf } from "./query-parts.ts";
 
 /** The result of the newest sync. */
 export type DirectorySync = Omit<typeof directorySync.$inferSelect, "singleton">;

@@ -1,7 +1,8 @@
 import { and, count, eq, gt, inArray, lt, lte, or, sql } from "drizzle-orm";
 import { enrollmentFailure, enrollmentRefusal, enrollmentReservation } from "../../drizzle/schema/enrollment.ts";
 import type { Executor } from "./database.ts";
-import { anyOf, insertRows } from "./query-parts.ts";
+import { insertRows } from "./execute-prepared.ts";
+import { anyOf } from "./query-parts.ts";
 
 /** A reservation's row. */
 export type ReservationRow = typeof enrollmentReservation.$inferSelect;

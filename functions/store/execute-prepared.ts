@@ -1,4 +1,5 @@
-import { type Query, type SQL, sql } from "drizzle-orm";
+import { getTableColumns, type InferInsertModel, type Query, type SQL, sql } from "drizzle-orm";
+import { getTableConfig, type PgTable } from "drizzle-orm/pg-core";
 import type { Executor } from "./database.ts";
 
 /** The parts of an executor that drizzle's types leave out. */
@@ -52,3 +53,45 @@ export const limitLockWaits = async (tx: Executor): Promise<void> => {
 export const planByIndex = async (tx: Executor): Promise<void> => {
   await executePrepared(tx, sql`set local enable_seqscan = off`);
 };
+
+/**
+ * Inserts rows with one statement of constant length: for groups, where building a VALUES list costs more than the insert. A column
+ * without a value becomes null, even if it has a default. `tail` is appended: `on conflict`, `returning`.
+ */
+export const insertRows = async <Table extends PgTable>(
+  db: Executor,
+  table: Table,
+  rows: readonly InferInsertModel<Table>[],
+  tail: SQL = sql``,
+): Promise<readonly Record<string, unknown>[]> => {
+  if (rows.length === 0) return [];
+  const { keys, head } = insertOf(table);
+  const json = JSON.stringify(
+    rows.map((row: Readonly<Record<string, unknown>>) => {
+      const wire: Record<string, unknown> = {};
+      for (const { key, name } of keys) wire[name] = wireOf(row[key]);
+      return wire;
+    }),
+  );
+  return executePrepared(db, sql`${head} ${json}::json) ${tail}`);
+};
+
+/** The columns of a table, and the statement that inserts them up to its rows: the same at each call. */
+const insertOf = (table: PgTable): { keys: readonly { key: string; name: string }[]; head: SQL } => {
+  const known = inserts.get(table);
+  if (known !== undefined) return known;
+  const keys = Object.entries(getTableColumns(table)).map(([key, { name }]) => ({ key, name }));
+  const columns = keys.map(({ name }) => `"${name}"`).join(", ");
+  const { name } = getTableConfig(table);
+  const head = sql.raw(
+    `insert into "${name}" (${columns}) select ${columns} from json_populate_recordset(null::"${name}",`,
+  );
+  const insert = { keys, head };
+  inserts.set(table, insert);
+  return insert;
+};
+
+const inserts = new WeakMap<PgTable, ReturnType<typeof insertOf>>();
+
+/** Returns a value as JSON for its column's text input; JSON itself writes dates. */
+const wireOf = (value: unknown): unknown => (value instanceof Uint8Array ? `\\x${value.toHex()}` : (value ?? null));

@@ -3,17 +3,8 @@ import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
 import { enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
 import { collectorHealth, fleetHost } from "../../drizzle/schema/fleet.ts";
 import type { Executor } from "./database.ts";
-import { executePrepared } from "./execute-prepared.ts";
-import {
-  anyOf,
-  arrayLiteral,
-  insertRows,
-  type Paged,
-  type PageRequest,
-  paged,
-  pageOf,
-  substring,
-} from "./query-parts.ts";
+import { executePrepared, insertRows } from "./execute-prepared.ts";
+import { anyOf, arrayLiteral, type Paged, type PageRequest, paged, pageOf, substring } from "./query-parts.ts";
 
 /** A collector identity's row. */
 export type IdentityRow = typeof collectorIdentity.$inferSelect;

@@ -4,7 +4,8 @@ import { bootstrapToken, enrollmentReservation } from "../../drizzle/schema/enro
 import { createTestToken } from "../../tests/collector.ts";
 import { createTestCore } from "../../tests/core.ts";
 import { createTestDatabase } from "../../tests/database.ts";
-import { anyOf, insertRows } from "./query-parts.ts";
+import { insertRows } from "./execute-prepared.ts";
+import { anyOf } from "./query-parts.ts";
 
 const database = await createTestDatabase();
 const { db } = database.connect();

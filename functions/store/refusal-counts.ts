@@ -1,7 +1,8 @@
 import { and, count, eq, inArray, lt, sql } from "drizzle-orm";
 import { refusalCount } from "../../drizzle/schema/audit.ts";
 import type { Executor } from "./database.ts";
-import { anyOf, insertRows } from "./query-parts.ts";
+import { insertRows } from "./execute-prepared.ts";
+import { anyOf } from "./query-parts.ts";
 
 /** The refusals of one address in one minute, for one reason, that concern one target. */
 export type RefusalCountRow = typeof refusalCount.$inferSelect;

@@ -4,8 +4,9 @@ import { configAssignment } from "../../drizzle/schema/config.ts";
 import type { TargetReason, TargetStatus } from "../../proto/rollout/vocabulary.ts";
 import type { AssignmentRow } from "./configs.ts";
 import type { Executor } from "./database.ts";
+import { insertRows } from "./execute-prepared.ts";
 import { timestampAt } from "./fleet-rows.ts";
-import { arrayLiteral, insertRows } from "./query-parts.ts";
+import { arrayLiteral } from "./query-parts.ts";
 
 /** A target that is about to change, its host locked until the transaction ends, and the host's open assignment. */
 export interface LockedTarget {

@@ -1,7 +1,8 @@
 import { and, asc, count, eq, ne, sql } from "drizzle-orm";
 import { scimGroup, scimMember, scimUser } from "../../drizzle/schema/scim.ts";
 import type { Executor } from "./database.ts";
-import { anyOf, insertRows } from "./query-parts.ts";
+import { insertRows } from "./execute-prepared.ts";
+import { anyOf } from "./query-parts.ts";
 import { type FilterColumns, filterCondition } from "./scim-filter.ts";
 import type { ScimList, ScimPage } from "./scim-users.ts";
 
