@@ -1,6 +1,5 @@
 import type { Hono } from "hono";
 import * as v from "valibot";
-import { managementBytesMax } from "../../proto/management/proof.ts";
 import { Problem, type ProblemCode, type ProblemKind } from "../problems.ts";
 import { bodyBytesMax, mediaTypeOf, parse, readBody, readJson, readText } from "./parse-request.ts";
 import type { HttpContext, HttpEnv, RequestOrigin } from "./request.ts";
@@ -17,6 +16,8 @@ export interface Guard<Caller> {
     kind: "open" | "scope" | "bootstrap_token" | "collector" | "web" | "web_itself" | "web_person" | "ops" | "scim";
     scope?: string;
   };
+  /** The largest body that the guard reads; by default 1 MiB. */
+  bodyBytesMax?: number;
   admit(c: HttpContext, body: Body): Promise<Caller>;
 }
 
@@ -99,7 +100,7 @@ export interface RouteDefinition<
   bodyAbsentAs?: unknown;
   bodyExample?: unknown;
   textBody?: TextBody;
-  /** The largest body; by default 1 MiB, and 64 KiB for a management request. */
+  /** The largest body; by default that of the guard. */
   bodyBytesMax?: number;
   replies: Readonly<Record<number, DocumentedReply>>;
   problems?: readonly DocumentedProblem[];
@@ -171,12 +172,12 @@ const bodyOf = (
     bodyAbsentAs,
     textBody,
     guard,
-    bodyBytesMax: bytesMax = guard.describe.kind === "collector" ? managementBytesMax : bodyBytesMax,
+    bodyBytesMax: bytesMax = guard.bodyBytesMax ?? bodyBytesMax,
   }: {
     bodyAbsentAs?: unknown;
     textBody?: TextBody;
     bodyBytesMax?: number;
-    guard: Pick<Guard<unknown>, "describe">;
+    guard: Pick<Guard<unknown>, "bodyBytesMax">;
   },
 ): Body => {
   let value: Promise<unknown> | undefined;

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { readValue, tag } from "../../../proto/certificate-der.ts";
-import { ProofFields, type ProofPurpose, provableFault } from "../../../proto/management/proof.ts";
+import { managementBytesMax, ProofFields, type ProofPurpose, provableFault } from "../../../proto/management/proof.ts";
 import { decodePem } from "../../../proto/pem.ts";
 import type { Core } from "../../core.ts";
 import {
@@ -46,6 +46,7 @@ export const collector = (
   refused: (code: ProblemCode) => void = () => undefined,
 ): Guard<ProvenCollector> => ({
   describe: { kind: "collector" },
+  bodyBytesMax: managementBytesMax,
   admit: (c, body) =>
     admit(core, purpose, c, body).catch((error: unknown) => {
       refused(error instanceof Problem ? error.code : "internal");
