@@ -12,4 +12,3 @@ export * from "./operator.ts";
 export * from "./operator-session.ts";
 export * from "./rollout.ts";
 export * from "./scim.ts";
-export * from "./workload.ts";

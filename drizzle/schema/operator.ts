@@ -1,5 +1,16 @@
 import { sql } from "drizzle-orm";
-import { boolean, check, index, integer, pgTable, primaryKey, text, uniqueIndex, uuid } from "drizzle-orm/pg-core";
+import {
+  boolean,
+  check,
+  index,
+  integer,
+  pgTable,
+  primaryKey,
+  text,
+  unique,
+  uniqueIndex,
+  uuid,
+} from "drizzle-orm/pg-core";
 import type { Scope } from "../../proto/operator/scopes.ts";
 import { timestamp } from "./columns.ts";
 
@@ -40,6 +51,19 @@ export const authenticationIdentity = pgTable(
     primaryKey({ columns: [table.tenantId, table.subject] }),
     uniqueIndex("authentication_identity_person").on(table.userId),
   ],
+);
+
+/** A subject of an issuer that has exchanged a token: the actor of what it does. Its scopes are in the issuers' file. */
+export const workload = pgTable(
+  "workload",
+  {
+    id: uuid("id").primaryKey(),
+    issuer: text("issuer").notNull(),
+    subject: text("subject").notNull(),
+    firstSeenAt: timestamp("first_seen_at").notNull(),
+    lastSeenAt: timestamp("last_seen_at").notNull(),
+  },
+  (table) => [unique("workload_subject").on(table.issuer, table.subject)],
 );
 
 /**

@@ -144,9 +144,3 @@ export const countPeople = async (db: Database): Promise<PeopleCounts> => {
 };
 
 const holding = (scope: string) => sql<number>`count(*) filter (where ${scope} = any(${person.scopes}))::int`;
-
-/** Finds the person with this user id, of any status. */
-export const findPerson = async (db: Executor, userId: string) => {
-  const [row] = await db.select().from(person).where(eq(person.userId, userId)).limit(1);
-  return row;
-};

@@ -1,4 +1,4 @@
-import { and, asc, count, desc, eq, exists, gt, isNull, lt, min, not, sql } from "drizzle-orm";
+import { and, asc, count, desc, eq, gt, isNull, lt, min, sql } from "drizzle-orm";
 import { person } from "../../drizzle/schema/operator.ts";
 import {
   authorizationCode,
@@ -7,6 +7,7 @@ import {
   operatorSession,
 } from "../../drizzle/schema/operator-session.ts";
 import type { Executor } from "./database.ts";
+import { webSessionEnded } from "./operators.ts";
 import { type Paged, type PageRequest, paged, pageOf } from "./query-parts.ts";
 
 /** A session of a program. */
@@ -26,58 +27,12 @@ export const insertSession = async (tx: Executor, row: typeof operatorSession.$i
   await tx.insert(operatorSession).values(row);
 };
 
-/** Whether the session at web in which the person consented to a program has ended. */
-const webSessionEnded = (db: Executor) =>
-  exists(db.select().from(endedWebSession).where(eq(endedWebSession.id, operatorSession.webSessionId)));
-
-/** Finds the person of a session that is neither revoked, with its session at web or alone, nor expired at `now`; undefined without one. */
-export const findSessionPerson = async (
-  db: Executor,
-  { sessionId, userId, now }: { sessionId: string; userId: string; now: Date },
-) => {
-  const [row] = await db
-    .select({ person })
-    .from(operatorSession)
-    .innerJoin(person, eq(person.userId, operatorSession.userId))
-    .where(
-      and(
-        eq(operatorSession.id, sessionId),
-        eq(operatorSession.userId, userId),
-        isNull(operatorSession.revokedAt),
-        gt(operatorSession.expiresAt, now),
-        not(webSessionEnded(db)),
-      ),
-    )
-    .limit(1);
-  return row?.person;
-};
-
-/** Whether a session at web has ended before it expired. */
-export const isWebSessionEnded = async (db: Executor, id: string): Promise<boolean> => {
-  const [row] = await db.select().from(endedWebSession).where(eq(endedWebSession.id, id));
-  return row !== undefined;
-};
-
 /** Counts the sessions of programs that end with a session at web. */
 export const countSessionsOfWebSession = (db: Executor, id: string, now: Date): Promise<number> =>
   db.$count(
     operatorSession,
     and(eq(operatorSession.webSessionId, id), isNull(operatorSession.revokedAt), gt(operatorSession.expiresAt, now)),
   );
-
-/** Finds a person, unless the session at web in whose name web asks has ended. */
-export const findWebSessionPerson = async (
-  db: Executor,
-  { webSessionId, userId }: { webSessionId: string; userId: string },
-) => {
-  const ended = db.select().from(endedWebSession).where(eq(endedWebSession.id, webSessionId));
-  const [row] = await db
-    .select()
-    .from(person)
-    .where(and(eq(person.userId, userId), not(exists(ended))))
-    .limit(1);
-  return row;
-};
 
 /** Stores that a session at web has ended, and deletes those that have expired. Returns false if it was stored before. */
 export const insertEndedWebSession = async (

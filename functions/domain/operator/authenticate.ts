@@ -6,9 +6,7 @@ import type { Scope } from "../../../proto/operator/scopes.ts";
 import type { CoreConfig } from "../../config.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database.ts";
-import { findPerson } from "../../store/directory.ts";
-import { findSessionPerson, findWebSessionPerson } from "../../store/operator-sessions.ts";
-import { findWorkload } from "../../store/workloads.ts";
+import { findPerson, findSessionPerson, findWebSessionPerson, findWorkload } from "../../store/operators.ts";
 import type { WorkloadIssuer } from "../../workload-config.ts";
 import { workloadScopes } from "./workload-scopes.ts";
 
