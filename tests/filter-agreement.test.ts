@@ -2,7 +2,7 @@ import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { compare, valid } from "semver";
 import { afterAll, describe, expect, it } from "vitest";
-import { readFleetRules } from "../functions/domain/fleet/report.ts";
+import { readFleetRules } from "../functions/domain/fleet/rules.ts";
 import { fleetPredicate } from "../functions/store/fleet-predicate.ts";
 import { changeFilter, distinctStates, type FleetFilter, filterPartNames } from "../proto/fleet-health/filter.ts";
 import type { FleetHealthReport } from "../proto/fleet-health/report.ts";

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { afterAll, expect, it } from "vitest";
-import { readFleetRules } from "../functions/domain/fleet/report.ts";
+import { readFleetRules } from "../functions/domain/fleet/rules.ts";
 import { findFleetPage } from "../functions/store/fleet-report.ts";
 import type { FleetFacets } from "../proto/fleet-health/facets.ts";
 import { type FleetFilter, filterToParams } from "../proto/fleet-health/filter.ts";

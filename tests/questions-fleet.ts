@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { certificate, collectorIdentity } from "../drizzle/schema/certificate.ts";
 import { collectorConfig, configAssignment } from "../drizzle/schema/config.ts";
 import { bootstrapToken, enrollmentPolicy } from "../drizzle/schema/enrollment.ts";
-import { collectorHealth } from "../drizzle/schema/fleet.ts";
+import { collectorHealth } from "../drizzle/schema/health.ts";
 import { ingestHost, ingestHour } from "../drizzle/schema/ingest.ts";
 import type { Database } from "../functions/store/database.ts";
 import { people } from "../scripts/lab/people.ts";

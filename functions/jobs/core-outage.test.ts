@@ -5,7 +5,7 @@ import type { FleetHealthDetail, FleetHealthReport } from "../../proto/fleet-hea
 import { createTestCore } from "../../tests/core.ts";
 import { createRolloutLab } from "../../tests/rollout.ts";
 import { relationsAt } from "../chat-sql/relations.ts";
-import { readFleetRules } from "../domain/fleet/report.ts";
+import { readFleetRules } from "../domain/fleet/rules.ts";
 import { sessionIntervalMs } from "../store/core-sessions.ts";
 import { createSessionKeeper } from "./keep-core-session.ts";
 import { advanceRollouts } from "./run-rollouts.ts";

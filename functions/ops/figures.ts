@@ -2,7 +2,7 @@ import { singleFlight } from "../../kit/single-flight.ts";
 import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
 import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
 import type { Core } from "../core.ts";
-import { readFleetRules } from "../domain/fleet/report.ts";
+import { readFleetRules } from "../domain/fleet/rules.ts";
 import { type ExportLag, findExportLags } from "../store/export-lag.ts";
 import { summarizeFleet } from "../store/fleet-report.ts";
 import { findRetentionPause } from "../store/retention-clock.ts";

@@ -1,6 +1,6 @@
 import { and, desc, eq, isNotNull, isNull, ne } from "drizzle-orm";
 import { collectorConfig, configAssignment } from "../../drizzle/schema/config.ts";
-import { collectorHealth } from "../../drizzle/schema/fleet.ts";
+import { collectorHealth } from "../../drizzle/schema/health.ts";
 import type { Executor } from "./database.ts";
 import { anyOf } from "./query-parts.ts";
 

@@ -9,8 +9,13 @@ import { readMigrations } from "../node/read-migrations.ts";
 import { updateActiveReplaced, updateCertificateRevoked, updateIdentityCertificatesRevoked } from "./certificates.ts";
 import { endAssignment, insertAssignment } from "./configs.ts";
 import type { Executor } from "./database.ts";
-import { lockIdentity, updateAuthFailure, updateCollectorVersion, updateIdentityRevoked } from "./identities.ts";
-import { updateReportedLabels } from "./labels.ts";
+import {
+  lockIdentity,
+  updateAuthFailure,
+  updateCollectorVersion,
+  updateIdentityRevoked,
+  updateReportedLabels,
+} from "./identities.ts";
 import { migrate } from "./migrate.ts";
 
 const database = await createTestDatabase();

@@ -1,5 +1,6 @@
 import { type SQL, sql } from "drizzle-orm";
-import type { RenewalStatus } from "../../drizzle/schema/fleet.ts";
+import type { Reenrollment } from "../../drizzle/schema/enrollment.ts";
+import type { RenewalStatus } from "../../drizzle/schema/health.ts";
 import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import {
   attentionStates,
@@ -21,11 +22,11 @@ import {
   forwardingIndex,
   forwardingIs,
   isActive,
+  severityKey,
   stateAtIndex,
   stateIndex,
   timestampAt,
 } from "./fleet-rows.ts";
-import { severityKey } from "./fleet-severity.ts";
 
 /** A collector as the driver returns it: times as text, 64-bit integers as decimal strings. */
 export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
@@ -251,17 +252,27 @@ export const summarizeFleet = async (db: Executor, rules: FleetRules, filter: Fl
   };
 };
 
-/** Finds every version and platform of the fleet, each with one step through its index. */
-export const findFleetNames = async (db: Executor): Promise<{ versions: string[]; platforms: string[] }> => {
-  const distinct = (column: SQL) => sql`array(
-    with recursive step as (
-      (select ${column} as value from fleet_host order by 1 limit 1)
-      union all
-      select (select ${column} from fleet_host where ${column} > step.value order by 1 limit 1) from step
-      where step.value is not null
-    ) select value from step where value is not null)`;
-  const [row] = await db.execute<Record<"versions" | "platforms", string[]>>(
-    sql`select to_json(${distinct(sql`version`)}) as versions, to_json(${distinct(sql`platform`)}) as platforms`,
+/** The policy of a host, and every error of the config that its last heartbeat reports: null without a heartbeat. */
+export interface HostBackground extends Record<string, unknown> {
+  policyId: string;
+  policyName: string;
+  reenrollment: Reenrollment;
+  configErrors: string[] | null;
+}
+
+/** Finds the background of a host. */
+export const findHostBackground = async (db: Executor, identityId: string): Promise<HostBackground | undefined> => {
+  const [row] = await db.execute<HostBackground>(sql`
+    select p.id as "policyId", p.name as "policyName", p.reenrollment, h.config_errors as "configErrors"
+    from collector_identity i join enrollment_policy p on p.id = i.policy_id left join collector_health h on h.identity_id = i.id
+    where i.id = ${identityId}::uuid`);
+  return row;
+};
+
+/** Counts the hosts that are not revoked at `now`: neither their identity nor, without another active one, their certificate. */
+export const countCollectors = async (db: Executor, now: Date): Promise<number> => {
+  const [row] = await db.execute<{ enrolled: number }>(
+    sql`select count(*)::int as enrolled from fleet_host where revoked_from > ${timestampAt(now)}`,
   );
-  return row ?? { versions: [], platforms: [] };
+  return row?.enrolled ?? 0;
 };

@@ -1,6 +1,23 @@
-/** Decisions on the versions of a fleet, by the semver library: on the few distinct versions, not on each row. */
+/** The versions and platforms of a fleet, and decisions on them by the semver library: on the few distinct ones, not on each row. */
+import { type SQL, sql } from "drizzle-orm";
 import { compare, gte, valid } from "semver";
 import { versionRangePattern } from "../../proto/fleet-health/filter.ts";
+import type { Executor } from "./database.ts";
+
+/** Finds every version and platform of the fleet, each with one step through its index. */
+export const findFleetNames = async (db: Executor): Promise<{ versions: string[]; platforms: string[] }> => {
+  const distinct = (column: SQL) => sql`array(
+    with recursive step as (
+      (select ${column} as value from fleet_host order by 1 limit 1)
+      union all
+      select (select ${column} from fleet_host where ${column} > step.value order by 1 limit 1) from step
+      where step.value is not null
+    ) select value from step where value is not null)`;
+  const [row] = await db.execute<Record<"versions" | "platforms", string[]>>(
+    sql`select to_json(${distinct(sql`version`)}) as versions, to_json(${distinct(sql`platform`)}) as platforms`,
+  );
+  return row ?? { versions: [], platforms: [] };
+};
 
 /** A leading "v" is not SemVer. */
 const isSemver = (version: string): boolean => valid(version) !== null && !version.startsWith("v");

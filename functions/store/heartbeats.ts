@@ -1,5 +1,5 @@
 import { getTableColumns, type SQL, sql } from "drizzle-orm";
-import { collectorHealth } from "../../drizzle/schema/fleet.ts";
+import { collectorHealth } from "../../drizzle/schema/health.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { groupCalls } from "../../kit/group-calls.ts";
 import type { Labels } from "../../proto/labels.ts";

@@ -1,7 +1,6 @@
 import { and, count, eq, gt, ilike, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
-import { enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
-import { collectorHealth, fleetHost } from "../../drizzle/schema/fleet.ts";
+import type { Labels } from "../../proto/labels.ts";
 import type { Executor } from "./database.ts";
 import { executePrepared, insertRows } from "./execute-prepared.ts";
 import { anyOf, arrayLiteral, type Paged, type PageRequest, paged, pageOf, substring } from "./query-parts.ts";
@@ -48,21 +47,6 @@ export const lockIdentitiesByName = async (
   const rows = await found.prepare("lock_identities").execute();
   return new Map(rows.map((row) => [row.identity, row]));
 };
-
-/** Finds the policy of an identity, and every error of the config that its last heartbeat reports. */
-export const findHostBackground = async (db: Executor, id: string) => {
-  const { id: policyId, name: policyName, reenrollment } = enrollmentPolicy;
-  const [row] = await db
-    .select({ policyId, policyName, reenrollment, configErrors: collectorHealth.configErrors })
-    .from(collectorIdentity)
-    .innerJoin(enrollmentPolicy, eq(policyId, collectorIdentity.policyId))
-    .leftJoin(collectorHealth, eq(collectorHealth.identityId, collectorIdentity.id))
-    .where(eq(collectorIdentity.id, id));
-  return row;
-};
-
-/** What `findHostBackground` finds. */
-export type HostBackground = NonNullable<Awaited<ReturnType<typeof findHostBackground>>>;
 
 /** Inserts identities. */
 export const insertIdentities = async (db: Executor, rows: readonly EnrolledIdentity[]): Promise<void> => {
@@ -129,6 +113,18 @@ export const findIdentityByName = async (db: Executor, identity: string): Promis
   return row;
 };
 
+/**
+ * Stores the labels that a host reports; null for none. The database merges them with those of the host's enrollment policy
+ * (`drizzle/sql/label-sets.sql`).
+ */
+export const updateReportedLabels = async (
+  db: Executor,
+  { identityId, labels }: { identityId: string; labels: Labels | null },
+): Promise<void> => {
+  await db.execute(sql`update collector_identity set reported_labels = ${labels && JSON.stringify(labels)}::jsonb
+    where id = ${identityId}::uuid and reported_labels is distinct from ${labels && JSON.stringify(labels)}::jsonb`);
+};
+
 /** Stores the version with which a collector renewed. */
 export const updateCollectorVersion = async (db: Executor, id: string, collectorVersion: string): Promise<void> => {
   await db.update(collectorIdentity).set({ collectorVersion }).where(eq(collectorIdentity.id, id));
@@ -172,12 +168,6 @@ export const updateAuthFailure = async (
     .where(and(eq(collectorIdentity.identity, identity), or(isNull(lastAuthFailureAt), lte(lastAuthFailureAt, due))))
     .returning({ id: collectorIdentity.id });
   return row?.id;
-};
-
-/** Counts the hosts that are not revoked at `now`: neither their identity nor, without another active one, their certificate. */
-export const countCollectors = async (db: Executor, now: Date): Promise<number> => {
-  const [row] = await db.select({ enrolled: count() }).from(fleetHost).where(gt(fleetHost.revokedFrom, now));
-  return row?.enrolled ?? 0;
 };
 
 /** The channel on which every replica listens, to check open ingest streams again at once. */

@@ -1,6 +1,6 @@
 import { gt, sql } from "drizzle-orm";
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
-import { collectorHealth } from "../../drizzle/schema/fleet.ts";
+import { collectorHealth } from "../../drizzle/schema/health.ts";
 import { ingestGap } from "../../drizzle/schema/ingest.ts";
 import type { Database, Executor } from "./database.ts";
 

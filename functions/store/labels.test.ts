@@ -2,7 +2,8 @@ import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { createTestDatabase } from "../../tests/database.ts";
-import { deleteUnusedLabelSets, updateReportedLabels } from "./labels.ts";
+import { updateReportedLabels } from "./identities.ts";
+import { deleteUnusedLabelSets } from "./labels.ts";
 
 const database = await createTestDatabase();
 afterAll(() => database.drop());

@@ -1,18 +1,5 @@
 import { sql } from "drizzle-orm";
-import type { Labels } from "../../proto/labels.ts";
-import type { Database, Executor } from "./database.ts";
-
-/**
- * Stores the labels that a host reports; null for none. The database merges them with those of the host's enrollment policy
- * (`drizzle/sql/label-sets.sql`).
- */
-export const updateReportedLabels = async (
-  db: Executor,
-  { identityId, labels }: { identityId: string; labels: Labels | null },
-): Promise<void> => {
-  await db.execute(sql`update collector_identity set reported_labels = ${labels && JSON.stringify(labels)}::jsonb
-    where id = ${identityId}::uuid and reported_labels is distinct from ${labels && JSON.stringify(labels)}::jsonb`);
-};
+import type { Database } from "./database.ts";
 
 const deletedMax = 10_000;
 

@@ -1,5 +1,5 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
-import { readFleetRules } from "../../functions/domain/fleet/report.ts";
+import { readFleetRules } from "../../functions/domain/fleet/rules.ts";
 import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
 import { countFleet } from "../../functions/store/fleet-facets.ts";

@@ -19,7 +19,7 @@ import { findConfig } from "../../store/configs.ts";
 import type { Paged, PageRequest } from "../../store/query-parts.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
-import { readCountingRules } from "../fleet/report.ts";
+import { readCountingRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** The parts of core that read rollouts. */

@@ -7,7 +7,7 @@ import type { FleetRules } from "../../store/fleet-rows.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
 import type { Operator } from "../operator/authenticate.ts";
-import { readFleetRules } from "./report.ts";
+import { readFleetRules } from "./rules.ts";
 
 /** An export that an operator requests. */
 export interface FleetExport {

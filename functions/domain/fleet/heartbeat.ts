@@ -3,10 +3,10 @@ import type { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
 import type { Core } from "../../core.ts";
 import { hasAuditEventSince } from "../../store/audit.ts";
 import { createHeartbeatWriter, type HeartbeatRecord, healthReportOf } from "../../store/heartbeats.ts";
-import { updateReportedLabels } from "../../store/labels.ts";
+import { updateReportedLabels } from "../../store/identities.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 import { admitted, type ProvenCollector, proofUseOf } from "../certificate/authenticate.ts";
-import { fleetThresholds } from "./report.ts";
+import { fleetThresholds } from "./thresholds.ts";
 
 /** The parts of core that heartbeats use. */
 export type HeartbeatCore = Pick<Core, "config" | "db" | "heartbeats" | "clock" | "entropy" | "observe">;

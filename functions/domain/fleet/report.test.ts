@@ -3,7 +3,8 @@ import { afterAll, expect, it } from "vitest";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { createTestToken, enrollTestCollector } from "../../../tests/collector.ts";
 import { createTestCore } from "../../../tests/core.ts";
-import { createFacetCounts, createHealthReports } from "./report.ts";
+import { createFacetCounts } from "./count-facets.ts";
+import { createHealthReports } from "./report.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

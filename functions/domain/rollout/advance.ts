@@ -24,7 +24,7 @@ import {
   type WaveRow,
 } from "../../store/rollouts.ts";
 import { type AuditEntry, recordAudit } from "../audit/audit-log.ts";
-import { readCountingRules } from "../fleet/report.ts";
+import { readCountingRules } from "../fleet/rules.ts";
 import { assignNext, revertNext, rolloutActor } from "./assign.ts";
 import type { RolloutCore } from "./create.ts";
 

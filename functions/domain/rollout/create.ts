@@ -26,7 +26,7 @@ import {
   type WaveRow,
 } from "../../store/rollouts.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
-import { readFleetRules } from "../fleet/report.ts";
+import { readFleetRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { wavesReach } from "./waves.ts";
 

@@ -6,7 +6,7 @@ import { findConfig } from "../../store/configs.ts";
 import { findPresentConfigs, findRefusedHosts, findRefusingVersions } from "../../store/rollout-preview.ts";
 import { countCandidates, countOverlaps } from "../../store/rollout-targets.ts";
 import { findOpenRollouts } from "../../store/rollouts.ts";
-import { readFleetRules } from "../fleet/report.ts";
+import { readFleetRules } from "../fleet/rules.ts";
 import { parseFilter } from "./create.ts";
 
 /** Changed lines of a diff: beyond it the diff takes long, and nobody reads it. */

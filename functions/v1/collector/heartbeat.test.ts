@@ -3,7 +3,7 @@ import { eq, sql } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
-import { collectorHealth } from "../../../drizzle/schema/fleet.ts";
+import { collectorHealth } from "../../../drizzle/schema/health.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
 import { createTestCa, createTestKey, issueTestCertificate } from "../../../scripts/lab-ca/test-pki.ts";
 import {

@@ -4,10 +4,10 @@ import type { Rollout, RolloutPreview } from "../../../../proto/rollout/rollout.
 import { createTestCore } from "../../../../tests/core.ts";
 import { readCsv } from "../../../../tests/csv.ts";
 import { createDrivenFleet, publishTestConfig } from "../../../../tests/rollout.ts";
-import { readFleetRules } from "../../../domain/fleet/report.ts";
+import { readFleetRules } from "../../../domain/fleet/rules.ts";
 import { parseFilter } from "../../../domain/rollout/create.ts";
 import { previewRollout } from "../../../domain/rollout/preview.ts";
-import { countCollectors } from "../../../store/identities.ts";
+import { countCollectors } from "../../../store/fleet-report.ts";
 import { findPresentConfigs } from "../../../store/rollout-preview.ts";
 
 const test = await createTestCore();

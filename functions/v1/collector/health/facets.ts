@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { expiryDays, FleetFacets, facetValuesMax, heartbeatAgeBounds } from "../../../../proto/fleet-health/facets.ts";
 import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
 import type { Core } from "../../../core.ts";
-import { createFacetCounts } from "../../../domain/fleet/report.ts";
+import { createFacetCounts } from "../../../domain/fleet/count-facets.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import type { FleetCounts } from "../../../store/fleet-facets.ts";

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { FleetHealthDetail, type FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
-import { reportHost } from "../../../domain/fleet/report.ts";
+import { reportHost } from "../../../domain/fleet/report-host.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import type { CollectorEvent } from "../../../store/audit-list.ts";

@@ -1,0 +1,65 @@
+import { bigint, boolean, pgTable, text, uuid } from "drizzle-orm/pg-core";
+import { certificate, collectorIdentity } from "./certificate.ts";
+import { timestamp } from "./columns.ts";
+
+/** The renewal status that a collector reports. */
+export type RenewalStatus = "not_configured" | "ok" | "due" | "retrying" | "failed";
+
+/** The newest heartbeat of an identity, and what core derives from it and the one before. */
+export const collectorHealth = pgTable("collector_health", {
+  identityId: uuid("identity_id")
+    .primaryKey()
+    .references(() => collectorIdentity.id),
+  certificateId: uuid("certificate_id")
+    .notNull()
+    .references(() => certificate.id),
+  lastHeartbeatAt: timestamp("last_heartbeat_at").notNull(),
+  bootId: text("boot_id").notNull(),
+  /** The boot id before the current one, and the time of its last heartbeat: two that alternate are a clone. */
+  previousBootId: text("previous_boot_id"),
+  previousBootAt: timestamp("previous_boot_at"),
+  collectorVersion: text("collector_version").notNull(),
+  collectorCommit: text("collector_commit").notNull(),
+  hostname: text("hostname").notNull(),
+  platform: text("platform").notNull(),
+  startedAt: timestamp("started_at").notNull(),
+  configValid: boolean("config_valid").notNull(),
+  configErrors: text("config_errors").array().notNull(),
+  runningConfigHash: text("running_config_hash"),
+  desiredConfigHash: text("desired_config_hash"),
+  lastKnownGoodConfigHash: text("last_known_good_config_hash"),
+  /** Whether the host applies the config that core assigns; null while its collector does not report it. */
+  applyDesiredConfig: boolean("apply_desired_config"),
+  queueRecords: bigint("queue_records", { mode: "number" }).notNull(),
+  queueBytes: bigint("queue_bytes", { mode: "number" }).notNull(),
+  queueBytesMax: bigint("queue_bytes_max", { mode: "number" }).notNull(),
+  queueOldestRecordAgeSeconds: bigint("queue_oldest_record_age_seconds", { mode: "number" }),
+  droppedRecordsTotal: bigint("dropped_records_total", { mode: "number" }).notNull(),
+  /** With a default, since a previous core on this schema does not write it. */
+  deadLetters: bigint("dead_letters", { mode: "number" }).notNull().default(0),
+  /** How often the queue continued under a new queue id, because core knew a copy of it. */
+  queueForks: bigint("queue_forks", { mode: "number" }).notNull().default(0),
+  /** Times that the collector lost lines of rotated files, and their bytes as far as it is known. */
+  fileGaps: bigint("file_gaps", { mode: "number" }).notNull().default(0),
+  fileGapBytes: bigint("file_gap_bytes", { mode: "number" }).notNull().default(0),
+  /** Records were dropped or became dead letters since the previous heartbeat. */
+  droppedSincePrevious: boolean("dropped_since_previous").notNull(),
+  queueAtRisk: boolean("queue_at_risk").notNull(),
+  forwarderConnected: boolean("forwarder_connected").notNull(),
+  forwarderLastAckAt: timestamp("forwarder_last_ack_at"),
+  forwarderLastError: text("forwarder_last_error"),
+  renewalStatus: text("renewal_status").$type<RenewalStatus>().notNull(),
+  renewalLastAttemptAt: timestamp("renewal_last_attempt_at"),
+  renewalNextAttemptAt: timestamp("renewal_next_attempt_at"),
+  renewalLastError: text("renewal_last_error"),
+  /** Start of the unbroken series of heartbeats that report the condition; null while the newest does not. */
+  configInvalidSince: timestamp("config_invalid_since"),
+  queueAtRiskSince: timestamp("queue_at_risk_since"),
+  renewalFailedSince: timestamp("renewal_failed_since"),
+  /** Time of the first heartbeat with the current version. */
+  versionSince: timestamp("version_since"),
+  /** Time of the first heartbeat with the current running config. */
+  runningConfigSince: timestamp("running_config_since"),
+  /** Time of the last heartbeat that ended a condition: one that the heartbeat before reported, or `stale`. */
+  recoveredAt: timestamp("recovered_at"),
+});

@@ -1,0 +1,29 @@
+import { historyMax } from "../../../proto/fleet-health/report.ts";
+import { Problem } from "../../problems.ts";
+import { type CollectorEvent, findCollectorEvents } from "../../store/audit-list.ts";
+import { findHostLosses, type HostLoss } from "../../store/export-dead-letters.ts";
+import { type FleetRow, findFleetRow, findHostBackground, type HostBackground } from "../../store/fleet-report.ts";
+import type { FleetRules } from "../../store/fleet-rows.ts";
+import { type FleetCore, readFleetRules } from "./rules.ts";
+
+/** Returns one host with its policy, its config errors and its audit events, newest first. Throws 404 `not_found`. */
+export const reportHost = async (
+  core: FleetCore,
+  identityId: string,
+): Promise<{
+  rules: FleetRules;
+  row: FleetRow;
+  background: HostBackground;
+  history: CollectorEvent[];
+  exportLosses: HostLoss[];
+}> => {
+  const rules = await readFleetRules(core);
+  const [row, background, history, exportLosses] = await Promise.all([
+    findFleetRow(core.db, rules, identityId),
+    findHostBackground(core.db, identityId),
+    findCollectorEvents(core.db, identityId, historyMax),
+    findHostLosses(core.db, identityId),
+  ]);
+  if (row === undefined || background === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  return { rules, row, background, history, exportLosses };
+};

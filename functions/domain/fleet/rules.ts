@@ -1,0 +1,26 @@
+import type { Core } from "../../core.ts";
+import { findOutages } from "../../store/core-sessions.ts";
+import type { CountingRules, FleetRules } from "../../store/fleet-rows.ts";
+import { findFleetNames, isSupported } from "../../store/fleet-versions.ts";
+import { fleetThresholds } from "./thresholds.ts";
+
+/** The parts of core that read the fleet. */
+export type FleetCore = Pick<Core, "db" | "clock" | "config">;
+
+/** Returns the rules that decide when a host is silent, and reads when core could not receive, also if that has just ended. */
+export const readCountingRules = async ({ db, clock, config }: FleetCore): Promise<CountingRules> => {
+  const now = new Date(clock.now());
+  const thresholds = fleetThresholds(config);
+  const outages = (await findOutages(db, now)).map((outage) => ({
+    ...outage,
+    countedFrom: outage.endedAt && new Date(outage.endedAt.getTime() + thresholds.returnSeconds * 1000),
+  }));
+  return { now, thresholds, outages };
+};
+
+/** Returns the rules that decide the states now, and reads the versions and platforms of the fleet that they refer to. */
+export const readFleetRules = async (core: FleetCore): Promise<FleetRules> => {
+  const [rules, { versions, platforms }] = await Promise.all([readCountingRules(core), findFleetNames(core.db)]);
+  const unsupportedVersions = versions.filter((version) => !isSupported(version, rules.thresholds.versionMin));
+  return { ...rules, versions, platforms, unsupportedVersions };
+};

@@ -1,0 +1,23 @@
+import type { CoreConfig } from "../../config.ts";
+import type { FleetThresholds } from "../../store/fleet-rows.ts";
+
+const missedHeartbeatsMax = 3;
+/** Heartbeats follow each other after the interval and a tenth of it at most. */
+const jitterMax = 1.1;
+/** A collector waits this long for core's answer. */
+const requestSecondsMax = 30;
+/** A host that sends little may be quiet for some minutes. */
+const forwardingSecondsMin = 5 * 60;
+
+/** Returns the thresholds of a configuration. */
+export const fleetThresholds = (
+  config: Pick<CoreConfig, "heartbeatIntervalSeconds" | "collectorVersionMin">,
+): FleetThresholds => ({
+  heartbeatIntervalSeconds: config.heartbeatIntervalSeconds,
+  staleAfterSeconds: missedHeartbeatsMax * config.heartbeatIntervalSeconds,
+  forwardingSeconds: Math.max(forwardingSecondsMin, missedHeartbeatsMax * config.heartbeatIntervalSeconds),
+  enrollingSeconds: 15 * 60,
+  returnSeconds: Math.ceil(jitterMax * config.heartbeatIntervalSeconds) + requestSecondsMax,
+  certExpiringFraction: 0.25,
+  versionMin: config.collectorVersionMin,
+});
