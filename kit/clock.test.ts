@@ -1,5 +1,5 @@
 import { afterEach, expect, it, vi } from "vitest";
-import { systemClock } from "./clock.ts";
+import { systemClock, timestampOf } from "./clock.ts";
 
 const day = 86_400_000;
 
@@ -26,4 +26,20 @@ it("ends a sleep when the signal aborts, whichever timer runs", async () => {
   stop.abort(new Error("stopped"));
   await ended;
   expect(vi.getTimerCount()).toBe(0);
+});
+
+it.each([
+  ["2026-11-22 19:31:51+00", "2026-11-22T19:31:51.000Z"],
+  ["2026-11-22 19:31:51.1+00", "2026-11-22T19:31:51.100Z"],
+  ["2026-11-22 19:31:51.12+00", "2026-11-22T19:31:51.120Z"],
+  ["2026-11-22 19:31:51.109+00", "2026-11-22T19:31:51.109Z"],
+  ["2026-11-22 19:31:51.109999+00", "2026-11-22T19:31:51.109Z"],
+  ["2026-11-22 19:31:51.1+02", "2026-11-22T17:31:51.100Z"],
+  ["2026-11-22T19:31:51.109Z", "2026-11-22T19:31:51.109Z"],
+])("writes %s as %s", (text, timestamp) => {
+  expect(timestampOf(text)).toBe(timestamp);
+});
+
+it("rejects an infinite timestamp", () => {
+  expect(() => timestampOf("-infinity")).toThrow(RangeError);
 });

@@ -10,6 +10,10 @@ export interface Clock {
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
 }
 
+/** The milliseconds of an hour and of a day. */
+export const hourMs = 3_600_000;
+export const dayMs = 24 * hourMs;
+
 /** Returns the times that may be right: by `now`, and by this machine's own clock. */
 export const possibleTimes = ({ now, machineNow = now }: Pick<Clock, "now" | "machineNow">): [number, number] => [
   now(),
@@ -49,3 +53,23 @@ export const systemClock: Clock = {
 
 /** Formats a timestamp as RFC 3339 in UTC with milliseconds, the only form that the API writes. */
 export const rfc3339 = (ms: number): string => new Date(ms).toISOString();
+
+/** The digits that complete the fraction of a second to milliseconds, by where the time zone begins. */
+const endings = new Map([
+  [19, ".000Z"],
+  [21, "00Z"],
+  [22, "0Z"],
+  [23, "Z"],
+]);
+
+/**
+ * Returns a `timestamptz`, as a session in UTC writes it, as RFC 3339 in UTC with milliseconds. Throws for `infinity`. Rearranges the text:
+ * `Date` takes a microsecond to parse PostgreSQL's form, and a row of the report has ten.
+ */
+export const timestampOf = (text: string): string => {
+  const zoneAt = text.length - 3;
+  const ending = endings.get(zoneAt);
+  return ending !== undefined && text[10] === " " && text.endsWith("+00")
+    ? `${text.slice(0, 10)}T${text.slice(11, zoneAt)}${ending}`
+    : new Date(text).toISOString();
+};

@@ -1,7 +1,6 @@
 import fc from "fast-check";
-import { exportFilters } from "../proto/fleet-health/export-filters.ts";
 import type { FleetFacets } from "../proto/fleet-health/facets.ts";
-import { changeFilter, type FleetFilter } from "../proto/fleet-health/filter.ts";
+import { changeFilter, exportFilters, type FleetFilter } from "../proto/fleet-health/filter.ts";
 import { narrowFilter } from "../proto/fleet-health/narrow-filter.ts";
 import type { FleetHealthReport } from "../proto/fleet-health/report.ts";
 import {

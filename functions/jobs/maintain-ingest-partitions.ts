@@ -1,12 +1,12 @@
+import { dayMs } from "../../kit/clock.ts";
 import type { Core } from "../core.ts";
 import { type Actor, recordAudit } from "../domain/audit/audit-log.ts";
 import type { Executor } from "../store/database.ts";
-import { addLostEnvelopes, countNotExported } from "../store/export-lag.ts";
+import { addLostEnvelopes, countNotExported } from "../store/export-losses.ts";
 import { deleteOldHours } from "../store/ingest-hours.ts";
 import {
   countPartition,
   createPartition,
-  dayMs,
   deleteOldestDefaultDay,
   dropPartition,
   findPartitionDays,

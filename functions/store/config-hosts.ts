@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { collectorConfig } from "../../drizzle/schema/config.ts";
 import type { Rollout } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
-import { appliedAt, isCounted, type RolloutRules, rolloutOf } from "./fleet-rollout.ts";
+import { appliedAt, isCounted, type RolloutRules, rolloutOf } from "./fleet-rows.ts";
 import { arrayLiteral, type Paged, type PageRequest, paged, substring } from "./query-parts.ts";
 
 /** The hosts of one config hash. Revoked hosts count in none. */

@@ -1,8 +1,8 @@
 /** The filter of proto/fleet-health/filter.ts as a predicate over `fleet_host`. No part is ever null, so that a negated one is exact. */
 import { type SQL, sql } from "drizzle-orm";
-import { exportFilters } from "../../proto/fleet-health/export-filters.ts";
 import {
   conjunctiveParts,
+  exportFilters,
   type FilterPart,
   type FleetFilter,
   filterPartNames,
@@ -11,15 +11,16 @@ import {
 } from "../../proto/fleet-health/filter.ts";
 import type { ExportKind } from "../../proto/fleet-health/vocabulary.ts";
 import { anyLabelValue, splitLabelPair } from "../../proto/labels.ts";
-import { hashBegins, rolloutPredicate } from "./fleet-rollout.ts";
 import {
   conditionPredicate,
   type FleetRules,
   forwardingIs,
   hasHeartbeat,
+  hashBegins,
   isActive,
   needsAttention,
   oneOf,
+  rolloutPredicate,
   staleBefore,
   stateIs,
   timestampAt,

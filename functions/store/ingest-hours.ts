@@ -1,4 +1,5 @@
 import { sql } from "drizzle-orm";
+import { hourMs } from "../../kit/clock.ts";
 import { type VolumeKind, volumeKinds } from "../../proto/fleet-health/volume.ts";
 import type { Executor } from "./database.ts";
 import type { EncodedRows } from "./envelope-rows.ts";
@@ -7,9 +8,6 @@ import { numberArray, textArray, timestamp } from "./sql-literals.ts";
 /** All other kinds are counted together. */
 const countedKinds: ReadonlySet<string> = new Set(volumeKinds);
 const otherKind: VolumeKind = "other";
-
-/** Milliseconds of an hour, in which envelopes are counted. */
-export const hourMs = 3_600_000;
 
 /** Counts are deleted once they are older: two days, and the hour that has begun. */
 const keptMs = 49 * hourMs;

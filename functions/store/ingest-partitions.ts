@@ -3,12 +3,11 @@
  * and a partition that is created late receives the rows of its day. Each step waits at most two seconds for its locks, so that it never
  * blocks ingest for longer; a step that timed out runs again at the next tick.
  */
+
 import { sql } from "drizzle-orm";
+import { dayMs } from "../../kit/clock.ts";
 import type { Database, Executor } from "./database.ts";
 import { arrayLiteral } from "./query-parts.ts";
-
-/** Length of a UTC day in milliseconds. */
-export const dayMs = 86_400_000;
 
 const prefix = "ingest_envelope_";
 /** Returns the name of a day's partition. */

@@ -6,8 +6,8 @@
  */
 import { and, eq, isNull, lt, or } from "drizzle-orm";
 import { retentionClock } from "../../drizzle/schema/ingest.ts";
+import { dayMs } from "../../kit/clock.ts";
 import type { Database, Executor } from "./database.ts";
-import { dayMs } from "./ingest-partitions.ts";
 
 type RetentionRow = Omit<typeof retentionClock.$inferSelect, "singleton">;
 

@@ -4,8 +4,7 @@ import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import { desiredErrorPrefix, rolledBackPrefix } from "../../proto/management/heartbeat.ts";
 import type { TargetReason } from "../../proto/rollout/vocabulary.ts";
 import type { Executor } from "./database.ts";
-import { isCounted, type RolloutRules } from "./fleet-rollout.ts";
-import { type FleetRules, heartbeatRecent } from "./fleet-rows.ts";
+import { type FleetRules, heartbeatRecent, isCounted, type RolloutRules } from "./fleet-rows.ts";
 import { candidates } from "./rollout-targets.ts";
 
 /** Hosts of the filter that have the same assigned config; null for none. Only hosts that a rollout can change. */

@@ -10,6 +10,7 @@ import { QueryInteger } from "../values.ts";
 import {
   attentionKinds,
   driftKinds,
+  type ExportKind,
   type FleetState,
   filterSecondsMax,
   fleetConditions,
@@ -252,3 +253,11 @@ export const filterToParams = (filter: FleetFilter): URLSearchParams =>
       [filter[part] ?? []].flat().map((value): [string, string] => [filterParts[part].parameter, String(value)]),
     ),
   );
+
+/** The rows of each CSV export as a filter: by condition, not by state, which is only the first of the conditions. */
+export const exportFilters: Readonly<Record<ExportKind, FleetFilter>> = {
+  stale: { condition: ["stale"] },
+  queue_risk: { condition: ["queue_at_risk"] },
+  renewal_failures: { condition: ["renewal_failed"] },
+  config_drift: { drift: ["drifted", "on_last_known_good"] },
+};

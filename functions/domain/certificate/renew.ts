@@ -1,4 +1,5 @@
 import { sha256 } from "../../../kit/bytes.ts";
+import { hourMs } from "../../../kit/clock.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { RenewRequest } from "../../../proto/management/renew.ts";
 import type { Core } from "../../core.ts";
@@ -76,7 +77,6 @@ export const renew = async (
 };
 
 const minuteMs = 60_000;
-const hourMs = 3_600_000;
 /** Renewals of one identity in any minute. */
 const minuteCountMax = 6;
 /** Renewals of one identity in any hour after which only a certificate that is due is renewed: so the limit never lets one expire. */

@@ -1,3 +1,4 @@
+import { dayMs } from "../../../kit/clock.ts";
 import type { Core } from "../../core.ts";
 import {
   countEnrollment,
@@ -17,8 +18,6 @@ import type { Operator } from "../operator/authenticate.ts";
 
 /** The parts of core that read enrollment. */
 export type EnrollmentReportCore = Pick<Core, "db" | "clock">;
-
-const dayMs = 86_400_000;
 
 const nowOf = ({ clock }: EnrollmentReportCore): Date => new Date(clock.now());
 

@@ -21,12 +21,12 @@ import {
   unknownToken,
 } from "./use-rules.ts";
 
+/** The period of `max_enrollments_per_hour`. */
+const hourMs = 3_600_000;
 /** The lifetime of a reservation, within which the signer must finish. */
 const reservationMs = 60_000;
 /** A retry within this time returns the certificate that was already issued, because the first response may have been lost. */
 const retryMs = 10 * 60_000;
-/** The period of `max_enrollments_per_hour`. */
-export const hourMs = 3_600_000;
 
 /** A request whose certificate request has been checked. */
 export interface EnrollmentRequest {

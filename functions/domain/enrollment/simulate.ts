@@ -1,3 +1,4 @@
+import { hourMs } from "../../../kit/clock.ts";
 import { composeIdentity } from "../../../proto/identity.ts";
 import type { Core } from "../../core.ts";
 import { Problem, type ProblemCode } from "../../problems.ts";
@@ -6,7 +7,6 @@ import { countReservations, findReserved } from "../../store/enrollments.ts";
 import { planByIndex } from "../../store/execute-prepared.ts";
 import { countEnrolledSince, findIdentityByName } from "../../store/identities.ts";
 import { findPolicy, findTokenOfPolicy } from "../../store/policies.ts";
-import { hourMs } from "./reserve.ts";
 import {
   type AdmissionFacts,
   admissionRules,

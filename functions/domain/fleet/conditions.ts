@@ -1,5 +1,4 @@
-import { rfc3339 } from "../../../kit/clock.ts";
-import { timestampOf } from "../../../kit/timestamp-text.ts";
+import { rfc3339, timestampOf } from "../../../kit/clock.ts";
 import { type FleetCondition, fleetConditions } from "../../../proto/fleet-health/vocabulary.ts";
 import { countedAfter, type Outage, uncountedSeconds } from "../../store/counted-time.ts";
 import type { FleetRow } from "../../store/fleet-report.ts";

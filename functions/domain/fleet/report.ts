@@ -1,5 +1,6 @@
 import { shareNextRun } from "../../../kit/share-next-run.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import { type ExportLag, findExportLags } from "../../store/export-lag.ts";
 import {
   type FleetPage,
   type FleetPosition,
@@ -9,14 +10,19 @@ import {
   summarizeFleet,
 } from "../../store/fleet-report.ts";
 import type { FleetRules } from "../../store/fleet-rows.ts";
+import { findRetentionPause, type RetentionPause } from "../../store/retention-clock.ts";
 import { type FleetCore, readFleetRules } from "./rules.ts";
 
-/** A page of the fleet with its rules, and the summary of the whole fleet. */
+/** A page of the fleet with its rules, the summary of the whole fleet, and what of the deployment its operators must know. */
 export interface FleetReport {
   rules: FleetRules;
   summary: FleetSummary;
   rows: FleetRow[];
   next: FleetPosition | null;
+  /** How far each export is behind; none where nothing was ever exported (docs/export.md). */
+  exports: ExportLag[];
+  /** The jump of the database's clock that holds retention back; null without one. */
+  retentionPause: RetentionPause | null;
 }
 
 /**
@@ -34,7 +40,12 @@ export const createHealthReports = (core: FleetCore) => {
     return { rules, ...(await findFleetPage(core.db, rules, filter, page)) };
   };
   return async (filter: FleetFilter, page: FleetPage): Promise<FleetReport> => {
-    const [summary, found] = await Promise.all([summarize(filter), findPage(filter, page)]);
-    return { summary, ...found };
+    const [summary, found, exports, retentionPause] = await Promise.all([
+      summarize(filter),
+      findPage(filter, page),
+      findExportLags(core.db),
+      findRetentionPause(core.db),
+    ]);
+    return { summary, ...found, exports, retentionPause };
   };
 };

@@ -1,4 +1,5 @@
 import { equalBytes, sha256 } from "../../../kit/bytes.ts";
+import { dayMs } from "../../../kit/clock.ts";
 import { Problem } from "../../problems.ts";
 import type { Executor } from "../../store/database.ts";
 import {
@@ -23,7 +24,6 @@ import {
 
 /** A code is redeemed by a program that waits for it. */
 export const codeSeconds = 60;
-const dayMs = 86_400_000;
 const sessionsKeptDays = 30;
 
 /** A request to sign a program in as the person who consents. */

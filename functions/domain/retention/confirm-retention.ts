@@ -1,5 +1,5 @@
 import type { Core } from "../../core.ts";
-import { confirmClock, findRetentionPause, type RetentionPause } from "../../store/retention-clock.ts";
+import { confirmClock, type RetentionPause } from "../../store/retention-clock.ts";
 import { readDatabaseTime } from "../../store/server-settings.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 
@@ -23,6 +23,3 @@ export const confirmRetention = (
     });
     return pause;
   });
-
-/** Returns the pause of retention, for reports; null without one. */
-export const readRetentionPause = ({ db }: Pick<Core, "db">): Promise<RetentionPause | null> => findRetentionPause(db);

@@ -2,9 +2,8 @@
  * Times as an operator writes them: `10:00`, `2026-11-28`, `weekend`. All are UTC, wherever they are written, so that a query names the same
  * hosts on every machine. The filter has them to the second.
  */
+import { dayMs } from "../../../kit/clock.ts";
 import { parseDuration } from "./duration.ts";
-
-const dayMs = 86_400_000;
 
 /** Writes a time as the filter has it; milliseconds are cut. */
 const utcOf = (at: Date): string => `${at.toISOString().slice(0, 19)}Z`;

@@ -3,9 +3,7 @@ import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "..
 import { type ExportLagView, FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
-import { reportExportLags } from "../../../domain/export/report-lags.ts";
-import { createHealthReports } from "../../../domain/fleet/report.ts";
-import { readRetentionPause } from "../../../domain/retention/confirm-retention.ts";
+import { createHealthReports, type FleetReport } from "../../../domain/fleet/report.ts";
 import { scope } from "../../../http/guards.ts";
 import { createCursorSeal, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
@@ -38,13 +36,9 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
       const list = `health ${sort} ${order}`;
       const [value = "", id = ""] = query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
       const after = query.cursor === undefined ? null : { value, id };
-      const [report, exports, pause] = await Promise.all([
-        reportHealth(filterFromQuery(query), { sort, order, limit, after }),
-        reportExportLags(core),
-        readRetentionPause(core),
-      ]);
+      const report = await reportHealth(filterFromQuery(query), { sort, order, limit, after });
       const { now, thresholds } = report.rules;
-      const { summary } = report;
+      const { summary, exports, retentionPause: pause } = report;
       return {
         status: 200,
         body: {
@@ -70,13 +64,13 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
   });
 };
 
-const pauseView = ({ from, to, until }: NonNullable<Awaited<ReturnType<typeof readRetentionPause>>>) => ({
+const pauseView = ({ from, to, until }: NonNullable<FleetReport["retentionPause"]>) => ({
   jumped_from: from.toISOString(),
   jumped_to: to.toISOString(),
   until: until.toISOString(),
 });
 
-const exportLagView = (lag: Awaited<ReturnType<typeof reportExportLags>>[number]): ExportLagView => ({
+const exportLagView = (lag: FleetReport["exports"][number]): ExportLagView => ({
   name: lag.name,
   lag_seconds: lag.ageSeconds,
   lag_envelopes: lag.envelopes,

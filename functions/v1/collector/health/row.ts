@@ -1,4 +1,4 @@
-import { timestampOf } from "../../../../kit/timestamp-text.ts";
+import { timestampOf } from "../../../../kit/clock.ts";
 import type { FleetThresholdsView, OutageView } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { certificateStatus } from "../../../../proto/fleet-health/vocabulary.ts";

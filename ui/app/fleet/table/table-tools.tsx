@@ -1,6 +1,6 @@
 import { createSignal, For, lazy, Show } from "solid-js";
-import { exportFilters } from "../../../../proto/fleet-health/export-filters.ts";
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
+import { exportFilters } from "../../../../proto/fleet-health/filter.ts";
 import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
 import { type ExportKind, exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import { Icon } from "../../design/icon.tsx";
