@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { violationsOf } from "../scripts/verify/architecture.ts";
 import budgets from "../scripts/verify/budgets.json" with { type: "json" };
-import { routeFaults } from "../scripts/verify/budgets.ts";
+import { readDocuments, routeFaults, sizeFaults, sizesOf } from "../scripts/verify/budgets.ts";
 import { readSource, readSources } from "../scripts/verify/imports.ts";
 
 const repository = readSources();
@@ -208,6 +208,38 @@ describe("budgets of routes", () => {
     ]);
     expect(faultsOf({ "functions/v1/a.ts": 8 })).toEqual([
       "functions/v1/a.ts: reaches only 4 files; lower its budget of 8",
+    ]);
+  });
+});
+
+describe("budgets of sizes", () => {
+  it("are kept by the repository", () => {
+    expect(sizeFaults(sizesOf(repository, readDocuments()), budgets.sizes)).toEqual([]);
+  });
+
+  const ceilings = { product: 2, tooling: 1, tests: 1, documents: 4 };
+  const text = 'const a = "//";\n\n// One.\n/*\n * Two.\n */\nexport const b = a; // Three.\n';
+  const sources = sourcesOf({
+    "kit/a.ts": text,
+    "scripts/a/a.ts": "const a = 1;",
+    "kit/a.test.ts": "const a = 1;",
+    "proto/gen/a.ts": text,
+  });
+  const documents = [
+    { path: "docs/a.md", text: "# One\n\ntwo  three\n" },
+    { path: "CHANGELOG.md", text: "one two" },
+  ];
+
+  it("count lines of code without comments, and the words of documents", () => {
+    expect(sizeFaults(sizesOf(sources, documents), ceilings)).toEqual([]);
+  });
+
+  it("reject a planted line and a planted word", () => {
+    const grown = [...sources, ...sourcesOf({ "functions/domain/a.ts": "const c = 1;" })];
+    const longer = [...documents, { path: "README.md", text: "word" }];
+    expect(sizeFaults(sizesOf(grown, longer), ceilings)).toEqual([
+      "product: 3 lines of code, more than 2",
+      "documents: 5 words, more than 4",
     ]);
   });
 });

@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import type { ImportEdge, SourceFile } from "./imports.ts";
+import { type ImportEdge, isGenerated, isTest, type SourceFile } from "./imports.ts";
 
 /** A part of the repository and what it may import. The first part that matches a path has it. */
 interface Part {
@@ -191,9 +191,6 @@ export const parts: readonly Part[] = [
   },
   { name: "settings", paths: [], imports: ["*"], node: true, environment: true },
 ];
-
-const isTest = (path: string): boolean => /\.test\.tsx?$/.test(path) || path.startsWith("tests/");
-const isGenerated = (path: string): boolean => /^(proto|client)\/gen\//.test(path);
 
 const partOf = (path: string): Part => {
   const part = parts.find(({ paths }) => paths.some((at) => (at.endsWith("/") ? path.startsWith(at) : path === at)));

@@ -20,11 +20,20 @@ export interface ImportEdge {
 export interface SourceFile {
   path: string;
   lines: number;
+  /** Lines with anything but white space and comments. */
+  codeLines: number;
+  /** Names that the file declares and exports; not those that it exports from another file. */
+  exports: readonly string[];
   imports: readonly ImportEdge[];
   /** Names of `let` bindings at module level, which are state that outlives a call. */
   moduleState: readonly string[];
   readsEnvironment: boolean;
 }
+
+/** Whether a file runs in tests alone. */
+export const isTest = (path: string): boolean => /\.test\.tsx?$/.test(path) || path.startsWith("tests/");
+/** Whether a file is generated from another one. */
+export const isGenerated = (path: string): boolean => /^(proto|client)\/gen\//.test(path);
 
 /** Reads every TypeScript file of the repository. */
 export const readSources = (): SourceFile[] =>
@@ -34,7 +43,7 @@ export const readSources = (): SourceFile[] =>
 
 /** Parses one TypeScript file; throws on a syntax error. */
 export const readSource = (path: string, text: string): SourceFile => {
-  const { module, program, errors } = parseSync(path, text);
+  const { module, program, comments, errors } = parseSync(path, text);
   if (errors[0]) throw new Error(`${path}: ${errors[0].message}`);
   const imports: ImportEdge[] = [];
   const add = (specifier: string, statement: string | null) =>
@@ -55,8 +64,19 @@ export const readSource = (path: string, text: string): SourceFile => {
     .map((node) => (node.type === "ExportNamedDeclaration" && node.declaration ? node.declaration : node))
     .flatMap((node) => (node.type === "VariableDeclaration" && node.kind !== "const" ? node.declarations : []))
     .map(({ id }) => (id.type === "Identifier" ? id.name : "a pattern"));
+  const code = comments.reduceRight(
+    (rest, { start, end }) => rest.slice(0, start) + rest.slice(start, end).replace(/[^\n]/g, "") + rest.slice(end),
+    text,
+  );
+  const exported = module.staticExports
+    .flatMap(({ entries }) => entries)
+    .flatMap(({ exportName, moduleRequest }) =>
+      moduleRequest || exportName.kind !== "Name" ? [] : (exportName.name ?? []),
+    );
   return {
     path,
+    codeLines: code.split("\n").filter((line) => /\S/.test(line)).length,
+    exports: [...new Set(exported)],
     lines: text.split("\n").length - (text.endsWith("\n") ? 1 : 0),
     imports,
     moduleState,
