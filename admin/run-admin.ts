@@ -1,11 +1,11 @@
 import { Argument, Command, CommanderError, Option } from "commander";
 import { FleetError, type Problem } from "../client/problem.ts";
 import packageJson from "../package.json" with { type: "json" };
-import type { Completed, Shell } from "./commands/completion.ts";
+import type { Completed, CompletionShell } from "./commands/completion.ts";
 import { declareCommands, groupSummaries } from "./commands/index.ts";
 import type { Commands } from "./terminal/command.ts";
 import { describeProblem } from "./terminal/describe-problem.ts";
-import { CommandFailure, type ExitCode, exitCodes } from "./terminal/exit-codes.ts";
+import { ActionFailure, type AdminExitCode, exitCodes } from "./terminal/exit-codes.ts";
 import { formats, withoutControls } from "./terminal/output.ts";
 import type { Terminal } from "./terminal/terminal.ts";
 
@@ -17,7 +17,7 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
   // Messages quote the server.
   const write = (text: string) => given.err.write(text.split("\n").map(withoutControls).join("\n"));
   const terminal: Terminal = { ...given, err: { write } };
-  let exitCode: ExitCode = exitCodes.ok;
+  let exitCode: AdminExitCode = exitCodes.ok;
   const program = new Command("svc-admin")
     .description("Administers a collector fleet: policies, tokens, configs, hosts and the audit log")
     .version(packageJson.version)
@@ -54,8 +54,8 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
   program
     .command("completion")
     .description("Print the completions of a shell: source <(svc-admin completion bash)")
-    .addArgument(new Argument("<shell>").choices(["bash", "zsh", "fish"] satisfies Shell[]))
-    .action(async (shell: Shell) => {
+    .addArgument(new Argument("<shell>").choices(["bash", "zsh", "fish"] satisfies CompletionShell[]))
+    .action(async (shell: CompletionShell) => {
       const { completionScript } = await import("./commands/completion.ts");
       terminal.out.write(completionScript(shell, completedOf(program)));
     });
@@ -95,11 +95,11 @@ const completedOf = (program: Command): Completed[] =>
 const excludes = (option: Option, other: Option): boolean =>
   (option as Option & { conflictsWith: readonly string[] }).conflictsWith.includes(other.attributeName());
 
-const failureOf = (error: unknown, { err, signal }: Terminal): ExitCode => {
+const failureOf = (error: unknown, { err, signal }: Terminal): AdminExitCode => {
   // Commander has written its message already.
   if (error instanceof CommanderError) return error.exitCode === 0 ? exitCodes.ok : exitCodes.usage;
   if (signal.aborted) return exitCodes.interrupted;
-  if (error instanceof CommandFailure) {
+  if (error instanceof ActionFailure) {
     err.write(`svc-admin: ${error.message}\n`);
     return error.exitCode;
   }
@@ -110,7 +110,7 @@ const failureOf = (error: unknown, { err, signal }: Terminal): ExitCode => {
   throw error;
 };
 
-const exitCodeOf = ({ code, status }: Problem): ExitCode => {
+const exitCodeOf = ({ code, status }: Problem): AdminExitCode => {
   if (code === "unreachable" || code === "not_core" || status >= 500) return exitCodes.unreachable;
   return status === 401 ? exitCodes.notSignedIn : exitCodes.refused;
 };

@@ -12,7 +12,7 @@ import { prepareDatabase, withDatabaseFaults } from "./node/prepare-database.ts"
 import { connectDatabase, type Database } from "./store/database.ts";
 
 /** What `svc-server --help` prints. */
-export const usage = `svc-server: core of the collector fleet
+export const serverUsage = `svc-server: core of the collector fleet
 
   svc-server                serve, configured by the environment (docs/configuration.md)
   svc-server check-config   check the environment and its files and exit: 0, or 78 with every fault by name
@@ -25,7 +25,7 @@ export const usage = `svc-server: core of the collector fleet
 `;
 
 /** The commands that need the database, with the arguments of the command line. */
-export const commandsOf = (
+export const databaseCommands = (
   args: readonly string[],
 ): Readonly<Record<string, (config: CoreConfig) => Promise<number>>> => ({
   "verify-audit": verifyAuditLog,

@@ -34,8 +34,8 @@ import {
 } from "./chat-config.ts";
 import {
   type DirectoryConfig,
+  directoryConfigFaults,
   directoryConfigOf,
-  directoryFaults,
   directoryFileForms,
   directoryVariables,
 } from "./directory-config.ts";
@@ -201,7 +201,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
   } = parseVariables(ignoreDisabledChat(env), { variables: coreVariables, fileForms: coreFileForms, readFile });
   // The rules between variables apply even when one variable is faulty, so that one run reports every fault.
   const signer = signerConfigOf(resolved, faults);
-  directoryFaults(resolved, faults);
+  directoryConfigFaults(resolved, faults);
   const workloadIssuers = workloadIssuersOf(resolved, faults, readFile);
   ingestFaults(resolved, faults);
   natsFaults(resolved, faults);

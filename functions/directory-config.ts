@@ -92,7 +92,7 @@ const ofProvider: Record<DirectoryProvider["kind"], Partial<Record<DirectoryVari
 const providers = Object.keys(ofProvider) as DirectoryProvider["kind"][];
 
 /** Adds the faults between the variables of the directory: each provider needs its own, and takes none of another. */
-export const directoryFaults = (env: Environment, faults: ConfigFault[]): void => {
+export const directoryConfigFaults = (env: Environment, faults: ConfigFault[]): void => {
   const chosen = providers.find((name) => name === (env.SVC_DIRECTORY_PROVIDER ?? "google"));
   if (chosen === undefined) return;
   for (const provider of providers)

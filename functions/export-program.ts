@@ -13,7 +13,7 @@ import { runLeased } from "./export/run-leased.ts";
 import { serveMetrics } from "./export/serve-metrics.ts";
 import { type ExportConfig, parseExportConfig } from "./export-config.ts";
 import { createCoreServers, type NamedServers } from "./node/database-servers.ts";
-import { watchFiles } from "./node/follow-files.ts";
+import { reloadChangedFiles } from "./node/follow-files.ts";
 import { checkSinkFiles } from "./node/open-sink.ts";
 import { withDatabaseFaults } from "./node/prepare-database.ts";
 import { readMigrations } from "./node/read-migrations.ts";
@@ -74,7 +74,7 @@ const serve = async (
       log.info({ signal }, "stopping");
       stopping.abort();
     });
-    void watchFiles({ clock: systemClock, log }, client, stopping.signal);
+    void reloadChangedFiles({ clock: systemClock, log }, client, stopping.signal);
     log.info({ export: name, metrics_port: listener?.port ?? null }, "ready");
     await runLeased({
       db: database.db,

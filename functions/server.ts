@@ -6,7 +6,7 @@ import { createTracer } from "../kit/tracing/create-tracer.ts";
 import { withTimeout } from "../kit/with-timeout.ts";
 import packageJson from "../package.json" with { type: "json" };
 import { createApp } from "./app.ts";
-import { commandsOf, usage } from "./commands.ts";
+import { databaseCommands, serverUsage } from "./commands.ts";
 import { type CoreConfig, parseCoreConfig } from "./config.ts";
 import type { Core } from "./core.ts";
 import { createRestoreCheck } from "./domain/directory/restored.ts";
@@ -21,7 +21,7 @@ import { runRollouts } from "./jobs/run-rollouts.ts";
 import { type LoadedCore, loadCoreFiles } from "./load-core-files.ts";
 import { openCoreDatabases } from "./node/core-databases.ts";
 import type { NamedServers } from "./node/database-servers.ts";
-import { watchFiles } from "./node/follow-files.ts";
+import { reloadChangedFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http-listener.ts";
 import { createMetrics, type Metrics } from "./node/metrics.ts";
 import { prepareDatabase } from "./node/prepare-database.ts";
@@ -106,7 +106,7 @@ const serve = async (
       runRollouts(jobCore, stop.signal),
       correctTimesAhead(jobCore, stop.signal),
       keepCoreSession(jobCore, { tick: keepSession, signal: stop.signal }),
-      watchFiles(core, files, stop.signal),
+      reloadChangedFiles(core, files, stop.signal),
       runEvery(
         { name: "database probe", intervalMs: probeIntervalMs, clock: systemClock, signal: stop.signal, log },
         createDatabaseProbe(core, { clock: databaseClock, checkRestore }),
@@ -179,6 +179,6 @@ const startDirectorySync = (
 /** Runs one command line and returns its exit code. Without a command, serves until SIGTERM or SIGINT. */
 export const runServer = (command: string | undefined, args: readonly string[]): Promise<number> =>
   runConfigured(
-    { usage, parse: parseCoreConfig, load: loadCoreFiles, serve, commands: commandsOf(args) },
+    { usage: serverUsage, parse: parseCoreConfig, load: loadCoreFiles, serve, commands: databaseCommands(args) },
     { command, env: process.env },
   );

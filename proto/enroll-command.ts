@@ -10,7 +10,7 @@ export interface EnrollCommand {
 }
 
 /** Returns the command that enrolls a host, with each value quoted for a shell. It names files, and holds no secret. */
-export const enrollCommand = ({
+export const enrollCommandLine = ({
   coreUrl,
   ingestAddress,
   identityPrefix,

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import type { Rollout, RolloutPage, RolloutTarget, RolloutTargetPage } from "../proto/rollout/rollout.ts";
+import type { Rollout, RolloutList, RolloutTarget, RolloutTargetPage } from "../proto/rollout/rollout.ts";
 import { heartbeatBody } from "../scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage, type TestCollector } from "./collector.ts";
 import type { Answer, TestCore } from "./core.ts";
@@ -181,7 +181,7 @@ export const createRolloutLab = async (
       return rows.map(({ times, hosts }) => [times, hosts]);
     },
     abortAll: async () => {
-      const { items } = (await api<RolloutPage>("GET", "/v1/collector/rollouts", { as: "auditor" })).body;
+      const { items } = (await api<RolloutList>("GET", "/v1/collector/rollouts", { as: "auditor" })).body;
       for (const { id, ended_at } of items) if (ended_at === null) await control(id, "abort");
     },
   };

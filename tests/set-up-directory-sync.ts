@@ -10,7 +10,7 @@ import { type DirectorySyncNeeds, syncDirectory } from "../functions/jobs/sync-d
 import { openDatabaseSocket } from "../functions/node/database-socket.ts";
 import { createDirectoryLock } from "../functions/store/directory-lock.ts";
 import { systemClock } from "../kit/clock.ts";
-import { type DirectoryUser, directoryDomain, usualDirectory } from "../scripts/lab/directory-people.ts";
+import { directoryDomain, type LabUser, usualDirectory } from "../scripts/lab/directory-people.ts";
 import { createTestCore, type TestCore } from "./core.ts";
 import { startFaultyDirectory } from "./fakes/faulty-directory.ts";
 
@@ -80,7 +80,7 @@ export const setUpDirectorySync = async () => {
 };
 
 /** Returns the people of the usual directory and `others` more. */
-export const crowd = (others: number): DirectoryUser[] => [
+export const crowd = (others: number): LabUser[] => [
   ...usualDirectory.users,
   ...Array.from({ length: others }, (_, at) => ({ id: `2${at}`, primaryEmail: `p${at}@example.test` })),
 ];

@@ -7,7 +7,7 @@ import type { Scope } from "../proto/operator/scopes.ts";
 import { launchBrowser } from "../scripts/lab/browser.ts";
 import { buildUi } from "../scripts/lab/built-ui.ts";
 import { type PersonName, people } from "../scripts/lab/people.ts";
-import { uiStates, viewports, violationsOf } from "../scripts/lab/ui-states.ts";
+import { axeViolationsOf, uiStates, viewports } from "../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../scripts/lab/visit-page.ts";
 import { createTestToken, enrollTestCollector } from "./collector.ts";
 import { startTestWeb, type TestWeb } from "./web.ts";
@@ -70,7 +70,7 @@ describe("the pages in a browser, under the content security policy", () => {
         const { page } = await visit(person, path, viewport);
         await enter?.(page);
         await page.getByText(ready).first().waitFor();
-        expect({ name, violations: await violationsOf(page) }).toEqual({ name, violations: [] });
+        expect({ name, violations: await axeViolationsOf(page) }).toEqual({ name, violations: [] });
         await page.context().close();
       }
     },

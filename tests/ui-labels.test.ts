@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { launchBrowser } from "../scripts/lab/browser.ts";
 import { buildUi } from "../scripts/lab/built-ui.ts";
 import { seedFleet } from "../scripts/lab/seed-fleet.ts";
-import { violationsOf } from "../scripts/lab/ui-states.ts";
+import { axeViolationsOf } from "../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../scripts/lab/visit-page.ts";
 import { startTestWeb, type TestWeb } from "./web.ts";
 
@@ -49,7 +49,7 @@ describe("labels on the fleet page", () => {
     expect(await page.locator("thead .column-label").allTextContents()).toEqual(["envlabel", "teamlabel"]);
     await page.reload();
     await page.locator("thead .column-label").nth(1).waitFor();
-    expect(await violationsOf(page)).toEqual([]);
+    expect(await axeViolationsOf(page)).toEqual([]);
     expect(messages).toEqual([]);
     await page.context().close();
   });

@@ -3,7 +3,7 @@ import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { launchBrowser } from "../scripts/lab/browser.ts";
 import { buildUi } from "../scripts/lab/built-ui.ts";
-import { violationsOf } from "../scripts/lab/ui-states.ts";
+import { axeViolationsOf } from "../scripts/lab/ui-states.ts";
 import { visitPage } from "../scripts/lab/visit-page.ts";
 import { readCsv } from "./csv.ts";
 import { startWebDeployment, type WebDeployment } from "./web-deployment.ts";
@@ -90,7 +90,7 @@ describe("the fleet page, with real processes", () => {
         await banner(page, words).waitFor();
         await banner(page, /These rows are old/).waitFor();
         expect(await page.locator('[data-shown="stale"] .row-link').count()).toBeGreaterThanOrEqual(rows);
-        expect(await violationsOf(page)).toEqual([]);
+        expect(await axeViolationsOf(page)).toEqual([]);
       } finally {
         setDown(false);
       }
@@ -112,7 +112,7 @@ describe("the fleet page, with real processes", () => {
       await page.locator('[data-shown="changing"] .fleet-table[aria-busy="true"]').waitFor();
       expect(new Set(await states.locator("b").allTextContents())).toEqual(new Set(["…"]));
       expect((await pager.textContent())?.trim()).toBe("");
-      expect(await violationsOf(page)).toEqual([]);
+      expect(await axeViolationsOf(page)).toEqual([]);
       await page.getByRole("alert").getByText("Core did not answer within 5 s.").waitFor();
       expect(await page.locator(".row-link").count()).toBe(0);
     } finally {
@@ -177,7 +177,7 @@ describe("an export, with real processes", () => {
     const report = page.getByRole("alert").filter({ hasText: "The export of Config drift failed" });
     await report.getByText("The transfer broke off before its end. Nothing was saved.").waitFor();
     expect(downloads).toBe(0);
-    expect(await violationsOf(page)).toEqual([]);
+    expect(await axeViolationsOf(page)).toEqual([]);
     deployment.front.rewrite(null);
     const [download] = await Promise.all([
       page.waitForEvent("download"),

@@ -4,7 +4,7 @@ import { launchBrowser } from "../scripts/lab/browser.ts";
 import { buildUi } from "../scripts/lab/built-ui.ts";
 import { people } from "../scripts/lab/people.ts";
 import { seedFleet } from "../scripts/lab/seed-fleet.ts";
-import { violationsOf } from "../scripts/lab/ui-states.ts";
+import { axeViolationsOf } from "../scripts/lab/ui-states.ts";
 import { startTestWeb, type TestWeb } from "./web.ts";
 
 /** The default of `SESSION_TTL`. */
@@ -60,7 +60,7 @@ describe("a page near the end of its session", () => {
     expect(await announced(page).count()).toBe(0);
     await pass(page, 2_000);
     await announced(page).waitFor();
-    expect(await violationsOf(page)).toEqual([]);
+    expect(await axeViolationsOf(page)).toEqual([]);
     await page.getByRole("link", { name: "Sign in again" }).click();
     await page.getByRole("button", { name: people.auditor.email }).click();
     await page.locator(".row-link").first().waitFor();
@@ -96,7 +96,7 @@ describe("a page whose session has ended", () => {
     await pass(page, sessionMs + 1_000);
     await ended(page).waitFor();
     expect(await page.locator('[data-shown="stale"] .row-link').count()).toBeGreaterThanOrEqual(rows);
-    expect(await violationsOf(page)).toEqual([]);
+    expect(await axeViolationsOf(page)).toEqual([]);
     await page.keyboard.press("r");
     await page.locator(".freshness").getByText("Your session has ended. These rows are old.").waitFor();
     const requests: string[] = [];

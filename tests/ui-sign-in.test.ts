@@ -4,7 +4,7 @@ import { systemClock } from "../kit/clock.ts";
 import { launchBrowser } from "../scripts/lab/browser.ts";
 import { buildUi } from "../scripts/lab/built-ui.ts";
 import { people } from "../scripts/lab/people.ts";
-import { violationsOf } from "../scripts/lab/ui-states.ts";
+import { axeViolationsOf } from "../scripts/lab/ui-states.ts";
 import { type AdminUser, createAdminUser } from "./admin.ts";
 import { createTestToken, enrollTestCollector } from "./collector.ts";
 import { startTestWeb, type TestWeb } from "./web.ts";
@@ -165,7 +165,7 @@ describe("a page behind the sign-in", () => {
       await page.goto("http://127.0.0.1:9/");
       await page.getByRole(role, { name }).click();
       await page.getByRole("heading", { name: "This request came from another site" }).waitFor();
-      expect(await violationsOf(page)).toEqual([]);
+      expect(await axeViolationsOf(page)).toEqual([]);
       await page.getByRole("link", { name: "Go to the home page" }).click();
       await page.getByRole("navigation", { name: "Main" }).waitFor();
     }

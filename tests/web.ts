@@ -9,7 +9,7 @@ import { type Tracer, untraced } from "../kit/tracing/tracer.ts";
 import { type IdentityProvider, startIdentityProvider } from "../scripts/lab/identity-provider.ts";
 import { type PersonName, people } from "../scripts/lab/people.ts";
 import { createUserAgent, type UserAgent } from "../scripts/lab/user-agent.ts";
-import type { SessionCookie } from "../scripts/lab/visit-page.ts";
+import type { BrowserCookie } from "../scripts/lab/visit-page.ts";
 import { walkSignIn } from "../scripts/lab/walk-sign-in.ts";
 import { createWebApp } from "../ui/bff/app.ts";
 import { parseWebConfig } from "../ui/bff/config.ts";
@@ -37,7 +37,7 @@ export interface TestWeb {
    * Issues a session without a sign-in: `{ name, value, header }`. For a browser:
    * `context.addCookies([{ name, value, url: web.origin }])`; for fetch: `headers: { Cookie: header }`.
    */
-  sessionOf(name: PersonName): Promise<SessionCookie>;
+  sessionOf(name: PersonName): Promise<BrowserCookie>;
   /** Signs in as this person, from the page `returnTo`; returns the user agent. */
   signIn(name: PersonName, returnTo?: string): Promise<UserAgent>;
   /** Stops everything and drops the database. */

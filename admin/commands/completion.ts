@@ -17,7 +17,7 @@ export interface Flag {
 }
 
 /** The shells that `svc-admin completion` knows. */
-export type Shell = "bash" | "zsh" | "fish";
+export type CompletionShell = "bash" | "zsh" | "fish";
 
 const globalFlags: readonly Flag[] = [
   { name: "--url", takesValue: true, choices: [], conflicts: [] },
@@ -28,7 +28,7 @@ const globalFlags: readonly Flag[] = [
 ];
 
 /** Returns the script that completes commands and options in a shell; the shell evaluates it once. */
-export const completionScript = (shell: Shell, commands: readonly Completed[]): string =>
+export const completionScript = (shell: CompletionShell, commands: readonly Completed[]): string =>
   shell === "fish" ? fishScript(commands) : bashScript(shell, commands);
 
 /**

@@ -10,7 +10,7 @@ import {
 import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
-import { CommandFailure, type ExitCode, exitCodes } from "../terminal/exit-codes.ts";
+import { ActionFailure, type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf } from "../terminal/list-rows.ts";
 import { printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
@@ -32,7 +32,7 @@ interface Selection {
 const hostsAtOnceMax = 1000;
 
 /** `svc-admin configs assign`: to every host that the query finds, after naming how many. Exits with 5 if some were refused. */
-export const assignConfig: Action<Selection> = async (terminal, options, name = "", ...words) => {
+export const assignConfigAction: Action<Selection> = async (terminal, options, name = "", ...words) => {
   const select = selector(terminal, options, words);
   const client = connect(terminal, options);
   const id = await resolveId(client, "config", name);
@@ -61,7 +61,7 @@ interface RollbackOptions extends Selection {
  * `svc-admin configs rollback`: every host that the query finds gets the config that it had before, or its last known good one, after
  * naming the configs and how many hosts get each. Exits with 5 if some were refused.
  */
-export const rollBackConfig: Action<RollbackOptions> = async (terminal, options, ...words) => {
+export const rollBackConfigAction: Action<RollbackOptions> = async (terminal, options, ...words) => {
   const select = selector(terminal, options, words);
   const client = connect(terminal, options);
   const hosts = await select(client);
@@ -82,7 +82,7 @@ export const rollBackConfig: Action<RollbackOptions> = async (terminal, options,
   const columns = columnsOf<(typeof planned)[number]>("identity", "outcome", "config", "hash");
   if (changed.length === 0) {
     await printRows(terminal, { format: options.output, columns, rows: planned });
-    throw new CommandFailure(exitCodes.refused, "no host has a config to roll back to: nothing was changed");
+    throw new ActionFailure(exitCodes.refused, "no host has a config to roll back to: nothing was changed");
   }
   await confirm(terminal, options, `${namedHosts(hosts)}.\n${describePlan(planned)}`);
   const rows = await inBatches(terminal, hosts, rollBack);
@@ -121,7 +121,7 @@ const selector = (
   return async (client) => {
     const query = { ...(await fleetQueryAtCore(terminal, client, words)), limit: hostsAtOnceMax };
     const rows = await Array.fromAsync(items(reportFleetHealth, { client, query }));
-    if (rows.length === 0) throw new CommandFailure(exitCodes.refused, "no host matches: nothing was changed");
+    if (rows.length === 0) throw new ActionFailure(exitCodes.refused, "no host matches: nothing was changed");
     return rows.map(({ identity_id: id, identity }) => ({ id, identity }));
   };
 };
@@ -145,7 +145,7 @@ const inBatches = async <Row>(
   return rows;
 };
 
-const outcomeOf = (results: readonly { outcome: string }[], done: string): ExitCode => {
+const outcomeOf = (results: readonly { outcome: string }[], done: string): AdminExitCode => {
   const refused = results.filter(({ outcome }) => outcome !== done && outcome !== "unchanged").length;
   if (refused === 0) return exitCodes.ok;
   return refused === results.length ? exitCodes.refused : exitCodes.partial;

@@ -7,7 +7,7 @@ import {
 } from "../../client/index.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
-import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
 import { printRecord } from "../terminal/output.ts";
 import { resolveId } from "./names.ts";
@@ -15,7 +15,7 @@ import { resolveId } from "./names.ts";
 type ConfigRow = ListCollectorConfigsResponse["items"][number];
 
 /** `svc-admin configs list`. */
-export const listConfigs: Action<object> = async (terminal, options) => {
+export const listConfigsAction: Action<object> = async (terminal, options) => {
   const columns = columnsOf<ConfigRow>("id", "name", "config_hash", "size_bytes", "created_at");
   const request = { client: connect(terminal, options) };
   await printList(terminal, listCollectorConfigs, request, { format: options.output, columns });
@@ -23,7 +23,7 @@ export const listConfigs: Action<object> = async (terminal, options) => {
 };
 
 /** `svc-admin configs show`: the YAML, byte for byte; with another `-o` the whole record. */
-export const showConfig: Action<object> = async (terminal, options, id = "") => {
+export const showConfigAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
   const { data } = await getCollectorConfig({ client, path: { id: await resolveId(client, "config", id) } });
   if (options.output === "table") terminal.out.write(data?.yaml ?? "");
@@ -32,7 +32,7 @@ export const showConfig: Action<object> = async (terminal, options, id = "") => 
 };
 
 /** `svc-admin configs diff`: the lines of the first that the second lacks, and the reverse. Exits with 1 if they differ. */
-export const diffConfigs: Action<object> = async (terminal, options, one = "", other = "") => {
+export const diffConfigsAction: Action<object> = async (terminal, options, one = "", other = "") => {
   const client = connect(terminal, options);
   const [before, after] = await Promise.all(
     [one, other].map(async (name) => {
@@ -47,12 +47,16 @@ export const diffConfigs: Action<object> = async (terminal, options, one = "", o
 };
 
 /** `svc-admin configs publish`: checks the file on core, and stores it unless `--dry-run`. */
-export const publishConfig: Action<{ name?: string; dryRun?: boolean }> = async (terminal, options, file = "") => {
+export const publishConfigAction: Action<{ name?: string; dryRun?: boolean }> = async (
+  terminal,
+  options,
+  file = "",
+) => {
   let yaml: string;
   try {
     yaml = readFileSync(file === "-" ? 0 : file, "utf8");
   } catch (cause) {
-    throw new CommandFailure(exitCodes.usage, `${file} cannot be read`, { cause });
+    throw new ActionFailure(exitCodes.usage, `${file} cannot be read`, { cause });
   }
   const { data } = await publishCollectorConfig({
     client: connect(terminal, options),

@@ -1,7 +1,7 @@
 import { InvalidArgumentError, Option } from "commander";
 import { rolloutConditions, rolloutStates, targetStatuses } from "../../proto/rollout/vocabulary.ts";
 import type { Commands } from "../terminal/command.ts";
-import { all, count, interval, limit, parseDuration, severalOf } from "./options.ts";
+import { all, count, durationOption, interval, limit, severalOf } from "./options.ts";
 
 /** A wave as typed: how far the rollout has got with it, and how long it soaks. */
 export type Wave = { soak_seconds: number } & ({ percent: number } | { count: number });
@@ -10,7 +10,7 @@ const parseWave = (text: string): Wave => {
   const [, number, percent, soak] = /^(\d{1,9}(?:\.\d{1,3})?)(%?)(?::(\w+))?$/.exec(text) ?? [];
   if (number === undefined || (percent === "" && number.includes(".")))
     throw new InvalidArgumentError("Give a share or a number of hosts, and how long to wait: 5%:10m, 20:1h, 100%.");
-  const soakSeconds = soak === undefined ? 0 : parseDuration(soak);
+  const soakSeconds = soak === undefined ? 0 : durationOption(soak);
   return { ...(percent === "%" ? { percent: Number(number) } : { count: Number(number) }), soak_seconds: soakSeconds };
 };
 
@@ -50,7 +50,7 @@ export const declareRollouts = (add: Commands["add"]): void => {
       new Option("--watch", "then follow the rollout to its end"),
       interval("5s"),
     ],
-    load: async () => (await load()).createOneRollout,
+    load: async () => (await load()).createOneRolloutAction,
   });
   add("rollouts list", {
     summary: "List rollouts, newest first",
@@ -59,11 +59,11 @@ export const declareRollouts = (add: Commands["add"]): void => {
       new Option("--config <config>", "rollouts of this config"),
       limit("at most so many rollouts"),
     ],
-    load: async () => (await load()).listAllRollouts,
+    load: async () => (await load()).listAllRolloutsAction,
   });
   add("rollouts show <rollout>", {
     summary: "Show a rollout: its waves, and the evidence of a breach",
-    load: async () => (await load()).showRollout,
+    load: async () => (await load()).showRolloutAction,
   });
   add("rollouts targets <rollout>", {
     summary: "List the hosts of a rollout in the order of the waves",
@@ -71,12 +71,12 @@ export const declareRollouts = (add: Commands["add"]): void => {
       count("--wave <number>", "hosts of this wave"),
       new Option("--status <status>", "repeatable").choices(targetStatuses).argParser(severalOf(targetStatuses)),
     ],
-    load: async () => (await load()).listTargets,
+    load: async () => (await load()).listTargetsAction,
   });
   add("rollouts watch <rollout>", {
     summary: "Follow a rollout to its end; exits with 5 if it was rolled back or aborted",
     options: [interval("5s"), new Option("--stop-at-pause", "end with 5 when it pauses, as a job should")],
-    load: async () => (await load()).watchRollout,
+    load: async () => (await load()).watchRolloutAction,
   });
   add("rollouts pause <rollout>", {
     summary: "Pause a rollout: no further host is assigned",

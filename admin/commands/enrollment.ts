@@ -14,7 +14,7 @@ import {
 import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
-import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
 import { printRecord } from "../terminal/output.ts";
 import { writeTokenFile } from "../terminal/token-file.ts";
@@ -24,7 +24,7 @@ type PolicyRow = ListEnrollmentPoliciesResponse["items"][number];
 type TokenRow = ListAllBootstrapTokensResponse["items"][number];
 
 /** `svc-admin policies list`. */
-export const listPolicies: Action<{ state?: "active" | "frozen" }> = async (terminal, { state, ...options }) => {
+export const listPoliciesAction: Action<{ state?: "active" | "frozen" }> = async (terminal, { state, ...options }) => {
   const columns = columnsOf<PolicyRow>(
     "id",
     "name",
@@ -40,7 +40,7 @@ export const listPolicies: Action<{ state?: "active" | "frozen" }> = async (term
 };
 
 /** `svc-admin policies show`. */
-export const showPolicy: Action<object> = async (terminal, options, id = "") => {
+export const showPolicyAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
   const { data } = await getEnrollmentPolicy({ client, path: { id: await resolveId(client, "policy", id) } });
   await printRecord(terminal, { format: options.output, record: data ?? {} });
@@ -60,7 +60,7 @@ interface PolicyOptions {
 }
 
 /** `svc-admin policies create`. */
-export const createPolicy: Action<PolicyOptions> = async (terminal, options, name = "") => {
+export const createPolicyAction: Action<PolicyOptions> = async (terminal, options, name = "") => {
   const body = withoutUndefined({
     name,
     description: options.description,
@@ -79,7 +79,7 @@ export const createPolicy: Action<PolicyOptions> = async (terminal, options, nam
 };
 
 /** `svc-admin policies freeze`: its tokens enroll no further host. */
-export const freezePolicy: Action<{ reason?: string }> = async (terminal, options, name = "") => {
+export const freezePolicyAction: Action<{ reason?: string }> = async (terminal, options, name = "") => {
   const client = connect(terminal, options);
   const id = await resolveId(client, "policy", name);
   const { data: policy } = await getEnrollmentPolicy({ client, path: { id } });
@@ -95,7 +95,7 @@ export const freezePolicy: Action<{ reason?: string }> = async (terminal, option
 };
 
 /** `svc-admin tokens list`. */
-export const listTokens: Action<{ policy?: string; state?: TokenRow["state"] }> = async (
+export const listTokensAction: Action<{ policy?: string; state?: TokenRow["state"] }> = async (
   terminal,
   { policy, state, ...options },
 ) => {
@@ -127,10 +127,10 @@ interface TokenOptions {
 }
 
 /** `svc-admin tokens create`: writes the token to a file that only the person may read, or to stdout if asked. */
-export const createToken: Action<TokenOptions> = async (terminal, options) => {
+export const createTokenAction: Action<TokenOptions> = async (terminal, options) => {
   const { out, show } = options;
   if ((out === undefined) === (show !== true))
-    throw new CommandFailure(exitCodes.usage, "say where the token goes: --out FILE, or --show for stdout");
+    throw new ActionFailure(exitCodes.usage, "say where the token goes: --out FILE, or --show for stdout");
   const body = withoutUndefined({
     ttl_seconds: options.ttl,
     max_uses: options.uses,
@@ -154,7 +154,7 @@ export const createToken: Action<TokenOptions> = async (terminal, options) => {
 };
 
 /** `svc-admin tokens revoke`. */
-export const revokeToken: Action<{ reason?: string }> = async (terminal, options, name = "") => {
+export const revokeTokenAction: Action<{ reason?: string }> = async (terminal, options, name = "") => {
   const client = connect(terminal, options);
   const id = await resolveId(client, "token", name);
   await confirm(terminal, options, `Token ${name === id ? id : `${name} (${id})`}: it will enroll no further host.`);

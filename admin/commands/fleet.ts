@@ -9,7 +9,7 @@ import { type FleetFilter, filterToParams, selectsEveryHost } from "../../proto/
 import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
-import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { printList } from "../terminal/list-rows.ts";
 import { type Column, printRecord } from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
@@ -46,9 +46,9 @@ export const checkSelection = (
   now: Date,
 ): void => {
   const filter = filterOf(words, now);
-  if (all && words.length > 0) throw new CommandFailure(exitCodes.usage, "--all has every host: leave the query out");
+  if (all && words.length > 0) throw new ActionFailure(exitCodes.usage, "--all has every host: leave the query out");
   if (!all && selectsEveryHost(filter))
-    throw new CommandFailure(exitCodes.usage, "this selects every host: add --all if it shall, or name some");
+    throw new ActionFailure(exitCodes.usage, "this selects every host: add --all if it shall, or name some");
 };
 
 const paramsOf = (filter: FleetFilter): FleetQuery => {
@@ -62,7 +62,7 @@ const filterOf = (words: readonly string[], now: Date): FleetFilter => {
   const [fault] = faults;
   if (fault !== undefined) {
     const mark = `${" ".repeat(fault.from)}${"^".repeat(Math.max(1, fault.to - fault.from))}`;
-    throw new CommandFailure(exitCodes.usage, `${fault.message}\n  ${text}\n  ${mark}`);
+    throw new ActionFailure(exitCodes.usage, `${fault.message}\n  ${text}\n  ${mark}`);
   }
   return filter;
 };
@@ -81,7 +81,7 @@ const columns: readonly Column<Row>[] = [
 ];
 
 /** `svc-admin fleet list`: hosts in the order of who needs somebody, by the query language of `/fleet`; `--watch` repeats. */
-export const listFleet: Action<{ limit?: number; watch?: boolean; interval: number }> = async (
+export const listFleetAction: Action<{ limit?: number; watch?: boolean; interval: number }> = async (
   terminal,
   { limit, watch, interval, ...options },
   ...words
@@ -100,7 +100,7 @@ export const listFleet: Action<{ limit?: number; watch?: boolean; interval: numb
 };
 
 /** `svc-admin fleet show`. */
-export const showHost: Action<object> = async (terminal, options, id = "") => {
+export const showHostAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
   const { data } = await getFleetHealth({ client, path: { identity_id: await resolveId(client, "host", id) } });
   await printRecord(terminal, {

@@ -18,7 +18,7 @@ type IdentityRow = ListCollectorIdentitiesResponse["items"][number];
 type CertificateRow = ListCertificatesResponse["items"][number];
 
 /** `svc-admin identities list`. */
-export const listIdentities: Action<{ search?: string; status?: "active" | "revoked" }> = async (
+export const listIdentitiesAction: Action<{ search?: string; status?: "active" | "revoked" }> = async (
   terminal,
   { search, status, ...options },
 ) => {
@@ -30,7 +30,7 @@ export const listIdentities: Action<{ search?: string; status?: "active" | "revo
 };
 
 /** `svc-admin identities show`. */
-export const showIdentity: Action<object> = async (terminal, options, id = "") => {
+export const showIdentityAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
   const { data } = await getCollectorIdentity({ client, path: { id: await resolveId(client, "host", id) } });
   await printRecord(terminal, { format: options.output, record: data ?? {} });
@@ -38,7 +38,7 @@ export const showIdentity: Action<object> = async (terminal, options, id = "") =
 };
 
 /** `svc-admin identities revoke`: the host is rejected at once, and cannot enroll again. */
-export const revokeIdentity: Action<{ reason?: string }> = async (terminal, options, name = "") => {
+export const revokeIdentityAction: Action<{ reason?: string }> = async (terminal, options, name = "") => {
   const client = connect(terminal, options);
   const id = await resolveId(client, "host", name);
   const { data: identity } = await getCollectorIdentity({ client, path: { id } });
@@ -50,7 +50,7 @@ export const revokeIdentity: Action<{ reason?: string }> = async (terminal, opti
 };
 
 /** `svc-admin certificates list`: of one host. */
-export const listHostCertificates: Action<object> = async (terminal, options, host = "") => {
+export const listHostCertificatesAction: Action<object> = async (terminal, options, host = "") => {
   const client = connect(terminal, options);
   const columns = columnsOf<CertificateRow>(
     "id",
@@ -66,7 +66,7 @@ export const listHostCertificates: Action<object> = async (terminal, options, ho
 };
 
 /** `svc-admin certificates revoke`. */
-export const revokeOneCertificate: Action<{ reason?: string }> = async (terminal, options, given = "") => {
+export const revokeOneCertificateAction: Action<{ reason?: string }> = async (terminal, options, given = "") => {
   const id = requireId(given, { one: "certificate", list: "certificates list HOST" });
   await confirm(
     terminal,

@@ -1,7 +1,7 @@
 import { Option } from "commander";
 import type { Commands } from "../terminal/command.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
-import { all, count, instant, interval, limit, parseDuration, parseLabel, reason, several } from "./options.ts";
+import { all, count, durationOption, instant, interval, limit, parseLabel, reason, several } from "./options.ts";
 
 /** The description of each group of commands, for `--help`. */
 export const groupSummaries: Readonly<Record<string, string>> = {
@@ -25,7 +25,7 @@ export const declareCommands = ({ add }: Commands): void => {
       new Option("--device", "show a code to type at another machine's browser"),
       new Option("--workload <file>", "in a job: exchange the OpenID Connect token in this file").conflicts("device"),
     ],
-    load: async () => (await import("./session.ts")).login,
+    load: async () => (await import("./session.ts")).loginAction,
   });
   add("init", {
     summary: "Set up a new fleet: check it, create a policy and a bootstrap token, print the first host's command",
@@ -39,24 +39,24 @@ export const declareCommands = ({ add }: Commands): void => {
       new Option("--token-file <file>", "file for the bootstrap token, mode 0600").default("bootstrap.token"),
       count("--uses <count>", "hosts that the token enrolls; 0 for no limit").default(1),
     ],
-    load: async () => (await import("./init.ts")).init,
+    load: async () => (await import("./init.ts")).initAction,
   });
   add("logout", {
     summary: "End the session and forget its token",
-    load: async () => (await import("./session.ts")).logout,
+    load: async () => (await import("./session.ts")).logoutAction,
   });
   add("whoami", {
     summary: "Show who you are and your scopes",
-    load: async () => (await import("./session.ts")).showWhoami,
+    load: async () => (await import("./session.ts")).showWhoamiAction,
   });
   add("sessions list", {
     summary: "List sessions of programs",
     options: [new Option("--everyone", "of every person, for an admin")],
-    load: async () => (await import("./session.ts")).showSessions,
+    load: async () => (await import("./session.ts")).showSessionsAction,
   });
   add("sessions revoke <id>", {
     summary: "Revoke a session: its token is rejected at once",
-    load: async () => (await import("./session.ts")).revokeOneSession,
+    load: async () => (await import("./session.ts")).revokeOneSessionAction,
   });
   declareEnrollment(add);
   declareHosts(add);
@@ -72,15 +72,18 @@ const declareEnrollment = (add: Add): void => {
   add("policies list", {
     summary: "List enrollment policies",
     options: [new Option("--state <state>").choices(["active", "frozen"])],
-    load: async () => (await load()).listPolicies,
+    load: async () => (await load()).listPoliciesAction,
   });
-  add("policies show <policy>", { summary: "Show an enrollment policy", load: async () => (await load()).showPolicy });
+  add("policies show <policy>", {
+    summary: "Show an enrollment policy",
+    load: async () => (await load()).showPolicyAction,
+  });
   add("policies create <name>", {
     summary: "Create an enrollment policy",
     options: [
       several("--prefix <prefix>", "what an identity may begin with: spiffe://example.com/host/").makeOptionMandatory(),
       new Option("--description <text>"),
-      new Option("--certificate-ttl <duration>", "lifetime of certificates").argParser(parseDuration),
+      new Option("--certificate-ttl <duration>", "lifetime of certificates").argParser(durationOption),
       several("--platform <platform>", "allowed platform: linux, linux/amd64"),
       count("--max-enrollments <count>", "first enrollments in all; 0 for no limit"),
       count("--max-per-hour <count>", "first enrollments in an hour; 0 for no limit"),
@@ -88,12 +91,12 @@ const declareEnrollment = (add: Add): void => {
       new Option("--reenrollment <mode>", "whether an enrolled host may enroll again").choices(["deny", "replace"]),
       new Option("--label <key=value>", "label of its hosts; repeatable").argParser(parseLabel),
     ],
-    load: async () => (await load()).createPolicy,
+    load: async () => (await load()).createPolicyAction,
   });
   add("policies freeze <policy>", {
     summary: "Freeze an enrollment policy: its tokens enroll no further host",
     options: [reason()],
-    load: async () => (await load()).freezePolicy,
+    load: async () => (await load()).freezePolicyAction,
   });
   add("simulate enroll", {
     summary: "Show whether a device could enroll under a policy, and the rule that decides; spends no token",
@@ -108,7 +111,7 @@ const declareEnrollment = (add: Add): void => {
       new Option("--prefix <prefix>", "the host's identity prefix, the policy's first by default"),
       new Option("--token-file <file>", "a bootstrap token, to check its rules too; only its SHA-256 is sent"),
     ],
-    load: async () => (await import("./simulate.ts")).simulateEnroll,
+    load: async () => (await import("./simulate.ts")).simulateEnrollAction,
   });
   add("tokens list", {
     summary: "List bootstrap tokens, without their values",
@@ -116,13 +119,13 @@ const declareEnrollment = (add: Add): void => {
       new Option("--policy <policy>", "name or id of the policy"),
       new Option("--state <state>").choices(["active", "exhausted", "expired", "revoked"]),
     ],
-    load: async () => (await load()).listTokens,
+    load: async () => (await load()).listTokensAction,
   });
   add("tokens create", {
     summary: "Create a bootstrap token and write it to a file",
     options: [
       new Option("--policy <policy>", "name or id of the policy that it enrolls under").makeOptionMandatory(),
-      new Option("--ttl <duration>", "lifetime, an hour by default").argParser(parseDuration),
+      new Option("--ttl <duration>", "lifetime, an hour by default").argParser(durationOption),
       count("--uses <count>", "hosts that it enrolls, 1 by default; 0 for no limit"),
       new Option("--description <text>"),
       several("--source-cidr <cidr>", "allowed address range"),
@@ -130,12 +133,12 @@ const declareEnrollment = (add: Add): void => {
       new Option("--out <file>", "file for the token, mode 0600"),
       new Option("--show", "write the token to stdout instead").conflicts("out"),
     ],
-    load: async () => (await load()).createToken,
+    load: async () => (await load()).createTokenAction,
   });
   add("tokens revoke <token>", {
     summary: "Revoke a bootstrap token",
     options: [reason()],
-    load: async () => (await load()).revokeToken,
+    load: async () => (await load()).revokeTokenAction,
   });
 };
 
@@ -145,54 +148,57 @@ const declareHosts = (add: Add): void => {
   add("fleet list [query...]", {
     summary: "List hosts, those that need somebody first, by the query language of /fleet",
     options: [limit("at most so many hosts"), new Option("--watch", "repeat until interrupted"), interval("10s")],
-    load: async () => (await fleet()).listFleet,
+    load: async () => (await fleet()).listFleetAction,
   });
-  add("fleet show <host>", { summary: "Show a host's health", load: async () => (await fleet()).showHost });
+  add("fleet show <host>", { summary: "Show a host's health", load: async () => (await fleet()).showHostAction });
   add("identities list", {
     summary: "List enrolled hosts",
     options: [new Option("--search <text>"), new Option("--status <status>").choices(["active", "revoked"])],
-    load: async () => (await load()).listIdentities,
+    load: async () => (await load()).listIdentitiesAction,
   });
-  add("identities show <host>", { summary: "Show an enrolled host", load: async () => (await load()).showIdentity });
+  add("identities show <host>", {
+    summary: "Show an enrolled host",
+    load: async () => (await load()).showIdentityAction,
+  });
   add("identities revoke <host>", {
     summary: "Revoke a host: it is rejected at once",
     options: [reason()],
-    load: async () => (await load()).revokeIdentity,
+    load: async () => (await load()).revokeIdentityAction,
   });
   add("certificates list <host>", {
     summary: "List the certificates of a host",
-    load: async () => (await load()).listHostCertificates,
+    load: async () => (await load()).listHostCertificatesAction,
   });
   add("certificates revoke <id>", {
     summary: "Revoke a certificate",
     options: [reason()],
-    load: async () => (await load()).revokeOneCertificate,
+    load: async () => (await load()).revokeOneCertificateAction,
   });
 };
 
 const declareConfigs = (add: Add): void => {
   const load = () => import("./configs.ts");
-  add("configs list", { summary: "List published configs", load: async () => (await load()).listConfigs });
-  add("configs show <config>", { summary: "Print a config's YAML", load: async () => (await load()).showConfig });
+  add("configs list", { summary: "List published configs", load: async () => (await load()).listConfigsAction });
+  add("configs show <config>", { summary: "Print a config's YAML", load: async () => (await load()).showConfigAction });
   add("configs diff <config> <other>", {
     summary: "Print what differs between two configs",
-    load: async () => (await load()).diffConfigs,
+    load: async () => (await load()).diffConfigsAction,
   });
   add("configs preview <config> [query...]", {
     summary: "Show what a rollout of a config to every host that the query finds would change",
     options: [all()],
-    load: async () => (await import("./preview.ts")).previewConfig,
+    load: async () => (await import("./preview.ts")).previewConfigAction,
   });
   add("configs publish <file>", {
     summary: "Check and publish a config; - reads stdin",
     options: [new Option("--name <name>"), new Option("--dry-run", "check it and store nothing")],
-    load: async () => (await load()).publishConfig,
+    load: async () => (await load()).publishConfigAction,
   });
   const hosts = () => import("./config-hosts.ts");
   add("configs assign <config> [query...]", {
     summary: "Assign a config to every host that the query finds",
     options: [all()],
-    load: async () => (await hosts()).assignConfig,
+    load: async () => (await hosts()).assignConfigAction,
   });
   add("configs rollback [query...]", {
     summary: "Give the host of an id, or every host that the query finds, an earlier config",
@@ -203,7 +209,7 @@ const declareConfigs = (add: Add): void => {
         .default("last-known-good"),
       reason(),
     ],
-    load: async () => (await hosts()).rollBackConfig,
+    load: async () => (await hosts()).rollBackConfigAction,
   });
 };
 
@@ -220,14 +226,14 @@ const declareRecords = (add: Add): void => {
       limit("at most so many events; a table has 100 by default"),
       new Option("--follow", "print new events until interrupted").conflicts(["limit", "until"]),
     ],
-    load: async () => (await load()).listAudit,
+    load: async () => (await load()).listAuditAction,
   });
   add("audit verify", {
     summary: "Show up to which event the audit log's hash chain is verified",
-    load: async () => (await load()).verifyAudit,
+    load: async () => (await load()).verifyAuditAction,
   });
   add("directory status", {
     summary: "Show the last sync with the directory",
-    load: async () => (await load()).showDirectoryStatus,
+    load: async () => (await load()).showDirectoryStatusAction,
   });
 };

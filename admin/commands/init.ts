@@ -8,15 +8,15 @@ import {
   simulateEnrollment,
   whoami,
 } from "../../client/index.ts";
-import { enrollCommand } from "../../proto/enroll-command.ts";
+import { enrollCommandLine } from "../../proto/enroll-command.ts";
 import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect, fleetUrl } from "../terminal/connect.ts";
-import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { printRecord } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { readTokenFile, tokenDigest, writeTokenFile } from "../terminal/token-file.ts";
-import { login } from "./session.ts";
+import { loginAction } from "./session.ts";
 
 interface InitOptions {
   device?: boolean;
@@ -33,7 +33,7 @@ interface InitOptions {
  * `svc-admin init`: checks a new fleet, creates its first policy and a bootstrap token, and prints the command of the first host. Safe to
  * repeat: it keeps the policy and the token that exist. The table form prints the command alone.
  */
-export const init: Action<InitOptions> = async (terminal, options) => {
+export const initAction: Action<InitOptions> = async (terminal, options) => {
   const url = fleetUrl(terminal, options.url);
   const done = (what: string) => terminal.err.write(`ok       ${what}\n`);
   await checkReady(terminal, url);
@@ -43,7 +43,7 @@ export const init: Action<InitOptions> = async (terminal, options) => {
   const { data: me } = await whoami({ client });
   if (!me?.scopes.includes("admin")) {
     const groups = "the directory's group svc-admin, then wait for the next sync";
-    throw new CommandFailure(exitCodes.refused, `${me?.email ?? "you"} lack the scope admin: join ${groups}`);
+    throw new ActionFailure(exitCodes.refused, `${me?.email ?? "you"} lack the scope admin: join ${groups}`);
   }
   done(`signed in as ${me.email}`);
 
@@ -52,7 +52,7 @@ export const init: Action<InitOptions> = async (terminal, options) => {
   for (const { step, done: isDone, detail } of setup.steps) {
     const help = remedies[step];
     if (help === undefined) continue;
-    if (!isDone) throw new CommandFailure(exitCodes.refused, `${step}: ${detail}; ${help}`);
+    if (!isDone) throw new ActionFailure(exitCodes.refused, `${step}: ${detail}; ${help}`);
     done(`${step}: ${detail}`);
   }
   const ask = askFor(terminal, options);
@@ -76,7 +76,7 @@ export const init: Action<InitOptions> = async (terminal, options) => {
   );
 
   const identityPrefix = policy.identity_prefix;
-  const command = enrollCommand({ coreUrl, ingestAddress, identityPrefix, tokenFile, caBundle });
+  const command = enrollCommandLine({ coreUrl, ingestAddress, identityPrefix, tokenFile, caBundle });
   terminal.err.write(`\nCopy ${tokenFile} and core's CA, as ${caBundle}, to the host. Run there:\n\n`);
   if (options.output === "table") terminal.out.write(`${command}\n`);
   else
@@ -97,7 +97,7 @@ const remedies: Partial<Record<GetSetupResponse["steps"][number]["step"], string
 
 /** Web and core answer alike, without credentials. */
 const checkReady = async ({ fetch, signal }: Terminal, url: string): Promise<void> => {
-  const fail = (message: string, cause?: unknown) => new CommandFailure(exitCodes.unreachable, message, { cause });
+  const fail = (message: string, cause?: unknown) => new ActionFailure(exitCodes.unreachable, message, { cause });
   const response = await fetch(`${url}/readyz`, { redirect: "error", signal }).catch((cause) => {
     throw fail(`${url} does not answer: is web running, and its certificate trusted (NODE_EXTRA_CA_CERTS)?`, cause);
   });
@@ -113,9 +113,9 @@ const signIn = async (terminal: Terminal, options: GlobalOptions & { device?: bo
   try {
     return connect(terminal, options);
   } catch (error) {
-    const isSignedOut = error instanceof CommandFailure && error.exitCode === exitCodes.notSignedIn;
+    const isSignedOut = error instanceof ActionFailure && error.exitCode === exitCodes.notSignedIn;
     if (!isSignedOut || terminal.env.SVC_ADMIN_TOKEN_FILE || !(terminal.isInteractive || options.device)) throw error;
-    await login(terminal, options);
+    await loginAction(terminal, options);
     return connect(terminal, options);
   }
 };
@@ -124,7 +124,7 @@ const askFor =
   (terminal: Terminal, { yes }: { yes: boolean }) =>
   async (what: string, option: string): Promise<string> => {
     const answer = terminal.isInteractive && !yes ? (await terminal.ask(`The ${what}: `)).trim() : "";
-    if (answer === "") throw new CommandFailure(exitCodes.usage, `name the ${what}: ${option}`);
+    if (answer === "") throw new ActionFailure(exitCodes.usage, `name the ${what}: ${option}`);
     return answer;
   };
 
@@ -146,7 +146,7 @@ const isActiveToken = async (client: FleetClient, policyId: string, path: string
   if (!existsSync(path)) return false;
   const token = readTokenFile(path);
   if (token !== "" && !/^svcbt_\w+$/.test(token))
-    throw new CommandFailure(
+    throw new ActionFailure(
       exitCodes.usage,
       `${path} holds something other than a bootstrap token: name another --token-file`,
     );

@@ -7,7 +7,7 @@ import {
   listRollouts,
   reportFleetHealth,
 } from "../../client/index.ts";
-import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 
 const idPattern = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
@@ -119,15 +119,15 @@ export const resolveId = async (client: FleetClient, kind: keyof typeof kinds, g
   const [only, ...others] = found;
   if (only !== undefined && others.length === 0) return only.id;
   if (only === undefined)
-    throw new CommandFailure(exitCodes.usage, `no ${one} is named ${given}: svc-admin ${list} shows them`);
+    throw new ActionFailure(exitCodes.usage, `no ${one} is named ${given}: svc-admin ${list} shows them`);
   const shown = found.slice(0, candidatesMax).map(({ id, about }) => `  ${id}  ${about}`);
   const rest = found.length > candidatesMax ? [`  and ${found.length - candidatesMax} more`] : [];
   const candidates = [`${found.length} ${many} are named ${given}: give the id of one`, ...shown, ...rest];
-  throw new CommandFailure(exitCodes.usage, candidates.join("\n"));
+  throw new ActionFailure(exitCodes.usage, candidates.join("\n"));
 };
 
 /** Returns an id of a record that has no name. Ends the command with 2 for other text. */
 export const requireId = (given: string, { one, list }: { one: string; list: string }): string => {
   if (isId(given)) return given;
-  throw new CommandFailure(exitCodes.usage, `${given} is not the id of a ${one}: svc-admin ${list} shows them`);
+  throw new ActionFailure(exitCodes.usage, `${given} is not the id of a ${one}: svc-admin ${list} shows them`);
 };

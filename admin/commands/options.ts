@@ -60,7 +60,7 @@ export const interval = (byDefault: string) =>
     .default(secondsOf(byDefault), byDefault);
 
 const parseInterval = (text: string): number => {
-  const seconds = parseDuration(text);
+  const seconds = durationOption(text);
   if (seconds === 0) throw new InvalidArgumentError("Give 1s or more.");
   return seconds;
 };
@@ -75,7 +75,7 @@ export const severalOf =
   };
 
 /** Parses `10m` into seconds; throws commander's error. */
-export const parseDuration = (text: string): number => {
+export const durationOption = (text: string): number => {
   const seconds = secondsOf(text);
   if (seconds === undefined)
     throw new InvalidArgumentError("Give a whole number and s, m, h or d: 90s, 10m, 12h, 30d.");

@@ -2,7 +2,7 @@ import type { FleetClient } from "../../client/connect.ts";
 import { type PreviewRolloutResponse, previewRollout } from "../../client/index.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
-import { type ExitCode, exitCodes } from "../terminal/exit-codes.ts";
+import { type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
 import { printRecord, withoutControls } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { checkSelection, fleetQueryOf } from "./fleet.ts";
@@ -24,7 +24,7 @@ export const previewOf = async (
 };
 
 /** `svc-admin configs preview`: the hosts, the configs that they have, what changes, and what is in the way; 1 if nothing can change. */
-export const previewConfig: Action<{ all?: boolean }> = async (terminal, options, config = "", ...words) => {
+export const previewConfigAction: Action<{ all?: boolean }> = async (terminal, options, config = "", ...words) => {
   if (options.all === true) checkSelection(words, options, new Date(terminal.clock.now()));
   const client = connect(terminal, options);
   const preview = await previewOf(terminal, client, { configId: await resolveId(client, "config", config), words });
@@ -36,7 +36,7 @@ export const previewConfig: Action<{ all?: boolean }> = async (terminal, options
   return exitCodeOf(preview);
 };
 
-const exitCodeOf = ({ will_change, in_other_rollouts }: Preview): ExitCode =>
+const exitCodeOf = ({ will_change, in_other_rollouts }: Preview): AdminExitCode =>
   will_change === 0 || in_other_rollouts.length > 0 ? exitCodes.refused : exitCodes.ok;
 
 /** Returns a diff without the line above its header and without control characters. */

@@ -46,7 +46,7 @@ const overlapMs = 60_000;
 const tableLimit = 100;
 
 /** `svc-admin audit list`: newest first; with `--follow`, what happens from now on, oldest first. */
-export const listAudit: Action<AuditOptions> = async (terminal, { limit, follow, ...options }) => {
+export const listAuditAction: Action<AuditOptions> = async (terminal, { limit, follow, ...options }) => {
   const { action, actor, target, since, until, output: format } = options;
   const given = Object.entries({ action, actor, target }).filter(([, value]) => value !== undefined);
   const query = Object.fromEntries(given) as Query;
@@ -102,14 +102,14 @@ const followAudit = async (
 };
 
 /** `svc-admin audit verify`: up to which event the hash chain is verified. */
-export const verifyAudit: Action<object> = async (terminal, options) => {
+export const verifyAuditAction: Action<object> = async (terminal, options) => {
   const { data } = await getAuditChain({ client: connect(terminal, options) });
   await printRecord(terminal, { format: options.output, record: data ?? {} });
   return undefined;
 };
 
 /** `svc-admin directory status`. */
-export const showDirectoryStatus: Action<object> = async (terminal, options) => {
+export const showDirectoryStatusAction: Action<object> = async (terminal, options) => {
   const { data } = await directoryStatus({ client: connect(terminal, options) });
   await printRecord(terminal, { format: options.output, record: data ?? {} });
   return undefined;

@@ -18,7 +18,7 @@ import { endedStates, rolloutConditions } from "../../proto/rollout/vocabulary.t
 import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
-import { type ExitCode, exitCodes } from "../terminal/exit-codes.ts";
+import { type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
 import { type Column, createRowPrinter, printRecord, printRows, withoutControls } from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
@@ -43,7 +43,7 @@ interface CreateOptions {
 }
 
 /** `svc-admin rollouts create`: shows the preview and the waves, asks, and starts. */
-export const createOneRollout: Action<CreateOptions> = async (terminal, options, config = "", ...words) => {
+export const createOneRolloutAction: Action<CreateOptions> = async (terminal, options, config = "", ...words) => {
   checkSelection(words, options, new Date(terminal.clock.now()));
   const client = connect(terminal, options);
   const configId = await resolveId(client, "config", config);
@@ -92,7 +92,7 @@ interface ListOptions {
 }
 
 /** `svc-admin rollouts list`. */
-export const listAllRollouts: Action<ListOptions> = async (terminal, { state, config, limit, ...options }) => {
+export const listAllRolloutsAction: Action<ListOptions> = async (terminal, { state, config, limit, ...options }) => {
   const client = connect(terminal, options);
   const query: NonNullable<ListRolloutsData["query"]> = {
     ...(state === undefined ? {} : { state }),
@@ -104,7 +104,7 @@ export const listAllRollouts: Action<ListOptions> = async (terminal, { state, co
 };
 
 /** `svc-admin rollouts show`. */
-export const showRollout: Action<object> = async (terminal, options, id = "") => {
+export const showRolloutAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
   const { data } = await getRollout({ client, path: { id: await resolveId(client, "rollout", id) } });
   await printRollout(terminal, options, data);
@@ -148,7 +148,7 @@ const printRollout = async (
 };
 
 /** `svc-admin rollouts targets`. */
-export const listTargets: Action<{ wave?: number; status?: Target["status"][] }> = async (
+export const listTargetsAction: Action<{ wave?: number; status?: Target["status"][] }> = async (
   terminal,
   { wave, status, ...options },
   id = "",
@@ -165,8 +165,11 @@ export const listTargets: Action<{ wave?: number; status?: Target["status"][] }>
 };
 
 /** `svc-admin rollouts watch`: a line for each change, until the rollout ends. */
-export const watchRollout: Action<{ interval: number; stopAtPause?: boolean }> = async (terminal, options, id = "") =>
-  follow(terminal, options, await resolveId(connect(terminal, options), "rollout", id));
+export const watchRolloutAction: Action<{ interval: number; stopAtPause?: boolean }> = async (
+  terminal,
+  options,
+  id = "",
+) => follow(terminal, options, await resolveId(connect(terminal, options), "rollout", id));
 
 const changeColumns: readonly Column<Rollout>[] = [
   { title: "time", value: ({ updated_at }) => updated_at },
@@ -179,10 +182,10 @@ const follow = async (
   terminal: Terminal,
   options: GlobalOptions & { interval: number; stopAtPause?: boolean },
   id: string,
-): Promise<ExitCode> => {
+): Promise<AdminExitCode> => {
   const print = createRowPrinter(terminal, { format: options.output, columns: changeColumns });
   let shown = "";
-  let exitCode: ExitCode = exitCodes.ok;
+  let exitCode: AdminExitCode = exitCodes.ok;
   await repeat(terminal, options.interval, async () => {
     const { data: rollout } = await getRollout({ client: connect(terminal, options), path: { id } });
     if (rollout === undefined) return true;

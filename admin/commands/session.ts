@@ -15,7 +15,7 @@ import { deleteSession, readSession, sessionPath, writeSession } from "../termin
 import { requireId } from "./names.ts";
 
 /** `svc-admin login`: stores a token of an hour in a file that only the person may read. */
-export const login: Action<{ device?: boolean; workload?: string }> = async (
+export const loginAction: Action<{ device?: boolean; workload?: string }> = async (
   terminal,
   { url: given, device, workload },
 ) => {
@@ -33,7 +33,7 @@ export const login: Action<{ device?: boolean; workload?: string }> = async (
 };
 
 /** `svc-admin logout`: forgets the token even if core cannot be reached; it expires within the hour. */
-export const logout: Action<object> = async (terminal) => {
+export const logoutAction: Action<object> = async (terminal) => {
   const path = sessionPath(terminal.env);
   const session = readSession(path);
   if (session === null) {
@@ -59,14 +59,14 @@ export const logout: Action<object> = async (terminal) => {
 };
 
 /** `svc-admin whoami`. */
-export const showWhoami: Action<object> = async (terminal, { url, output: format }) => {
+export const showWhoamiAction: Action<object> = async (terminal, { url, output: format }) => {
   const { data } = await whoami({ client: connect(terminal, { ...(url === undefined ? {} : { url }) }) });
   await printRecord(terminal, { format, record: data ?? {} });
   return undefined;
 };
 
 /** `svc-admin sessions list`. */
-export const showSessions: Action<{ everyone?: boolean }> = async (
+export const showSessionsAction: Action<{ everyone?: boolean }> = async (
   terminal,
   { output: format, everyone, ...options },
 ) => {
@@ -85,7 +85,7 @@ export const showSessions: Action<{ everyone?: boolean }> = async (
 };
 
 /** `svc-admin sessions revoke`. */
-export const revokeOneSession: Action<object> = async (terminal, options, given = "") => {
+export const revokeOneSessionAction: Action<object> = async (terminal, options, given = "") => {
   const id = requireId(given, { one: "session", list: "sessions list" });
   await revokeOperatorSession({ client: connect(terminal, options), path: { id } });
   terminal.err.write(`Session ${id} is revoked.\n`);

@@ -1,6 +1,6 @@
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
-import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { clientName, redeem, type Token } from "./token-endpoint.ts";
 
@@ -33,14 +33,14 @@ export const signInByBrowser = async (terminal: Terminal, url: string): Promise<
     err.write(`Open this address to sign in, if no browser opens by itself:\n\n  ${address}\n\n`);
     terminal.openBrowser(address);
     const late = clock.sleep(waitMs, AbortSignal.any([terminal.signal, listener.answered])).then(() => {
-      throw new CommandFailure(exitCodes.notSignedIn, "nobody allowed the sign-in within five minutes");
+      throw new ActionFailure(exitCodes.notSignedIn, "nobody allowed the sign-in within five minutes");
     });
     const answer = await Promise.race([listener.answer, late]);
     const code = answer.get("code");
-    if (code === null) throw new CommandFailure(exitCodes.notSignedIn, "you refused the sign-in");
+    if (code === null) throw new ActionFailure(exitCodes.notSignedIn, "you refused the sign-in");
     const grant = { grant_type: "authorization_code", code, code_verifier: codeVerifier, redirect_uri: redirectUri };
     const token = await redeem(terminal, url, grant);
-    if ("error" in token) throw new CommandFailure(exitCodes.notSignedIn, token.description || token.error);
+    if ("error" in token) throw new ActionFailure(exitCodes.notSignedIn, token.description || token.error);
     return token.value;
   } finally {
     listener.close();

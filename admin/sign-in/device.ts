@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { clientName, postForm, redeem, type Token } from "./token-endpoint.ts";
 
@@ -23,7 +23,7 @@ export const signInByDevice = async (terminal: Terminal, url: string): Promise<T
     { client_id: "svc-admin", client_name: clientName(terminal) },
     Codes,
   );
-  if ("error" in answer) throw new CommandFailure(exitCodes.notSignedIn, answer.description || answer.error);
+  if ("error" in answer) throw new ActionFailure(exitCodes.notSignedIn, answer.description || answer.error);
   const codes = answer.value;
   err.write(`Open ${codes.verification_uri} on any machine and type the code\n\n  ${codes.user_code}\n\n`);
   let intervalSeconds = codes.interval;
@@ -36,9 +36,9 @@ export const signInByDevice = async (terminal: Terminal, url: string): Promise<T
     if (token.error === "slow_down") intervalSeconds += intervalSecondsAdded;
     // RFC 8628, 3.5: a passing failure is no reason to stop.
     else if (token.error !== "authorization_pending" && token.error !== "temporarily_unavailable")
-      throw new CommandFailure(exitCodes.notSignedIn, refusals[token.error] ?? (token.description || token.error));
+      throw new ActionFailure(exitCodes.notSignedIn, refusals[token.error] ?? (token.description || token.error));
   }
-  throw new CommandFailure(exitCodes.notSignedIn, refusals.expired_token);
+  throw new ActionFailure(exitCodes.notSignedIn, refusals.expired_token);
 };
 
 const refusals = {

@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 
 const Token = v.object({
@@ -32,7 +32,7 @@ export const postForm = async <Schema extends v.GenericSchema>(
   schema: Schema,
 ): Promise<OAuthAnswer<v.InferOutput<Schema>>> => {
   const unreachable = (message: string, cause?: unknown) =>
-    new CommandFailure(exitCodes.unreachable, message, { cause });
+    new ActionFailure(exitCodes.unreachable, message, { cause });
   const response = await fetch(url, {
     method: "POST",
     body: new URLSearchParams(fields),

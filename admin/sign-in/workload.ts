@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { CommandFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { exchange, type Token } from "./token-endpoint.ts";
 
@@ -9,9 +9,9 @@ export const signInWorkload = async (terminal: Terminal, url: string, file: stri
   try {
     subjectToken = readFileSync(file, "utf8").trim();
   } catch (cause) {
-    throw new CommandFailure(exitCodes.usage, `${file} cannot be read`, { cause });
+    throw new ActionFailure(exitCodes.usage, `${file} cannot be read`, { cause });
   }
   const token = await exchange(terminal, url, subjectToken);
-  if ("error" in token) throw new CommandFailure(exitCodes.notSignedIn, token.description || token.error);
+  if ("error" in token) throw new ActionFailure(exitCodes.notSignedIn, token.description || token.error);
   return token.value;
 };

@@ -1,5 +1,5 @@
 import type { Option } from "commander";
-import type { ExitCode } from "./exit-codes.ts";
+import type { AdminExitCode } from "./exit-codes.ts";
 import type { Format } from "./output.ts";
 import type { Terminal } from "./terminal.ts";
 
@@ -15,7 +15,7 @@ export type Action<Options> = (
   terminal: Terminal,
   options: GlobalOptions & Options,
   ...args: string[]
-) => Promise<ExitCode | undefined>;
+) => Promise<AdminExitCode | undefined>;
 
 /** Adds commands to the program; each loads its work only when it runs, so that `--help` is fast. */
 export interface Commands {

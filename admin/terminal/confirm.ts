@@ -1,4 +1,4 @@
-import { CommandFailure, exitCodes } from "./exit-codes.ts";
+import { ActionFailure, exitCodes } from "./exit-codes.ts";
 import type { Terminal } from "./terminal.ts";
 
 /**
@@ -9,7 +9,7 @@ export const confirm = async (terminal: Terminal, { yes }: { yes: boolean }, wha
   terminal.err.write(`${what}\n`);
   if (yes) return;
   if (!terminal.isInteractive)
-    throw new CommandFailure(exitCodes.usage, "nothing was changed: add --yes to do this without a question");
+    throw new ActionFailure(exitCodes.usage, "nothing was changed: add --yes to do this without a question");
   const answer = await terminal.ask("Continue? [y/N] ");
-  if (!/^y(es)?$/i.test(answer.trim())) throw new CommandFailure(exitCodes.refused, "nothing was changed");
+  if (!/^y(es)?$/i.test(answer.trim())) throw new ActionFailure(exitCodes.refused, "nothing was changed");
 };

@@ -15,14 +15,14 @@ export const exitCodes = {
 } as const;
 
 /** One of the exit codes. */
-export type ExitCode = (typeof exitCodes)[keyof typeof exitCodes];
+export type AdminExitCode = (typeof exitCodes)[keyof typeof exitCodes];
 
 /** Ends a command with a message on stderr and an exit code. */
-export class CommandFailure extends Error {
+export class ActionFailure extends Error {
   override readonly name = "CommandFailure";
-  readonly exitCode: ExitCode;
+  readonly exitCode: AdminExitCode;
 
-  constructor(exitCode: ExitCode, message: string, options?: ErrorOptions) {
+  constructor(exitCode: AdminExitCode, message: string, options?: ErrorOptions) {
     super(message, options);
     this.exitCode = exitCode;
   }

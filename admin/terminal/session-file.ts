@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, readFileSync, renameSync, rmSync, statSync, write
 import { homedir } from "node:os";
 import { dirname, join } from "node:path";
 import * as v from "valibot";
-import { CommandFailure, exitCodes } from "./exit-codes.ts";
+import { ActionFailure, exitCodes } from "./exit-codes.ts";
 
 const StoredSession = v.object({
   url: v.string(),
@@ -25,10 +25,10 @@ export const readSession = (path: string): StoredSession | null => {
   let text: string;
   try {
     if ((statSync(path).mode & 0o077) !== 0)
-      throw new CommandFailure(exitCodes.notSignedIn, `${path} is open to others: chmod it to 0600, or sign in again`);
+      throw new ActionFailure(exitCodes.notSignedIn, `${path} is open to others: chmod it to 0600, or sign in again`);
     text = readFileSync(path, "utf8");
   } catch (error) {
-    if (error instanceof CommandFailure) throw error;
+    if (error instanceof ActionFailure) throw error;
     return null;
   }
   const parsed = v.safeParse(v.pipe(v.string(), v.parseJson(), StoredSession), text);

@@ -1,6 +1,6 @@
 import { readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { sha256 } from "../../kit/bytes.ts";
-import { CommandFailure, exitCodes } from "./exit-codes.ts";
+import { ActionFailure, exitCodes } from "./exit-codes.ts";
 
 /**
  * Replaces a file by a new one that only the person may read: nothing is written through a link, or to a file that somebody else has open.
@@ -13,7 +13,7 @@ export const writeTokenFile = (path: string, content: string): void => {
     writeFileSync(temporary, content, { mode: 0o600, flag: "wx" });
     renameSync(temporary, path);
   } catch (cause) {
-    throw new CommandFailure(exitCodes.usage, `${path} cannot be written`, { cause });
+    throw new ActionFailure(exitCodes.usage, `${path} cannot be written`, { cause });
   }
 };
 
@@ -22,7 +22,7 @@ export const readTokenFile = (path: string): string => {
   try {
     return readFileSync(path, "utf8").trim();
   } catch (cause) {
-    throw new CommandFailure(exitCodes.usage, `${path} cannot be read`, { cause });
+    throw new ActionFailure(exitCodes.usage, `${path} cannot be read`, { cause });
   }
 };
 

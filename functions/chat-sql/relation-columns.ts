@@ -42,7 +42,7 @@ const hashes = [
 const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"];
 
 /** The columns of each relation, in their order. */
-export const columnsOf = {
+export const relationColumns = {
   collectors: [
     ...host,
     text(

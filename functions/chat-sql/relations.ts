@@ -8,7 +8,7 @@ import {
   stateIndex,
   timestampAt,
 } from "../store/fleet-rows.ts";
-import { columnsOf } from "./relation-columns.ts";
+import { relationColumns } from "./relation-columns.ts";
 
 /** A relation that the model may read, with what its columns alone do not say. */
 export interface Relation extends RelationSummary {
@@ -48,7 +48,7 @@ export const relations: readonly Relation[] = [
     name: "collectors",
     description:
       "One row per enrolled host: state, conditions, drift, last heartbeat and envelope, certificate, queue, version, policy.",
-    columns: columnsOf.collectors,
+    columns: relationColumns.collectors,
     notes: (thresholds) => [
       "conditions has every condition that applies, state only the first: where 'stale' = any(conditions).",
       "A null timestamp means that it has not happened. Ages and seconds left are as of the query.",
@@ -59,7 +59,7 @@ export const relations: readonly Relation[] = [
   {
     name: "heartbeats",
     description: "The newest heartbeat of each host, as the host reported it. A host without one has no row.",
-    columns: columnsOf.heartbeats,
+    columns: relationColumns.heartbeats,
     notes: () => [
       "dropped_records_total, dead_letters and file_gaps count since the collector's queue was created: what was lost, which no volume tells.",
     ],
@@ -67,7 +67,7 @@ export const relations: readonly Relation[] = [
   {
     name: "certificates",
     description: "Every certificate that core issued to a host, with its status. No keys and no PEM.",
-    columns: columnsOf.certificates,
+    columns: relationColumns.certificates,
     notes: () => [
       "A host has at most one certificate in use and one unused successor (status active, first_used_at null, predecessor_id set).",
       "collectors.certificate_id is the one that the host used last.",
@@ -77,13 +77,13 @@ export const relations: readonly Relation[] = [
     name: "config_assignments",
     description:
       "Which central config each host was assigned, now and in the past. The text of configs is not readable.",
-    columns: columnsOf.config_assignments,
+    columns: relationColumns.config_assignments,
     notes: () => ["is_current selects the assignment in force. Whether the host runs it is in collectors.drift."],
   },
   {
     name: "audit_events",
     description: "The audit log: who did what to which target, with outcome, reason and details.",
-    columns: columnsOf.audit_events,
+    columns: relationColumns.audit_events,
     notes: () => [
       "action is noun.verb, for example collector.enroll, certificate.renew, config.assign, identity.revoke, operator.sign_in.",
       "Events about a host have its identity_id as target_id: join on target_id = identity_id::text.",
@@ -92,13 +92,13 @@ export const relations: readonly Relation[] = [
   {
     name: "enrollment_policies",
     description: "The enrollment policies: which hosts may enroll, limits and use. No tokens.",
-    columns: columnsOf.enrollment_policies,
+    columns: relationColumns.enrollment_policies,
     notes: () => ["collectors.policy_id is enrollment_policies.id."],
   },
   {
     name: "ingest_hours",
     description: "How many envelopes each host forwarded, by hour and kind, for the last 48 hours. Not their content.",
-    columns: columnsOf.ingest_hours,
+    columns: relationColumns.ingest_hours,
     notes: () => [
       "An hour in which a host forwarded nothing has no row; the newest hour is not over yet.",
       "Rejected and discarded envelopes do not count.",
@@ -111,9 +111,9 @@ export const relations: readonly Relation[] = [
  * functions/store/fleet-rows.ts.
  */
 export const relationsAt = (rules: FleetRules): SQL => sql`collectors as not materialized (
-    select ${selected(columnsOf.collectors, collectorExpressions(rules))} from chat.fleet
+    select ${selected(relationColumns.collectors, collectorExpressions(rules))} from chat.fleet
   ), certificates as not materialized (
-    select ${selected(columnsOf.certificates, certificateExpressions(rules))} from chat.issued_certificates
+    select ${selected(relationColumns.certificates, certificateExpressions(rules))} from chat.issued_certificates
   )`;
 
 const selected = (columns: readonly ColumnDescription[], expressions: Readonly<Record<string, SQL>>): SQL =>

@@ -50,7 +50,7 @@ const elementTypes: Readonly<Record<number, number>> = {
 };
 
 /** Returns a value, given in PostgreSQL's text form, as JSON has it: a number that a double cannot hold exactly stays text. */
-export const readValue = (oid: number, text: string): unknown => {
+export const readResultValue = (oid: number, text: string): unknown => {
   switch (oid) {
     case 16:
       return text === "t";
@@ -90,7 +90,7 @@ const timestampOf = (text: string): string => {
 const arrayOf = (literal: string, element: number): unknown => {
   if (!literal.startsWith("{") || literal.startsWith("{{")) return literal;
   return Array.from(literal.slice(1, -1).matchAll(/"((?:[^"\\]|\\.)*)"|([^,]+)/gs), ([, quoted, plain = ""]) => {
-    if (quoted === undefined) return plain === "NULL" ? null : readValue(element, plain);
-    return readValue(element, quoted.replace(/\\(.)/gs, "$1"));
+    if (quoted === undefined) return plain === "NULL" ? null : readResultValue(element, plain);
+    return readResultValue(element, quoted.replace(/\\(.)/gs, "$1"));
   });
 };

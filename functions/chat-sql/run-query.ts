@@ -9,7 +9,7 @@ import { errorCode } from "../../kit/describe-error.ts";
 import { resultBytesMax, rowsMax, type ToolResult } from "../../proto/chat/tools.ts";
 import { destroyClient } from "../store/copy-transaction.ts";
 import { checkPlan, planSettings } from "./check-plan.ts";
-import { readValue, typeName } from "./result-values.ts";
+import { readResultValue, typeName } from "./result-values.ts";
 
 /** A statement with its parameters. */
 export interface BoundStatement {
@@ -142,7 +142,7 @@ const readRows = (
       values: [...values],
       rowMode: "array" as const,
       queryMode: "extended",
-      types: { getTypeParser: (type: number) => (value: string) => readValue(type, value) },
+      types: { getTypeParser: (type: number) => (value: string) => readResultValue(type, value) },
     };
     const query = new Query<unknown[]>(config);
     const encoder = new TextEncoder();

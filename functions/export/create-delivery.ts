@@ -3,7 +3,7 @@ import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { ExportConfig } from "../export-config.ts";
 import type { Database } from "../store/database.ts";
-import { countDeadLetters, countSendingHosts, type DeadLetter } from "../store/export-dead-letters.ts";
+import { countDeadLetters, countSendingHosts, type ExportDeadLetter } from "../store/export-dead-letters.ts";
 import type { StoredEnvelope } from "../store/read-envelopes.ts";
 import { createDeadLetterLimit } from "./dead-letter-limit.ts";
 import { type DeliveryObserver, deliverInOrder, type PartialRejection } from "./deliver.ts";
@@ -90,7 +90,7 @@ const logPartial = (
   );
 };
 
-const logLetters = (log: Pick<Log, "warn">, name: string, letters: readonly DeadLetter[], text: string): void => {
+const logLetters = (log: Pick<Log, "warn">, name: string, letters: readonly ExportDeadLetter[], text: string): void => {
   const hosts = [...Map.groupBy(letters, ({ envelope }) => envelope.hostId)];
   for (const [host_id, own] of hosts.slice(0, namedMax))
     log.warn({ export: name, host_id, envelopes: own.length, reason: own.at(-1)?.reason }, text);

@@ -1,4 +1,4 @@
-import type { DeadLetter } from "../store/export-dead-letters.ts";
+import type { ExportDeadLetter } from "../store/export-dead-letters.ts";
 import type { StoredEnvelope } from "../store/read-envelopes.ts";
 
 /** Envelopes that were read together, and that the position moves past together. */
@@ -14,9 +14,9 @@ export interface ExportChunk {
 export interface ChunkOutcome {
   exported: number;
   rejectedItems: number;
-  deadLetters: readonly DeadLetter[];
+  deadLetters: readonly ExportDeadLetter[];
   /** Envelopes that the backend rejected and that are kept nowhere: their hosts have had their share of dead letters. */
-  dropped: readonly DeadLetter[];
+  dropped: readonly ExportDeadLetter[];
 }
 
 /** Where an export reads committed envelopes, with a durable position of its own. */

@@ -1,5 +1,6 @@
 import { openCommitClient } from "../store/commit-frames.ts";
-import { type Database, type Executor, limitLockWaits, planByIndex } from "../store/database.ts";
+import type { Database, Executor } from "../store/database.ts";
+import { limitLockWaits, planByIndex } from "../store/execute-prepared.ts";
 import { findCursor, lockCursors, trimCursors, updateCursors } from "../store/ingest-cursors.ts";
 import { addGap } from "../store/ingest-gaps.ts";
 import { findSinkChange } from "../store/ingest-sinks.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { adminGroup, type DirectoryUser, usualDirectory } from "../../scripts/lab/directory-people.ts";
+import { adminGroup, type LabUser, usualDirectory } from "../../scripts/lab/directory-people.ts";
 import { people } from "../../scripts/lab/people.ts";
 import { crowd, setUpDirectorySync } from "../../tests/set-up-directory-sync.ts";
 
@@ -10,7 +10,7 @@ describe("the guard", () => {
   it("Y2: holds a mass absence until three syncs agree, and applies suspensions and lost groups at once", async () => {
     directory.set({ users: crowd(17) });
     await sync();
-    const left = [{ ...usualDirectory.users[0], suspended: true } as DirectoryUser, ...usualDirectory.users.slice(1)];
+    const left = [{ ...usualDirectory.users[0], suspended: true } as LabUser, ...usualDirectory.users.slice(1)];
     directory.set({ users: left, groups: [{ email: adminGroup, members: ["20", people.auditor.subject] }] });
     expect(await sync()).toMatchObject({ outcome: "held", held: 17 });
     expect((await peopleInDatabase()).filter(([, personStatus]) => personStatus === "active").length).toBe(19);

@@ -67,7 +67,7 @@ export const followFiles = async (
 const filesIntervalMs = 5000;
 
 /** Reloads changed files within seconds, and at once on SIGHUP, until the signal aborts. */
-export const watchFiles = async (
+export const reloadChangedFiles = async (
   { clock, log }: { clock: Clock; log: Log },
   { check }: Pick<FollowedFiles, "check">,
   signal: AbortSignal,

@@ -15,11 +15,11 @@ import { countGapHosts } from "../store/ingest-gaps.ts";
 import { SchemaMismatch } from "../store/migrate.ts";
 import { findRetentionPause, type RetentionPause } from "../store/retention-clock.ts";
 import { clockDifferenceMsMax, readServerSettings } from "../store/server-settings.ts";
-import type { Check, Finding } from "./readiness.ts";
+import type { Check, CheckResult } from "./readiness.ts";
 
-const ready = (detail: string): Finding => ({ status: "ready", detail });
-const notReady = (detail: string): Finding => ({ status: "not_ready", detail });
-const disabled = (detail: string): Finding => ({ status: "disabled", detail });
+const ready = (detail: string): CheckResult => ({ status: "ready", detail });
+const notReady = (detail: string): CheckResult => ({ status: "not_ready", detail });
+const disabled = (detail: string): CheckResult => ({ status: "disabled", detail });
 
 const acceptsNoWrites = "the server accepts no writes: it is a standby, or default_transaction_read_only is on";
 
@@ -203,7 +203,7 @@ export const licenseCheck = (license: LicenseSource | null, { db, clock }: { db:
 /** The only check of a part that is not configured. */
 export const disabledCheck = (name: string, detail: string): Check => ({ name, find: () => disabled(detail) });
 
-const withDatabase = async (find: () => Promise<Finding>): Promise<Finding> => {
+const withDatabase = async (find: () => Promise<CheckResult>): Promise<CheckResult> => {
   try {
     return await find();
   } catch (cause) {

@@ -6,7 +6,7 @@ import { TimedOut, withTimeout } from "../../kit/with-timeout.ts";
 export type ReadinessStatus = "ready" | "not_ready" | "disabled";
 
 /** The result of one check, with a detail for the operator. */
-export interface Finding {
+export interface CheckResult {
   status: ReadinessStatus;
   detail: string;
 }
@@ -15,7 +15,7 @@ export interface Finding {
 export interface Check {
   /** In `snake_case`; stable, because alerts use it. */
   name: string;
-  find(): Promise<Finding> | Finding;
+  find(): Promise<CheckResult> | CheckResult;
 }
 
 /** The response of a readiness endpoint. */
@@ -43,7 +43,7 @@ export const runChecks = async (
   return { status, checks: findings };
 };
 
-const findInTime = async (check: Check, { clock, log }: { clock: Clock; log: Log }): Promise<Finding> => {
+const findInTime = async (check: Check, { clock, log }: { clock: Clock; log: Log }): Promise<CheckResult> => {
   try {
     return await withTimeout(checkTimeoutMs, clock, check.find());
   } catch (err) {

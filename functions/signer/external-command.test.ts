@@ -13,7 +13,7 @@ import {
 } from "../../scripts/lab-ca/test-pki.ts";
 import { createNodeCryptography } from "../node/node-cryptography.ts";
 import { readAuthorities } from "./authority.ts";
-import { createExternalCommand, readAnswer } from "./external-command.ts";
+import { createExternalCommand, readSignerAnswer } from "./external-command.ts";
 import type { SigningRequest } from "./signer.ts";
 
 const cryptography = createNodeCryptography();
@@ -89,7 +89,7 @@ describe("the external signer", () => {
   it("S1: accepts exactly one object with one field: no repeated key, no second field, no byte before or after", () => {
     const read = (text: string | Uint8Array) => {
       try {
-        return readAnswer(typeof text === "string" ? new TextEncoder().encode(text) : text);
+        return readSignerAnswer(typeof text === "string" ? new TextEncoder().encode(text) : text);
       } catch {
         return "rejected";
       }

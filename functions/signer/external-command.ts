@@ -35,7 +35,7 @@ export const createExternalCommand = (options: {
       if (ending(request.now))
         throw new SignerFault("the trust bundle expires in less than 300 seconds, or has expired");
       const ttlSeconds = Math.min(request.ttlSeconds, Math.floor((bundleEnd - request.now) / 1000));
-      const certificatePem = readAnswer(await command.run(signingRequest(request, ttlSeconds)));
+      const certificatePem = readSignerAnswer(await command.run(signingRequest(request, ttlSeconds)));
       const terms = { ...request, ttlSeconds, now: clock.now() };
       const { parts, issuer } = await checkIssued(certificatePem, terms, authorities, cryptography);
       return {
@@ -71,7 +71,7 @@ const answerPattern =
   /^[ \t\r\n]*\{[ \t\r\n]*"certificate_pem"[ \t\r\n]*:[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*\}[ \t\r\n]*$/;
 
 /** Returns the PEM of an answer; throws `SignerFault` unless it is exactly one object with one field, and white space around it. */
-export const readAnswer = (answer: Uint8Array): string => {
+export const readSignerAnswer = (answer: Uint8Array): string => {
   try {
     const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(answer);
     const [, pem] = answerPattern.exec(text) ?? [];

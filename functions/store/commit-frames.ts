@@ -17,7 +17,7 @@ import { type CopyRows, type EncodedRows, rowsAbove } from "./envelope-rows.ts";
 import { cursorsOfHostMax } from "./ingest-cursors.ts";
 import { HourCounts, prepareHourCount } from "./ingest-hours.ts";
 import { prepareStoredCount, storedCount } from "./ingest-stored.ts";
-import { literal, numberArray, textArray, timestamp } from "./sql-literals.ts";
+import { literal, numberArray, textArray, timestampLiteral } from "./sql-literals.ts";
 
 /** One frame, checked: its rows rise in sequence, above `previousSequence` and up to `lastSequence`. */
 export interface FrameToCommit {
@@ -176,7 +176,7 @@ export const addStoredCounts = async (
   { hosts, hours, now }: { hosts: ReadonlyMap<string, number>; hours: HourCounts; now: number },
 ): Promise<void> => {
   const touched = [...Map.groupBy(hosts, ([, at]) => at)].map(
-    ([at, some]) => `execute touch_hosts(${textArray(some.map(([host]) => host))}, ${timestamp(at)})`,
+    ([at, some]) => `execute touch_hosts(${textArray(some.map(([host]) => host))}, ${timestampLiteral(at)})`,
   );
   await client.query(["begin", ...touched, ...hours.statements(now), "commit"].join(";"));
 };
@@ -212,7 +212,7 @@ const lockQueues = async (
     const inserted = await lastResult(
       client,
       `rollback; ${beginFor(all.length)};
-       execute insert_queues(${hostsOf(all)}, ${queuesOf(all)}, ${timestamp(now)})`,
+       execute insert_queues(${hostsOf(all)}, ${queuesOf(all)}, ${timestampLiteral(now)})`,
     );
     setCursors(queues, inserted);
     for (const queue of missing) queue.isNew = true;
@@ -287,10 +287,10 @@ const movesOf = (moved: readonly QueueState[], now: number): string[] => {
   const steps: string[] = [];
   if (moved.length > 0) {
     const cursors = numberArray(moved.map(({ cursor }) => cursor));
-    steps.push(`execute move_cursors(${hostsOf(moved)}, ${queuesOf(moved)}, ${cursors}, ${timestamp(now)})`);
+    steps.push(`execute move_cursors(${hostsOf(moved)}, ${queuesOf(moved)}, ${cursors}, ${timestampLiteral(now)})`);
   }
   const hosts = new Set(moved.filter((queue) => queue.cursor > queue.initial).map(({ hostId }) => hostId));
-  if (hosts.size > 0) steps.push(`execute touch_hosts(${textArray([...hosts])}, ${timestamp(now)})`);
+  if (hosts.size > 0) steps.push(`execute touch_hosts(${textArray([...hosts])}, ${timestampLiteral(now)})`);
   // A cursor that another batch has locked is in use, so not old: it is skipped, as waiting for it could deadlock.
   for (const host of new Set(moved.filter(({ isNew }) => isNew).map(({ hostId }) => hostId)))
     steps.push(`execute trim_queues(${literal(host)}, ${cursorsOfHostMax})`);

@@ -1,12 +1,12 @@
 import { type SQL, sql } from "drizzle-orm";
 import { collectorConfig } from "../../drizzle/schema/config.ts";
-import type { Rollout } from "../../proto/fleet-health/vocabulary.ts";
+import type { ConfigProgress } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
 import { appliedAt, isCounted, type RolloutRules, rolloutOf } from "./fleet-rows.ts";
 import { arrayLiteral, type Paged, type PageRequest, paged, substring } from "./query-parts.ts";
 
 /** The hosts of one config hash. Revoked hosts count in none. */
-export interface RolloutCounts extends Record<Rollout, number> {
+export interface RolloutCounts extends Record<ConfigProgress, number> {
   silentRunning: number;
   undesired: number;
   /** When the last host that runs it as desired began to; null without one. */
@@ -39,7 +39,7 @@ export const countRollouts = async (
   const rows = await db.execute<{
     desired: string | null;
     running: string | null;
-    step: Rollout;
+    step: ConfigProgress;
     hosts: number;
     applied_at: string | null;
   }>(sql`
@@ -197,7 +197,7 @@ export interface AssignmentListRow {
   assignedBy: string;
   assignedByEmail: string | null;
   endedAt: Date | null;
-  rollout: Rollout | null;
+  rollout: ConfigProgress | null;
   appliedAt: Date | null;
 }
 

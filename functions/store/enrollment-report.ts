@@ -97,7 +97,7 @@ export interface TokenFilter {
 }
 
 /** Returns one page of the tokens of all policies. */
-export const listTokens = async (
+export const listAllTokens = async (
   db: Executor,
   now: Date,
   { states, policyId }: TokenFilter,

@@ -8,7 +8,7 @@ import type { StoredEnvelope } from "./read-envelopes.ts";
 export type StoredDeadLetter = typeof exportDeadLetter.$inferSelect;
 
 /** An envelope that the backend rejected for good, and why. */
-export interface DeadLetter {
+export interface ExportDeadLetter {
   envelope: StoredEnvelope;
   reason: string;
 }
@@ -18,8 +18,12 @@ const insertRowsMax = 500;
 const insertBytesMax = 4 * 1024 * 1024;
 
 /** Stores dead letters. */
-export const insertDeadLetters = async (tx: Executor, name: string, letters: readonly DeadLetter[]): Promise<void> => {
-  let part: DeadLetter[] = [];
+export const insertDeadLetters = async (
+  tx: Executor,
+  name: string,
+  letters: readonly ExportDeadLetter[],
+): Promise<void> => {
+  let part: ExportDeadLetter[] = [];
   let bytes = 0;
   const insert = async (): Promise<void> => {
     const failedAt = sql`clock_timestamp()`;
@@ -47,7 +51,11 @@ export const insertDeadLetters = async (tx: Executor, name: string, letters: rea
 const dateOf = (microseconds: bigint): Date => new Date(Number(microseconds / 1000n));
 
 /** Adds envelopes that are kept nowhere to the count of their hosts. */
-export const addHostLosses = async (tx: Executor, name: string, dropped: readonly DeadLetter[]): Promise<void> => {
+export const addHostLosses = async (
+  tx: Executor,
+  name: string,
+  dropped: readonly ExportDeadLetter[],
+): Promise<void> => {
   // In one order, so that exports cannot deadlock.
   const hosts = [...Map.groupBy(dropped, ({ envelope }) => envelope.hostId)].sort(([a], [b]) => (a < b ? -1 : 1));
   for (const [hostId, letters] of hosts)

@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { dayMs } from "../../kit/clock.ts";
 import type { Database, Executor } from "./database.ts";
 import { partitionNameOf } from "./ingest-partitions.ts";
-import { timestamp } from "./sql-literals.ts";
+import { timestampLiteral } from "./sql-literals.ts";
 
 /**
  * Counts the envelopes of a day, or those in the default partition up to its end, that are not exported, by the name of each export that
@@ -20,7 +20,7 @@ export const countNotExported = async (
   for (const { name, position } of exports) {
     const table = partition === "day" ? partitionNameOf(day) : "ingest_envelope_default";
     const rows = sql.raw(
-      `select 1 from ${table} where xid >= ${BigInt(position)} and received_at < ${timestamp(day + dayMs)}`,
+      `select 1 from ${table} where xid >= ${BigInt(position)} and received_at < ${timestampLiteral(day + dayMs)}`,
     );
     const count = await countRows(db, rows);
     if (count > 0) lacking[name] = count;

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import type { Database, Executor } from "./database.ts";
 import { currentTimeline, readDatabaseIdentity, type ServerIdentity, serverStart } from "./database-identity.ts";
-import { addHostLosses, type DeadLetter, insertDeadLetters } from "./export-dead-letters.ts";
+import { addHostLosses, type ExportDeadLetter, insertDeadLetters } from "./export-dead-letters.ts";
 
 /** The right to export under a name, until another process takes it. */
 export interface ExportLease {
@@ -191,9 +191,9 @@ export interface ExportProgress {
   passed: number;
   exported: number;
   rejectedItems: number;
-  deadLetters: readonly DeadLetter[];
+  deadLetters: readonly ExportDeadLetter[];
   /** Envelopes that the backend rejected and that are kept nowhere. */
-  dropped: readonly DeadLetter[];
+  dropped: readonly ExportDeadLetter[];
   /** Envelopes that retention deleted before they were read. */
   lost?: number;
 }

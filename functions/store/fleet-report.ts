@@ -113,7 +113,7 @@ export interface FleetPosition {
 }
 
 /** One part of the rows, and their order. */
-export interface FleetPage {
+export interface FleetPageRequest {
   sort: FleetSort;
   order: "asc" | "desc";
   limit: number;
@@ -125,7 +125,7 @@ export const findFleetPage = async (
   db: Executor,
   rules: FleetRules,
   filter: FleetFilter,
-  { sort, order, limit, after }: FleetPage,
+  { sort, order, limit, after }: FleetPageRequest,
   kind?: ExportKind,
 ): Promise<{ rows: FleetRow[]; next: FleetPosition | null }> => {
   const { key, type, isUnique = false, isComputed = false } = sortKeysOf(rules)[sort];

@@ -7,6 +7,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { troubledFrom } from "../../drizzle/schema/fleet.ts";
 import {
   attentionStates,
+  type ConfigProgress,
   type FleetCondition,
   type FleetSeverity,
   type FleetState,
@@ -15,7 +16,6 @@ import {
   fleetSeverities,
   fleetStates,
   forwardings,
-  type Rollout,
   rollouts,
 } from "../../proto/fleet-health/vocabulary.ts";
 import { countedAfterColumn, countedBefore, type Outage } from "./counted-time.ts";
@@ -196,7 +196,7 @@ export const isCounted = ({ now }: Pick<RolloutRules, "now">): SQL => sql`revoke
 const noHash = sql`'\\x'::bytea`;
 
 /** Each applies to a host that is in none before it. */
-const steps: Record<Rollout, (rules: RolloutRules) => SQL> = {
+const steps: Record<ConfigProgress, (rules: RolloutRules) => SQL> = {
   silent: (rules) => sql`last_heartbeat_at < greatest(config_assigned_at, ${staleBefore(rules)})`,
   running: () => sql`running_config = desired_config`,
   failed: () => sql`config_invalid`,
@@ -204,14 +204,14 @@ const steps: Record<Rollout, (rules: RolloutRules) => SQL> = {
 };
 
 /** Returns the predicate that a host is in this step of the rollout of its desired config. Never null. */
-export const rolloutPredicate = (rollout: Rollout, rules: RolloutRules): SQL => {
+export const rolloutPredicate = (rollout: ConfigProgress, rules: RolloutRules): SQL => {
   const before = rollouts.slice(0, rollouts.indexOf(rollout)).map((step) => sql`not ${steps[step](rules)}`);
   const parts = [isCounted(rules), sql`desired_config <> ${noHash}`, ...before, steps[rollout](rules)];
   return sql`(${sql.join(parts, sql` and `)})`;
 };
 
 /** Returns the step as a value, for rows that `isCounted` and that have a desired config. */
-export const rolloutOf = (rules: RolloutRules): SQL<Rollout> => {
+export const rolloutOf = (rules: RolloutRules): SQL<ConfigProgress> => {
   const cases = rollouts.map((step) => sql`when ${steps[step](rules)} then ${sql.raw(`'${step}'`)}`);
   return sql`case ${sql.join(cases, sql` `)} end`;
 };

@@ -65,11 +65,7 @@ export const lockCursors = async (
 };
 
 /** Stores the cursors of locked queues, and the sessions of those that have one. */
-export const updateCursors = async (
-  db: Executor,
-  states: readonly QueueState[],
-  now: Date,
-): Promise<void> => {
+export const updateCursors = async (db: Executor, states: readonly QueueState[], now: Date): Promise<void> => {
   const moved = JSON.stringify(
     states.map(({ hostId, queueId, cursor, sessionId }) => ({
       ...{ host: hostId, queue: queueId.toHex(), cursor: String(cursor), session: sessionId?.toHex() },

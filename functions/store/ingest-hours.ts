@@ -3,7 +3,7 @@ import { hourMs } from "../../kit/clock.ts";
 import { type VolumeKind, volumeKinds } from "../../proto/fleet-health/volume.ts";
 import type { Executor } from "./database.ts";
 import type { EncodedRows } from "./envelope-rows.ts";
-import { numberArray, textArray, timestamp } from "./sql-literals.ts";
+import { numberArray, textArray, timestampLiteral } from "./sql-literals.ts";
 
 /** All other kinds are counted together. */
 const countedKinds: ReadonlySet<string> = new Set(volumeKinds);
@@ -67,7 +67,9 @@ export class HourCounts {
     const kinds = textArray(all.map(({ kind }) => kind));
     const envelopes = numberArray(all.map((each) => each.envelopes));
     const bytes = numberArray(all.map((each) => each.bytes));
-    return [`execute count_hours(${hosts}, ${kinds}, ${envelopes}, ${bytes}, ${timestamp(now - (now % hourMs))})`];
+    return [
+      `execute count_hours(${hosts}, ${kinds}, ${envelopes}, ${bytes}, ${timestampLiteral(now - (now % hourMs))})`,
+    ];
   }
 
   #learn(known: KnownKind[], host: string, bytes: Uint8Array, at: number, length: number): KnownKind {

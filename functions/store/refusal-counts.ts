@@ -11,7 +11,7 @@ export type RefusalCountRow = typeof refusalCount.$inferSelect;
 export type RefusalKey = Pick<RefusalCountRow, "addressKey" | "reasonCode" | "targetId">;
 
 /** Returns the key as text. */
-export const textOf = ({ addressKey, reasonCode, targetId }: RefusalKey): string =>
+export const refusalKeyText = ({ addressKey, reasonCode, targetId }: RefusalKey): string =>
   `${addressKey} ${reasonCode} ${targetId}`;
 
 /** Finds the counts that these addresses have in a minute, and how many counts the minute has: at most `countsMax`. */
@@ -30,7 +30,7 @@ export const findRefusalKeys = async (
       .where(and(inMinute, anyOf(addressKey, addressKeys))),
     db.select({ counts: count() }).from(counted),
   ]);
-  return { known: new Set(known.map(textOf)), counts: row?.counts ?? 0 };
+  return { known: new Set(known.map(refusalKeyText)), counts: row?.counts ?? 0 };
 };
 
 /**
@@ -39,7 +39,7 @@ export const findRefusalKeys = async (
  */
 export const addRefusalCounts = async (db: Executor, rows: readonly RefusalCountRow[]): Promise<Set<string>> => {
   const { refusals, lastAt } = refusalCount;
-  const ordered = rows.toSorted((a, b) => (textOf(a) < textOf(b) ? -1 : 1));
+  const ordered = rows.toSorted((a, b) => (refusalKeyText(a) < refusalKeyText(b) ? -1 : 1));
   const stored = await insertRows(
     db,
     refusalCount,
@@ -48,8 +48,8 @@ export const addRefusalCounts = async (db: Executor, rows: readonly RefusalCount
       set refusals = ${refusals} + excluded.refusals, last_at = greatest(${lastAt}, excluded.last_at)
       returning address_key as "addressKey", reason_code as "reasonCode", target_id as "targetId", refusals`,
   );
-  const totals = new Map(stored.map((row) => [textOf(row as unknown as RefusalKey), Number(row.refusals)]));
-  return new Set(ordered.filter((row) => totals.get(textOf(row)) === row.refusals).map(textOf));
+  const totals = new Map(stored.map((row) => [refusalKeyText(row as unknown as RefusalKey), Number(row.refusals)]));
+  return new Set(ordered.filter((row) => totals.get(refusalKeyText(row)) === row.refusals).map(refusalKeyText));
 };
 
 /** Deletes and returns at most `limit` counts of minutes that began before `before`. Skips those that another core has locked. */

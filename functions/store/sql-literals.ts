@@ -11,4 +11,4 @@ export const textArray = (values: readonly string[]): string =>
 export const numberArray = (values: readonly (bigint | number)[]): string => `'{${values.join(",")}}'`;
 
 /** Returns a timestamp, in milliseconds since the Unix epoch, as a literal. */
-export const timestamp = (ms: number): string => `'${new Date(ms).toISOString()}'`;
+export const timestampLiteral = (ms: number): string => `'${new Date(ms).toISOString()}'`;

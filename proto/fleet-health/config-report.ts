@@ -41,10 +41,10 @@ export const ListedConfig = v.strictObject(config);
 export type ListedConfig = v.InferOutput<typeof ListedConfig>;
 
 /** Response of `GET /v1/collector/configs`: one page, newest first. */
-export const ConfigPage = v.strictObject({ items: v.array(ListedConfig), next_cursor: TextOrNull });
+export const ConfigList = v.strictObject({ items: v.array(ListedConfig), next_cursor: TextOrNull });
 
 /** Response of `GET /v1/collector/configs`. */
-export type ConfigPage = v.InferOutput<typeof ConfigPage>;
+export type ConfigList = v.InferOutput<typeof ConfigList>;
 
 /** The most batches in a config's detail. */
 export const batchesMax = 50;

@@ -39,7 +39,7 @@ export const forwarderKinds = ["connected", "disconnected"] as const;
 export const rollouts = ["silent", "running", "failed", "drifted"] as const;
 
 /** One of `rollouts`. */
-export type Rollout = (typeof rollouts)[number];
+export type ConfigProgress = (typeof rollouts)[number];
 
 /**
  * How a host forwards. `forwarding`: an envelope within `thresholds.forwarding_seconds`; `stopped`: none within it, though there were some

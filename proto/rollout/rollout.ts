@@ -58,12 +58,12 @@ export const Gate = v.strictObject({
 export const OnBreach = v.picklist(["pause", "roll_back"], "must be pause or roll_back");
 
 /** A query of the language of `/fleet`; empty for every host. */
-export const RolloutFilter = v.pipe(v.string("must be a string"), v.maxLength(4096, "must be at most 4096 characters"));
+export const RolloutQuery = v.pipe(v.string("must be a string"), v.maxLength(4096, "must be at most 4096 characters"));
 
 /** Body of `POST /v1/collector/rollouts`. */
 export const RolloutBody = v.strictObject({
   config_id: Id,
-  filter: v.optional(RolloutFilter, ""),
+  filter: v.optional(RolloutQuery, ""),
   /** Every host; a filter that selects every host is rejected without it, as it is more often a mistake. */
   all: v.optional(v.boolean("must be a boolean"), false),
   waves: v.pipe(
@@ -149,10 +149,10 @@ export const Rollout = v.strictObject({
 export type Rollout = v.InferOutput<typeof Rollout>;
 
 /** Response of `GET /v1/collector/rollouts`: one page, newest first. */
-export const RolloutPage = v.strictObject({ items: v.array(Rollout), next_cursor: TextOrNull });
+export const RolloutList = v.strictObject({ items: v.array(Rollout), next_cursor: TextOrNull });
 
 /** Response of `GET /v1/collector/rollouts`. */
-export type RolloutPage = v.InferOutput<typeof RolloutPage>;
+export type RolloutList = v.InferOutput<typeof RolloutList>;
 
 /** A host of a rollout. */
 export const RolloutTarget = v.strictObject({

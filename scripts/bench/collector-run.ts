@@ -21,7 +21,7 @@ export const withFolder = async <Result>(use: (folder: string) => Promise<Result
 };
 
 /** The server that collectors forward to; see sink.ts. */
-export interface Sink extends AsyncDisposable {
+export interface BenchSink extends AsyncDisposable {
   endpoint: string;
   tls: BenchCredentials & { ca: string };
   /** Returns the number of envelopes received so far. */
@@ -31,7 +31,7 @@ export interface Sink extends AsyncDisposable {
 }
 
 /** Starts a sink as a process of its own: `sink.ts`, or another program that prints the same lines. */
-export const startSink = async (program = new URL("sink.ts", import.meta.url)): Promise<Sink> => {
+export const startSink = async (program = new URL("sink.ts", import.meta.url)): Promise<BenchSink> => {
   const child = spawn(process.execPath, [fileURLToPath(program)], {
     stdio: ["pipe", "pipe", "inherit"],
   });
@@ -40,7 +40,7 @@ export const startSink = async (program = new URL("sink.ts", import.meta.url)): 
     const [line] = await once(output, "line");
     return JSON.parse(String(line));
   };
-  const { endpoint, tls }: Pick<Sink, "endpoint" | "tls"> = await nextRecord();
+  const { endpoint, tls }: Pick<BenchSink, "endpoint" | "tls"> = await nextRecord();
   const ask = async (command: string): Promise<number> => {
     const record = nextRecord();
     child.stdin.write(`${command}\n`);
@@ -61,7 +61,7 @@ export const startSink = async (program = new URL("sink.ts", import.meta.url)): 
 
 /** Runs a collector with these `sources` (YAML) as a process of its own. */
 export const withCollector = <Result>(
-  { tls, endpoint }: Sink,
+  { tls, endpoint }: BenchSink,
   sources: string,
   use: (collector: BenchProcess) => Promise<Result>,
 ): Promise<Result> =>
@@ -91,7 +91,7 @@ export const writeLines = async (path: string, count: number, first = 0): Promis
 };
 
 /** Resolves when the sink has received `count` envelopes; rejects after two minutes. */
-export const waitForEnvelopes = async (sink: Sink, count: number): Promise<void> => {
+export const waitForEnvelopes = async (sink: BenchSink, count: number): Promise<void> => {
   const deadline = performance.now() + 120_000;
   while ((await sink.received()) < count) {
     if (performance.now() > deadline) throw new Error("the sink did not receive all envelopes within two minutes");

@@ -3,7 +3,7 @@ import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { bundlePrograms } from "../bundle/bundle-programs.ts";
 import { type Bench, readBenchOptions, rounded } from "./bench.ts";
-import { type Sink, startSink, waitForEnvelopes, withCollector, withFolder, writeLines } from "./collector-run.ts";
+import { type BenchSink, startSink, waitForEnvelopes, withCollector, withFolder, writeLines } from "./collector-run.ts";
 import { type BenchProcess, cpuSecondsOf, memoryOf } from "./processes.ts";
 import { exportSpans, spansRequest } from "./span-exporter.ts";
 
@@ -89,7 +89,7 @@ interface SpanLoad {
   seconds: number;
 }
 
-const measureSpans = (sink: Sink, { requests, seconds, ...load }: SpanLoad) =>
+const measureSpans = (sink: BenchSink, { requests, seconds, ...load }: SpanLoad) =>
   withCollector(sink, '  - {type: otlp, grpc: {listen: "127.0.0.1:0"}}', async (collector) => {
     const address = collector.records.find(({ transport }) => transport === "grpc")?.address;
     const before = await sink.received();
@@ -112,7 +112,7 @@ const measureSpans = (sink: Sink, { requests, seconds, ...load }: SpanLoad) =>
     };
   });
 
-const measureLines = async (sink: Sink, folder: string) => {
+const measureLines = async (sink: BenchSink, folder: string) => {
   const path = join(folder, "app.log");
   await writeLines(path, lines);
   const before = await sink.received();
@@ -126,7 +126,7 @@ const measureLines = async (sink: Sink, folder: string) => {
 };
 
 /** With both listeners, and a file source without a file. */
-const measureIdle = (sink: Sink, folder: string) =>
+const measureIdle = (sink: BenchSink, folder: string) =>
   withCollector(
     sink,
     `  - {type: otlp, grpc: {listen: "127.0.0.1:0"}, http: {listen: "127.0.0.1:0"}}

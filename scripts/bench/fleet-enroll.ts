@@ -1,12 +1,12 @@
 import { Agent, request } from "node:http";
 import { text } from "node:stream/consumers";
 import { createBenchRequest } from "./bench-csr.ts";
-import type { HostCredentials } from "./fleet-host.ts";
+import type { PemCredentials } from "./fleet-host.ts";
 
 /** Enrolls hosts over kept connections. */
 export interface Enroller {
   /** Enrolls one with a new key. Rejects with core's answer when it refuses. */
-  enroll(host: { identity: string; deviceId: string }): Promise<HostCredentials>;
+  enroll(host: { identity: string; deviceId: string }): Promise<PemCredentials>;
   close(): void;
 }
 

@@ -11,7 +11,7 @@ import { connectHost, type HostConnection } from "./fleet-connection.ts";
 import type { FleetFigures } from "./fleet-figures.ts";
 
 /** A host's credentials in PEM, with the SHA-256 of the certificate. */
-export interface HostCredentials {
+export interface PemCredentials {
   cert: string;
   key: string;
   fingerprintSha256: string;
@@ -21,7 +21,7 @@ export interface HostCredentials {
 /** Returns a heartbeat of a healthy host now, signed. */
 export const signedHeartbeat = (
   identity: string,
-  { key, fingerprintSha256 }: Pick<HostCredentials, "key" | "fingerprintSha256">,
+  { key, fingerprintSha256 }: Pick<PemCredentials, "key" | "fingerprintSha256">,
   privateKey: KeyObject = createPrivateKey(key),
 ): string => {
   const body = heartbeatBody(systemClock.now());
@@ -74,7 +74,7 @@ const backoffBaseMs = 500;
  * longer than the interval, which the host waits anyway.
  */
 export const createFleetHost = (
-  { index, identity, credentials: issued }: { index: number; identity: string; credentials: HostCredentials },
+  { index, identity, credentials: issued }: { index: number; identity: string; credentials: PemCredentials },
   context: FleetContext,
 ): FleetHost => {
   const { clock, entropy, figures, intervalMs, backoffCapMs, ca } = context;

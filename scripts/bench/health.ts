@@ -3,7 +3,7 @@ import { readFleetRules } from "../../functions/domain/fleet/rules.ts";
 import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
 import { countFleet } from "../../functions/store/fleet-facets.ts";
-import { type FleetPage, findFleetPage, summarizeFleet } from "../../functions/store/fleet-report.ts";
+import { type FleetPageRequest, findFleetPage, summarizeFleet } from "../../functions/store/fleet-report.ts";
 import { systemClock } from "../../kit/clock.ts";
 import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import { fleetSorts } from "../../proto/fleet-health/vocabulary.ts";
@@ -100,7 +100,7 @@ export const healthBench: Bench = async (args) => {
   };
   const { db } = reports;
 
-  const all: [name: string, filter: FleetFilter, page: FleetPage, path: string][] = [];
+  const all: [name: string, filter: FleetFilter, page: FleetPageRequest, path: string][] = [];
   for (const [name, { query, ...filter }] of Object.entries(filters))
     for (const sort of fleetSorts)
       for (const order of ["asc", "desc"] as const) {

@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import { uiPath } from "../bundle/bundle-ui.ts";
-import { type UiState, viewports, violationsOf } from "../lab/ui-states.ts";
+import { axeViolationsOf, type UiState, viewports } from "../lab/ui-states.ts";
 import { visitPage } from "../lab/visit-page.ts";
 
 /** The browser, and web. */
@@ -34,7 +34,7 @@ export const measureBytes = async (
 };
 
 /** Milliseconds since the navigation began. */
-export interface Arrival {
+export interface NavigationTimes {
   /** To the first row. */
   firstRows: number;
   /** To the first row and the end of the last task of 50 ms or more: from here on the page responds at once. */
@@ -46,7 +46,7 @@ export interface Arrival {
 }
 
 /** Measures `/fleet` with empty caches on a slow processor. */
-export const measureArrival = async (stage: Stage, slowdown: number): Promise<Arrival> => {
+export const measureArrival = async (stage: Stage, slowdown: number): Promise<NavigationTimes> => {
   const { page, layoutShift } = await visitPage(stage, "auditor", "/fleet", { slowdown });
   const whenRows = async (count: number) => {
     const handle = await page.waitForFunction(
@@ -129,7 +129,7 @@ export const findViolations = async (stage: Stage, states: readonly UiState[]): 
       const { page } = await visitPage(stage, person, path, viewport);
       await enter?.(page);
       await page.getByText(ready).first().waitFor();
-      for (const violation of await violationsOf(page)) found.push(`${name}, ${viewport.width} px, ${violation}`);
+      for (const violation of await axeViolationsOf(page)) found.push(`${name}, ${viewport.width} px, ${violation}`);
       await page.context().close();
     }
   return found;

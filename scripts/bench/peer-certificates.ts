@@ -15,7 +15,7 @@ import {
 import { connectHttps, type HttpsSender } from "./https-sender.ts";
 import { startPeerCore } from "./peer-core.ts";
 import { type CpuParts, microsecondsOf } from "./peer-cpu.ts";
-import type { Figures, Pair, Side } from "./peer-pair.ts";
+import type { Pair, PeerFigures, Side } from "./peer-pair.ts";
 import type { PairContext } from "./peer-pairs.ts";
 import { startStepCa } from "./peer-step-ca.ts";
 
@@ -141,7 +141,7 @@ interface Issuer {
 
 /** Returns a function that obtains a batch of certificates and returns what they cost. */
 const createIssuing = (issuer: Issuer) => {
-  const issue = async (batch: readonly CertificateRequest[]): Promise<Figures> => {
+  const issue = async (batch: readonly CertificateRequest[]): Promise<PeerFigures> => {
     const tokens = await issuer.mint(batch);
     const connections = await Promise.all(Array.from({ length: inFlight }, () => issuer.connect()));
     const free = [...connections];
@@ -170,11 +170,11 @@ const createIssuing = (issuer: Issuer) => {
 /** Returns a side's `measure`: the next round's requests, after a warm-up in the first. */
 const issueRounds = (
   requests: (round: number) => Promise<CertificateRequest[]>,
-  issue: (batch: readonly CertificateRequest[]) => Promise<Figures>,
+  issue: (batch: readonly CertificateRequest[]) => Promise<PeerFigures>,
   warmUp: number,
 ) => {
   let round = 0;
-  return async (): Promise<Figures> => {
+  return async (): Promise<PeerFigures> => {
     const batch = await requests(round);
     if (round++ > 0) return issue(batch);
     await issue(batch.slice(0, warmUp));

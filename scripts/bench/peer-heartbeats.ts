@@ -16,7 +16,7 @@ import { hostsPerAddress, signHeartbeat } from "./heartbeat.ts";
 import { connectHttps, type HttpsSender } from "./https-sender.ts";
 import { startPeerCore } from "./peer-core.ts";
 import { type CpuParts, microsecondsOf } from "./peer-cpu.ts";
-import type { Figures, Pair, Side } from "./peer-pair.ts";
+import type { Pair, PeerFigures, Side } from "./peer-pair.ts";
 import type { PairContext } from "./peer-pairs.ts";
 import { startProgram } from "./peer-process.ts";
 import { cpuSecondsOf, memoryOf } from "./processes.ts";
@@ -115,7 +115,7 @@ const measureReports = async (load: {
   report: (index: number) => Promise<void>;
   cpu: () => CpuParts;
   peakMb: () => number;
-}): Promise<Figures> => {
+}): Promise<PeerFigures> => {
   const [before, startedAt] = [load.cpu(), performance.now()];
   const latencies = await runAll(load.count, inFlight, load.report);
   const elapsed = (performance.now() - startedAt) / 1000;

@@ -5,7 +5,7 @@ import { bundlePrograms, programPaths } from "../bundle/bundle-programs.ts";
 import { findPorts } from "../ports.ts";
 import { startSink, withCollector, withFolder } from "./collector-run.ts";
 import { startOtelcol } from "./peer-otelcol.ts";
-import type { Figures, Pair, Side } from "./peer-pair.ts";
+import type { Pair, PeerFigures, Side } from "./peer-pair.ts";
 import type { PairContext } from "./peer-pairs.ts";
 import { startProgram } from "./peer-process.ts";
 import { cpuSecondsOf, memoryOf } from "./processes.ts";
@@ -19,7 +19,7 @@ export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<
   const nodeMb = await megabytesOf([process.execPath]);
   const sink = defer(await startSink());
 
-  const measure = async (startedAt: number, pid: number, installedMb: number): Promise<Figures> => {
+  const measure = async (startedAt: number, pid: number, installedMb: number): Promise<PeerFigures> => {
     const ready = (performance.now() - startedAt) / 1000;
     await sleep(settleMs);
     const before = cpuSecondsOf(pid);

@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { constants, gzipSync } from "node:zlib";
 import { bundlePrograms } from "../bundle/bundle-programs.ts";
-import { type Sink, startSink, waitForEnvelopes, withCollector, withFolder, writeLines } from "./collector-run.ts";
+import { type BenchSink, startSink, waitForEnvelopes, withCollector, withFolder, writeLines } from "./collector-run.ts";
 import { type OtelcolQueue, startOtelcol } from "./peer-otelcol.ts";
-import type { Figures, Pair, Side } from "./peer-pair.ts";
+import type { Pair, PeerFigures, Side } from "./peer-pair.ts";
 import type { PairContext } from "./peer-pairs.ts";
 import { cpuSecondsOf, memoryOf } from "./processes.ts";
 
@@ -21,7 +21,7 @@ export const openLines = async ({ seconds, peers, defer }: PairContext): Promise
   const ourSink = defer(await startSink());
 
   /** Measures a program that reads `folder`/*.log and forwards to a sink. */
-  const measure = async (folder: string, pid: number, sink: Sink): Promise<Figures> => {
+  const measure = async (folder: string, pid: number, sink: BenchSink): Promise<PeerFigures> => {
     const deliver = async (name: string, count: number, first: number) => {
       const before = await sink.received();
       await writeLines(join(folder, name), count, first);
@@ -90,7 +90,7 @@ const synced = "otelcol, file_storage with fsync";
 const linesOfTransaction = 1000;
 
 /** Reads a file of lines, stores each line as a row with node:sqlite, synchronous FULL, and compresses each transaction's. */
-const measureStore = async (folder: string, count: number): Promise<Figures> => {
+const measureStore = async (folder: string, count: number): Promise<PeerFigures> => {
   const path = join(folder, "app.log");
   await writeLines(path, count);
   const [before, startedAt] = [process.cpuUsage(), performance.now()];

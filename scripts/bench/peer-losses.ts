@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Sink } from "./collector-run.ts";
-import type { Losses } from "./peer-pair.ts";
+import type { BenchSink } from "./collector-run.ts";
+import type { PeerLosses } from "./peer-pair.ts";
 
 /** A running agent. */
 export interface KilledAgent {
@@ -21,11 +21,11 @@ export const measureLosses = async <Agent extends KilledAgent>(options: {
   start: () => Promise<Agent>;
   /** Sends until the signal aborts; returns how many units were acknowledged. */
   send: (agent: Agent, signal: AbortSignal) => Promise<number>;
-  sink: Pick<Sink, "received" | "setRefusing">;
+  sink: Pick<BenchSink, "received" | "setRefusing">;
   /** Units for each that the sink counts. */
   unitsPerCounted: number;
   sleepMs?: (ms: number) => Promise<unknown>;
-}): Promise<Losses> => {
+}): Promise<PeerLosses> => {
   const { start, send, sink, unitsPerCounted, sleepMs = sleep } = options;
   await sink.setRefusing(true);
   const before = await sink.received();

@@ -1,6 +1,6 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Sink } from "./collector-run.ts";
+import type { BenchSink } from "./collector-run.ts";
 import { type RunningProgram, startProgram } from "./peer-process.ts";
 
 /** How otelcol keeps what it has acknowledged: in memory, or in a file that it syncs. */
@@ -16,7 +16,7 @@ export interface OtelcolSource {
 export const startOtelcol = async (
   program: string,
   folder: string,
-  { endpoint, tls }: Sink,
+  { endpoint, tls }: BenchSink,
   { queue, source }: { queue: OtelcolQueue; source: OtelcolSource },
 ): Promise<RunningProgram> => {
   const storage = join(folder, "storage");

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { checkGoals, type Figures, measurePair, type Side } from "./peer-pair.ts";
+import { checkGoals, measurePair, type PeerFigures, type Side } from "./peer-pair.ts";
 
-const side = (name: string, kind: Side["kind"], samples: Figures[], order: string[] = []): Side => {
+const side = (name: string, kind: Side["kind"], samples: PeerFigures[], order: string[] = []): Side => {
   const left = [...samples];
   return {
     name,
@@ -13,7 +13,7 @@ const side = (name: string, kind: Side["kind"], samples: Figures[], order: strin
     },
   };
 };
-const cpu = (...values: number[]): Figures[] => values.map((value) => ({ cpu_ms: value }));
+const cpu = (...values: number[]): PeerFigures[] => values.map((value) => ({ cpu_ms: value }));
 
 describe("a pair", () => {
   it("alternates its sides, each once in a round", async () => {

@@ -4,7 +4,7 @@ import { median } from "./bench.ts";
  * Figures by name. The end of a name is its unit: `_us`, `_ms`, `_s`, `_mb`, `_percent` or `_per_second`. A name that starts with `cpu`
  * is CPU time for a unit of work, of the whole process tree.
  */
-export type Figures = Readonly<Record<string, number>>;
+export type PeerFigures = Readonly<Record<string, number>>;
 
 /** One way to do the work of a pair. */
 export interface Side {
@@ -13,13 +13,13 @@ export interface Side {
   /** Its promise about a kill -9, in at most 12 words. */
   guarantees: string;
   /** Does the work once and returns what it cost. */
-  measure(): Promise<Figures>;
+  measure(): Promise<PeerFigures>;
   /** Does the work, kills the program with SIGKILL, starts it again where it keeps anything, and returns what was lost. */
-  kill?(): Promise<Losses>;
+  kill?(): Promise<PeerLosses>;
 }
 
 /** Units that a killed program had acknowledged, and those of them that never arrived. */
-export interface Losses {
+export interface PeerLosses {
   acknowledged: number;
   lost: number;
 }
@@ -43,14 +43,14 @@ export interface Pair {
 /** The medians of a side. */
 export interface SideResult {
   side: Pick<Side, "name" | "kind" | "guarantees">;
-  figures: Figures;
+  figures: PeerFigures;
   /** The figures of each round. */
-  rounds: readonly Figures[];
+  rounds: readonly PeerFigures[];
   /** Medians of the quotients of our figures by this side's, round by round; empty for our side. */
-  oursDividedBy: Figures;
+  oursDividedBy: PeerFigures;
   /** Highest minus lowest of the quotients of CPU time, divided by their median. */
   spread: number;
-  killed: Losses | null;
+  killed: PeerLosses | null;
 }
 
 /**
@@ -58,10 +58,10 @@ export interface SideResult {
  * be killed, once.
  */
 export const measurePair = async ({ sides }: Pick<Pair, "sides">, rounds: number): Promise<SideResult[]> => {
-  const samples = sides.map((side) => ({ side, rounds: [] as Figures[] }));
+  const samples = sides.map((side) => ({ side, rounds: [] as PeerFigures[] }));
   for (let round = 0; round < rounds; round++)
     for (const { side, rounds: measured } of samples) measured.push(await side.measure());
-  const killed = new Map<Side, Losses>();
+  const killed = new Map<Side, PeerLosses>();
   for (const side of sides) if (side.kill !== undefined) killed.set(side, await side.kill());
   const ours = samples.find(({ side }) => side.kind === "ours")?.rounds ?? [];
   return samples.map(({ side, rounds: theirs }) => {
@@ -91,7 +91,7 @@ export const checkGoals = (goals: readonly PairGoal[], results: readonly SideRes
 /** Returns whether a figure is CPU time for a unit of work. */
 export const isCpu = (name: string): boolean => name.startsWith("cpu");
 
-const divide = (ours: Figures, theirs: Figures): Figures =>
+const divide = (ours: PeerFigures, theirs: PeerFigures): PeerFigures =>
   Object.fromEntries(
     Object.entries(ours).flatMap(([name, value]) => {
       const other = theirs[name];
@@ -99,7 +99,7 @@ const divide = (ours: Figures, theirs: Figures): Figures =>
     }),
   );
 
-const medians = (samples: readonly Figures[]): Figures =>
+const medians = (samples: readonly PeerFigures[]): PeerFigures =>
   Object.fromEntries(
     Object.keys(samples[0] ?? {}).map((name) => [name, median(samples.map((sample) => sample[name] ?? Number.NaN))]),
   );

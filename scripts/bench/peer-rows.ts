@@ -13,7 +13,7 @@ import { connectSender } from "./ingest-sender.ts";
 import { libpqKeywords } from "./libpq-keywords.ts";
 import { startPeerCore } from "./peer-core.ts";
 import { type CpuParts, microsecondsOf } from "./peer-cpu.ts";
-import type { Figures, Losses, Pair, Side } from "./peer-pair.ts";
+import type { Pair, PeerFigures, PeerLosses, Side } from "./peer-pair.ts";
 import type { PairContext } from "./peer-pairs.ts";
 import { startProgram } from "./peer-process.ts";
 import { cpuSecondsOf, memoryOf } from "./processes.ts";
@@ -37,7 +37,7 @@ export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<
     await empty(core.database, "ingest_envelope");
     return { sender, stream };
   };
-  const coreSide = async (): Promise<Figures> => {
+  const coreSide = async (): Promise<PeerFigures> => {
     const { sender, stream } = await openStream();
     stream.run(() => undefined);
     await sleep(seconds * warmUpShare * 1000);
@@ -156,7 +156,7 @@ const openTelegraf = async (program: string, seconds: number, defer: PairContext
       free.push(sender);
     });
   };
-  const kill = async (): Promise<Losses> => {
+  const kill = async (): Promise<PeerLosses> => {
     await empty(database, "log");
     let acknowledged = 0;
     const sendOn = async (sender: HttpsSender) => {
@@ -210,7 +210,7 @@ const countRows = async ({ sql }: EmbeddedDatabase, table: string): Promise<numb
 };
 
 /** More rows than were acknowledged is no loss: the kill came between commit and ack. */
-const lossesOf = (acknowledged: number, kept: number): Losses => ({
+const lossesOf = (acknowledged: number, kept: number): PeerLosses => ({
   acknowledged,
   lost: Math.max(0, acknowledged - kept),
 });

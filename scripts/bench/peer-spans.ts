@@ -4,10 +4,10 @@ import { constants, gzipSync } from "node:zlib";
 import { bundlePrograms, collectorNodeFlags, programPaths } from "../bundle/bundle-programs.ts";
 import { findPorts } from "../ports.ts";
 import { writeCollector } from "./collector-files.ts";
-import { type Sink, startSink, waitForEnvelopes, withFolder } from "./collector-run.ts";
+import { type BenchSink, startSink, waitForEnvelopes, withFolder } from "./collector-run.ts";
 import { type KilledAgent, measureLosses } from "./peer-losses.ts";
 import { type OtelcolQueue, startOtelcol } from "./peer-otelcol.ts";
-import type { Figures, Pair, Side } from "./peer-pair.ts";
+import type { Pair, PeerFigures, Side } from "./peer-pair.ts";
 import type { PairContext } from "./peer-pairs.ts";
 import { cpuSecondsOf, memoryOf, startProcess } from "./processes.ts";
 import { exportSpans, spansRequest } from "./span-exporter.ts";
@@ -33,7 +33,7 @@ export const openSpans = async ({ seconds, peers, defer }: PairContext): Promise
   const createSide = (
     described: Pick<Side, "name" | "kind" | "guarantees">,
     start: (folder: string) => Promise<Agent>,
-    { sink, countedPerRequest }: { sink: Sink; countedPerRequest: number },
+    { sink, countedPerRequest }: { sink: BenchSink; countedPerRequest: number },
   ): Side => ({
     ...described,
     measure: () =>
@@ -118,7 +118,7 @@ export const openSpans = async ({ seconds, peers, defer }: PairContext): Promise
 const transactions = 150;
 
 /** Stores requests with node:sqlite, synchronous FULL, compresses each transaction's, and deletes them again. */
-const measureStore = (folder: string, requests: readonly Uint8Array[]): Figures => {
+const measureStore = (folder: string, requests: readonly Uint8Array[]): PeerFigures => {
   using database = new DatabaseSync(join(folder, "floor.db"));
   database.exec("PRAGMA page_size = 16384; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
   database.exec("CREATE TABLE record (sequence INTEGER PRIMARY KEY, payload BLOB NOT NULL) STRICT");

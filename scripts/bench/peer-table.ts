@@ -1,4 +1,4 @@
-import { type Figures, isCpu, type SideResult } from "./peer-pair.ts";
+import { isCpu, type PeerFigures, type SideResult } from "./peer-pair.ts";
 
 /** Formats the results of a pair as the rows of a Markdown table, ours first; the quotients are ours divided by that side's. */
 export const formatPair = (work: string, results: readonly SideResult[]): string =>
@@ -24,7 +24,7 @@ export const tableHead: string = [
   row(["---", "---", "---", "---", "---"]),
 ].join("\n");
 
-const formatFigures = (figures: Figures, format: (name: string, value: number) => string): string =>
+const formatFigures = (figures: PeerFigures, format: (name: string, value: number) => string): string =>
   Object.entries(figures)
     .map(([name, value]) => `${labelOf(name)} ${format(name, value)}`)
     .join(", ");

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { rounded } from "./bench.ts";
-import { type Figures, isCpu } from "./peer-pair.ts";
+import { isCpu, type PeerFigures } from "./peer-pair.ts";
 
 const measured = v.strictObject({
   /** `cpu_ms` or `cpu_us`. */
@@ -31,8 +31,8 @@ export const readCommitted = (text: string): Committed => v.parse(committed, JSO
 
 /** The figures of our side and of the floor, round by round. */
 export interface MeasuredRounds {
-  ours: readonly Figures[];
-  floor: readonly Figures[];
+  ours: readonly PeerFigures[];
+  floor: readonly PeerFigures[];
 }
 
 /** Measures, and once more if that is not accepted: the lowest of all rounds count, because a busy machine only adds to them. */
@@ -50,7 +50,7 @@ export const measureUntilSteady = async (
 /** Divides our lowest CPU time by the floor's. */
 export const quotientOf = ({ ours, floor }: MeasuredRounds): Measured => {
   const unit = Object.keys(ours[0] ?? {}).find(isCpu) ?? "";
-  const sorted = (rounds: readonly Figures[]) =>
+  const sorted = (rounds: readonly PeerFigures[]) =>
     rounds.map((round) => round[unit] ?? Number.NaN).toSorted((a, b) => a - b);
   const [lowest = Number.NaN, second = lowest] = sorted(ours);
   const [floorLowest = Number.NaN, floorSecond = floorLowest] = sorted(floor);

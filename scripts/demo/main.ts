@@ -5,7 +5,7 @@
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { quickenImports } from "../../functions/node/quick-imports.ts";
-import { describeError, Interrupted, type LabContext, reportFromLab, withLab } from "../lab/context.ts";
+import { errorMessages, Interrupted, type LabContext, reportFromLab, withLab } from "../lab/context.ts";
 
 const options = () => {
   try {
@@ -36,7 +36,7 @@ if (chosen === undefined) {
     await (await import("./serve.ts")).serve(context, cleanup);
   }).catch((error: unknown) => {
     if (error instanceof Interrupted) return;
-    process.stderr.write(`${describeError(error)}\n`);
+    process.stderr.write(`${errorMessages(error)}\n`);
     process.exitCode = 1;
   });
 }

@@ -7,8 +7,8 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { runCommandLine } from "../fleet-sim/command-line.ts";
-import { describeError, type LabContext, withLab } from "../lab/context.ts";
+import { runFleetSim } from "../fleet-sim/run-fleet-sim.ts";
+import { errorMessages, type LabContext, withLab } from "../lab/context.ts";
 import { clientCertificateHeader } from "../lab/core-process.ts";
 import { startLabCore } from "../lab/lab-core.ts";
 import { bridgeTokenOf } from "../lab/operator-api.ts";
@@ -54,7 +54,7 @@ const drive = async (options: Options, context: LabContext, cleanup: AsyncDispos
     ...["--ca-bundle", core.pki.serverCaFile],
     ...(many ? ["--client-certificate-header", clientCertificateHeader] : ["--ingest", core.ingestEndpoint]),
   ];
-  return runCommandLine(args, { stdout: process.stdout, stderr: process.stderr, signal: context.signal });
+  return runFleetSim(args, { stdout: process.stdout, stderr: process.stderr, signal: context.signal });
 };
 
 const options = readOptions();
@@ -65,6 +65,6 @@ if (options === undefined) {
   process.exitCode = await withLab({ name: "fleet-drive" }, (context, cleanup) =>
     drive(options, context, cleanup),
   ).catch((error: unknown) => {
-    process.stderr.write(`fleet-drive: ${describeError(error)}\n`);
+    process.stderr.write(`fleet-drive: ${errorMessages(error)}\n`);
     return 1;
   });

@@ -8,13 +8,13 @@ import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { driftKinds, fleetStates } from "../../proto/fleet-health/vocabulary.ts";
 import { createTestDatabase } from "../../tests/database.ts";
-import { runCommandLine } from "./command-line.ts";
 import { predictHealth } from "./model/predict-health.ts";
+import { runFleetSim } from "./run-fleet-sim.ts";
 import { stepsOf } from "./scenario/host-steps.ts";
 import { createHosts } from "./scenario/hosts.ts";
 import { createPlan, simulationPlan } from "./scenario/plan.ts";
-import { historyOf, type Step } from "./scenario/steps.ts";
-import { type Simulation, simulate } from "./simulate.ts";
+import { type Step, stepsUntilEnd } from "./scenario/steps.ts";
+import { type SimulatedFleet, simulate } from "./simulate.ts";
 
 const program = fileURLToPath(new URL("main.ts", import.meta.url));
 const run = async (args: readonly string[], env: Record<string, string> = {}) => {
@@ -66,7 +66,7 @@ describe("svc-fleet-sim", () => {
     ]) {
       for (const json of [[], ["--json"]]) {
         let [stdout, stderr] = ["", ""];
-        const code = await runCommandLine([...args, ...json], {
+        const code = await runFleetSim([...args, ...json], {
           stdout: { write: (text) => (stdout += text) },
           stderr: { write: (text) => (stderr += text) },
           signal: new AbortController().signal,
@@ -82,7 +82,7 @@ describe("svc-fleet-sim", () => {
 describe("a failure", () => {
   const failureOf = async (args: readonly string[]) => {
     let stdout = "";
-    const code = await runCommandLine([...args, "--json"], {
+    const code = await runFleetSim([...args, "--json"], {
       stdout: { write: (text) => (stdout += text) },
       stderr: { write: () => undefined },
       signal: new AbortController().signal,
@@ -114,7 +114,7 @@ describe("a failure", () => {
 });
 
 describe("the scenario fleet-100", () => {
-  let simulation: Simulation;
+  let simulation: SimulatedFleet;
   beforeAll(async () => {
     const database = await createTestDatabase();
     afterAll(() => database.drop());
@@ -205,7 +205,7 @@ describe("a host's timeline", () => {
       fc.asyncProperty(anyPlan, async (options) => {
         const plan = await createPlan({ ...chosen, ...options });
         for (const host of createHosts(plan)) {
-          const steps = [...historyOf(plan, stepsOf(plan, host))];
+          const steps = [...stepsUntilEnd(plan, stepsOf(plan, host))];
           expect(faultOf(steps, plan.endsAt - plan.past - (plan.endsAt - plan.startsAt))).toBeUndefined();
           if (!plan.forwards) expect(steps.filter(({ kind }) => kind === "forward")).toEqual([]);
         }
@@ -222,14 +222,14 @@ describe("a host's timeline", () => {
     const hosts = createHosts(plan);
     expect(hosts.filter(({ role }) => role === "forwards_only")).toEqual([]);
     expect(hosts.filter(({ role }) => role === "silent").length).toBe(1);
-    const kinds = hosts.flatMap((host) => [...historyOf(plan, stepsOf(plan, host))].map(({ kind }) => kind));
+    const kinds = hosts.flatMap((host) => [...stepsUntilEnd(plan, stepsOf(plan, host))].map(({ kind }) => kind));
     expect(new Set(kinds).has("forward")).toBe(false);
   });
 
   it("is the same for the same seed, and another one for another seed", async () => {
     const play = async (seed: number) => {
       const plan = await simulationPlan({ scenario: "smoke", seed, hosts: 10, durationSeconds: 300 });
-      return JSON.stringify(createHosts(plan).map((host) => [host, [...historyOf(plan, stepsOf(plan, host))]]));
+      return JSON.stringify(createHosts(plan).map((host) => [host, [...stepsUntilEnd(plan, stepsOf(plan, host))]]));
     };
     expect(await play(3)).toBe(await play(3));
     expect(await play(3)).not.toBe(await play(4));

@@ -2,7 +2,7 @@
  * `bun run svc-fleet-sim -- --scenario smoke|fleet-100|fleet-1000 [--seed N] [--duration 1h] [--out FILE]`: plays a fleet on a virtual
  * clock; `--drive URL` plays it against a live core. See [simulated fleets](../../docs/fleet-sim.md).
  */
-import { runCommandLine } from "./command-line.ts";
+import { runFleetSim } from "./run-fleet-sim.ts";
 
 // A reader such as `head` may close stdout early.
 process.stdout.on("error", () => process.exit(1));
@@ -13,4 +13,4 @@ if (args.includes("--drive"))
   for (const name of ["SIGINT", "SIGTERM"] as const)
     process.once(name, () => stop.abort(new Error(`stopped by ${name}`)));
 const { stdout, stderr } = process;
-process.exitCode = await runCommandLine(args, { stdout, stderr, signal: stop.signal });
+process.exitCode = await runFleetSim(args, { stdout, stderr, signal: stop.signal });

@@ -3,7 +3,7 @@ import type { FleetHealth } from "./health/read-health.ts";
 import { stepsOf } from "./scenario/host-steps.ts";
 import { createHosts, type Host } from "./scenario/hosts.ts";
 import type { Plan } from "./scenario/plan.ts";
-import { composeReport, type HostHistory, historyOf, type Step, withoutOverwritten } from "./scenario/steps.ts";
+import { composeReport, type HostHistory, type Step, stepsUntilEnd, withoutOverwritten } from "./scenario/steps.ts";
 
 /** One event: what happened when, and to which host. */
 export type SimulatedEvent = { at: string; host?: string; event: string } & Readonly<
@@ -11,7 +11,7 @@ export type SimulatedEvent = { at: string; host?: string; event: string } & Read
 >;
 
 /** The output of `svc-fleet-sim`; see [simulated fleets](../../docs/fleet-sim.md). */
-export interface Simulation {
+export interface SimulatedFleet {
   scenario: string;
   seed: number;
   thresholds: FleetHealth["thresholds"];
@@ -24,8 +24,8 @@ export interface Simulation {
 export const simulate = async (
   plan: Plan,
   predict: (histories: readonly HostHistory[]) => Promise<FleetHealth>,
-): Promise<Simulation> => {
-  const histories = createHosts(plan).map((host) => ({ host, steps: [...historyOf(plan, stepsOf(plan, host))] }));
+): Promise<SimulatedFleet> => {
+  const histories = createHosts(plan).map((host) => ({ host, steps: [...stepsUntilEnd(plan, stepsOf(plan, host))] }));
   const health = await predict(histories.map(({ host, steps }) => ({ host, steps: withoutOverwritten(steps) })));
   return {
     scenario: plan.scenario,
@@ -83,7 +83,7 @@ const eventView = (plan: Plan, host: Host, step: Step): SimulatedEvent => {
 };
 
 /** Prints the simulation as one JSON value, with a line for each host, event and row. */
-export const printSimulation = ({ hosts, events, health, ...head }: Simulation): string => {
+export const printSimulation = ({ hosts, events, health, ...head }: SimulatedFleet): string => {
   const lines = (items: readonly object[]) => `[\n${items.map((item) => JSON.stringify(item)).join(",\n")}\n]`;
   return `${JSON.stringify(head).slice(0, -1)},
 "hosts":${lines(hosts)},

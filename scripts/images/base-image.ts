@@ -6,7 +6,7 @@ import { cp, mkdir, readFile, realpath, rm, symlink, writeFile } from "node:fs/p
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type ContainerTools, findProgram } from "./container-tools.ts";
-import { runCommand } from "./run-command.ts";
+import { runToEnd } from "./run-to-end.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -56,14 +56,14 @@ const makeStandIn = async ({ dir, podman }: ContainerTools, progress: (line: str
   progress("no registry can be reached: making a stand-in for the base with debootstrap");
   await rm(rootfs, { recursive: true, force: true });
   const include = "--include=ca-certificates,libatomic1";
-  await runCommand("debootstrap", ["--variant=minbase", include, "bookworm", rootfs], {
+  await runToEnd("debootstrap", ["--variant=minbase", include, "bookworm", rootfs], {
     env: { ...process.env, TMPDIR: dir },
   });
   await addNode(rootfs);
-  await runCommand("chroot", [rootfs, "useradd", "--uid", "1000", "--user-group", "--create-home", "node"]);
+  await runToEnd("chroot", [rootfs, "useradd", "--uid", "1000", "--user-group", "--create-home", "node"]);
   await trustMachine(rootfs);
   const archive = join(dir, "stand-in.tar");
-  await runCommand("tar", ["-C", rootfs, "--exclude=./var/cache/apt/archives/*.deb", "-cf", archive, "."]);
+  await runToEnd("tar", ["-C", rootfs, "--exclude=./var/cache/apt/archives/*.deb", "-cf", archive, "."]);
   const changes = [
     "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "ENV NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt",

@@ -18,7 +18,7 @@ import { findPorts } from "../ports.ts";
 import { type BaseImage, preparePostgres } from "./base-image.ts";
 import { buildImage, type ImageName, imageReference } from "./build-images.ts";
 import type { ContainerTools } from "./container-tools.ts";
-import { CommandError, runCommand } from "./run-command.ts";
+import { CommandError, runToEnd } from "./run-to-end.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 const project = "svc-images-test";
@@ -76,7 +76,7 @@ export const composeTest = async (
     SVC_SECRETS_DIR: join(context.dir, noSecrets),
   };
   const compose = (...args: string[]) =>
-    runCommand("docker-compose", ["--project-name", project, ...args], {
+    runToEnd("docker-compose", ["--project-name", project, ...args], {
       env,
       cwd: root,
       timeoutMs: upTimeoutMs,

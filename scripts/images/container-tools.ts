@@ -8,7 +8,7 @@ import { existsSync } from "node:fs";
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { listFirewallChains, removeFirewallChains } from "./firewall-chains.ts";
-import { type CommandOptions, runCommand } from "./run-command.ts";
+import { type CommandOptions, runToEnd } from "./run-to-end.ts";
 
 /** podman, and where its files are. */
 export interface ContainerTools {
@@ -48,7 +48,7 @@ export const whySkipped = (composes: boolean): string | null => {
 /** Installs podman with apt-get and unpacks what it needs beside it into `dir`. Only on Debian, as root. */
 export const installContainerTools = async (dir: string, progress: (line: string) => void): Promise<void> => {
   const apt = (...args: string[]) =>
-    runCommand("apt-get", ["-o", "DPkg::Lock::Timeout=120", ...args], {
+    runToEnd("apt-get", ["-o", "DPkg::Lock::Timeout=120", ...args], {
       env: { ...process.env, DEBIAN_FRONTEND: "noninteractive" },
       cwd: dir,
     });
@@ -62,7 +62,7 @@ export const installContainerTools = async (dir: string, progress: (line: string
   progress(`unpacking ${unpackedPackages.join(", ")} into ${dir}`);
   await apt("-o", "APT::Sandbox::User=root", "download", ...unpackedPackages);
   for (const file of (await readdir(dir)).filter((name) => name.endsWith(".deb"))) {
-    await runCommand("dpkg", ["-x", join(dir, file), join(dir, "tools")]);
+    await runToEnd("dpkg", ["-x", join(dir, file), join(dir, "tools")]);
     await rm(join(dir, file));
   }
 };
@@ -101,7 +101,7 @@ export const openContainerTools = async (dir: string): Promise<ContainerTools> =
     DISABLE_HC_SYSTEMD: "true",
   };
   const firewallChains = await listFirewallChains();
-  return { dir, env, firewallChains, podman: (args, options = {}) => runCommand("podman", args, { ...options, env }) };
+  return { dir, env, firewallChains, podman: (args, options = {}) => runToEnd("podman", args, { ...options, env }) };
 };
 
 /** Removes every container and network of these tools, their firewall chains and what they mounted; then the folder, unless `keep`. */
@@ -115,6 +115,6 @@ export const closeContainerTools = async (
   const mounts = (await readFile("/proc/self/mounts", "utf8")).split("\n").map((line) => line.split(" ")[1] ?? "");
   // Inner mounts first.
   for (const mount of mounts.filter((path) => path.startsWith(`${dir}/`)).reverse())
-    await runCommand("umount", [mount]).catch(() => undefined);
+    await runToEnd("umount", [mount]).catch(() => undefined);
   if (!keep) await rm(dir, { recursive: true, force: true });
 };

@@ -3,14 +3,14 @@
  * it removes the last network.
  */
 import { readdir } from "node:fs/promises";
-import { runCommand } from "./run-command.ts";
+import { runToEnd } from "./run-to-end.ts";
 
 /** Lists or changes rules: arguments of iptables, to what it prints. */
 export type Iptables = (...args: string[]) => Promise<string>;
 
 const tables = ["filter", "nat"] as const;
 
-const systemIptables: Iptables = (...args) => runCommand("iptables", ["--wait", "10", ...args]);
+const systemIptables: Iptables = (...args) => runToEnd("iptables", ["--wait", "10", ...args]);
 
 /** Returns netavark's chains, each as `<table> <chain>`; none where iptables is missing. */
 export const listFirewallChains = async (iptables = systemIptables): Promise<ReadonlySet<string>> => {

@@ -16,7 +16,7 @@ import { startEdge } from "../lab/edge.ts";
 import { enrollCollector } from "../lab/enroll-collector.ts";
 import { createOperatorApi, createPolicyWithToken } from "../lab/operator-api.ts";
 import { seedPeople, testTenantId } from "../lab/people.ts";
-import { type Command, createProcesses, type Processes, type Running } from "../lab/processes.ts";
+import { createProcesses, type Processes, type ProgramCommand, type Running } from "../lab/processes.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 import { createLabPki } from "../lab-ca/pki.ts";
 import { findPorts } from "../ports.ts";
@@ -207,7 +207,7 @@ const createContainers = (
   };
   return {
     /** Returns the command that runs an image with this environment and the test's files. */
-    command: (name: ImageName, variables: Readonly<Record<string, string>>): Command => ({
+    command: (name: ImageName, variables: Readonly<Record<string, string>>): ProgramCommand => ({
       executable: "podman",
       args: [
         ...[

@@ -63,15 +63,15 @@ export const reportFromLab = async (
   task: (context: LabContext, cleanup: AsyncDisposableStack) => Promise<{ ok: boolean }>,
 ): Promise<void> => {
   const report = await withLab(options, task).catch((error: unknown) => {
-    process.stderr.write(`${describeError(error)}\n`);
-    return { ok: false, error: describeError(error) };
+    process.stderr.write(`${errorMessages(error)}\n`);
+    return { ok: false, error: errorMessages(error) };
   });
   process.stdout.write(`${JSON.stringify(report)}\n`);
   process.exitCode = report.ok ? 0 : 1;
 };
 
 /** The messages of an error and of its causes. */
-export const describeError = (error: unknown): string => {
+export const errorMessages = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error);
-  return error.cause === undefined ? error.message : `${error.message}: ${describeError(error.cause)}`;
+  return error.cause === undefined ? error.message : `${error.message}: ${errorMessages(error.cause)}`;
 };

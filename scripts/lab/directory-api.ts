@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { join } from "node:path";
 import { text } from "node:stream/consumers";
-import { type DirectoryState, type DirectoryUser, findGroup, membersOf, usualDirectory } from "./directory-people.ts";
+import { type DirectoryState, findLabGroup, type LabUser, membersOf, usualDirectory } from "./directory-people.ts";
 import { createDirectoryTokens } from "./directory-tokens.ts";
 import { startLoopbackServer } from "./loopback-server.ts";
 
@@ -87,7 +87,7 @@ export const startDirectoryApi = async (options: DirectoryApiOptions = {}): Prom
 
   const listMembers = (url: URL, key: string, scopes: readonly string[]): DirectoryReply => {
     if (!scopes.includes(memberScope)) return insufficientScope;
-    const group = findGroup(state, key);
+    const group = findLabGroup(state, key);
     if (!group) return apiError(404, "notFound", "Resource Not Found: groupKey");
     const derived = url.searchParams.get("includeDerivedMembership") === "true";
     const items = membersOf(state, group, derived).map((member) => ({
@@ -176,14 +176,7 @@ const partial = (body: Record<string, unknown>, fields: string | null): Record<s
   );
 };
 
-const userView = ({
-  id,
-  primaryEmail,
-  fullName = "",
-  suspended = false,
-  archived = false,
-  aliases = [],
-}: DirectoryUser) => ({
+const userView = ({ id, primaryEmail, fullName = "", suspended = false, archived = false, aliases = [] }: LabUser) => ({
   kind: "admin#directory#user",
   id,
   etag: '"fake"',

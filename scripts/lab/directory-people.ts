@@ -1,7 +1,7 @@
 import { people } from "./people.ts";
 
 /** A user of the directory. Absent flags are false. */
-export interface DirectoryUser {
+export interface LabUser {
   /** The immutable id, which is the identity provider's `sub`. */
   id: string;
   primaryEmail: string;
@@ -19,7 +19,7 @@ export interface DirectoryGroup {
 
 /** Everything in the directory. */
 export interface DirectoryState {
-  users: readonly DirectoryUser[];
+  users: readonly LabUser[];
   groups: readonly DirectoryGroup[];
 }
 
@@ -49,7 +49,7 @@ export interface ListedMember {
 }
 
 /** Finds a group by its address, ignoring case. */
-export const findGroup = ({ groups }: DirectoryState, email: string): DirectoryGroup | undefined =>
+export const findLabGroup = ({ groups }: DirectoryState, email: string): DirectoryGroup | undefined =>
   groups.find((group) => group.email.toLowerCase() === email.toLowerCase());
 
 /** Returns direct members, and with `derived` those of nested groups too; a cycle of groups ends. */
@@ -58,7 +58,7 @@ export const membersOf = (state: DirectoryState, group: DirectoryGroup, derived:
   const visit = ({ members }: DirectoryGroup): void => {
     for (const member of members) {
       if (found.has(member)) continue;
-      const inner = findGroup(state, member);
+      const inner = findLabGroup(state, member);
       const user = state.users.find(({ id }) => id === member);
       if (user) found.set(member, { id: user.id, email: user.primaryEmail, type: "USER" });
       else found.set(member, { id: member, email: member, type: inner ? "GROUP" : "USER" });

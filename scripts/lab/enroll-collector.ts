@@ -8,7 +8,7 @@ import { rootAcknowledgement } from "../../proto/collector-config/schema.ts";
 import type { Labels } from "../../proto/labels.ts";
 import { programPaths } from "../bundle/bundle-programs.ts";
 import type { LabCore } from "./lab-core.ts";
-import type { Command, Running } from "./processes.ts";
+import type { ProgramCommand, Running } from "./processes.ts";
 
 /** A host with its enrolled collector, which is a process of its own while it runs. */
 export interface EnrolledCollector {
@@ -30,7 +30,7 @@ export interface Enrollment {
   /** None by default. */
   labels?: Labels;
   /** How to run the collector; the bundled program by default. */
-  command?: Command;
+  command?: ProgramCommand;
   /** The user that the command runs as, if not that of this process. */
   owner?: number;
 }

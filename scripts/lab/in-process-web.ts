@@ -6,14 +6,14 @@ import { createSessions } from "../../ui/bff/session.ts";
 import type { Web, WebUi } from "../../ui/bff/web.ts";
 import { openApp } from "./in-process-core.ts";
 import { type PersonName, people } from "./people.ts";
-import type { SessionCookie } from "./visit-page.ts";
+import type { BrowserCookie } from "./visit-page.ts";
 
 /** Web on a loopback port, in one process with its core and with core's clock. It has no identity provider. */
 export interface InProcessWeb {
   /** `http://127.0.0.1:<port>`. */
   origin: string;
   /** A session as after a sign-in, for `context.addCookies`. */
-  sessionOf(name: PersonName): Promise<SessionCookie>;
+  sessionOf(name: PersonName): Promise<BrowserCookie>;
   close(): Promise<void>;
 }
 

@@ -20,7 +20,7 @@ export interface Running {
 }
 
 /** A program to run: a TypeScript file of this repository and its arguments, or those of `executable`. */
-export interface Command {
+export interface ProgramCommand {
   args: readonly string[];
   executable?: string;
   /** Beside PATH, HOME and TMPDIR, which a child inherits. */
@@ -37,9 +37,9 @@ export interface Finished {
 /** Starts programs and ends them. */
 export interface Processes {
   /** Starts a program that logs to `<name>.log`. */
-  start(program: Command & { name: string }): Running;
+  start(program: ProgramCommand & { name: string }): Running;
   /** Runs a program to its end. */
-  run(program: Command): Promise<Finished>;
+  run(program: ProgramCommand): Promise<Finished>;
   /** Stops every program, the latest started first. */
   stopAll(): Promise<void>;
 }
@@ -61,7 +61,7 @@ export const createProcesses = async (logDir: string, onFailure: (error: Error) 
     for (const end of ["exit", "error"]) child.once(end, () => children.delete(child));
     return child;
   };
-  const optionsOf = ({ env }: Command) => {
+  const optionsOf = ({ env }: ProgramCommand) => {
     const { PATH, HOME, TMPDIR } = process.env;
     // Ctrl-C goes to this process alone, which ends the others in their order.
     return { cwd: root, env: { PATH, HOME, TMPDIR, ...env }, detached: true };

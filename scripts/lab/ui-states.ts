@@ -15,7 +15,7 @@ export interface UiState {
   enter?: (page: Page) => Promise<unknown>;
 }
 
-/** The widths at which no page may have an axe violation; `violationsOf` checks both colour schemes. */
+/** The widths at which no page may have an axe violation; `axeViolationsOf` checks both colour schemes. */
 export const viewports: readonly Required<Pick<VisitOptions, "width">>[] = [{ width: 320 }, { width: 1440 }];
 
 const reports = "**/api/core/collector/health**";
@@ -110,7 +110,7 @@ export const uiStates: readonly UiState[] = [
  * Returns the axe violations of a page that was visited in the light scheme, each with its rule and first element: of all rules, then of
  * contrast in the dark scheme, since nothing else depends on colours. Leaves the page in the light scheme.
  */
-export const violationsOf = async (page: Page): Promise<string[]> => {
+export const axeViolationsOf = async (page: Page): Promise<string[]> => {
   // The page has no frames of another origin, for which axe would open a page of its own.
   const axe = () => new AxeBuilder({ page }).setLegacyMode();
   const light = await axe().analyze();
@@ -138,7 +138,7 @@ export const flawsOf = async (page: Page, check?: (page: Page) => Promise<string
     if (overflow > 0) flaws.push(`${width} px: scrolls ${overflow} px sideways`);
     for (const flaw of (await check?.(page)) ?? []) flaws.push(`${width} px: ${flaw}`);
     if (viewports.some((viewport) => viewport.width === width))
-      flaws.push(...(await violationsOf(page)).map((violation) => `${width} px, ${violation}`));
+      flaws.push(...(await axeViolationsOf(page)).map((violation) => `${width} px, ${violation}`));
   }
   return flaws;
 };

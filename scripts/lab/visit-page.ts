@@ -2,7 +2,7 @@ import type { Browser, Page } from "playwright-core";
 import type { PersonName } from "./people.ts";
 
 /** A session cookie of web. */
-export interface SessionCookie {
+export interface BrowserCookie {
   name: string;
   value: string;
   /** The pair as a `Cookie` header carries it. */
@@ -14,7 +14,7 @@ export interface VisitedWeb {
   /** Where browsers reach it. */
   origin: string;
   /** Issues a session for this person. */
-  sessionOf(name: PersonName): Promise<SessionCookie>;
+  sessionOf(name: PersonName): Promise<BrowserCookie>;
 }
 
 /** How to visit a page; by default 1440 × 900 px, light, with the machine's clock. */

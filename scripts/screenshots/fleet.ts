@@ -7,7 +7,7 @@ import { type ModelDatabase, playHistories } from "../fleet-sim/model/predict-he
 import { stepsOf } from "../fleet-sim/scenario/host-steps.ts";
 import { createHosts } from "../fleet-sim/scenario/hosts.ts";
 import { simulationPlan } from "../fleet-sim/scenario/plan.ts";
-import { historyOf, withoutOverwritten } from "../fleet-sim/scenario/steps.ts";
+import { stepsUntilEnd, withoutOverwritten } from "../fleet-sim/scenario/steps.ts";
 
 /** The facts that pictures of the fleet need. */
 export interface PicturedFleet {
@@ -30,7 +30,7 @@ export const pictureFleet = async (database: ModelDatabase, count: number): Prom
   const shown = hosts.find(({ role, management }) => role === "config_broken" && management === "assigned");
   const histories = hosts.map((host) => ({
     host,
-    steps: withoutOverwritten([...historyOf(plan, stepsOf(plan, host))]),
+    steps: withoutOverwritten([...stepsUntilEnd(plan, stepsOf(plan, host))]),
   }));
   await playHistories(database, plan, histories);
   await recordEnrollments(db, plan.endsAt);

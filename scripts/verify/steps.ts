@@ -15,7 +15,7 @@ import { readSources } from "./imports.ts";
 import { changedMigrations, historyFaults, landedRevisions } from "./landed-migrations.ts";
 
 /** The result of a step. */
-export interface StepResult {
+export interface VerifyResult {
   /** The fault, described for a person. */
   fault?: string;
   /** A remark about a step that passed. */
@@ -23,17 +23,17 @@ export interface StepResult {
 }
 
 /** One check of the repository. */
-export interface Step {
+export interface VerifyStep {
   name: string;
   /** The action to take when it fails. */
   remedy: string;
-  check(): Promise<StepResult>;
+  check(): Promise<VerifyResult>;
 }
 
 const execute = promisify(execFile);
 
 /** Runs a tool of node_modules; its output is the fault when it fails. */
-const tool = async (name: string, ...args: string[]): Promise<StepResult> => {
+const tool = async (name: string, ...args: string[]): Promise<VerifyResult> => {
   try {
     await execute(`node_modules/.bin/${name}`, args, { maxBuffer: 64 * 1024 * 1024 });
     return {};
@@ -54,9 +54,9 @@ const once = <Value>(read: () => Value): (() => Value) => {
 /** Parsed once for all steps that ask for them. */
 const sources = once(readSources);
 
-const resultOf = (faults: readonly string[]): StepResult => (faults.length > 0 ? { fault: faults.join("\n") } : {});
+const resultOf = (faults: readonly string[]): VerifyResult => (faults.length > 0 ? { fault: faults.join("\n") } : {});
 
-const inTemporaryFolder = async (task: (folder: string) => Promise<StepResult>): Promise<StepResult> => {
+const inTemporaryFolder = async (task: (folder: string) => Promise<VerifyResult>): Promise<VerifyResult> => {
   const folder = await mkdtemp(join(tmpdir(), "svc-verify-"));
   try {
     return await task(folder);
@@ -73,7 +73,7 @@ const readFolder = async (folder: string): Promise<Map<string, string>> => {
   );
 };
 
-const compareFolders = async (expectedFolder: string, committedFolder: string): Promise<StepResult> => {
+const compareFolders = async (expectedFolder: string, committedFolder: string): Promise<VerifyResult> => {
   const [expected, committed] = await Promise.all([readFolder(expectedFolder), readFolder(committedFolder)]);
   const paths = [...new Set([...expected.keys(), ...committed.keys()])];
   const how = (path: string) =>
@@ -115,7 +115,7 @@ const migrations = () =>
     return resultOf(added.map(([path, text]) => `the schema is ahead of the migrations by ${path}:\n${text}`));
   });
 
-const landedMigrations = async (): Promise<StepResult> => {
+const landedMigrations = async (): Promise<VerifyResult> => {
   const revisions = await landedRevisions();
   const changed = await Promise.all(
     revisions.map(async ({ name, commit }) =>
@@ -127,7 +127,7 @@ const landedMigrations = async (): Promise<StepResult> => {
   return { note: `compared with ${compared}${missing}`, ...resultOf([...(await historyFaults()), ...changed.flat()]) };
 };
 
-const protocolCompatibility = async (): Promise<StepResult> => {
+const protocolCompatibility = async (): Promise<VerifyResult> => {
   const revisions = (await landedRevisions()).filter(({ name }) => name !== "HEAD");
   if (revisions.length === 0) return { note: "git has no revision to compare with" };
   const { stdout } = await execute("git", ["rev-parse", "--path-format=absolute", "--git-common-dir"]);
@@ -145,7 +145,7 @@ const dependencies = async () => {
   return resultOf([...manifests.flatMap((text) => dependencyFaults(JSON.parse(text))), ...locks.flatMap(lockFaults)]);
 };
 
-const budgetsKept = async (): Promise<StepResult> => {
+const budgetsKept = async (): Promise<VerifyResult> => {
   const sizes = sizesOf(sources(), readDocuments());
   const note = Object.entries(sizes).map(([area, size]) => `${area} ${size}`);
   return {
@@ -157,7 +157,7 @@ const budgetsKept = async (): Promise<StepResult> => {
 const regenerate = "run `bun run generate`";
 
 /** The longest first, which makes the whole short. */
-export const steps: readonly Step[] = [
+export const steps: readonly VerifyStep[] = [
   { name: "generated protocol code", remedy: regenerate, check: generatedProtocol },
   { name: "generated client", remedy: regenerate, check: generatedClient },
   { name: "types", remedy: "see below", check: () => tool("tsc", "-p", ".", "--pretty", "false") },

@@ -1,6 +1,6 @@
 import type { CoreClient } from "./core-client.ts";
 import { WebProblem } from "./problems.ts";
-import { mediaTypeOf, readBody } from "./read-request.ts";
+import { bodyMediaTypeOf, readRequestBody } from "./read-request.ts";
 import type { WebContext } from "./request.ts";
 import type { Sessions } from "./session.ts";
 import { endSession, type SignedInHandler } from "./signed-in.ts";
@@ -95,7 +95,7 @@ export const createProxy =
   };
 
 const readJsonBytes = async (c: WebContext): Promise<Uint8Array<ArrayBuffer>> => {
-  if (mediaTypeOf(c) !== "application/json")
+  if (bodyMediaTypeOf(c) !== "application/json")
     throw new WebProblem("unsupported_media_type", { detail: "Send the body as application/json" });
-  return readBody(c, bodyBytesMax);
+  return readRequestBody(c, bodyBytesMax);
 };

@@ -7,7 +7,7 @@ import type { WebContext } from "./request.ts";
  * Reads a request's body within web's limits of incomplete bodies. Throws `payload_too_large`, also of a Content-Length that is not read,
  * `body_timeout` and `overloaded`. Read it after what the headers can refuse.
  */
-export const readBody = async (c: WebContext, bytesMax: number): Promise<Uint8Array<ArrayBuffer>> => {
+export const readRequestBody = async (c: WebContext, bytesMax: number): Promise<Uint8Array<ArrayBuffer>> => {
   const body = await c.get("bodies").read(c.req.raw, { remoteAddress: c.get("remoteAddress"), bytesMax });
   if (typeof body === "string") throw new WebProblem(body);
   return body;
@@ -17,14 +17,14 @@ export const readBody = async (c: WebContext, bytesMax: number): Promise<Uint8Ar
 export const queryOf = (c: Context): URLSearchParams => new URL(c.req.url).searchParams;
 
 /** Returns the media type of a request's body without parameters, in lower case; undefined without one. */
-export const mediaTypeOf = (c: WebContext): string | undefined =>
+export const bodyMediaTypeOf = (c: WebContext): string | undefined =>
   c.req.header("content-type")?.split(";")[0]?.trim().toLowerCase();
 
-/** Reads a form of at most 16 KiB. Throws `malformed_form`, `unsupported_media_type`, and as `readBody` does. */
+/** Reads a form of at most 16 KiB. Throws `malformed_form`, `unsupported_media_type`, and as `readRequestBody` does. */
 export const readForm = async (c: WebContext): Promise<Readonly<Record<string, string>>> => {
-  if (mediaTypeOf(c) !== formMediaType)
+  if (bodyMediaTypeOf(c) !== formMediaType)
     throw new WebProblem("unsupported_media_type", { detail: `Send the form as ${formMediaType}` });
-  const form = parseForm(new TextDecoder().decode(await readBody(c, formBytesMax)));
+  const form = parseForm(new TextDecoder().decode(await readRequestBody(c, formBytesMax)));
   if (form === undefined)
     throw new WebProblem("malformed_form", { detail: "Name each field once, with valid percent-encoding" });
   return form;

@@ -13,8 +13,8 @@ import {
   addRefusalCounts,
   findRefusalKeys,
   type RefusalCountRow,
+  refusalKeyText,
   takeRefusalCounts,
-  textOf,
 } from "../../store/refusal-counts.ts";
 import { type AuditEntry, type Origin, recordAudits } from "./audit-log.ts";
 
@@ -52,15 +52,15 @@ export const recordRefusals = async (
   for (const entry of entries) {
     const { reasonCode, target, origin, about = target.id } = entry;
     const own = { addressKey: addressKey(origin.remoteAddress), reasonCode, targetId: about };
-    if (!known.has(textOf(own)) && counts < countsPerMinuteMax) {
-      known.add(textOf(own));
+    if (!known.has(refusalKeyText(own)) && counts < countsPerMinuteMax) {
+      known.add(refusalKeyText(own));
       counts += 1;
     }
-    const key = known.has(textOf(own)) ? own : { ...own, addressKey: otherAddresses, targetId: "" };
-    const found = rows.get(textOf(key));
+    const key = known.has(refusalKeyText(own)) ? own : { ...own, addressKey: otherAddresses, targetId: "" };
+    const found = rows.get(refusalKeyText(key));
     const refusals = (found?.row.refusals ?? 0) + 1;
     const row = { ...key, action, minuteStartedAt, targetType: target.type, refusals, lastAt: new Date(now) };
-    rows.set(textOf(key), { row, entry: found?.entry ?? entry });
+    rows.set(refusalKeyText(key), { row, entry: found?.entry ?? entry });
   }
   const begun = await addRefusalCounts(
     tx,

@@ -68,7 +68,7 @@ const encoder = new TextEncoder();
  */
 export const proveCollector = async (core: ProveCore, presented: Presented): Promise<ProvenCollector> => {
   const { clock, cryptography } = core;
-  const certificate = await verifyChain(core, presented.der);
+  const certificate = await verifyClientChain(core, presented.der);
   const sentAt = parseTimestamp(presented.sentAt);
   if (sentAt === undefined || possibleTimes(clock).every((now) => Math.abs(now - sentAt) > clockSkewMsMax)) {
     await recordAuthFailure(core, { identity: certificate.identity, reason: "clock_skew" });
@@ -92,7 +92,7 @@ export const proveCollector = async (core: ProveCore, presented: Presented): Pro
 };
 
 /** Returns a client certificate that chains to the bundle. Throws 401 `certificate_identity_invalid` or `certificate_unknown`. */
-export const verifyChain = async (
+export const verifyClientChain = async (
   { clientCertificates }: Pick<ProveCore, "clientCertificates">,
   der: Uint8Array,
 ): Promise<ClientCertificate> => {

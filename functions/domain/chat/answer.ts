@@ -17,7 +17,7 @@ import { type BegunTurn, beginTurn } from "./begin-turn.ts";
 import type { Chat } from "./chat.ts";
 import { closeTurn, type TurnOutcome } from "./close-turn.ts";
 import { keepLease } from "./keep-lease.ts";
-import { type Draft, inTurn, runTurn, type TurnNeeds } from "./run-turn.ts";
+import { type Draft, inOpenTurn, runTurn, type TurnNeeds } from "./run-turn.ts";
 import { createEventChannel, type TurnEvent } from "./turn-event.ts";
 
 const turnsOfPersonMax = 2;
@@ -135,7 +135,7 @@ const startTurn = async (start: {
     },
   };
   const close = async (status: TurnOutcome): Promise<Receipt[]> =>
-    inTurn(needs, turn, (tx, session) =>
+    inOpenTurn(needs, turn, (tx, session) =>
       closeTurn(tx, { signer: chat.signer, clock }, session, { status, parts: draft.parts }),
     );
   const run = async (): Promise<void> => {

@@ -201,7 +201,7 @@ const append = (
   entry: ReceiptEntry,
   audited?: AuditEntry,
 ): Promise<{ event: "receipt"; data: Receipt }> =>
-  inTurn(needs, turn, async (tx, session) => {
+  inOpenTurn(needs, turn, async (tx, session) => {
     const { core, chat } = needs;
     const [data] = await appendReceipts(tx, { signer: chat.signer, clock: core.clock }, session, [entry]);
     if (data === undefined) throw new Error("no receipt was appended");
@@ -212,7 +212,7 @@ const append = (
   });
 
 /** Runs a transaction that writes an open turn. Throws `conflict` when another core closed it, or its conversation was deleted. */
-export const inTurn = <Result>(
+export const inOpenTurn = <Result>(
   { core, exclusive }: Pick<TurnNeeds, "core" | "exclusive">,
   turn: Pick<BegunTurn, "id" | "sessionId">,
   write: (tx: Executor, session: LockedChatSession) => Promise<Result>,

@@ -23,7 +23,7 @@ import { readCountingRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
 /** The parts of core that read rollouts. */
-export type RolloutCore = Pick<Core, "db" | "clock" | "config">;
+export type ConfigReportCore = Pick<Core, "db" | "clock" | "config">;
 
 /** A config and the hosts of its hash. */
 export interface ConfigRollout extends ListedConfigRow {
@@ -32,7 +32,7 @@ export interface ConfigRollout extends ListedConfigRow {
 
 /** Returns one page of the published configs and their hosts, newest first; `text` is part of a name, or the start of a hash. */
 export const browseConfigs = async (
-  core: RolloutCore,
+  core: ConfigReportCore,
   text: string | undefined,
   page: PageRequest,
 ): Promise<Paged<ConfigRollout>> => {
@@ -50,7 +50,7 @@ export interface DescribedConfig extends ConfigRollout {
 }
 
 /** Returns a config, its hosts and its newest batches of assignments. Throws 404 `not_found`. */
-export const describeConfig = async (core: RolloutCore, id: string): Promise<DescribedConfig> => {
+export const describeConfig = async (core: ConfigReportCore, id: string): Promise<DescribedConfig> => {
   const rules = await readCountingRules(core);
   const [config, batches] = await Promise.all([
     findListedConfig(core.db, id),
@@ -62,14 +62,16 @@ export const describeConfig = async (core: RolloutCore, id: string): Promise<Des
 };
 
 /** Returns the hashes that hosts run and no published config has, those with the most hosts first. */
-export const findUnstored = async (core: RolloutCore): Promise<{ now: Date; rows: UnstoredHash[]; hashes: number }> => {
+export const findUnstored = async (
+  core: ConfigReportCore,
+): Promise<{ now: Date; rows: UnstoredHash[]; hashes: number }> => {
   const rules = await readCountingRules(core);
   return { now: rules.now, ...(await findUnstoredHashes(core.db, rules, unstoredMax)) };
 };
 
 /** Returns one page of a config's assignments, newest first. Throws 404 `not_found`. */
 export const browseAssignments = async (
-  core: RolloutCore,
+  core: ConfigReportCore,
   filter: AssignmentFilter & { configId: string },
   page: PageRequest,
 ): Promise<Paged<AssignmentListRow>> => {
@@ -77,24 +79,24 @@ export const browseAssignments = async (
   return listAssignments(core.db, await readCountingRules(core), filter, page);
 };
 
-const requireConfig = async ({ db }: RolloutCore, id: string): Promise<void> => {
+const requireConfig = async ({ db }: ConfigReportCore, id: string): Promise<void> => {
   if ((await findConfig(db, id)) === undefined) throw new Problem("not_found", { detail: "No such config" });
 };
 
 /** Who exports, and what was requested, for the audit log. */
-export interface ExportRequest {
+export interface RequestedExport {
   operator: Operator;
   origin: Origin;
   asked: Readonly<Record<string, unknown>>;
 }
 
-type ExportCore = RolloutCore & Pick<Core, "entropy">;
+type ExportCore = ConfigReportCore & Pick<Core, "entropy">;
 
 /** Returns every config of a list and its hosts, newest first, in batches; audited. */
 export const exportConfigs = (
   core: ExportCore,
   text: string | undefined,
-  { operator, origin, asked }: ExportRequest,
+  { operator, origin, asked }: RequestedExport,
 ): AsyncGenerator<ConfigRollout[], void, void> =>
   auditedExport(
     core,
@@ -112,7 +114,7 @@ export const exportConfigs = (
 export const exportAssignments = async (
   core: ExportCore,
   filter: AssignmentFilter & { configId: string },
-  { operator, origin, asked }: ExportRequest,
+  { operator, origin, asked }: RequestedExport,
 ): Promise<AsyncGenerator<AssignmentListRow[], void, void>> => {
   await requireConfig(core, filter.configId);
   const rules = await readCountingRules(core);

@@ -5,8 +5,8 @@ import {
   groupRefusals,
   type ListedPolicyRow,
   type ListedTokenRow,
+  listAllTokens,
   listPolicies,
-  listTokens,
   type PolicyFilter,
   type RefusalGroupRow,
   type TokenFilter,
@@ -33,7 +33,7 @@ export const browseAllTokens = (
   core: EnrollmentReportCore,
   filter: TokenFilter,
   page: PageRequest,
-): Promise<Paged<ListedTokenRow>> => listTokens(core.db, nowOf(core), filter, page);
+): Promise<Paged<ListedTokenRow>> => listAllTokens(core.db, nowOf(core), filter, page);
 
 /** Returns the policies and tokens by state, and the refusals of the last day by reason and policy. */
 export const reportEnrollment = async (core: EnrollmentReportCore) => {

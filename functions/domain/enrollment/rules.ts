@@ -11,13 +11,13 @@ export const tokenTtlSecondsMax = 604_800;
 export const tokenTtlSecondsDefault = 3600;
 
 /** The state of a token, in order of precedence. */
-export type TokenState = "revoked" | "expired" | "exhausted" | "active";
+export type OwnTokenState = "revoked" | "expired" | "exhausted" | "active";
 
 /** Returns the state of a token at `now`, regardless of its policy. */
 export const tokenState = (
   token: { revokedAt: Date | null; expiresAt: Date; maxUses: number; useCount: number },
   now: number,
-): TokenState => {
+): OwnTokenState => {
   if (token.revokedAt !== null) return "revoked";
   if (token.expiresAt.getTime() <= now) return "expired";
   if (token.maxUses > 0 && token.useCount >= token.maxUses) return "exhausted";

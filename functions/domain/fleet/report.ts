@@ -2,7 +2,7 @@ import { shareNextRun } from "../../../kit/share-next-run.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { type ExportLag, findExportLags } from "../../store/export-lag.ts";
 import {
-  type FleetPage,
+  type FleetPageRequest,
   type FleetPosition,
   type FleetRow,
   type FleetSummary,
@@ -35,11 +35,11 @@ export const createHealthReports = (core: FleetCore) => {
     async (filter: FleetFilter) => summarizeFleet(core.db, await readFleetRules(core), filter),
     (filter) => JSON.stringify({ ...filter, states: undefined }),
   );
-  const findPage = async (filter: FleetFilter, page: FleetPage) => {
+  const findPage = async (filter: FleetFilter, page: FleetPageRequest) => {
     const rules = await readFleetRules(core);
     return { rules, ...(await findFleetPage(core.db, rules, filter, page)) };
   };
-  return async (filter: FleetFilter, page: FleetPage): Promise<FleetReport> => {
+  return async (filter: FleetFilter, page: FleetPageRequest): Promise<FleetReport> => {
     const [summary, found, exports, retentionPause] = await Promise.all([
       summarize(filter),
       findPage(filter, page),

@@ -15,11 +15,11 @@ export const shown = (value: unknown, lengthMax = 120): string => {
 };
 
 /** Returns a number of a row; a bigint arrives as a text. */
-export const numberOf = (value: unknown): number => Number(value ?? 0) || 0;
+export const numberIn = (value: unknown): number => Number(value ?? 0) || 0;
 
 /** Returns `3 hosts` or `1 host`. */
 export const counted = (value: unknown, noun: string): string => {
-  const count = numberOf(value);
+  const count = numberIn(value);
   return `${count.toLocaleString("en-US")} ${count === 1 ? noun : `${noun}s`}`;
 };
 
@@ -32,7 +32,7 @@ const units: readonly (readonly [number, string, number])[] = [
 
 /** Returns a length of time in whole units, such as `3 h`. */
 export const lasting = (seconds: unknown): string => {
-  const length = Math.abs(numberOf(seconds));
+  const length = Math.abs(numberIn(seconds));
   const [size, unit] = units.find(([, , from]) => length >= from) ?? [1, "s"];
   return `${Math.floor(length / size)} ${unit}`;
 };
@@ -53,7 +53,7 @@ export const at = (value: unknown): string => {
 
 /** Returns a size in binary units. */
 export const sized = (bytes: unknown): string => {
-  let size = numberOf(bytes);
+  let size = numberIn(bytes);
   for (const unit of ["B", "KiB", "MiB", "GiB"]) {
     if (size < 1024) return `${unit === "B" ? size : size.toFixed(1)} ${unit}`;
     size /= 1024;
@@ -79,4 +79,4 @@ export const lines = (...parts: readonly (string | readonly (string | null)[] | 
 
 /** Returns a line that reports rows which are not listed; null when all are. */
 export const more = (total: unknown, listed: number): string | null =>
-  numberOf(total) > listed ? `- and ${(numberOf(total) - listed).toLocaleString("en-US")} more` : null;
+  numberIn(total) > listed ? `- and ${(numberIn(total) - listed).toLocaleString("en-US")} more` : null;

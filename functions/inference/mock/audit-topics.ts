@@ -1,4 +1,4 @@
-import { at, counted, duringPeriod, fleetPath, lines, numberOf, shown } from "./answer-words.ts";
+import { at, counted, duringPeriod, fleetPath, lines, numberIn, shown } from "./answer-words.ts";
 import type { MockQuestion } from "./question.ts";
 import { inPeriod } from "./sql.ts";
 import { listed, none, once, periodOf, type Topic } from "./topic.ts";
@@ -34,7 +34,7 @@ export const refusals: Topic = {
         (row) =>
           `- ${shown(row.device_id)} (${shown(row.state)}): ${shown(row.last_auth_failure_reason)} at ${at(row.last_auth_failure_at)}`,
       ),
-      `Revoked hosts: ${numberOf(revoked?.revoked)}, ${numberOf(revoked?.newly)} of them ${period}: ${fleetPath({ states: ["revoked"] })}`,
+      `Revoked hosts: ${numberIn(revoked?.revoked)}, ${numberIn(revoked?.newly)} of them ${period}: ${fleetPath({ states: ["revoked"] })}`,
     );
   },
 };

@@ -1,4 +1,4 @@
-import { at, counted, fleetPath, lasting, lines, more, numberOf, shown } from "./answer-words.ts";
+import { at, counted, fleetPath, lasting, lines, more, numberIn, shown } from "./answer-words.ts";
 import { daySeconds, listed, none, once, type Topic } from "./topic.ts";
 
 /** Certificates that expire within a period; a host counts by its certificate or, if that is later, its unused successor. */
@@ -23,16 +23,16 @@ export const certificates: Topic = {
   answer: ({ periodSeconds }, [[totals] = none, hosts = []]) => {
     const seconds = periodSeconds ?? 7 * daySeconds;
     const failed =
-      numberOf(totals?.failed) === 0
+      numberIn(totals?.failed) === 0
         ? "No renewal has failed."
         : `The renewal of ${counted(totals?.failed, "host")} failed: ${fleetPath({ states: ["renewal_failed"] })}`;
-    if (numberOf(totals?.expiring) === 0)
+    if (numberIn(totals?.expiring) === 0)
       return lines(`No certificate of ${counted(totals?.fleet, "host")} expires within ${lasting(seconds)}.`, failed);
     return lines(
-      `The certificates of ${counted(totals?.expiring, "host")} of ${numberOf(totals?.fleet).toLocaleString("en-US")} expire within ${lasting(seconds)}, without a successor that lasts longer; expired already: ${numberOf(totals?.expired)}.`,
+      `The certificates of ${counted(totals?.expiring, "host")} of ${numberIn(totals?.fleet).toLocaleString("en-US")} expire within ${lasting(seconds)}, without a successor that lasts longer; expired already: ${numberIn(totals?.expired)}.`,
       hosts.map(
         (row) =>
-          `- ${shown(row.device_id)} (${shown(row.state)}): ${numberOf(row.certificate_seconds_left) <= 0 ? "expired" : "expires"} ${at(row.certificate_not_after)}, renewal ${shown(row.renewal_status ?? "not reported")}` +
+          `- ${shown(row.device_id)} (${shown(row.state)}): ${numberIn(row.certificate_seconds_left) <= 0 ? "expired" : "expires"} ${at(row.certificate_not_after)}, renewal ${shown(row.renewal_status ?? "not reported")}` +
           (row.renewal_last_error ? ` (${shown(row.renewal_last_error)})` : ""),
       ),
       more(totals?.expiring, hosts.length),

@@ -1,5 +1,5 @@
 import { type FleetState, fleetStates } from "../../../proto/fleet-health/vocabulary.ts";
-import { ago, at, counted, fleetPath, hash, lines, more, numberOf, shown, sized } from "./answer-words.ts";
+import { ago, at, counted, fleetPath, hash, lines, more, numberIn, shown, sized } from "./answer-words.ts";
 import type { MockQuestion } from "./question.ts";
 import { fewHosts, onPlatform, textLiteral } from "./sql.ts";
 import { listed, none, once, type Row, type Topic } from "./topic.ts";
@@ -16,7 +16,7 @@ const why: Readonly<Record<string, (row: Row) => string>> = {
   renewal_failed: (row) => `renewal failed (${shown(row.renewal_last_error ?? "certificate expired")})`,
   stale: (row) => `stale (last heartbeat ${ago(row.heartbeat_age_seconds)})`,
   cert_expiring: (row) =>
-    `certificate expiring (${numberOf(row.certificate_seconds_left) / 3600 >= 1 ? `${Math.floor(numberOf(row.certificate_seconds_left) / 3600)} h left` : "less than 1 h left"})`,
+    `certificate expiring (${numberIn(row.certificate_seconds_left) / 3600 >= 1 ? `${Math.floor(numberIn(row.certificate_seconds_left) / 3600)} h left` : "less than 1 h left"})`,
   config_invalid: (row) => `config invalid (${shown(row.config_error)})`,
   unsupported_version: (row) => `unsupported version (${shown(row.version)})`,
   queue_at_risk: (row) => `queue at risk (${sized(row.queue_bytes)} of ${sized(row.queue_bytes_max)})`,
@@ -47,9 +47,9 @@ export const attention: Topic = {
     }),
   ]),
   answer: (_, [states = [], hosts = []]) => {
-    const total = states.reduce((sum, row) => sum + numberOf(row.hosts), 0);
+    const total = states.reduce((sum, row) => sum + numberIn(row.hosts), 0);
     const troubled = states.filter(({ state }) => state !== "healthy" && state !== "enrolling");
-    const count = troubled.reduce((sum, row) => sum + numberOf(row.hosts), 0);
+    const count = troubled.reduce((sum, row) => sum + numberIn(row.hosts), 0);
     if (total === 0) return "No host is enrolled.";
     if (count === 0) return `No host needs attention: ${counted(total, "host")}, none with a condition. See /fleet.`;
     return lines(
@@ -87,7 +87,7 @@ export const states: Topic = {
   ]),
   answer: (question, [states = [], hosts = []]) => {
     const state = stateOf(question) ?? "healthy";
-    const count = numberOf(states.find((row) => row.state === state)?.hosts);
+    const count = numberIn(states.find((row) => row.state === state)?.hosts);
     const { platform } = question;
     const where = platform === null ? "" : ` on ${platform}`;
     if (count === 0) return `No host${where} is in the state ${state}.`;
@@ -114,14 +114,14 @@ export const versions: Topic = {
   ]),
   answer: ({ version }, [rows = []]) => {
     if (rows.length === 0) return version === null ? "No host is enrolled." : `No host runs version ${version}.`;
-    const unsupported = rows.reduce((sum, row) => sum + numberOf(row.unsupported), 0);
+    const unsupported = rows.reduce((sum, row) => sum + numberIn(row.unsupported), 0);
     return lines(
       `${counted(rows.length, "version")} in the fleet:`,
       rows
         .slice(0, 20)
         .map(
           (row) =>
-            `- ${shown(row.version)}: ${counted(row.hosts, "host")} on ${counted(row.platforms, "platform")}${numberOf(row.unsupported) > 0 ? ", unsupported" : ""} (${fleetPath({ version: [String(row.version)] })})`,
+            `- ${shown(row.version)}: ${counted(row.hosts, "host")} on ${counted(row.platforms, "platform")}${numberIn(row.unsupported) > 0 ? ", unsupported" : ""} (${fleetPath({ version: [String(row.version)] })})`,
         ),
       more(rows.length, 20),
       unsupported === 0
@@ -183,7 +183,7 @@ export const drift: Topic = {
       group by config_name, config_hash order by assigned_at desc limit 5`,
   ]),
   answer: (_, [counts = [], hosts = [], assigned = []]) => {
-    const of = (kind: string) => numberOf(counts.find(({ drift }) => drift === kind)?.hosts);
+    const of = (kind: string) => numberIn(counts.find(({ drift }) => drift === kind)?.hosts);
     const drifting = of("drifted") + of("on_last_known_good");
     return lines(
       `${counted(drifting, "host")} ${drifting === 1 ? "does" : "do"} not run the desired config. By drift:`,

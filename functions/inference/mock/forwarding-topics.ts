@@ -1,4 +1,4 @@
-import { ago, at, counted, fleetPath, hash, lasting, lines, more, numberOf, shown } from "./answer-words.ts";
+import { ago, at, counted, fleetPath, hash, lasting, lines, more, numberIn, shown } from "./answer-words.ts";
 import type { MockQuestion } from "./question.ts";
 import { onPlatform, textLiteral } from "./sql.ts";
 import { listed, none, once, type Row, type Rows, type Topic } from "./topic.ts";
@@ -41,7 +41,7 @@ export const stopped: Topic = {
     ];
   }),
   answer: (question, [[totals] = none, properties = [], hosts = []]) => {
-    const count = numberOf(totals?.stopped);
+    const count = numberIn(totals?.stopped);
     const place = question.platform === null ? "" : ` on ${question.platform}`;
     const period =
       question.since !== null
@@ -53,11 +53,11 @@ export const stopped: Topic = {
     if (count === 0)
       return `No host stopped forwarding${period}: each of the ${counted(totals?.fleet, "host")} that ever forwarded did so within the last ${lasting(silentSeconds)}${period === "" ? "" : ", or stopped before"}.`;
     return lines(
-      `${counted(count, "host")} of ${numberOf(totals?.fleet).toLocaleString("en-US")} that ever forwarded stopped${period}${place}: nothing for more than ${lasting(silentSeconds)}. The first stopped at ${at(totals?.first_at)}, the last at ${at(totals?.last_at)}.`,
-      numberOf(totals?.stale) === count
+      `${counted(count, "host")} of ${numberIn(totals?.fleet).toLocaleString("en-US")} that ever forwarded stopped${period}${place}: nothing for more than ${lasting(silentSeconds)}. The first stopped at ${at(totals?.first_at)}, the last at ${at(totals?.last_at)}.`,
+      numberIn(totals?.stale) === count
         ? "All of them also stopped sending heartbeats: look at the hosts or their network first."
-        : `Still sending heartbeats, so up and reaching core: ${count - numberOf(totals?.stale)}. Stale as well: ${numberOf(totals?.stale)}.`,
-      commonLines(properties, count, numberOf(totals?.fleet)),
+        : `Still sending heartbeats, so up and reaching core: ${count - numberIn(totals?.stale)}. Stale as well: ${numberIn(totals?.stale)}.`,
+      commonLines(properties, count, numberIn(totals?.fleet)),
       "The hosts, the newest first:",
       hosts.map(
         (row) =>
@@ -74,12 +74,12 @@ export const stopped: Topic = {
 const commonLines = (properties: Rows, stoppedCount: number, fleet: number): string[] => {
   const shared = properties
     .filter((row) => {
-      const share = numberOf(row.stopped) / stoppedCount;
-      return share >= 0.8 && share >= 1.2 * (numberOf(row.fleet) / fleet);
+      const share = numberIn(row.stopped) / stoppedCount;
+      return share >= 0.8 && share >= 1.2 * (numberIn(row.fleet) / fleet);
     })
-    .sort((a, b) => numberOf(a.fleet) - numberOf(b.fleet));
+    .sort((a, b) => numberIn(a.fleet) - numberIn(b.fleet));
   if (shared.length === 0) {
-    const most = properties.filter((row) => numberOf(row.stopped) / stoppedCount >= 0.8);
+    const most = properties.filter((row) => numberIn(row.stopped) / stoppedCount >= 0.8);
     const same = most.map((row) => `${shown(row.property)} ${valueShown(row)}`).join(", ");
     return [
       same === ""
@@ -90,7 +90,7 @@ const commonLines = (properties: Rows, stoppedCount: number, fleet: number): str
   return [
     "What they have in common, and the others less:",
     ...shared.map((row) => {
-      const [stoppedHere, all] = [numberOf(row.stopped), numberOf(row.fleet)];
+      const [stoppedHere, all] = [numberIn(row.stopped), numberIn(row.fleet)];
       const who = stoppedHere === stoppedCount ? "all of them" : `${stoppedHere} of ${stoppedCount}`;
       return `- ${shown(row.property)} ${valueShown(row)}: ${who}; ${stoppedHere} of the ${counted(all, "host")} with it stopped${linkOf(row)}`;
     }),
@@ -119,10 +119,10 @@ export const neverForwarded: Topic = {
     ];
   }),
   answer: (_, [[totals] = none, hosts = []]) =>
-    numberOf(totals?.hosts) === 0
+    numberIn(totals?.hosts) === 0
       ? "Every host that sends heartbeats has forwarded at least once."
       : lines(
-          `${counted(totals?.hosts, "host")} sent heartbeats and never forwarded. Connected to ingest at the last heartbeat, so without input or with nothing to send: ${numberOf(totals?.connected)}.`,
+          `${counted(totals?.hosts, "host")} sent heartbeats and never forwarded. Connected to ingest at the last heartbeat, so without input or with nothing to send: ${numberIn(totals?.connected)}.`,
           hosts.map(
             (row) =>
               `- ${shown(row.device_id)} (${shown(row.state)}, ${shown(row.platform)}, ${shown(row.version)}): enrolled ${at(row.enrolled_at)}, ${row.forwarder_connected === true ? "connected" : "not connected"}` +

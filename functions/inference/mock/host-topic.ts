@@ -1,4 +1,4 @@
-import { ago, at, counted, fleetPath, hash, lasting, lines, numberOf, shown, sized } from "./answer-words.ts";
+import { ago, at, counted, fleetPath, hash, lasting, lines, numberIn, shown, sized } from "./answer-words.ts";
 import { fewHosts, textLiteral } from "./sql.ts";
 import type { Row, Rows, Topic } from "./topic.ts";
 
@@ -63,11 +63,11 @@ const details = (row: Row): (string | null)[] => [
   `- identity ${shown(row.identity)}, host name ${shown(row.hostname)}, ${shown(row.platform)}, version ${shown(row.version)}, policy ${shown(row.policy)}`,
   `- last heartbeat ${ago(row.heartbeat_age_seconds)}, last envelope ${ago(row.envelope_age_seconds)}, ${row.forwarder_connected === true ? "connected to ingest" : "not connected to ingest"} at its last heartbeat`,
   row.forwarder_last_error ? `- last error of forwarding: ${shown(row.forwarder_last_error)}` : null,
-  `- certificate ${shown(row.certificate_status)}, ${numberOf(row.certificate_seconds_left) > 0 ? `expires in ${lasting(row.certificate_seconds_left)}` : "expired"} (${at(row.certificate_not_after)}), renewal ${shown(row.renewal_status ?? "not reported")}${row.renewal_last_error ? `: ${shown(row.renewal_last_error)}` : ""}`,
+  `- certificate ${shown(row.certificate_status)}, ${numberIn(row.certificate_seconds_left) > 0 ? `expires in ${lasting(row.certificate_seconds_left)}` : "expired"} (${at(row.certificate_not_after)}), renewal ${shown(row.renewal_status ?? "not reported")}${row.renewal_last_error ? `: ${shown(row.renewal_last_error)}` : ""}`,
   `- config ${shown(row.drift)}: runs ${hash(row.running_config_hash)}, should run ${hash(row.desired_config_hash)}${row.config_error ? `; error: ${shown(row.config_error)}` : ""}`,
   row.queue_records === null
     ? "- queue not reported yet"
-    : `- queue ${sized(row.queue_bytes)} of ${sized(row.queue_bytes_max)}, ${counted(row.queue_records, "record")}; dropped ${counted(row.dropped_records_total, "record")}, dead letters ${numberOf(row.dead_letters)}`,
+    : `- queue ${sized(row.queue_bytes)} of ${sized(row.queue_bytes_max)}, ${counted(row.queue_records, "record")}; dropped ${counted(row.dropped_records_total, "record")}, dead letters ${numberIn(row.dead_letters)}`,
   row.last_auth_failure_at
     ? `- core refused it at ${at(row.last_auth_failure_at)}: ${shown(row.last_auth_failure_reason)}`
     : null,

@@ -1,4 +1,4 @@
-import { at, counted, duringPeriod, fleetPath, lines, numberOf, shown, sized } from "./answer-words.ts";
+import { at, counted, duringPeriod, fleetPath, lines, numberIn, shown, sized } from "./answer-words.ts";
 import { inPeriod } from "./sql.ts";
 import { listed, none, once, periodOf, type Topic } from "./topic.ts";
 
@@ -26,7 +26,7 @@ export const ingest: Topic = {
       return `Core stored no record ${period}. Hosts that never forwarded: ${fleetPath({ forwarding: ["never"] })}`;
     const amount = (row: (typeof hours)[number]) => `${counted(row.records, "record")}, ${sized(row.bytes)}`;
     return lines(
-      `Core stored ${amount(totals ?? {})} ${period}, from ${numberOf(totals?.hosts).toLocaleString("en-US")} of ${counted(totals?.fleet, "host")}. Whole hours count, and the newest one is not over. Per hour, the newest first:`,
+      `Core stored ${amount(totals ?? {})} ${period}, from ${numberIn(totals?.hosts).toLocaleString("en-US")} of ${counted(totals?.fleet, "host")}. Whole hours count, and the newest one is not over. Per hour, the newest first:`,
       hours.map((row) => `- ${at(row.hour)}: ${amount(row)}, ${counted(row.hosts, "host")}`),
       "By kind:",
       kinds.map((row) => `- ${shown(row.kind)}: ${amount(row)}`),

@@ -1,4 +1,4 @@
-import { at, counted, duringPeriod, fleetPath, lines, more, numberOf, shown, sized } from "./answer-words.ts";
+import { at, counted, duringPeriod, fleetPath, lines, more, numberIn, shown, sized } from "./answer-words.ts";
 import { listed, none, once, periodOf, type Row, type Topic } from "./topic.ts";
 
 const counts: readonly (readonly [column: string, words: (row: Row) => string])[] = [
@@ -42,7 +42,7 @@ export const losses: Topic = {
   ]),
   answer: (question, [[totals = {}] = none, hosts = [], risky = []]) => {
     const { periodSeconds, since } = question;
-    const hostCount = numberOf(totals.hosts);
+    const hostCount = numberIn(totals.hosts);
     return lines(
       hostCount === 0
         ? `None of ${counted(totals.fleet, "host")} reports a loss.`
@@ -55,7 +55,7 @@ export const losses: Topic = {
       hostCount === 0
         ? null
         : `Those that dropped records, or whose records core rejected: ${fleetPath({ droppedMoreThan: 0, notCondition: ["revoked"] })}`,
-      numberOf(totals.at_risk) === 0
+      numberIn(totals.at_risk) === 0
         ? "No queue is at risk of losing more."
         : `${counted(totals.at_risk, "queue")} at risk of losing more: ${fleetPath({ condition: ["queue_at_risk"], notCondition: ["revoked"] })}`,
       risky.map((row) => `- ${shown(row.device_id)}: ${sized(row.queue_bytes)} of ${sized(row.queue_bytes_max)}`),
@@ -66,6 +66,6 @@ export const losses: Topic = {
 
 const wordsOf = (row: Row): string =>
   counts
-    .filter(([column]) => numberOf(row[column]) > 0)
+    .filter(([column]) => numberIn(row[column]) > 0)
     .map(([, words]) => words(row))
     .join(", ");

@@ -1,4 +1,4 @@
-import { at, counted, duringPeriod, fleetPath, lines, more, numberOf, shown } from "./answer-words.ts";
+import { at, counted, duringPeriod, fleetPath, lines, more, numberIn, shown } from "./answer-words.ts";
 import type { MockQuestion } from "./question.ts";
 import { inPeriod, onPlatform } from "./sql.ts";
 import { listed, none, once, periodOf, type Topic } from "./topic.ts";
@@ -23,7 +23,7 @@ export const enrollments: Topic = {
     const period = duringPeriod(periodOf(question));
     const place = question.platform === null ? "" : ` on ${question.platform}`;
     return lines(
-      `${counted(totals?.enrolled, "host")}${place} of ${numberOf(totals?.fleet).toLocaleString("en-US")} enrolled ${period}${hosts.length === 0 ? "." : ", the newest first:"}`,
+      `${counted(totals?.enrolled, "host")}${place} of ${numberIn(totals?.fleet).toLocaleString("en-US")} enrolled ${period}${hosts.length === 0 ? "." : ", the newest first:"}`,
       hosts.map(
         (row) =>
           `- ${shown(row.device_id)} (${shown(row.state)}, ${shown(row.platform)}, ${shown(row.version)}): ${at(row.enrolled_at)}, policy ${shown(row.policy)}`,
@@ -50,7 +50,7 @@ export const groups: Topic = {
   }),
   answer: (question, [rows = []]) => {
     const property = propertyOf(question);
-    const total = rows.reduce((sum, row) => sum + numberOf(row.hosts), 0);
+    const total = rows.reduce((sum, row) => sum + numberIn(row.hosts), 0);
     const place = question.platform === null ? "" : ` on ${question.platform}`;
     if (total === 0) return `No host${place} is enrolled.`;
     return lines(
@@ -59,7 +59,7 @@ export const groups: Topic = {
         .slice(0, 20)
         .map(
           (row) =>
-            `- ${shown(row.value)}: ${counted(row.hosts, "host")}, ${numberOf(row.troubled).toLocaleString("en-US")} of them in need of attention${property === "platform" && typeof row.value === "string" ? ` (${fleetPath({ platform: [row.value] })})` : ""}`,
+            `- ${shown(row.value)}: ${counted(row.hosts, "host")}, ${numberIn(row.troubled).toLocaleString("en-US")} of them in need of attention${property === "platform" && typeof row.value === "string" ? ` (${fleetPath({ platform: [row.value] })})` : ""}`,
         ),
       more(rows.length, 20),
     );

@@ -7,7 +7,7 @@ import {
   type ProveCore,
   type ProvenCollector,
   proveCollector,
-  verifyChain,
+  verifyClientChain,
 } from "../../domain/certificate/authenticate.ts";
 import { parse } from "../../http/parse-request.ts";
 import type { HttpContext } from "../../http/request.ts";
@@ -58,7 +58,7 @@ const admit = async (core: ManagementCore, purpose: ProofPurpose, c: HttpContext
   const der = clientCertificateOf(c, core.config.clientCertificateHeader);
   if (der === null) throw new Problem("client_certificate_required");
   // Before the body: only who has a certificate may make core buffer one. The result is cached for the proof.
-  await verifyChain(core, der);
+  await verifyClientChain(core, der);
   const request = await body.json();
   if (!isObject(request)) throw unprovable("must be an object");
   const message = provableFault(request);

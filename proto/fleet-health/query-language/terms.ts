@@ -9,7 +9,7 @@ import { filterSecondsMax } from "../vocabulary.ts";
 import { parseDuration, writeDuration } from "./duration.ts";
 import { nearest } from "./nearest.ts";
 import { parseCount, parsePercent, parseSize, writeSize } from "./quantities.ts";
-import { readRange, readTime, writeRange, writeTime } from "./times.ts";
+import { readRange, readTime, writeQueryTime, writeRange } from "./times.ts";
 import type { Word } from "./words.ts";
 
 /** A value as a term writes it: `>10m` is the operator `>` and the text `10m`. */
@@ -162,7 +162,7 @@ const since: Term = {
       ? { fault: "A time is like 10:00 (UTC), yesterday, 2026-11-28, 2026-11-28T10:00 or, so long ago, 2h." }
       : { value };
   },
-  write: (value, now) => ({ operator: ":", text: writeTime(String(value), now) }),
+  write: (value, now) => ({ operator: ":", text: writeQueryTime(String(value), now) }),
 };
 
 const expiresIn: Term = {

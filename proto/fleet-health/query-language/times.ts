@@ -68,7 +68,7 @@ const timeIn = (text: string, now: Date): Date | undefined => {
 };
 
 /** Writes a time so that `readTime` reads it back: as short as that allows. */
-export const writeTime = (time: string, now: Date): string => {
+export const writeQueryTime = (time: string, now: Date): string => {
   const at = new Date(time);
   const [date, clock] = [dateOf(at), clockOf(at)];
   return [clock, date, `${date}T${clock}`].find((text) => readTime(text, now) === time) ?? time;

@@ -7,7 +7,7 @@ import { stepsOf } from "../scenario/host-steps.ts";
 import { createHost, createHosts, type Host } from "../scenario/hosts.ts";
 import { createPlan, type Plan, type PlannedVersions } from "../scenario/plan.ts";
 import type { ScenarioName } from "../scenario/scenarios.ts";
-import { historyOf } from "../scenario/steps.ts";
+import { stepsUntilEnd } from "../scenario/steps.ts";
 import { createDrivenHost, type DriveContext } from "./driven-host.ts";
 import { createMeasurements, type Measurements } from "./measurements.ts";
 import { observedHistories } from "./observed-history.ts";
@@ -178,7 +178,8 @@ const sampleHosts = 50;
 const loadOf = (plan: Plan, hosts: readonly Host[]): string => {
   const sample = hosts.slice(0, sampleHosts);
   let count = 0;
-  for (const host of sample) for (const { kind } of historyOf(plan, stepsOf(plan, host))) if (kind !== "note") count++;
+  for (const host of sample)
+    for (const { kind } of stepsUntilEnd(plan, stepsOf(plan, host))) if (kind !== "note") count++;
   const seconds = (plan.endsAt - plan.startsAt) / 1000;
   const steps = Math.round((count / sample.length) * plan.hosts);
   return `${seconds} s of history: some ${steps} steps, ${Math.ceil(steps / seconds)}/s`;

@@ -3,7 +3,7 @@ import type { FleetHealth } from "../health/read-health.ts";
 import { stepsOf } from "../scenario/host-steps.ts";
 import { createHosts } from "../scenario/hosts.ts";
 import { createPlan } from "../scenario/plan.ts";
-import { historyOf, type Step } from "../scenario/steps.ts";
+import { type Step, stepsUntilEnd } from "../scenario/steps.ts";
 import type { DrivenHost } from "./driven-host.ts";
 import { observedHistories } from "./observed-history.ts";
 
@@ -16,7 +16,7 @@ describe("a history as core observed it", async () => {
   });
   const host = createHosts(plan).find(({ role }) => role === "steady");
   if (host === undefined) throw new Error("no host is steady");
-  const steps = [...historyOf(plan, stepsOf(plan, host))];
+  const steps = [...stepsUntilEnd(plan, stepsOf(plan, host))];
   const driven = { host } as unknown as DrivenHost;
   const rfc3339 = (at: number) => new Date(at).toISOString();
 

@@ -2,7 +2,7 @@ import type { FleetHealthRow } from "../../../proto/fleet-health/row.ts";
 import type { FleetHealth } from "../health/read-health.ts";
 import { stepsOf } from "../scenario/host-steps.ts";
 import type { Plan } from "../scenario/plan.ts";
-import { type HostHistory, historyOf, type Step, withoutOverwritten } from "../scenario/steps.ts";
+import { type HostHistory, type Step, stepsUntilEnd, withoutOverwritten } from "../scenario/steps.ts";
 import type { PlayedHost } from "./player.ts";
 
 /**
@@ -19,7 +19,7 @@ export const observedHistories = function* (
     const { host } = driven;
     const steps: Step[] = [];
     let index = 0;
-    for (const step of historyOf(plan, stepsOf(plan, host))) {
+    for (const step of stepsUntilEnd(plan, stepsOf(plan, host))) {
       const at = times?.[index++];
       if (at !== undefined && !Number.isNaN(at)) steps.push({ ...step, at });
     }

@@ -6,7 +6,7 @@ import type { Host } from "./hosts.ts";
 import type { Plan } from "./plan.ts";
 import { createRandom, type Random } from "./random.ts";
 import type { HostStatus, Step } from "./steps.ts";
-import { type Span, type Timeline, timelineOf } from "./timeline.ts";
+import { type Timeline, type TimeSpan, timelineOf } from "./timeline.ts";
 
 /** Generates the steps of a host. Endless if the host outlives the history: see `historyOf`. */
 export const stepsOf = (plan: Plan, host: Host): Generator<Step> => {
@@ -64,7 +64,7 @@ const certificateAt = ({ renewals, usesLastSuccessor }: Timeline, at: number): n
  */
 const timesIn = function* (
   plan: Plan,
-  { from, to }: Span,
+  { from, to }: TimeSpan,
   { period, tail, random }: { period: number; tail: number; random: Random },
 ): Generator<number> {
   const next = (at: number) => at + Math.floor(period * (0.9 + 0.2 * random.fraction()));

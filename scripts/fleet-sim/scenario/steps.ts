@@ -115,7 +115,7 @@ export const queueAt = (part: number, oldestSeconds: number): HostStatus["queue"
 };
 
 /** Yields the steps up to the history's end; those after it keep a driven fleet alive. */
-export const historyOf = function* (plan: Pick<Plan, "endsAt">, steps: Iterable<Step>): Generator<Step> {
+export const stepsUntilEnd = function* (plan: Pick<Plan, "endsAt">, steps: Iterable<Step>): Generator<Step> {
   for (const step of steps) {
     if (step.at > plan.endsAt) return;
     yield step;

@@ -5,7 +5,7 @@ import { roleTimelines } from "./role-timelines.ts";
 import type { HostStatus, Outcome, Step } from "./steps.ts";
 
 /** From `from` to `to`, milliseconds since the epoch; empty when they are not in this order. */
-export interface Span {
+export interface TimeSpan {
   from: number;
   to: number;
 }
@@ -18,8 +18,8 @@ export interface Timeline {
   renewals: number[];
   usesLastSuccessor: boolean;
   /** When it heartbeats at its interval, and when it forwards. */
-  heartbeats: Span[];
-  forwards: Span[];
+  heartbeats: TimeSpan[];
+  forwards: TimeSpan[];
   /** Since when, and how, core rejects its heartbeats. */
   refusal?: { from: number; outcome: Outcome };
   skewAt(at: number): number;

@@ -63,7 +63,7 @@ const settleMs = 1000;
 const settleTries = 8;
 
 /** Creates a conversation: a stored one by its id, or a new one. */
-export const createConversation = (
+export const createConversationView = (
   { api, observer }: { api: ApiClient; observer: ConversationObserver },
   storedId?: string,
 ): Conversation => {

@@ -2,7 +2,7 @@ import { type Accessor, createMemo, getOwner, runWithOwner } from "solid-js";
 import type { ApiClient } from "../api/api-client.ts";
 import { type Announcer, createAnnouncer } from "./announcer.tsx";
 import type { ReceiptStatus } from "./check-answers.ts";
-import { type Conversation, createConversation, type ShownMessage } from "./conversation.ts";
+import { type Conversation, createConversationView, type ShownMessage } from "./conversation.ts";
 import { createReceiptStatuses } from "./create-receipt-statuses.ts";
 
 /** A conversation with what the panel shows of it. */
@@ -32,7 +32,7 @@ export const createConversations = (options: {
   const opened = new Map<string, OpenConversation>();
   const open = (storedId?: string): OpenConversation => {
     const announcer = createAnnouncer();
-    const conversation: Conversation = createConversation(
+    const conversation: Conversation = createConversationView(
       {
         api,
         observer: {

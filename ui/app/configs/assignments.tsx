@@ -1,7 +1,7 @@
 import { useLocation } from "@solidjs/router";
 import { createMemo, For, Show } from "solid-js";
 import { AssignmentPage, type ConfigAssignment } from "../../../proto/fleet-health/config-report.ts";
-import type { Rollout } from "../../../proto/fleet-health/vocabulary.ts";
+import type { ConfigProgress } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
@@ -14,7 +14,7 @@ import { Time } from "../shell/time.tsx";
 
 const pageRows = 25;
 
-const rolloutWords: Record<Rollout, string> = {
+const rolloutWords: Record<ConfigProgress, string> = {
   running: "runs it",
   drifted: "runs another config",
   failed: "reports it as invalid",

@@ -1,6 +1,6 @@
 import { useNavigate } from "@solidjs/router";
 import { createSignal, For, Show } from "solid-js";
-import { ConfigPage } from "../../../proto/fleet-health/config-report.ts";
+import { ConfigList } from "../../../proto/fleet-health/config-report.ts";
 import { createReport } from "../api/create-report.ts";
 import { Loaded } from "../design/loaded.tsx";
 import { CopyButton } from "../fleet/drawer/copy-button.tsx";
@@ -36,7 +36,7 @@ export const CompareChoice = (props: { configId: string; chosen?: string }) => {
   const [isWanted, setWanted] = createSignal(false);
   const report = createReport({
     api,
-    schema: ConfigPage,
+    schema: ConfigList,
     path: () => (isWanted() ? `/api/core/collector/configs?limit=${choicesMax}` : undefined),
     intervalMs: 60_000,
   });

@@ -1,7 +1,7 @@
 import { useLocation, useNavigate } from "@solidjs/router";
 import { createMemo, createSignal, For, Show } from "solid-js";
 import {
-  ConfigPage as ConfigRows,
+  ConfigList as ConfigRows,
   type ListedConfig,
   UnstoredConfigs,
 } from "../../../proto/fleet-health/config-report.ts";

@@ -10,7 +10,7 @@ import { Loaded } from "../design/loaded.tsx";
 import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { defaultView, viewPath } from "../fleet/view/view-state.ts";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { reasonWords } from "../rollouts/rollout-view.ts";
+import { targetReasonWords } from "../rollouts/rollout-view.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { configName } from "./rollout-view.ts";
 import "../rollouts/rollouts.css";
@@ -183,7 +183,7 @@ const Result = (props: { preview: RolloutPreview }) => {
                   <a href={`/hosts/${id}`} title={plainText(identity)}>
                     {plainText(deviceOf(identity))}
                   </a>
-                  : {reasonWords[reason]}
+                  : {targetReasonWords[reason]}
                 </li>
               )}
             </For>

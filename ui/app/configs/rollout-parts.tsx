@@ -2,7 +2,7 @@ import { For, Show } from "solid-js";
 import type { RolloutHosts } from "../../../proto/fleet-health/config-report.ts";
 import { formatCount } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { barParts, figurePath, hostsLeft, type RolloutFigure, rolloutSentence } from "./rollout-view.ts";
+import { barParts, figurePath, hostsLeft, progressSentence, type RolloutFigure } from "./rollout-view.ts";
 import "./rollout.css";
 
 /** The hosts of a config as a bar: running, drifted, failed, silent. Its name says the counts. */
@@ -57,7 +57,7 @@ export const HostFigure = (props: {
 /** Whether the rollout finished, with the hosts that are left as a link. */
 export const RolloutSentence = (props: { hosts: RolloutHosts; hash: string }) => {
   const { times } = usePageContext();
-  const sentence = () => rolloutSentence(props.hosts, times.zone());
+  const sentence = () => progressSentence(props.hosts, times.zone());
   return (
     <Show
       when={hostsLeft(props.hosts) > 0}

@@ -33,7 +33,7 @@ export const hostsLeft = ({ desired, running, silent_running: silentRunning }: R
   desired - running - silentRunning;
 
 /** Returns whether the rollout finished, in words: when, or how many hosts are left. */
-export const rolloutSentence = (hosts: RolloutHosts, zone: TimeZone = "utc"): string => {
+export const progressSentence = (hosts: RolloutHosts, zone: TimeZone = "utc"): string => {
   if (hosts.desired === 0) return "Assigned to no host.";
   const left = hostsLeft(hosts);
   if (left > 0) return `${formatCount(left)} of ${formatCountOf(hosts.desired, "host")} left: not finished.`;

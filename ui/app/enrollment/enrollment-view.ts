@@ -99,7 +99,7 @@ export const policyRules = (policy: ListedPolicy): string[] => [
 ];
 
 /** The refusals of one reason. */
-export interface RefusalReason {
+export interface CountedReason {
   reason: string;
   events: number;
   refused: number;
@@ -110,7 +110,7 @@ export interface RefusalReason {
 }
 
 /** Returns the refusals by reason, those with the most refused requests first. */
-export const refusalReasons = (groups: readonly RefusalGroup[]): RefusalReason[] =>
+export const refusalReasons = (groups: readonly RefusalGroup[]): CountedReason[] =>
   [...Map.groupBy(groups, ({ reason }) => reason)]
     .map(([reason, own]) => {
       const sum = (figure: "events" | "refused") => own.reduce((total, group) => total + group[figure], 0);

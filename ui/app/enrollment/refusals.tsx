@@ -4,11 +4,11 @@ import { Icon } from "../design/icon.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { Time } from "../shell/time.tsx";
-import { type RefusalReason, reasonWords, refusalEventsPath, refusalReasons } from "./enrollment-view.ts";
+import { type CountedReason, reasonWords, refusalEventsPath, refusalReasons } from "./enrollment-view.ts";
 
 /** The enrollments that core rejected in the last day, by reason and policy, each with its audit events. */
 export const Refusals = (props: { report: EnrollmentReport; asOf: number }) => {
-  const columns: readonly RecordColumn<RefusalReason>[] = [
+  const columns: readonly RecordColumn<CountedReason>[] = [
     { name: "Reason", cell: ({ reason }) => reasonWords(reason) },
     {
       name: "Refused",

@@ -1,5 +1,5 @@
 import { For, Match, Show, Switch } from "solid-js";
-import { enrollCommand } from "../../../proto/enroll-command.ts";
+import { enrollCommandLine } from "../../../proto/enroll-command.ts";
 import { Setup, type SetupStep } from "../../../proto/operator/setup.ts";
 import { createReport } from "../api/create-report.ts";
 import { Icon } from "../design/icon.tsx";
@@ -38,7 +38,7 @@ export const FirstHost = () => {
   const isAdmin = () => session()?.scopes.includes("admin") ?? false;
   const blocking = () => setup()?.steps.filter(({ step, done }) => !done && settings[step] !== undefined) ?? [];
   const hostCommand = () =>
-    enrollCommand({
+    enrollCommandLine({
       coreUrl: setup()?.core_url ?? null,
       ingestAddress: setup()?.ingest_address ?? null,
       identityPrefix: setup()?.policy?.identity_prefix ?? null,

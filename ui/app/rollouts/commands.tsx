@@ -4,7 +4,7 @@ import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { commandsOf } from "./rollout-view.ts";
 
 /** The commands that change the rollout, to copy: this page changes nothing. */
-export const Commands = (props: { rollout: Rollout }) => (
+export const RolloutCommands = (props: { rollout: Rollout }) => (
   <Show when={commandsOf(props.rollout).length > 0}>
     <section class="panel rollout-part" aria-labelledby="commands">
       <h2 id="commands">To change it</h2>

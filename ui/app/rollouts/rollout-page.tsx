@@ -10,7 +10,7 @@ import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
 import { Breach } from "./breach.tsx";
-import { Commands } from "./commands.tsx";
+import { RolloutCommands } from "./commands.tsx";
 import { RolloutEvents } from "./rollout-events.tsx";
 import { RolloutStateMark, TargetBar, TargetFigure } from "./rollout-parts.tsx";
 import {
@@ -73,7 +73,7 @@ export const RolloutPage = () => {
                 {(breach) => <Breach rollout={known()} breach={breach()} asOf={report.asOf()} />}
               </Show>
               <Waves rollout={known()} />
-              <Commands rollout={known()} />
+              <RolloutCommands rollout={known()} />
             </div>
             <RolloutEvents id={known().id} paused={paused()} />
             <Show

@@ -2,21 +2,21 @@ import { For, Show } from "solid-js";
 import type { RolloutState, TargetStatus } from "../../../proto/rollout/vocabulary.ts";
 import { Icon } from "../design/icon.tsx";
 import { formatCount } from "../format/format.ts";
-import { barStatuses, stateShapes, stateWords, statusWords, targetsPath } from "./rollout-view.ts";
+import { barStatuses, rolloutStateShapes, stateWords, statusWords, targetsPath } from "./rollout-view.ts";
 import "./rollouts.css";
 
 /** How many targets have each status. */
-export type TargetCounts = Readonly<Record<TargetStatus | "targets", number>>;
+export type TargetTotals = Readonly<Record<TargetStatus | "targets", number>>;
 
 /** A state as shape and word. */
 export const RolloutStateMark = (props: { state: RolloutState }) => (
   <span class="rollout-state" data-rollout-state={props.state}>
-    <Icon name={stateShapes[props.state]} /> {stateWords[props.state]}
+    <Icon name={rolloutStateShapes[props.state]} /> {stateWords[props.state]}
   </span>
 );
 
 /** Targets by status as a bar. Its name says the counts. */
-export const TargetBar = (props: { counts: TargetCounts }) => {
+export const TargetBar = (props: { counts: TargetTotals }) => {
   const parts = () => {
     let from = 0;
     return barStatuses.map((status) => {
@@ -54,8 +54,8 @@ export const TargetBar = (props: { counts: TargetCounts }) => {
 /** A count of targets as a link to exactly them; zero is plain text. */
 export const TargetFigure = (props: {
   rolloutId: string;
-  counts: TargetCounts;
-  figure: keyof TargetCounts;
+  counts: TargetTotals;
+  figure: keyof TargetTotals;
   wave?: number;
   /** What is counted, for whoever hears the link alone. */
   of: string;

@@ -23,7 +23,7 @@ export const stateWords: Readonly<Record<RolloutState, string>> = {
 };
 
 /** The shape of each state, so that it is not recognised by its colour alone. */
-export const stateShapes: Readonly<Record<RolloutState, ShapeName>> = {
+export const rolloutStateShapes: Readonly<Record<RolloutState, ShapeName>> = {
   running: "play",
   soaking: "info",
   paused: "pause",
@@ -76,7 +76,7 @@ export const conditionWords: Readonly<Record<RolloutCondition, string>> = {
 };
 
 /** Why core does not change a target. */
-export const reasonWords: Readonly<Record<TargetReason, string>> = {
+export const targetReasonWords: Readonly<Record<TargetReason, string>> = {
   apply_desired_config_off: "does not accept central configs (apply_desired_config is off)",
   revoked: "revoked",
   reassigned: "somebody assigned another config",

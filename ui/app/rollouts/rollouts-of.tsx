@@ -1,5 +1,5 @@
 import { createMemo, For, Show } from "solid-js";
-import { RolloutPage } from "../../../proto/rollout/rollout.ts";
+import { RolloutList } from "../../../proto/rollout/rollout.ts";
 import { createReport } from "../api/create-report.ts";
 import { OldNotice } from "../design/freshness.tsx";
 import { Loaded } from "../design/loaded.tsx";
@@ -25,7 +25,7 @@ export const RolloutsOf = (props: {
   const query = () => new URLSearchParams({ [props.of]: props.id });
   const report = createReport({
     api,
-    schema: RolloutPage,
+    schema: RolloutList,
     path: createMemo(() => `/api/core/collector/rollouts?${query()}&limit=${rowsMax}`),
     intervalMs: 30_000,
   });

@@ -1,6 +1,6 @@
 import { useLocation } from "@solidjs/router";
 import { createMemo, createSignal, For, Show } from "solid-js";
-import { type Rollout, RolloutPage } from "../../../proto/rollout/rollout.ts";
+import { type Rollout, RolloutList } from "../../../proto/rollout/rollout.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { ListPager } from "../design/list-pager.tsx";
@@ -41,7 +41,7 @@ export const RolloutsPage = () => {
   });
   const report = createReport({
     api,
-    schema: RolloutPage,
+    schema: RolloutList,
     path: createMemo(
       () => `/api/core/collector/rollouts?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`,
     ),

@@ -12,9 +12,9 @@ import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
 import {
   conditionWords,
-  reasonWords,
   statusWords,
   type TargetsView,
+  targetReasonWords,
   targetsParams,
   targetsPath,
 } from "./rollout-view.ts";
@@ -70,7 +70,7 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
       cell: (row) => (
         <>
           <strong>{statusWords[row.status]}</strong>
-          <Show when={row.reason}>{(reason) => <span class="second-line">{reasonWords[reason()]}</span>}</Show>
+          <Show when={row.reason}>{(reason) => <span class="second-line">{targetReasonWords[reason()]}</span>}</Show>
           <Show when={row.reverted_at}>
             {(at) => (
               <span class="second-line">

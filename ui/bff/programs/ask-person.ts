@@ -13,7 +13,7 @@ import type { Consenting } from "./consent-pages.ts";
 export type PersonOfPage = Consenting & { session: WebSession };
 
 /** What a page asks of the person. */
-export interface Question {
+export interface ConsentQuestion {
   /** The path to come back to after a sign-in. */
   returnTo: string;
   /** Whether a sign-in of the last minutes is needed. */
@@ -23,7 +23,7 @@ export interface Question {
 /** Calls `then` with the person who is signed in; a page redirects others to the sign-in page, and back. */
 export type AskPerson = (
   c: WebContext,
-  question: Question,
+  question: ConsentQuestion,
   then: (person: PersonOfPage) => Promise<Response>,
 ) => Promise<Response>;
 

@@ -6,7 +6,7 @@ import type { PageLinks } from "../page-frame.ts";
 import { queryOf, readForm } from "../read-request.ts";
 import type { Handler, WebContext } from "../request.ts";
 import { authorizePath } from "../sign-in/fresh-sign-in.ts";
-import type { AskPerson, Question } from "./ask-person.ts";
+import type { AskPerson, ConsentQuestion } from "./ask-person.ts";
 import { callCore } from "./call-core.ts";
 import { consentPage, outcomePage } from "./consent-pages.ts";
 import type { SealedCodes } from "./sealed-codes.ts";
@@ -91,7 +91,7 @@ export const createAuthorize = ({
 /** Reads the request from the address, which the form keeps: its body, the decision alone, is read once the person is known. */
 const requestOf = (c: WebContext) => v.safeParse(AuthorizationRequest, parseForm(new URL(c.req.url).search.slice(1)));
 
-const questionOf = (request: v.InferOutput<typeof AuthorizationRequest>): Question => ({
+const questionOf = (request: v.InferOutput<typeof AuthorizationRequest>): ConsentQuestion => ({
   returnTo: `${authorizePath}?${new URLSearchParams(request)}`,
   needsFresh: true,
 });

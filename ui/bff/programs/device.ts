@@ -5,7 +5,7 @@ import type { PageLinks } from "../page-frame.ts";
 import { queryOf, readForm } from "../read-request.ts";
 import type { Handler, WebContext } from "../request.ts";
 import { devicePath } from "../sign-in/fresh-sign-in.ts";
-import type { AskPerson, Question } from "./ask-person.ts";
+import type { AskPerson, ConsentQuestion } from "./ask-person.ts";
 import { callCore } from "./call-core.ts";
 import { consentPage, devicePage, outcomePage } from "./consent-pages.ts";
 
@@ -65,7 +65,7 @@ export const createDevicePages = ({
 };
 
 /** Typing a code changes nothing; what it leads to lets a program in. */
-const questionOf = (userCode: string): Question =>
+const questionOf = (userCode: string): ConsentQuestion =>
   userCode === ""
     ? { returnTo: devicePath, needsFresh: false }
     : { returnTo: `${devicePath}?${new URLSearchParams({ user_code: userCode })}`, needsFresh: true };

@@ -1,7 +1,7 @@
 import { formBytesMax } from "../../../kit/form.ts";
 import type { CoreCall, CoreClient } from "../core-client.ts";
 import { WebProblem } from "../problems.ts";
-import { readBody } from "../read-request.ts";
+import { readRequestBody } from "../read-request.ts";
 import type { Handler, WebContext } from "../request.ts";
 import type { AdmitBody } from "./admit-body.ts";
 import type { ExchangeLimit } from "./limit-address.ts";
@@ -90,7 +90,7 @@ const forward = async (
   call: Pick<CoreCall, "method" | "path" | "isAtRoot" | "authorization">,
   bytesMax: number,
 ): Promise<Response> => {
-  const body = call.method === "GET" ? new Uint8Array() : await readBody(c, bytesMax);
+  const body = call.method === "GET" ? new Uint8Array() : await readRequestBody(c, bytesMax);
   const contentType = c.req.header("content-type");
   const ifNoneMatch = c.req.header("if-none-match");
   const response = await core.call({

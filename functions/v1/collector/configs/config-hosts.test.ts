@@ -5,7 +5,7 @@ import type {
   AssignmentPage,
   ConfigAssignment,
   ConfigDetail,
-  ConfigPage,
+  ConfigList,
   ListedConfig,
   UnstoredConfigs,
 } from "../../../../proto/fleet-health/config-report.ts";
@@ -23,7 +23,7 @@ await seedFleet(test.db, { count: 400, now });
 await seedRollouts(test.db, { count: 12, now });
 
 const get = async <Body>(path: string) => (await test.api<Body>("GET", path, { as: "auditor" })).body;
-const configs = (await get<ConfigPage>("/v1/collector/configs")).items;
+const configs = (await get<ConfigList>("/v1/collector/configs")).items;
 const newest = configs[0];
 /** How many rows the fleet has under a filter. */
 const rowsOf = async (query: string): Promise<number> =>
@@ -94,18 +94,18 @@ describe("GET /v1/collector/configs", () => {
   it("names the publisher, finds a name or the start of a hash, and pages with the same figures", async () => {
     expect(newest).toMatchObject({ name: "databases r11", created_by_email: test.people.admin.email });
     const found = async (q: string) =>
-      (await get<ConfigPage>(`/v1/collector/configs?q=${q}`)).items.map(({ name }) => name);
+      (await get<ConfigList>(`/v1/collector/configs?q=${q}`)).items.map(({ name }) => name);
     expect(await found("R11")).toEqual(["databases r11"]);
     expect(await found(newest?.config_hash.slice(0, 9) ?? "")).toEqual(["databases r11"]);
     expect(await found("%25")).toEqual([]);
     const pages: ListedConfig[] = [];
     for (let cursor: string | null = ""; cursor !== null; ) {
-      const page: ConfigPage = await get(`/v1/collector/configs?limit=4${cursor && `&cursor=${cursor}`}`);
+      const page: ConfigList = await get(`/v1/collector/configs?limit=4${cursor && `&cursor=${cursor}`}`);
       pages.push(...page.items);
       cursor = page.next_cursor;
     }
     const withoutFirst = (items: ListedConfig[]) => items.filter(({ id }) => id !== seededConfigId(0));
-    expect(withoutFirst(pages)).toEqual(withoutFirst((await get<ConfigPage>("/v1/collector/configs")).items));
+    expect(withoutFirst(pages)).toEqual(withoutFirst((await get<ConfigList>("/v1/collector/configs")).items));
   });
 
   it("names hashes that hosts run and that were never published, with their rows", async () => {
@@ -114,7 +114,7 @@ describe("GET /v1/collector/configs", () => {
     expect(items.length).toBeGreaterThan(0);
     for (const { config_hash: hash, running } of items) {
       expect(await rowsOf(`running_config=${hash}&not_state=revoked`)).toBe(running);
-      expect((await get<ConfigPage>(`/v1/collector/configs?q=${hash}`)).items).toEqual([]);
+      expect((await get<ConfigList>(`/v1/collector/configs?q=${hash}`)).items).toEqual([]);
     }
   });
 });
@@ -150,7 +150,7 @@ describe("the assignments of a config", () => {
 describe("the exports of configs", () => {
   it("have every row of their list under its filter, and are audited", async () => {
     const csv = readCsv(await get<string>("/v1/collector/configs/export.csv?q=web"));
-    const { items } = await get<ConfigPage>("/v1/collector/configs?q=web&limit=1000");
+    const { items } = await get<ConfigList>("/v1/collector/configs?q=web&limit=1000");
     expect(csv).toHaveLength(items.length);
     csv.forEach((cells, index) => {
       const config = items[index];

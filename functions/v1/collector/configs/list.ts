@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { ConfigPage } from "../../../../proto/fleet-health/config-report.ts";
+import { ConfigList } from "../../../../proto/fleet-health/config-report.ts";
 import { Identifier } from "../../../../proto/management/text.ts";
 import type { Core } from "../../../core.ts";
 import { browseConfigs } from "../../../domain/config/config-reports.ts";
@@ -21,7 +21,7 @@ export const listConfigsRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
     summary: "Published collector configs, newest first, and how many hosts should run and do run each",
     guard: scope(core, "audit"),
     query: v.strictObject({ ...configFilterFields, ...listFields }),
-    replies: { 200: { description: "A page of configs", schema: ConfigPage } },
+    replies: { 200: { description: "A page of configs", schema: ConfigList } },
     handle: ({ query }) => list(query, (page) => browseConfigs(core, query.q, page), listedConfigView),
   });
 };

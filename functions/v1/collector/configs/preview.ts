@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { RolloutFilter, RolloutPreview } from "../../../../proto/rollout/rollout.ts";
+import { RolloutPreview, RolloutQuery } from "../../../../proto/rollout/rollout.ts";
 import type { Core } from "../../../core.ts";
 import { previewRollout } from "../../../domain/rollout/preview.ts";
 import { scope } from "../../../http/guards.ts";
@@ -15,7 +15,7 @@ export const previewRolloutRoute = (core: Pick<Core, "config" | "db" | "clock">)
     summary: "The preview of a rollout: the hosts that it would change, and those that it would skip with the reason",
     guard: scope(core, "audit"),
     params: IdParams,
-    query: v.strictObject({ filter: v.optional(RolloutFilter, "") }),
+    query: v.strictObject({ filter: v.optional(RolloutQuery, "") }),
     replies: { 200: { description: "The preview", schema: RolloutPreview } },
     problems: ["not_found"],
     handle: async ({ params, query }) => ({

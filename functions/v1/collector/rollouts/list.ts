@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { RolloutPage } from "../../../../proto/rollout/rollout.ts";
+import { RolloutList } from "../../../../proto/rollout/rollout.ts";
 import { rolloutStates } from "../../../../proto/rollout/vocabulary.ts";
 import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
@@ -39,7 +39,7 @@ export const listRolloutsRoute = (core: Pick<Core, "config" | "db" | "clock">) =
       "Rollouts with their waves, newest first; `state` is repeatable; `identity_id` selects those that have a host as a target",
     guard: scope(core, "audit"),
     query: v.strictObject({ ...filterFields, ...listFields }),
-    replies: { 200: { description: "A page of rollouts", schema: RolloutPage } },
+    replies: { 200: { description: "A page of rollouts", schema: RolloutList } },
     handle: ({ query: { state, config_id, identity_id, ...query } }) => {
       const filter = {
         ...(state ? { states: state } : {}),

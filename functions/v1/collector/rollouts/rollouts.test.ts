@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from "vitest";
-import type { Rollout, RolloutPage, RolloutTargetPage } from "../../../../proto/rollout/rollout.ts";
+import type { Rollout, RolloutList, RolloutTargetPage } from "../../../../proto/rollout/rollout.ts";
 import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage } from "../../../../tests/collector.ts";
 import { createTestCore } from "../../../../tests/core.ts";
@@ -71,13 +71,13 @@ describe("POST /v1/collector/rollouts", () => {
         [refusing?.identityId, "apply_desired_config_off"],
       ].toSorted(),
     );
-    const listed = await test.api<RolloutPage>("GET", `/v1/collector/rollouts?state=running&config_id=${configId}`, {
+    const listed = await test.api<RolloutList>("GET", `/v1/collector/rollouts?state=running&config_id=${configId}`, {
       as: "auditor",
     });
     expect(listed.body.items).toEqual([body]);
     expect((await test.api("GET", `/v1/collector/rollouts/${body.id}`, { as: "auditor" })).body).toEqual(body);
     const ofHost = (id: string | undefined) =>
-      test.api<RolloutPage>("GET", `/v1/collector/rollouts?identity_id=${id}`, { as: "auditor" });
+      test.api<RolloutList>("GET", `/v1/collector/rollouts?identity_id=${id}`, { as: "auditor" });
     expect((await ofHost(refusing?.identityId)).body.items).toEqual([body]);
     expect((await ofHost(later.identityId)).body.items).toEqual([]);
     const { names } = (await test.api("GET", `/v1/audit-events?target=${body.id}`, { as: "auditor" })).body;

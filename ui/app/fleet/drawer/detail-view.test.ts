@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { auditActions } from "../../../../proto/audit-actions.ts";
 import { type CertificateStatus, fleetConditions } from "../../../../proto/fleet-health/vocabulary.ts";
-import { adviceOn, dueView, eventFacts, eventTitle, hashLines, pastView, queueFacts } from "./detail-view.ts";
+import { adviceOn, dueView, eventTitle, hashLines, historyFacts, pastView, queueFacts } from "./detail-view.ts";
 
 const asOf = Date.parse("2026-11-20T16:45:03.000Z");
 
@@ -102,7 +102,7 @@ describe("the drawer", () => {
 
   it("lists the details of an event, nested ones as JSON, without empty ones", () => {
     expect(
-      eventFacts({
+      historyFacts({
         reason_code: "key_leak",
         details: { certificate_ids: ["a", "b"], policy: null, serial_number: "01", n: 0, identity: "spiffe://a" },
       }),
@@ -112,12 +112,12 @@ describe("the drawer", () => {
       ["serial number", "01"],
       ["n", "0"],
     ]);
-    expect(eventFacts({ reason_code: null, details: {} })).toEqual([]);
+    expect(historyFacts({ reason_code: null, details: {} })).toEqual([]);
   });
 
   it("names a config of an event by its hash, with its page, and leaves out ids", () => {
     const details = { config_id: "01920000-0000-7000-8000-000000000009", config_hash: "f8b4c0aa", token_id: "t" };
-    expect(eventFacts({ reason_code: null, details })).toEqual([
+    expect(historyFacts({ reason_code: null, details })).toEqual([
       ["config", "f8b4c0", "/configs/01920000-0000-7000-8000-000000000009"],
     ]);
   });

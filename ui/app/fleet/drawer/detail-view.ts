@@ -84,7 +84,7 @@ export const hashLines = (config: FleetHealthRow["config"]): HashLine[] => {
 export type Fact = readonly [name: string, value: string];
 
 /** A fact of an event, with the page of what it names. */
-export type EventFact = readonly [name: string, value: string, href?: string];
+export type HistoryFact = readonly [name: string, value: string, href?: string];
 
 /** Returns the queue's figures from the last heartbeat; none without one. */
 export const queueFacts = ({ queue }: Pick<FleetHealthRow, "queue">): Fact[] => {
@@ -173,10 +173,10 @@ const isLeftOut = (name: string): boolean =>
   name === "identity" || name === "config_hash" || /_(id|sha256)$/.test(name);
 
 /** Returns the details of an event in their order, nested ones as JSON: a config as a link by its hash, no other ids. */
-export const eventFacts = ({
+export const historyFacts = ({
   reason_code,
   details,
-}: Pick<FleetHistoryEvent, "reason_code" | "details">): EventFact[] => {
+}: Pick<FleetHistoryEvent, "reason_code" | "details">): HistoryFact[] => {
   const { config_id: configId, config_hash: hash } = details;
   return [
     ...fact("reason", reason_code, String),

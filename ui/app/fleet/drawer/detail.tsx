@@ -13,10 +13,10 @@ import { CopyButton } from "./copy-button.tsx";
 import {
   adviceOn,
   dueView,
-  eventFacts,
   eventTitle,
   type Fact,
   hashLines,
+  historyFacts,
   pastView,
   queueFacts,
   type TimestampView,
@@ -284,7 +284,7 @@ const TimelineEvent = (props: { event: FleetHistoryEvent; at: TimestampView | un
     <p class="drawer-quiet">
       <When at={props.at} />
     </p>
-    <Index each={eventFacts(props.event)}>
+    <Index each={historyFacts(props.event)}>
       {(fact) => (
         <p class="drawer-quiet timeline-fact">
           {fact()[0]}:{" "}

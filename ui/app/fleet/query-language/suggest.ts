@@ -1,6 +1,7 @@
 import { type Term, termParts, terms, termsOf } from "../../../../proto/fleet-health/query-language/terms.ts";
 import { quoteValue, splitWords } from "../../../../proto/fleet-health/query-language/words.ts";
 import {
+  type ConfigProgress,
   type Drift,
   driftKinds,
   type FleetState,
@@ -8,7 +9,6 @@ import {
   fleetConditions,
   fleetStates,
   forwardings,
-  type Rollout,
   rollouts,
 } from "../../../../proto/fleet-health/vocabulary.ts";
 import { questions } from "./questions.ts";
@@ -153,7 +153,7 @@ const forwardingMeanings: Readonly<Record<Forwarding, string>> = {
   never: "heartbeats, never forwarded",
 };
 
-const rolloutMeanings: Readonly<Record<Rollout, string>> = {
+const rolloutMeanings: Readonly<Record<ConfigProgress, string>> = {
   silent: "no heartbeat since its config was assigned, or stale",
   running: "runs its desired config",
   failed: "reports its config as invalid",

@@ -14,7 +14,7 @@ export interface CommandContext {
 }
 
 /** Runs a command line and returns its exit code: 0 done, 1 failed, 2 usage. */
-export const runCommandLine = async (
+export const runFleetSim = async (
   args: readonly string[],
   { stdout, stderr, signal }: CommandContext,
 ): Promise<number> => {

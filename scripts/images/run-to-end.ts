@@ -3,7 +3,7 @@ import { type ExecFileException, execFile } from "node:child_process";
 /** A program that ended with another code than 0, or did not start. */
 export class CommandError extends Error {}
 
-/** Options of `runCommand`. */
+/** Options of `runToEnd`. */
 export interface CommandOptions {
   env?: NodeJS.ProcessEnv;
   cwd?: string;
@@ -12,7 +12,7 @@ export interface CommandOptions {
 }
 
 /** Runs a program to its end and returns its stdout. Throws `CommandError` with the end of its output unless it exits with 0. */
-export const runCommand = (
+export const runToEnd = (
   command: string,
   args: readonly string[],
   { env = process.env, cwd, timeoutMs = 600_000, signal }: CommandOptions = {},
