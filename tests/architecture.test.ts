@@ -3,6 +3,7 @@ import { violationsOf } from "../scripts/verify/architecture.ts";
 import budgets from "../scripts/verify/budgets.json" with { type: "json" };
 import { readDocuments, routeFaults, sizeFaults, sizesOf } from "../scripts/verify/budgets.ts";
 import { readSource, readSources } from "../scripts/verify/imports.ts";
+import { ownerFaults } from "../scripts/verify/owners.ts";
 
 const repository = readSources();
 const sourcesOf = (files: Readonly<Record<string, string>>) =>
@@ -241,5 +242,24 @@ describe("budgets of sizes", () => {
       "product: 3 lines of code, more than 2",
       "documents: 5 words, more than 4",
     ]);
+  });
+});
+
+describe("exported names", () => {
+  it("have one owner in the repository", () => {
+    expect(ownerFaults(repository)).toEqual([]);
+  });
+
+  it("reject a second owner, but no second name of a type, re-export, test or generated file", () => {
+    const owned = {
+      "kit/a.ts": "export const a = 1; export type a = number; export default 1;",
+      "kit/b.ts": 'export { a } from "./a.ts"; export * from "./a.ts"; export default 2;',
+      "kit/a.test.ts": "export const a = 2;",
+      "tests/a.ts": "export const a = 3;",
+      "client/gen/a.ts": "export const a = 4;",
+    };
+    expect(ownerFaults(sourcesOf(owned))).toEqual([]);
+    const second = { ...owned, "scripts/a/a.ts": "const b = 5; export { b as a };" };
+    expect(ownerFaults(sourcesOf(second))).toEqual(["a: exported by kit/a.ts and scripts/a/a.ts"]);
   });
 });

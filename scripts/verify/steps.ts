@@ -13,6 +13,7 @@ import { readDocuments, routeFaults, sizeFaults, sizesOf } from "./budgets.ts";
 import { dependencyFaults, lockFaults } from "./dependencies.ts";
 import { readSources } from "./imports.ts";
 import { changedMigrations, historyFaults, landedRevisions } from "./landed-migrations.ts";
+import { ownerFaults } from "./owners.ts";
 
 /** The result of a step. */
 export interface VerifyResult {
@@ -191,6 +192,11 @@ export const steps: readonly VerifyStep[] = [
     name: "architecture",
     remedy: "the rules are in scripts/verify/architecture.ts",
     check: async () => resultOf(violationsOf(sources())),
+  },
+  {
+    name: "exported names",
+    remedy: "rename one, or let one file have it; one word means one thing",
+    check: async () => resultOf(ownerFaults(sources())),
   },
   {
     name: "budgets",
