@@ -9,11 +9,11 @@ import type { FleetHealthReport } from "../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../proto/fleet-health/row.ts";
 import {
   attentionStates,
+  configProgress,
   driftKinds,
   fleetConditions,
   fleetStates,
   forwardings,
-  rollouts,
 } from "../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "./core.ts";
@@ -212,7 +212,7 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   ),
   drift: several(...driftKinds),
   attention: fc.constant(["needed"]),
-  rollout: several(...rollouts),
+  rollout: several(...configProgress),
   heartbeat: several("recent", "never"),
   condition: several(...fleetConditions),
   forwarder: several("connected", "disconnected"),

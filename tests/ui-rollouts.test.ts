@@ -39,7 +39,7 @@ const hostsAt = async (href: string): Promise<number> => {
 };
 
 describe("the pages of configs in a browser", () => {
-  it("answer whether a rollout finished and which hosts are left, in two clicks from the fleet", async () => {
+  it("answer whether all hosts run a config and which are left, in two clicks from the fleet", async () => {
     const { page, messages } = await visit("/configs");
     const { hosts } = await get<ConfigDetail>(`/v1/collector/configs/${newest}`);
     await page.getByRole("link", { name: "databases r11", exact: true }).click();

@@ -2,18 +2,18 @@ import { type SQL, sql } from "drizzle-orm";
 import { collectorConfig } from "../../drizzle/schema/config.ts";
 import type { ConfigProgress } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
-import { appliedAt, isCounted, type RolloutRules, rolloutOf } from "./fleet-rows.ts";
+import { appliedAt, isCounted, type ProgressRules, progressOf } from "./fleet-rows.ts";
 import { arrayLiteral, type Paged, type PageRequest, paged, substring } from "./query-parts.ts";
 
 /** The hosts of one config hash. Revoked hosts count in none. */
-export interface RolloutCounts extends Record<ConfigProgress, number> {
+export interface ProgressCounts extends Record<ConfigProgress, number> {
   silentRunning: number;
   undesired: number;
   /** When the last host that runs it as desired began to; null without one. */
   appliedAt: Date | null;
 }
 
-const noHosts: RolloutCounts = {
+const noHosts: ProgressCounts = {
   silent: 0,
   running: 0,
   failed: 0,
@@ -27,11 +27,11 @@ const noHosts: RolloutCounts = {
  * Counts the hosts of each hash, in one scan of the fleet; a hash without hosts has zeros. Hosts are grouped by their step and whole
  * hashes before anything else, so that a step is decided once a host, and the wanted hashes once a group.
  */
-export const countRollouts = async (
+export const countProgress = async (
   db: Executor,
-  rules: RolloutRules,
+  rules: ProgressRules,
   hashes: readonly string[],
-): Promise<(hash: string) => RolloutCounts> => {
+): Promise<(hash: string) => ProgressCounts> => {
   const wanted = sql`${arrayLiteral([...new Set(hashes)].map((hash) => Uint8Array.fromHex(hash)))}::bytea[]`;
   // For one hash this spares most hosts the grouping; for many it would compare each host with all of them.
   const isWanted =
@@ -44,15 +44,15 @@ export const countRollouts = async (
     applied_at: string | null;
   }>(sql`
     with wanted as materialized (select unnest(${wanted}) as hash), grouped as (
-      select desired_config, running_config, ${rolloutOf(rules)} as step, count(*) as hosts, max(${appliedAt}) as applied_at
+      select desired_config, running_config, ${progressOf(rules)} as step, count(*) as hosts, max(${appliedAt}) as applied_at
       from fleet_host where ${isCounted(rules)} ${isWanted} group by 1, 2, 3
     )
     select encode(d.hash, 'hex') as desired, encode(r.hash, 'hex') as running, step, sum(hosts)::int as hosts,
       nullif(max(applied_at) filter (where d.hash = r.hash), '-infinity') as applied_at
     from grouped left join wanted d on d.hash = desired_config left join wanted r on r.hash = running_config
     where d.hash is not null or r.hash is not null group by 1, 2, 3`);
-  const counts = new Map<string, RolloutCounts>();
-  const change = (hash: string, changed: (before: RolloutCounts) => Partial<RolloutCounts>) => {
+  const counts = new Map<string, ProgressCounts>();
+  const change = (hash: string, changed: (before: ProgressCounts) => Partial<ProgressCounts>) => {
     const before = counts.get(hash) ?? noHosts;
     counts.set(hash, { ...before, ...changed(before) });
   };
@@ -133,7 +133,7 @@ export interface UnstoredHash {
 /** Finds the hashes that hosts run and no published config has, those with the most hosts first, and counts all of them. */
 export const findUnstoredHashes = async (
   db: Executor,
-  rules: RolloutRules,
+  rules: ProgressRules,
   limit: number,
 ): Promise<{ rows: UnstoredHash[]; hashes: number }> => {
   const rows = await db.execute<{ hash: string; running: number; last_at: string | null; hashes: number }>(sql`
@@ -204,7 +204,7 @@ export interface AssignmentListRow {
 /** Returns one page of the assignments of a config. */
 export const listAssignments = async (
   db: Executor,
-  rules: RolloutRules,
+  rules: ProgressRules,
   { configId, current, assignedBy, since, until }: AssignmentFilter & { configId: string },
   { after, limit }: PageRequest,
 ): Promise<Paged<AssignmentListRow>> => {
@@ -222,7 +222,7 @@ export const listAssignments = async (
   >(sql`
     select a.id, a.identity_id as "identityId", f.identity, f.device_id as "deviceId", a.assigned_at,
       a.assigned_by as "assignedBy", p.primary_email as "assignedByEmail", a.ended_at,
-      case when ${isOpen} then ${rolloutOf(rules)} end as rollout,
+      case when ${isOpen} then ${progressOf(rules)} end as rollout,
       case when ${isOpen} and running_config = desired_config then nullif(${appliedAt}, '-infinity') end as applied_at
     from (select * from config_assignment a where ${sql.join(where, sql` and `)} order by id desc limit ${limit + 1}) a
     cross join lateral (select * from fleet_host where identity_id = a.identity_id limit 1) f

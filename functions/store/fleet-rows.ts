@@ -8,6 +8,7 @@ import { troubledFrom } from "../../drizzle/schema/fleet.ts";
 import {
   attentionStates,
   type ConfigProgress,
+  configProgress,
   type FleetCondition,
   type FleetSeverity,
   type FleetState,
@@ -16,7 +17,6 @@ import {
   fleetSeverities,
   fleetStates,
   forwardings,
-  rollouts,
 } from "../../proto/fleet-health/vocabulary.ts";
 import { countedAfterColumn, countedBefore, type Outage } from "./counted-time.ts";
 import { arrayLiteral } from "./query-parts.ts";
@@ -188,31 +188,33 @@ const conditionSince: Record<FleetCondition, (rules: FleetRules) => SQL> = {
 };
 
 /** The timestamp and thresholds that decide what a host has made of its desired config. */
-export type RolloutRules = CountingRules;
+export type ProgressRules = CountingRules;
 
-/** Returns the predicate that a host counts in rollouts: it is not revoked. */
-export const isCounted = ({ now }: Pick<RolloutRules, "now">): SQL => sql`revoked_from > ${timestampAt(now)}`;
+/** Returns the predicate that a host counts in the progress of configs: it is not revoked. */
+export const isCounted = ({ now }: Pick<ProgressRules, "now">): SQL => sql`revoked_from > ${timestampAt(now)}`;
 
 const noHash = sql`'\\x'::bytea`;
 
 /** Each applies to a host that is in none before it. */
-const steps: Record<ConfigProgress, (rules: RolloutRules) => SQL> = {
+const steps: Record<ConfigProgress, (rules: ProgressRules) => SQL> = {
   silent: (rules) => sql`last_heartbeat_at < greatest(config_assigned_at, ${staleBefore(rules)})`,
   running: () => sql`running_config = desired_config`,
   failed: () => sql`config_invalid`,
   drifted: () => sql`true`,
 };
 
-/** Returns the predicate that a host is in this step of the rollout of its desired config. Never null. */
-export const rolloutPredicate = (rollout: ConfigProgress, rules: RolloutRules): SQL => {
-  const before = rollouts.slice(0, rollouts.indexOf(rollout)).map((step) => sql`not ${steps[step](rules)}`);
-  const parts = [isCounted(rules), sql`desired_config <> ${noHash}`, ...before, steps[rollout](rules)];
+/** Returns the predicate that a host has made this progress with its desired config. Never null. */
+export const progressPredicate = (progress: ConfigProgress, rules: ProgressRules): SQL => {
+  const before = configProgress
+    .slice(0, configProgress.indexOf(progress))
+    .map((step) => sql`not ${steps[step](rules)}`);
+  const parts = [isCounted(rules), sql`desired_config <> ${noHash}`, ...before, steps[progress](rules)];
   return sql`(${sql.join(parts, sql` and `)})`;
 };
 
 /** Returns the step as a value, for rows that `isCounted` and that have a desired config. */
-export const rolloutOf = (rules: RolloutRules): SQL<ConfigProgress> => {
-  const cases = rollouts.map((step) => sql`when ${steps[step](rules)} then ${sql.raw(`'${step}'`)}`);
+export const progressOf = (rules: ProgressRules): SQL<ConfigProgress> => {
+  const cases = configProgress.map((step) => sql`when ${steps[step](rules)} then ${sql.raw(`'${step}'`)}`);
   return sql`case ${sql.join(cases, sql` `)} end`;
 };
 

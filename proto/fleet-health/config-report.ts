@@ -1,15 +1,15 @@
 /** Configs and the hosts that should run them, as core reports them to `/configs` (docs/rollouts.md). */
 import * as v from "valibot";
 import { Id, IsoTimestamp } from "../values.ts";
-import { rollouts } from "./vocabulary.ts";
+import { configProgress } from "./vocabulary.ts";
 
 const TextOrNull = v.nullable(v.string());
 
-/** How many hosts should run a config, and what they have made of it. Revoked hosts count in none of these. */
-export const RolloutHosts = v.strictObject({
+/** The progress of a config: how many hosts should run it, and what they have made of it. Revoked hosts count in none of these. */
+export const ProgressHosts = v.strictObject({
   /** Hosts whose desired config it is: the sum of `running`, `failed`, `drifted` and `silent`. */
   desired: v.number(),
-  ...v.entriesFromList(rollouts, v.number()),
+  ...v.entriesFromList(configProgress, v.number()),
   /** Of the silent hosts, those whose last heartbeat names it. */
   silent_running: v.number(),
   /** Hosts whose last heartbeat names it although another config, or none, is desired. */
@@ -18,8 +18,8 @@ export const RolloutHosts = v.strictObject({
   finished_at: v.nullable(IsoTimestamp),
 });
 
-/** How many hosts should run a config, and what they have made of it. */
-export type RolloutHosts = v.InferOutput<typeof RolloutHosts>;
+/** The progress of a config. */
+export type ProgressHosts = v.InferOutput<typeof ProgressHosts>;
 
 const config = {
   id: Id,
@@ -31,7 +31,7 @@ const config = {
   /** The email of `created_by`; null for a person whom the directory no longer has. */
   created_by_email: TextOrNull,
   /** By `config_hash`: two configs with the same content have the same hosts. */
-  hosts: RolloutHosts,
+  hosts: ProgressHosts,
 };
 
 /** A published config without its text. */
@@ -87,8 +87,8 @@ export const ConfigAssignment = v.strictObject({
   assigned_by_email: TextOrNull,
   /** When another config or none was assigned. */
   ended_at: v.nullable(IsoTimestamp),
-  /** What the host has made of it; null once the assignment has ended or the host is revoked. */
-  rollout: v.nullable(v.picklist(rollouts)),
+  /** The config progress of the host; null once the assignment has ended or the host is revoked. */
+  rollout: v.nullable(v.picklist(configProgress)),
   /** When the host first reported that it runs the config; null while its last heartbeat does not. */
   applied_at: v.nullable(IsoTimestamp),
 });

@@ -9,6 +9,7 @@ import { Identifier, parseTimestamp } from "../management/text.ts";
 import { QueryInteger } from "../values.ts";
 import {
   attentionKinds,
+  configProgress,
   driftKinds,
   type ExportKind,
   type FleetState,
@@ -18,7 +19,6 @@ import {
   forwarderKinds,
   forwardings,
   heartbeatKinds,
-  rollouts,
 } from "./vocabulary.ts";
 
 /** The most values of one parameter. */
@@ -153,7 +153,7 @@ export const filterParts = {
   ...both("desiredConfig", "desired_config", hashes),
   /** The config that the last heartbeat names. */
   ...both("runningConfig", "running_config", hashes),
-  ...both("rollout", "rollout", names(rollouts, "must be silent, running, failed or drifted")),
+  ...both("rollout", "rollout", names(configProgress, "must be silent, running, failed or drifted")),
   /** A condition that applies, even if another one decides the state. */
   ...both("condition", "condition", names(fleetConditions, "must be a condition")),
   ...both("heartbeat", "heartbeat", names(heartbeatKinds, "must be recent or never")),

@@ -32,14 +32,14 @@ export const heartbeatKinds = ["recent", "never"] as const;
 export const forwarderKinds = ["connected", "disconnected"] as const;
 
 /**
- * What a host has made of its desired config, in order of precedence. *silent*: no heartbeat since the config was assigned, or within
+ * Config progress: what a host has made of its desired config, in order of precedence. *silent*: no heartbeat since the config was assigned, or within
  * the threshold of `stale`; *running*: the last heartbeat names it; *failed*: the last heartbeat reports an invalid config; *drifted*: it
  * names another. A host that is revoked or has no desired config is in none.
  */
-export const rollouts = ["silent", "running", "failed", "drifted"] as const;
+export const configProgress = ["silent", "running", "failed", "drifted"] as const;
 
-/** One of `rollouts`. */
-export type ConfigProgress = (typeof rollouts)[number];
+/** One of `configProgress`. */
+export type ConfigProgress = (typeof configProgress)[number];
 
 /**
  * How a host forwards. `forwarding`: an envelope within `thresholds.forwarding_seconds`; `stopped`: none within it, though there were some

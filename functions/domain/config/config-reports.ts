@@ -5,14 +5,14 @@ import {
   type AssignmentBatchRow,
   type AssignmentFilter,
   type AssignmentListRow,
-  countRollouts,
+  countProgress,
   findAssignmentBatches,
   findListedConfig,
   findUnstoredHashes,
   type ListedConfigRow,
   listAssignments,
   listConfigs,
-  type RolloutCounts,
+  type ProgressCounts,
   type UnstoredHash,
 } from "../../store/config-hosts.ts";
 import { findConfig } from "../../store/configs.ts";
@@ -22,12 +22,12 @@ import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-/** The parts of core that read rollouts. */
+/** The parts of core that read configs with their progress. */
 export type ConfigReportCore = Pick<Core, "db" | "clock" | "config">;
 
 /** A config and the hosts of its hash. */
-export interface ConfigRollout extends ListedConfigRow {
-  hosts: RolloutCounts;
+export interface ConfigWithProgress extends ListedConfigRow {
+  hosts: ProgressCounts;
 }
 
 /** Returns one page of the published configs and their hosts, newest first; `text` is part of a name, or the start of a hash. */
@@ -35,15 +35,15 @@ export const browseConfigs = async (
   core: ConfigReportCore,
   text: string | undefined,
   page: PageRequest,
-): Promise<Paged<ConfigRollout>> => {
+): Promise<Paged<ConfigWithProgress>> => {
   const { rows, next } = await listConfigs(core.db, text, page);
   const hashes = rows.map(({ configHash }) => configHash);
-  const hostsOf = await countRollouts(core.db, await readCountingRules(core), hashes);
+  const hostsOf = await countProgress(core.db, await readCountingRules(core), hashes);
   return { rows: rows.map((row) => ({ ...row, hosts: hostsOf(row.configHash) })), next };
 };
 
 /** A config with its text, its hosts and its newest batches of assignments. */
-export interface DescribedConfig extends ConfigRollout {
+export interface DescribedConfig extends ConfigWithProgress {
   now: Date;
   yaml: string;
   batches: AssignmentBatchRow[];
@@ -57,7 +57,7 @@ export const describeConfig = async (core: ConfigReportCore, id: string): Promis
     findAssignmentBatches(core.db, id, batchesMax),
   ]);
   if (config === undefined) throw new Problem("not_found", { detail: "No such config" });
-  const hostsOf = await countRollouts(core.db, rules, [config.configHash]);
+  const hostsOf = await countProgress(core.db, rules, [config.configHash]);
   return { ...config, now: rules.now, hosts: hostsOf(config.configHash), batches };
 };
 
@@ -97,7 +97,7 @@ export const exportConfigs = (
   core: ExportCore,
   text: string | undefined,
   { operator, origin, asked }: RequestedExport,
-): AsyncGenerator<ConfigRollout[], void, void> =>
+): AsyncGenerator<ConfigWithProgress[], void, void> =>
   auditedExport(
     core,
     {

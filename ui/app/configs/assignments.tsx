@@ -14,7 +14,7 @@ import { Time } from "../shell/time.tsx";
 
 const pageRows = 25;
 
-const rolloutWords: Record<ConfigProgress, string> = {
+const progressWords: Record<ConfigProgress, string> = {
   running: "runs it",
   drifted: "runs another config",
   failed: "reports it as invalid",
@@ -77,7 +77,7 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
       cell: (row) => (
         <Show
           when={row.ended_at}
-          fallback={row.rollout === null ? <span class="quiet">revoked</span> : rolloutWords[row.rollout]}
+          fallback={row.rollout === null ? <span class="quiet">revoked</span> : progressWords[row.rollout]}
         >
           {(at) => (
             <span class="quiet">
@@ -102,7 +102,7 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
     { words: "Ended", value: "false" },
   ] as const;
   return (
-    <section class="rollout-panel" aria-labelledby="assignments">
+    <section class="config-panel" aria-labelledby="assignments">
       <h2 id="assignments">Assigned hosts</h2>
       <OldNotice report={report} what="These hosts are" paused={props.paused} />
       <div class="page-tools">

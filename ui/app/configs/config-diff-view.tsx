@@ -6,7 +6,7 @@ import { formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { diffOf } from "./config-diff.ts";
 import { CompareChoice } from "./config-text.tsx";
-import { configName } from "./rollout-view.ts";
+import { configName } from "./progress-view.ts";
 
 /** What changed from another config to this one, line by line. */
 export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string }) => {
@@ -25,7 +25,7 @@ export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string })
   });
   const counted = (kind: "added" | "removed") => (lines() ?? []).filter((line) => line.kind === kind).length;
   return (
-    <section class="rollout-panel" aria-labelledby="diff">
+    <section class="config-panel" aria-labelledby="diff">
       <div class="page-tools">
         <h2 id="diff">
           Changes

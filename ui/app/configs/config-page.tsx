@@ -15,8 +15,8 @@ import { Time } from "../shell/time.tsx";
 import { Assignments } from "./assignments.tsx";
 import { ConfigText } from "./config-text.tsx";
 import { Preview } from "./preview.tsx";
-import { HostFigure, RolloutBar, RolloutSentence } from "./rollout-parts.tsx";
-import { barParts, configName, figureMeanings } from "./rollout-view.ts";
+import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";
+import { barParts, configName, figureMeanings } from "./progress-view.ts";
 import "../design/page.css";
 
 const refreshIntervalMs = 15_000;
@@ -24,7 +24,7 @@ const refreshIntervalMs = 15_000;
 // Loaded on demand: most visits compare nothing.
 const ConfigDiff = lazy(async () => ({ default: (await import("./config-diff-view.tsx")).ConfigDiffView }));
 
-/** `/configs/{id}`: one published config, whether its rollout finished and which hosts are left, its assignments, text and diffs. */
+/** `/configs/{id}`: one published config, how far its hosts are and which are left, its assignments, text and diffs. */
 export const ConfigPage = () => {
   const { api } = usePageContext();
   const route = useParams<{ id: string }>();
@@ -68,8 +68,8 @@ export const ConfigPage = () => {
                 <a href={`/audit?${new URLSearchParams({ target: known().id })}`}>audit events</a>
               </p>
             </div>
-            <Rollout config={known()} />
-            <section class="rollout-panel" aria-labelledby="rollouts">
+            <Progress config={known()} />
+            <section class="config-panel" aria-labelledby="rollouts">
               <h2 id="rollouts">Rollouts in waves</h2>
               <RolloutsOf
                 of="config_id"
@@ -97,22 +97,22 @@ export const ConfigPage = () => {
   );
 };
 
-/** Whether the rollout finished, and every figure as a link to its hosts. */
-const Rollout = (props: { config: ConfigDetail }) => {
+/** The progress of the config: whether all of its hosts run it, and every figure as a link to its hosts. */
+const Progress = (props: { config: ConfigDetail }) => {
   const hosts = () => props.config.hosts;
   const figure = (name: Parameters<typeof HostFigure>[0]["figure"], of: string) => (
     <HostFigure hosts={hosts()} figure={name} hash={props.config.config_hash} of={of} />
   );
   return (
-    <section class="panel rollout-panel" aria-labelledby="rollout">
-      <h2 id="rollout">Did the rollout finish?</h2>
+    <section class="panel config-panel" aria-labelledby="progress">
+      <h2 id="progress">Do all hosts run it?</h2>
       <p>
-        <RolloutSentence hosts={hosts()} hash={props.config.config_hash} />
+        <ProgressSentence hosts={hosts()} hash={props.config.config_hash} />
       </p>
       <Show when={hosts().desired > 0}>
-        <RolloutBar hosts={hosts()} />
+        <ProgressBar hosts={hosts()} />
       </Show>
-      <dl class="rollout-figures">
+      <dl class="progress-figures">
         <div>
           <dt>Desired by</dt>
           <dd>
@@ -124,8 +124,8 @@ const Rollout = (props: { config: ConfigDetail }) => {
           {({ figure: name, word }) => (
             <div>
               <dt>
-                <svg class="rollout-key" viewBox="0 0 1 1" aria-hidden="true">
-                  <rect data-rollout={name} width="1" height="1" />
+                <svg class="progress-key" viewBox="0 0 1 1" aria-hidden="true">
+                  <rect data-progress={name} width="1" height="1" />
                 </svg>
                 {`${word.charAt(0).toUpperCase()}${word.slice(1)}`}
               </dt>
@@ -177,7 +177,7 @@ const Batches = (props: { config: ConfigDetail; asOf: number }) => {
     },
   ];
   return (
-    <section class="rollout-panel" aria-labelledby="history">
+    <section class="config-panel" aria-labelledby="history">
       <h2 id="history">Assignment history</h2>
       <Show
         when={props.config.batches.length > 0}

@@ -6,12 +6,12 @@ import { Loaded } from "../design/loaded.tsx";
 import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { formatTimestamp, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { configName } from "./rollout-view.ts";
+import { configName } from "./progress-view.ts";
 import { linesOf } from "./text-lines.ts";
 
 /** The published text with line numbers, a button that copies it as it is, and the choice of a config to compare it with. */
 export const ConfigText = (props: { yaml: string; configId: string }) => (
-  <section class="rollout-panel" aria-labelledby="text">
+  <section class="config-panel" aria-labelledby="text">
     <div class="page-tools">
       <h2 id="text">
         Text <CopyButton text={props.yaml} what="the text" />

@@ -16,14 +16,14 @@ import { usePageContext } from "../session/page-context.tsx";
 import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
-import { HostFigure, RolloutBar, RolloutSentence } from "./rollout-parts.tsx";
-import { configName, runningPath } from "./rollout-view.ts";
+import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";
+import { configName, runningPath } from "./progress-view.ts";
 import "../design/page.css";
 
 const pageRows = 100;
 const refreshIntervalMs = 15_000;
 
-/** `/configs`: the published configs, newest first, and whether each one's rollout finished. */
+/** `/configs`: the published configs, newest first, and how far the hosts of each are. */
 export const ConfigsPage = () => {
   const { api } = usePageContext();
   const location = useLocation();
@@ -77,13 +77,13 @@ export const ConfigsPage = () => {
       ),
     },
     {
-      name: "Rollout",
+      name: "Progress",
       cell: (config) => (
         <>
           <Show when={config.hosts.desired > 0}>
-            <RolloutBar hosts={config.hosts} />
+            <ProgressBar hosts={config.hosts} />
           </Show>
-          <RolloutSentence hosts={config.hosts} hash={config.config_hash} />
+          <ProgressSentence hosts={config.hosts} hash={config.config_hash} />
         </>
       ),
     },
@@ -200,7 +200,7 @@ const Unstored = (props: { paused: boolean }) => {
   });
   const found = () => report.answer()?.value;
   return (
-    <section class="panel rollout-panel" aria-labelledby="unstored">
+    <section class="panel config-panel" aria-labelledby="unstored">
       <h2 id="unstored">Running, never published</h2>
       <OldNotice report={report} what="These hashes are" paused={props.paused} />
       <Loaded report={report} what="hashes" value={found()}>

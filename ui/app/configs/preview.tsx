@@ -12,7 +12,7 @@ import { defaultView, viewPath } from "../fleet/view/view-state.ts";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { targetReasonWords } from "../rollouts/rollout-view.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { configName } from "./rollout-view.ts";
+import { configName } from "./progress-view.ts";
 import "../rollouts/rollouts.css";
 
 /** The preview of a rollout: asks for a query of hosts, and shows which of them would change and which could not. */

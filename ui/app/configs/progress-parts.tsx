@@ -1,12 +1,12 @@
 import { For, Show } from "solid-js";
-import type { RolloutHosts } from "../../../proto/fleet-health/config-report.ts";
+import type { ProgressHosts } from "../../../proto/fleet-health/config-report.ts";
 import { formatCount } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { barParts, figurePath, hostsLeft, progressSentence, type RolloutFigure } from "./rollout-view.ts";
-import "./rollout.css";
+import { barParts, figurePath, hostsLeft, type ProgressFigure, progressSentence } from "./progress-view.ts";
+import "./progress.css";
 
 /** The hosts of a config as a bar: running, drifted, failed, silent. Its name says the counts. */
-export const RolloutBar = (props: { hosts: RolloutHosts }) => {
+export const ProgressBar = (props: { hosts: ProgressHosts }) => {
   const parts = () => {
     let from = 0;
     return barParts.map(({ figure, word }) => {
@@ -21,17 +21,17 @@ export const RolloutBar = (props: { hosts: RolloutHosts }) => {
       .join(", ");
   return (
     <svg
-      class="rollout-bar"
+      class="progress-bar"
       role="img"
       aria-label={label()}
       viewBox={`0 0 ${Math.max(1, props.hosts.desired)} 1`}
       preserveAspectRatio="none"
     >
-      <rect class="rollout-track" width={Math.max(1, props.hosts.desired)} height="1" />
+      <rect class="progress-track" width={Math.max(1, props.hosts.desired)} height="1" />
       <For each={parts()}>
         {(part) => (
           <Show when={part.hosts > 0}>
-            <rect data-rollout={part.figure} x={part.from} width={part.hosts} height="1" />
+            <rect data-progress={part.figure} x={part.from} width={part.hosts} height="1" />
           </Show>
         )}
       </For>
@@ -41,8 +41,8 @@ export const RolloutBar = (props: { hosts: RolloutHosts }) => {
 
 /** A figure of a config as a link to its hosts; zero is plain text. */
 export const HostFigure = (props: {
-  hosts: RolloutHosts;
-  figure: Exclude<RolloutFigure, "left">;
+  hosts: ProgressHosts;
+  figure: Exclude<ProgressFigure, "left">;
   hash: string;
   of: string;
 }) => (
@@ -54,8 +54,8 @@ export const HostFigure = (props: {
   </Show>
 );
 
-/** Whether the rollout finished, with the hosts that are left as a link. */
-export const RolloutSentence = (props: { hosts: RolloutHosts; hash: string }) => {
+/** Whether all hosts run the config, with the hosts that are left as a link. */
+export const ProgressSentence = (props: { hosts: ProgressHosts; hash: string }) => {
   const { times } = usePageContext();
   const sentence = () => progressSentence(props.hosts, times.zone());
   return (

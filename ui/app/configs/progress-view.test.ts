@@ -1,8 +1,8 @@
 import { describe, expect, it } from "vitest";
-import type { RolloutHosts } from "../../../proto/fleet-health/config-report.ts";
-import { configName, figurePath, hostsLeft, progressSentence } from "./rollout-view.ts";
+import type { ProgressHosts } from "../../../proto/fleet-health/config-report.ts";
+import { configName, figurePath, hostsLeft, progressSentence } from "./progress-view.ts";
 
-const none: RolloutHosts = {
+const none: ProgressHosts = {
   desired: 0,
   running: 0,
   failed: 0,

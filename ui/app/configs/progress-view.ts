@@ -1,15 +1,15 @@
-import type { RolloutHosts } from "../../../proto/fleet-health/config-report.ts";
+import type { ProgressHosts } from "../../../proto/fleet-health/config-report.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { fleetStates } from "../../../proto/fleet-health/vocabulary.ts";
 import { defaultView, viewPath } from "../fleet/view/view-state.ts";
 import { formatCount, formatCountOf, formatTimestamp, type TimeZone } from "../format/format.ts";
 
 /** The figures of a config's hosts that the page links. */
-export type RolloutFigure = Exclude<keyof RolloutHosts, "finished_at"> | "left";
+export type ProgressFigure = Exclude<keyof ProgressHosts, "finished_at"> | "left";
 
 const notRevoked = fleetStates.filter((state) => state !== "revoked");
 
-const filters: Record<RolloutFigure, (hash: string) => FleetFilter> = {
+const filters: Record<ProgressFigure, (hash: string) => FleetFilter> = {
   desired: (hash) => ({ states: notRevoked, desiredConfig: [hash] }),
   running: (hash) => ({ desiredConfig: [hash], rollout: ["running"] }),
   failed: (hash) => ({ desiredConfig: [hash], rollout: ["failed"] }),
@@ -21,7 +21,7 @@ const filters: Record<RolloutFigure, (hash: string) => FleetFilter> = {
 };
 
 /** Returns the address of exactly the hosts that a figure counts. */
-export const figurePath = (figure: RolloutFigure, hash: string): string =>
+export const figurePath = (figure: ProgressFigure, hash: string): string =>
   viewPath({ ...defaultView, filter: filters[figure](hash) });
 
 /** Returns the address of the hosts that last reported a hash, whatever is desired. */
@@ -29,11 +29,11 @@ export const runningPath = (hash: string): string =>
   viewPath({ ...defaultView, filter: { states: notRevoked, runningConfig: [hash] } });
 
 /** Returns how many hosts should run the config and did not report it last. */
-export const hostsLeft = ({ desired, running, silent_running: silentRunning }: RolloutHosts): number =>
+export const hostsLeft = ({ desired, running, silent_running: silentRunning }: ProgressHosts): number =>
   desired - running - silentRunning;
 
-/** Returns whether the rollout finished, in words: when, or how many hosts are left. */
-export const progressSentence = (hosts: RolloutHosts, zone: TimeZone = "utc"): string => {
+/** Returns whether all hosts run the config, in words: when, or how many hosts are left. */
+export const progressSentence = (hosts: ProgressHosts, zone: TimeZone = "utc"): string => {
   if (hosts.desired === 0) return "Assigned to no host.";
   const left = hostsLeft(hosts);
   if (left > 0) return `${formatCount(left)} of ${formatCountOf(hosts.desired, "host")} left: not finished.`;

@@ -10,7 +10,7 @@ import type {
   UnstoredConfigs,
 } from "../../../../proto/fleet-health/config-report.ts";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
-import { rollouts } from "../../../../proto/fleet-health/vocabulary.ts";
+import { configProgress } from "../../../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
 import { seededConfigId, seedRollouts } from "../../../../scripts/lab/seed-rollouts.ts";
 import { createTestCore } from "../../../../tests/core.ts";
@@ -35,7 +35,7 @@ describe("the hosts of a config", () => {
     const property = fc.asyncProperty(fc.constantFrom(...configs), async ({ config_hash: hash, hosts }) => {
       const desired = `desired_config=${hash}`;
       const counted = { desired: await rowsOf(`${desired}&not_state=revoked`) } as Record<string, number>;
-      for (const rollout of rollouts) counted[rollout] = await rowsOf(`${desired}&rollout=${rollout}`);
+      for (const rollout of configProgress) counted[rollout] = await rowsOf(`${desired}&rollout=${rollout}`);
       counted.silent_running = await rowsOf(`${desired}&rollout=silent&running_config=${hash}`);
       counted.undesired = await rowsOf(`running_config=${hash}&not_desired_config=${hash}&not_state=revoked`);
       const { finished_at: _, ...figures } = hosts;
@@ -46,7 +46,7 @@ describe("the hosts of a config", () => {
   });
 
   it("are of every kind in the seeded fleet, so that the property above compares something", () => {
-    for (const figure of ["desired", ...rollouts, "silent_running", "undesired"] as const)
+    for (const figure of ["desired", ...configProgress, "silent_running", "undesired"] as const)
       expect([figure, configs.some(({ hosts }) => hosts[figure] > 0)]).toEqual([figure, true]);
   });
 
@@ -125,7 +125,7 @@ describe("the assignments of a config", () => {
   it("say what each host has made of it, as the figures and the batches count", async () => {
     const { items } = await get<AssignmentPage>(`${path}/assignments?limit=1000`);
     const { hosts, batches } = await get<ConfigDetail>(path);
-    for (const rollout of rollouts)
+    for (const rollout of configProgress)
       expect([rollout, items.filter((item) => item.rollout === rollout).length]).toEqual([rollout, hosts[rollout]]);
     expect(batches.length).toBeGreaterThan(5);
     for (const batch of batches) {

@@ -1,8 +1,8 @@
 import * as v from "valibot";
-import type { ConfigAssignment, ListedConfig, RolloutHosts } from "../../../../proto/fleet-health/config-report.ts";
+import type { ConfigAssignment, ListedConfig, ProgressHosts } from "../../../../proto/fleet-health/config-report.ts";
 import { Id, IsoTimestamp } from "../../../../proto/values.ts";
-import type { ConfigRollout } from "../../../domain/config/config-reports.ts";
-import type { AssignmentListRow, RolloutCounts } from "../../../store/config-hosts.ts";
+import type { ConfigWithProgress } from "../../../domain/config/config-reports.ts";
+import type { AssignmentListRow, ProgressCounts } from "../../../store/config-hosts.ts";
 import type { ConfigRow } from "../../../store/configs.ts";
 
 /** A config that was just published. */
@@ -26,13 +26,13 @@ export const configView = (row: Omit<ConfigRow, "yaml">): v.InferOutput<typeof C
 });
 
 /** Returns the view of a config and its hosts. */
-export const listedConfigView = (row: ConfigRollout): ListedConfig => ({
+export const listedConfigView = (row: ConfigWithProgress): ListedConfig => ({
   ...configView(row),
   created_by_email: row.createdByEmail,
   hosts: hostsView(row.hosts),
 });
 
-const hostsView = ({ running, failed, drifted, silent, silentRunning, undesired, appliedAt }: RolloutCounts) => {
+const hostsView = ({ running, failed, drifted, silent, silentRunning, undesired, appliedAt }: ProgressCounts) => {
   const desired = running + failed + drifted + silent;
   const isFinished = desired > 0 && running + silentRunning === desired;
   return {
@@ -44,7 +44,7 @@ const hostsView = ({ running, failed, drifted, silent, silentRunning, undesired,
     silent_running: silentRunning,
     undesired,
     finished_at: isFinished && appliedAt !== null ? appliedAt.toISOString() : null,
-  } satisfies RolloutHosts;
+  } satisfies ProgressHosts;
 };
 
 /** Returns the view of an assignment. */

@@ -2,6 +2,7 @@ import { type Term, termParts, terms, termsOf } from "../../../../proto/fleet-he
 import { quoteValue, splitWords } from "../../../../proto/fleet-health/query-language/words.ts";
 import {
   type ConfigProgress,
+  configProgress,
   type Drift,
   driftKinds,
   type FleetState,
@@ -9,7 +10,6 @@ import {
   fleetConditions,
   fleetStates,
   forwardings,
-  rollouts,
 } from "../../../../proto/fleet-health/vocabulary.ts";
 import { questions } from "./questions.ts";
 
@@ -183,7 +183,7 @@ const valuesOf = ({ part, key }: Term, values: FleetValues): Suggestion[] => {
     case "platform":
       return (values.platforms ?? []).map(({ platform, count }) => valueItem(platform, "", count));
     case "rollout":
-      return rollouts.map((step) => valueItem(step, rolloutMeanings[step]));
+      return configProgress.map((step) => valueItem(step, rolloutMeanings[step]));
     case "label":
       return (values.labels?.find((label) => key === `label.${label.key}`)?.values ?? []).map(({ value, count }) =>
         valueItem(value, "", count),
