@@ -10,7 +10,7 @@ import type { Signer } from "../signer/signer.ts";
 import type { Database } from "../store/database.ts";
 import { databaseProblem } from "../store/database-problem.ts";
 import { countHeld, findDirectorySync } from "../store/directory.ts";
-import { countCollectors } from "../store/fleet-report.ts";
+import { countCollectors } from "../store/identities.ts";
 import { countGapHosts } from "../store/ingest-gaps.ts";
 import { SchemaMismatch } from "../store/migrate.ts";
 import { findRetentionPause, type RetentionPause } from "../store/retention-clock.ts";

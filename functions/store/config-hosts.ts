@@ -2,7 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { collectorConfig } from "../../drizzle/schema/config.ts";
 import type { ConfigProgress } from "../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "./database.ts";
-import { appliedAt, isCounted, type ProgressRules, progressOf } from "./fleet-rows.ts";
+import { appliedAt, type CountingRules, isCounted, progressOf } from "./fleet-rows.ts";
 import { arrayLiteral, type Paged, type PageRequest, paged, substring } from "./query-parts.ts";
 
 /** The hosts of one config hash. Revoked hosts count in none. */
@@ -29,7 +29,7 @@ const noHosts: ProgressCounts = {
  */
 export const countProgress = async (
   db: Executor,
-  rules: ProgressRules,
+  rules: CountingRules,
   hashes: readonly string[],
 ): Promise<(hash: string) => ProgressCounts> => {
   const wanted = sql`${arrayLiteral([...new Set(hashes)].map((hash) => Uint8Array.fromHex(hash)))}::bytea[]`;
@@ -133,7 +133,7 @@ export interface UnstoredHash {
 /** Finds the hashes that hosts run and no published config has, those with the most hosts first, and counts all of them. */
 export const findUnstoredHashes = async (
   db: Executor,
-  rules: ProgressRules,
+  rules: CountingRules,
   limit: number,
 ): Promise<{ rows: UnstoredHash[]; hashes: number }> => {
   const rows = await db.execute<{ hash: string; running: number; last_at: string | null; hashes: number }>(sql`
@@ -204,7 +204,7 @@ export interface AssignmentListRow {
 /** Returns one page of the assignments of a config. */
 export const listAssignments = async (
   db: Executor,
-  rules: ProgressRules,
+  rules: CountingRules,
   { configId, current, assignedBy, since, until }: AssignmentFilter & { configId: string },
   { after, limit }: PageRequest,
 ): Promise<Paged<AssignmentListRow>> => {

@@ -268,11 +268,3 @@ export const findHostBackground = async (db: Executor, identityId: string): Prom
     where i.id = ${identityId}::uuid`);
   return row;
 };
-
-/** Counts the hosts that are not revoked at `now`: neither their identity nor, without another active one, their certificate. */
-export const countCollectors = async (db: Executor, now: Date): Promise<number> => {
-  const [row] = await db.execute<{ enrolled: number }>(
-    sql`select count(*)::int as enrolled from fleet_host where revoked_from > ${timestampAt(now)}`,
-  );
-  return row?.enrolled ?? 0;
-};

@@ -187,16 +187,13 @@ const conditionSince: Record<FleetCondition, (rules: FleetRules) => SQL> = {
   queue_at_risk: () => sql`condition_since`,
 };
 
-/** The timestamp and thresholds that decide what a host has made of its desired config. */
-export type ProgressRules = CountingRules;
-
 /** Returns the predicate that a host counts in the progress of configs: it is not revoked. */
-export const isCounted = ({ now }: Pick<ProgressRules, "now">): SQL => sql`revoked_from > ${timestampAt(now)}`;
+export const isCounted = ({ now }: Pick<CountingRules, "now">): SQL => sql`revoked_from > ${timestampAt(now)}`;
 
 const noHash = sql`'\\x'::bytea`;
 
 /** Each applies to a host that is in none before it. */
-const steps: Record<ConfigProgress, (rules: ProgressRules) => SQL> = {
+const steps: Record<ConfigProgress, (rules: CountingRules) => SQL> = {
   silent: (rules) => sql`last_heartbeat_at < greatest(config_assigned_at, ${staleBefore(rules)})`,
   running: () => sql`running_config = desired_config`,
   failed: () => sql`config_invalid`,
@@ -204,7 +201,7 @@ const steps: Record<ConfigProgress, (rules: ProgressRules) => SQL> = {
 };
 
 /** Returns the predicate that a host has made this progress with its desired config. Never null. */
-export const progressPredicate = (progress: ConfigProgress, rules: ProgressRules): SQL => {
+export const progressPredicate = (progress: ConfigProgress, rules: CountingRules): SQL => {
   const before = configProgress
     .slice(0, configProgress.indexOf(progress))
     .map((step) => sql`not ${steps[step](rules)}`);
@@ -213,7 +210,7 @@ export const progressPredicate = (progress: ConfigProgress, rules: ProgressRules
 };
 
 /** Returns the step as a value, for rows that `isCounted` and that have a desired config. */
-export const progressOf = (rules: ProgressRules): SQL<ConfigProgress> => {
+export const progressOf = (rules: CountingRules): SQL<ConfigProgress> => {
   const cases = configProgress.map((step) => sql`when ${steps[step](rules)} then ${sql.raw(`'${step}'`)}`);
   return sql`case ${sql.join(cases, sql` `)} end`;
 };

@@ -170,6 +170,14 @@ export const updateAuthFailure = async (
   return row?.id;
 };
 
+/** Counts the hosts that are not revoked at `now`: neither their identity nor, without another active one, their certificate. */
+export const countCollectors = async (db: Executor, now: Date): Promise<number> => {
+  const [row] = await db.execute<{ enrolled: number }>(
+    sql`select count(*)::int as enrolled from fleet_host where revoked_from > ${now.toISOString()}::timestamptz`,
+  );
+  return row?.enrolled ?? 0;
+};
+
 /** The channel on which every replica listens, to check open ingest streams again at once. */
 export const revocationChannel = "svc_revocation";
 

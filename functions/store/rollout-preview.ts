@@ -4,7 +4,7 @@ import type { FleetFilter } from "../../proto/fleet-health/filter.ts";
 import { desiredErrorPrefix, rolledBackPrefix } from "../../proto/management/heartbeat.ts";
 import type { TargetReason } from "../../proto/rollout/vocabulary.ts";
 import type { Executor } from "./database.ts";
-import { type FleetRules, heartbeatRecent, isCounted, type ProgressRules } from "./fleet-rows.ts";
+import { type CountingRules, type FleetRules, heartbeatRecent, isCounted } from "./fleet-rows.ts";
 import { candidates } from "./rollout-targets.ts";
 
 /** Hosts of the filter that have the same assigned config; null for none. Only hosts that a rollout can change. */
@@ -85,7 +85,7 @@ const refused = (error: SQL): SQL => sql`starts_with(${error}, ${desiredErrorPre
 export const findRefusingVersions = async (
   db: Executor,
   configHash: string,
-  { rules, past }: { rules: ProgressRules; past: boolean },
+  { rules, past }: { rules: CountingRules; past: boolean },
 ): Promise<RefusingVersion[]> => {
   const earlier = sql`union all
     select t.failed_version, t.condition_detail, null from collector_config c

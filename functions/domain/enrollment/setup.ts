@@ -2,7 +2,7 @@ import type { Setup, SetupStep } from "../../../proto/operator/setup.ts";
 import type { Core } from "../../core.ts";
 import { countPeople, findDirectorySync } from "../../store/directory.ts";
 import { countEnrollment } from "../../store/enrollment-report.ts";
-import { countCollectors } from "../../store/fleet-report.ts";
+import { countCollectors } from "../../store/identities.ts";
 import { findOldestActivePolicy } from "../../store/policies.ts";
 
 /** Returns which steps of a new deployment are done, and what fills in the command of its first host. */

@@ -13,7 +13,7 @@ import {
 } from "../../store/rollouts.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
-import { type RolloutCore, refuseOverlap } from "./create.ts";
+import type { RolloutCore } from "./create.ts";
 
 /** What an operator does to a rollout. */
 export type RolloutControl = "pause" | "resume" | "abort" | "roll_back";
@@ -99,3 +99,13 @@ export const controlRollout = async (
     if (described === undefined) throw new Problem("not_found", { detail: "No such rollout" });
     return described;
   });
+
+/** Throws 409 `rollout_overlap` with the rollouts that have some of the hosts, unless there are none. */
+export const refuseOverlap = (overlaps: readonly { rolloutId: string; hosts: number }[]): void => {
+  const [first] = overlaps;
+  if (first === undefined) return;
+  throw new Problem("rollout_overlap", {
+    detail: `The rollout ${first.rolloutId} has ${first.hosts} of these hosts`,
+    extensions: { rollouts: overlaps.map(({ rolloutId, hosts }) => ({ rollout_id: rolloutId, hosts })) },
+  });
+};

@@ -28,6 +28,7 @@ import {
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";
+import { refuseOverlap } from "./control.ts";
 import { wavesReach } from "./waves.ts";
 
 /** The parts of core that rollouts use. */
@@ -139,16 +140,6 @@ const refuseUnparsable = async (
   throw new Problem("rollout_config_unparsable", {
     detail: "Collectors of every version among these hosts reject the config",
     extensions: { versions: versions.map(({ version }) => ({ version, errors: refusing.get(version)?.errors })) },
-  });
-};
-
-/** Throws 409 `rollout_overlap` with the rollouts that have some of the hosts, unless there are none. */
-export const refuseOverlap = (overlaps: readonly { rolloutId: string; hosts: number }[]): void => {
-  const [first] = overlaps;
-  if (first === undefined) return;
-  throw new Problem("rollout_overlap", {
-    detail: `The rollout ${first.rolloutId} has ${first.hosts} of these hosts`,
-    extensions: { rollouts: overlaps.map(({ rolloutId, hosts }) => ({ rollout_id: rolloutId, hosts })) },
   });
 };
 

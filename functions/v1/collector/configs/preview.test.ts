@@ -7,7 +7,7 @@ import { createDrivenFleet, publishTestConfig } from "../../../../tests/rollout.
 import { readFleetRules } from "../../../domain/fleet/rules.ts";
 import { parseFilter } from "../../../domain/rollout/create.ts";
 import { previewRollout } from "../../../domain/rollout/preview.ts";
-import { countCollectors } from "../../../store/fleet-report.ts";
+import { countCollectors } from "../../../store/identities.ts";
 import { findPresentConfigs } from "../../../store/rollout-preview.ts";
 
 const test = await createTestCore();
