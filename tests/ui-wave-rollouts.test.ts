@@ -253,7 +253,6 @@ it.each([
 /** What a page says: its text, and the tooltips that date it. The age of the answer itself counts seconds. */
 const wordsOf = async (page: Page, ready: string): Promise<string[]> => {
   await page.getByText(ready).first().waitFor();
-  await page.waitForLoadState("networkidle");
   return page.evaluate(() => [
     ...document.body.textContent.replace(/Updated \d+ s ago/, "Updated").split("\n"),
     ...[...document.querySelectorAll("[title]")].map((element) => element.getAttribute("title") ?? ""),
@@ -282,7 +281,7 @@ describe("pages whose browser has a wrong clock", () => {
       [`/configs/${seededConfigId(11)}`, "Assignment history"],
       ["/", "Directory"],
     ] as const) {
-      await Promise.all([right, ...wrong].map((page) => page.goto(web.origin + path)));
+      await Promise.all([right, ...wrong].map((page) => page.goto(web.origin + path, { waitUntil: "networkidle" })));
       for (const page of wrong)
         await expect
           .poll(async () => {

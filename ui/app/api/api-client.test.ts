@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { readMoment } from "../browser/create-now.ts";
+import { readMoment } from "../browser/moment.ts";
 import { ApiProblem, createApiClient, fetchAhead } from "./api-client.ts";
 
 const Answer = v.object({ count: v.number() });

@@ -1,6 +1,5 @@
 import * as v from "valibot";
-import { readMoment } from "../browser/create-now.ts";
-import { ageMs, type Moment } from "./report-state.ts";
+import { ageMs, type Moment, readMoment } from "../browser/moment.ts";
 
 /** Reads from the server. */
 export interface ApiClient {

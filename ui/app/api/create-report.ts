@@ -1,12 +1,10 @@
 import { type Accessor, createEffect, createMemo, createRenderEffect, createSignal, on, onCleanup } from "solid-js";
 import type * as v from "valibot";
-import { createMoment, readMoment } from "../browser/create-now.ts";
+import { ageMs, createMoment, type Moment, readMoment } from "../browser/moment.ts";
 import { type ApiClient, ApiProblem } from "./api-client.ts";
 import {
-  ageMs,
   initialReportState,
   intervalsMax,
-  type Moment,
   nextReportState,
   phaseOf,
   type ReportPhase,

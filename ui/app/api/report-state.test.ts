@@ -1,8 +1,8 @@
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { ageMs } from "../browser/moment.ts";
 import { ApiProblem } from "./api-client.ts";
 import {
-  ageMs,
   initialReportState,
   nextReportState,
   phaseOf as phaseAt,

@@ -1,3 +1,4 @@
+import type { Moment } from "../browser/moment.ts";
 import type { ApiProblem } from "./api-client.ts";
 
 /**
@@ -12,14 +13,6 @@ export interface ReportState<Value> {
   readonly answer?: { readonly query: string; readonly value: Value } & Moment;
   readonly problem?: ApiProblem;
   readonly loading: boolean;
-}
-
-/** A point in time by both clocks of this machine, in milliseconds: one stops while it sleeps, the other can be set back. */
-export interface Moment {
-  /** `Date.now()`. */
-  readonly at: number;
-  /** `performance.now()`. */
-  readonly tick: number;
 }
 
 /** An event in the life of a report. */
@@ -43,9 +36,6 @@ export const nextReportState = <Value>(state: ReportState<Value>, event: ReportE
   const { value, at, tick } = event;
   return { query, answer: { query, value, at, tick }, loading: false };
 };
-
-/** Returns the milliseconds since a moment, by the clock that counted more; never negative. */
-export const ageMs = (since: Moment, now: Moment): number => Math.max(0, now.at - since.at, now.tick - since.tick);
 
 /** An answer is old after this many refresh intervals, whatever the cause. */
 export const intervalsMax = 3;

@@ -2,7 +2,7 @@ import { createSignal, For, Match, onMount, Show, Switch } from "solid-js";
 import * as v from "valibot";
 import { ChatSession, titleLengthMax } from "../../../proto/chat/session.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
-import { createMoment } from "../browser/create-now.ts";
+import { createMoment } from "../browser/moment.ts";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { formatAgo, formatCountOf, formatTimestamp, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";

@@ -1,7 +1,7 @@
 import { For, Show } from "solid-js";
 import { DirectoryStatus } from "../../../proto/operator/directory-status.ts";
 import { createReport } from "../api/create-report.ts";
-import { createMoment } from "../browser/create-now.ts";
+import { createMoment } from "../browser/moment.ts";
 import { Icon } from "../design/icon.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { formatAgo, formatCount, formatTimestamp } from "../format/format.ts";

@@ -10,9 +10,9 @@ import {
 } from "solid-js";
 import { Session } from "../../../proto/operator/session.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
-import { ageMs, type Moment } from "../api/report-state.ts";
+
 import { ShownReportsProvider } from "../api/shown-reports.tsx";
-import { createMoment, readMoment } from "../browser/create-now.ts";
+import { ageMs, createMoment, type Moment, readMoment } from "../browser/moment.ts";
 import { createShortcutSwitch, type ShortcutSwitch } from "../browser/shortcuts.ts";
 import { createTimeZoneChoice, type TimeZoneChoice } from "../browser/time-zone.ts";
 

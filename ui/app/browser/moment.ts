@@ -1,5 +1,15 @@
 import { type Accessor, createSignal, onCleanup } from "solid-js";
-import type { Moment } from "../api/report-state.ts";
+
+/** A point in time by both clocks of this machine, in milliseconds: one stops while it sleeps, the other can be set back. */
+export interface Moment {
+  /** `Date.now()`. */
+  readonly at: number;
+  /** `performance.now()`. */
+  readonly tick: number;
+}
+
+/** Returns the milliseconds since a moment, by the clock that counted more; never negative. */
+export const ageMs = (since: Moment, now: Moment): number => Math.max(0, now.at - since.at, now.tick - since.tick);
 
 /** Returns the present by both clocks of this machine. */
 export const readMoment = (): Moment => ({ at: Date.now(), tick: performance.now() });
