@@ -11,7 +11,7 @@ import { equalBytes } from "../../kit/bytes.ts";
 import type { Clock } from "../../kit/clock.ts";
 import type { Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
-import type { LockedCursor, QueueName, QueueState } from "../store/ingest-cursors.ts";
+import type { LockedCursor, QueueName, StoredQueue } from "../store/ingest-cursors.ts";
 import { queueIdBytes, sequenceMax } from "./examine-frame.ts";
 import { inGroups, inTurn } from "./in-turn.ts";
 import { forkEvent, gapEvent, type Loss, type LossObserver, type QueueEvent, sequencesOf } from "./queue-events.ts";
@@ -36,7 +36,7 @@ export interface QueueRegister<Tx> {
   transaction<Result>(work: (tx: Tx) => Promise<Result>, options?: { isShared: boolean }): Promise<Result>;
   /** Locks queues of different hosts until the transaction ends, and inserts at 0 those that are new. */
   lock(tx: Tx, queues: readonly QueueName[], now: Date): Promise<readonly LockedCursor[]>;
-  update(tx: Tx, queues: readonly QueueState[], now: Date): Promise<void>;
+  update(tx: Tx, queues: readonly StoredQueue[], now: Date): Promise<void>;
   /** Deletes the oldest queues of hosts that have many. */
   trim(tx: Tx, hostIds: readonly string[]): Promise<void>;
   /** Adds a lost range to what the host has lost. */

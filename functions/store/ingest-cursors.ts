@@ -21,7 +21,7 @@ export interface LockedCursor {
 }
 
 /** A queue as it is stored: without a session, the one that it has stays. */
-export interface QueueState extends QueueName {
+export interface StoredQueue extends QueueName {
   cursor: bigint;
   sessionId: Uint8Array | undefined;
 }
@@ -65,7 +65,7 @@ export const lockCursors = async (
 };
 
 /** Stores the cursors of locked queues, and the sessions of those that have one. */
-export const updateCursors = async (db: Executor, states: readonly QueueState[], now: Date): Promise<void> => {
+export const updateCursors = async (db: Executor, states: readonly StoredQueue[], now: Date): Promise<void> => {
   const moved = JSON.stringify(
     states.map(({ hostId, queueId, cursor, sessionId }) => ({
       ...{ host: hostId, queue: queueId.toHex(), cursor: String(cursor), session: sessionId?.toHex() },
