@@ -39,3 +39,9 @@ export const takeBaseBackup = async (
     await client.end();
   }
 };
+
+/** Replaces the data directory of a stopped server by a backup, which may be on another file system. */
+export const restoreBaseBackup = async (backup: string, dataDir: string): Promise<void> => {
+  await rm(dataDir, { recursive: true });
+  await run("mv", [backup, dataDir]);
+};

@@ -18,12 +18,12 @@ export interface TestDatabase {
   drop(): Promise<void>;
 }
 
-/** Copies the migrated template, or another database that nobody is connected to, in 30 to 55 ms. */
+/** Copies the migrated template, or another database that nobody is connected to, in some 20 ms. */
 export const createTestDatabase = async (from?: Pick<TestDatabase, "url">): Promise<TestDatabase> => {
   const { maintenanceUrl, prefix, ...migrated } = inject("database");
   const template = from === undefined ? migrated.template : new URL(from.url).pathname.slice(1);
   const name = `${prefix}_${crypto.randomUUID().replaceAll("-", "")}`;
-  await maintain(maintenanceUrl, `create database ${name} template ${template} strategy wal_log`);
+  await maintain(maintenanceUrl, `create database ${name} template ${template} strategy file_copy`);
   const url = Object.assign(new URL(maintenanceUrl), { pathname: `/${name}` }).href;
   const connections: ConnectedDatabase[] = [];
   return {

@@ -1,4 +1,4 @@
-import { mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
@@ -12,7 +12,7 @@ import { seedPeople } from "../scripts/lab/people.ts";
 import { createLabPki } from "../scripts/lab-ca/pki.ts";
 import { findPorts } from "../scripts/ports.ts";
 import { startEmbeddedPostgres } from "../scripts/postgres/embedded-postgres.ts";
-import { takeBaseBackup } from "./base-backup.ts";
+import { restoreBaseBackup, takeBaseBackup } from "./base-backup.ts";
 import { eventually } from "./eventually.ts";
 import { createHostProgram } from "./host-program.ts";
 import { logged, startProgram, stopProgram } from "./program.ts";
@@ -107,10 +107,7 @@ it("Q12: after a restore of a base backup made under load, collectors continue, 
   await stopProgram(core);
   const before = await Promise.all(hosts.map(storedOf));
   await postgres.restart({
-    whileStopped: async (dataDir) => {
-      await rm(dataDir, { recursive: true });
-      await rename(backup, dataDir);
-    },
+    whileStopped: (dataDir) => restoreBaseBackup(backup, dataDir),
   });
   const restored = await Promise.all(hosts.map(storedOf));
   const restoredAt = performance.now();

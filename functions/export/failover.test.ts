@@ -1,9 +1,8 @@
-import { rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
-import { takeBaseBackup } from "../../tests/base-backup.ts";
+import { restoreBaseBackup, takeBaseBackup } from "../../tests/base-backup.ts";
 import { openEnvelopeStore } from "../../tests/stored-envelopes.ts";
 import { openDatabaseSocket } from "../node/database-socket.ts";
 import { readMigrations } from "../node/read-migrations.ts";
@@ -69,10 +68,7 @@ it.each([
   await primary.close().catch(() => undefined);
   await postgres.restart({
     mode: "immediate",
-    whileStopped: async (dataDir) => {
-      await rm(dataDir, { recursive: true });
-      await rename(backup, dataDir);
-    },
+    whileStopped: (dataDir) => restoreBaseBackup(backup, dataDir),
   });
   await expect.poll(() => sql`select 1`.then(() => "up", String)).toBe("up");
   const promoted = await openEnvelopeStore({ url: postgres.url() });

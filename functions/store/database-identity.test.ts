@@ -1,9 +1,8 @@
-import { rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
-import { takeBaseBackup } from "../../tests/base-backup.ts";
+import { restoreBaseBackup, takeBaseBackup } from "../../tests/base-backup.ts";
 import { openDatabaseSocket } from "../node/database-socket.ts";
 import { connectDatabase } from "./database.ts";
 import { readDatabaseIdentity, type ServerIdentity } from "./database-identity.ts";
@@ -37,10 +36,7 @@ it("Q12: a recovery from the archive has another timeline at once, a copy anothe
     "postgresql.auto.conf": "restore_command = 'false'\n",
   });
   await postgres.restart({
-    whileStopped: async (dataDir) => {
-      await rm(dataDir, { recursive: true });
-      await rename(backup, dataDir);
-    },
+    whileStopped: (dataDir) => restoreBaseBackup(backup, dataDir),
   });
   const { db, close } = connectDatabase({ url: postgres.url(), connectionsMax: 1, openSocket: openDatabaseSocket });
   onTestFinished(() => close(1));

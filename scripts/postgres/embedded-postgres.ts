@@ -48,10 +48,13 @@ type StopMode = "fast" | "immediate";
 
 const socketPort = 5432;
 
-/** Starts a server with a data directory of its own; resolves in about 0.3 s, when it accepts connections. */
+/**
+ * Starts a server with a data directory of its own, below SVC_POSTGRES_FOLDER or the system's temporary directory; resolves in about 0.3 s,
+ * when it accepts connections.
+ */
 export const startEmbeddedPostgres = async (options: EmbeddedPostgresOptions = {}): Promise<EmbeddedPostgres> => {
   const owner: Owner | undefined = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : undefined;
-  const runtimeDir = await mkdtemp(join(tmpdir(), "svc-pg-"));
+  const runtimeDir = await mkdtemp(join(process.env.SVC_POSTGRES_FOLDER || tmpdir(), "svc-pg-"));
   if (owner) chownSync(runtimeDir, owner.uid, owner.gid);
   try {
     const dataDir = join(runtimeDir, "data");
