@@ -3,6 +3,7 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { readMigrations } from "../functions/node/read-migrations.ts";
 import { type ConnectedDatabase, connectDatabase } from "../functions/store/database.ts";
 import { migrate } from "../functions/store/migrate.ts";
+import { systemClock } from "../kit/clock.ts";
 import { type ChatAnswer, startConversation } from "../scripts/lab/chat-client.ts";
 import { coreEnvironment } from "../scripts/lab/core-environment.ts";
 import { type IdentityProvider, startIdentityProvider } from "../scripts/lab/identity-provider.ts";
@@ -162,6 +163,9 @@ const whoami = async (agent: UserAgent): Promise<number> => {
   return response.status;
 };
 
+/** Several requests in each step of a restart, which leave it the processor. */
+const betweenRequestsMs = 20;
+
 /** What an operator gets while `work` runs: the statuses of requests, and the results of the chat's statements. */
 const useDuring = async (agent: UserAgent, work: () => Promise<void>) => {
   const headers = { Origin: balancers.web.url };
@@ -173,10 +177,11 @@ const useDuring = async (agent: UserAgent, work: () => Promise<void>) => {
   let isWorking = true;
   const load = Promise.all([
     (async () => {
-      while (isWorking) statuses.push(await whoami(agent));
+      for (; isWorking; await systemClock.sleep(betweenRequestsMs)) statuses.push(await whoami(agent));
     })(),
     (async () => {
-      while (isWorking) answers.push(await conversation.ask("Which versions run in the fleet?"));
+      for (; isWorking; await systemClock.sleep(betweenRequestsMs))
+        answers.push(await conversation.ask("Which versions run in the fleet?"));
     })(),
   ]);
   await Promise.all([load, work().finally(() => (isWorking = false))]);
