@@ -1,4 +1,12 @@
-import { copyFileSync, readFileSync, renameSync, truncateSync, unlinkSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  copyFileSync,
+  readFileSync,
+  renameSync,
+  truncateSync,
+  unlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { eventually } from "../../../tests/eventually.ts";
@@ -113,7 +121,7 @@ describe("K7: rotation while the collector runs", () => {
 
   it("by truncation without a copy: counts the bytes that it had seen and not stored", async () => {
     await begin();
-    writeFileSync(files.log(), `${readFileSync(files.log(), "utf8")}no line end`);
+    appendFileSync(files.log(), "no line end");
     await settle();
     truncateSync(files.log());
     files.write(51, 52);
