@@ -1,10 +1,12 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { type RunningNats, startNats } from "../scripts/lab/nats-servers.ts";
+import { canStartNats, type RunningNats, startNats } from "../scripts/lab/nats-servers.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { streamSettings } from "./nats-sink.ts";
 import { type OtlpBackend, startOtlpBackend } from "./otlp-backend.ts";
 import { type Program, startProgram } from "./program.ts";
 import { type EnvelopeStore, openStreamStore } from "./stored-envelopes.ts";
+
+const withNats = it.runIf(await canStartNats());
 
 /* `svc-server export` as a process that reads a cluster of three NATS servers, whose leader is killed. */
 
@@ -32,7 +34,7 @@ const texts = (host: string, from: number, count: number) =>
   Array.from({ length: count }, (_, index) => `${host} ${from + index}`);
 const within = { timeout: 60_000, interval: 20 };
 
-it("exports everything, from its position on, when the stream's leader is killed in the middle", async () => {
+withNats("exports everything, from its position on, when the stream's leader is killed in the middle", async () => {
   const { sql } = database.connect();
   const positions: number[] = [];
   const position = async (): Promise<number> => {

@@ -1,10 +1,12 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it } from "vitest";
-import { type RunningNats, startNats } from "../scripts/lab/nats-servers.ts";
+import { canStartNats, type RunningNats, startNats } from "../scripts/lab/nats-servers.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { streamSettings } from "./nats-sink.ts";
 import { type OtlpBackend, startOtlpBackend } from "./otlp-backend.ts";
 import { logged, type Program, startProgram, stopProgram } from "./program.ts";
 import { type EnvelopeStore, openStreamStore } from "./stored-envelopes.ts";
+
+const withNats = it.runIf(await canStartNats());
 
 /* `svc-server export` as a process that reads JetStream: what the stream has reaches the backend, whatever is killed. */
 
@@ -49,7 +51,7 @@ const texts = (host: string, from: number, count: number) =>
   Array.from({ length: count }, (_, index) => `${host} ${from + index}`);
 const within = { timeout: 60_000, interval: 20 };
 
-it("exports what a stream has, and what is stored while the backend and a server of NATS are down", async () => {
+withNats("exports what a stream has, and what is stored while the backend and a server of NATS are down", async () => {
   await store.lines("a", texts("a", 0, 3));
   const program = startExport({ SVC_EXPORT_PROTOCOL: "grpc", SVC_EXPORT_ENDPOINT: backend.grpcUrl });
   await expect.poll(() => backend.lines(), within).toEqual(texts("a", 0, 3));
@@ -66,7 +68,7 @@ it("exports what a stream has, and what is stored while the backend and a server
   expect(await stopProgram(program)).toBe(0);
 });
 
-it("loses nothing, keeps each queue's order and hands over when it is killed amid failures", async () => {
+withNats("loses nothing, keeps each queue's order and hands over when it is killed amid failures", async () => {
   const hosts = Array.from({ length: 3 }, (_, index) => `h${index}`);
   let calls = 0;
   backend.answer = ({ body }) =>

@@ -20,8 +20,10 @@ import { walkSignIn } from "../scripts/lab/walk-sign-in.ts";
 import { createLabPki, type LabPki } from "../scripts/lab-ca/pki.ts";
 import { findPorts } from "../scripts/ports.ts";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../scripts/postgres/embedded-postgres.ts";
-import { type PoolMode, type RunningPgBouncer, startPgBouncer } from "./pgbouncer.ts";
+import { canStartPgBouncer, type PoolMode, type RunningPgBouncer, startPgBouncer } from "./pgbouncer.ts";
 import { logged, type Program, startProgram, stopProgram } from "./program.ts";
+
+const canStart = await canStartPgBouncer();
 
 /*
  * docs/database-poolers.md: the programs with every connection to the database through PgBouncer, as documented for each of its modes. The
@@ -60,7 +62,7 @@ const deployments: PooledDeployment[] = [
   { mode: "transaction", settings: { default_pool_size: 5 }, withSessionUrl: true, role: "postgres" },
 ];
 
-describe.for(deployments)("core and web behind PgBouncer in $mode mode", (deployment) => {
+describe.skipIf(!canStart).for(deployments)("core and web behind PgBouncer in $mode mode", (deployment) => {
   const { mode, settings, withSessionUrl, role } = deployment;
   let pooler: RunningPgBouncer;
   let database: ConnectedDatabase;

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
-import { installPackage } from "../scripts/lab/install-package.ts";
+import { canRun, installPackage } from "../scripts/lab/install-package.ts";
 import { waitUntil } from "../scripts/lab/wait-until.ts";
 import { findPorts, isListening } from "../scripts/ports.ts";
 
@@ -19,9 +19,12 @@ export interface RunningPgBouncer {
   stop(): Promise<void>;
 }
 
+/** Returns whether `startPgBouncer` can start: without PgBouncer, tests that need it are reported as skipped. */
+export const canStartPgBouncer = (): Promise<boolean> => canRun("pgbouncer", program);
+
 /**
  * Starts PgBouncer in front of the server of `databaseUrl`, with connections for the role of the URL and for `roles`, which have no
- * password. Installs Debian's package where it is missing and this process is root; otherwise throws: no test skips.
+ * password. Installs Debian's package where it is missing and this process is root; otherwise throws.
  */
 export const startPgBouncer = async (
   databaseUrl: string,

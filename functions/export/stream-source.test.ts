@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { OpenSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
+import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
 import { streamSettings } from "../../tests/nats-sink.ts";
@@ -17,6 +17,8 @@ import {
 } from "../store/export-positions.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 import { openStreamSource, prepareStreamPosition } from "./stream-source.ts";
+
+const canStart = await canStartNats();
 
 const { stream } = streamSettings;
 const clock = {
@@ -85,7 +87,7 @@ const textsOf = (chunks: readonly ExportChunk[]) =>
   chunks.flatMap(({ queues }) => queues.flat().map(({ payload }) => decoder.decode(payload)));
 const readLines = async (source: ClosableSource, count: number) => textsOf(await readChunks(source, count));
 
-describe("the source of an export from JetStream", () => {
+describe.skipIf(!canStart)("the source of an export from JetStream", () => {
   it("returns every column as it was committed", async () => {
     const attributes = { "file.path": "/var/log/ä.log", 'a"b': "\\", "x\r\nY": "z" };
     const payload = crypto.getRandomValues(new Uint8Array(9_000));

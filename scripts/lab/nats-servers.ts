@@ -8,7 +8,7 @@ import { connect, type NatsConnection, nkeyAuthenticator } from "@nats-io/transp
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { findPorts, isListening } from "../ports.ts";
-import { installPackage } from "./install-package.ts";
+import { canRun, installPackage } from "./install-package.ts";
 import { waitUntil } from "./wait-until.ts";
 
 /** One NATS server. */
@@ -39,8 +39,11 @@ export interface RunningNats {
 const program = process.env.NATS_SERVER ?? "nats-server";
 const waitMs = 60_000;
 
+/** Returns whether `startNats` can start: without nats-server, tests that need it are reported as skipped. */
+export const canStartNats = (): Promise<boolean> => canRun("nats-server", program);
+
 /**
- * Starts `nodes` servers and connects to them. Installs Debian's package where it is missing and this process is root, otherwise throws: no test skips. `settings` is text for the
+ * Starts `nodes` servers and connects to them. Installs Debian's package where it is missing and this process is root, otherwise throws. `settings` is text for the
  * configuration of each, `dirs` where each keeps its files. `syncAlways` needs nats-server 2.10.
  */
 export const startNats = async ({

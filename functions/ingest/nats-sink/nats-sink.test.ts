@@ -1,10 +1,12 @@
 import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { type RunningNats, startNats } from "../../../scripts/lab/nats-servers.ts";
+import { canStartNats, type RunningNats, startNats } from "../../../scripts/lab/nats-servers.ts";
 import { frame, newQueue, open, openSession, testHost } from "../../../tests/frames.ts";
 import { connectForeign, type ForeignClient, forwardAll, openForward, submit } from "../../../tests/grpc-client.ts";
 import { startTestIngest, type TestIngest } from "../../../tests/ingest.ts";
 import { natsSinkOn, readStream, type StoredMessage } from "../../../tests/nats-sink.ts";
+
+const canStart = await canStartNats();
 
 let nats: RunningNats;
 let test: TestIngest;
@@ -43,7 +45,7 @@ const mixed = (queue: Buffer, from: number, kinds: readonly string[]) => {
   return { ...all, envelopes: all.envelopes.map((envelope, index) => ({ ...envelope, kind: kinds[index] })) };
 };
 
-describe("the sink of NATS", () => {
+describe.skipIf(!canStart)("the sink of NATS", () => {
   it("stores each envelope as one message, in order, with its facts as headers and its payload as it is", async () => {
     const queue = newQueue();
     const session = newQueue();

@@ -7,7 +7,7 @@ import { nkeys } from "@nats-io/transport-node";
 import { describe, expect, it } from "vitest";
 import { systemClock } from "../../../kit/clock.ts";
 import { ConfigError } from "../../../kit/env.ts";
-import { startNats } from "../../../scripts/lab/nats-servers.ts";
+import { canStartNats, startNats } from "../../../scripts/lab/nats-servers.ts";
 import { createLabPki } from "../../../scripts/lab-ca/pki.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
 import { frame, newQueue } from "../../../tests/frames.ts";
@@ -18,7 +18,9 @@ import { type NatsConfig, sinkConfigOf } from "../../nats-config.ts";
 import { connectNats } from "../../node/connect-nats.ts";
 import { prepareStreams } from "./prepare-streams.ts";
 
-describe("the streams", () => {
+const canStart = await canStartNats();
+
+describe.skipIf(!canStart)("the streams", () => {
   it("are created when missing, and refused with the command that changes them when they differ", async () => {
     const nats = await startNats();
     try {
@@ -144,7 +146,7 @@ describe("the streams", () => {
   });
 });
 
-describe("the connection", () => {
+describe.skipIf(!canStart)("the connection", () => {
   it("uses TLS with the CA of a file and an NKEY of a file, and neither a plain server nor a stranger's key", async () => {
     const dir = await mkdtemp(join(tmpdir(), "svc-nats-tls-"));
     const pki = await createLabPki({ dir, clock: systemClock });
