@@ -23,8 +23,9 @@ export default defineConfig({
     include: ["functions/{v1,http,scim}/**/*.test.ts", "tests/workerd/*.test.ts"],
     exclude: Object.keys(nodeOnly),
     environment: "node",
-    // Processes, so that a test measures its own memory; one more than there are cores, because tests often wait.
+    // As in vitest.config.ts.
     pool: "forks",
+    isolate: false,
     maxWorkers: availableParallelism() + 1,
     execArgv: ["--import=./tests/quicken.ts"],
     globalSetup: ["tests/workerd/global-setup.ts"],
