@@ -49,6 +49,9 @@ export interface World {
   clockOf(process: Process): Clock;
   /** Adds a line to the history. */
   note(line: string): void;
+  /** Runs `act` in the world, whose timers are events. */
+  inside<Result>(act: () => Result): Result;
+  isInside(): boolean;
   /** Runs events until `ms`, or until there are none. */
   runUntil(ms: number): Promise<void>;
   /** The history, and its digest. */
@@ -76,17 +79,22 @@ export const inWorld = async <Result>(seed: number, act: (world: World) => Promi
     planned.set(handle, world.after(ms, run));
     return handle;
   };
-  const cancel = (handle: unknown) => {
-    if (typeof handle === "object" && handle !== null) planned.get(handle)?.();
+  const cancel = (handle: NodeJS.Timeout & NodeJS.Immediate) => {
+    const takeBack = typeof handle === "object" && handle !== null ? planned.get(handle) : undefined;
+    if (takeBack) takeBack();
+    else platform.clearTimeout(handle);
   };
   Object.assign(globalThis, {
-    setTimeout: (run: (...args: unknown[]) => void, ms = 0, ...args: unknown[]) => plan(ms, () => run(...args)),
-    setImmediate: (run: (...args: unknown[]) => void, ...args: unknown[]) => plan(0, () => run(...args)),
+    // What runs outside of the world, as a test before it may, keeps the platform's timers.
+    setTimeout: (run: (...args: unknown[]) => void, ms = 0, ...args: unknown[]) =>
+      world.isInside() ? plan(ms, () => run(...args)) : platform.setTimeout(run, ms, ...args),
+    setImmediate: (run: (...args: unknown[]) => void, ...args: unknown[]) =>
+      world.isInside() ? plan(0, () => run(...args)) : platform.setImmediate(run, ...args),
     clearTimeout: cancel,
     clearImmediate: cancel,
   });
   try {
-    return await act(world);
+    return await world.inside(() => act(world));
   } finally {
     Object.assign(globalThis, platform);
   }
@@ -151,6 +159,8 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
       lines.push(dated);
       digest.update(`${dated}\n`);
     },
+    inside: (act) => current.run(outside, act),
+    isInside: () => current.getStore() !== undefined,
     async runUntil(ms) {
       await settle();
       for (let event = events.peek(); event !== undefined && event.at <= ms; event = events.peek()) {
