@@ -58,6 +58,8 @@ describe("the pages of configs in a browser", () => {
     for (const path of ["/configs", `/configs/${newest}`]) {
       const { page } = await visit(path);
       await page.locator("a[href^='/fleet?']").first().waitFor();
+      // The parts of the page arrive one after the other.
+      await page.waitForLoadState("networkidle");
       const figures = await page.locator(".page a[href^='/fleet?']").evaluateAll((links) =>
         links.map((link) => ({
           href: link.getAttribute("href") ?? "",
