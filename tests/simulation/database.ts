@@ -1,5 +1,5 @@
 /**
- * PostgreSQL as ingest relies on it: a model of its transactions, row locks and order of commits, which `database.test.ts` holds to the
+ * PostgreSQL as ingest relies on it: a model of its transactions, row locks and order of commits, which models.test.ts holds to the
  * real server. Invariants of the model, as of the server:
  * - What a transaction writes is seen by others once it has committed, all at once; a connection that ends before takes it back.
  * - A row is locked by one transaction until it ends; who waits longer than its `lock_timeout` fails with 55P03.

@@ -1,5 +1,5 @@
 /**
- * A host's disk as the queue needs it: a model of `QueueStore` (collector/queue/store.ts), which `disk.test.ts` holds to the real one.
+ * A host's disk as the queue needs it: a model of `QueueStore` (collector/queue/store.ts), which models.test.ts holds to the real one.
  * What a transaction has written is in memory until it is synced; a power cut takes the rest back. An image of the disk can be kept
  * and put back, here or in another host.
  */
