@@ -33,7 +33,7 @@ import { figuresOf } from "./ops/figures.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { startChat } from "./start-chat.ts";
-import { startIngest } from "./start-ingest.ts";
+import { type RunningIngest, startIngest } from "./start-ingest.ts";
 import { createDirectoryLock } from "./store/directory-lock.ts";
 import { pendingMigrations } from "./store/migrate.ts";
 import { routesOf } from "./v1/index.ts";
@@ -96,7 +96,11 @@ const serve = async (
       }));
     const core: Core = { ...base, chat: chat?.chat ?? null };
     const jobCore = { ...core, db: background.db };
-    const checkRestore = createRestoreCheck(jobCore);
+    let ingest: RunningIngest | null = null as RunningIngest | null;
+    const findRestore = createRestoreCheck(jobCore);
+    const checkRestore = async (): Promise<void> => {
+      if ((await findRestore()) !== null) ingest?.reopenStreams();
+    };
     const keepSession = createSessionKeeper(jobCore, () => isListening && !isStopping);
     // Before anything serves: a restored backup grants access that has been revoked since.
     await checkRestore();
@@ -113,10 +117,8 @@ const serve = async (
       ),
     ]);
     const routes = routesOf(core);
-    const ingest =
-      config.ingest &&
-      files.tls &&
-      (await startIngest(core, {
+    if (config.ingest && files.tls)
+      ingest = await startIngest(core, {
         config: config.ingest,
         tls: files.tls,
         routes,
@@ -125,7 +127,7 @@ const serve = async (
         sessions: servers.sessions,
         metrics,
         signal: stop.signal,
-      }));
+      });
     const checks = checksOf(core, {
       pendingMigrations: async () => pendingMigrations(database.sql, await readMigrations()),
       clock: databaseClock,

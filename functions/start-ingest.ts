@@ -30,6 +30,7 @@ const connectionPauseMs = 20;
 export interface RunningIngest {
   port: number;
   health: Ingest["health"];
+  reopenStreams: Ingest["reopenStreams"];
   /** Lets calls in flight finish for `graceMs`, stores what is pending, and waits for the jobs, which end with the signal. */
   close(graceMs: number): Promise<void>;
 }
@@ -103,6 +104,7 @@ export const startIngest = async (
   return {
     port: listener.port,
     health: ingest.health,
+    reopenStreams: ingest.reopenStreams,
     close: async (graceMs) => {
       await listener.close(graceMs);
       await ingest.close();

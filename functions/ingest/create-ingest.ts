@@ -37,6 +37,8 @@ export interface Ingest {
   routes: IngestRoutes;
   /** Ends open streams on expiry and revocation, and overdue messages, until the signal aborts. */
   watch(signal: AbortSignal): Promise<void>;
+  /** Ends open streams, so that each host opens its queue again: of a restored database, only they know what it lacks. */
+  reopenStreams(): void;
   /** For `/readyz/ingest`: whether the sink stores what it receives, and no frame waits too long. */
   health(): { healthy: boolean; detail: string };
   /** For `/metrics`: bytes received and not yet committed, and open streams. */
@@ -92,6 +94,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
         .catch((err: unknown) => log.warn({ err }, "revocation notifications failed; streams are rechecked every 2 s"));
       await Promise.all([streams.watch(signal), incomplete.watch(signal)]);
     },
+    reopenStreams: streams.reopen,
     health: needs.sink.health,
     gauges: () => ({ inFlightBytes: budget.used(), openStreams: streams.count() }),
     close: () => needs.sink.close(),

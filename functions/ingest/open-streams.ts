@@ -15,6 +15,8 @@ export interface OpenStreams {
   enter(caller: Caller): OpenStream;
   /** Triggers a recheck at once, instead of at the next interval. */
   triggerRecheck(): void;
+  /** Ends all streams with `database_unavailable`: their senders open them again, and say what they know to be stored. */
+  reopen(): void;
   /** Checks expiry every second and the database every `recheckMs`, until the signal aborts. */
   watch(signal: AbortSignal): Promise<void>;
   count(): number;
@@ -63,8 +65,8 @@ export const createOpenStreams = ({
       if (fault) controller.abort(fault);
     }
   };
-  /** The database does not say that these callers may still send. They connect again, to another core if this one's pool is at fault. */
-  const endUnconfirmed = (): void => {
+  /** The callers connect again, to another core if this one's pool is at fault. */
+  const reopen = (): void => {
     for (const controller of open.values()) controller.abort(new Problem("database_unavailable"));
   };
   const endRefused = async (): Promise<void> => {
@@ -96,6 +98,7 @@ export const createOpenStreams = ({
       isTriggered = true;
       wake.abort();
     },
+    reopen,
     async watch(signal) {
       let startedAt = clock.monotonic();
       let confirmedAt = startedAt;
@@ -131,7 +134,8 @@ export const createOpenStreams = ({
           expiryCheckedAt = now;
           endExpired();
         }
-        if (now - confirmedAt >= unconfirmedMsMax) endUnconfirmed();
+        // The database does not say that these callers may still send.
+        if (now - confirmedAt >= unconfirmedMsMax) reopen();
         if (isRunning || (!isTriggered && now - startedAt < recheckMs)) continue;
         isTriggered = false;
         isRunning = true;

@@ -8,6 +8,7 @@ import { createIngest, type Ingest } from "../../functions/ingest/create-ingest.
 import { createFastPath } from "../../functions/ingest/fast-path/create-fast-path.ts";
 import { createQueueOpener } from "../../functions/ingest/open-queue.ts";
 import type { Sink } from "../../functions/ingest/sink.ts";
+import type { Clock } from "../../kit/clock.ts";
 import { readGrpcStatus } from "../../proto/grpc-status.ts";
 import { connectCommitClient, type DatabaseDelays } from "./commit-client.ts";
 import type { DatabaseServer } from "./database.ts";
@@ -31,7 +32,7 @@ export interface CoreNeeds {
   server: DatabaseServer;
   network: Network;
   delays: DatabaseDelays;
-  fault?: { sink?: SinkFault; register?: RegisterFault } | undefined;
+  fault?: { sink?: SinkFault; register?: RegisterFault; missesRestores?: boolean } | undefined;
 }
 
 const certificateMs = 365 * 86_400_000;
@@ -81,6 +82,7 @@ export const startCore = (world: World, { name, server, network, delays, fault =
     ingest.routes.routes(createConnectRouter(), identity);
     const end = new AbortController();
     ingest.watch(end.signal).catch(nothing);
+    if (!fault.missesRestores) void watchRestores(server, clock, ingest.reopenStreams);
 
     return {
       process,
@@ -109,6 +111,15 @@ export const startCore = (world: World, { name, server, network, delays, fault =
     };
   });
 };
+
+/** Core's probe of the database: what it finds is a count here (functions/domain/directory/restored.ts). */
+const watchRestores = async (server: DatabaseServer, clock: Clock, onRestored: () => void): Promise<void> => {
+  for (let seen = server.restores(); ; seen = server.restores()) {
+    await clock.sleep(probeMs);
+    if (server.restores() > seen) onRestored();
+  }
+};
+const probeMs = 1_000;
 
 const nothing = (): void => undefined;
 

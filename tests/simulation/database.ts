@@ -44,6 +44,8 @@ export interface DatabaseServer {
   backUp(): Tables;
   /** Goes back to a backup, or to a standby that lagged. */
   restore(tables: Tables): void;
+  /** How often it was restored: what core's check of its lineage finds. */
+  restores(): number;
   /** Refuses connections until then. */
   refuseUntil(ms: number): void;
 }
@@ -58,6 +60,7 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
   let tables = emptyTables();
   let nextXid = 1;
   let refusedUntil = 0;
+  let restores = 0;
   const connections = new Set<() => void>();
   const owners = new Map<string, Transaction>();
   const waiting = new Map<string, { transaction: Transaction; grant(): void; fail(error: Error): void }[]>();
@@ -140,7 +143,9 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
     restore: (backup) => {
       disconnectAll();
       tables = structuredClone(backup);
+      restores += 1;
     },
+    restores: () => restores,
     refuseUntil: (ms) => {
       refusedUntil = ms;
     },

@@ -12,6 +12,7 @@ export interface Plant {
   sink?: SinkFault;
   register?: RegisterFault;
   server?: ServerFault;
+  missesRestores?: boolean;
 }
 
 /** The mistakes by name. */
@@ -46,6 +47,7 @@ export const plants: Readonly<Record<string, Plant>> = {
   "expected cursors are not checked": { server: { ignoresExpectedCursors: true } },
   "row locks do not exclude": { server: { grantsEveryLock: true } },
   "a session does not fence the one before": { register: { keepsSession: true } },
+  "a core does not notice that its database was restored": { missesRestores: true },
   "a lost range is not recorded": { register: { recordsNothing: true } },
 };
 

@@ -104,7 +104,7 @@ const startLab = (world: World, plant: Plant): Lab => {
     oracle,
     coreOf,
     appendMs: chance.integer(100, 1_000),
-    untilMs: faultsUntilMs + 40_000,
+    untilMs: chance.integer(faultsUntilMs / 2, faultsUntilMs + 40_000),
     fault: plant,
   };
   const hosts = Array.from({ length: chance.integer(1, 3) }, (_, index) => {
