@@ -28,6 +28,8 @@ interface Append {
 }
 
 const expiryCheckMs = 1_000;
+/** How long after a failure of the disk what was acknowledged is deleted again: the next ack may be far away. */
+const ackRetryMs = 1_000;
 
 /** Makes a queue on a store (the invariants are those of queue.ts); throws what opening the store throws. */
 export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueueParts): Queue => {
@@ -44,6 +46,8 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
   let ackThrough = 0;
   let acks: { resolve(): void; reject(error: unknown): void }[] = [];
   const readers = createRecordWaiters();
+  /** Whether what is acknowledged could not be deleted. */
+  let isAckDue = false;
   let scheduled = false;
   let lingering: AbortController | undefined;
   let closed = false;
@@ -102,7 +106,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
     acks = [];
     try {
       write((transaction) => {
-        if (acking.length > 0) deleteAcked(transaction);
+        if (acking.length > 0 || isAckDue) deleteAcked(transaction);
         for (const { batch, checkpoints, dropped } of appends) {
           transaction.insert(batch);
           for (const checkpoint of checkpoints) transaction.putCheckpoint(checkpoint);
@@ -111,7 +115,10 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
         transaction.state.droppedRecords += unsavedDrops;
       });
       unsavedDrops = 0;
+      isAckDue = false;
     } catch (error) {
+      isAckDue ||= acking.length > 0;
+      if (isAckDue) linger(ackRetryMs);
       for (const { reject } of acking) reject(error);
       const drops = options.dropNewestOnFull && isDiskUnwritable(error);
       for (const { batch, dropped, resolve, reject } of appends) {
@@ -220,6 +227,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
         flush();
       } finally {
         closed = true;
+        lingering?.abort();
         for (const append of [...waiting.splice(0), ...admitted]) append.reject(new QueueClosedError());
         store.close();
         parts.onClosed();
