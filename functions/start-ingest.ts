@@ -74,7 +74,7 @@ export const startIngest = async (
       use: (certificates) => markUsed(core, certificates),
       refused: (failure) => recordAuthFailure(core, failure),
     },
-    onRevocation: (callback) => databases.listen(revocationChannel, callback, callback),
+    onRevocation: (callback) => databases.listen(revocationChannel, callback),
   });
   metrics.gauge(
     "core_ingest_in_flight_bytes",

@@ -1,4 +1,4 @@
-import type { Sql } from "postgres";
+import type { SqlClient } from "../functions/store/pool/sql-client.ts";
 
 /** What is true of a fleet, by the tables of collectors alone. */
 export interface Truths {
@@ -22,7 +22,7 @@ export type TruthName = keyof Truths;
  * Reads a truth. The statements read neither `fleet_host` nor a view: they are written from docs/fleet-health.md, for a fleet of
  * `seedFleet`, whose unsupported versions they name.
  */
-export const readTruth = async <Name extends TruthName>(sql: Sql, name: Name): Promise<Truths[Name]> =>
+export const readTruth = async <Name extends TruthName>(sql: SqlClient, name: Name): Promise<Truths[Name]> =>
   (await sql.unsafe(`${host} ${statements[name]}`)) as unknown as Truths[Name];
 
 /** One row per enrolled host. */

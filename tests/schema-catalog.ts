@@ -1,10 +1,10 @@
-import type { Sql } from "postgres";
+import type { SqlClient } from "../functions/store/pool/sql-client.ts";
 
 /**
  * Returns what PostgreSQL knows of core's schemas, without the records of the migrator and the partitions of a day. Columns are in the
  * order of their names, because a migration adds them at the end; those of "fleet_host" are in theirs, because its view fills it by position.
  */
-export const readCatalog = async (sql: Sql): Promise<Record<string, readonly unknown[]>> => ({
+export const readCatalog = async (sql: SqlClient): Promise<Record<string, readonly unknown[]>> => ({
   columns: await sql`
     select table_schema, table_name, column_name, data_type, is_nullable, column_default, collation_name, datetime_precision
     from information_schema.columns where table_schema in ('public', 'chat') and table_name !~ '^ingest_envelope_2' order by 1, 2, 3`,

@@ -10,8 +10,10 @@ import { createTestCore, type TestCore } from "../../tests/core.ts";
 import { connectForeign, type ForeignClient, openForward, submit } from "../../tests/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
 import { markUsed, recordAuthFailure } from "../domain/certificate/authenticate.ts";
+import { createDatabaseServers } from "../node/database-servers.ts";
 import { areCertificatesActive, findCertificateStates } from "../store/certificates.ts";
 import { revocationChannel } from "../store/identities.ts";
+import { listen, type Subscription } from "../store/listen.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
 
 /** TLS compares dates with the machine's clock, so core and ingest start at its time; then their clock moves only by `advance`. */
@@ -62,18 +64,24 @@ const frame = (host_id: string, sequence = 1) => ({
 
 const revoke = (path: string) => core.api("POST", path, { as: "admin", body: { reason_code: "stolen" } });
 
+let subscription: Subscription | undefined;
+
 describe.each(ingestPaths)("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true, on the $path", ({ fastPath }) => {
   beforeAll(async () => {
     core = await createTestCore();
     core.clock.set(systemClock.now());
-    const { sql, db } = core.database.connect();
+    const { db } = core.database.connect();
     const certificates: IngestNeeds["certificates"] = {
       find: (fingerprints) => findCertificateStates(db, fingerprints),
       areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
       use: (certificates) => markUsed(core.core, certificates),
       refused: (failure) => recordAuthFailure(core.core, failure),
     };
-    const onRevocation: IngestNeeds["onRevocation"] = (callback) => sql.listen(revocationChannel, callback, callback);
+    const at = { url: core.databaseUrl, servers: createDatabaseServers(core.databaseUrl) };
+    const onRevocation: IngestNeeds["onRevocation"] = (callback) => {
+      subscription = listen(at, revocationChannel, callback);
+      return subscription.listening;
+    };
     const { ca, database, clock } = core;
     const config = { requireEnrollment: true };
     ingest = await startTestIngest({ config, ca, database, needs: { fastPath, clock, certificates, onRevocation } });
@@ -95,6 +103,7 @@ describe.each(ingestPaths)("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true, on t
     token = created.body.token;
   });
   afterAll(async () => {
+    subscription?.close();
     await Promise.all([ingest.close(), replicaWithoutNotifications.close()]);
     await core.close();
   });

@@ -92,17 +92,12 @@ it("opens the others when a batch holds one queue, which fails alone", async () 
   const { open } = createCountedOpener();
   const hosts = hostsOf("stuck", 12);
   await Promise.all(hosts.map((host) => open(openOf(host))));
-  const held = await connection.sql.reserve();
-  try {
-    await held`begin`;
-    await held`select from ingest_cursor where host_id = 'stuck-5' for update`;
+  await connection.sql.begin(async (holder) => {
+    await holder`select from ingest_cursor where host_id = 'stuck-5' for update`;
     const results = await Promise.allSettled(hosts.map((host) => open(openOf(host))));
     const failed = results.flatMap(({ status }, index) => (status === "rejected" ? [index] : []));
     expect(failed).toEqual([5]);
-  } finally {
-    await held`rollback`;
-    held.release();
-  }
+  });
   expect(await open(openOf("stuck-5"))).toMatchObject({ cursor: 0n });
 });
 

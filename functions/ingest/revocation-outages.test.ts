@@ -13,6 +13,7 @@ import { createDatabaseServers } from "../node/database-servers.ts";
 import { areCertificatesActive, findCertificateStates } from "../store/certificates.ts";
 import { connectDatabase } from "../store/database.ts";
 import { revocationChannel } from "../store/identities.ts";
+import { listen } from "../store/listen.ts";
 
 /*
  * A revocation ends the open streams of every replica within 5 s, also on one whose connections to the database fail, by the machine's
@@ -42,12 +43,13 @@ const startReplica = async (onTestEnd: (work: () => Promise<unknown>) => void) =
   const connect = async () => {
     const proxy = await startTcpProxy(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
     const url = `postgres://postgres@127.0.0.1:${proxy.port}${pathname}`;
-    const database = connectDatabase({ url, servers: createDatabaseServers(url) });
+    const servers = createDatabaseServers(url);
+    const database = connectDatabase({ url, servers });
     onTestEnd(async () => {
       await database.close(0);
       await proxy.close();
     });
-    return { proxy, database };
+    return { proxy, database, at: { url, servers } };
   };
   const [notifications, pool] = [await connect(), await connect()];
   const replica = await startTestIngest({
@@ -61,7 +63,11 @@ const startReplica = async (onTestEnd: (work: () => Promise<unknown>) => void) =
         use: async () => undefined,
         refused: async () => undefined,
       },
-      onRevocation: (callback) => notifications.database.sql.listen(revocationChannel, callback, callback),
+      onRevocation(callback) {
+        const subscription = listen(notifications.at, revocationChannel, callback);
+        onTestEnd(async () => subscription.close());
+        return subscription.listening;
+      },
     },
   });
   onTestEnd(() => replica.close());

@@ -1,8 +1,8 @@
-import type { Sql } from "postgres";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
 import { callDeadlineMs, connectionsMaxDefault } from "../store/call-limits.ts";
 import { type ConnectedDatabase, connectDatabase } from "../store/database.ts";
 import { heartbeatStatementsMax } from "../store/heartbeats.ts";
+import { listen, type Subscription } from "../store/listen.ts";
 import type { CoreServers } from "./database-servers.ts";
 
 /** Core's pools. */
@@ -13,8 +13,8 @@ export interface CoreDatabases {
   /** So that reports cannot starve requests. */
   reports: ConnectedDatabase;
   jobs: ConnectedDatabase;
-  /** Listens for notifications, on a connection of its own. */
-  listen: Sql["listen"];
+  /** Listens on a channel, as `listen` does, until the pools are closed. */
+  listen(channel: string, onChange: () => void): Promise<void>;
   /** The open connections, and how many the pools open at most. */
   connections: { count(): number; max: number };
   /** Waits up to `seconds` for running queries, then closes every connection. */
@@ -45,18 +45,24 @@ export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, trace
     deadlineMs: callDeadlineMs.jobs,
     applicationName: "svc-server jobs",
   });
-  const listening = pooled ? connectDatabase({ ...sessions, connectionsMax: 1 }) : requests;
+  const subscriptions: Subscription[] = [];
   return {
     requests,
     heartbeats,
     reports,
     jobs,
-    listen: listening.sql.listen,
+    listen(channel, onChange) {
+      const subscription = listen(sessions, channel, onChange);
+      subscriptions.push(subscription);
+      return subscription.listening;
+    },
     connections: {
       count: () => at.servers.count() + (pooled ? sessions.servers.count() : 0),
       max: connectionsMaxDefault + heartbeatStatementsMax + reportConnectionsMax + jobConnectionsMax,
     },
-    close: (seconds) =>
-      Promise.all([...new Set([requests, heartbeats, reports, jobs, listening])].map(({ close }) => close(seconds))),
+    close(seconds) {
+      for (const { close } of subscriptions) close();
+      return Promise.all([requests, heartbeats, reports, jobs].map(({ close }) => close(seconds)));
+    },
   };
 };

@@ -4,7 +4,7 @@ import { splitDatabaseUrl } from "../../kit/database-url.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
 import type { CoreConfig } from "../config.ts";
 import { destroyClient } from "../store/copy-transaction.ts";
-import type { DropConnections, SharedServers } from "../store/database.ts";
+import type { SharedServers } from "../store/database.ts";
 import { openDatabaseSocket } from "./database-socket.ts";
 import { readDatabaseTls } from "./database-tls.ts";
 
@@ -12,7 +12,7 @@ import { readDatabaseTls } from "./database-tls.ts";
 export interface DatabaseServers extends SharedServers {
   /** Returns the URL of the server in use; of several, the first that accepts writes. Rejects when there is none. */
   locate(): Promise<string>;
-  /** Returns how many sockets of the pools are open or being opened. */
+  /** Returns how many connections of the pools are open or being opened. */
   count(): number;
 }
 
@@ -62,10 +62,9 @@ export const createDatabaseServers = (
 ): DatabaseServers => {
   const tls = readDatabaseTls(url, variable);
   const urls = splitDatabaseUrl(url).servers;
-  const pools = new Set<DropConnections>();
+  const pools = new Set<Parameters<SharedServers["join"]>[0]>();
   const [only = url] = urls;
   let current = urls.length === 1 ? only : undefined;
-  let count = 0;
   const find = singleFlight(async () => {
     const found = await findWritable(urls);
     current = found;
@@ -75,27 +74,22 @@ export const createDatabaseServers = (
   const forget = (): void => {
     if (urls.length > 1) current = undefined;
   };
-  const counted = (socket: Socket): Socket => {
-    count += 1;
-    socket.once("error", forget);
-    return socket.once("close", () => (count -= 1));
-  };
+  const watched = (socket: Socket): Socket => socket.once("error", forget);
   return {
     tls,
     locate,
-    count: () => count,
+    count: () => pools.values().reduce((sum, pool) => sum + pool.count(), 0),
     open: (target) => {
-      // Not through a promise: postgres.js then opens it a turn later.
-      if (urls.length === 1) return counted(openDatabaseSocket(target));
-      return locate().then((located) => counted(openDatabaseSocket(targetOf(located))));
+      if (urls.length === 1) return watched(openDatabaseSocket(target));
+      return locate().then((located) => watched(openDatabaseSocket(targetOf(located))));
     },
-    join(drop) {
-      pools.add(drop);
-      return () => void pools.delete(drop);
+    join(pool) {
+      pools.add(pool);
+      return () => void pools.delete(pool);
     },
     leave(cause, all) {
       forget();
-      for (const drop of pools) drop(cause, all);
+      for (const pool of pools) pool.drop(cause, all);
     },
   };
 };

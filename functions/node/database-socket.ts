@@ -1,5 +1,5 @@
 import { connect, type Socket } from "node:net";
-import type { OpenSocket } from "../store/database.ts";
+import type { OpenSocket } from "../store/pool/single-socket.ts";
 
 /**
  * After 5 s without a word the system asks whether the server is still there, and closes the connection ten unanswered seconds later. It
@@ -9,8 +9,7 @@ export const keepAliveMs = 5_000;
 
 /**
  * Opens a connection of postgres.js with TCP_NODELAY, which it does not set: without it, a small write that follows another waits 40 ms
- * for the acknowledgement of the first. Returns the socket before it is connected, so that its events report a failed connect: a
- * rejected promise here would cost the pool a connection for good.
+ * for the acknowledgement of the first. Returns the socket before it is connected: its events report a failed connect.
  */
 export const openDatabaseSocket = ({ host, port, path }: Parameters<OpenSocket>[0]): Socket => {
   if (path) return connect({ path });

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
+import { errorCode } from "../../kit/describe-error.ts";
 import { createLabPki, type LabPki } from "../../scripts/lab-ca/pki.ts";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
 import { destroyClient, openCopyClient } from "../store/copy-transaction.ts";
@@ -39,10 +40,7 @@ const connect = async (host: string, parameters: Record<string, string>) => {
   const url = `postgres://postgres:${own.password}@${host.replaceAll("PORT", own.port)}/postgres?${query}`;
   const servers = createDatabaseServers(url);
   const { sql, close } = connectDatabase({ url, servers });
-  const pool = await sql.unsafe<{ ssl: boolean }[]>(isEncrypted).then(
-    ([row]) => row?.ssl,
-    (error: Error & { code?: string }) => error.code,
-  );
+  const pool = await sql.unsafe<{ ssl: boolean }[]>(isEncrypted).then(([row]) => row?.ssl, errorCode);
   await close(0);
   const copy = await servers
     .locate()

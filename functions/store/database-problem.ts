@@ -1,6 +1,6 @@
 import { Problem } from "../problems.ts";
 
-/** Codes of postgres.js (some by patches/), of pg and of the operating system for a connection that failed or was lost. */
+/** Codes of `connectionError`, of postgres.js, of pg and of the operating system for a connection that failed or was lost. */
 const connectionCodes = new Set([
   "CONNECTION_CLOSED",
   "CONNECTION_DESTROYED",

@@ -271,7 +271,7 @@ describe("deadlines", () => {
   });
 });
 
-describe("a transaction whose connection dies (postgres.js as patched by patches/)", () => {
+describe("a transaction whose connection dies", () => {
   const cutAt = async (statement: string): Promise<void> => {
     const { sql } = database.connect();
     const cut = async () =>

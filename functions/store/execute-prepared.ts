@@ -1,19 +1,8 @@
-import { getTableColumns, type InferInsertModel, type Query, type SQL, sql } from "drizzle-orm";
-import { getTableConfig, type PgTable } from "drizzle-orm/pg-core";
+import { getTableColumns, type InferInsertModel, type SQL, sql } from "drizzle-orm";
+import { getTableConfig, PgDialect, type PgTable } from "drizzle-orm/pg-core";
 import type { Executor } from "./database.ts";
 
-/** The parts of an executor that drizzle's types leave out. */
-interface ExecutorInternals {
-  dialect: { sqlToQuery(statement: SQL): Query };
-  session: {
-    prepareQuery(
-      query: Query,
-      fields: undefined,
-      name: string,
-      isArray: false,
-    ): { execute(values?: Readonly<Record<string, unknown>>): Promise<unknown> };
-  };
-}
+const dialect = new PgDialect();
 
 /**
  * Runs a statement that its connection keeps prepared, which saves the server its parsing and planning and core a round trip: for
@@ -29,10 +18,7 @@ export const prepareStatement = <Row>(
   db: Executor,
   statement: SQL,
 ): ((values: Readonly<Record<string, unknown>>) => Promise<readonly Row[]>) => {
-  const prepare = () => {
-    const { dialect, session } = db as unknown as ExecutorInternals;
-    return session.prepareQuery(dialect.sqlToQuery(statement), undefined, "prepared", false);
-  };
+  const prepare = () => db._.session.prepareQuery(dialect.sqlToQuery(statement), undefined, "prepared", false);
   // With the first call: routes are also made without a database, to be described.
   let prepared: ReturnType<typeof prepare> | undefined;
   return async (values) => {

@@ -4,6 +4,7 @@ import { readCatalog } from "../../tests/schema-catalog.ts";
 import { openDatabaseSocket } from "../node/database-socket.ts";
 import { readMigrations } from "../node/read-migrations.ts";
 import { connectDatabase } from "./database.ts";
+import { databaseProblem } from "./database-problem.ts";
 import { migrate, pendingMigrations, type SchemaFiles, SchemaMismatch, type SqlFile } from "./migrate.ts";
 
 const databases: TestDatabase[] = [];
@@ -55,7 +56,7 @@ describe("migrate", () => {
     const victim = connectDatabase({ url: database.url, connectionsMax: 1, openSocket: openDatabaseSocket });
     const killed = migrate(victim.sql, files([baseline, second("select pg_sleep(30);")])).then(
       () => "done",
-      (err: { code: string }) => err.code,
+      (err: unknown) => databaseProblem(err)?.code,
     );
     await expect
       .poll(async () => {
@@ -64,7 +65,7 @@ describe("migrate", () => {
         return ended.length;
       })
       .toBe(1);
-    expect(await killed).toBe("57P01");
+    expect(await killed).toBe("database_unavailable");
     await victim.close(0);
     expect(await sql`select relname from pg_class where relnamespace = 'public'::regnamespace`).toEqual([]);
     const whole = files([baseline, second("")]);

@@ -4,8 +4,9 @@
  * core that made a database starts on it again after a newer one has migrated it. A database that a newer core has migrated stays as it
  * is, its definitions included.
  */
-import type { Sql, TransactionSql } from "postgres";
+
 import { databaseProblem } from "./database-problem.ts";
+import type { SqlClient, SqlRunner } from "./pool/sql-client.ts";
 
 /** One file of SQL. */
 export interface SqlFile {
@@ -44,7 +45,7 @@ export class SchemaMismatch extends Error {
 const lockKey = 7_303_014_592_618_311n;
 
 /** Brings the database to the schema of this program. Throws `SchemaMismatch` when that is not possible. */
-export const migrate = (sql: Sql, files: SchemaFiles): Promise<MigrationReport> =>
+export const migrate = (sql: SqlClient, files: SchemaFiles): Promise<MigrationReport> =>
   sql.begin(async (transaction) => {
     await transaction`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`;
     // A migration of a large table takes as long as it takes.
@@ -71,7 +72,7 @@ export const migrate = (sql: Sql, files: SchemaFiles): Promise<MigrationReport> 
   }) as Promise<MigrationReport>;
 
 /** Returns the names of what `migrate` would apply. Throws `SchemaMismatch` where `migrate` does. */
-export const pendingMigrations = async (sql: Sql, files: SchemaFiles): Promise<string[]> => {
+export const pendingMigrations = async (sql: SqlClient, files: SchemaFiles): Promise<string[]> => {
   const [tables] = await sql<{ present: boolean }[]>`select to_regclass('schema_definition') is not null as present`;
   const records = tables?.present ? await readRecords(sql) : { migrations: new Map(), definitions: new Map() };
   const { migrations, definitions } = pendingFiles(records, files);
@@ -84,7 +85,7 @@ interface SchemaRecords {
   definitions: ReadonlyMap<string, string>;
 }
 
-const readRecords = async (sql: Sql | TransactionSql): Promise<SchemaRecords> => {
+const readRecords = async (sql: SqlClient | SqlRunner): Promise<SchemaRecords> => {
   const [migrations, definitions] = await Promise.all([
     sql<SqlFile[]>`select name, sha256 from schema_migration`,
     sql<SqlFile[]>`select name, sha256 from schema_definition`,
@@ -94,7 +95,7 @@ const readRecords = async (sql: Sql | TransactionSql): Promise<SchemaRecords> =>
 
 const digestsOf = (files: readonly SqlFile[]) => new Map(files.map(({ name, sha256 }) => [name, sha256]));
 
-const apply = async (transaction: TransactionSql, name: string, text: string): Promise<void> => {
+const apply = async (transaction: SqlRunner, name: string, text: string): Promise<void> => {
   try {
     await transaction.unsafe(text);
   } catch (cause) {

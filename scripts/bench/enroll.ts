@@ -1,7 +1,7 @@
-import type { Sql } from "postgres";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
 import { checkCsr } from "../../functions/signer/csr.ts";
 import type { Signer } from "../../functions/signer/signer.ts";
+import type { SqlClient } from "../../functions/store/pool/sql-client.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { prepareIngestCore } from "../lab/ingest-core.ts";
@@ -155,7 +155,7 @@ const signCpuUs = async (signer: Signer, csrs: readonly string[]): Promise<numbe
   return (user + system) / csrs.length;
 };
 
-const checkRecorded = async (sql: Sql, count: number, usedOnce: number) => {
+const checkRecorded = async (sql: SqlClient, count: number, usedOnce: number) => {
   const [row] = await sql`select (select count(*)::int from certificate) as certificates,
     (select count(*)::int from audit_event where action = 'collector.enroll') as events,
     (select enrollment_count::int from enrollment_policy) as enrollments,

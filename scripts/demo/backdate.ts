@@ -1,4 +1,4 @@
-import type { Sql } from "postgres";
+import type { SqlClient } from "../../functions/store/pool/sql-client.ts";
 
 /** The durations by which a host is backdated. */
 export interface Age {
@@ -16,7 +16,7 @@ export interface Age {
  * Backdates hosts in core's database: enrollment, certificates, the last heartbeat and envelope. Only rows change; the certificates
  * themselves and the audit log keep their times.
  */
-export const backdate = (sql: Sql, ages: readonly Age[]): Promise<unknown> =>
+export const backdate = (sql: SqlClient, ages: readonly Age[]): Promise<unknown> =>
   sql.begin(async (tx) => {
     await tx`create temporary table age on commit drop as select i.id, age.identity, "keepsSuccessor" as keeps_successor,
         make_interval(secs => 86400 * "enrolledDays") as enrolled, make_interval(secs => 86400 * "certificateDays") as issued,

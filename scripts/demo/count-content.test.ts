@@ -1,13 +1,13 @@
 import { create, toBinary } from "@bufbuild/protobuf";
-import type { Sql } from "postgres";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import type { SqlClient } from "../../functions/store/pool/sql-client.ts";
 import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { countContent } from "./count-content.ts";
 import { spanIdAttribute } from "./send-spans.ts";
 
 let database: TestDatabase;
-let sql: Sql;
+let sql: SqlClient;
 let sequence = 0;
 
 beforeAll(async () => {

@@ -1,5 +1,5 @@
 import { fromBinary } from "@bufbuild/protobuf";
-import type { Sql } from "postgres";
+import type { SqlClient } from "../../functions/store/pool/sql-client.ts";
 import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { beaconSource } from "../fleet-sim/drive/wire.ts";
 import { idOfLine } from "../lab/line-writer.ts";
@@ -19,7 +19,7 @@ export interface ContentCount {
 }
 
 /** Parses every stored payload, except those of simulated hosts, and compares its ids with those that were sent. */
-export const countContent = async (sql: Sql, sent: ReadonlySet<string>): Promise<ContentCount> => {
+export const countContent = async (sql: SqlClient, sent: ReadonlySet<string>): Promise<ContentCount> => {
   const copies = new Map<string, number>();
   let stored = 0;
   let foreign = 0;

@@ -1,11 +1,14 @@
-import type { Sql } from "postgres";
+import type { SqlClient } from "../../functions/store/pool/sql-client.ts";
 import type { LabContext } from "./context.ts";
 import type { UserIds } from "./operator-api.ts";
 import { type PersonName, people } from "./people.ts";
 import { waitUntil } from "./wait-until.ts";
 
 /** Waits until core has the three people; returns their ids. */
-export const awaitPeople = (sql: Sql, { clock, signal }: Pick<LabContext, "clock" | "signal">): Promise<UserIds> =>
+export const awaitPeople = (
+  sql: SqlClient,
+  { clock, signal }: Pick<LabContext, "clock" | "signal">,
+): Promise<UserIds> =>
   waitUntil({ what: "core has synced the directory", clock, signal }, async () => {
     const rows = await sql<{ subject: string; userId: string }[]>`
       select subject, user_id as "userId" from authentication_identity join person using (user_id) where status = 'active'`;

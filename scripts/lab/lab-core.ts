@@ -1,7 +1,7 @@
 import { join } from "node:path";
-import type { Sql } from "postgres";
 import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
 import { connectDatabase } from "../../functions/store/database.ts";
+import type { SqlClient } from "../../functions/store/pool/sql-client.ts";
 import { bundlePrograms } from "../bundle/bundle-programs.ts";
 import { createLabPki, type LabPki } from "../lab-ca/pki.ts";
 import { findPorts } from "../ports.ts";
@@ -21,7 +21,7 @@ export interface LabCore extends CoreProcess {
   /** The ids that the people have in this core. */
   userIds: UserIds;
   api: OperatorApi;
-  sql: Sql;
+  sql: SqlClient;
   databaseUrl: string;
   /** For programs beside core. */
   processes: Processes;

@@ -13,8 +13,6 @@ export interface ShippedPackage {
   homepage: string | null;
   /** The digest of its tarball, from bun.lock: `sha512-<base64>`. */
   integrity: string;
-  /** True if `patches/` changes it. */
-  patched: boolean;
   /** The texts of its license files, by file name. */
   texts: ReadonlyArray<{ file: string; text: string }>;
 }
@@ -31,8 +29,8 @@ export const shippedFiles = (metafile: Metafile): string[] => [
 /** Finds the package of each file below `root`'s node_modules. Files of the repository have none. The result is sorted and has each once. */
 export const packagesOf = async (root: string, files: readonly string[]): Promise<ShippedPackage[]> => {
   const folders = new Set(files.flatMap((file) => packageFolder(file) ?? []));
-  const lock = await readLock(root);
-  const found = await Promise.all([...folders].map((folder) => readPackage(root, folder, lock)));
+  const integrities = await readIntegrities(root);
+  const found = await Promise.all([...folders].map((folder) => readPackage(root, folder, integrities)));
   const byKey = new Map(found.map((entry) => [`${entry.name}@${entry.version}`, entry]));
   return [...byKey.entries()].sort(([a], [b]) => compareText(a, b)).map(([, entry]) => entry);
 };
@@ -41,29 +39,24 @@ export const packagesOf = async (root: string, files: readonly string[]): Promis
 const packageFolder = (file: string): string | undefined =>
   /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(file)?.[0];
 
-interface Lock {
-  integrities: ReadonlyMap<string, string>;
-  patched: ReadonlySet<string>;
-}
-
-/** Reads bun.lock, which is JSON with trailing commas. */
-const readLock = async (root: string): Promise<Lock> => {
+/** Reads the digests of bun.lock, which is JSON with trailing commas, by name and version. */
+const readIntegrities = async (root: string): Promise<ReadonlyMap<string, string>> => {
   const lock: unknown = parse(await readFile(join(root, "bun.lock"), "utf8"));
-  const { packages, patchedDependencies = {} } = lock as {
-    packages: Record<string, readonly [string, ...unknown[]]>;
-    patchedDependencies?: Record<string, string>;
-  };
-  const integrities = Object.values(packages).map(([id, ...rest]) => [id, String(rest.at(-1))] as const);
-  return { integrities: new Map(integrities), patched: new Set(Object.keys(patchedDependencies)) };
+  const { packages } = lock as { packages: Record<string, readonly [string, ...unknown[]]> };
+  return new Map(Object.values(packages).map(([id, ...rest]) => [id, String(rest.at(-1))]));
 };
 
-const readPackage = async (root: string, folder: string, lock: Lock): Promise<ShippedPackage> => {
+const readPackage = async (
+  root: string,
+  folder: string,
+  integrities: ReadonlyMap<string, string>,
+): Promise<ShippedPackage> => {
   const path = join(root, folder);
   const manifest: { name?: string; version?: string; license?: unknown; homepage?: unknown } = JSON.parse(
     await readFile(join(path, "package.json"), "utf8"),
   );
   const { name = "", version = "", license, homepage } = manifest;
-  const integrity = lock.integrities.get(`${name}@${version}`);
+  const integrity = integrities.get(`${name}@${version}`);
   if (!integrity?.startsWith("sha512-")) throw new Error(`${folder}: bun.lock has no digest of ${name}@${version}`);
   const files = (await readdir(path)).filter((file) => /^(licen[cs]e|notice|copying)/i.test(file)).sort(compareText);
   const texts = files.map(async (file) => ({ file, text: await readFile(join(path, file), "utf8") }));
@@ -73,7 +66,6 @@ const readPackage = async (root: string, folder: string, lock: Lock): Promise<Sh
     license: typeof license === "string" ? license : null,
     homepage: typeof homepage === "string" && URL.canParse(homepage) ? homepage : null,
     integrity,
-    patched: lock.patched.has(`${name}@${version}`),
     texts: await Promise.all(texts),
   };
 };

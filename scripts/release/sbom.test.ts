@@ -8,7 +8,6 @@ const shipped = (name: string, license: string): ShippedPackage => ({
   license,
   homepage: "https://example.test/",
   integrity: `sha512-${Buffer.alloc(64, 1).toString("base64")}`,
-  patched: name === "b",
   texts: [],
 });
 
@@ -34,7 +33,6 @@ it("U2: an SBOM has what ships, with purl, license and digest, and is the same w
       purl: "pkg:npm/b@1.2.3",
       licenses: [{ license: { id: "MIT" } }],
       hashes: [{ alg: "SHA-512", content: "01".repeat(64) }],
-      properties: [{ name: "svc:patched", value: "patches/b@1.2.3.patch" }],
     },
   ]);
   const dependencies = sbom.dependencies.find(({ ref }: { ref: string }) => ref === "server.tar.gz");

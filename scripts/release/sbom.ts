@@ -78,7 +78,5 @@ const componentOf = (entry: ShippedPackage, licenses: Factories.LicenseFactory):
   });
   if (entry.homepage !== null)
     component.externalReferences.add(new Models.ExternalReference(entry.homepage, ExternalReferenceType.Website));
-  if (entry.patched)
-    component.properties.add(new Models.Property("svc:patched", `patches/${entry.name}@${entry.version}.patch`));
   return component;
 };

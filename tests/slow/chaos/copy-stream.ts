@@ -1,4 +1,4 @@
-import type { Sql } from "postgres";
+import type { SqlClient } from "../../../functions/store/pool/sql-client.ts";
 import type { RunningNats } from "../../../scripts/lab/nats-servers.ts";
 import { readStream } from "../../nats-sink.ts";
 
@@ -6,7 +6,7 @@ import { readStream } from "../../nats-sink.ts";
  * Copies the stream into `ingest_envelope`, in its order, so that one oracle judges both sinks: `xid` rises with the stream's
  * sequence. Replaces what an earlier copy wrote.
  */
-export const copyStream = async (nats: RunningNats, sql: Sql): Promise<void> => {
+export const copyStream = async (nats: RunningNats, sql: SqlClient): Promise<void> => {
   const messages = await readStream(nats);
   const since = Date.now() - messages.length;
   await sql`truncate ingest_envelope`;

@@ -1,11 +1,11 @@
 import { createHash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
-import type { Sql } from "postgres";
 import history from "../../../drizzle/migrations/history.json" with { type: "json" };
 import { openDatabaseSocket } from "../../../functions/node/database-socket.ts";
 import { readMigrations, type SchemaHistory } from "../../../functions/node/read-migrations.ts";
 import { connectDatabase } from "../../../functions/store/database.ts";
 import { migrate } from "../../../functions/store/migrate.ts";
+import type { SqlClient } from "../../../functions/store/pool/sql-client.ts";
 import { startEmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
 import { readCatalog } from "../../schema-catalog.ts";
 import { git } from "./previous.ts";
@@ -18,7 +18,7 @@ export const carryEarlierBaselines = async (): Promise<{ equal: number; faults: 
   const server = await startEmbeddedPostgres();
   const faults: string[] = [];
   let equal = 0;
-  const inDatabase = async <Result>(name: string, run: (sql: Sql) => Promise<Result>): Promise<Result> => {
+  const inDatabase = async <Result>(name: string, run: (sql: SqlClient) => Promise<Result>): Promise<Result> => {
     const { sql, close } = connectDatabase({
       url: server.url(name),
       openSocket: openDatabaseSocket,
@@ -64,7 +64,7 @@ export const carryEarlierBaselines = async (): Promise<{ equal: number; faults: 
 };
 
 /** Applies the baseline and the definitions of a commit, and records them as its migrator did. */
-const applyAsOf = async (sql: Sql, commit: string, digest: string): Promise<void> => {
+const applyAsOf = async (sql: SqlClient, commit: string, digest: string): Promise<void> => {
   await sql`set client_min_messages = warning`;
   for (const table of ["schema_migration", "schema_definition"])
     await sql`create table ${sql(table)} (
@@ -83,7 +83,7 @@ const applyAsOf = async (sql: Sql, commit: string, digest: string): Promise<void
 };
 
 /** Enrolls a host, as far as every baseline has its columns. */
-const insertHost = async (sql: Sql): Promise<void> => {
+const insertHost = async (sql: SqlClient): Promise<void> => {
   await sql.unsafe(`
     insert into enrollment_policy (id, name, allowed_identity_prefixes, certificate_ttl_seconds, allowed_platforms, max_enrollments,
       max_enrollments_per_hour, allowed_source_cidrs, reenrollment, created_at, created_by)

@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { isDeepStrictEqual } from "node:util";
-import type { Sql } from "postgres";
+import type { SqlClient } from "../../../functions/store/pool/sql-client.ts";
 
 /** What a database records of its schema: digest and time of each migration and definition, by name. */
 export interface SchemaRecords {
@@ -10,7 +10,7 @@ export interface SchemaRecords {
 }
 
 /** Reads the records of the migrator, as `sha256 time`. */
-export const readSchemaRecords = async (sql: Sql): Promise<SchemaRecords> => {
+export const readSchemaRecords = async (sql: SqlClient): Promise<SchemaRecords> => {
   const read = async (table: string) => {
     const rows = await sql<{ name: string; record: string }[]>`
       select name, sha256 || ' ' || applied_at as record from ${sql(table)} order by applied_at, name`;

@@ -2,9 +2,9 @@ import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { isDeepStrictEqual } from "node:util";
-import type { Sql } from "postgres";
 import { openDatabaseSocket } from "../../../functions/node/database-socket.ts";
 import { connectDatabase } from "../../../functions/store/database.ts";
+import type { SqlClient } from "../../../functions/store/pool/sql-client.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
 import { awaitPeople } from "../../../scripts/lab/await-people.ts";
@@ -252,13 +252,13 @@ const startLabEdge = async (pki: LabPki, coreUrl: string) =>
     clientCertificateHeader,
   });
 
-const countOf = async (sql: Sql): Promise<number> =>
+const countOf = async (sql: SqlClient): Promise<number> =>
   Number((await sql<{ count: string }[]>`select count(*) from ingest_envelope`)[0]?.count);
 
-const timeOf = async (sql: Sql): Promise<string> =>
+const timeOf = async (sql: SqlClient): Promise<string> =>
   (await sql<{ now: string }[]>`select clock_timestamp()::text as now`)[0]?.now ?? "";
 
-const certificatesByStatus = async (sql: Sql): Promise<Record<string, number>> => {
+const certificatesByStatus = async (sql: SqlClient): Promise<Record<string, number>> => {
   const rows = await sql<{ status: string; count: number }[]>`
     select status, count(*)::int as count from certificate group by status order by status`;
   return Object.fromEntries(rows.map(({ status, count }) => [status, count]));
@@ -276,7 +276,7 @@ const keptTables = [
 ] as const;
 
 /** Returns the rows that an operator would miss, without the columns that a running core changes. */
-const keptRows = async (sql: Sql): Promise<Map<string, Record<string, unknown>>> => {
+const keptRows = async (sql: SqlClient): Promise<Map<string, Record<string, unknown>>> => {
   const rows = await Promise.all(
     keptTables.map(
       (table) => sql<{ key: string; row: Record<string, unknown> }[]>`

@@ -1,7 +1,7 @@
 import { appendFile, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Sql } from "postgres";
 import { parseDocument } from "yaml";
+import type { SqlClient } from "../../../functions/store/pool/sql-client.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { rootAcknowledgement } from "../../../proto/collector-config/schema.ts";
 import type { OperatorApi } from "../../../scripts/lab/operator-api.ts";
@@ -104,7 +104,7 @@ export const enrollHost = async (
       return (diag.records[0] as { queue?: { records?: number } } | undefined)?.queue?.records ?? 0;
     },
     /** Waits until everything owed is stored, at most a minute. */
-    judge: async (sql: Sql) => {
+    judge: async (sql: SqlClient) => {
       const judgeNow = async () =>
         judge(
           await readStoredQueues(sql, [identity]),

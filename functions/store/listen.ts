@@ -1,0 +1,59 @@
+import postgres from "postgres";
+import { callDeadlineMs } from "./call-limits.ts";
+import { connectionSettings } from "./connection-settings.ts";
+import type { SharedServers } from "./database.ts";
+import { connectionError } from "./pool/connection-error.ts";
+import { createSingleSocket } from "./pool/single-socket.ts";
+
+/** A channel that is listened on. */
+export interface Subscription {
+  /** Resolves when the first connection listens. Rejects if it fails; others are opened all the same. */
+  listening: Promise<void>;
+  close(): void;
+}
+
+const retryDelayMs = 250;
+
+/**
+ * Listens on a channel, on a connection of its own, and on a new one whenever that closes. `onChange` is called with each notification, and
+ * whenever a connection begins to listen: some may have been missed before.
+ */
+export const listen = (
+  { url, servers }: { url: string; servers: SharedServers },
+  channel: string,
+  onChange: () => void,
+): Subscription => {
+  const { settings, ...at } = connectionSettings({ url, servers });
+  let fail: (cause: Error) => void = () => undefined;
+  let isConnected = false;
+  let isClosed = false;
+  let retry: ReturnType<typeof setTimeout> | undefined;
+
+  const connect = async (): Promise<void> => {
+    const failed = Promise.withResolvers<never>();
+    const socket = createSingleSocket(servers.open, failed.reject);
+    const client = postgres(at.url, { ...settings, ...{ socket: socket.open }, max: 1, max_lifetime: null });
+    fail = failed.reject;
+    isConnected = true;
+    failed.promise.catch(() => {
+      isConnected = false;
+      socket.destroy();
+      void client.end({ timeout: 0 });
+      if (!isClosed) retry = setTimeout(() => void connect().catch(() => undefined), retryDelayMs);
+    });
+    const timer = setTimeout(() => failed.reject(connectionError("DEADLINE_EXCEEDED")), callDeadlineMs.api);
+    const listening = client.listen(channel, onChange, onChange);
+    listening.catch(failed.reject);
+    await Promise.race([listening, failed.promise]).finally(() => clearTimeout(timer));
+  };
+  const leave = servers.join({ count: () => (isConnected ? 1 : 0), drop: (cause) => fail(cause) });
+  return {
+    listening: connect(),
+    close() {
+      isClosed = true;
+      leave();
+      clearTimeout(retry);
+      fail(connectionError("CONNECTION_ENDED"));
+    },
+  };
+};
