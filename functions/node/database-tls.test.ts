@@ -42,6 +42,7 @@ const connect = async (host: string, parameters: Record<string, string>) => {
   const { sql, close } = connectDatabase({ url, servers });
   const pool = await sql.unsafe<{ ssl: boolean }[]>(isEncrypted).then(([row]) => row?.ssl, errorCode);
   await close(0);
+  await expect.poll(servers.count).toBe(0);
   const copy = await servers
     .locate()
     .then(openCopyClient)

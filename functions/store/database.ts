@@ -84,6 +84,7 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     // PgBouncer 1.18 gives the server's connection to another client when it answers a statement, also when the next one is on its way.
     isExclusive: pooled,
     backoffMs,
+    lifetimeMs,
     endsWriting: ({ code }) => code === readOnlyTransaction,
     refusesServer: options.writes === false ? () => false : acceptsNoWrites,
     onFault: (cause) => (servers?.leave ?? pool.drop)(cause, concernsServer(errorCode(cause))),
@@ -109,6 +110,9 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
 
 /** Short, since core is unavailable until a server that restarted is asked again. */
 const backoffMs = (failures: number): number => (0.5 + Math.random() / 2) * Math.min(20 * 2 ** failures, 250);
+
+/** Random, so that connections that were opened together are not replaced together. */
+const lifetimeMs = (): number => (30 + Math.random() * 30) * 60_000;
 
 const readOnlyTransaction = "25006";
 /** The server reports both when a connection opens, and again when they change. */

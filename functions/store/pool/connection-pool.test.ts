@@ -3,8 +3,10 @@ import { systemClock } from "../../../kit/clock.ts";
 import { createTestDatabase, type TestDatabase } from "../../../tests/database.ts";
 import { startTcpProxy } from "../../../tests/fakes/tcp-proxy.ts";
 import { createDatabaseServers } from "../../node/database-servers.ts";
+import { connectionSettings } from "../connection-settings.ts";
 import { connectDatabase, type DatabaseOptions } from "../database.ts";
 import { listen } from "../listen.ts";
+import { createConnectionPool } from "./connection-pool.ts";
 
 let database: TestDatabase;
 beforeAll(async () => {
@@ -67,6 +69,29 @@ describe("a pool", () => {
     stops = true;
     await Promise.all(readers);
     expect(transaction).toEqual({ one: 1 });
+  });
+
+  it("replaces a connection that has been used for its lifetime, after the call that it runs", async () => {
+    const pool = createConnectionPool({
+      ...connectionSettings({ url: database.url, servers: createDatabaseServers(database.url) }),
+      connectionsMax: 1,
+      waitingMax: 10,
+      deadlineMs: 5_000,
+      setup: "",
+      isExclusive: false,
+      backoffMs: () => 0,
+      lifetimeMs: () => 0,
+      onFault(cause) {
+        throw cause;
+      },
+      refusesServer: () => false,
+      endsWriting: () => false,
+    });
+    ends.push(() => pool.end(1_000));
+    const process = async () => (await pool.query((client) => client`select pg_backend_pid() as pid`))[0]?.pid;
+    const [first, together, later] = [...(await Promise.all([process(), process()])), await process()];
+    expect(first).toBe(together);
+    expect(later).not.toBe(first);
   });
 
   it("D1: listens again on a new connection after its server was away, and reports that it missed notifications", async () => {

@@ -22,6 +22,8 @@ export interface PoolOptions extends ConnectionOptions {
   isExclusive: boolean;
   /** Returns how long to wait before the next connection, after some that could not be opened. */
   backoffMs(failures: number): number;
+  /** Returns how long a connection is used; it is then closed after a call, since the memory of its server process grows. */
+  lifetimeMs(): number;
   /** A connection closed because of its server. */
   onFault(cause: Error): void;
 }
@@ -43,7 +45,8 @@ const sharingMax = 100;
 
 /** Creates a pool, which connects when it is used. */
 export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
-  const connections = new Set<Connection>();
+  /** The connections that are not closed, and when each has been used for long enough. */
+  const connections = new Map<Connection, number>();
   const waiting: Call[] = [];
   let failures = 0;
   let opensAt = 0;
@@ -61,7 +64,7 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
       return undefined;
     }
     const connection = openConnection(options, { closed, faulted: options.onFault });
-    connections.add(connection);
+    connections.set(connection, performance.now() + options.lifetimeMs());
     return connection;
   };
   const closed = (connection: Connection, wasOpening: boolean): void => {
@@ -72,7 +75,7 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
 
   const find = ({ isExclusive }: Call): Connection | undefined => {
     let shared: Connection | undefined;
-    for (const connection of connections) {
+    for (const connection of connections.keys()) {
       const load = connection.load();
       if (load === 0) return connection;
       if (!connection.isTaken() && load < (shared?.load() ?? sharingMax)) shared = connection;
@@ -100,17 +103,19 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
       if (connection === undefined) return;
       connection.accept(waiting.shift() as Call);
     }
-    if (onIdle && [...connections].every((connection) => connection.load() === 0)) onIdle();
+    if (onIdle && [...connections.keys()].every((connection) => connection.load() === 0)) onIdle();
   };
   const finish = (connection: Connection, call: Call): void => {
     if (connection.state().is === "open") failures = 0;
     connection.release(call);
+    if (connection.load() === 0 && performance.now() >= (connections.get(connection) ?? Infinity))
+      void connection.end();
     if (waiting.length > 0 || onIdle !== undefined) serveWaiting();
   };
   const deadline = () => (options.deadlineMs > 0 ? performance.now() + options.deadlineMs : 0);
 
   const drop: DropConnections = (cause, all) => {
-    for (const connection of connections) if (all || connection.load() === 0) connection.close(cause);
+    for (const connection of connections.keys()) if (all || connection.load() === 0) connection.close(cause);
   };
   return {
     query: (query) =>
@@ -160,7 +165,7 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
       for (const pending of [timer, opening, expiring]) clearTimeout(pending);
       for (const call of waiting.splice(0)) call.fail(connectionError("CONNECTION_ENDED"));
       await Promise.all(
-        [...connections].map((connection) =>
+        [...connections.keys()].map((connection) =>
           connection.load() === 0 ? connection.end() : connection.close(connectionError("CONNECTION_ENDED")),
         ),
       );

@@ -71,7 +71,7 @@ export interface Connection {
   send(query: Query, resolve: (rows: Rows) => void, reject: (error: Error) => void): void;
   /** Closes at once; its calls fail with `cause`. */
   close(cause: Error): void;
-  /** Closes an idle connection, and takes leave of the server. */
+  /** Closes an idle connection, after a message to the server. */
   end(): Promise<void>;
 }
 
@@ -86,7 +86,7 @@ const isConnectionError = (error: Error): boolean => "errno" in error || "syscal
 
 const endSeconds = 1;
 
-/** Opens a connection: it connects with its first statement. */
+/** Opens a connection, which connects with its first statement. */
 export const openConnection = (options: ConnectionOptions, on: ConnectionEvents): Connection => {
   const calls = new Set<Call>();
   const unanswered = new Set<PendingQuery<Row[]>>();
@@ -118,6 +118,7 @@ export const openConnection = (options: ConnectionOptions, on: ConnectionEvents)
     ...options.settings,
     ...(socket && { socket: socket.open }),
     max: 1,
+    // postgres.js would let go of a connection that its pool believes to be idle.
     max_lifetime: null,
     onclose: () => {
       // postgres.js would connect again for those that it has not sent.
@@ -149,8 +150,9 @@ export const openConnection = (options: ConnectionOptions, on: ConnectionEvents)
 
   // One timer for all calls, set again only when it fires too early: a call costs a comparison.
   const watch = (): void => {
+    if (timer !== undefined) return;
     const [oldest] = calls;
-    if (timer !== undefined || oldest === undefined || oldest.deadlineAt === 0) return;
+    if (oldest === undefined || oldest.deadlineAt === 0) return;
     // Answers that came within a long turn of the event loop are read first.
     timer = setTimeout(() => setImmediate(check), Math.max(1, oldest.deadlineAt - performance.now()));
   };
