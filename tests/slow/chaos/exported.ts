@@ -1,4 +1,4 @@
-import type { Sql } from "postgres";
+import type { SqlClient } from "../../../functions/store/pool/sql-client.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import type { ChaosBackend } from "./chaos-backend.ts";
 
@@ -26,7 +26,7 @@ const key = `case kind when 'otel_span' then substring(
 
 /** Returns the keys of a table with envelopes, of those that were stored by transactions from `since` on. */
 export const readKeys = async (
-  sql: Sql,
+  sql: SqlClient,
   table: "ingest_envelope" | "export_dead_letter",
   since?: string,
 ): Promise<string[]> => {
@@ -53,7 +53,7 @@ export interface ExportJudgement {
 
 /** Compares what is stored with what the backend has, once the export has caught up or 90 s have passed. */
 export const judgeExported = async (context: {
-  sql: Sql;
+  sql: SqlClient;
   backend: ChaosBackend;
   /** What databases had that were discarded since. */
   discarded: ReadonlySet<string>;
