@@ -2,7 +2,7 @@ import type { RelationSummary, ToolName, ToolResult } from "../../proto/chat/too
 import type { Inference, InferenceMessage, InferencePart } from "./inference.ts";
 import { lines, shown } from "./mock/answer-words.ts";
 import { readQuestion } from "./mock/question.ts";
-import type { Rows } from "./mock/topic.ts";
+import type { AnswerRows } from "./mock/topic.ts";
 import { topics } from "./mock/topics.ts";
 
 /**
@@ -52,7 +52,7 @@ const reply = (messages: readonly InferenceMessage[], toolsOffered: boolean): In
   return tables.length > 0 ? calls : [...words(`${topic.intent}\n`), ...calls];
 };
 
-const rowsOf = (result: ToolResult): Rows =>
+const rowsOf = (result: ToolResult): AnswerRows =>
   result.kind === "rows"
     ? result.rows.map((row) => Object.fromEntries(result.columns.map(({ name }, at) => [name, row[at]])))
     : [];

@@ -1,7 +1,7 @@
 import { ago, at, counted, fleetPath, hash, lasting, lines, more, numberIn, shown } from "./answer-words.ts";
 import type { MockQuestion } from "./question.ts";
 import { onPlatform, textLiteral } from "./sql.ts";
-import { listed, none, once, type Row, type Rows, type Topic } from "./topic.ts";
+import { type AnswerRows, listed, none, once, type Row, type Topic } from "./topic.ts";
 
 /** A host that has sent nothing for this long has stopped. */
 const silentSeconds = 600;
@@ -71,7 +71,7 @@ export const stopped: Topic = {
 };
 
 /** Reports the properties that most stopped hosts share and that are rarer among the others, the rarest first. */
-const commonLines = (properties: Rows, stoppedCount: number, fleet: number): string[] => {
+const commonLines = (properties: AnswerRows, stoppedCount: number, fleet: number): string[] => {
   const shared = properties
     .filter((row) => {
       const share = numberIn(row.stopped) / stoppedCount;

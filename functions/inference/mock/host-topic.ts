@@ -1,6 +1,6 @@
 import { ago, at, counted, fleetPath, hash, lasting, lines, numberIn, shown, sized } from "./answer-words.ts";
 import { fewHosts, textLiteral } from "./sql.ts";
-import type { Row, Rows, Topic } from "./topic.ts";
+import type { AnswerRows, Row, Topic } from "./topic.ts";
 
 const columns = `identity_id, identity, device_id, hostname, platform, version, policy, state, conditions, heartbeat_age_seconds,
   envelope_age_seconds, drift, running_config_hash, desired_config_hash, config_error, certificate_status, certificate_not_after,
@@ -73,7 +73,7 @@ const details = (row: Row): (string | null)[] => [
     : null,
 ];
 
-const eventLines = (events: Rows): string[] =>
+const eventLines = (events: AnswerRows): string[] =>
   events.length === 0
     ? ["The audit log has no event about it."]
     : [

@@ -5,10 +5,10 @@ import type { Period } from "./sql.ts";
 export type Row = Readonly<Record<string, unknown>>;
 
 /** The rows of a query. */
-export type Rows = readonly Row[];
+export type AnswerRows = readonly Row[];
 
 /** The rows of a query that has none. */
-export const none: Rows = [];
+export const none: AnswerRows = [];
 
 /** A day, the period of most questions that name none. */
 export const daySeconds = 86_400;
@@ -30,9 +30,9 @@ export interface Topic {
    * Returns the statements of the next round, by the results of all statements so far; none when these suffice for the answer. Values in
    * a statement come from the person's question, and ids from results.
    */
-  next(question: MockQuestion, results: readonly Rows[]): readonly string[];
+  next(question: MockQuestion, results: readonly AnswerRows[]): readonly string[];
   /** Returns the answer: plain text, links as local paths. */
-  answer(question: MockQuestion, results: readonly Rows[]): string;
+  answer(question: MockQuestion, results: readonly AnswerRows[]): string;
 }
 
 /** Returns the `next` of a topic with one round of statements. */
@@ -41,5 +41,5 @@ export const once =
   (question, results) =>
     results.length > 0 ? [] : statements(question);
 
-/** Rows that an answer lists unless the question names a number. */
+/** AnswerRows that an answer lists unless the question names a number. */
 export const listed = ({ top }: MockQuestion): number => Math.min(50, Math.max(1, top ?? 10));

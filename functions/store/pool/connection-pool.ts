@@ -6,7 +6,7 @@
  * - A call waits up to half of its deadline, which leaves it the other half to run; at most `waitingMax` calls wait.
  * - A connection that closed leaves the pool at once, with all of its calls.
  */
-import { type Call, type Connection, type ConnectionOptions, openConnection } from "./connection.ts";
+import { type ConnectionOptions, openConnection, type PooledCall, type PooledConnection } from "./connection.ts";
 import { connectionError } from "./connection-error.ts";
 import type { Query, Rows } from "./statement.ts";
 
@@ -32,7 +32,7 @@ export interface ConnectionPool {
   /** Runs a statement on a connection that is free, new or shared, in this order. */
   query(query: Query): Promise<Rows>;
   /** Runs `work` on a connection of its own. Rejects as soon as that closes, whatever `work` does. */
-  exclusively<Result>(work: (connection: Connection) => Promise<Result>): Promise<Result>;
+  exclusively<Result>(work: (connection: PooledConnection) => Promise<Result>): Promise<Result>;
   /** Returns how many connections are open or being opened. */
   count(): number;
   drop: DropConnections;
@@ -46,15 +46,15 @@ const sharingMax = 100;
 /** Creates a pool, which connects when it is used. */
 export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
   /** The connections that are not closed, and when each has been used for long enough. */
-  const connections = new Map<Connection, number>();
-  const waiting: Call[] = [];
+  const connections = new Map<PooledConnection, number>();
+  const waiting: PooledCall[] = [];
   let failures = 0;
   let opensAt = 0;
   let opening: ReturnType<typeof setTimeout> | undefined;
   let expiring: ReturnType<typeof setTimeout> | undefined;
   let onIdle: (() => void) | undefined;
 
-  const open = (): Connection | undefined => {
+  const open = (): PooledConnection | undefined => {
     const waitMs = failures === 0 ? 0 : opensAt - performance.now();
     if (waitMs > 0) {
       opening ??= setTimeout(() => {
@@ -67,14 +67,14 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
     connections.set(connection, performance.now() + options.lifetimeMs());
     return connection;
   };
-  const closed = (connection: Connection, wasOpening: boolean): void => {
+  const closed = (connection: PooledConnection, wasOpening: boolean): void => {
     connections.delete(connection);
     if (wasOpening) opensAt = performance.now() + options.backoffMs(++failures);
     queueMicrotask(serveWaiting);
   };
 
-  const find = ({ isExclusive }: Call): Connection | undefined => {
-    let shared: Connection | undefined;
+  const find = ({ isExclusive }: PooledCall): PooledConnection | undefined => {
+    let shared: PooledConnection | undefined;
     for (const connection of connections.keys()) {
       const load = connection.load();
       if (load === 0) return connection;
@@ -83,7 +83,7 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
     const added = connections.size < options.connectionsMax ? open() : undefined;
     return added ?? (isExclusive ? undefined : shared);
   };
-  const submit = (call: Call): void => {
+  const submit = (call: PooledCall): void => {
     if (onIdle !== undefined) return void call.fail(connectionError("CONNECTION_ENDED"));
     const connection = waiting.length === 0 ? find(call) : undefined;
     if (connection !== undefined) return void connection.accept(call);
@@ -101,11 +101,11 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
     while (waiting[0]) {
       const connection = find(waiting[0]);
       if (connection === undefined) return;
-      connection.accept(waiting.shift() as Call);
+      connection.accept(waiting.shift() as PooledCall);
     }
     if (onIdle && [...connections.keys()].every((connection) => connection.load() === 0)) onIdle();
   };
-  const finish = (connection: Connection, call: Call): void => {
+  const finish = (connection: PooledConnection, call: PooledCall): void => {
     if (connection.state().is === "open") failures = 0;
     connection.release(call);
     if (connection.load() === 0 && performance.now() >= (connections.get(connection) ?? Infinity))
@@ -120,7 +120,7 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
   return {
     query: (query) =>
       new Promise((resolve, reject) => {
-        const call: Call = {
+        const call: PooledCall = {
           deadlineAt: deadline(),
           isExclusive: options.isExclusive,
           start(connection) {
@@ -142,7 +142,7 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
       }),
     exclusively: (work) =>
       new Promise((resolve, reject) => {
-        const call: Call = {
+        const call: PooledCall = {
           deadlineAt: deadline(),
           isExclusive: true,
           start(connection) {

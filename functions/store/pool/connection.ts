@@ -25,13 +25,13 @@ export type ConnectionState =
   | { readonly is: "closed"; readonly cause: Error };
 
 /** Work for one connection: a statement or a transaction. */
-export interface Call {
+export interface PooledCall {
   /** By `performance.now()`; 0: none. */
   readonly deadlineAt: number;
   /** Whether it shares its connection with no other call. */
   readonly isExclusive: boolean;
   /** Runs it on the connection that accepted it. */
-  start(connection: Connection): void;
+  start(connection: PooledConnection): void;
   /** Ends it without an answer. Has no effect once it has ended. */
   fail(cause: Error): void;
 }
@@ -53,20 +53,20 @@ export interface ConnectionOptions {
 
 /** The events of a connection; `closed` comes once, before its calls fail. */
 export interface ConnectionEvents {
-  closed(connection: Connection, wasOpening: boolean): void;
+  closed(connection: PooledConnection, wasOpening: boolean): void;
   /** It closed because of its server, so that others may be of no use either. */
   faulted(cause: Error): void;
 }
 
-export interface Connection {
+export interface PooledConnection {
   state(): ConnectionState;
   /** Returns the number of its calls. */
   load(): number;
   /** Returns whether it has a call that shares it with no other. */
   isTaken(): boolean;
   /** Starts a call. It counts until `release`, or until the connection closes. */
-  accept(call: Call): void;
-  release(call: Call): void;
+  accept(call: PooledCall): void;
+  release(call: PooledCall): void;
   /** Sends a statement of an accepted call; one of the two is called, unless the connection closes. */
   send(query: Query, resolve: (rows: Rows) => void, reject: (error: Error) => void): void;
   /** Closes at once; its calls fail with `cause`. */
@@ -87,8 +87,8 @@ const isConnectionError = (error: Error): boolean => "errno" in error || "syscal
 const endSeconds = 1;
 
 /** Opens a connection, which connects with its first statement. */
-export const openConnection = (options: ConnectionOptions, on: ConnectionEvents): Connection => {
-  const calls = new Set<Call>();
+export const openConnection = (options: ConnectionOptions, on: ConnectionEvents): PooledConnection => {
+  const calls = new Set<PooledCall>();
   const unanswered = new Set<PendingQuery<Row[]>>();
   const parameters: Record<string, string> = {};
   let state: ConnectionState = { is: "opening" };
@@ -165,7 +165,7 @@ export const openConnection = (options: ConnectionOptions, on: ConnectionEvents)
   };
 
   let isTaken = false;
-  const connection: Connection = {
+  const connection: PooledConnection = {
     state: () => state,
     load: () => calls.size,
     isTaken: () => isTaken,

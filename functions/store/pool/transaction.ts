@@ -1,5 +1,5 @@
 import { errorCode } from "../../../kit/describe-error.ts";
-import type { Connection } from "./connection.ts";
+import type { PooledConnection } from "./connection.ts";
 import { connectionError } from "./connection-error.ts";
 import type { Query, Rows } from "./statement.ts";
 
@@ -12,7 +12,7 @@ const inFailedTransaction = "25P02";
  * was aborted is answered with ROLLBACK, and without an error. What is sent once `work` has ended is rejected.
  */
 export const runTransaction = async <Result>(
-  connection: Connection,
+  connection: PooledConnection,
   mode: string,
   work: (send: (query: Query) => Promise<Rows>) => Result | Promise<Result>,
 ): Promise<Result> => {
