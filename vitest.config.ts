@@ -5,10 +5,10 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 /** The files that take longest: started last, one of them would leave the other cores idle. */
 const longest = [
   "tests/slow/chaos/chaos.test.ts",
-  "tests/ui-outages.test.ts",
+  "tests/ui/outages.test.ts",
   "functions/jobs/run-rollouts.test.ts",
-  "tests/chat-process.test.ts",
-  "tests/secret-rotation.test.ts",
+  "tests/core/chat-process.test.ts",
+  "tests/core/secret-rotation.test.ts",
   "scripts/release/reproducible.test.ts",
   "functions/main.test.ts",
   "tests/slow/floods/floods.test.ts",
@@ -34,7 +34,7 @@ export default defineConfig({
     pool: "forks",
     isolate: false,
     maxWorkers: availableParallelism() + 1,
-    execArgv: ["--import=./tests/quicken.ts"],
+    execArgv: ["--import=./tests/support/quicken.ts"],
     globalSetup: ["tests/global-setup.ts"],
     sequence: { sequencer: LongestFirst },
     // Longer than ten times what a test takes, for a busy machine.

@@ -27,7 +27,7 @@ export default defineConfig({
     pool: "forks",
     isolate: false,
     maxWorkers: availableParallelism() + 1,
-    execArgv: ["--import=./tests/quicken.ts"],
+    execArgv: ["--import=./tests/support/quicken.ts"],
     globalSetup: ["tests/workerd/global-setup.ts"],
     testTimeout: 120_000,
     hookTimeout: 120_000,

@@ -1,15 +1,15 @@
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
-import type { CoreConfig } from "./config.ts";
+import type { CoreConfig } from "./config/core-config.ts";
 import { verifyAudit } from "./domain/audit/chain.ts";
 import { createRestoreCheck, holdAccess, type RestoreCore } from "./domain/directory/restored.ts";
 import { confirmRetention } from "./domain/retention/confirm-retention.ts";
 import { confirmAccess, listHeldAccess } from "./domain/scim/confirm-access.ts";
-import { createCoreServers } from "./node/database-servers.ts";
+import { createCoreServers } from "./node/database/database-servers.ts";
+import { prepareDatabase, withDatabaseFaults } from "./node/database/prepare-database.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
-import { prepareDatabase, withDatabaseFaults } from "./node/prepare-database.ts";
-import { connectDatabase, type Database } from "./store/database.ts";
+import { connectDatabase, type Database } from "./store/database/database.ts";
 
 /** What `svc-server --help` prints. */
 export const serverUsage = `svc-server: core of the collector fleet

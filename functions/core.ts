@@ -2,13 +2,13 @@ import type { Clock } from "../kit/clock.ts";
 import type { Entropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
 import type { Tracer } from "../kit/tracing/tracer.ts";
-import type { CoreConfig } from "./config.ts";
+import type { CoreConfig } from "./config/core-config.ts";
 import type { Chat } from "./domain/chat/chat.ts";
 import type { ClientCertificateReader } from "./signer/certificate.ts";
 import type { Cryptography } from "./signer/cryptography.ts";
 import type { Signer } from "./signer/signer.ts";
-import type { Database } from "./store/database.ts";
-import type { HeartbeatStore } from "./store/heartbeats.ts";
+import type { Database } from "./store/database/database.ts";
+import type { HeartbeatStore } from "./store/fleet/heartbeats.ts";
 
 /** Counts requests and their outcomes. Labels never hold a host. */
 export interface Observer {

@@ -1,12 +1,12 @@
 import { systemClock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
-import type { CoreConfig } from "./config.ts";
+import type { CoreConfig } from "./config/core-config.ts";
 import type { ReceiptSigner } from "./domain/chat/chat.ts";
 import type { LicenseSource } from "./domain/licensing/license.ts";
-import { type CoreServers, createCoreServers } from "./node/database-servers.ts";
+import { type CoreServers, createCoreServers } from "./node/database/database-servers.ts";
 import { type FollowedFiles, followFiles } from "./node/follow-files.ts";
+import { checkSinkFiles } from "./node/ingest/open-sink.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
-import { checkSinkFiles } from "./node/open-sink.ts";
 import { readTrustedFile } from "./node/read-key-file.ts";
 import { createConfigLoads, withConfigError } from "./node/with-config-error.ts";
 import type { Cryptography } from "./signer/cryptography.ts";

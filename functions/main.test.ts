@@ -6,9 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { afterAll, describe, expect, it } from "vitest";
-import { createTestCa } from "../scripts/lab-ca/test-pki.ts";
-import { createTestDatabase } from "../tests/database.ts";
-import { programFile } from "../tests/program.ts";
+import { createTestCa } from "../scripts/lab/ca/test-pki.ts";
+import { createTestDatabase } from "../tests/support/database.ts";
+import { programFile } from "../tests/support/program.ts";
 
 const program = programFile("functions/main.ts");
 const directory = mkdtempSync(join(tmpdir(), "svc-server-"));

@@ -1,6 +1,6 @@
 import { ConfigError } from "../kit/env.ts";
-import type { ChatConfig } from "./chat-config.ts";
 import type { CreatedChatSql } from "./chat-sql/create-chat-sql.ts";
+import type { ChatConfig } from "./config/chat-config.ts";
 import type { Core } from "./core.ts";
 import type { Chat, ReceiptSigner } from "./domain/chat/chat.ts";
 import { createReceiptSigner } from "./domain/chat/receipt-signer.ts";
@@ -9,7 +9,7 @@ import { readFleetRules } from "./domain/fleet/rules.ts";
 import { fleetThresholds } from "./domain/fleet/thresholds.ts";
 import { runChatRoleJob } from "./jobs/run-chat-role-job.ts";
 import { runChatTurnJob } from "./jobs/run-chat-turn-job.ts";
-import { withDatabaseFaults } from "./node/prepare-database.ts";
+import { withDatabaseFaults } from "./node/database/prepare-database.ts";
 import { readKeyFile } from "./node/read-key-file.ts";
 import { withConfigError } from "./node/with-config-error.ts";
 

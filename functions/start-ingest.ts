@@ -1,7 +1,7 @@
 import { systemClock } from "../kit/clock.ts";
 import { runEvery } from "../kit/run-every.ts";
 import { createApp } from "./app.ts";
-import type { IngestConfig } from "./config.ts";
+import type { IngestConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
 import { markUsed, recordAuthFailure } from "./domain/certificate/authenticate.ts";
 import type { Route } from "./http/route.ts";
@@ -10,17 +10,17 @@ import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
 import type { DatabaseClock } from "./jobs/database-clock.ts";
 import { abandonedCopiesIntervalMs, createCopyCleanup } from "./jobs/end-abandoned-copies.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
-import type { CoreDatabases } from "./node/core-databases.ts";
-import type { NamedServers } from "./node/database-servers.ts";
-import { handshakesOf } from "./node/handshake-limits.ts";
-import { ingestPeerOf, startIngestListener } from "./node/ingest-listener.ts";
+import type { CoreDatabases } from "./node/database/core-databases.ts";
+import type { NamedServers } from "./node/database/database-servers.ts";
+import { handshakesOf } from "./node/ingest/handshake-limits.ts";
+import { ingestPeerOf, startIngestListener } from "./node/ingest/ingest-listener.ts";
+import { openSink } from "./node/ingest/open-sink.ts";
 import type { Metrics } from "./node/metrics.ts";
-import { openSink } from "./node/open-sink.ts";
 import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor } from "./node/run-configured.ts";
 import type { TlsMaterial } from "./node/tls-files.ts";
-import { areCertificatesActive, findCertificateStates } from "./store/certificates.ts";
-import { revocationChannel } from "./store/identities.ts";
+import { areCertificatesActive, findCertificateStates } from "./store/certificate/certificates.ts";
+import { revocationChannel } from "./store/certificate/identities.ts";
 
 const partitionIntervalMs = 3_600_000;
 /** From one shared transaction to the next, for opening queues and for first uses of certificates. */

@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { programFile } from "../tests/program.ts";
-import { createTestReceiptKey, signChain, type TestEntry } from "../tests/receipts.ts";
+import { programFile } from "../tests/support/program.ts";
+import { createTestReceiptKey, signChain, type TestEntry } from "../tests/support/receipts.ts";
 
 const program = programFile("functions/main.ts");
 const directory = mkdtempSync(join(tmpdir(), "svc-receipts-"));

@@ -8,7 +8,7 @@ import { oneLine } from "../kit/log.ts";
 import { isRequestId } from "../kit/request-id.ts";
 import { untraced } from "../kit/tracing/tracer.ts";
 import { createApp } from "./app.ts";
-import { type CoreConfig, parseCoreConfig } from "./config.ts";
+import { type CoreConfig, parseCoreConfig } from "./config/core-config.ts";
 import { type Core, type Observer, unobserved } from "./core.ts";
 import type { Chat, ReceiptSigner } from "./domain/chat/chat.ts";
 import { createReceiptSigner } from "./domain/chat/receipt-signer.ts";
@@ -23,8 +23,8 @@ import { createClientCertificateReader } from "./signer/certificate.ts";
 import { createLocalCa } from "./signer/local-ca.ts";
 import type { Signer } from "./signer/signer.ts";
 import { createWebCryptography, createWebSigningKey } from "./signer/web-cryptography.ts";
-import { callDeadlineMs } from "./store/call-limits.ts";
-import { connectDatabase } from "./store/database.ts";
+import { callDeadlineMs } from "./store/database/call-limits.ts";
+import { connectDatabase } from "./store/database/database.ts";
 import { routesOf } from "./v1/index.ts";
 
 /** The execution context that workerd passes with a request. */

@@ -11,7 +11,7 @@ import {
   type TestKey,
   testNames,
   x509,
-} from "../scripts/lab-ca/test-pki.ts";
+} from "../scripts/lab/ca/test-pki.ts";
 import {
   DerError,
   type Extensions,

@@ -1,10 +1,10 @@
 import { existsSync, statfsSync } from "node:fs";
 import { freemem } from "node:os";
 import type { TestProject } from "vitest/node";
-import { openDatabaseSocket } from "../functions/node/database-socket.ts";
+import { openDatabaseSocket } from "../functions/node/database/database-socket.ts";
 import { readMigrations } from "../functions/node/read-migrations.ts";
-import { connectDatabase } from "../functions/store/database.ts";
-import { migrate } from "../functions/store/migrate.ts";
+import { connectDatabase } from "../functions/store/database/database.ts";
+import { migrate } from "../functions/store/database/migrate.ts";
 import { bundlePrograms, programEntries, programPaths } from "../scripts/bundle/bundle-programs.ts";
 import { startEmbeddedPostgres } from "../scripts/postgres/embedded-postgres.ts";
 

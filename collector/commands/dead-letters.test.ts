@@ -1,9 +1,9 @@
 import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createEnrolledHost, type EnrolledHost } from "../../tests/enrolled-host.ts";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
-import { openTestQueue, testRecord } from "../../tests/queue.ts";
+import { createEnrolledHost, type EnrolledHost } from "../../tests/support/enrolled-host.ts";
+import { openTestQueue, testRecord } from "../../tests/support/queue.ts";
 import type { Queue } from "../queue/queue.ts";
 import { runCommandLine } from "./command-line.ts";
 

@@ -3,8 +3,8 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { configHash } from "../../proto/collector-config/hash.ts";
 import shared from "../../proto/collector-config/vectors.json" with { type: "json" };
-import { createEnrolledHost, type EnrolledHost } from "../../tests/enrolled-host.ts";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
+import { createEnrolledHost, type EnrolledHost } from "../../tests/support/enrolled-host.ts";
 import { openQueue } from "../queue/queue.ts";
 import { runCommandLine } from "./command-line.ts";
 

@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createTestCa, createTestKey, type TestCa, x509 } from "../../scripts/lab-ca/test-pki.ts";
+import { createTestCa, createTestKey, type TestCa, x509 } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import {
   issueFor,

@@ -4,7 +4,11 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { configHash } from "../../proto/collector-config/hash.ts";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import { refusal } from "../../tests/fakes/management-server.ts";
-import { createRunningCollector, heartbeatAnswer, type RunningCollector } from "../../tests/running-collector.ts";
+import {
+  createRunningCollector,
+  heartbeatAnswer,
+  type RunningCollector,
+} from "../../tests/support/running-collector.ts";
 import type { Source } from "../sources/source.ts";
 import { resumePendingConfig } from "./desired-state.ts";
 

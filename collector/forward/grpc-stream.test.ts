@@ -15,7 +15,7 @@ import { unpooled } from "../../kit/buffer-pool.ts";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../proto/grpc-framing.ts";
 import { GrpcError, grpcStatusHeaders } from "../../proto/grpc-status.ts";
-import { eventually } from "../../tests/eventually.ts";
+import { eventually } from "../../tests/support/eventually.ts";
 import { type GrpcCall, type GrpcConnectionOptions, openGrpcConnection } from "./grpc-stream.ts";
 import { createCompressor } from "./gzip.ts";
 

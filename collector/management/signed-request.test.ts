@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { canonicalBody, proofPayload } from "../../proto/management/proof.ts";
-import { createTestKey } from "../../scripts/lab-ca/test-pki.ts";
+import { createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSentAt, signBody } from "./signed-request.ts";
 

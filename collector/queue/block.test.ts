@@ -3,7 +3,7 @@ import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { FrameSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { encodeBlock, testRecord } from "../../tests/queue.ts";
+import { encodeBlock, testRecord } from "../../tests/support/queue.ts";
 import { isIntact, joinBlock, recordsOf } from "./block.ts";
 import { batchRecords, decodeEnvelope, measureRecord } from "./envelope.ts";
 import type { NewRecord } from "./record.ts";

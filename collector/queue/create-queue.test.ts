@@ -1,8 +1,8 @@
 import { expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { testRecord } from "../../tests/queue.ts";
 import { createDisk, openDiskStore } from "../../tests/simulation/disk.ts";
+import { testRecord } from "../../tests/support/queue.ts";
 import { createQueue } from "./create-queue.ts";
 
 it("Q3: deletes what core has acknowledged once a full disk has room, without another ack", async () => {

@@ -18,7 +18,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { openTestQueue, readAll, testRecord as record } from "../../tests/queue.ts";
+import { openTestQueue, readAll, testRecord as record } from "../../tests/support/queue.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
 import { readQueueStats } from "./stats.ts";
 

@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it } from "vitest";
-import { countCpuMilliseconds } from "../../tests/cpu-time.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { openTestQueue, readAll } from "../../tests/queue.ts";
+import { countCpuMilliseconds } from "../../tests/support/cpu-time.ts";
+import { openTestQueue, readAll } from "../../tests/support/queue.ts";
 
 const writer = join(import.meta.dirname, "../../tests/slow/queue-crash/writer.ts");
 

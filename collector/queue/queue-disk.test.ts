@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
-import { openTestQueue, readAll, testRecord as record } from "../../tests/queue.ts";
+import { openTestQueue, readAll, testRecord as record } from "../../tests/support/queue.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
 
 const opened: Queue[] = [];

@@ -5,7 +5,7 @@ import fc from "fast-check";
 import { expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { readAll } from "../../tests/queue.ts";
+import { readAll } from "../../tests/support/queue.ts";
 import { measureRecord } from "./envelope.ts";
 import { QueueFullError } from "./errors.ts";
 import { openQueue, type QueueOptions } from "./queue.ts";

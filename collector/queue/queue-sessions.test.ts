@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { openTestQueue, readAll, testRecord } from "../../tests/queue.ts";
+import { openTestQueue, readAll, testRecord } from "../../tests/support/queue.ts";
 import type { Queue } from "./queue.ts";
 
 const host = "spiffe://fleet.test/host-1";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import { openTestQueue, readAll, testRecord as record } from "../../tests/queue.ts";
+import { openTestQueue, readAll, testRecord as record } from "../../tests/support/queue.ts";
 import { QueueClosedError, QueueFullError, QueueLockedError } from "./errors.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
 

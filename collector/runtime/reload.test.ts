@@ -6,11 +6,15 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import type { SourceConfig } from "../../proto/collector-config/parse.ts";
 import { encodePem } from "../../proto/pem.ts";
-import { eventually } from "../../tests/eventually.ts";
 import { createTestCollectorEnv } from "../../tests/fakes/collector-env.ts";
 import { peerError } from "../../tests/fakes/ingest-peer.ts";
 import { issueFor, type ManagementCall, refusal } from "../../tests/fakes/management-server.ts";
-import { createRunningCollector, heartbeatAnswer, type RunningCollector } from "../../tests/running-collector.ts";
+import { eventually } from "../../tests/support/eventually.ts";
+import {
+  createRunningCollector,
+  heartbeatAnswer,
+  type RunningCollector,
+} from "../../tests/support/running-collector.ts";
 import { runCommandLine } from "../commands/command-line.ts";
 import { openIdentityDirectory } from "../identity/identity-directory.ts";
 import type { Source, SourceDependencies } from "../sources/source.ts";

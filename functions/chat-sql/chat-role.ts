@@ -4,7 +4,7 @@
  */
 import { sql } from "drizzle-orm";
 import { errorCode } from "../../kit/describe-error.ts";
-import type { Database, Executor } from "../store/database.ts";
+import type { Database, Executor } from "../store/database/database.ts";
 import { workMem } from "./check-plan.ts";
 import { findPublicGrants, revokePublicGrants } from "./public-grants.ts";
 import { expelChatRole, lockRoles } from "./public-role.ts";

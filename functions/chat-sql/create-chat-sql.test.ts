@@ -5,12 +5,12 @@ import type { ToolResult } from "../../proto/chat/tools.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { createTestCore } from "../../tests/core.ts";
-import { eventually } from "../../tests/eventually.ts";
-import { harmlessStatements } from "../../tests/harmless-statements.ts";
+import { createTestCore } from "../../tests/support/core.ts";
+import { eventually } from "../../tests/support/eventually.ts";
+import { harmlessStatements } from "../../tests/support/harmless-statements.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
 import { fleetThresholds } from "../domain/fleet/thresholds.ts";
-import { arrayLiteral } from "../store/query-parts.ts";
+import { arrayLiteral } from "../store/database/query-parts.ts";
 import { createChatSql } from "./create-chat-sql.ts";
 import { functions } from "./statement-grammar.ts";
 

@@ -3,7 +3,7 @@
  * chat role loses anything, and `drop role` removes a membership without further ado.
  */
 import { sql } from "drizzle-orm";
-import type { Database, Executor } from "../store/database.ts";
+import type { Database, Executor } from "../store/database/database.ts";
 
 /** All that changes the role of the tools or of this group holds this lock. Any constant works if all cores of a database use the same. */
 export const lockRoles = (transaction: Executor) =>

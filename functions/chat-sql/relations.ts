@@ -7,7 +7,7 @@ import {
   type FleetThresholds,
   stateIndex,
   timestampAt,
-} from "../store/fleet-rows.ts";
+} from "../store/fleet/rows.ts";
 import { relationColumns } from "./relation-columns.ts";
 
 /** A relation that the model may read, with what its columns alone do not say. */
@@ -108,7 +108,7 @@ export const relations: readonly Relation[] = [
 
 /**
  * Returns the CTEs that precede a statement: the relations that depend on the time and on thresholds, with the states and conditions of
- * functions/store/fleet-rows.ts.
+ * functions/store/fleet/rows.ts.
  */
 export const relationsAt = (rules: FleetRules): SQL => sql`collectors as not materialized (
     select ${selected(relationColumns.collectors, collectorExpressions(rules))} from chat.fleet

@@ -3,11 +3,11 @@ import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
-import { issueBenchCredentials } from "../../scripts/bench/collector-files.ts";
-import { createTestCa } from "../../scripts/lab-ca/test-pki.ts";
+import { issueBenchCredentials } from "../../scripts/bench/support/collector-files.ts";
+import { createTestCa } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
-import { type OtlpBackend, startOtlpBackend } from "../../tests/otlp-backend.ts";
-import { parseExportConfig } from "../export-config.ts";
+import { type OtlpBackend, startOtlpBackend } from "../../tests/support/otlp-backend.ts";
+import { parseExportConfig } from "../config/export-config.ts";
 import { createExportClient, type FollowedClient } from "./create-client.ts";
 
 const open: { close(): Promise<void> }[] = [];

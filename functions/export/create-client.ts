@@ -1,5 +1,5 @@
 import { createSecureContext } from "node:tls";
-import type { ExportConfig } from "../export-config.ts";
+import type { ExportConfig } from "../config/export-config.ts";
 import { readKeyFile, readTrustedFile } from "../node/read-key-file.ts";
 import { loadFiles, type ReloadOptions } from "../node/reload-files.ts";
 import { withConfigError } from "../node/with-config-error.ts";

@@ -1,10 +1,10 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
-import type { ExportConfig } from "../export-config.ts";
-import type { Database } from "../store/database.ts";
-import { countDeadLetters, countSendingHosts, type ExportDeadLetter } from "../store/export-dead-letters.ts";
-import type { StoredEnvelope } from "../store/read-envelopes.ts";
+import type { ExportConfig } from "../config/export-config.ts";
+import type { Database } from "../store/database/database.ts";
+import { countDeadLetters, countSendingHosts, type ExportDeadLetter } from "../store/export/dead-letters.ts";
+import type { StoredEnvelope } from "../store/export/read-envelopes.ts";
 import { createDeadLetterLimit } from "./dead-letter-limit.ts";
 import { type DeliveryObserver, deliverInOrder, type PartialRejection } from "./deliver.ts";
 import { cutRequests, type RequestLimits } from "./export-requests.ts";

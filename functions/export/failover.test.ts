@@ -2,16 +2,16 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
-import { restoreBaseBackup, takeBaseBackup } from "../../tests/base-backup.ts";
-import { openEnvelopeStore } from "../../tests/stored-envelopes.ts";
-import { openDatabaseSocket } from "../node/database-socket.ts";
+import { restoreBaseBackup, takeBaseBackup } from "../../tests/support/base-backup.ts";
+import { openEnvelopeStore } from "../../tests/support/stored-envelopes.ts";
+import { openDatabaseSocket } from "../node/database/database-socket.ts";
 import { readMigrations } from "../node/read-migrations.ts";
-import { destroyClient, openCopyClient } from "../store/copy-transaction.ts";
-import { connectDatabase } from "../store/database.ts";
-import { findExportLags } from "../store/export-lag.ts";
-import { acquireExportLease, createExportPosition, ExportLeaseLost } from "../store/export-positions.ts";
-import { migrate } from "../store/migrate.ts";
-import { readerSetup } from "../store/read-envelopes.ts";
+import { connectDatabase } from "../store/database/database.ts";
+import { migrate } from "../store/database/migrate.ts";
+import { findExportLags } from "../store/export/lag.ts";
+import { acquireExportLease, createExportPosition, ExportLeaseLost } from "../store/export/positions.ts";
+import { readerSetup } from "../store/export/read-envelopes.ts";
+import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
 import { createPostgresSource } from "./postgres-source.ts";
 
 /* A server that goes on without its last commits: a standby that was promoted while it lagged, or a server that was restored. */

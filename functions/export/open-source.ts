@@ -1,12 +1,12 @@
 import type { Clock } from "../../kit/clock.ts";
 import { ConfigError } from "../../kit/env.ts";
 import type { Log } from "../../kit/log.ts";
-import type { ExportConfig } from "../export-config.ts";
-import type { NamedServers } from "../node/database-servers.ts";
-import { destroyClient, openCopyClient } from "../store/copy-transaction.ts";
-import type { Database } from "../store/database.ts";
-import { createExportPosition, type ExportLease, ExportPositionForeign } from "../store/export-positions.ts";
-import { readerSetup } from "../store/read-envelopes.ts";
+import type { ExportConfig } from "../config/export-config.ts";
+import type { NamedServers } from "../node/database/database-servers.ts";
+import type { Database } from "../store/database/database.ts";
+import { createExportPosition, type ExportLease, ExportPositionForeign } from "../store/export/positions.ts";
+import { readerSetup } from "../store/export/read-envelopes.ts";
+import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
 import { createPostgresSource } from "./postgres-source.ts";
 import type { ClosableSource } from "./source.ts";
 
@@ -41,7 +41,7 @@ export const createSources = async (
         }),
       close: async () => undefined,
     };
-  const { connectNats } = await import("../node/connect-nats.ts");
+  const { connectNats } = await import("../node/ingest/connect-nats.ts");
   const { manageStream, openStreamSource, prepareStreamPosition } = await import("./stream-source.ts");
   const { stream } = sink;
   return connectNats(sink, { clock, log, name: `svc-server export ${name}` }, async (connection) => {

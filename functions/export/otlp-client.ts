@@ -1,4 +1,4 @@
-import type { ExportSignal } from "../export-config.ts";
+import type { ExportSignal } from "../config/export-config.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 
 /** Sends one encoded export request, and returns what the backend did with it within the timeout. Never rejects: a lost connection is to be retried. */

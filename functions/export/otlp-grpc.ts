@@ -1,5 +1,5 @@
 import { type ClientHttp2Session, connect, constants, type IncomingHttpHeaders } from "node:http2";
-import type { ExportSignal } from "../export-config.ts";
+import type { ExportSignal } from "../config/export-config.ts";
 import { gzipFast } from "./gzip.ts";
 import { connectMsMax, type OtlpClient, type OtlpClientOptions, responseBytesMax } from "./otlp-client.ts";
 import { lostResponse } from "./otlp-http.ts";

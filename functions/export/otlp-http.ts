@@ -1,6 +1,6 @@
 import { Agent, request } from "undici";
 import { errorCode } from "../../kit/describe-error.ts";
-import type { ExportSignal } from "../export-config.ts";
+import type { ExportSignal } from "../config/export-config.ts";
 import { gzipFast } from "./gzip.ts";
 import { connectMsMax, type OtlpClient, type OtlpClientOptions, responseBytesMax } from "./otlp-client.ts";
 import { type OtlpOutcome, readHttpOutcome } from "./otlp-outcome.ts";

@@ -1,19 +1,19 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
-import { eventually } from "../../tests/eventually.ts";
-import { type EnvelopeStore, openEnvelopeStore } from "../../tests/stored-envelopes.ts";
-import { destroyClient, openCopyClient } from "../store/copy-transaction.ts";
-import type { ConnectedDatabase } from "../store/database.ts";
-import { findExportLags } from "../store/export-lag.ts";
+import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
+import { eventually } from "../../tests/support/eventually.ts";
+import { type EnvelopeStore, openEnvelopeStore } from "../../tests/support/stored-envelopes.ts";
+import type { ConnectedDatabase } from "../store/database/database.ts";
+import { findExportLags } from "../store/export/lag.ts";
 import {
   acquireExportLease,
   createExportPosition,
   ExportLeaseLost,
   ExportPositionElsewhere,
   renewExportLease,
-} from "../store/export-positions.ts";
-import { readerSetup } from "../store/read-envelopes.ts";
-import { adoptExports } from "../store/renumber-envelopes.ts";
+} from "../store/export/positions.ts";
+import { readerSetup } from "../store/export/read-envelopes.ts";
+import { adoptExports } from "../store/export/renumber-envelopes.ts";
+import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
 import { createPostgresSource } from "./postgres-source.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 

@@ -1,11 +1,11 @@
 import type { Client } from "pg";
 import { type Clock, dayMs } from "../../kit/clock.ts";
-import type { Database } from "../store/database.ts";
-import { serverCheck } from "../store/database-identity.ts";
-import { alignStoredCount } from "../store/export-lag.ts";
-import { type ExportLease, ExportLeaseLost, moveExportPosition, readHorizon } from "../store/export-positions.ts";
-import { summarizePartitions } from "../store/ingest-partitions.ts";
-import { readEnvelopes, type StoredEnvelope } from "../store/read-envelopes.ts";
+import type { Database } from "../store/database/database.ts";
+import { serverCheck } from "../store/database/identity.ts";
+import { alignStoredCount } from "../store/export/lag.ts";
+import { type ExportLease, ExportLeaseLost, moveExportPosition, readHorizon } from "../store/export/positions.ts";
+import { readEnvelopes, type StoredEnvelope } from "../store/export/read-envelopes.ts";
+import { summarizePartitions } from "../store/ingest/partitions.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 
 /** The dependencies of the source. */

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import type { ConnectedDatabase } from "../store/database.ts";
-import { acquireExportLease, createExportPosition, moveExportPosition } from "../store/export-positions.ts";
-import type { StoredEnvelope } from "../store/read-envelopes.ts";
+import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
+import type { ConnectedDatabase } from "../store/database/database.ts";
+import { acquireExportLease, createExportPosition, moveExportPosition } from "../store/export/positions.ts";
+import type { StoredEnvelope } from "../store/export/read-envelopes.ts";
 import { createDeadLetterLimit, type DeadLetterLimitOptions } from "./dead-letter-limit.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 import { createPace } from "./pace.ts";

@@ -1,7 +1,7 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
-import type { Database } from "../store/database.ts";
-import { countPendingOf } from "../store/export-lag.ts";
+import type { Database } from "../store/database/database.ts";
+import { countPendingOf } from "../store/export/lag.ts";
 import {
   acquireExportLease,
   type ExportLease,
@@ -10,7 +10,7 @@ import {
   exportLeaseMs,
   releaseExportLease,
   renewExportLease,
-} from "../store/export-positions.ts";
+} from "../store/export/positions.ts";
 
 /** The dependencies of a leased export. */
 export interface LeasedOptions {

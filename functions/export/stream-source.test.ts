@@ -2,19 +2,19 @@ import { create } from "@bufbuild/protobuf";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { OpenSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
-import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
-import { streamSettings } from "../../tests/nats-sink.ts";
-import { type EnvelopeStore, openStreamStore, storedQueue } from "../../tests/stored-envelopes.ts";
+import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
+import { streamSettings } from "../../tests/support/nats-sink.ts";
+import { type EnvelopeStore, openStreamStore, storedQueue } from "../../tests/support/stored-envelopes.ts";
 import { noteExportLags } from "../ingest/nats-sink/export-lags.ts";
-import type { ConnectedDatabase } from "../store/database.ts";
-import { findExportLags } from "../store/export-lag.ts";
+import type { ConnectedDatabase } from "../store/database/database.ts";
+import { findExportLags } from "../store/export/lag.ts";
 import {
   acquireExportLease,
   createExportPosition,
   ExportLeaseLost,
   ExportPositionForeign,
-} from "../store/export-positions.ts";
+} from "../store/export/positions.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 import { openStreamSource, prepareStreamPosition } from "./stream-source.ts";
 

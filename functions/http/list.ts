@@ -1,9 +1,9 @@
 import * as v from "valibot";
 import type { Secret } from "../../kit/secret.ts";
 import { QueryInteger } from "../../proto/values.ts";
-import type { CoreConfig } from "../config.ts";
+import type { CoreConfig } from "../config/core-config.ts";
 import { Problem } from "../problems.ts";
-import type { Paged, PageRequest } from "../store/query-parts.ts";
+import type { Paged, PageRequest } from "../store/database/query-parts.ts";
 import type { Reply } from "./route.ts";
 
 /** The query fields of every list (docs/api.md): `limit` of 1 to 1000, 100 by default, and the opaque `cursor`. */

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { afterAll, describe, expect, it } from "vitest";
-import { createTestCore } from "../../tests/core.ts";
+import { createTestCore } from "../../tests/support/core.ts";
 import { anyone } from "./guards.ts";
 import { bodyBytesMax } from "./parse-request.ts";
 import { route } from "./route.ts";

@@ -5,7 +5,7 @@ import { type JSONValue, jsonSchema, type LanguageModel, type ModelMessage, stre
 import { fullJitterMs } from "../../kit/backoff.ts";
 import { withTimeout } from "../../kit/with-timeout.ts";
 import { isToolName } from "../../proto/chat/tools.ts";
-import type { InferenceConfig } from "../chat-config.ts";
+import type { InferenceConfig } from "../config/chat-config.ts";
 import { Problem } from "../problems.ts";
 import type { InferenceDependencies } from "./create-inference.ts";
 import type { Inference, InferenceMessage, InferencePart, InferenceRequest } from "./inference.ts";

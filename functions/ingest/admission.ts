@@ -4,7 +4,7 @@ import { groupCalls } from "../../kit/group-calls.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
 import type { IdentityResult } from "../../proto/identity.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
-import type { CertificateState } from "../store/certificates.ts";
+import type { CertificateState } from "../store/certificate/certificates.ts";
 
 /** The client certificate of a connection, verified by TLS against the ingest client CA. */
 export interface CallerCertificate {

@@ -1,6 +1,6 @@
 import type { Client } from "pg";
 import type { Clock } from "../../kit/clock.ts";
-import { destroyClient } from "../store/copy-transaction.ts";
+import { destroyClient } from "../store/ingest/copy-transaction.ts";
 
 /** The committer's connections. One is kept only after success, as a failure leaves it in an unknown state, and until the server closes it. */
 export interface CommitConnections {

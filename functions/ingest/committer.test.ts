@@ -1,12 +1,12 @@
 import type { Client } from "pg";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
-import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
-import { commitDeadlineMs, type FrameToCommit, openCommitClient } from "../store/commit-frames.ts";
-import type { ConnectedDatabase } from "../store/database.ts";
-import { encodeRows } from "../store/envelope-rows.ts";
-import { cursorsOfHostMax } from "../store/ingest-cursors.ts";
+import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
+import type { ConnectedDatabase } from "../store/database/database.ts";
+import { commitDeadlineMs, type FrameToCommit, openCommitClient } from "../store/ingest/commit-frames.ts";
+import { cursorsOfHostMax } from "../store/ingest/cursors.ts";
+import { encodeRows } from "../store/ingest/envelope-rows.ts";
 import { type Committer, type CommitterOptions, createCommitter } from "./committer.ts";
 
 let database: TestDatabase;

@@ -21,6 +21,7 @@ import type { Client } from "pg";
 import type { Clock } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
 import { Problem } from "../problems.ts";
+import { canRetryIndividually, databaseProblem, isLockTimeout } from "../store/database/problem.ts";
 import {
   type CommittedFrame,
   commitDeadlineMs,
@@ -28,8 +29,7 @@ import {
   commitFramesAhead,
   type FrameToCommit,
   queueKey,
-} from "../store/commit-frames.ts";
-import { canRetryIndividually, databaseProblem, isLockTimeout } from "../store/database-problem.ts";
+} from "../store/ingest/commit-frames.ts";
 import { type Batch, beginBatch } from "./commit-batch.ts";
 import { createCommitConnections } from "./commit-connections.ts";
 import { createWaitingFrames } from "./waiting-frames.ts";

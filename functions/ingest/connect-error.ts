@@ -1,7 +1,7 @@
 import { Code, ConnectError } from "@connectrpc/connect";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import { Problem, transportStatus } from "../problems.ts";
-import { databaseProblem } from "../store/database-problem.ts";
+import { databaseProblem } from "../store/database/problem.ts";
 
 /** The `domain` of every `google.rpc.ErrorInfo` that core sends: reasons are unique within it. */
 export const errorDomain = "svc.ingest.v1";

@@ -1,6 +1,6 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
-import type { IngestConfig } from "../config.ts";
+import type { IngestConfig } from "../config/core-config.ts";
 import type { IngestObserver } from "./accept-frame.ts";
 import { type CertificateRegister, createAdmission, type UsedCertificate } from "./admission.ts";
 import { createByteBudget } from "./byte-budget.ts";

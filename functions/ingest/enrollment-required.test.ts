@@ -5,15 +5,15 @@ import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { SubmitRequestSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createTestCsr, createTestKey } from "../../scripts/lab-ca/test-pki.ts";
-import { createTestCore, type TestCore } from "../../tests/core.ts";
-import { connectForeign, type ForeignClient, openForward, submit } from "../../tests/grpc-client.ts";
-import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/ingest.ts";
+import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
+import { createTestCore, type TestCore } from "../../tests/support/core.ts";
+import { connectForeign, type ForeignClient, openForward, submit } from "../../tests/support/grpc-client.ts";
+import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/support/ingest.ts";
 import { markUsed, recordAuthFailure } from "../domain/certificate/authenticate.ts";
-import { createDatabaseServers } from "../node/database-servers.ts";
-import { areCertificatesActive, findCertificateStates } from "../store/certificates.ts";
-import { revocationChannel } from "../store/identities.ts";
-import { listen, type Subscription } from "../store/listen.ts";
+import { createDatabaseServers } from "../node/database/database-servers.ts";
+import { areCertificatesActive, findCertificateStates } from "../store/certificate/certificates.ts";
+import { revocationChannel } from "../store/certificate/identities.ts";
+import { listen, type Subscription } from "../store/database/listen.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
 
 /** TLS compares dates with the machine's clock, so core and ingest start at its time; then their clock moves only by `advance`. */

@@ -1,7 +1,7 @@
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { FrameSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { decodeRows } from "../../tests/decode-rows.ts";
+import { decodeRows } from "../../tests/support/decode-rows.ts";
 import { checkClaims, examineFrame } from "./examine-frame.ts";
 
 const identity = "spiffe://fleet.test/host-1";

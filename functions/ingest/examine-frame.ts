@@ -2,8 +2,8 @@ import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import type { Envelope, Frame } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { decodeText, eachValue, ProtobufError, readWire } from "../../proto/wire.ts";
 import { Problem } from "../problems.ts";
-import type { FrameToCommit } from "../store/commit-frames.ts";
-import { type EncodedRows, encodeRows } from "../store/envelope-rows.ts";
+import type { FrameToCommit } from "../store/ingest/commit-frames.ts";
+import { type EncodedRows, encodeRows } from "../store/ingest/envelope-rows.ts";
 
 /** The limits of a frame (docs/protocol.md). */
 export interface FrameLimits {

@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { OpenSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { encodeRows } from "../store/envelope-rows.ts";
+import { encodeRows } from "../store/ingest/envelope-rows.ts";
 import { type DecodeMessage, type ForwardMessage, forward } from "./forward.ts";
 
 const open: ForwardMessage = { case: "open", value: create(OpenSchema) };

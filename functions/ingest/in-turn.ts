@@ -1,6 +1,6 @@
 import { groupCalls } from "../../kit/group-calls.ts";
 import { Problem } from "../problems.ts";
-import { canRetryIndividually, isLockTimeout } from "../store/database-problem.ts";
+import { canRetryIndividually, isLockTimeout } from "../store/database/problem.ts";
 
 /*
  * For what each host of a fleet needs once when it reconnects. Without a limit these transactions take every connection of the pool: heartbeats

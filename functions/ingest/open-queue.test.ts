@@ -1,9 +1,15 @@
 import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
-import { frame, newQueue, openSession, testHost } from "../../tests/frames.ts";
-import { connectForeign, type ForeignClient, forwardAll, openForward, submit } from "../../tests/grpc-client.ts";
-import { ingestPaths, startTestIngest, type TestIngest } from "../../tests/ingest.ts";
-import { noteSink } from "../store/ingest-sinks.ts";
+import { frame, newQueue, openSession, testHost } from "../../tests/support/frames.ts";
+import {
+  connectForeign,
+  type ForeignClient,
+  forwardAll,
+  openForward,
+  submit,
+} from "../../tests/support/grpc-client.ts";
+import { ingestPaths, startTestIngest, type TestIngest } from "../../tests/support/ingest.ts";
+import { noteSink } from "../store/ingest/sinks.ts";
 
 let test: TestIngest;
 const clients: ForeignClient[] = [];

@@ -11,7 +11,7 @@ import { equalBytes } from "../../kit/bytes.ts";
 import type { Clock } from "../../kit/clock.ts";
 import type { Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
-import type { LockedCursor, QueueName, StoredQueue } from "../store/ingest-cursors.ts";
+import type { LockedCursor, QueueName, StoredQueue } from "../store/ingest/cursors.ts";
 import { queueIdBytes, sequenceMax } from "./examine-frame.ts";
 import { inGroups, inTurn } from "./in-turn.ts";
 import { forkEvent, gapEvent, type Loss, type LossObserver, type QueueEvent, sequencesOf } from "./queue-events.ts";

@@ -1,9 +1,9 @@
-import { openCommitClient } from "../store/commit-frames.ts";
-import type { Database, Executor } from "../store/database.ts";
-import { limitLockWaits, planByIndex } from "../store/execute-prepared.ts";
-import { findCursor, lockCursors, trimCursors, updateCursors } from "../store/ingest-cursors.ts";
-import { addGap } from "../store/ingest-gaps.ts";
-import { findSinkChange } from "../store/ingest-sinks.ts";
+import type { Database, Executor } from "../store/database/database.ts";
+import { limitLockWaits, planByIndex } from "../store/database/execute-prepared.ts";
+import { openCommitClient } from "../store/ingest/commit-frames.ts";
+import { findCursor, lockCursors, trimCursors, updateCursors } from "../store/ingest/cursors.ts";
+import { addGap } from "../store/ingest/gaps.ts";
+import { findSinkChange } from "../store/ingest/sinks.ts";
 import { type CommitObserver, createCommitter } from "./committer.ts";
 import { createQueueOpener, type QueueOpenerNeeds, type QueueRegister } from "./open-queue.ts";
 import { createQueueEventRecorder, type QueueEventNeeds } from "./queue-events.ts";

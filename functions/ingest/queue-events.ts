@@ -2,9 +2,9 @@ import { LRUCache } from "lru-cache";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { type AuditEntry, recordAudits } from "../domain/audit/audit-log.ts";
-import type { Executor } from "../store/database.ts";
-import { findIdentityByName } from "../store/identities.ts";
-import type { QueueName } from "../store/ingest-cursors.ts";
+import { findIdentityByName } from "../store/certificate/identities.ts";
+import type { Executor } from "../store/database/database.ts";
+import type { QueueName } from "../store/ingest/cursors.ts";
 
 /** An event of a queue, for the log and the audit log. */
 export interface QueueEvent {

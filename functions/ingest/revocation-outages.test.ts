@@ -4,16 +4,16 @@ import { status } from "@grpc/grpc-js";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { encodePem } from "../../proto/pem.ts";
-import { enrollTestCollector, identityPrefix } from "../../tests/collector.ts";
-import { createTestCore, type TestCore } from "../../tests/core.ts";
 import { startTcpProxy, type TcpProxy } from "../../tests/fakes/tcp-proxy.ts";
-import { connectForeign, openForward } from "../../tests/grpc-client.ts";
-import { startTestIngest } from "../../tests/ingest.ts";
-import { createDatabaseServers } from "../node/database-servers.ts";
-import { areCertificatesActive, findCertificateStates } from "../store/certificates.ts";
-import { connectDatabase } from "../store/database.ts";
-import { revocationChannel } from "../store/identities.ts";
-import { listen } from "../store/listen.ts";
+import { enrollTestCollector, identityPrefix } from "../../tests/support/collector.ts";
+import { createTestCore, type TestCore } from "../../tests/support/core.ts";
+import { connectForeign, openForward } from "../../tests/support/grpc-client.ts";
+import { startTestIngest } from "../../tests/support/ingest.ts";
+import { createDatabaseServers } from "../node/database/database-servers.ts";
+import { areCertificatesActive, findCertificateStates } from "../store/certificate/certificates.ts";
+import { revocationChannel } from "../store/certificate/identities.ts";
+import { connectDatabase } from "../store/database/database.ts";
+import { listen } from "../store/database/listen.ts";
 
 /*
  * A revocation ends the open streams of every replica within 5 s, also on one whose connections to the database fail, by the machine's

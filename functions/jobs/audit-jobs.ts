@@ -4,8 +4,8 @@ import { chainHash, genesisHash } from "../domain/audit/chain.ts";
 import { flushRefusals } from "../domain/audit/record-refusals.ts";
 import { verifyChain } from "../domain/audit/verify-chain.ts";
 import { flushRefusalCounts } from "../domain/enrollment/refuse.ts";
-import type { AuditLink } from "../store/audit.ts";
-import { findHead, findPendingEvents, insertLinks, tryLockAppender } from "../store/audit.ts";
+import type { AuditLink } from "../store/audit/audit.ts";
+import { findHead, findPendingEvents, insertLinks, tryLockAppender } from "../store/audit/audit.ts";
 
 const chainIntervalMs = 1000;
 const refusalsIntervalMs = 10_000;

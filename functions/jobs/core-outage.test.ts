@@ -2,11 +2,11 @@ import { sql } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import type { FleetFacets } from "../../proto/fleet-health/facets.ts";
 import type { FleetHealthDetail, FleetHealthReport } from "../../proto/fleet-health/report.ts";
-import { createTestCore } from "../../tests/core.ts";
-import { createRolloutLab } from "../../tests/rollout.ts";
+import { createTestCore } from "../../tests/support/core.ts";
+import { createRolloutLab } from "../../tests/support/rollout.ts";
 import { relationsAt } from "../chat-sql/relations.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
-import { sessionIntervalMs } from "../store/core-sessions.ts";
+import { sessionIntervalMs } from "../store/fleet/core-sessions.ts";
 import { createSessionKeeper } from "./keep-core-session.ts";
 import { advanceRollouts } from "./run-rollouts.ts";
 

@@ -1,6 +1,6 @@
 import { runEvery } from "../../kit/run-every.ts";
 import type { Core } from "../core.ts";
-import { correctHostTimes, correctSoaks } from "../store/times-ahead.ts";
+import { correctHostTimes, correctSoaks } from "../store/fleet/times-ahead.ts";
 
 const intervalMs = 60_000;
 

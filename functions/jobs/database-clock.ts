@@ -1,6 +1,6 @@
 import type { Clock } from "../../kit/clock.ts";
-import type { Executor } from "../store/database.ts";
-import { readDatabaseTime } from "../store/server-settings.ts";
+import type { Executor } from "../store/database/database.ts";
+import { readDatabaseTime } from "../store/database/server-settings.ts";
 
 /** The database's clock, as far as the last measurement says. */
 export interface DatabaseClock {

@@ -1,8 +1,8 @@
 import type { Connection } from "pg";
 import { afterAll, expect, it } from "vitest";
-import { createTestDatabase } from "../../tests/database.ts";
-import { openEnvelopeStore } from "../../tests/stored-envelopes.ts";
-import { destroyClient, openCopyClient } from "../store/copy-transaction.ts";
+import { createTestDatabase } from "../../tests/support/database.ts";
+import { openEnvelopeStore } from "../../tests/support/stored-envelopes.ts";
+import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
 import { createCopyCleanup } from "./end-abandoned-copies.ts";
 
 const database = await createTestDatabase();

@@ -1,7 +1,7 @@
 import { uuidv7 } from "../../kit/entropy.ts";
 import { runEvery } from "../../kit/run-every.ts";
 import type { Core } from "../core.ts";
-import { extendSession, isUnbroken, sessionIntervalMs } from "../store/core-sessions.ts";
+import { extendSession, isUnbroken, sessionIntervalMs } from "../store/fleet/core-sessions.ts";
 
 type Needs = Pick<Core, "db" | "clock" | "entropy">;
 

@@ -1,9 +1,9 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createTestDatabase, type TestDatabase } from "../../tests/database.ts";
 import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import type { ConnectedDatabase } from "../store/database.ts";
-import { confirmClock, findRetentionPause } from "../store/retention-clock.ts";
+import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
+import type { ConnectedDatabase } from "../store/database/database.ts";
+import { confirmClock, findRetentionPause } from "../store/retention/retention-clock.ts";
 import { maintainIngestPartitions } from "./maintain-ingest-partitions.ts";
 
 let database: TestDatabase;

@@ -1,19 +1,19 @@
 import { dayMs } from "../../kit/clock.ts";
 import type { Core } from "../core.ts";
 import { type Actor, recordAudit } from "../domain/audit/audit-log.ts";
-import type { Executor } from "../store/database.ts";
-import { addLostEnvelopes, countNotExported } from "../store/export-losses.ts";
-import { deleteOldHours } from "../store/ingest-hours.ts";
+import type { Executor } from "../store/database/database.ts";
+import { clockDifferenceMsMax } from "../store/database/server-settings.ts";
+import { addLostEnvelopes, countNotExported } from "../store/export/losses.ts";
+import { deleteOldHours } from "../store/ingest/hours.ts";
 import {
   countPartition,
   createPartition,
   deleteOldestDefaultDay,
   dropPartition,
   findPartitionDays,
-} from "../store/ingest-partitions.ts";
-import { foldStoredCounts } from "../store/ingest-stored.ts";
-import { claimDrop, recordClock } from "../store/retention-clock.ts";
-import { clockDifferenceMsMax } from "../store/server-settings.ts";
+} from "../store/ingest/partitions.ts";
+import { foldStoredCounts } from "../store/ingest/stored.ts";
+import { claimDrop, recordClock } from "../store/retention/retention-clock.ts";
 
 /** The UTC days whose partitions a tick created or dropped. */
 export interface PartitionReport {

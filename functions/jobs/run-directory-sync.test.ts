@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { person } from "../../drizzle/schema/operator.ts";
 import { startDirectoryApi } from "../../scripts/lab/directory-api.ts";
-import { createTestCore, type TestCore } from "../../tests/core.ts";
+import { createTestCore, type TestCore } from "../../tests/support/core.ts";
 import { readKeyFile, readTrustedFile } from "../node/read-key-file.ts";
-import { findDirectorySync } from "../store/directory.ts";
+import { findDirectorySync } from "../store/directory/directory.ts";
 import { runDirectorySync } from "./run-directory-sync.ts";
 
 const folder = await mkdtemp(join(tmpdir(), "svc-directory-"));

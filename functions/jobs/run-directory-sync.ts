@@ -1,14 +1,14 @@
 import { fullJitterMs } from "../../kit/backoff.ts";
 import { fileFault } from "../../kit/describe-error.ts";
 import { type JobOptions, runEvery } from "../../kit/run-every.ts";
+import type { DirectoryProvider } from "../config/directory-config.ts";
 import type { Core, DirectoryObserver } from "../core.ts";
 import { parseServiceAccount } from "../directory/service-account.ts";
 import { DirectoryFault, type DirectorySnapshot } from "../directory/snapshot.ts";
-import type { DirectoryProvider } from "../directory-config.ts";
 import type { SnapshotReport } from "../domain/directory/apply-snapshot.ts";
 import { readScimSnapshot } from "../domain/scim/directory-user.ts";
-import type { Exclusively } from "../store/directory-lock.ts";
-import { hasScimUsers } from "../store/scim-users.ts";
+import type { Exclusively } from "../store/directory/lock.ts";
+import { hasScimUsers } from "../store/scim/users.ts";
 import { SnapshotRejected, syncDirectory } from "./sync-directory.ts";
 
 /** At most half a minute between the first attempts, and half an hour between later ones. */

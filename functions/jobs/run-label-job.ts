@@ -1,6 +1,6 @@
 import { runEvery } from "../../kit/run-every.ts";
 import type { Core } from "../core.ts";
-import { deleteUnusedLabelSets } from "../store/labels.ts";
+import { deleteUnusedLabelSets } from "../store/fleet/host-labels.ts";
 
 const intervalMs = 3_600_000;
 

@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
-import { createTestCore } from "../../tests/core.ts";
-import { createRolloutLab, publishTestConfig } from "../../tests/rollout.ts";
-import type { Database } from "../store/database.ts";
+import { createTestCore } from "../../tests/support/core.ts";
+import { createRolloutLab, publishTestConfig } from "../../tests/support/rollout.ts";
+import type { Database } from "../store/database/database.ts";
 import { advanceRollouts } from "./run-rollouts.ts";
 
 const test = await createTestCore();

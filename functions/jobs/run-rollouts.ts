@@ -1,7 +1,7 @@
 import { runEvery } from "../../kit/run-every.ts";
 import type { Core } from "../core.ts";
 import { advanceRollout } from "../domain/rollout/advance.ts";
-import { findOpenRollouts } from "../store/rollouts.ts";
+import { findOpenRollouts } from "../store/rollout/rollouts.ts";
 
 const intervalMs = 5000;
 /** Steps of one rollout in a run, so that a large wave does not delay the others. */

@@ -6,8 +6,8 @@ import {
   recordDirectoryFailure,
   type SnapshotReport,
 } from "../domain/directory/apply-snapshot.ts";
-import { countHeld, type DirectorySync, findDirectorySync } from "../store/directory.ts";
-import type { Exclusively } from "../store/directory-lock.ts";
+import { countHeld, type DirectorySync, findDirectorySync } from "../store/directory/directory.ts";
+import type { Exclusively } from "../store/directory/lock.ts";
 
 /** The dependencies of a sync. */
 export interface DirectorySyncNeeds extends DirectoryCore {

@@ -2,7 +2,7 @@ import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createTestCa, createTestKey, type TestCa } from "../../scripts/lab-ca/test-pki.ts";
+import { createTestCa, createTestKey, type TestCa } from "../../scripts/lab/ca/test-pki.ts";
 import { loadLocalCa } from "./load-signer.ts";
 import { createNodeCryptography } from "./node-cryptography.ts";
 

@@ -1,11 +1,11 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
+import type { SignerConfig } from "../config/signer-config.ts";
 import { type Authority, readAuthorities } from "../signer/authority.ts";
 import type { Cryptography } from "../signer/cryptography.ts";
 import { createExternalCommand } from "../signer/external-command.ts";
 import { createLocalCa } from "../signer/local-ca.ts";
 import type { Signer } from "../signer/signer.ts";
-import type { SignerConfig } from "../signer-config.ts";
 import { createNodeSigningKey } from "./node-cryptography.ts";
 import { readKeyFile, readTrustedFile } from "./read-key-file.ts";
 import { createSignerCommand } from "./run-signer-command.ts";

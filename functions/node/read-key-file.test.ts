@@ -39,7 +39,7 @@ describe("readTrustedFile", () => {
       // Receipts are data: their signatures are checked.
       "functions/verify-receipts.ts",
       // The parser, which the program gives a reader.
-      "functions/workload-config.ts",
+      "functions/config/workload-config.ts",
       "ui/bff/server.ts",
     ]);
   });

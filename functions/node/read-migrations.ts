@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
-import type { SchemaFiles, SqlFile } from "../store/migrate.ts";
+import type { SchemaFiles, SqlFile } from "../store/database/migrate.ts";
 
 /** The texts that were ever on main (`drizzle/migrations/history.json`); each member only grows. */
 export interface SchemaHistory {

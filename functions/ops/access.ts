@@ -1,5 +1,5 @@
 import { sha256 } from "../../kit/bytes.ts";
-import type { CoreConfig } from "../config.ts";
+import type { CoreConfig } from "../config/core-config.ts";
 import type { HttpContext } from "../http/request.ts";
 import type { Guard } from "../http/route.ts";
 import { Problem } from "../problems.ts";

@@ -3,10 +3,10 @@ import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
 import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
 import type { Core } from "../core.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
-import { type ExportLag, findExportLags } from "../store/export-lag.ts";
-import { summarizeFleet } from "../store/fleet-report.ts";
-import { findRetentionPause } from "../store/retention-clock.ts";
-import { countOpenRollouts } from "../store/rollouts.ts";
+import { type ExportLag, findExportLags } from "../store/export/lag.ts";
+import { summarizeFleet } from "../store/fleet/report.ts";
+import { findRetentionPause } from "../store/retention/retention-clock.ts";
+import { countOpenRollouts } from "../store/rollout/rollouts.ts";
 import { type Check, runChecks } from "./readiness.ts";
 
 /** A figure that is read when Prometheus asks for it, instead of counted as things happen. */

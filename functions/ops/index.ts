@@ -2,7 +2,7 @@ import * as v from "valibot";
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
-import type { CoreConfig } from "../config.ts";
+import type { CoreConfig } from "../config/core-config.ts";
 import { anyone } from "../http/guards.ts";
 import { type Reply, type Route, route } from "../http/route.ts";
 import { openWithOpsDetail, opsOnly } from "./access.ts";

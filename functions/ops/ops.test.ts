@@ -1,15 +1,15 @@
 import { exportSPKI, generateKeyPair, SignJWT } from "jose";
 import { afterAll, describe, expect, it } from "vitest";
 import { Secret } from "../../kit/secret.ts";
-import { createTestCore, type TestCore, type TestCoreOptions } from "../../tests/core.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
+import { createTestCore, type TestCore, type TestCoreOptions } from "../../tests/support/core.ts";
 import type { Core } from "../core.ts";
 import { checkLicense } from "../domain/licensing/license.ts";
 import { createDatabaseClock } from "../jobs/database-clock.ts";
 import { createMetrics } from "../node/metrics.ts";
-import { connectDatabase } from "../store/database.ts";
-import { SchemaMismatch } from "../store/migrate.ts";
+import { connectDatabase } from "../store/database/database.ts";
+import { SchemaMismatch } from "../store/database/migrate.ts";
 import { clockCheck, databaseCheck, durabilityCheck, migrationsCheck, revocationCheck, signerCheck } from "./checks.ts";
 import { opsRoutesOf } from "./index.ts";
 import { type Check, runChecks } from "./readiness.ts";

@@ -2,8 +2,8 @@ import { eq } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { person } from "../../drizzle/schema/operator.ts";
 import { mintBridgeToken } from "../../scripts/lab/people.ts";
-import { createScimCore } from "../../tests/scim.ts";
-import { insertSession } from "../store/operator-sessions.ts";
+import { createScimCore } from "../../tests/support/scim.ts";
+import { insertSession } from "../store/operator-session/operator-sessions.ts";
 
 const test = await createScimCore();
 afterAll(() => test.close());

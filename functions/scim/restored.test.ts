@@ -1,10 +1,10 @@
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
-import { createScimCore } from "../../tests/scim.ts";
+import { createScimCore } from "../../tests/support/scim.ts";
 import { applyDirectorySnapshot } from "../domain/directory/apply-snapshot.ts";
 import { createRestoreCheck, holdAccess } from "../domain/directory/restored.ts";
 import { confirmAccess, listHeldAccess } from "../domain/scim/confirm-access.ts";
 import { readScimSnapshot } from "../domain/scim/directory-user.ts";
-import { findDirectorySync } from "../store/directory.ts";
+import { findDirectorySync } from "../store/directory/directory.ts";
 
 const test = await createScimCore();
 afterAll(() => test.close());

@@ -1,5 +1,5 @@
 import { afterAll, expect, it } from "vitest";
-import { createScimCore } from "../../tests/scim.ts";
+import { createScimCore } from "../../tests/support/scim.ts";
 
 const test = await createScimCore();
 afterAll(() => test.close());

@@ -1,7 +1,7 @@
 import { rfc3339 } from "../../kit/clock.ts";
 import { scimBasePath, scimUrn } from "../../proto/scim/resources.ts";
-import type { ScimGroupRow, ScimMemberRow } from "../store/scim-groups.ts";
-import type { ScimUserRow } from "../store/scim-users.ts";
+import type { ScimGroupRow, ScimMemberRow } from "../store/scim/groups.ts";
+import type { ScimUserRow } from "../store/scim/users.ts";
 
 /** A resource as JSON. */
 export type ResourceView = Readonly<Record<string, unknown>>;

@@ -10,7 +10,7 @@ import {
   type TestKey,
   testNames,
   x509,
-} from "../../scripts/lab-ca/test-pki.ts";
+} from "../../scripts/lab/ca/test-pki.ts";
 import { createNodeCryptography } from "../node/node-cryptography.ts";
 import { readAuthorities } from "./authority.ts";
 import { createExternalCommand, readSignerAnswer } from "./external-command.ts";

@@ -3,7 +3,7 @@ import { SignJWT, UnsecuredJWT } from "jose";
 import { afterAll, describe, expect, it } from "vitest";
 import { person } from "../../drizzle/schema/operator.ts";
 import { mintBridgeToken } from "../../scripts/lab/people.ts";
-import { createTestCore } from "../../tests/core.ts";
+import { createTestCore } from "../../tests/support/core.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { beforeAll, describe, expect, it } from "vitest";
-import { createTestReceiptKey, signChain, type TestEntry, type TestReceiptKey } from "../../tests/receipts.ts";
+import { createTestReceiptKey, signChain, type TestEntry, type TestReceiptKey } from "../../tests/support/receipts.ts";
 import type { ReceiptFile } from "./receipt.ts";
 import { verifyReceipts } from "./verify-receipts.ts";
 

@@ -8,10 +8,10 @@ import { type IngestCore, prepareIngestCore } from "../lab/ingest-core.ts";
 import { mintBridgeToken, people, testTenantId } from "../lab/people.ts";
 import { quantile } from "../lab/quantile.ts";
 import type { EmbeddedDatabase } from "../postgres/embedded-database.ts";
-import { type Bench, readBenchOptions, rounded } from "./bench.ts";
-import { connectSender } from "./ingest-sender.ts";
-import { openFleetDatabase, seedLargeFleet } from "./large-fleet.ts";
-import { cpuSecondsOf, memoryOf } from "./processes.ts";
+import { openFleetDatabase, seedLargeFleet } from "./fleet/large-fleet.ts";
+import { connectSender } from "./ingest/ingest-sender.ts";
+import { type Bench, readBenchOptions, rounded } from "./support/bench.ts";
+import { cpuSecondsOf, memoryOf } from "./support/processes.ts";
 
 /** Upper bounds: milliseconds to the first word, and ingest's ack p99 under conversations by that alone. */
 const goals = { firstToken: 150, ackRatio: 2 };

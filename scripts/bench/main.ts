@@ -3,24 +3,24 @@
  * code 0 if the goal is met, 1 if not, 2 for an unknown bench.
  */
 import { cpus, totalmem } from "node:os";
-import type { Bench } from "./bench.ts";
+import type { Bench } from "./support/bench.ts";
 
 /** Loaded on use: a bench's imports take memory and time. */
 const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   chat: async () => (await import("./chat.ts")).chatBench,
-  collector: async () => (await import("./collector.ts")).collectorBench,
-  enroll: async () => (await import("./enroll.ts")).enrollBench,
-  export: async () => (await import("./export.ts")).exportBench,
-  "fleet-100k": async () => (await import("./fleet-100k.ts")).fleetBench,
-  health: async () => (await import("./health.ts")).healthBench,
-  heartbeat: async () => (await import("./heartbeat.ts")).heartbeatBench,
-  ingest: async () => (await import("./ingest.ts")).ingestBench,
-  peers: async () => (await import("./peers.ts")).peersBench,
-  ratchet: async () => (await import("./ratchet.ts")).ratchetBench,
-  replicas: async () => (await import("./replicas.ts")).replicasBench,
-  "sink-nats": async () => (await import("./sink-nats.ts")).sinkNatsBench,
+  collector: async () => (await import("./collector/collector.ts")).collectorBench,
+  enroll: async () => (await import("./management/enroll.ts")).enrollBench,
+  export: async () => (await import("./export/export.ts")).exportBench,
+  "fleet-100k": async () => (await import("./fleet/100k.ts")).fleetBench,
+  health: async () => (await import("./fleet/health.ts")).healthBench,
+  heartbeat: async () => (await import("./management/heartbeat.ts")).heartbeatBench,
+  ingest: async () => (await import("./ingest/ingest.ts")).ingestBench,
+  peers: async () => (await import("./peers/peers.ts")).peersBench,
+  ratchet: async () => (await import("./ratchet/ratchet.ts")).ratchetBench,
+  replicas: async () => (await import("./fleet/replicas.ts")).replicasBench,
+  "sink-nats": async () => (await import("./ingest/sink-nats.ts")).sinkNatsBench,
   start: async () => (await import("./start.ts")).startBench,
-  ui: async () => (await import("./ui.ts")).uiBench,
+  ui: async () => (await import("./ui/ui.ts")).uiBench,
 };
 
 const [name = "", ...args] = process.argv.slice(2).filter((arg) => arg !== "--");

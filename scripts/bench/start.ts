@@ -7,13 +7,13 @@ import { gzipSync } from "node:zlib";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { bundlePrograms, collectorNodeFlags, programPaths } from "../bundle/bundle-programs.ts";
+import { createLabPki } from "../lab/ca/pki.ts";
+import { createTestCa } from "../lab/ca/test-pki.ts";
 import { labCoreEnvironment } from "../lab/core-environment.ts";
-import { createLabPki } from "../lab-ca/pki.ts";
-import { createTestCa } from "../lab-ca/test-pki.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
-import { type Bench, median, rounded } from "./bench.ts";
-import { issueBenchCredentials, writeCollector } from "./collector-files.ts";
-import { startProcess } from "./processes.ts";
+import { type Bench, median, rounded } from "./support/bench.ts";
+import { issueBenchCredentials, writeCollector } from "./support/collector-files.ts";
+import { startProcess } from "./support/processes.ts";
 
 const execute = promisify(execFile);
 const runs = 7;

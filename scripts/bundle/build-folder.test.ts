@@ -86,7 +86,7 @@ it("leaves the folder as it was when a build fails", async () => {
 
 it("builds once for processes that start side by side, and each of them finds every file", async () => {
   const script = join(root, "start.mjs");
-  const module = new URL("build-folder.ts", import.meta.url).href;
+  const module = new URL("./build-folder.ts", import.meta.url).href;
   await mkdir(join(root, "builds"));
   await writeFile(
     script,

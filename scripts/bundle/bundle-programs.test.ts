@@ -2,7 +2,7 @@ import { mkdtemp, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
-import { createTestDatabase } from "../../tests/database.ts";
+import { createTestDatabase } from "../../tests/support/database.ts";
 import { bundleProgram } from "./bundle-programs.ts";
 
 it("a bundled program finds the wasm of PostgreSQL's parser, and runs a query of the chat's SQL tools", async () => {

@@ -8,10 +8,10 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { createTestCa } from "../lab/ca/test-pki.ts";
 import { coreEnvironment } from "../lab/core-environment.ts";
 import { bridgeTokenOf } from "../lab/operator-api.ts";
 import { seedPeople } from "../lab/people.ts";
-import { createTestCa } from "../lab-ca/test-pki.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 
 const { values } = parseArgs({ options: { port: { type: "string", default: "8787" } } });

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { driftKinds, fleetStates } from "../../proto/fleet-health/vocabulary.ts";
-import { createTestDatabase } from "../../tests/database.ts";
+import { createTestDatabase } from "../../tests/support/database.ts";
 import { predictHealth } from "./model/predict-health.ts";
 import { runFleetSim } from "./run-fleet-sim.ts";
 import { stepsOf } from "./scenario/host-steps.ts";
@@ -16,7 +16,7 @@ import { createPlan, simulationPlan } from "./scenario/plan.ts";
 import { type Step, stepsUntilEnd } from "./scenario/steps.ts";
 import { type SimulatedFleet, simulate } from "./simulate.ts";
 
-const program = fileURLToPath(new URL("main.ts", import.meta.url));
+const program = fileURLToPath(new URL("./main.ts", import.meta.url));
 const run = async (args: readonly string[], env: Record<string, string> = {}) => {
   const child = spawn(process.execPath, [program, ...args], {
     env: { PATH: process.env.PATH, HOME: process.env.HOME, ...env },

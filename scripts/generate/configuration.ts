@@ -2,8 +2,8 @@ import { readFileSync } from "node:fs";
 import * as v from "valibot";
 import { parse } from "yaml";
 import { collectorFileForms, collectorVariables } from "../../collector/commands/create-collector-tracer.ts";
-import { coreFileForms, coreVariables } from "../../functions/config.ts";
-import { exportFileForms, exportVariables } from "../../functions/export-config.ts";
+import { coreFileForms, coreVariables } from "../../functions/config/core-config.ts";
+import { exportFileForms, exportVariables } from "../../functions/config/export-config.ts";
 import { webFileForms, webVariables } from "../../ui/bff/config.ts";
 import { markdownTable } from "./markdown.ts";
 

@@ -1,4 +1,4 @@
-import { parseCoreConfig } from "../../functions/config.ts";
+import { parseCoreConfig } from "../../functions/config/core-config.ts";
 import type { Core } from "../../functions/core.ts";
 import type { Route } from "../../functions/http/route.ts";
 import { opsRoutesOf } from "../../functions/ops/index.ts";

@@ -4,8 +4,8 @@ import { fileURLToPath } from "node:url";
 import { DCLinter } from "dclint";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { coreFileForms, coreVariables, parseCoreConfig } from "../../functions/config.ts";
-import { exportFileForms } from "../../functions/export-config.ts";
+import { coreFileForms, coreVariables, parseCoreConfig } from "../../functions/config/core-config.ts";
+import { exportFileForms } from "../../functions/config/export-config.ts";
 import { composeVariables, type Environment } from "../../kit/env.ts";
 import { parseWebConfig, webFileForms, webVariables } from "../../ui/bff/config.ts";
 

@@ -5,10 +5,11 @@
 import { lchown, mkdir, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { InferOutput } from "valibot";
-import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
-import { connectDatabase } from "../../functions/store/database.ts";
+import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
+import { connectDatabase } from "../../functions/store/database/database.ts";
 import type { ChatStatus } from "../../proto/chat/session.ts";
 import { createSpanSender } from "../demo/send-spans.ts";
+import { createLabPki } from "../lab/ca/pki.ts";
 import type { LabContext } from "../lab/context.ts";
 import { labCoreEnvironment } from "../lab/core-environment.ts";
 import { clientCertificateHeader } from "../lab/core-process.ts";
@@ -18,7 +19,6 @@ import { createOperatorApi, createPolicyWithToken } from "../lab/operator-api.ts
 import { seedPeople, testTenantId } from "../lab/people.ts";
 import { createProcesses, type Processes, type ProgramCommand, type Running } from "../lab/processes.ts";
 import { waitUntil } from "../lab/wait-until.ts";
-import { createLabPki } from "../lab-ca/pki.ts";
 import { findPorts } from "../ports.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
 import type { BuiltImage, ImageName } from "./build-images.ts";

@@ -1,5 +1,5 @@
 import { systemEntropy } from "../../kit/entropy.ts";
-import type { LabPki } from "../lab-ca/pki.ts";
+import type { LabPki } from "./ca/pki.ts";
 import { testTenantId } from "./people.ts";
 
 /** The environment of a core on this database that syncs no directory. */

@@ -1,7 +1,7 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { programPaths } from "../bundle/bundle-programs.ts";
-import type { LabPki } from "../lab-ca/pki.ts";
+import type { LabPki } from "./ca/pki.ts";
 import type { LabContext } from "./context.ts";
 import { labCoreEnvironment } from "./core-environment.ts";
 import type { Processes, Running } from "./processes.ts";

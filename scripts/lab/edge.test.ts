@@ -9,8 +9,8 @@ import { text } from "node:stream/consumers";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
-import { issueClient } from "../lab-ca/issue-client.ts";
-import { createLabPki } from "../lab-ca/pki.ts";
+import { issueClient } from "./ca/issue-client.ts";
+import { createLabPki } from "./ca/pki.ts";
 import { type Edge, type EdgeOptions, startEdge } from "./edge.ts";
 
 /** A server in place of core, which keeps the requests that it receives. */

@@ -1,5 +1,5 @@
 import { createApp } from "../../functions/app.ts";
-import { parseCoreConfig } from "../../functions/config.ts";
+import { parseCoreConfig } from "../../functions/config/core-config.ts";
 import { type Core, unobserved } from "../../functions/core.ts";
 import type { HttpContext, Peer } from "../../functions/http/request.ts";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";

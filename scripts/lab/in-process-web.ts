@@ -1,5 +1,5 @@
 import type { Core } from "../../functions/core.ts";
-import { listenHttp } from "../../functions/node/http-listener.ts";
+import { listenHttp } from "../../functions/node/http/http-listener.ts";
 import { createWebApp } from "../../ui/bff/app.ts";
 import { parseWebConfig } from "../../ui/bff/config.ts";
 import { createSessions } from "../../ui/bff/session.ts";

@@ -7,8 +7,8 @@ import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
-import { issueClient } from "../lab-ca/issue-client.ts";
-import { createLabPki, type LabPki } from "../lab-ca/pki.ts";
+import { issueClient } from "./ca/issue-client.ts";
+import { createLabPki, type LabPki } from "./ca/pki.ts";
 import { labCoreEnvironment } from "./core-environment.ts";
 
 const main = fileURLToPath(new URL("../../functions/main.ts", import.meta.url));

@@ -1,12 +1,12 @@
 import { join } from "node:path";
-import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
-import { connectDatabase } from "../../functions/store/database.ts";
-import type { SqlClient } from "../../functions/store/pool/sql-client.ts";
+import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
+import { connectDatabase } from "../../functions/store/database/database.ts";
+import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
 import { bundlePrograms } from "../bundle/bundle-programs.ts";
-import { createLabPki, type LabPki } from "../lab-ca/pki.ts";
 import { findPorts } from "../ports.ts";
 import { startEmbeddedPostgres } from "../postgres/embedded-postgres.ts";
 import { awaitPeople } from "./await-people.ts";
+import { createLabPki, type LabPki } from "./ca/pki.ts";
 import type { LabContext } from "./context.ts";
 import { type CoreProcess, createCoreProcess } from "./core-process.ts";
 import { startDirectoryApi } from "./directory-api.ts";

@@ -1,6 +1,6 @@
 import { bootstrapToken, enrollmentPolicy } from "../../drizzle/schema/enrollment.ts";
-import { insertAuditEvents } from "../../functions/store/audit.ts";
-import type { Database } from "../../functions/store/database.ts";
+import { insertAuditEvents } from "../../functions/store/audit/audit.ts";
+import type { Database } from "../../functions/store/database/database.ts";
 import { people } from "./people.ts";
 
 const idOf = (kind: string, n: number): string => `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import type { Database } from "../../functions/store/database.ts";
+import type { Database } from "../../functions/store/database/database.ts";
 
 /** Part of the name of every 97th seeded host: characters that patterns, CSV and SQL must escape. */
 export const oddDeviceId = "@odd%_\\";

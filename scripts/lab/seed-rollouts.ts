@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { collectorConfig } from "../../drizzle/schema/config.ts";
-import type { Database } from "../../functions/store/database.ts";
+import type { Database } from "../../functions/store/database/database.ts";
 import { configHash } from "../../proto/collector-config/hash.ts";
 import { people } from "./people.ts";
 

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { rollout, type StoredBreach } from "../../drizzle/schema/rollout.ts";
 import { type AuditEntry, recordAudits } from "../../functions/domain/audit/audit-log.ts";
-import type { Database, Executor } from "../../functions/store/database.ts";
+import type { Database, Executor } from "../../functions/store/database/database.ts";
 import { systemClock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import type { AuditAction } from "../../proto/audit-actions.ts";

@@ -17,7 +17,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, onTestFinished } from "vitest";
-import { sampleImageDigest, writeImageArchive } from "../../tests/image-archive.ts";
+import { sampleImageDigest, writeImageArchive } from "../../tests/support/image-archive.ts";
 import { readDocument } from "../docs-check/read-document.ts";
 import { writeChecksums } from "../release/write-release.ts";
 import { runManifestCommand } from "../release-manifest/command-line.ts";

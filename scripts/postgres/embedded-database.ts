@@ -1,7 +1,7 @@
-import { openDatabaseSocket } from "../../functions/node/database-socket.ts";
+import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
 import { readMigrations } from "../../functions/node/read-migrations.ts";
-import { type ConnectedDatabase, connectDatabase } from "../../functions/store/database.ts";
-import { migrate } from "../../functions/store/migrate.ts";
+import { type ConnectedDatabase, connectDatabase } from "../../functions/store/database/database.ts";
+import { migrate } from "../../functions/store/database/migrate.ts";
 import { type EmbeddedPostgres, type EmbeddedPostgresOptions, startEmbeddedPostgres } from "./embedded-postgres.ts";
 import { run } from "./embedded-postgres-files.ts";
 

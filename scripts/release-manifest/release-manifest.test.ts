@@ -255,7 +255,7 @@ describe("M2: specs that are not valid", () => {
 });
 
 it("M3: a shuffled spec, another time zone, locale and folder give identical bytes", async () => {
-  const program = fileURLToPath(new URL("main.ts", import.meta.url));
+  const program = fileURLToPath(new URL("./main.ts", import.meta.url));
   const spec = sample();
   const reversed = <T extends object>(entry: T) => Object.fromEntries(Object.entries(entry).reverse());
   const shuffled = reversed({

@@ -2,7 +2,7 @@ import { eq, sql } from "drizzle-orm";
 import { collectorIdentity } from "../../drizzle/schema/certificate.ts";
 import { collectorConfig } from "../../drizzle/schema/config.ts";
 import { directorySync } from "../../drizzle/schema/operator.ts";
-import { insertAuditEvents } from "../../functions/store/audit.ts";
+import { insertAuditEvents } from "../../functions/store/audit/audit.ts";
 import { type ModelDatabase, playHistories } from "../fleet-sim/model/predict-health.ts";
 import { stepsOf } from "../fleet-sim/scenario/host-steps.ts";
 import { createHosts } from "../fleet-sim/scenario/hosts.ts";

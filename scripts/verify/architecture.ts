@@ -38,9 +38,7 @@ export const parts: readonly Part[] = [
   { name: "problems", paths: ["functions/problems.ts"], imports: ["kit"] },
   {
     name: "config",
-    paths: ["", "chat-", "directory-", "export-", "nats-", "signer-", "workload-"].map(
-      (of) => `functions/${of}config.ts`,
-    ),
+    paths: ["functions/config/"],
     imports: leaves,
   },
   {
@@ -49,7 +47,7 @@ export const parts: readonly Part[] = [
     imports: [],
     types: ["config", "kit", "proto", "store", "signer", "domain", "problems"],
   },
-  { name: "database-problem", paths: ["functions/store/database-problem.ts"], imports: ["kit", "problems"] },
+  { name: "database-problem", paths: ["functions/store/database/problem.ts"], imports: ["kit", "problems"] },
   {
     name: "store",
     paths: ["functions/store/"],

@@ -20,7 +20,7 @@ import {
   type TestCa,
   testNames,
   x509,
-} from "../../scripts/lab-ca/test-pki.ts";
+} from "../../scripts/lab/ca/test-pki.ts";
 
 /** Faults and refusals of the peer, which a test changes at any time. */
 export interface PeerBehaviour {

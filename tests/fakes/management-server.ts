@@ -11,7 +11,7 @@ import {
   type TestCa,
   type TestKey,
   x509,
-} from "../../scripts/lab-ca/test-pki.ts";
+} from "../../scripts/lab/ca/test-pki.ts";
 
 /** A request that the server received. */
 export interface ManagementCall {

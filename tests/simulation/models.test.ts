@@ -14,11 +14,11 @@ import {
   type FrameToCommit,
   openCommitClient,
   queueKey,
-} from "../../functions/store/commit-frames.ts";
-import { encodeRows } from "../../functions/store/envelope-rows.ts";
-import { createTestDatabase } from "../database.ts";
+} from "../../functions/store/ingest/commit-frames.ts";
+import { encodeRows } from "../../functions/store/ingest/envelope-rows.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
-import { testRecord } from "../queue.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { testRecord } from "../support/queue.ts";
 import { connectCommitClient } from "./commit-client.ts";
 import { createDatabaseServer } from "./database.ts";
 import { createDisk, openDiskStore } from "./disk.ts";

@@ -1,5 +1,5 @@
-/** Reads what the committer sends: its statements (functions/store/sql-literals.ts) and rows in PostgreSQL's binary COPY format. */
-import { envelopeColumns } from "../../functions/store/envelope-rows.ts";
+/** Reads what the committer sends: its statements (functions/store/database/sql-literals.ts) and rows in PostgreSQL's binary COPY format. */
+import { envelopeColumns } from "../../functions/store/ingest/envelope-rows.ts";
 
 /** Splits statements at the semicolons that stand in no literal. */
 export const splitStatements = (text: string): string[] => splitOutsideQuotes(text, ";");

@@ -10,7 +10,7 @@ export interface RegisterFault {
   recordsNothing?: boolean;
 }
 
-/** Core gives a call to the database up after so long (functions/store/database.ts). */
+/** Core gives a call to the database up after so long (functions/store/database/database.ts). */
 const deadlineMs = 4_000;
 
 /** Makes the register of a core. */

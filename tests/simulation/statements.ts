@@ -1,4 +1,4 @@
-/** The statements that functions/store/commit-frames.ts prepares, on the model of the server. */
+/** The statements that functions/store/ingest/commit-frames.ts prepares, on the model of the server. */
 import { type DatabaseServer, queueRow, serverError, type Transaction } from "./database.ts";
 import { numbersOf, textsOf } from "./read-statements.ts";
 import type { World } from "./world.ts";

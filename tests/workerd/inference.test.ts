@@ -1,6 +1,6 @@
 import { afterEach, expect, it } from "vitest";
-import { createTestCore } from "../core.ts";
 import { type ModelProvider, type ScriptedReply, startModelProvider } from "../fakes/model-provider.ts";
+import { createTestCore } from "../support/core.ts";
 
 const opened: { close(): Promise<void> }[] = [];
 afterEach(() => Promise.all(opened.splice(0).map((each) => each.close())));

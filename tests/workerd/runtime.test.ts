@@ -6,7 +6,7 @@ import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import { afterAll, describe, expect, inject, it } from "vitest";
 import { unstable_startWorker } from "wrangler";
-import { createTestCore } from "../core.ts";
+import { createTestCore } from "../support/core.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { coreFileForms, coreVariables } from "../../functions/config.ts";
+import { coreFileForms, coreVariables } from "../../functions/config/core-config.ts";
 import { ConfigError } from "../../kit/env.ts";
 import { parseWebConfig, webVariables } from "./config.ts";
 

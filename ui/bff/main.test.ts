@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it } from "vitest";
-import { createTestDatabase } from "../../tests/database.ts";
-import { logged, programFile, startProgram, stopProgram } from "../../tests/program.ts";
+import { createTestDatabase } from "../../tests/support/database.ts";
+import { logged, programFile, startProgram, stopProgram } from "../../tests/support/program.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "svc-web-"));
 const database = await createTestDatabase();

@@ -1,10 +1,10 @@
 import { readFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { fileURLToPath } from "node:url";
-import { createDatabaseServers, type DatabaseServers } from "../../functions/node/database-servers.ts";
-import { listenHttp } from "../../functions/node/http-listener.ts";
+import { createDatabaseServers, type DatabaseServers } from "../../functions/node/database/database-servers.ts";
+import { listenHttp } from "../../functions/node/http/http-listener.ts";
 import { listenFor, runConfigured, stopSignal } from "../../functions/node/run-configured.ts";
-import { connectDatabase } from "../../functions/store/database.ts";
+import { connectDatabase } from "../../functions/store/database/database.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";

@@ -9,8 +9,8 @@ import {
 } from "node:fs";
 import { gzipSync } from "node:zlib";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { eventually } from "../../../tests/eventually.ts";
-import { createTestFiles, lines, settle } from "../../../tests/file-source.ts";
+import { eventually } from "../../../tests/support/eventually.ts";
+import { createTestFiles, lines, settle } from "../../../tests/support/file-source.ts";
 
 let files: ReturnType<typeof createTestFiles>;
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { systemClock } from "../../../kit/clock.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
-import { decodeRecords, encodeBlock } from "../../../tests/queue.ts";
+import { decodeRecords, encodeBlock } from "../../../tests/support/queue.ts";
 import { positionAt } from "./position.ts";
 import { createTail } from "./tail.ts";
 

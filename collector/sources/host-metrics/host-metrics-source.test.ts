@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { ExportMetricsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
-import { openTestQueue, readAll, testRecord } from "../../../tests/queue.ts";
+import { openTestQueue, readAll, testRecord } from "../../../tests/support/queue.ts";
 import { measureRecord } from "../../queue/envelope.ts";
 import { createHostMetricsSource } from "./host-metrics-source.ts";
 import { encodeHostMetrics } from "./metrics.ts";

@@ -8,8 +8,8 @@ import { RetryInfoSchema } from "../../../proto/gen/google/rpc/error_details_pb.
 import { StatusSchema } from "../../../proto/gen/google/rpc/status_pb.js";
 import { ExportLogsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { ExportMetricsServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
-import { startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/otlp.ts";
-import { readAll } from "../../../tests/queue.ts";
+import { startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/support/otlp.ts";
+import { readAll } from "../../../tests/support/queue.ts";
 
 const varintOf = (value: number): number[] => [...new BinaryWriter().uint32(value).finish()];
 

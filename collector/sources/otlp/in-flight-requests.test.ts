@@ -3,7 +3,7 @@ import { request } from "node:http";
 import { connect } from "node:http2";
 import { Code } from "@connectrpc/connect";
 import { afterAll, expect, it } from "vitest";
-import { startTestOtlp, traceRequest } from "../../../tests/otlp.ts";
+import { startTestOtlp, traceRequest } from "../../../tests/support/otlp.ts";
 import { createInFlightRequests } from "./in-flight-requests.ts";
 
 const otlp = await startTestOtlp({ limits: { inFlightBytesMax: 250_000 } });

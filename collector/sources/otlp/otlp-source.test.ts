@@ -13,9 +13,9 @@ import {
   ExportTraceServiceRequestSchema,
   ExportTraceServiceResponseSchema,
 } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
-import { eventually } from "../../../tests/eventually.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
-import { spansOf, startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/otlp.ts";
+import { eventually } from "../../../tests/support/eventually.ts";
+import { spansOf, startTestOtlp, type TestOtlp, traceRequest } from "../../../tests/support/otlp.ts";
 import { createOtlpSource } from "./otlp-source.ts";
 
 let otlp: TestOtlp;

@@ -1,8 +1,8 @@
 import type { Core } from "../../core.ts";
-import type { AuditFilter, ListedAuditEvent } from "../../store/audit-list.ts";
-import { listAuditEvents } from "../../store/audit-list.ts";
-import type { Paged, PageRequest } from "../../store/query-parts.ts";
-import { findAuditSubject, findRecordNames, type RecordName } from "../../store/record-names.ts";
+import type { AuditFilter, ListedAuditEvent } from "../../store/audit/list.ts";
+import { listAuditEvents } from "../../store/audit/list.ts";
+import { findAuditSubject, findRecordNames, type RecordName } from "../../store/audit/record-names.ts";
+import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { Origin } from "./audit-log.ts";
 import { auditedExport, exportBatchRows } from "./audited-export.ts";

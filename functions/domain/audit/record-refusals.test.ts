@@ -1,9 +1,9 @@
 import { afterAll, expect, it } from "vitest";
 import { sha256 } from "../../../kit/bytes.ts";
-import { createTestCore } from "../../../tests/core.ts";
-import { scimEnvironment } from "../../../tests/scim.ts";
-import type { ScimProvider } from "../../directory-config.ts";
-import { insertCode } from "../../store/operator-sessions.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
+import { scimEnvironment } from "../../../tests/support/scim.ts";
+import type { ScimProvider } from "../../config/directory-config.ts";
+import { insertCode } from "../../store/operator-session/operator-sessions.ts";
 import { redeemCode } from "../operator-session/authorization-codes.ts";
 import { createAuthenticateProvider } from "../scim/authenticate-provider.ts";
 import { createTokenExchange } from "../workload/exchange-token.ts";

@@ -7,15 +7,15 @@
 import { addressKey } from "../../../kit/address.ts";
 import type { AuditAction } from "../../../proto/audit-actions.ts";
 import type { Core } from "../../core.ts";
-import type { Executor } from "../../store/database.ts";
-import { groupTransactions } from "../../store/group-transactions.ts";
 import {
   addRefusalCounts,
   findRefusalKeys,
   type RefusalCountRow,
   refusalKeyText,
   takeRefusalCounts,
-} from "../../store/refusal-counts.ts";
+} from "../../store/audit/refusal-counts.ts";
+import type { Executor } from "../../store/database/database.ts";
+import { groupTransactions } from "../../store/database/group-transactions.ts";
 import { type AuditEntry, type Origin, recordAudits } from "./audit-log.ts";
 
 const minuteMs = 60_000;

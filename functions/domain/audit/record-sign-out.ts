@@ -1,5 +1,5 @@
 import type { Core } from "../../core.ts";
-import { countSessionsOfWebSession, insertEndedWebSession } from "../../store/operator-sessions.ts";
+import { countSessionsOfWebSession, insertEndedWebSession } from "../../store/operator-session/operator-sessions.ts";
 import { type Origin, recordAudit } from "./audit-log.ts";
 
 /** The session at web that a person ended. */

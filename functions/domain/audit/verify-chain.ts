@@ -10,8 +10,8 @@ import {
   findVerification,
   tryLockVerification,
   updateVerification,
-} from "../../store/audit.ts";
-import type { Executor } from "../../store/database.ts";
+} from "../../store/audit/audit.ts";
+import type { Executor } from "../../store/database/database.ts";
 import { type ChainFault, type ChainPosition, chainStart, checkLinks, type Digests } from "./chain.ts";
 
 /** Links that one call recomputes at most: some 100 ms of work. */

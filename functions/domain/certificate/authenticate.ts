@@ -10,11 +10,11 @@ import { parseTimestamp } from "../../../proto/management/text.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { ClientCertificate } from "../../signer/certificate.ts";
-import { hasAuditEventSince } from "../../store/audit.ts";
-import { updateFirstUsed, updateReplaced } from "../../store/certificates.ts";
-import { limitLockWaits, planByIndex } from "../../store/execute-prepared.ts";
-import { lockIdentities, lockIdentityByName, updateAuthFailure } from "../../store/identities.ts";
-import { inheritProofUses, type ProofAdmission, type ProofUse, useProof } from "../../store/proof-uses.ts";
+import { hasAuditEventSince } from "../../store/audit/audit.ts";
+import { updateFirstUsed, updateReplaced } from "../../store/certificate/certificates.ts";
+import { lockIdentities, lockIdentityByName, updateAuthFailure } from "../../store/certificate/identities.ts";
+import { inheritProofUses, type ProofAdmission, type ProofUse, useProof } from "../../store/certificate/proof-uses.ts";
+import { limitLockWaits, planByIndex } from "../../store/database/execute-prepared.ts";
 import { type AuditEntry, type Origin, recordAudit } from "../audit/audit-log.ts";
 
 /** The parts of core that verify a proof. */

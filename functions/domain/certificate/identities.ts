@@ -8,7 +8,7 @@ import {
   lockCertificate,
   updateCertificateRevoked,
   updateIdentityCertificatesRevoked,
-} from "../../store/certificates.ts";
+} from "../../store/certificate/certificates.ts";
 import {
   findIdentity,
   type IdentityFilter,
@@ -17,8 +17,8 @@ import {
   lockIdentity,
   notifyRevocation,
   updateIdentityRevoked,
-} from "../../store/identities.ts";
-import type { Paged, PageRequest } from "../../store/query-parts.ts";
+} from "../../store/certificate/identities.ts";
+import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 

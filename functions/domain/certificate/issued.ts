@@ -1,6 +1,6 @@
 import type { IssuedCertificate } from "../../signer/signer.ts";
-import type { CertificateRow } from "../../store/certificates.ts";
-import type { EnrolledIdentity } from "../../store/identities.ts";
+import type { CertificateRow } from "../../store/certificate/certificates.ts";
+import type { EnrolledIdentity } from "../../store/certificate/identities.ts";
 
 /** A recorded certificate and its identity. */
 export interface Issued {

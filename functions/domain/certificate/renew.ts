@@ -14,10 +14,15 @@ import {
   listRenewalTimes,
   lockCertificate,
   updateReplaced,
-} from "../../store/certificates.ts";
-import type { Executor } from "../../store/database.ts";
-import { findIdentity, type IdentityRow, lockIdentity, updateCollectorVersion } from "../../store/identities.ts";
-import { findPolicy } from "../../store/policies.ts";
+} from "../../store/certificate/certificates.ts";
+import {
+  findIdentity,
+  type IdentityRow,
+  lockIdentity,
+  updateCollectorVersion,
+} from "../../store/certificate/identities.ts";
+import type { Executor } from "../../store/database/database.ts";
+import { findPolicy } from "../../store/enrollment/policies.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 import { type AdmittedCollector, admitProof, auditRefusal, type ProvenCollector } from "./authenticate.ts";
 import { type Issued, issuedBefore, issuedRow } from "./issued.ts";

@@ -2,9 +2,9 @@ import type { Receipt } from "../../../proto/chat/receipt.ts";
 import { type MessagePart, type MessageStatus, messageText } from "../../../proto/chat/session.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { findChatMessage, updateChatMessage } from "../../store/chat-messages.ts";
-import { findExpiredTurns, type LockedChatSession, lockChatSession, releaseTurn } from "../../store/chat-sessions.ts";
-import type { Executor } from "../../store/database.ts";
+import { findChatMessage, updateChatMessage } from "../../store/chat/messages.ts";
+import { findExpiredTurns, type LockedChatSession, lockChatSession, releaseTurn } from "../../store/chat/sessions.ts";
+import type { Executor } from "../../store/database/database.ts";
 import type { Chat } from "./chat.ts";
 import { appendReceipts, type ChainNeeds, type ReceiptEntry, requireReceiptKey } from "./receipts.ts";
 

@@ -1,7 +1,7 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { type ChatMessageRow, listChatMessages } from "../../store/chat-messages.ts";
+import { type ChatMessageRow, listChatMessages } from "../../store/chat/messages.ts";
 import {
   type ChatSessionRow,
   countChatSessions,
@@ -10,8 +10,8 @@ import {
   insertChatSession,
   listChatSessions,
   updateChatSession,
-} from "../../store/chat-sessions.ts";
-import type { Paged, PageRequest } from "../../store/query-parts.ts";
+} from "../../store/chat/sessions.ts";
+import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { Chat } from "./chat.ts";
 import { closeExpiredTurn } from "./close-turn.ts";

@@ -1,8 +1,8 @@
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { updateChatMessage } from "../../store/chat-messages.ts";
-import { renewTurn } from "../../store/chat-sessions.ts";
-import { findPerson } from "../../store/operators.ts";
+import { updateChatMessage } from "../../store/chat/messages.ts";
+import { renewTurn } from "../../store/chat/sessions.ts";
+import { findPerson } from "../../store/operator/operators.ts";
 import type { BegunTurn } from "./begin-turn.ts";
 import { type Draft, type TurnNeeds, turnLost } from "./run-turn.ts";
 

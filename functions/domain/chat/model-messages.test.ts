@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { MessagePart } from "../../../proto/chat/session.ts";
 import type { ToolResult } from "../../../proto/chat/tools.ts";
 import type { InferenceMessage } from "../../inference/inference.ts";
-import type { ChatMessageRow } from "../../store/chat-messages.ts";
+import type { ChatMessageRow } from "../../store/chat/messages.ts";
 import { currentMessages, historyOf } from "./model-messages.ts";
 
 const message = (position: number, role: "user" | "assistant", parts: MessagePart[]): ChatMessageRow => ({

@@ -9,9 +9,9 @@ import {
   keepChatReceiptKey,
   listChatReceiptKeys,
   listChatReceipts,
-} from "../../store/chat-receipts.ts";
-import { findChatSession, type LockedChatSession, updateChatSession } from "../../store/chat-sessions.ts";
-import type { Executor } from "../../store/database.ts";
+} from "../../store/chat/receipts.ts";
+import { findChatSession, type LockedChatSession, updateChatSession } from "../../store/chat/sessions.ts";
+import type { Executor } from "../../store/database/database.ts";
 import type { ReceiptSigner } from "./chat.ts";
 
 /** A receipt to append. The `length` of a closing is its place in the chain. */

@@ -1,6 +1,7 @@
 import { batchesMax, unstoredMax } from "../../../proto/fleet-health/config-report.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
+import { findConfig } from "../../store/config/configs.ts";
 import {
   type AssignmentBatchRow,
   type AssignmentFilter,
@@ -14,9 +15,8 @@ import {
   listConfigs,
   type ProgressCounts,
   type UnstoredHash,
-} from "../../store/config-hosts.ts";
-import { findConfig } from "../../store/configs.ts";
-import type { Paged, PageRequest } from "../../store/query-parts.ts";
+} from "../../store/config/hosts.ts";
+import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
 import { readCountingRules } from "../fleet/rules.ts";

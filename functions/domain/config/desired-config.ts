@@ -1,6 +1,7 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
+import { type IdentityRow, lockIdentity } from "../../store/certificate/identities.ts";
 import {
   type AssignmentRow,
   type ConfigRow,
@@ -12,9 +13,8 @@ import {
   findNewestConfigByHash,
   findOpenAssignment,
   insertAssignment,
-} from "../../store/configs.ts";
-import type { Executor } from "../../store/database.ts";
-import { type IdentityRow, lockIdentity } from "../../store/identities.ts";
+} from "../../store/config/configs.ts";
+import type { Executor } from "../../store/database/database.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { ProvenCollector } from "../certificate/authenticate.ts";
 import { admitProof } from "../certificate/authenticate.ts";

@@ -6,7 +6,7 @@ import { parseCollectorConfig } from "../../../proto/collector-config/parse.ts";
 import { configBytesMax, parseTree } from "../../../proto/collector-config/tree.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { type ConfigRow, insertConfig } from "../../store/configs.ts";
+import { type ConfigRow, insertConfig } from "../../store/config/configs.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { findSecrets } from "./find-secrets.ts";

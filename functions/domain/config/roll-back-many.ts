@@ -1,4 +1,5 @@
 import type { Core } from "../../core.ts";
+import { type IdentityRow, lockIdentity } from "../../store/certificate/identities.ts";
 import {
   type AssignmentRow,
   type ConfigRow,
@@ -7,9 +8,8 @@ import {
   findNewestConfigByHash,
   findOpenAssignment,
   findPreviousConfigId,
-} from "../../store/configs.ts";
-import type { Executor } from "../../store/database.ts";
-import { type IdentityRow, lockIdentity } from "../../store/identities.ts";
+} from "../../store/config/configs.ts";
+import type { Executor } from "../../store/database/database.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { assignLocked } from "./desired-config.ts";

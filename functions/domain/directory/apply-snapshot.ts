@@ -1,8 +1,8 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
+import type { DirectoryConfig } from "../../config/directory-config.ts";
 import type { Core } from "../../core.ts";
 import type { DirectoryFaultCode, DirectorySnapshot } from "../../directory/snapshot.ts";
-import type { DirectoryConfig } from "../../directory-config.ts";
-import type { Executor } from "../../store/database.ts";
+import type { Executor } from "../../store/database/database.ts";
 import {
   confirmPeople,
   type DirectorySync,
@@ -12,7 +12,7 @@ import {
   saveDirectorySync,
   writeAuthenticationIdentities,
   writePeople,
-} from "../../store/directory.ts";
+} from "../../store/directory/directory.ts";
 import { recordAudits } from "../audit/audit-log.ts";
 import { refusalEntry, syncEntry } from "./audit-entries.ts";
 import { type DirectoryChanges, decideDirectoryChanges, type PersonState, type SuspectSetting } from "./rules.ts";

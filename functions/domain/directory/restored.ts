@@ -5,11 +5,11 @@
  */
 
 import type { Core } from "../../core.ts";
-import type { Executor } from "../../store/database.ts";
-import { type DatabaseIdentity, readDatabaseIdentity } from "../../store/database-identity.ts";
-import { type FoundLineage, findLineage, type LineageState, saveLineage } from "../../store/database-lineage.ts";
-import { lockDirectorySync } from "../../store/directory.ts";
-import { holdAllAccess } from "../../store/held-access.ts";
+import type { Executor } from "../../store/database/database.ts";
+import { type DatabaseIdentity, readDatabaseIdentity } from "../../store/database/identity.ts";
+import { type FoundLineage, findLineage, type LineageState, saveLineage } from "../../store/database/lineage.ts";
+import { lockDirectorySync } from "../../store/directory/directory.ts";
+import { holdAllAccess } from "../../store/scim/held-access.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import { peopleOf } from "./audit-entries.ts";
 

@@ -1,5 +1,10 @@
 import type { Core } from "../../core.ts";
-import { countPeople, type DirectorySync, findDirectorySync, type PeopleCounts } from "../../store/directory.ts";
+import {
+  countPeople,
+  type DirectorySync,
+  findDirectorySync,
+  type PeopleCounts,
+} from "../../store/directory/directory.ts";
 import type { HeldFor, SuspectSetting } from "./rules.ts";
 
 /** The state of the directory sync: the newest sync, and the counts of people. */

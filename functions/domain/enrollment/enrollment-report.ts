@@ -1,5 +1,6 @@
 import { dayMs } from "../../../kit/clock.ts";
 import type { Core } from "../../core.ts";
+import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import {
   countEnrollment,
   groupRefusals,
@@ -10,8 +11,7 @@ import {
   type PolicyFilter,
   type RefusalGroupRow,
   type TokenFilter,
-} from "../../store/enrollment-report.ts";
-import type { Paged, PageRequest } from "../../store/query-parts.ts";
+} from "../../store/enrollment/report.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
 import type { Operator } from "../operator/authenticate.ts";

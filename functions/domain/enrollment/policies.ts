@@ -3,7 +3,8 @@ import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Labels } from "../../../proto/labels.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import * as store from "../../store/policies.ts";
+import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
+import * as store from "../../store/enrollment/policies.ts";
 import {
   insertPolicy,
   listTokens,
@@ -11,8 +12,7 @@ import {
   type PolicyRow,
   type TokenRow,
   updatePolicyFrozen,
-} from "../../store/policies.ts";
-import type { Paged, PageRequest } from "../../store/query-parts.ts";
+} from "../../store/enrollment/policies.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { certificateTtlSecondsMax } from "./rules.ts";

@@ -12,16 +12,16 @@ import {
   findFingerprints,
   insertCertificates,
   updateActiveReplaced,
-} from "../../store/certificates.ts";
-import type { Executor } from "../../store/database.ts";
-import { deleteReservations, type ReservationRow } from "../../store/enrollments.ts";
+} from "../../store/certificate/certificates.ts";
 import {
   type EnrolledIdentity,
   type IdentityRow,
   insertIdentities,
   updateIdentityReenrolled,
-} from "../../store/identities.ts";
-import { addEnrollments, addTokenUses, findTokenTerms } from "../../store/policies.ts";
+} from "../../store/certificate/identities.ts";
+import type { Executor } from "../../store/database/database.ts";
+import { deleteReservations, type ReservationRow } from "../../store/enrollment/enrollments.ts";
+import { addEnrollments, addTokenUses, findTokenTerms } from "../../store/enrollment/policies.ts";
 import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
 import { type Issued, issuedBefore, issuedRow } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";

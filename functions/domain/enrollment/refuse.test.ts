@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { enrollmentFailure, enrollmentRefusal } from "../../../drizzle/schema/enrollment.ts";
-import { createTestDatabase, type TestDatabase } from "../../../tests/database.ts";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
+import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
 import { unobserved } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import type { Database } from "../../store/database.ts";
+import type { Database } from "../../store/database/database.ts";
 import { createRecordRefusals, EnrollmentRefusal } from "./refuse.ts";
 
 let database: TestDatabase;

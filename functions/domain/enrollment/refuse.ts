@@ -4,7 +4,8 @@ import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import { Problem, type ProblemCode, transportStatus } from "../../problems.ts";
 import { SignerFault } from "../../signer/signer.ts";
-import type { Executor } from "../../store/database.ts";
+import type { Executor } from "../../store/database/database.ts";
+import { groupTransactions } from "../../store/database/group-transactions.ts";
 import {
   addRefusals,
   countFailures,
@@ -13,8 +14,7 @@ import {
   findRefusalCounts,
   insertFailures,
   type RefusalRow,
-} from "../../store/enrollments.ts";
-import { groupTransactions } from "../../store/group-transactions.ts";
+} from "../../store/enrollment/enrollments.ts";
 import { type AuditEntry, type Origin, recordAudit, recordAudits } from "../audit/audit-log.ts";
 
 const windowMs = 5 * 60_000;

@@ -5,11 +5,16 @@
 
 import { type Entropy, uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
-import { type CertificateRow, findEnrolledCertificates } from "../../store/certificates.ts";
-import type { Executor } from "../../store/database.ts";
-import { countReservations, findReserved, insertReservations, type ReservationRow } from "../../store/enrollments.ts";
-import { countTowardsHourlyLimits, type IdentityRow } from "../../store/identities.ts";
-import { findTokenTerms, type PolicyRow, type TokenTerms } from "../../store/policies.ts";
+import { type CertificateRow, findEnrolledCertificates } from "../../store/certificate/certificates.ts";
+import { countTowardsHourlyLimits, type IdentityRow } from "../../store/certificate/identities.ts";
+import type { Executor } from "../../store/database/database.ts";
+import {
+  countReservations,
+  findReserved,
+  insertReservations,
+  type ReservationRow,
+} from "../../store/enrollment/enrollments.ts";
+import { findTokenTerms, type PolicyRow, type TokenTerms } from "../../store/enrollment/policies.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
 import {

@@ -1,9 +1,9 @@
 import type { Setup, SetupStep } from "../../../proto/operator/setup.ts";
 import type { Core } from "../../core.ts";
-import { countPeople, findDirectorySync } from "../../store/directory.ts";
-import { countEnrollment } from "../../store/enrollment-report.ts";
-import { countCollectors } from "../../store/identities.ts";
-import { findOldestActivePolicy } from "../../store/policies.ts";
+import { countCollectors } from "../../store/certificate/identities.ts";
+import { countPeople, findDirectorySync } from "../../store/directory/directory.ts";
+import { findOldestActivePolicy } from "../../store/enrollment/policies.ts";
+import { countEnrollment } from "../../store/enrollment/report.ts";
 
 /** Returns which steps of a new deployment are done, and what fills in the command of its first host. */
 export const readSetup = async ({

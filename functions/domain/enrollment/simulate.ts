@@ -2,11 +2,11 @@ import { hourMs } from "../../../kit/clock.ts";
 import { composeIdentity } from "../../../proto/identity.ts";
 import type { Core } from "../../core.ts";
 import { Problem, type ProblemCode } from "../../problems.ts";
-import { findIdentitiesInUse } from "../../store/certificates.ts";
-import { countReservations, findReserved } from "../../store/enrollments.ts";
-import { planByIndex } from "../../store/execute-prepared.ts";
-import { countEnrolledSince, findIdentityByName } from "../../store/identities.ts";
-import { findPolicy, findTokenOfPolicy } from "../../store/policies.ts";
+import { findIdentitiesInUse } from "../../store/certificate/certificates.ts";
+import { countEnrolledSince, findIdentityByName } from "../../store/certificate/identities.ts";
+import { planByIndex } from "../../store/database/execute-prepared.ts";
+import { countReservations, findReserved } from "../../store/enrollment/enrollments.ts";
+import { findPolicy, findTokenOfPolicy } from "../../store/enrollment/policies.ts";
 import {
   type AdmissionFacts,
   admissionRules,

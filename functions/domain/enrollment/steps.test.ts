@@ -1,10 +1,10 @@
 import { eq } from "drizzle-orm";
 import { afterAll, expect, it } from "vitest";
 import { bootstrapToken, enrollmentPolicy, enrollmentReservation } from "../../../drizzle/schema/enrollment.ts";
-import { createTestKey } from "../../../scripts/lab-ca/test-pki.ts";
-import { createTestToken, identityPrefix } from "../../../tests/collector.ts";
-import { createTestCore } from "../../../tests/core.ts";
-import type { Database } from "../../store/database.ts";
+import { createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
+import { createTestToken, identityPrefix } from "../../../tests/support/collector.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
+import type { Database } from "../../store/database/database.ts";
 import { EnrollmentRefusal } from "./refuse.ts";
 import { createSteps } from "./steps.ts";
 

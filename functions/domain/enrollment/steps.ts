@@ -7,12 +7,12 @@
  * own reservations they count; a step resolves when its transaction has committed.
  */
 
-import { findIdentitiesInUse } from "../../store/certificates.ts";
-import type { Database, Executor } from "../../store/database.ts";
-import { deleteExpiredReservations, lockReservations } from "../../store/enrollments.ts";
-import { groupTransactions } from "../../store/group-transactions.ts";
-import { lockIdentitiesByName } from "../../store/identities.ts";
-import { lockPolicies } from "../../store/policies.ts";
+import { findIdentitiesInUse } from "../../store/certificate/certificates.ts";
+import { lockIdentitiesByName } from "../../store/certificate/identities.ts";
+import type { Database, Executor } from "../../store/database/database.ts";
+import { groupTransactions } from "../../store/database/group-transactions.ts";
+import { deleteExpiredReservations, lockReservations } from "../../store/enrollment/enrollments.ts";
+import { lockPolicies } from "../../store/enrollment/policies.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { type Issue, type Recorded, type RecordNeeds, readForRecords } from "./record.ts";
 import type { Refused } from "./refuse.ts";

@@ -3,7 +3,13 @@ import { uuidv7 } from "../../../kit/entropy.ts";
 import { Secret } from "../../../kit/secret.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { insertToken, lockPolicy, lockToken, type TokenRow, updateTokenRevoked } from "../../store/policies.ts";
+import {
+  insertToken,
+  lockPolicy,
+  lockToken,
+  type TokenRow,
+  updateTokenRevoked,
+} from "../../store/enrollment/policies.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { generateToken, tokenPrefixCharacters } from "./rules.ts";

@@ -4,8 +4,8 @@
  */
 
 import { addressAllowed } from "../../../kit/address.ts";
-import type { IdentityRow } from "../../store/identities.ts";
-import type { PolicyRow, TokenTerms } from "../../store/policies.ts";
+import type { IdentityRow } from "../../store/certificate/identities.ts";
+import type { PolicyRow, TokenTerms } from "../../store/enrollment/policies.ts";
 import { EnrollmentRefusal } from "./refuse.ts";
 import { identityAllowed, platformAllowed, tokenState } from "./rules.ts";
 

@@ -1,7 +1,7 @@
 import { shareNextRun } from "../../../kit/share-next-run.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import { countFleet, type FleetCounts } from "../../store/fleet-facets.ts";
-import type { FleetRules } from "../../store/fleet-rows.ts";
+import { countFleet, type FleetCounts } from "../../store/fleet/facets.ts";
+import type { FleetRules } from "../../store/fleet/rows.ts";
 import { type FleetCore, readFleetRules } from "./rules.ts";
 
 /**

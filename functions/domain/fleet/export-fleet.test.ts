@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
-import { createTestCore } from "../../../tests/core.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
 import { textStream } from "../../http/text-stream.ts";
 import { exportFleet } from "./export-fleet.ts";
 

@@ -1,9 +1,9 @@
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../core.ts";
-import { findLabelKeys, type LabelKeys } from "../../store/fleet-labels.ts";
-import { type FleetPosition, type FleetRow, findFleetPage } from "../../store/fleet-report.ts";
-import type { FleetRules } from "../../store/fleet-rows.ts";
+import { findLabelKeys, type LabelKeys } from "../../store/fleet/labels.ts";
+import { type FleetPosition, type FleetRow, findFleetPage } from "../../store/fleet/report.ts";
+import type { FleetRules } from "../../store/fleet/rows.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
 import type { Operator } from "../operator/authenticate.ts";

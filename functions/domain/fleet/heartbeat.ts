@@ -1,9 +1,9 @@
 import type { Labels } from "../../../proto/labels.ts";
 import type { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
 import type { Core } from "../../core.ts";
-import { hasAuditEventSince } from "../../store/audit.ts";
-import { createHeartbeatWriter, type HeartbeatRecord, healthReportOf } from "../../store/heartbeats.ts";
-import { updateReportedLabels } from "../../store/identities.ts";
+import { hasAuditEventSince } from "../../store/audit/audit.ts";
+import { updateReportedLabels } from "../../store/certificate/identities.ts";
+import { createHeartbeatWriter, type HeartbeatRecord, healthReportOf } from "../../store/fleet/heartbeats.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 import { admitted, type ProvenCollector, proofUseOf } from "../certificate/authenticate.ts";
 import { fleetThresholds } from "./thresholds.ts";

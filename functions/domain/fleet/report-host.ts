@@ -1,9 +1,9 @@
 import { historyMax } from "../../../proto/fleet-health/report.ts";
 import { Problem } from "../../problems.ts";
-import { type CollectorEvent, findCollectorEvents } from "../../store/audit-list.ts";
-import { findHostLosses, type HostLoss } from "../../store/export-dead-letters.ts";
-import { type FleetRow, findFleetRow, findHostBackground, type HostBackground } from "../../store/fleet-report.ts";
-import type { FleetRules } from "../../store/fleet-rows.ts";
+import { type CollectorEvent, findCollectorEvents } from "../../store/audit/list.ts";
+import { findHostLosses, type HostLoss } from "../../store/export/dead-letters.ts";
+import { type FleetRow, findFleetRow, findHostBackground, type HostBackground } from "../../store/fleet/report.ts";
+import type { FleetRules } from "../../store/fleet/rows.ts";
 import { type FleetCore, readFleetRules } from "./rules.ts";
 
 /** Returns one host with its policy, its config errors and its audit events, newest first. Throws 404 `not_found`. */

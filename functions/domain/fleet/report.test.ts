@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import { afterAll, expect, it } from "vitest";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import { createTestToken, enrollTestCollector } from "../../../tests/collector.ts";
-import { createTestCore } from "../../../tests/core.ts";
+import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
 import { createFacetCounts } from "./count-facets.ts";
 import { createHealthReports } from "./report.ts";
 

@@ -1,6 +1,6 @@
 import { shareNextRun } from "../../../kit/share-next-run.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import { type ExportLag, findExportLags } from "../../store/export-lag.ts";
+import { type ExportLag, findExportLags } from "../../store/export/lag.ts";
 import {
   type FleetPageRequest,
   type FleetPosition,
@@ -8,9 +8,9 @@ import {
   type FleetSummary,
   findFleetPage,
   summarizeFleet,
-} from "../../store/fleet-report.ts";
-import type { FleetRules } from "../../store/fleet-rows.ts";
-import { findRetentionPause, type RetentionPause } from "../../store/retention-clock.ts";
+} from "../../store/fleet/report.ts";
+import type { FleetRules } from "../../store/fleet/rows.ts";
+import { findRetentionPause, type RetentionPause } from "../../store/retention/retention-clock.ts";
 import { type FleetCore, readFleetRules } from "./rules.ts";
 
 /** A page of the fleet with its rules, the summary of the whole fleet, and what of the deployment its operators must know. */

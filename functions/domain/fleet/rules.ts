@@ -1,7 +1,7 @@
 import type { Core } from "../../core.ts";
-import { findOutages } from "../../store/core-sessions.ts";
-import type { CountingRules, FleetRules } from "../../store/fleet-rows.ts";
-import { findFleetNames, isSupported } from "../../store/fleet-versions.ts";
+import { findOutages } from "../../store/fleet/core-sessions.ts";
+import type { CountingRules, FleetRules } from "../../store/fleet/rows.ts";
+import { findFleetNames, isSupported } from "../../store/fleet/versions.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
 /** The parts of core that read the fleet. */

@@ -2,7 +2,7 @@ import { hourMs } from "../../../kit/clock.ts";
 import { volumeHours } from "../../../proto/fleet-health/volume.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { findHostHours, type HourCount } from "../../store/ingest-hours.ts";
+import { findHostHours, type HourCount } from "../../store/ingest/hours.ts";
 
 /** What core stored for a host in an hour, by kind. */
 export interface VolumeHour {

@@ -10,7 +10,7 @@ import {
   insertDevice,
   lockDevice,
   updateDevice,
-} from "../../store/operator-sessions.ts";
+} from "../../store/operator-session/operator-sessions.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import {

@@ -1,6 +1,11 @@
 import { Problem } from "../../problems.ts";
-import { type ListedSession, listSessions, lockSession, updateSessionRevoked } from "../../store/operator-sessions.ts";
-import type { Paged, PageRequest } from "../../store/query-parts.ts";
+import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
+import {
+  type ListedSession,
+  listSessions,
+  lockSession,
+  updateSessionRevoked,
+} from "../../store/operator-session/operator-sessions.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { SessionCore } from "./begin-session.ts";

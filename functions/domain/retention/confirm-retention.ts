@@ -1,6 +1,6 @@
 import type { Core } from "../../core.ts";
-import { confirmClock, type RetentionPause } from "../../store/retention-clock.ts";
-import { readDatabaseTime } from "../../store/server-settings.ts";
+import { readDatabaseTime } from "../../store/database/server-settings.ts";
+import { confirmClock, type RetentionPause } from "../../store/retention/retention-clock.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 
 /**

@@ -1,9 +1,9 @@
 import { evidenceMax } from "../../../proto/rollout/rollout.ts";
 import { endedStates } from "../../../proto/rollout/vocabulary.ts";
-import { type ConfigRow, findConfig } from "../../store/configs.ts";
-import { countedAfter } from "../../store/counted-time.ts";
-import type { Executor } from "../../store/database.ts";
-import type { CountingRules } from "../../store/fleet-rows.ts";
+import { type ConfigRow, findConfig } from "../../store/config/configs.ts";
+import type { Executor } from "../../store/database/database.ts";
+import { countedAfter } from "../../store/fleet/counted-time.ts";
+import type { CountingRules } from "../../store/fleet/rows.ts";
 import {
   countFailedSince,
   countUnsettled,
@@ -12,8 +12,7 @@ import {
   markFailed,
   type Observed,
   skipChanged,
-} from "../../store/rollout-observation.ts";
-import { countTargets, noTargets } from "../../store/rollout-targets.ts";
+} from "../../store/rollout/observation.ts";
 import {
   findWaves,
   lockRollout,
@@ -22,7 +21,8 @@ import {
   updateRollout,
   updateWave,
   type WaveRow,
-} from "../../store/rollouts.ts";
+} from "../../store/rollout/rollouts.ts";
+import { countTargets, noTargets } from "../../store/rollout/targets.ts";
 import { type AuditEntry, recordAudit } from "../audit/audit-log.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 import { assignNext, revertNext, rolloutActor } from "./assign.ts";

@@ -1,7 +1,7 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
-import { type AssignmentRow, type ConfigRow, findConfigHashes } from "../../store/configs.ts";
-import type { Executor } from "../../store/database.ts";
+import { type AssignmentRow, type ConfigRow, findConfigHashes } from "../../store/config/configs.ts";
+import type { Executor } from "../../store/database/database.ts";
 import {
   endAssignments,
   insertAssignments,
@@ -9,8 +9,8 @@ import {
   lockTargets,
   type TargetChange,
   updateTargets,
-} from "../../store/rollout-assignments.ts";
-import type { RolloutRow } from "../../store/rollouts.ts";
+} from "../../store/rollout/assignments.ts";
+import type { RolloutRow } from "../../store/rollout/rollouts.ts";
 import { type Actor, type AuditEntry, recordAudits } from "../audit/audit-log.ts";
 
 type Needs = Pick<Core, "clock" | "entropy">;

@@ -1,8 +1,8 @@
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import type { Paged, PageRequest } from "../../store/query-parts.ts";
-import { listTargets, type TargetFilter, type TargetListRow } from "../../store/rollout-targets.ts";
-import { type DescribedRollout, findRollout, listRollouts, type RolloutFilter } from "../../store/rollouts.ts";
+import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
+import { type DescribedRollout, findRollout, listRollouts, type RolloutFilter } from "../../store/rollout/rollouts.ts";
+import { listTargets, type TargetFilter, type TargetListRow } from "../../store/rollout/targets.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
 import type { Operator } from "../operator/authenticate.ts";

@@ -1,7 +1,6 @@
 import type { AuditAction } from "../../../proto/audit-actions.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
 import { Problem } from "../../problems.ts";
-import { countSharedTargets } from "../../store/rollout-targets.ts";
 import {
   type DescribedRollout,
   findOpenRollouts,
@@ -10,7 +9,8 @@ import {
   lockRolloutCreation,
   type RolloutRow,
   updateRollout,
-} from "../../store/rollouts.ts";
+} from "../../store/rollout/rollouts.ts";
+import { countSharedTargets } from "../../store/rollout/targets.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { RolloutCore } from "./create.ts";

@@ -4,18 +4,10 @@ import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts"
 import type { RolloutBody } from "../../../proto/rollout/rollout.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { type ConfigRow, findConfig } from "../../store/configs.ts";
-import type { Executor } from "../../store/database.ts";
-import type { FleetRules } from "../../store/fleet-rows.ts";
-import { findRefusingVersions } from "../../store/rollout-preview.ts";
-import {
-  countCandidates,
-  countOverlaps,
-  countTargets,
-  insertTargets,
-  isCandidate,
-  noTargets,
-} from "../../store/rollout-targets.ts";
+import { type ConfigRow, findConfig } from "../../store/config/configs.ts";
+import type { Executor } from "../../store/database/database.ts";
+import type { FleetRules } from "../../store/fleet/rows.ts";
+import { findRefusingVersions } from "../../store/rollout/preview.ts";
 import {
   type DescribedRollout,
   findOpenRollouts,
@@ -24,7 +16,15 @@ import {
   lockRolloutCreation,
   type RolloutRow,
   type WaveRow,
-} from "../../store/rollouts.ts";
+} from "../../store/rollout/rollouts.ts";
+import {
+  countCandidates,
+  countOverlaps,
+  countTargets,
+  insertTargets,
+  isCandidate,
+  noTargets,
+} from "../../store/rollout/targets.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";

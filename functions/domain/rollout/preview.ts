@@ -2,10 +2,10 @@ import { createTwoFilesPatch } from "diff";
 import { previewMax, type RolloutPreview } from "../../../proto/rollout/rollout.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { findConfig } from "../../store/configs.ts";
-import { findPresentConfigs, findRefusedHosts, findRefusingVersions } from "../../store/rollout-preview.ts";
-import { countCandidates, countOverlaps } from "../../store/rollout-targets.ts";
-import { findOpenRollouts } from "../../store/rollouts.ts";
+import { findConfig } from "../../store/config/configs.ts";
+import { findPresentConfigs, findRefusedHosts, findRefusingVersions } from "../../store/rollout/preview.ts";
+import { findOpenRollouts } from "../../store/rollout/rollouts.ts";
+import { countCandidates, countOverlaps } from "../../store/rollout/targets.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 import { parseFilter } from "./create.ts";
 

@@ -1,8 +1,8 @@
 import { lowerAscii } from "../../../kit/lower-ascii.ts";
 import type { Core } from "../../core.ts";
-import type { Executor } from "../../store/database.ts";
-import { findRestoredAt } from "../../store/database-lineage.ts";
-import { findKnownPeople, lockDirectorySync } from "../../store/directory.ts";
+import type { Executor } from "../../store/database/database.ts";
+import { findRestoredAt } from "../../store/database/lineage.ts";
+import { findKnownPeople, lockDirectorySync } from "../../store/directory/directory.ts";
 import {
   type AccessRow,
   countHeldAccess,
@@ -11,8 +11,8 @@ import {
   releasePeople,
   releaseScim,
   supersedeSyncs,
-} from "../../store/held-access.ts";
-import { findAllScimUsers } from "../../store/scim-users.ts";
+} from "../../store/scim/held-access.ts";
+import { findAllScimUsers } from "../../store/scim/users.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import { writeDirectoryChanges } from "../directory/apply-snapshot.ts";
 import { peopleOf } from "../directory/audit-entries.ts";

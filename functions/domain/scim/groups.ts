@@ -2,8 +2,7 @@ import { uuidv7 } from "../../../kit/entropy.ts";
 import { lowerAscii } from "../../../kit/lower-ascii.ts";
 import { ScimGroupInput, type ScimOperation } from "../../../proto/scim/resources.ts";
 import { Problem } from "../../problems.ts";
-import type { Executor } from "../../store/database.ts";
-import { deleteHeldMembers, findHeldMembers } from "../../store/held-access.ts";
+import type { Executor } from "../../store/database/database.ts";
 import {
   deleteScimGroup,
   deleteScimMembers,
@@ -14,8 +13,9 @@ import {
   isGroupNameTaken,
   type ScimGroupRow,
   updateScimGroup,
-} from "../../store/scim-groups.ts";
-import { findScimUserIds } from "../../store/scim-users.ts";
+} from "../../store/scim/groups.ts";
+import { deleteHeldMembers, findHeldMembers } from "../../store/scim/held-access.ts";
+import { findScimUserIds } from "../../store/scim/users.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { roleGroups } from "./directory-user.ts";
 import { parseScim } from "./parse-scim.ts";

@@ -2,7 +2,7 @@ import { uuidv7 } from "../../../kit/entropy.ts";
 import { lowerAscii } from "../../../kit/lower-ascii.ts";
 import { type ScimOperation, ScimUserInput } from "../../../proto/scim/resources.ts";
 import { Problem } from "../../problems.ts";
-import type { Executor } from "../../store/database.ts";
+import type { Executor } from "../../store/database/database.ts";
 import {
   deleteScimUser,
   findScimUser,
@@ -10,7 +10,7 @@ import {
   insertScimUser,
   type ScimUserRow,
   updateScimUser,
-} from "../../store/scim-users.ts";
+} from "../../store/scim/users.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { subjectOf } from "./directory-user.ts";
 import { parseScim } from "./parse-scim.ts";

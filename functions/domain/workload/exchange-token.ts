@@ -6,7 +6,7 @@ import { bridgeAudience } from "../../../proto/operator/bridge-token.ts";
 import type { Scope } from "../../../proto/operator/scopes.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { upsertWorkload } from "../../store/operators.ts";
+import { upsertWorkload } from "../../store/operator/operators.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import { createRecordRefusal } from "../audit/record-refusals.ts";
 import { type ClaimedSubject, ruleClaims, workloadScopes } from "../operator/workload-scopes.ts";

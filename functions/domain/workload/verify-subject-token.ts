@@ -12,7 +12,7 @@ import { readBytes } from "../../../kit/bytes.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { isConfidentialUrl } from "../../../kit/confidential-url.ts";
 import { withTimeout } from "../../../kit/with-timeout.ts";
-import type { WorkloadIssuer } from "../../workload-config.ts";
+import type { WorkloadIssuer } from "../../config/workload-config.ts";
 
 /** Why a token is not accepted; the reason code of the audit event. */
 export type RejectedToken =

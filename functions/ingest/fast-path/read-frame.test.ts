@@ -4,8 +4,8 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { unpooled } from "../../../kit/buffer-pool.ts";
 import { ForwardRequestSchema, type FrameSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { decodeRows } from "../../../tests/decode-rows.ts";
-import { rowsAbove } from "../../store/envelope-rows.ts";
+import { decodeRows } from "../../../tests/support/decode-rows.ts";
+import { rowsAbove } from "../../store/ingest/envelope-rows.ts";
 import { type ExaminedFrame, examineFrame } from "../examine-frame.ts";
 import { readFrame } from "./read-frame.ts";
 

@@ -8,7 +8,7 @@ import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import { WireType } from "@bufbuild/protobuf/wire";
 import type { BufferPool } from "../../../kit/buffer-pool.ts";
 import { decodeText, ProtobufError, readLength, readTag, readWire, wireTag } from "../../../proto/wire.ts";
-import { encodePrefix, fixedRowBytes, RowWriter } from "../../store/envelope-rows.ts";
+import { encodePrefix, fixedRowBytes, RowWriter } from "../../store/ingest/envelope-rows.ts";
 import {
   attributeOverheadBytes,
   type ExaminedFrame,

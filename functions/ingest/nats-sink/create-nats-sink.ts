@@ -10,11 +10,11 @@ import type { NatsConnection } from "@nats-io/transport-node";
 import { LRUCache } from "lru-cache";
 import { withTimeout } from "../../../kit/with-timeout.ts";
 import { Problem } from "../../problems.ts";
-import { type CommittedFrame, type FrameToCommit, openCommitClient } from "../../store/commit-frames.ts";
-import type { Database } from "../../store/database.ts";
-import { findCursor } from "../../store/ingest-cursors.ts";
-import { addGap } from "../../store/ingest-gaps.ts";
-import { readRows } from "../../store/read-rows.ts";
+import type { Database } from "../../store/database/database.ts";
+import { type CommittedFrame, type FrameToCommit, openCommitClient } from "../../store/ingest/commit-frames.ts";
+import { findCursor } from "../../store/ingest/cursors.ts";
+import { addGap } from "../../store/ingest/gaps.ts";
+import { readRows } from "../../store/ingest/read-rows.ts";
 import type { CommitObserver } from "../committer.ts";
 import { checkOpen, decideOpen, type OpenedQueue } from "../open-queue.ts";
 import {

@@ -1,7 +1,7 @@
 import type { JetStreamManager } from "@nats-io/jetstream";
 import type { Clock } from "../../../kit/clock.ts";
-import type { Database } from "../../store/database.ts";
-import { findStreamExports, noteStreamLag } from "../../store/export-lag.ts";
+import type { Database } from "../../store/database/database.ts";
+import { findStreamExports, noteStreamLag } from "../../store/export/lag.ts";
 import { streamStateOf } from "./stream-state.ts";
 
 const intervalMs = 2_000;

@@ -1,10 +1,16 @@
 import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { canStartNats, type RunningNats, startNats } from "../../../scripts/lab/nats-servers.ts";
-import { frame, newQueue, open, openSession, testHost } from "../../../tests/frames.ts";
-import { connectForeign, type ForeignClient, forwardAll, openForward, submit } from "../../../tests/grpc-client.ts";
-import { startTestIngest, type TestIngest } from "../../../tests/ingest.ts";
-import { natsSinkOn, readStream, type StoredMessage } from "../../../tests/nats-sink.ts";
+import { frame, newQueue, open, openSession, testHost } from "../../../tests/support/frames.ts";
+import {
+  connectForeign,
+  type ForeignClient,
+  forwardAll,
+  openForward,
+  submit,
+} from "../../../tests/support/grpc-client.ts";
+import { startTestIngest, type TestIngest } from "../../../tests/support/ingest.ts";
+import { natsSinkOn, readStream, type StoredMessage } from "../../../tests/support/nats-sink.ts";
 
 const canStart = await canStartNats();
 

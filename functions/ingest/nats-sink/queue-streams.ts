@@ -13,9 +13,9 @@
  *   a prefix of what was sent, and the cursor is the highest sequence at the ends of its chains.
  */
 import type { JetStreamManager, StoredMsg } from "@nats-io/jetstream";
-import { queueKey } from "../../store/commit-frames.ts";
-import { cursorsOfHostMax, type QueueName } from "../../store/ingest-cursors.ts";
-import type { ReadRow } from "../../store/read-rows.ts";
+import { queueKey } from "../../store/ingest/commit-frames.ts";
+import { cursorsOfHostMax, type QueueName } from "../../store/ingest/cursors.ts";
+import type { ReadRow } from "../../store/ingest/read-rows.ts";
 import { type Publisher, StaleSequence, unavailable } from "./publisher.ts";
 import { type QueueSubjects, stateSubjectsOf, subjectsOf } from "./subjects.ts";
 

@@ -1,7 +1,7 @@
 import type { Client } from "pg";
 import type { Clock } from "../../../kit/clock.ts";
-import { addStoredCounts } from "../../store/commit-frames.ts";
-import { HourCounts } from "../../store/ingest-hours.ts";
+import { addStoredCounts } from "../../store/ingest/commit-frames.ts";
+import { HourCounts } from "../../store/ingest/hours.ts";
 import { createCommitConnections } from "../commit-connections.ts";
 
 /** Counts for PostgreSQL what the stream stored: `last_envelope_at` and the volume of each host. */

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { AuditChainView } from "../../../proto/audit-event.ts";
-import { createTestCore, type TestCore } from "../../../tests/core.ts";
+import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
 import { verifyChain } from "../../domain/audit/verify-chain.ts";
 import { chainAuditEvents } from "../../jobs/audit-jobs.ts";
 

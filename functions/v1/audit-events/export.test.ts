@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createTestToken, enrollTestCollector } from "../../../tests/collector.ts";
-import { createTestCore } from "../../../tests/core.ts";
-import { readCsv } from "../../../tests/csv.ts";
+import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
+import { readCsv } from "../../../tests/support/csv.ts";
 import { chainAuditEvents } from "../../jobs/audit-jobs.ts";
 
 const test = await createTestCore();

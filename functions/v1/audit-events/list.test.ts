@@ -1,11 +1,11 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
 import type { RecordNames } from "../../../proto/audit-event.ts";
-import { createTestToken, enrollTestCollector } from "../../../tests/collector.ts";
-import { createTestCore, type TestCore } from "../../../tests/core.ts";
+import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
+import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
 import { verifyAudit } from "../../domain/audit/chain.ts";
 import { chainAuditEvents } from "../../jobs/audit-jobs.ts";
-import { searchedEventsMax } from "../../store/audit-list.ts";
+import { searchedEventsMax } from "../../store/audit/list.ts";
 
 interface Listed {
   items: { id: string; seq: number | null; action: string; hash: string | null; actor: { display: string } }[];

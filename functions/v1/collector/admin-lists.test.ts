@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { createTestToken, enrollTestCollector } from "../../../tests/collector.ts";
-import { createTestCore } from "../../../tests/core.ts";
+import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
 
 interface Listed {
   items: Record<string, unknown>[];

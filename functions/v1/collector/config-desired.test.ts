@@ -1,8 +1,8 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { collectorConfig, configAssignment } from "../../../drizzle/schema/config.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage } from "../../../tests/collector.ts";
-import { createTestCore } from "../../../tests/core.ts";
+import { createTestToken, enrollTestCollector, manage } from "../../../tests/support/collector.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { afterAll, expect, it } from "vitest";
-import { createTestCsr, createTestKey } from "../../../scripts/lab-ca/test-pki.ts";
-import { createTestCore } from "../../../tests/core.ts";
+import { createTestCsr, createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

@@ -1,9 +1,9 @@
 import { and, eq } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
-import { createTestCsr, createTestKey } from "../../../scripts/lab-ca/test-pki.ts";
-import { createTestToken, identityPrefix } from "../../../tests/collector.ts";
-import { type Answer, createTestCore } from "../../../tests/core.ts";
+import { createTestCsr, createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
+import { createTestToken, identityPrefix } from "../../../tests/support/collector.ts";
+import { type Answer, createTestCore } from "../../../tests/support/core.ts";
 import { generateToken } from "../../domain/enrollment/rules.ts";
 import type { ProblemCode } from "../../problems.ts";
 import type { Signer } from "../../signer/signer.ts";

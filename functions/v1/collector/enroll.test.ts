@@ -3,8 +3,8 @@ import { eq, sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { certificate } from "../../../drizzle/schema/certificate.ts";
 import { decodePem, encodePem } from "../../../proto/pem.ts";
-import { createTestCsr, createTestKey, type TestKey, testNames, x509 } from "../../../scripts/lab-ca/test-pki.ts";
-import { createTestCore } from "../../../tests/core.ts";
+import { createTestCsr, createTestKey, type TestKey, testNames, x509 } from "../../../scripts/lab/ca/test-pki.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
 import { isWellFormedToken } from "../../domain/enrollment/rules.ts";
 
 const test = await createTestCore();

@@ -4,8 +4,8 @@ import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import { collectorHealth } from "../../../drizzle/schema/health.ts";
+import { createTestCa, createTestKey, issueTestCertificate } from "../../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import { createTestCa, createTestKey, issueTestCertificate } from "../../../scripts/lab-ca/test-pki.ts";
 import {
   createTestToken,
   enrollTestCollector,
@@ -13,10 +13,10 @@ import {
   payloadOf,
   type TestCollector,
   withProof,
-} from "../../../tests/collector.ts";
-import { createTestCore } from "../../../tests/core.ts";
-import { lockCertificate } from "../../store/certificates.ts";
-import { lockIdentity } from "../../store/identities.ts";
+} from "../../../tests/support/collector.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
+import { lockCertificate } from "../../store/certificate/certificates.ts";
+import { lockIdentity } from "../../store/certificate/identities.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../../../tests/collector.ts";
-import { createTestCore } from "../../../tests/core.ts";
+import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../../../tests/support/collector.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

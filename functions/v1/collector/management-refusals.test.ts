@@ -3,16 +3,16 @@ import { afterAll, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import type { ProofPurpose } from "../../../proto/management/proof.ts";
+import { createTestCa, createTestCsr, createTestKey, issueTestCertificate } from "../../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import { createTestCa, createTestCsr, createTestKey, issueTestCertificate } from "../../../scripts/lab-ca/test-pki.ts";
 import {
   collectorOf,
   createTestToken,
   enrollTestCollector,
   manage,
   type TestCollector,
-} from "../../../tests/collector.ts";
-import { type Answer, type Call, createTestCore } from "../../../tests/core.ts";
+} from "../../../tests/support/collector.ts";
+import { type Answer, type Call, createTestCore } from "../../../tests/support/core.ts";
 import type { ProblemCode } from "../../problems.ts";
 import type { Signer } from "../../signer/signer.ts";
 

@@ -3,16 +3,16 @@ import { and, eq } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { certificate, proofUse } from "../../../drizzle/schema/certificate.ts";
+import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import { createTestCsr, createTestKey, type TestKey } from "../../../scripts/lab-ca/test-pki.ts";
 import {
   collectorOf,
   createTestToken,
   enrollTestCollector,
   manage,
   type TestCollector,
-} from "../../../tests/collector.ts";
-import { createTestCore } from "../../../tests/core.ts";
+} from "../../../tests/support/collector.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
 import { markUsed } from "../../domain/certificate/authenticate.ts";
 import type { Signer } from "../../signer/signer.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { createTestToken, enrollTestCollector, identityPrefix } from "../../../tests/collector.ts";
-import { createTestCore } from "../../../tests/core.ts";
+import { createTestToken, enrollTestCollector, identityPrefix } from "../../../tests/support/collector.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
 
 const test = await createTestCore({ env: { SVC_ADVERTISED_CORE_URL: "https://core.example.com" } });
 afterAll(() => test.close());

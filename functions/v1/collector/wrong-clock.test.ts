@@ -3,8 +3,8 @@ import { afterAll, expect, it } from "vitest";
 import type { Clock } from "../../../kit/clock.ts";
 import type { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../../../tests/collector.ts";
-import { createTestCore, type TestCore } from "../../../tests/core.ts";
+import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../../../tests/support/collector.ts";
+import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
 import { correctTimes } from "../../jobs/correct-times-ahead.ts";
 import { createDatabaseClock, followDatabase } from "../../jobs/database-clock.ts";
 

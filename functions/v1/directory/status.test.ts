@@ -1,8 +1,8 @@
 import { eq, ne } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { directorySync, person } from "../../../drizzle/schema/operator.ts";
-import { createTestCore } from "../../../tests/core.ts";
-import { addGap } from "../../store/ingest-gaps.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
+import { addGap } from "../../store/ingest/gaps.ts";
 
 const test = await createTestCore({ env: { SVC_DIRECTORY_SYNC_INTERVAL: "15m", SVC_OPS_BEARER_TOKEN: "let-me-see" } });
 afterAll(() => test.close());

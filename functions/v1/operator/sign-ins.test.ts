@@ -1,5 +1,5 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { createTestCore } from "../../../tests/core.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

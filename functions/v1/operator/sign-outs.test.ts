@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { endedWebSession } from "../../../drizzle/schema/operator-session.ts";
-import { createTestCore } from "../../../tests/core.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

@@ -5,9 +5,9 @@ import { markUsed, recordAuthFailure } from "../../../functions/domain/certifica
 import { revokeCertificate, revokeIdentity } from "../../../functions/domain/certificate/identities.ts";
 import { assignConfig } from "../../../functions/domain/config/desired-config.ts";
 import { Problem } from "../../../functions/problems.ts";
-import { insertCertificate } from "../../../functions/store/certificates.ts";
-import type { Executor } from "../../../functions/store/database.ts";
-import { updateCollectorVersion } from "../../../functions/store/identities.ts";
+import { insertCertificate } from "../../../functions/store/certificate/certificates.ts";
+import { updateCollectorVersion } from "../../../functions/store/certificate/identities.ts";
+import type { Executor } from "../../../functions/store/database/database.ts";
 import { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
 import { people } from "../../lab/people.ts";
 import type { Plan } from "../scenario/plan.ts";

@@ -1,9 +1,9 @@
 import { createHash } from "node:crypto";
 import type { Core } from "../../../functions/core.ts";
 import { type AcceptHeartbeat, createHeartbeats } from "../../../functions/domain/fleet/heartbeat.ts";
-import { type CertificateRow, insertCertificates } from "../../../functions/store/certificates.ts";
-import type { Database } from "../../../functions/store/database.ts";
-import { insertIdentities } from "../../../functions/store/identities.ts";
+import { type CertificateRow, insertCertificates } from "../../../functions/store/certificate/certificates.ts";
+import { insertIdentities } from "../../../functions/store/certificate/identities.ts";
+import type { Database } from "../../../functions/store/database/database.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
 import { createInProcessCore } from "../../lab/in-process-core.ts";

@@ -1,6 +1,6 @@
 import { systemClock } from "../../../kit/clock.ts";
-import { spansOf } from "../../otlp.ts";
-import { logRecordsOf, type OtlpAnswer, type OtlpCall, startOtlpBackend } from "../../otlp-backend.ts";
+import { spansOf } from "../../support/otlp.ts";
+import { logRecordsOf, type OtlpAnswer, type OtlpCall, startOtlpBackend } from "../../support/otlp-backend.ts";
 
 /** An item of a request: a log record by its `log.record.uid`, or a span by its name. */
 export interface ExportedItem {

@@ -6,7 +6,7 @@ import type { Queue } from "../../../collector/queue/queue.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
 import { createTestLog } from "../../fakes/log.ts";
-import { openTestQueue, readAll } from "../../queue.ts";
+import { openTestQueue, readAll } from "../../support/queue.ts";
 
 const appendMs = 50;
 const recordsPerAppend = 5;

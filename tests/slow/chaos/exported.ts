@@ -1,4 +1,4 @@
-import type { SqlClient } from "../../../functions/store/pool/sql-client.ts";
+import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import type { ChaosBackend } from "./chaos-backend.ts";
 

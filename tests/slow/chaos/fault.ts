@@ -1,4 +1,4 @@
-import type { ConnectedDatabase } from "../../../functions/store/database.ts";
+import type { ConnectedDatabase } from "../../../functions/store/database/database.ts";
 import type { EmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
 import type { TcpProxy } from "../../fakes/tcp-proxy.ts";
 import type { KilledProgram } from "../soak/killed-program.ts";

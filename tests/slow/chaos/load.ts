@@ -1,7 +1,7 @@
 import { systemClock } from "../../../kit/clock.ts";
 import { waitUntil } from "../../../scripts/lab/wait-until.ts";
 import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
-import { createNumberedQueue, type NumberedQueue } from "../../numbered-queue.ts";
+import { createNumberedQueue, type NumberedQueue } from "../../support/numbered-queue.ts";
 
 const envelopesPerSecond = 100;
 const retryMs = 50;

@@ -12,9 +12,9 @@ import { runCommandLine } from "../../../collector/commands/command-line.ts";
 import { loadConfig } from "../../../collector/config/load-config.ts";
 import { openIdentityDirectory } from "../../../collector/identity/identity-directory.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
-import { createEnrolledHost } from "../../enrolled-host.ts";
 import { createTestCollectorEnv } from "../../fakes/collector-env.ts";
 import { issueFor, startManagementServer } from "../../fakes/management-server.ts";
+import { createEnrolledHost } from "../../support/enrolled-host.ts";
 
 const calls = ["mkdir", "rename", "symlink", "fsync", "fdatasync", "unlink", "rmdir", "fchmod", "readlink"];
 const faults = { error: "error=EIO", kill: "signal=KILL" } as const;

@@ -18,8 +18,8 @@ import { prepareIngestCore } from "../../../scripts/lab/ingest-core.ts";
 import { waitUntil } from "../../../scripts/lab/wait-until.ts";
 import { findPorts } from "../../../scripts/ports.ts";
 import { openEmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
-import { exportByGrpc, spansOf, traceRequest } from "../../otlp.ts";
-import { type OtlpAddresses, type OtlpSender, patientSenders, sendBySdkOverGrpc } from "../../otlp-senders.ts";
+import { exportByGrpc, spansOf, traceRequest } from "../../support/otlp.ts";
+import { type OtlpAddresses, type OtlpSender, patientSenders, sendBySdkOverGrpc } from "../../support/otlp-senders.ts";
 
 const hostId = "https://fleet.exporters/d/host-1";
 const spansPerSender = 50;

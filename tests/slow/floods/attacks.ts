@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
-import { connectRaw, dataFrames, frameTypes, http2Frame, postHeaders, resetStream } from "../../raw-http2.ts";
-import { rejectedFrames } from "../../rejected-frames.ts";
+import { connectRaw, dataFrames, frameTypes, http2Frame, postHeaders, resetStream } from "../../support/raw-http2.ts";
+import { rejectedFrames } from "../../support/rejected-frames.ts";
 
 /** The identity of the attacker. */
 export const attackerHost = "https://fleet.flood/d/attacker";

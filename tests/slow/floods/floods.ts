@@ -2,11 +2,11 @@
 import { once } from "node:events";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
-import { cpuSecondsOf, memoryOf } from "../../../scripts/bench/processes.ts";
+import { cpuSecondsOf, memoryOf } from "../../../scripts/bench/support/processes.ts";
 import { prepareIngestCore } from "../../../scripts/lab/ingest-core.ts";
 import { openEmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
-import { frame, newQueue } from "../../frames.ts";
-import { connectForeign, submit } from "../../grpc-client.ts";
+import { frame, newQueue } from "../../support/frames.ts";
+import { connectForeign, submit } from "../../support/grpc-client.ts";
 import { attackerHost, attacks } from "./attacks.ts";
 
 const peakMbMax = 350;

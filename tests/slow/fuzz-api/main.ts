@@ -1,6 +1,6 @@
 /**
- * `bun run fuzz-api -- [--seed N] [--runs N]`: the longer form of tests/api-properties.test.ts, and of the forms and cookies of
- * tests/anonymous-bytes.test.ts, with `--runs` random requests to each operation, and with a seed that it prints to reproduce its findings. Prints one JSON object; exit code 1 when a response was not
+ * `bun run fuzz-api -- [--seed N] [--runs N]`: the longer form of tests/core/api-properties.test.ts, and of the forms and cookies of
+ * tests/core/anonymous-bytes.test.ts, with `--runs` random requests to each operation, and with a seed that it prints to reproduce its findings. Prints one JSON object; exit code 1 when a response was not
  * documented, 2 for a usage error.
  */
 import { spawn } from "node:child_process";
@@ -30,7 +30,7 @@ const run = async ({ seed, runs }: { seed: number; runs: number }): Promise<bool
   const report = join(folder, "answers.json");
   const startedAt = performance.now();
   try {
-    const tests = ["tests/api-properties.test.ts", "tests/anonymous-bytes.test.ts"];
+    const tests = ["tests/core/api-properties.test.ts", "tests/core/anonymous-bytes.test.ts"];
     const child = spawn(process.execPath, ["node_modules/vitest/vitest.mjs", "run", ...tests], {
       stdio: ["ignore", process.stderr, process.stderr],
       env: { ...process.env, SVC_FUZZ_SEED: String(seed), SVC_FUZZ_RUNS: String(runs), SVC_FUZZ_REPORT: report },

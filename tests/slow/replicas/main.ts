@@ -39,7 +39,7 @@ const replicas: Replicas = { cores: Number(values.cores), pooler: values.pooler 
 
 const folder = await mkdtemp(join(tmpdir(), "svc-replicas-"));
 const program = join(folder, "main.mjs");
-const source = JSON.stringify(new URL("serve-replicas.ts", import.meta.url).href);
+const source = JSON.stringify(new URL("./serve-replicas.ts", import.meta.url).href);
 await writeFile(
   program,
   `import { serveReplicas } from ${source};\nawait serveReplicas(${JSON.stringify(replicas)});\n`,

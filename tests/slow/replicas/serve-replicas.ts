@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { connect, createServer, type Server } from "node:net";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { type PoolMode, startPgBouncer } from "../../pgbouncer.ts";
+import { type PoolMode, startPgBouncer } from "../../support/pgbouncer.ts";
 
 const core = fileURLToPath(new URL("../../../functions/main.ts", import.meta.url));
 

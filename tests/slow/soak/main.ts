@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { fraction, systemEntropy } from "../../../kit/entropy.ts";
-import { memoryOf } from "../../../scripts/bench/processes.ts";
+import { memoryOf } from "../../../scripts/bench/support/processes.ts";
 import { bundlePrograms } from "../../../scripts/bundle/bundle-programs.ts";
 import { prepareIngestCore } from "../../../scripts/lab/ingest-core.ts";
 import { findPorts } from "../../../scripts/ports.ts";

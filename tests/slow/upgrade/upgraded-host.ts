@@ -1,13 +1,13 @@
 import { appendFile, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseDocument } from "yaml";
-import type { SqlClient } from "../../../functions/store/pool/sql-client.ts";
+import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { rootAcknowledgement } from "../../../proto/collector-config/schema.ts";
+import type { LabPki } from "../../../scripts/lab/ca/pki.ts";
 import type { OperatorApi } from "../../../scripts/lab/operator-api.ts";
-import type { LabPki } from "../../../scripts/lab-ca/pki.ts";
 import { findPorts } from "../../../scripts/ports.ts";
-import { logged, type Program, startProgram, stopProgram } from "../../program.ts";
+import { logged, type Program, startProgram, stopProgram } from "../../support/program.ts";
 import { judge, readStoredQueues } from "../chaos/stored-queues.ts";
 import { type Load, startLoad } from "../soak/load.ts";
 import type { CheckedOut } from "./previous.ts";

@@ -4,7 +4,7 @@ import { authenticationIdentity, person } from "../../../drizzle/schema/operator
 import { people } from "../../../scripts/lab/people.ts";
 import { createUserAgent } from "../../../scripts/lab/user-agent.ts";
 import { walkSignIn } from "../../../scripts/lab/walk-sign-in.ts";
-import { startTestWeb } from "../../../tests/web.ts";
+import { startTestWeb } from "../../../tests/support/web.ts";
 
 const web = await startTestWeb();
 afterAll(() => web.close());

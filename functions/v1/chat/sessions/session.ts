@@ -1,7 +1,7 @@
 import type * as v from "valibot";
 import type { ChatMessage, ChatSession } from "../../../../proto/chat/session.ts";
-import type { ChatMessageRow } from "../../../store/chat-messages.ts";
-import type { ChatSessionRow } from "../../../store/chat-sessions.ts";
+import type { ChatMessageRow } from "../../../store/chat/messages.ts";
+import type { ChatSessionRow } from "../../../store/chat/sessions.ts";
 
 /** Shows a conversation. */
 export const sessionView = (row: ChatSessionRow): v.InferOutput<typeof ChatSession> => ({

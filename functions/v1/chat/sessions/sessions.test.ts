@@ -2,8 +2,8 @@ import { eq, sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { chatMessage, chatSession } from "../../../../drizzle/schema/chat.ts";
 import { person } from "../../../../drizzle/schema/operator.ts";
-import { createTestConversation, namesOf } from "../../../../tests/chat.ts";
-import { createTestCore } from "../../../../tests/core.ts";
+import { createTestConversation, namesOf } from "../../../../tests/support/chat.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

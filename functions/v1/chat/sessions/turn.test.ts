@@ -1,11 +1,11 @@
 import { eq } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { person } from "../../../../drizzle/schema/operator.ts";
-import { createTestConversation, namesOf, textOfEvents } from "../../../../tests/chat.ts";
-import { createTestChat, createTestCore } from "../../../../tests/core.ts";
-import { eventually } from "../../../../tests/eventually.ts";
 import { createFakeChatSql, oneRow } from "../../../../tests/fakes/chat-sql.ts";
 import { createPlayedInference } from "../../../../tests/fakes/inference.ts";
+import { createTestConversation, namesOf, textOfEvents } from "../../../../tests/support/chat.ts";
+import { createTestChat, createTestCore } from "../../../../tests/support/core.ts";
+import { eventually } from "../../../../tests/support/eventually.ts";
 import { Problem } from "../../../problems.ts";
 
 const model = createPlayedInference();

@@ -1,6 +1,6 @@
 import { certificateStatus } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { CertificateView } from "../../../../proto/operator/certificate.ts";
-import type { CertificateRow } from "../../../store/certificates.ts";
+import type { CertificateRow } from "../../../store/certificate/certificates.ts";
 
 /** Returns the view of a row at `now`. */
 export const certificateView = (row: CertificateRow, now: number): CertificateView => ({

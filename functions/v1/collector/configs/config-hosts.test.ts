@@ -13,8 +13,8 @@ import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts
 import { configProgress } from "../../../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
 import { seededConfigId, seedRollouts } from "../../../../scripts/lab/seed-rollouts.ts";
-import { createTestCore } from "../../../../tests/core.ts";
-import { readCsv } from "../../../../tests/csv.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { readCsv } from "../../../../tests/support/csv.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

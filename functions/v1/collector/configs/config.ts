@@ -2,8 +2,8 @@ import * as v from "valibot";
 import type { ConfigAssignment, ListedConfig, ProgressHosts } from "../../../../proto/fleet-health/config-report.ts";
 import { Id, IsoTimestamp } from "../../../../proto/values.ts";
 import type { ConfigWithProgress } from "../../../domain/config/config-reports.ts";
-import type { AssignmentListRow, ProgressCounts } from "../../../store/config-hosts.ts";
-import type { ConfigRow } from "../../../store/configs.ts";
+import type { ConfigRow } from "../../../store/config/configs.ts";
+import type { AssignmentListRow, ProgressCounts } from "../../../store/config/hosts.ts";
 
 /** A config that was just published. */
 export const ConfigView = v.strictObject({

@@ -1,9 +1,14 @@
 import { afterAll, describe, expect, it } from "vitest";
 import shared from "../../../../proto/collector-config/vectors.json" with { type: "json" };
 import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../../../../tests/collector.ts";
-import { createTestCore } from "../../../../tests/core.ts";
-import { cpuMillisecondsOf } from "../../../../tests/cpu-time.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  manage,
+  type TestCollector,
+} from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { cpuMillisecondsOf } from "../../../../tests/support/cpu-time.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

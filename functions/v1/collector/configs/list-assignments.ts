@@ -7,7 +7,7 @@ import { browseAssignments } from "../../../domain/config/config-reports.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import type { AssignmentFilter } from "../../../store/config-hosts.ts";
+import type { AssignmentFilter } from "../../../store/config/hosts.ts";
 import { IdParams } from "../../shapes.ts";
 import { assignmentView } from "./config.ts";
 

@@ -1,14 +1,14 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import type { Rollout, RolloutPreview } from "../../../../proto/rollout/rollout.ts";
-import { createTestCore } from "../../../../tests/core.ts";
-import { readCsv } from "../../../../tests/csv.ts";
-import { createDrivenFleet, publishTestConfig } from "../../../../tests/rollout.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { readCsv } from "../../../../tests/support/csv.ts";
+import { createDrivenFleet, publishTestConfig } from "../../../../tests/support/rollout.ts";
 import { readFleetRules } from "../../../domain/fleet/rules.ts";
 import { parseFilter } from "../../../domain/rollout/create.ts";
 import { previewRollout } from "../../../domain/rollout/preview.ts";
-import { countCollectors } from "../../../store/identities.ts";
-import { findPresentConfigs } from "../../../store/rollout-preview.ts";
+import { countCollectors } from "../../../store/certificate/identities.ts";
+import { findPresentConfigs } from "../../../store/rollout/preview.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

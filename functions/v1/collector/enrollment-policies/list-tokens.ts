@@ -4,7 +4,7 @@ import { browseTokens } from "../../../domain/enrollment/policies.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, ListView, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import type { TokenRow } from "../../../store/policies.ts";
+import type { TokenRow } from "../../../store/enrollment/policies.ts";
 import { IdParams } from "../../shapes.ts";
 import { TokenView, tokenView } from "../tokens/token.ts";
 

@@ -6,7 +6,7 @@ import { browsePolicies } from "../../../domain/enrollment/enrollment-report.ts"
 import { scope } from "../../../http/guards.ts";
 import { createList, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import type { PolicyFilter } from "../../../store/enrollment-report.ts";
+import type { PolicyFilter } from "../../../store/enrollment/report.ts";
 import { listedPolicyView } from "./policy.ts";
 
 /** The query fields that select policies: `q` is part of a name. */

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
-import { createTestCore } from "../../../../tests/core.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
 import { isWellFormedToken } from "../../../domain/enrollment/rules.ts";
 
 const test = await createTestCore();

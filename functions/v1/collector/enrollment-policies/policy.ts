@@ -3,8 +3,8 @@ import { readCidr } from "../../../../kit/address.ts";
 import { Labels } from "../../../../proto/labels.ts";
 import type { ListedPolicy } from "../../../../proto/operator/enrollment.ts";
 import { Id, IsoTimestamp } from "../../../../proto/values.ts";
-import type { ListedPolicyRow } from "../../../store/enrollment-report.ts";
-import type { PolicyRow } from "../../../store/policies.ts";
+import type { PolicyRow } from "../../../store/enrollment/policies.ts";
+import type { ListedPolicyRow } from "../../../store/enrollment/report.ts";
 import { Count, Name, Prose } from "../../shapes.ts";
 
 const prefixPattern =

@@ -2,9 +2,9 @@ import { hash } from "node:crypto";
 import { sql } from "drizzle-orm";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
-import { createTestCsr, createTestKey } from "../../../../scripts/lab-ca/test-pki.ts";
-import { createTestToken, enrollTestCollector, identityPrefix } from "../../../../tests/collector.ts";
-import { createTestCore } from "../../../../tests/core.ts";
+import { createTestCsr, createTestKey } from "../../../../scripts/lab/ca/test-pki.ts";
+import { createTestToken, enrollTestCollector, identityPrefix } from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

@@ -7,9 +7,9 @@ import {
   type TokenPage,
   tokenStates,
 } from "../../../../proto/operator/enrollment.ts";
-import { createTestToken, enrollTestCollector } from "../../../../tests/collector.ts";
-import { createTestCore } from "../../../../tests/core.ts";
-import { readCsv } from "../../../../tests/csv.ts";
+import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { readCsv } from "../../../../tests/support/csv.ts";
 import { flushRefusalCounts } from "../../../domain/enrollment/refuse.ts";
 
 const test = await createTestCore();

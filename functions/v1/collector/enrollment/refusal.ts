@@ -1,5 +1,5 @@
 import type { RefusalGroup } from "../../../../proto/operator/enrollment.ts";
-import type { RefusalGroupRow } from "../../../store/enrollment-report.ts";
+import type { RefusalGroupRow } from "../../../store/enrollment/report.ts";
 
 /** Returns the view of a group of refusals. */
 export const refusalView = (row: RefusalGroupRow): RefusalGroup => ({

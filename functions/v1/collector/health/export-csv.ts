@@ -1,7 +1,7 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { ExportKind, FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { CsvColumn } from "../../../http/csv.ts";
-import type { LabelKeys } from "../../../store/fleet-labels.ts";
+import type { LabelKeys } from "../../../store/fleet/labels.ts";
 
 type ExportColumn = CsvColumn<FleetHealthRow>;
 

@@ -1,6 +1,6 @@
 import { afterAll, expect, it } from "vitest";
 import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
-import { createTestCore } from "../../../../tests/core.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

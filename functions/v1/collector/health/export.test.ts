@@ -3,8 +3,8 @@ import { afterAll, describe, expect, it } from "vitest";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
-import { createTestCore } from "../../../../tests/core.ts";
-import { readCsv } from "../../../../tests/csv.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { readCsv } from "../../../../tests/support/csv.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

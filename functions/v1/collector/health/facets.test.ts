@@ -2,10 +2,10 @@ import { afterAll, describe, expect, it } from "vitest";
 import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
 import type { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts";
 import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage } from "../../../../tests/collector.ts";
-import { createTestCore } from "../../../../tests/core.ts";
-import { addHostLosses } from "../../../store/export-dead-letters.ts";
-import type { StoredEnvelope } from "../../../store/read-envelopes.ts";
+import { createTestToken, enrollTestCollector, manage } from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { addHostLosses } from "../../../store/export/dead-letters.ts";
+import type { StoredEnvelope } from "../../../store/export/read-envelopes.ts";
 
 const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 afterAll(() => test.close());

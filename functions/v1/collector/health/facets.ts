@@ -5,8 +5,8 @@ import type { Core } from "../../../core.ts";
 import { createFacetCounts } from "../../../domain/fleet/count-facets.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import type { FleetCounts } from "../../../store/fleet-facets.ts";
-import type { FleetRules } from "../../../store/fleet-rows.ts";
+import type { FleetCounts } from "../../../store/fleet/facets.ts";
+import type { FleetRules } from "../../../store/fleet/rows.ts";
 import { thresholdsView } from "./row.ts";
 
 /** `GET /v1/collector/health/facets`: counts of hosts per value, and of rows per export. */

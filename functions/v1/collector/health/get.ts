@@ -5,8 +5,8 @@ import type { Core } from "../../../core.ts";
 import { reportHost } from "../../../domain/fleet/report-host.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import type { CollectorEvent } from "../../../store/audit-list.ts";
-import type { HostLoss } from "../../../store/export-dead-letters.ts";
+import type { CollectorEvent } from "../../../store/audit/list.ts";
+import type { HostLoss } from "../../../store/export/dead-letters.ts";
 import { healthRowView, outagesView, thresholdsView } from "./row.ts";
 
 /** `GET /v1/collector/health/{identity_id}`: one collector and its audit events. */

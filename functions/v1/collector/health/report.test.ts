@@ -1,18 +1,18 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
+import { createTestCsr, createTestKey } from "../../../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody as bodyOf } from "../../../../scripts/lab/heartbeat-body.ts";
-import { createTestCsr, createTestKey } from "../../../../scripts/lab-ca/test-pki.ts";
 import {
   createTestToken,
   enrollTestCollector,
   identityPrefix,
   manage,
   type TestCollector,
-} from "../../../../tests/collector.ts";
-import { createTestCore } from "../../../../tests/core.ts";
+} from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
 import { confirmRetention } from "../../../domain/retention/confirm-retention.ts";
-import { addGap } from "../../../store/ingest-gaps.ts";
-import { recordClock } from "../../../store/retention-clock.ts";
+import { addGap } from "../../../store/ingest/gaps.ts";
+import { recordClock } from "../../../store/retention/retention-clock.ts";
 
 interface Row {
   identity_id: string;

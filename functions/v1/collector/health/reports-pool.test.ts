@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { afterAll, expect, it } from "vitest";
-import { createTestCore } from "../../../../tests/core.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

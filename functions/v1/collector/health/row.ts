@@ -3,9 +3,9 @@ import type { FleetThresholdsView, OutageView } from "../../../../proto/fleet-he
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { certificateStatus } from "../../../../proto/fleet-health/vocabulary.ts";
 import { conditionsOf } from "../../../domain/fleet/conditions.ts";
-import type { Outage } from "../../../store/counted-time.ts";
-import type { FleetRow } from "../../../store/fleet-report.ts";
-import type { CountingRules, FleetThresholds } from "../../../store/fleet-rows.ts";
+import type { Outage } from "../../../store/fleet/counted-time.ts";
+import type { FleetRow } from "../../../store/fleet/report.ts";
+import type { CountingRules, FleetThresholds } from "../../../store/fleet/rows.ts";
 
 const timestampOrNull = (text: string | null): string | null => (text === null ? null : timestampOf(text));
 const numberOrNull = (text: string | null): number | null => (text === null ? null : Number(text));

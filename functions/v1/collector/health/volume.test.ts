@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import type { HostVolume } from "../../../../proto/fleet-health/volume.ts";
-import { createTestToken, enrollTestCollector } from "../../../../tests/collector.ts";
-import { createTestCore } from "../../../../tests/core.ts";
+import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

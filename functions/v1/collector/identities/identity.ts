@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { Id, IsoTimestamp } from "../../../../proto/values.ts";
-import type { IdentityRow } from "../../../store/identities.ts";
+import type { IdentityRow } from "../../../store/certificate/identities.ts";
 
 /** A collector identity in a response. */
 export const IdentityView = v.strictObject({

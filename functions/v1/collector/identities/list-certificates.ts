@@ -5,7 +5,7 @@ import { browseCertificates } from "../../../domain/certificate/identities.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import type { CertificateRow } from "../../../store/certificates.ts";
+import type { CertificateRow } from "../../../store/certificate/certificates.ts";
 import { IdParams } from "../../shapes.ts";
 import { certificateView } from "../certificates/certificate.ts";
 

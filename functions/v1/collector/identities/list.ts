@@ -6,7 +6,7 @@ import { browseIdentities } from "../../../domain/certificate/identities.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, ListView, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import type { IdentityFilter } from "../../../store/identities.ts";
+import type { IdentityFilter } from "../../../store/certificate/identities.ts";
 import { IdentityView, identityView } from "./identity.ts";
 
 const Query = v.strictObject({

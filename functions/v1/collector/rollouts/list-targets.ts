@@ -7,7 +7,7 @@ import { browseTargets } from "../../../domain/rollout/browse.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import type { TargetFilter } from "../../../store/rollout-targets.ts";
+import type { TargetFilter } from "../../../store/rollout/targets.ts";
 import { IdParams } from "../../shapes.ts";
 import { targetView } from "./rollout.ts";
 

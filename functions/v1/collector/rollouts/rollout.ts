@@ -1,7 +1,7 @@
 import type { Rollout, RolloutTarget, RolloutWave } from "../../../../proto/rollout/rollout.ts";
 import { rolloutReasons, type TargetStatus } from "../../../../proto/rollout/vocabulary.ts";
-import type { TargetListRow } from "../../../store/rollout-targets.ts";
-import type { DescribedRollout, WaveRow } from "../../../store/rollouts.ts";
+import type { DescribedRollout, WaveRow } from "../../../store/rollout/rollouts.ts";
+import type { TargetListRow } from "../../../store/rollout/targets.ts";
 
 const timestamp = (at: Date | null): string | null => at?.toISOString() ?? null;
 

@@ -1,9 +1,9 @@
 import { afterAll, describe, expect, it } from "vitest";
 import type { Rollout, RolloutList, RolloutTargetPage } from "../../../../proto/rollout/rollout.ts";
 import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import { createTestToken, enrollTestCollector, manage } from "../../../../tests/collector.ts";
-import { createTestCore } from "../../../../tests/core.ts";
-import { publishTestConfig } from "../../../../tests/rollout.ts";
+import { createTestToken, enrollTestCollector, manage } from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { publishTestConfig } from "../../../../tests/support/rollout.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

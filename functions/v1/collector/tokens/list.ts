@@ -6,7 +6,7 @@ import { browseAllTokens } from "../../../domain/enrollment/enrollment-report.ts
 import { scope } from "../../../http/guards.ts";
 import { createList, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import type { TokenFilter } from "../../../store/enrollment-report.ts";
+import type { TokenFilter } from "../../../store/enrollment/report.ts";
 import { listedTokenView } from "./token.ts";
 
 const State = v.picklist(tokenStates, "must be a state of a token");

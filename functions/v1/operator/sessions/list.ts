@@ -5,7 +5,7 @@ import { browseSessions, sessionState } from "../../../domain/operator-session/s
 import { scope } from "../../../http/guards.ts";
 import { createList, ListView, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import type { ListedSession } from "../../../store/operator-sessions.ts";
+import type { ListedSession } from "../../../store/operator-session/operator-sessions.ts";
 
 const SessionView = v.strictObject({
   id: Id,

@@ -3,7 +3,7 @@ import { eq, like } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { person } from "../../../../drizzle/schema/operator.ts";
 import { deviceAuthorization } from "../../../../drizzle/schema/operator-session.ts";
-import { createTestCore } from "../../../../tests/core.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

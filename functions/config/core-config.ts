@@ -1,0 +1,284 @@
+import * as v from "valibot";
+import { isConfidentialUrl } from "../../kit/confidential-url.ts";
+import {
+  ConfigError,
+  type ConfigFault,
+  composeVariables,
+  type Environment,
+  parseVariables,
+  warnOfShadowed,
+  warnOfUnknown,
+} from "../../kit/env.ts";
+import type { Secret } from "../../kit/secret.ts";
+import { type TracesConfig, tracesConfigOf, tracesFaults, tracesVariables } from "../../kit/tracing/config.ts";
+import {
+  BooleanVariable,
+  DatabaseUrlVariable,
+  DurationVariable,
+  HmacKeyVariable,
+  HostVariable,
+  IntegerVariable,
+  LogLevelVariable,
+  SecretVariable,
+  TextVariable,
+  UuidVariable,
+} from "../../kit/variables.ts";
+import {
+  type ChatConfig,
+  chatConfigOf,
+  chatFaults,
+  chatFileForms,
+  chatVariables,
+  chatWarnings,
+  ignoreDisabledChat,
+} from "./chat-config.ts";
+import {
+  type DirectoryConfig,
+  directoryConfigFaults,
+  directoryConfigOf,
+  directoryFileForms,
+  directoryVariables,
+} from "./directory-config.ts";
+import { natsFaults, natsVariables, natsWarnings, type SinkConfig, sinkConfigOf } from "./nats-config.ts";
+import { type SignerConfig, signerConfigOf, signerVariables } from "./signer-config.ts";
+import { type WorkloadIssuer, workloadIssuersOf, workloadVariables } from "./workload-config.ts";
+
+/** The address of the ingest listener, its files and what it accepts (docs/protocol.md). */
+export interface IngestConfig {
+  host: string;
+  port: number;
+  serverCertFile: string;
+  serverKeyFile: string;
+  clientCaFile: string;
+  frameBytesMax: number;
+  payloadBytesMax: number;
+  discardSpanNames: readonly string[];
+  requireEnrollment: boolean;
+  retentionDays: number;
+  /** TLS handshakes that a remote address may start in a second. */
+  handshakesOfAddress: number;
+  sink: SinkConfig;
+}
+
+/** Core's configuration: parsed once, complete, frozen. */
+export interface CoreConfig {
+  port: number;
+  /** The address that the HTTP listener binds to; null for every interface. */
+  httpHost: string | null;
+  databaseUrl: Secret;
+  /** Where statements keep a session; then `databaseUrl` may lead to a pooler in transaction mode. Null: `databaseUrl` itself. */
+  databaseSessionUrl: Secret | null;
+  tenantId: string;
+  authTokenSecret: Secret;
+  /** Accepted beside `authTokenSecret`, and signs nothing: the previous secret, or the next one. */
+  authTokenSecretPrevious: Secret | null;
+  directory: DirectoryConfig;
+  /** Whose tokens workloads exchange; empty: none. */
+  workloadIssuers: readonly WorkloadIssuer[];
+  ops: { bearerToken: Secret | null; trustLoopback: boolean };
+  /** Null: the community edition. */
+  license: { token: Secret; publicKeyFile: string } | null;
+  ingest: IngestConfig | null;
+  signer: SignerConfig | null;
+  /** Why a revoked host can still forward; null if it cannot, and without ingest or a signer. */
+  revocationGap: string | null;
+  hostIdBytesMax: number;
+  clientCertificateHeader: string | null;
+  /** The addresses at which hosts reach core, for the command that enrolls them; null: an admin fills them in. */
+  advertised: { coreUrl: string | null; ingestAddress: string | null };
+  heartbeatIntervalSeconds: number;
+  collectorVersionMin: string | null;
+  /** False: chat answers 503 `service_disabled`. */
+  chatEnabled: boolean;
+  /** Null: chat is disabled, or has no model. */
+  chat: ChatConfig | null;
+  /** The worker runs on Cloudflare, which sets `CF-Connecting-IP` itself. */
+  onCloudflare: boolean;
+  /** From SIGTERM until core closes its listeners; it is not ready meanwhile. */
+  shutdownDelaySeconds: number;
+  /** Null: nothing is recorded. */
+  traces: TracesConfig | null;
+  logLevel: string;
+}
+
+const address = v.pipe(
+  TextVariable,
+  v.regex(/^(\[[0-9a-fA-F:.]+\]|[^:\s]+):\d{1,5}$/, "must be host:port, for example 0.0.0.0:8443"),
+  v.transform((value) => {
+    const at = value.lastIndexOf(":");
+    return { host: value.slice(0, at).replace(/^\[|\]$/g, ""), port: Number(value.slice(at + 1)) };
+  }),
+  v.check(({ port }) => port <= 65535, "the port must be at most 65535"),
+);
+const spanNames = v.pipe(
+  v.string(),
+  v.transform((value) => value.split(",").map((name) => name.trim())),
+  v.check(
+    (names) => names.every((name) => name !== ""),
+    "must not have an empty entry; check leading and trailing commas",
+  ),
+);
+
+/** One schema per variable, so that every fault names its variable. */
+export const coreVariables = {
+  PORT: v.optional(IntegerVariable(0, 65535), "8080"),
+  SVC_HTTP_HOST: v.optional(HostVariable),
+  SVC_DATABASE_URL: DatabaseUrlVariable,
+  SVC_DATABASE_SESSION_URL: v.optional(DatabaseUrlVariable),
+  SVC_TENANT_ID: UuidVariable,
+  SVC_AUTH_TOKEN_SECRET: HmacKeyVariable,
+  SVC_AUTH_TOKEN_SECRET_PREVIOUS: v.optional(HmacKeyVariable),
+  ...directoryVariables,
+  ...workloadVariables,
+  SVC_OPS_BEARER_TOKEN: v.optional(SecretVariable),
+  SVC_TRUST_LOOPBACK_OPS: v.optional(BooleanVariable, "false"),
+  SVC_LICENSE: v.optional(SecretVariable),
+  SVC_LICENSE_PUBLIC_KEY_FILE: v.optional(TextVariable),
+  SVC_INGEST_GRPC_ADDR: v.optional(address),
+  SVC_INGEST_SERVER_CERT_FILE: v.optional(TextVariable),
+  SVC_INGEST_SERVER_KEY_FILE: v.optional(TextVariable),
+  SVC_INGEST_CLIENT_CA_FILE: v.optional(TextVariable),
+  SVC_INGEST_MAX_FRAME_BYTES: v.optional(IntegerVariable(1024, 256 * 1024 * 1024), "4194304"),
+  SVC_INGEST_MAX_PAYLOAD_BYTES: v.optional(IntegerVariable(1, 256 * 1024 * 1024), "4194304"),
+  SVC_INGEST_MAX_HOST_ID_BYTES: v.optional(IntegerVariable(1, 2048), "253"),
+  SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES: v.optional(spanNames),
+  SVC_INGEST_REQUIRE_ENROLLMENT: v.optional(BooleanVariable, "false"),
+  SVC_INGEST_RETENTION_DAYS: v.optional(IntegerVariable(0, 3650), "30"),
+  SVC_INGEST_HANDSHAKES_PER_ADDRESS: v.optional(IntegerVariable(1, 10_000), "50"),
+  ...natsVariables,
+  ...signerVariables,
+  SVC_ENROLLMENT_CLIENT_CERT_HEADER: v.optional(
+    v.pipe(
+      TextVariable,
+      v.regex(/^[A-Za-z0-9-]{1,64}$/, "must be a header name of letters, digits and hyphens"),
+      v.toLowerCase(),
+    ),
+  ),
+  SVC_ADVERTISED_CORE_URL: v.optional(
+    v.pipe(TextVariable, v.check(isConfidentialUrl, "must be an https:// URL, or http:// on loopback")),
+  ),
+  SVC_ADVERTISED_INGEST_ADDR: v.optional(address),
+  SVC_HEARTBEAT_INTERVAL: v.optional(DurationVariable(1), "60s"),
+  SVC_COLLECTOR_MIN_VERSION: v.optional(
+    v.pipe(TextVariable, v.regex(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/, "must be a SemVer version, for example 1.4.0")),
+  ),
+  ...chatVariables,
+  ...tracesVariables,
+  SVC_ON_CLOUDFLARE: v.optional(BooleanVariable, "false"),
+  SVC_SHUTDOWN_DELAY: v.optional(DurationVariable(0, 300), "1s"),
+  SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
+};
+
+/** Variables whose value may come from `<NAME>_FILE`. Names that end in `_FILE` themselves are paths. */
+export const coreFileForms = [
+  "SVC_DATABASE_URL",
+  "SVC_DATABASE_SESSION_URL",
+  "SVC_AUTH_TOKEN_SECRET",
+  "SVC_AUTH_TOKEN_SECRET_PREVIOUS",
+  "SVC_OPS_BEARER_TOKEN",
+  "SVC_LICENSE",
+  "SVC_TRACES_HEADERS",
+  ...directoryFileForms,
+  ...chatFileForms,
+];
+
+/** Whether web, `svc-server export` or Compose reads a variable from the same env file. */
+const isOfOthers = (name: string): boolean =>
+  ["SVC_API_URL", "SVC_TRUSTED_PROXIES", ...composeVariables].includes(name) || name.startsWith("SVC_EXPORT_");
+
+/** A parsed configuration, and warnings for the operator. */
+export interface ParsedCoreConfig {
+  config: CoreConfig;
+  warnings: readonly string[];
+}
+
+/** Parses core's environment (docs/configuration.md). Throws one `ConfigError` that names every faulty variable and quotes no value. */
+export const parseCoreConfig = (env: Environment, readFile: (path: string) => string): ParsedCoreConfig => {
+  const {
+    env: resolved,
+    faults,
+    values,
+  } = parseVariables(ignoreDisabledChat(env), { variables: coreVariables, fileForms: coreFileForms, readFile });
+  // The rules between variables apply even when one variable is faulty, so that one run reports every fault.
+  const signer = signerConfigOf(resolved, faults);
+  directoryConfigFaults(resolved, faults);
+  const workloadIssuers = workloadIssuersOf(resolved, faults, readFile);
+  ingestFaults(resolved, faults);
+  natsFaults(resolved, faults);
+  chatFaults(resolved, faults);
+  tracesFaults(resolved, faults);
+  if (resolved.SVC_LICENSE && !resolved.SVC_LICENSE_PUBLIC_KEY_FILE)
+    faults.push({ variable: "SVC_LICENSE_PUBLIC_KEY_FILE", message: "is required when SVC_LICENSE is set" });
+  if (values === undefined || faults.length > 0) throw new ConfigError(faults);
+
+  const config: CoreConfig = {
+    port: values.PORT,
+    httpHost: values.SVC_HTTP_HOST ?? null,
+    databaseUrl: values.SVC_DATABASE_URL,
+    databaseSessionUrl: values.SVC_DATABASE_SESSION_URL ?? null,
+    tenantId: values.SVC_TENANT_ID,
+    authTokenSecret: values.SVC_AUTH_TOKEN_SECRET,
+    authTokenSecretPrevious: values.SVC_AUTH_TOKEN_SECRET_PREVIOUS ?? null,
+    directory: directoryConfigOf(values),
+    workloadIssuers,
+    ops: { bearerToken: values.SVC_OPS_BEARER_TOKEN ?? null, trustLoopback: values.SVC_TRUST_LOOPBACK_OPS },
+    license: values.SVC_LICENSE
+      ? { token: values.SVC_LICENSE, publicKeyFile: values.SVC_LICENSE_PUBLIC_KEY_FILE ?? "" }
+      : null,
+    ingest: values.SVC_INGEST_GRPC_ADDR
+      ? {
+          ...values.SVC_INGEST_GRPC_ADDR,
+          serverCertFile: values.SVC_INGEST_SERVER_CERT_FILE ?? "",
+          serverKeyFile: values.SVC_INGEST_SERVER_KEY_FILE ?? "",
+          clientCaFile: values.SVC_INGEST_CLIENT_CA_FILE ?? "",
+          frameBytesMax: values.SVC_INGEST_MAX_FRAME_BYTES,
+          payloadBytesMax: values.SVC_INGEST_MAX_PAYLOAD_BYTES,
+          discardSpanNames: values.SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES ?? [],
+          requireEnrollment: values.SVC_INGEST_REQUIRE_ENROLLMENT,
+          retentionDays: values.SVC_INGEST_RETENTION_DAYS,
+          handshakesOfAddress: values.SVC_INGEST_HANDSHAKES_PER_ADDRESS,
+          sink: sinkConfigOf(values),
+        }
+      : null,
+    signer,
+    revocationGap:
+      signer && values.SVC_INGEST_GRPC_ADDR && !values.SVC_INGEST_REQUIRE_ENROLLMENT
+        ? "SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward until its certificate expires"
+        : null,
+    hostIdBytesMax: values.SVC_INGEST_MAX_HOST_ID_BYTES,
+    clientCertificateHeader: values.SVC_ENROLLMENT_CLIENT_CERT_HEADER ?? null,
+    advertised: {
+      coreUrl: values.SVC_ADVERTISED_CORE_URL?.replace(/\/$/, "") ?? null,
+      ingestAddress: resolved.SVC_ADVERTISED_INGEST_ADDR ?? null,
+    },
+    heartbeatIntervalSeconds: values.SVC_HEARTBEAT_INTERVAL,
+    collectorVersionMin: values.SVC_COLLECTOR_MIN_VERSION ?? null,
+    chatEnabled: values.SVC_CHAT_ENABLED,
+    chat: chatConfigOf(values),
+    traces: tracesConfigOf(values),
+    onCloudflare: values.SVC_ON_CLOUDFLARE,
+    shutdownDelaySeconds: values.SVC_SHUTDOWN_DELAY,
+    logLevel: values.SVC_LOG_LEVEL,
+  };
+  const known = [
+    ...Object.keys(coreVariables),
+    ...coreFileForms.map((name) => `${name}_FILE`),
+    ...Object.keys(env).filter(isOfOthers),
+  ];
+  const warnings = [
+    ...warnOfUnknown(env, "SVC_", known),
+    ...warnOfShadowed(env, coreFileForms),
+    ...natsWarnings(values),
+    ...chatWarnings(values),
+  ];
+  if (config.revocationGap !== null) warnings.push(config.revocationGap);
+  if (config.heartbeatIntervalSeconds < 12)
+    warnings.push("SVC_HEARTBEAT_INTERVAL is below 12s: core accepts at most 6 heartbeats a minute of a host");
+  return { config: Object.freeze(config), warnings };
+};
+
+const ingestFaults = (env: Environment, faults: ConfigFault[]): void => {
+  if (!env.SVC_INGEST_GRPC_ADDR) return;
+  for (const variable of ["SVC_INGEST_SERVER_CERT_FILE", "SVC_INGEST_SERVER_KEY_FILE", "SVC_INGEST_CLIENT_CA_FILE"])
+    if (!env[variable]) faults.push({ variable, message: "is required when SVC_INGEST_GRPC_ADDR is set" });
+};

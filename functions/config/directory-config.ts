@@ -1,0 +1,136 @@
+import * as v from "valibot";
+import { isConfidentialUrl } from "../../kit/confidential-url.ts";
+import type { ConfigFault, Environment } from "../../kit/env.ts";
+import { Secret } from "../../kit/secret.ts";
+import { BooleanVariable, DurationVariable, TextVariable } from "../../kit/variables.ts";
+
+/** The SCIM attribute that is the identity provider's `sub`. */
+export type ScimSubject = "externalId" | "userName" | "id";
+
+/** How an identity provider pushes people to core. */
+export interface ScimProvider {
+  kind: "scim";
+  /** Each is accepted: two during a rotation. */
+  tokens: readonly Secret[];
+  subject: ScimSubject;
+}
+
+/** Where core reads people and groups (docs/directory.md). */
+export type DirectoryProvider =
+  | {
+      kind: "google";
+      delegateEmail: string;
+      serviceAccountKeyFile: string;
+      /** The base of `/admin/directory/v1/…`; null for Google's own. */
+      apiUrl: string | null;
+    }
+  | { kind: "file"; path: string }
+  | ScimProvider;
+
+/** The directory of people, and how core syncs with it. */
+export interface DirectoryConfig {
+  provider: DirectoryProvider;
+  /** In lower case. */
+  domain: string;
+  syncIntervalSeconds: number;
+  /** Applies a mass removal at once. */
+  allowMassRemoval: boolean;
+}
+
+/** One bearer token, or two on lines of their own. */
+const ScimTokens = v.pipe(
+  v.string(),
+  v.transform((value) => value.split(/\r?\n/)),
+  v.minLength(1),
+  v.maxLength(2, "must be one token, or two on lines of their own"),
+  v.everyItem(
+    (token) => /^[A-Za-z0-9._~+/=-]{32,512}$/.test(token),
+    "must be 32 to 512 letters, digits or . _ ~ + / = -, for example of: openssl rand -hex 32",
+  ),
+  v.transform((tokens) => tokens.map((token) => new Secret(token))),
+);
+
+/** One schema per variable of the directory. */
+export const directoryVariables = {
+  SVC_DIRECTORY_PROVIDER: v.optional(v.picklist(["google", "file", "scim"], "must be google, file or scim"), "google"),
+  SVC_DIRECTORY_DOMAIN: v.pipe(
+    TextVariable,
+    v.toLowerCase(),
+    v.regex(/^[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63}){1,8}$/, "must be a domain name, for example example.com"),
+  ),
+  SVC_DIRECTORY_DELEGATE_EMAIL: v.optional(v.pipe(TextVariable, v.email("must be an email address"))),
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: v.optional(TextVariable),
+  SVC_DIRECTORY_API_URL: v.optional(
+    v.pipe(TextVariable, v.check(isConfidentialUrl, "must be an https:// URL, or an http:// one of loopback")),
+  ),
+  SVC_DIRECTORY_FILE: v.optional(TextVariable),
+  SVC_DIRECTORY_SCIM_TOKEN: v.optional(ScimTokens),
+  SVC_DIRECTORY_SCIM_SUBJECT: v.optional(
+    v.picklist(["externalId", "userName", "id"], "must be externalId, userName or id"),
+    "externalId",
+  ),
+  SVC_DIRECTORY_SYNC_INTERVAL: v.optional(DurationVariable(1), "1h"),
+  SVC_DIRECTORY_ALLOW_MASS_REMOVAL: v.optional(BooleanVariable, "false"),
+};
+
+/** Variables of the directory whose value may come from `<NAME>_FILE`. */
+export const directoryFileForms = ["SVC_DIRECTORY_SCIM_TOKEN"] as const;
+
+type DirectoryVariable = keyof typeof directoryVariables;
+
+/** The variables that belong to one provider alone, and whether it needs them. */
+const ofProvider: Record<DirectoryProvider["kind"], Partial<Record<DirectoryVariable, "required" | "optional">>> = {
+  google: {
+    SVC_DIRECTORY_DELEGATE_EMAIL: "required",
+    SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "required",
+    SVC_DIRECTORY_API_URL: "optional",
+  },
+  file: { SVC_DIRECTORY_FILE: "required" },
+  scim: { SVC_DIRECTORY_SCIM_TOKEN: "required", SVC_DIRECTORY_SCIM_SUBJECT: "optional" },
+};
+
+const providers = Object.keys(ofProvider) as DirectoryProvider["kind"][];
+
+/** Adds the faults between the variables of the directory: each provider needs its own, and takes none of another. */
+export const directoryConfigFaults = (env: Environment, faults: ConfigFault[]): void => {
+  const chosen = providers.find((name) => name === (env.SVC_DIRECTORY_PROVIDER ?? "google"));
+  if (chosen === undefined) return;
+  for (const provider of providers)
+    for (const [variable, need] of Object.entries(ofProvider[provider])) {
+      const given = env[variable] !== undefined;
+      if (provider !== chosen && given)
+        faults.push({ variable, message: `belongs to SVC_DIRECTORY_PROVIDER=${provider}: remove one of them` });
+      if (provider === chosen && need === "required" && !given)
+        faults.push({ variable, message: `is required with SVC_DIRECTORY_PROVIDER=${chosen}` });
+    }
+};
+
+type DirectoryValues = v.InferOutput<v.ObjectSchema<typeof directoryVariables, undefined>>;
+
+/** Returns the directory of variables without faults. */
+export const directoryConfigOf = (values: DirectoryValues): DirectoryConfig => ({
+  provider: providerOf(values),
+  domain: values.SVC_DIRECTORY_DOMAIN,
+  syncIntervalSeconds: values.SVC_DIRECTORY_SYNC_INTERVAL,
+  allowMassRemoval: values.SVC_DIRECTORY_ALLOW_MASS_REMOVAL,
+});
+
+const providerOf = (values: DirectoryValues): DirectoryProvider => {
+  switch (values.SVC_DIRECTORY_PROVIDER) {
+    case "file":
+      return { kind: "file", path: values.SVC_DIRECTORY_FILE ?? "" };
+    case "scim":
+      return {
+        kind: "scim",
+        tokens: values.SVC_DIRECTORY_SCIM_TOKEN ?? [],
+        subject: values.SVC_DIRECTORY_SCIM_SUBJECT,
+      };
+    case "google":
+      return {
+        kind: "google",
+        delegateEmail: values.SVC_DIRECTORY_DELEGATE_EMAIL ?? "",
+        serviceAccountKeyFile: values.SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE ?? "",
+        apiUrl: values.SVC_DIRECTORY_API_URL ?? null,
+      };
+  }
+};

@@ -1,0 +1,193 @@
+import * as v from "valibot";
+import { isConfidentialUrl } from "../../kit/confidential-url.ts";
+import {
+  ConfigError,
+  composeVariables,
+  type Environment,
+  parseVariables,
+  warnOfShadowed,
+  warnOfUnknown,
+} from "../../kit/env.ts";
+import type { Secret } from "../../kit/secret.ts";
+import {
+  BooleanVariable,
+  DatabaseUrlVariable,
+  DurationVariable,
+  HeadersVariable,
+  IntegerVariable,
+  LogLevelVariable,
+  TextVariable,
+} from "../../kit/variables.ts";
+import { coreFileForms, coreVariables } from "./core-config.ts";
+import { natsFaults, natsVariables, natsWarnings, type SinkConfig, sinkConfigOf } from "./nats-config.ts";
+
+/** The signals of OTLP, as its paths name them. */
+export const exportSignals = ["traces", "logs", "metrics"] as const;
+/** One of `exportSignals`. */
+export type ExportSignal = (typeof exportSignals)[number];
+
+/** The configuration of `svc-server export`: parsed once, complete, frozen. */
+export interface ExportConfig {
+  databaseUrl: Secret;
+  databaseSessionUrl: Secret | null;
+  /** Where core stores envelopes. */
+  sink: SinkConfig;
+  /** The name of the position: one for each backend. */
+  name: string;
+  start: "oldest" | "now";
+  endpoint: URL;
+  protocol: "grpc" | "http/protobuf";
+  headers: Readonly<Record<string, Secret>>;
+  /** The file of `headers`, which may be replaced; null: they are of the environment. */
+  headersFile: string | null;
+  /** Returns `headers`, read again from their file. Throws a `ConfigError` that quotes no value. */
+  readHeaders(): Readonly<Record<string, Secret>>;
+  caFile: string | null;
+  clientCertificate: { certFile: string; keyFile: string } | null;
+  isCompressed: boolean;
+  signals: readonly ExportSignal[];
+  timeoutMs: number;
+  /** Requests in flight. */
+  concurrency: number;
+  requestBytesMax: number;
+  /** Payloads in memory. */
+  bufferBytesMax: number;
+  deadLettersMax: number;
+  /** Of one host. */
+  hostDeadLettersMax: number;
+  /** Whether each resource gets the identity of its host's certificate. */
+  isAttested: boolean;
+  /** Where metrics are served; null: nowhere. */
+  metrics: { host: string; port: number } | null;
+  logLevel: string;
+}
+
+const endpoint = v.pipe(
+  TextVariable,
+  v.check(
+    (text) => /^https?:\/\/[^?#]+$/.test(text) && URL.parse(text)?.username === "",
+    "must be an http or https URL without user, query and fragment, for example https://otel.example.com:4318",
+  ),
+  v.transform((text) => new URL(text)),
+);
+const areSignals = (names: readonly string[]): boolean =>
+  names.every((name) => (exportSignals as readonly string[]).includes(name));
+const signals = v.pipe(
+  TextVariable,
+  v.transform((text) => text.split(",").map((name) => name.trim())),
+  v.check((names) => areSignals(names), "must be traces, logs or metrics, several separated by commas"),
+  v.transform((names) => names as ExportSignal[]),
+);
+
+/** One schema per variable of the export alone. */
+export const exportVariables = {
+  SVC_EXPORT_ENDPOINT: endpoint,
+  SVC_EXPORT_PROTOCOL: v.optional(
+    v.picklist(["grpc", "http/protobuf"], "must be grpc or http/protobuf"),
+    "http/protobuf",
+  ),
+  SVC_EXPORT_HEADERS: v.optional(HeadersVariable),
+  SVC_EXPORT_CA_FILE: v.optional(TextVariable),
+  SVC_EXPORT_CLIENT_CERT_FILE: v.optional(TextVariable),
+  SVC_EXPORT_CLIENT_KEY_FILE: v.optional(TextVariable),
+  SVC_EXPORT_COMPRESSION: v.optional(v.picklist(["gzip", "none"], "must be gzip or none"), "gzip"),
+  SVC_EXPORT_SIGNALS: v.optional(signals, "traces,logs,metrics"),
+  SVC_EXPORT_NAME: v.optional(
+    v.pipe(TextVariable, v.regex(/^[a-z0-9-]{1,32}$/, "must be 1 to 32 lower-case letters, digits and hyphens")),
+    "default",
+  ),
+  SVC_EXPORT_START: v.optional(v.picklist(["oldest", "now"], "must be oldest or now"), "oldest"),
+  SVC_EXPORT_TIMEOUT: v.optional(DurationVariable(1, 300), "10s"),
+  SVC_EXPORT_CONCURRENCY: v.optional(IntegerVariable(1, 64), "8"),
+  SVC_EXPORT_REQUEST_BYTES: v.optional(IntegerVariable(1024, 64 * 1024 * 1024), "1048576"),
+  SVC_EXPORT_BUFFER_BYTES: v.optional(IntegerVariable(1024 * 1024, 1024 * 1024 * 1024), "67108864"),
+  SVC_EXPORT_MAX_DEAD_LETTERS: v.optional(IntegerVariable(0, 10_000_000), "10000"),
+  SVC_EXPORT_MAX_HOST_DEAD_LETTERS: v.optional(IntegerVariable(0, 10_000_000), "1000"),
+  SVC_EXPORT_ATTEST_HOST: v.optional(BooleanVariable, "true"),
+  SVC_EXPORT_METRICS_ADDR: coreVariables.SVC_INGEST_GRPC_ADDR,
+};
+
+/** Variables of the export whose value may come from `<NAME>_FILE`. */
+export const exportFileForms = ["SVC_EXPORT_HEADERS"];
+
+const variables = {
+  SVC_DATABASE_URL: DatabaseUrlVariable,
+  SVC_DATABASE_SESSION_URL: v.optional(DatabaseUrlVariable),
+  SVC_LOG_LEVEL: v.optional(LogLevelVariable, "info"),
+  ...natsVariables,
+  ...exportVariables,
+};
+
+/** Reads the file that `SVC_EXPORT_HEADERS_FILE` names, by its rules. */
+const readHeadersFile = (path: string, readFile: (path: string) => string): ExportConfig["headers"] => {
+  const { faults, values } = parseVariables(
+    { SVC_EXPORT_HEADERS_FILE: path },
+    { variables: { SVC_EXPORT_HEADERS: HeadersVariable }, fileForms: exportFileForms, readFile },
+  );
+  if (values === undefined || faults.length > 0) throw new ConfigError(faults);
+  return values.SVC_EXPORT_HEADERS;
+};
+
+/** Parses the environment of `svc-server export`. Throws one `ConfigError` that names every faulty variable and quotes no value. */
+export const parseExportConfig = (
+  env: Environment,
+  readFile: (path: string) => string,
+): { config: ExportConfig; warnings: readonly string[] } => {
+  const fileForms = [...exportFileForms, "SVC_DATABASE_URL", "SVC_DATABASE_SESSION_URL"];
+  const { env: resolved, faults, values } = parseVariables(env, { variables, fileForms, readFile });
+  const { SVC_EXPORT_ENDPOINT: url = "" } = resolved;
+  const fault = (variable: string, message: string) => faults.push({ variable, message });
+  natsFaults(resolved, faults);
+  const [cert, key] = [resolved.SVC_EXPORT_CLIENT_CERT_FILE, resolved.SVC_EXPORT_CLIENT_KEY_FILE];
+  if (cert && !key) fault("SVC_EXPORT_CLIENT_KEY_FILE", "is required when SVC_EXPORT_CLIENT_CERT_FILE is set");
+  if (key && !cert) fault("SVC_EXPORT_CLIENT_CERT_FILE", "is required when SVC_EXPORT_CLIENT_KEY_FILE is set");
+  if (!url.startsWith("https:"))
+    for (const variable of ["SVC_EXPORT_CA_FILE", "SVC_EXPORT_CLIENT_CERT_FILE"])
+      if (url && resolved[variable]) fault("SVC_EXPORT_ENDPOINT", `must be https while ${variable} is set`);
+  if (url && resolved.SVC_EXPORT_HEADERS && !isConfidentialUrl(url))
+    fault("SVC_EXPORT_ENDPOINT", "must be https while SVC_EXPORT_HEADERS is set");
+  if (values === undefined || faults.length > 0) throw new ConfigError(faults);
+  const protocol = values.SVC_EXPORT_PROTOCOL;
+  if (protocol === "grpc" && values.SVC_EXPORT_ENDPOINT.pathname !== "/")
+    throw new ConfigError([{ variable: "SVC_EXPORT_ENDPOINT", message: "must have no path with the protocol grpc" }]);
+  if (values.SVC_EXPORT_REQUEST_BYTES > values.SVC_EXPORT_BUFFER_BYTES)
+    throw new ConfigError([
+      { variable: "SVC_EXPORT_REQUEST_BYTES", message: "must be at most SVC_EXPORT_BUFFER_BYTES" },
+    ]);
+  const headersFile = resolved.SVC_EXPORT_HEADERS_FILE ?? null;
+  const config: ExportConfig = {
+    databaseUrl: values.SVC_DATABASE_URL,
+    databaseSessionUrl: values.SVC_DATABASE_SESSION_URL ?? null,
+    sink: sinkConfigOf(values),
+    name: values.SVC_EXPORT_NAME,
+    start: values.SVC_EXPORT_START,
+    endpoint: values.SVC_EXPORT_ENDPOINT,
+    protocol,
+    headers: values.SVC_EXPORT_HEADERS ?? {},
+    headersFile,
+    readHeaders: () =>
+      headersFile === null ? (values.SVC_EXPORT_HEADERS ?? {}) : readHeadersFile(headersFile, readFile),
+    caFile: values.SVC_EXPORT_CA_FILE ?? null,
+    clientCertificate: cert && key ? { certFile: cert, keyFile: key } : null,
+    isCompressed: values.SVC_EXPORT_COMPRESSION === "gzip",
+    signals: values.SVC_EXPORT_SIGNALS,
+    timeoutMs: values.SVC_EXPORT_TIMEOUT * 1000,
+    concurrency: values.SVC_EXPORT_CONCURRENCY,
+    requestBytesMax: values.SVC_EXPORT_REQUEST_BYTES,
+    bufferBytesMax: values.SVC_EXPORT_BUFFER_BYTES,
+    deadLettersMax: values.SVC_EXPORT_MAX_DEAD_LETTERS,
+    hostDeadLettersMax: values.SVC_EXPORT_MAX_HOST_DEAD_LETTERS,
+    isAttested: values.SVC_EXPORT_ATTEST_HOST,
+    metrics: values.SVC_EXPORT_METRICS_ADDR ?? null,
+    logLevel: values.SVC_LOG_LEVEL,
+  };
+  const known = [
+    ...Object.keys({ ...coreVariables, ...variables }),
+    ...[...coreFileForms, ...fileForms].map((name) => `${name}_FILE`),
+    ...composeVariables,
+    "SVC_API_URL",
+    "SVC_TRUSTED_PROXIES",
+  ];
+  const warnings = [...warnOfUnknown(env, "SVC_", known), ...warnOfShadowed(env, fileForms), ...natsWarnings(values)];
+  return { config: Object.freeze(config), warnings };
+};

@@ -1,0 +1,96 @@
+import * as v from "valibot";
+import { isLoopbackHost } from "../../kit/confidential-url.ts";
+import type { ConfigFault, Environment } from "../../kit/env.ts";
+import { DurationVariable, IntegerVariable, TextVariable } from "../../kit/variables.ts";
+
+/**
+ * What an acknowledgement of the stream is as durable as: `synced`, the servers' disks, as they sync each write; `replicated`, several
+ * failure domains, which do not fail together.
+ */
+export type Durability = "synced" | "replicated";
+
+/** The servers of NATS, and the stream of envelopes (docs/nats.md). */
+export interface NatsConfig {
+  kind: "nats";
+  /** `host:port` of each. */
+  servers: readonly string[];
+  /** Whether a connection must be TLS: a URL says `tls`, or there is a CA. */
+  isEncrypted: boolean;
+  /** A `.creds` file, or the seed of an NKEY; null: no authentication. */
+  credentialsFile: string | null;
+  /** Null: the machine's CAs. */
+  caFile: string | null;
+  stream: string;
+  replicas: number;
+  /** Null: not declared. */
+  durability: Durability | null;
+  /** How long the stream keeps envelopes; 0: for ever. */
+  maxAgeSeconds: number;
+}
+
+/** Where ingest stores envelopes. */
+export type SinkConfig = { kind: "postgres" } | NatsConfig;
+
+const ServerUrls = v.pipe(
+  TextVariable,
+  v.transform((text) => text.split(",").map((url) => URL.parse(url.trim()))),
+  v.everyItem(
+    (url) => url !== null && ["nats:", "tls:"].includes(url.protocol) && url.hostname !== "",
+    "must be nats://host:port or tls://host:port, several with commas between them",
+  ),
+  v.everyItem(
+    (url) => url?.username === "" && url.password === "",
+    "must not hold credentials: they go into SVC_NATS_CREDENTIALS_FILE",
+  ),
+  v.transform((urls) => urls.map((url) => url?.href ?? "")),
+);
+
+/** One schema per variable of the sink. */
+export const natsVariables = {
+  SVC_INGEST_SINK: v.optional(v.picklist(["postgres", "nats"], "must be postgres or nats"), "postgres"),
+  SVC_NATS_URLS: v.optional(ServerUrls),
+  SVC_NATS_CREDENTIALS_FILE: v.optional(TextVariable),
+  SVC_NATS_CA_FILE: v.optional(TextVariable),
+  SVC_NATS_STREAM: v.optional(
+    v.pipe(TextVariable, v.regex(/^[A-Za-z0-9_-]{1,64}$/, "must be 1 to 64 letters, digits, hyphens and underscores")),
+    "SVC_INGEST",
+  ),
+  SVC_NATS_REPLICAS: v.optional(IntegerVariable(1, 5), "3"),
+  SVC_NATS_DURABILITY: v.optional(v.picklist(["synced", "replicated"], "must be synced or replicated")),
+  SVC_NATS_MAX_AGE: v.optional(DurationVariable(0), "7d"),
+};
+
+type NatsValues = v.InferOutput<v.ObjectSchema<typeof natsVariables, undefined>>;
+
+/** Adds the faults between the variables of the sink. */
+export const natsFaults = (env: Environment, faults: ConfigFault[]): void => {
+  if (env.SVC_INGEST_SINK === "nats" && !env.SVC_NATS_URLS)
+    faults.push({ variable: "SVC_NATS_URLS", message: "is required when SVC_INGEST_SINK is nats" });
+};
+
+const urlsOf = ({ SVC_NATS_URLS }: NatsValues): URL[] => (SVC_NATS_URLS ?? []).map((url) => new URL(url));
+
+/** Returns the sink of parsed variables. */
+export const sinkConfigOf = (values: NatsValues): SinkConfig => {
+  if (values.SVC_INGEST_SINK === "postgres") return { kind: "postgres" };
+  const urls = urlsOf(values);
+  return {
+    kind: "nats",
+    servers: urls.map(({ hostname, port }) => `${hostname}:${port || 4222}`),
+    isEncrypted: values.SVC_NATS_CA_FILE !== undefined || urls.some(({ protocol }) => protocol === "tls:"),
+    credentialsFile: values.SVC_NATS_CREDENTIALS_FILE ?? null,
+    caFile: values.SVC_NATS_CA_FILE ?? null,
+    stream: values.SVC_NATS_STREAM,
+    replicas: values.SVC_NATS_REPLICAS,
+    durability: values.SVC_NATS_DURABILITY ?? null,
+    maxAgeSeconds: values.SVC_NATS_MAX_AGE,
+  };
+};
+
+/** Returns what an operator should know of a sink that works. */
+export const natsWarnings = (values: NatsValues): string[] => {
+  const sink = sinkConfigOf(values);
+  if (sink.kind === "postgres" || sink.isEncrypted) return [];
+  const isLocal = urlsOf(values).every(({ hostname }) => isLoopbackHost(hostname));
+  return isLocal ? [] : ["SVC_NATS_URLS leads to another machine without TLS: use tls://, or set SVC_NATS_CA_FILE"];
+};

@@ -1,0 +1,132 @@
+import * as v from "valibot";
+import { isConfidentialUrl } from "../../kit/confidential-url.ts";
+import { type ConfigFault, type Environment, GuardedFileError } from "../../kit/env.ts";
+import { TextVariable } from "../../kit/variables.ts";
+import { parseTree } from "../../proto/collector-config/tree.ts";
+import { type Scope, scopes } from "../../proto/operator/scopes.ts";
+
+/** An OpenID Connect issuer whose tokens workloads exchange (docs/workloads.md). */
+export interface WorkloadIssuer {
+  issuer: string;
+  /** The `aud` that a token must hold. */
+  audience: string;
+  /** Null: as the issuer's discovery document names it. */
+  jwksUri: string | null;
+  /** The first that matches decides: by its pattern, and each of its claims. */
+  subjects: readonly { pattern: string; claims: Readonly<Record<string, string>>; scopes: readonly Scope[] }[];
+}
+
+/** The variables of the issuers: a file, or its text where there are no files, as in workerd. */
+export const workloadVariables = {
+  SVC_WORKLOAD_ISSUERS_FILE: v.optional(TextVariable),
+  SVC_WORKLOAD_ISSUERS: v.optional(v.string()),
+};
+
+const url = v.pipe(v.string("must be a URL"), v.check(isConfidentialUrl, "must be https://, or http:// of loopback"));
+const text = v.pipe(v.string("must be text"), v.nonEmpty("must not be empty"), v.maxLength(512, "is too long"));
+
+const claim = v.pipe(
+  v.union([text, v.pipe(v.number(), v.safeInteger())], "must be text or an integer"),
+  v.transform(String),
+);
+
+/** Platforms whose subjects are names that pass to another account, once the first is renamed or deleted; and their claims that do not. */
+const idClaims: readonly [issuer: RegExp, claims: readonly string[]][] = [
+  [
+    /^https:\/\/token\.actions\.githubusercontent\.com(?:\/|$)|\/_services\/token\/?$/,
+    ["repository_owner_id", "repository_id"],
+  ],
+  [/^https:\/\/gitlab\.com\/?$/, ["namespace_id", "project_id"]],
+];
+
+const IssuersFile = v.strictObject({
+  issuers: v.pipe(
+    v.array(
+      v.strictObject({
+        issuer: url,
+        audience: text,
+        jwks_uri: v.optional(url),
+        subjects: v.pipe(
+          v.array(
+            v.strictObject({
+              pattern: v.pipe(
+                text,
+                v.check((pattern) => pattern.split("*").length <= 2, "must hold one * at most"),
+                v.check(
+                  (pattern) => pattern.split(/[:/]/).every((segment) => segment === "*" || !segment.includes("*")),
+                  "may hold * in place of a whole segment between : and / only",
+                ),
+              ),
+              claims: v.optional(v.record(text, claim, "must be a mapping"), {}),
+              scopes: v.pipe(
+                v.array(v.picklist(scopes, "must be read, audit or admin")),
+                v.minLength(1, "must name a scope"),
+              ),
+            }),
+            "must be a list of patterns with scopes",
+          ),
+          v.minLength(1, "must not be empty"),
+        ),
+      }),
+      "must be a list of issuers",
+    ),
+    v.check(
+      (issuers) => new Set(issuers.map(({ issuer }) => issuer)).size === issuers.length,
+      "names one issuer twice",
+    ),
+  ),
+});
+
+/** Returns where a rule needs an id and has none. */
+const faultOfIds = (issuers: v.InferOutput<typeof IssuersFile>["issuers"]): string | undefined => {
+  for (const [at, { issuer, subjects }] of issuers.entries()) {
+    const ids = idClaims.find(([known]) => known.test(issuer))?.[1];
+    const without = ids && subjects.findIndex(({ claims }) => !ids.some((id) => Object.hasOwn(claims, id)));
+    if (ids === undefined || without === undefined || without < 0) continue;
+    return `issuers.${at}.subjects.${without} must name ${ids.join(" or ")} in claims: names can pass to another account, ids cannot`;
+  }
+  return undefined;
+};
+
+/**
+ * Returns the issuers of `SVC_WORKLOAD_ISSUERS_FILE` or `SVC_WORKLOAD_ISSUERS`; none without either. Adds a fault that names the place, and
+ * quotes nothing, for YAML that is not valid, and when both are set.
+ */
+export const workloadIssuersOf = (
+  env: Environment,
+  faults: ConfigFault[],
+  readFile: (path: string) => string,
+): readonly WorkloadIssuer[] => {
+  const { SVC_WORKLOAD_ISSUERS_FILE: path, SVC_WORKLOAD_ISSUERS: given } = env;
+  if (path === undefined && given === undefined) return [];
+  const variable = path === undefined ? "SVC_WORKLOAD_ISSUERS" : "SVC_WORKLOAD_ISSUERS_FILE";
+  const fault = (message: string) => {
+    faults.push({ variable, message });
+    return [];
+  };
+  if (path !== undefined && given !== undefined) return fault("is set together with SVC_WORKLOAD_ISSUERS: keep one");
+  let contents: string;
+  try {
+    contents = path === undefined ? (given ?? "") : readFile(path);
+  } catch (error) {
+    if (error instanceof GuardedFileError) return fault(error.message);
+    return fault("the file cannot be read; where there are no files, SVC_WORKLOAD_ISSUERS takes its text");
+  }
+  const parsed = parseTree(contents);
+  if (!parsed.ok) return fault(`line ${parsed.errors[0]?.line ?? 1} is not valid YAML`);
+  const file = v.safeParse(IssuersFile, parsed.tree);
+  if (!file.success) {
+    const [issue] = file.issues;
+    const place = v.getDotPath(issue) ?? "the file";
+    const own = issue.type === "strict_object" ? unknownOrMissing(issue) : issue.message;
+    return fault(`${place} ${own}`);
+  }
+  const withoutId = faultOfIds(file.output.issuers);
+  if (withoutId !== undefined) return fault(withoutId);
+  return file.output.issuers.map(({ jwks_uri, ...issuer }) => ({ ...issuer, jwksUri: jwks_uri ?? null }));
+};
+
+const unknownOrMissing = ({ expected }: v.BaseIssue<unknown>): string => {
+  if (expected === "Object") return "must be a mapping";
+  return expected === "never" ? "is not known" : "is required";
+};

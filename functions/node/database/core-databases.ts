@@ -1,0 +1,68 @@
+import type { Tracer } from "../../../kit/tracing/tracer.ts";
+import { callDeadlineMs, connectionsMaxDefault } from "../../store/database/call-limits.ts";
+import { type ConnectedDatabase, connectDatabase } from "../../store/database/database.ts";
+import { listen, type Subscription } from "../../store/database/listen.ts";
+import { heartbeatStatementsMax } from "../../store/fleet/heartbeats.ts";
+import type { CoreServers } from "./database-servers.ts";
+
+/** Core's pools. */
+export interface CoreDatabases {
+  requests: ConnectedDatabase;
+  /** For the statement of heartbeats alone, whose sessions keep its plan. */
+  heartbeats: ConnectedDatabase;
+  /** So that reports cannot starve requests. */
+  reports: ConnectedDatabase;
+  jobs: ConnectedDatabase;
+  /** Listens on a channel, as `listen` does, until the pools are closed. */
+  listen(channel: string, onChange: () => void): Promise<void>;
+  /** The open connections, and how many the pools open at most. */
+  connections: { count(): number; max: number };
+  /** Waits up to `seconds` for running queries, then closes every connection. */
+  close(seconds: number): Promise<unknown>;
+}
+
+/** A report runs two queries concurrently. */
+const reportConnectionsMax = 4;
+/** A job that waits for a lock leaves connections to the others. */
+const jobConnectionsMax = 4;
+
+/** Opens core's pools; they connect with their first statement. Behind a pooler in transaction mode only `listen` keeps a session. */
+export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, tracer: Tracer): CoreDatabases => {
+  const pooled = sessions !== at;
+  const requests = connectDatabase({ ...at, pooled, tracer });
+  const heartbeats = connectDatabase({
+    ...at,
+    pooled,
+    tracer,
+    connectionsMax: heartbeatStatementsMax,
+    plansByIndex: true,
+  });
+  const reports = connectDatabase({ ...at, pooled, tracer, connectionsMax: reportConnectionsMax });
+  const jobs = connectDatabase({
+    ...at,
+    pooled,
+    connectionsMax: jobConnectionsMax,
+    deadlineMs: callDeadlineMs.jobs,
+    applicationName: "svc-server jobs",
+  });
+  const subscriptions: Subscription[] = [];
+  return {
+    requests,
+    heartbeats,
+    reports,
+    jobs,
+    listen(channel, onChange) {
+      const subscription = listen(sessions, channel, onChange);
+      subscriptions.push(subscription);
+      return subscription.listening;
+    },
+    connections: {
+      count: () => at.servers.count() + (pooled ? sessions.servers.count() : 0),
+      max: connectionsMaxDefault + heartbeatStatementsMax + reportConnectionsMax + jobConnectionsMax,
+    },
+    close(seconds) {
+      for (const { close } of subscriptions) close();
+      return Promise.all([requests, heartbeats, reports, jobs].map(({ close }) => close(seconds)));
+    },
+  };
+};

@@ -1,0 +1,112 @@
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { systemClock } from "../../../kit/clock.ts";
+import { ConfigError } from "../../../kit/env.ts";
+import { Secret } from "../../../kit/secret.ts";
+import { testTenantId } from "../../../scripts/lab/people.ts";
+import { createTestLog } from "../../../tests/fakes/log.ts";
+import { startTcpProxy } from "../../../tests/fakes/tcp-proxy.ts";
+import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
+import { connectDatabase } from "../../store/database/database.ts";
+import { createCoreServers, createDatabaseServers } from "./database-servers.ts";
+import { prepareDatabase } from "./prepare-database.ts";
+
+let database: TestDatabase;
+beforeAll(async () => {
+  database = await createTestDatabase();
+});
+afterAll(() => database.drop());
+
+const prepare = async (url: string): Promise<string> => {
+  const servers = createCoreServers({ databaseUrl: new Secret(url), databaseSessionUrl: null });
+  const options = { tenantId: testTenantId, clock: systemClock, log: createTestLog() };
+  return prepareDatabase(servers, options).then(
+    () => "prepared",
+    (error: unknown) => {
+      if (!(error instanceof ConfigError)) throw error;
+      return error.message;
+    },
+  );
+};
+const urlOf = (change: (url: URL) => void): string => {
+  const url = new URL(database.url);
+  change(url);
+  return url.href;
+};
+
+describe("prepareDatabase", () => {
+  it("D9: uses a server as it is", async () => {
+    expect(await prepare(database.url)).toBe("prepared");
+  });
+
+  it("D9: names the setting when the role owns nothing, or the database does not exist", async () => {
+    const { sql } = database.connect();
+    const role = `role_${crypto.randomUUID().replaceAll("-", "")}`;
+    await sql.unsafe(`create role ${role} login`);
+    await sql`drop table schema_definition`;
+    expect(await prepare(urlOf((url) => (url.username = role)))).toMatch(/SVC_DATABASE_URL.*names a role that may not/);
+    expect(await prepare(urlOf((url) => (url.pathname = "/nowhere")))).toMatch(/SVC_DATABASE_URL.*does not exist/);
+    expect(await prepare(urlOf((url) => (url.username = "nobody_here")))).toMatch(/SVC_DATABASE_URL.*does not admit/);
+    await sql.unsafe(`drop role ${role}`);
+  });
+
+  it("D7: names the setting and what to do, in one sentence, when another build migrated the database", async () => {
+    const other = await createTestDatabase();
+    const { sql } = other.connect();
+    await sql`update schema_migration set sha256 = 'another' where name = '0000_baseline'`;
+    expect(await prepare(other.url)).toBe(
+      "configuration is invalid:\n  SVC_DATABASE_URL: this database has a text of 0000_baseline that no version upgrades: export what " +
+        'is in it with pg_dump --format=custom --file=core.dump "$SVC_DATABASE_URL", and start this version on an empty database ' +
+        "(docs/operate.md, Upgrading)",
+    );
+    await other.drop();
+  });
+
+  it("D9: refuses a pooler in transaction mode", async () => {
+    const { hostname, port, pathname } = new URL(database.url);
+    const proxy = await startTcpProxy(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
+    // Every connection gets the same process, as from a pool of one server connection.
+    const { sql } = database.connect();
+    await sql`create function public.pg_backend_pid() returns int language sql as 'select 4711'`;
+    const url = `postgres://postgres@127.0.0.1:${proxy.port}${pathname}?options=${encodeURIComponent("-csearch_path=public,pg_catalog")}`;
+    expect(await prepare(url)).toMatch(/SVC_DATABASE_SESSION_URL: is required.*pooler in transaction mode/);
+    await sql`drop function public.pg_backend_pid`;
+    await proxy.close();
+  });
+});
+
+describe("a URL of several servers", () => {
+  it("D9: uses the first that accepts writes, and another one once that fails", async () => {
+    const standby = await createTestDatabase();
+    const { hostname, port } = new URL(database.url);
+    const socket = `${decodeURIComponent(hostname)}/.s.PGSQL.${port}`;
+    const proxies = [
+      await startTcpProxy("/nowhere"),
+      await startTcpProxy(socket),
+      await startTcpProxy(socket),
+    ] as const;
+    const name = new URL(standby.url).pathname;
+    const hosts = proxies.map((proxy) => `127.0.0.1:${proxy.port}`).join(",");
+    const url = `postgres://postgres@${hosts}${name}?target_session_attrs=read-write`;
+    const servers = createDatabaseServers(url);
+    const { sql, close } = connectDatabase({ url, servers, connectionsMax: 2 });
+    const write = () => sql`create table if not exists written (x int)`;
+    await write();
+    expect(await servers.locate()).toContain(`:${proxies[1].port}`);
+    proxies[1].target("/nowhere");
+    proxies[1].reset();
+    await expect
+      .poll(
+        () =>
+          write().then(
+            () => true,
+            () => false,
+          ),
+        { timeout: 5_000 },
+      )
+      .toBe(true);
+    expect(await servers.locate()).toContain(`:${proxies[2].port}`);
+    await close();
+    await Promise.all(proxies.map((proxy) => proxy.close()));
+    await standby.drop();
+  });
+});

@@ -1,0 +1,72 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { errorCode } from "../../../kit/describe-error.ts";
+import { ConfigError } from "../../../kit/env.ts";
+import type { Log } from "../../../kit/log.ts";
+import { claimDeployment, connectDatabase } from "../../store/database/database.ts";
+import { migrate } from "../../store/database/migrate.ts";
+import { databaseProblem } from "../../store/database/problem.ts";
+import { readMigrations } from "../read-migrations.ts";
+import { StartFault } from "../run-configured.ts";
+import { checkPoolers } from "./check-poolers.ts";
+import type { CoreServers, DatabaseVariable } from "./database-servers.ts";
+import { naming } from "./name-database-variable.ts";
+
+const timeoutMs = 60_000;
+const retryDelayMs = 500;
+
+/**
+ * Migrates the database, retrying for up to a minute while it is unavailable, and claims it for the tenant. Throws `ConfigError` when it
+ * belongs to another tenant, or cannot be used with this URL, and `StartFault` when it stays unavailable.
+ */
+export const prepareDatabase = async (
+  { requests, sessions }: CoreServers,
+  { tenantId, clock, log }: { tenantId: string; clock: Clock; log: Log },
+): Promise<void> => {
+  const migrations = await readMigrations();
+  const deadline = clock.monotonic() + timeoutMs;
+  // Without a deadline: the migration of a large table takes as long as it takes.
+  const { sql, db, close } = connectDatabase({ ...sessions, connectionsMax: 1, deadlineMs: 0 });
+  try {
+    for (;;) {
+      try {
+        await naming(sessions.variable, async () => {
+          await checkPoolers({ requests, sessions }, log);
+          const { applied } = await migrate(sql, migrations);
+          if (applied.length > 0) log.info({ applied }, "database migrated");
+        });
+        break;
+      } catch (err) {
+        if (databaseProblem(err)?.code !== "database_unavailable") throw err;
+        if (clock.monotonic() > deadline) throw startFault(err, sessions.variable);
+        log.warn({ err }, "the database is not available yet");
+        await clock.sleep(retryDelayMs);
+      }
+    }
+    const owner = await claimDeployment(db, tenantId, new Date(clock.now()));
+    if (owner !== tenantId) {
+      throw new ConfigError([
+        { variable: "SVC_TENANT_ID", message: "is not the tenant that this database belongs to" },
+      ]);
+    }
+  } finally {
+    await close(1);
+  }
+};
+
+/** Runs a command that needs the database. Turns a failure to use it into one line that names the setting, `variable`. */
+export const withDatabaseFaults = async <Result>(
+  variable: DatabaseVariable,
+  run: () => Promise<Result>,
+): Promise<Result> => {
+  try {
+    return await naming(variable, run);
+  } catch (err) {
+    throw databaseProblem(err)?.code === "database_unavailable" ? startFault(err, variable) : err;
+  }
+};
+
+/** The message of an error may hold the URL; its code does not. */
+const startFault = (err: unknown, variable: DatabaseVariable): StartFault => {
+  const code = errorCode(databaseProblem(err)?.options.cause);
+  return new StartFault(`${variable}: the database is not available${code ? ` (${code})` : ""}`, { cause: err });
+};

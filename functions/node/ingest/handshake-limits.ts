@@ -1,0 +1,129 @@
+/**
+ * Bounds what clients cost before they have shown a certificate: unfinished TLS handshakes, and handshakes a second, of one remote address
+ * (IPv6: of its /64), and those of all addresses that core computes at once. A handshake ends by its timeout even if the client keeps
+ * sending: Node's own timeout restarts with each byte.
+ */
+import type { Server, Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
+import { addressKey } from "../../../kit/address.ts";
+import type { Clock } from "../../../kit/clock.ts";
+import { createSlots } from "../../../kit/slots.ts";
+import { createTokenBuckets } from "../../../kit/token-buckets.ts";
+import { createHandshakeGate } from "./handshake-gate.ts";
+
+/** Limits of handshakes. */
+export interface HandshakeLimits {
+  /** From the connection on, the wait included. */
+  timeoutMs: number;
+  /** Unfinished handshakes of an address. */
+  unfinishedMax: number;
+  /** Handshakes that an address may start at once, and a second after that. */
+  burst: number;
+  perSecond: number;
+  /** Handshakes of all addresses that run at once; those that take longer than `slowMs` do not count. */
+  atOnceMax: number;
+  slowMs: number;
+  /** Connections of all addresses that wait for their handshake to begin. Core resets those beyond, and their clients back off. */
+  waitingMax: number;
+}
+
+/** Returns the limits of an address that may start so many handshakes a second: ten times as many at once, as in the defaults. */
+export const handshakesOf = (perSecond: number): Pick<HandshakeLimits, "burst" | "perSecond"> => ({
+  burst: 10 * perSecond,
+  perSecond,
+});
+
+/**
+ * The defaults. A site of hundreds of hosts behind one address reconnects within seconds after a restart of core. A handshake takes core 3 to
+ * 5 ms: the ones at once delay other work by 0.1 s, and those that wait have their turn within 3 s.
+ */
+export const handshakeLimits: HandshakeLimits = {
+  timeoutMs: 10_000,
+  unfinishedMax: 100,
+  ...handshakesOf(50),
+  atOnceMax: 32,
+  slowMs: 100,
+  waitingMax: 512,
+};
+
+/** The connections of a TLS server, those with an unfinished handshake included. */
+export interface Connections {
+  /** Destroys the connections whose handshake is unfinished. */
+  destroyUnfinished(): void;
+  /** Destroys all. */
+  destroyAll(): void;
+}
+
+/** Enforces the limits on a TLS server, and logs refused addresses at most once a minute each. */
+export const limitHandshakes = (
+  server: Server,
+  {
+    limits,
+    clock,
+    log,
+  }: { limits: HandshakeLimits; clock: Pick<Clock, "monotonic">; log: { warn(fields: object, message: string): void } },
+): Connections => {
+  const { timeoutMs, unfinishedMax, burst, perSecond } = limits;
+  const gate = createHandshakeGate(limits);
+  const slots = createSlots(unfinishedMax);
+  const starts = createTokenBuckets({ burst, perSecond, clock });
+  const warnings = createTokenBuckets({ burst: 1, perSecond: 1 / 60, clock });
+  const all = new Set<Socket>();
+  const unfinished = new Map<string, { socket: Socket; finish(): void }>();
+
+  const warn = ({ remoteAddress }: Socket, key: string, reason: string): void => {
+    if (warnings.take(key)) log.warn({ remote_address: remoteAddress, reason }, "connection refused");
+  };
+  const startTls = server.listeners("connection");
+  server.removeAllListeners("connection");
+  server.on("connection", (socket: Socket) => {
+    const key = addressKey(socket.remoteAddress ?? "");
+    const release = starts.take(key) ? slots(key) : null;
+    if (release === null) {
+      warn(socket, key, "too many TLS handshakes of this address");
+      socket.resetAndDestroy();
+      return;
+    }
+    // While it waits, no TLS socket receives its errors.
+    socket.on("error", () => undefined);
+    const leave = gate.enter(() => {
+      for (const start of startTls) start.call(server, socket);
+    });
+    if (leave === null) {
+      release();
+      warn(socket, key, "too many TLS handshakes at once");
+      socket.resetAndDestroy();
+      return;
+    }
+    const id = connectionId(socket);
+    const timer = setTimeout(() => {
+      warn(socket, key, "the TLS handshake was not complete in time");
+      socket.destroy();
+    }, timeoutMs);
+    const finish = () => {
+      clearTimeout(timer);
+      release();
+      leave();
+      unfinished.delete(id);
+    };
+    all.add(socket);
+    unfinished.set(id, { socket, finish });
+    socket.once("close", () => {
+      all.delete(socket);
+      finish();
+    });
+  });
+  server.on("secureConnection", (socket: TLSSocket) => unfinished.get(connectionId(socket))?.finish());
+  return {
+    destroyUnfinished() {
+      for (const { socket } of unfinished.values()) socket.destroy();
+    },
+    destroyAll() {
+      for (const socket of all) socket.destroy();
+    },
+  };
+};
+
+/** Names a connection: a TLS socket has the addresses of the TCP socket under it, and no reference to it. */
+const connectionId = ({ remoteAddress, remotePort, localAddress, localPort }: Socket): string =>
+  `${remoteAddress} ${remotePort} ${localAddress} ${localPort}`;

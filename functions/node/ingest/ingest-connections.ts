@@ -1,0 +1,282 @@
+/**
+ * The connections of the ingest listener and their open calls, bounded for each caller. Invariants: nothing is read of a call, and no
+ * query runs for it, before its connection has been admitted and a slot acquired; a connection that is not admitted gets one answer, with
+ * the reason, and is closed. What a certificate does before core has checked its row counts against that certificate alone, so that a
+ * replaced one cannot use up the slots of its identity.
+ */
+import { createHash, type X509Certificate } from "node:crypto";
+import { constants, type ServerHttp2Session } from "node:http2";
+import type { TLSSocket } from "node:tls";
+import { addressKey } from "../../../kit/address.ts";
+import type { Clock } from "../../../kit/clock.ts";
+import { createSlots } from "../../../kit/slots.ts";
+import { createTokenBuckets } from "../../../kit/token-buckets.ts";
+import { identityOfCertificate } from "../../../proto/identity.ts";
+import type { Peer } from "../../http/request.ts";
+import type { Admission, CallerCertificate } from "../../ingest/admission.ts";
+import { Problem, type ProblemCode } from "../../problems.ts";
+
+/** Limits of one caller. */
+export interface CallerLimits {
+  connectionsOfIdentityMax: number;
+  /** Open calls of an identity, of all methods and management paths. */
+  callsOfIdentityMax: number;
+  /** After so many calls a connection gets a GOAWAY, and its client makes another one. */
+  callsOfConnectionMax: number;
+  /** Resets and rejected calls of a certificate: so many at once, and a second after that. Beyond, its connections are closed. */
+  faultsBurst: number;
+  faultsPerSecond: number;
+  /** A connection without a call is closed after this time. */
+  idleMs: number;
+  /** A connection that was not admitted is closed after this time, or after its first answer. */
+  refusedMs: number;
+}
+
+/** The defaults. */
+export const callerLimits: CallerLimits = {
+  connectionsOfIdentityMax: 4,
+  callsOfIdentityMax: 8,
+  callsOfConnectionMax: 10_000,
+  faultsBurst: 200,
+  faultsPerSecond: 20,
+  idleMs: 120_000,
+  refusedMs: 2_000,
+};
+
+/** Connections of one address that were not admitted and wait for their answer. */
+const refusedOfAddressMax = 100;
+
+/** A verified client certificate. */
+export interface PeerOfConnection {
+  caller: CallerCertificate;
+  der: Uint8Array<ArrayBuffer>;
+}
+
+/** An open call. */
+export interface Call {
+  /** Resolves, once the connection has been admitted, with why the call is rejected; undefined when that is known already. */
+  ready: Promise<Problem | undefined> | undefined;
+  /** Releases the slot. `isFault`: the client has reset the call. */
+  leave(isFault: boolean): void;
+}
+
+/** A connection that has finished its TLS handshake. */
+export interface Connection {
+  /** Null unless the certificate chains to the client CA and is within its dates. */
+  peer: PeerOfConnection | null;
+  /** The bindings that the app of the management routes receives with each request. */
+  bindings: { peer: Peer };
+  /** Why its certificate has no active row, by what core knew when the connection was admitted. */
+  rowFault(): ProblemCode | undefined;
+  /** Starts a call, or returns why it is rejected. */
+  enter(): Call | Problem;
+  /** Counts a call that was rejected; the connection is closed if there were too many, or if it was not admitted. */
+  reject(): void;
+}
+
+/** All connections. */
+export interface IngestConnections {
+  open(socket: TLSSocket, session?: ServerHttp2Session): Connection;
+  /** Closes idle connections. */
+  closeIdle(): void;
+}
+
+/** Makes an empty set of connections. */
+export const createIngestConnections = (needs: {
+  limits: CallerLimits;
+  clock: Pick<Clock, "monotonic">;
+  log: { warn(fields: object, message: string): void };
+  /** `check` rejects when the state of a certificate cannot be known. */
+  admission: Pick<Admission, "check" | "recordExpired">;
+}): IngestConnections => {
+  const { limits, clock, log, admission } = needs;
+  const connections = createSlots(limits.connectionsOfIdentityMax);
+  const calls = createSlots(limits.callsOfIdentityMax);
+  const refusedSlots = createSlots(refusedOfAddressMax);
+  const faults = createTokenBuckets({ burst: limits.faultsBurst, perSecond: limits.faultsPerSecond, clock });
+  const warnings = createTokenBuckets({ burst: 3, perSecond: 1 / 60, clock });
+  const open = new Set<{ closeIfIdle(now: number): void; ping(): void; owner: string }>();
+
+  return {
+    open(socket, session) {
+      const address = socket.remoteAddress ?? "";
+      const { peer, fault, expired } = readPeer(socket);
+      if (expired) void admission.recordExpired(expired);
+      const identity = peer?.caller.identity;
+      const certificateKey = peer?.caller.fingerprintSha256 ?? `address ${addressKey(address)}`;
+      const owner = identity?.ok ? `identity ${identity.identity}` : certificateKey;
+      let refusal: Problem | undefined;
+      let rowFault: ProblemCode | undefined;
+      let admitting: Promise<void> | undefined;
+      let release: (() => void) | null = null;
+      let isClosed = false;
+      let waiting = 0;
+      let openCalls = 0;
+      let allCalls = 0;
+      let lastCallAt = clock.monotonic();
+
+      const end = (code: number): void => {
+        if (session === undefined) socket.destroy();
+        else if (!session.destroyed) session.destroy(undefined, code);
+      };
+      const warn = (reason: string): void => {
+        if (!warnings.take(`${identity?.ok ? owner : addressKey(address)} ${reason}`)) return;
+        const host = identity?.ok ? { host_id: identity.identity } : {};
+        log.warn({ remote_address: address, reason, ...host }, "connection rejected");
+      };
+      const refuse = (problem: Problem, reason: string = problem.code): void => {
+        refusal = problem;
+        release?.();
+        release = refusedSlots(addressKey(address));
+        warn(reason);
+        if (release === null) end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+        else setTimeout(() => end(constants.NGHTTP2_NO_ERROR), limits.refusedMs).unref();
+      };
+      const refuseBusy = (): void => {
+        for (const other of open) if (other.owner === owner) other.ping();
+        refuse(new Problem("too_many_connections"));
+      };
+      const admit = async (caller: CallerCertificate): Promise<void> => {
+        // A database that cannot be asked rejects the calls themselves.
+        const found = await admission.check(caller).catch(() => undefined);
+        admitting = undefined;
+        if (isClosed) return;
+        rowFault = found?.fault;
+        if (found?.refuse) return refuse(found.refuse);
+        release?.();
+        release = connections(owner);
+        if (release === null) return refuseBusy();
+        if (session?.destroyed === false) session.setLocalWindowSize(connectionWindowBytes);
+      };
+
+      const entry = {
+        owner,
+        closeIfIdle(now: number) {
+          if (openCalls > 0 || now - lastCallAt < limits.idleMs) return;
+          if (session === undefined) socket.destroy();
+          else session.close();
+        },
+        /** Detects a host that vanished, so that its connections do not keep it from returning. */
+        ping() {
+          if (session === undefined || session.destroyed || session.closed) return;
+          const unanswered = setTimeout(() => session.destroy(), 5_000);
+          unanswered.unref();
+          if (!session.ping(() => clearTimeout(unanswered))) clearTimeout(unanswered);
+        },
+      };
+      open.add(entry);
+      (session ?? socket).once("close", () => {
+        isClosed = true;
+        open.delete(entry);
+        release?.();
+      });
+      if (peer === null || fault !== undefined)
+        refuse(fault?.problem ?? new Problem("client_certificate_required"), fault?.reason);
+      else if (faults.tokens(certificateKey) < limits.faultsBurst / 2) {
+        warn("too many resets and rejected calls");
+        end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+      } else {
+        release = connections(certificateKey);
+        if (release === null) refuseBusy();
+        else admitting = admit(peer.caller);
+      }
+
+      const tooManyCalls = () =>
+        new Problem("too_many_streams", { detail: `an identity may have ${limits.callsOfIdentityMax} open streams` });
+      const verified = fault === undefined ? peer : null;
+      return {
+        peer: verified,
+        bindings: { peer: { remoteAddress: address, certificate: verified?.der ?? null, listener: "ingest" } },
+        rowFault: () => rowFault,
+        enter() {
+          lastCallAt = clock.monotonic();
+          if (++allCalls === limits.callsOfConnectionMax) session?.close();
+          if (refusal) return refusal;
+          let leaveSlot: (() => void) | null = null;
+          let isOver = false;
+          const acquire = (): Problem | undefined => {
+            if (refusal || isOver) return refusal;
+            leaveSlot = calls(owner);
+            return leaveSlot === null ? tooManyCalls() : undefined;
+          };
+          let ready: Call["ready"];
+          if (admitting === undefined) {
+            const rejected = acquire();
+            if (rejected) return rejected;
+          } else {
+            if (waiting >= limits.callsOfIdentityMax) return tooManyCalls();
+            waiting++;
+            ready = admitting.then(() => {
+              waiting--;
+              return acquire();
+            });
+          }
+          openCalls++;
+          return {
+            ready,
+            leave(isFault) {
+              if (isOver) return;
+              isOver = true;
+              openCalls--;
+              lastCallAt = clock.monotonic();
+              leaveSlot?.();
+              if (isFault && !faults.take(certificateKey)) {
+                warn("too many resets");
+                end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+              }
+            },
+          };
+        },
+        reject() {
+          if (refusal) {
+            // After the answer has left.
+            setImmediate(() => {
+              if (session === undefined) socket.destroySoon();
+              else session.close();
+            });
+          } else if (!faults.take(certificateKey)) {
+            warn("too many rejected calls");
+            end(constants.NGHTTP2_ENHANCE_YOUR_CALM);
+          }
+        },
+      };
+    },
+    closeIdle() {
+      const now = clock.monotonic();
+      for (const entry of open) entry.closeIfIdle(now);
+    },
+  };
+};
+
+/** The bytes that an admitted connection may send before core has read them. */
+const connectionWindowBytes = 4 * 1024 * 1024;
+
+interface PeerRead {
+  peer: PeerOfConnection | null;
+  fault?: { problem: Problem; reason: string };
+  expired?: CallerCertificate;
+}
+
+/** OpenSSL's reasons for a certificate that is out of its dates. */
+const expiredReason = "CERT_HAS_EXPIRED";
+
+const readPeer = (socket: TLSSocket): PeerRead => {
+  const certificate = socket.getPeerX509Certificate();
+  if (certificate === undefined) return { peer: null };
+  const peer = { der: Uint8Array.from(certificate.raw), caller: readCaller(certificate) };
+  if (socket.authorized) return { peer };
+  const reason = String(socket.authorizationError ?? "unknown");
+  if (reason === expiredReason)
+    return { peer: null, fault: { problem: new Problem("certificate_expired"), reason }, expired: peer.caller };
+  const problem = new Problem("certificate_unknown", { detail: "The certificate does not chain to the client CA" });
+  return { peer: null, fault: { problem, reason } };
+};
+
+const readCaller = (certificate: X509Certificate): CallerCertificate => {
+  const der = Uint8Array.from(certificate.raw);
+  return {
+    identity: identityOfCertificate(der),
+    fingerprintSha256: createHash("sha256").update(der).digest("hex"),
+    notAfter: certificate.validToDate.getTime(),
+  };
+};

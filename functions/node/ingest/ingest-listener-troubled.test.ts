@@ -1,0 +1,150 @@
+import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import { connect as connectHttp2 } from "node:http2";
+import { connect as connectTls, type TLSSocket } from "node:tls";
+import { status } from "@grpc/grpc-js";
+import { afterEach, describe, expect, it } from "vitest";
+import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
+import { frame, newQueue, open } from "../../../tests/support/frames.ts";
+import {
+  connectForeign,
+  type ForeignClient,
+  forwardAll,
+  openForward,
+  submit,
+} from "../../../tests/support/grpc-client.ts";
+import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../../tests/support/ingest.ts";
+import { createPostgresSink } from "../../ingest/postgres-sink.ts";
+
+const clients: ForeignClient[] = [];
+afterEach(() => {
+  for (const client of clients.splice(0)) client.close();
+});
+
+const connect = (certificate: TestClient, to: TestIngest): ForeignClient => {
+  const client = connectForeign(to, certificate);
+  clients.push(client);
+  return client;
+};
+
+describe.each(ingestPaths)("ingest under load, failure and reload, on the $path", ({ fastPath }) => {
+  it("pauses reading while frames wait for their commit, rejects more with overloaded, and resumes after", async () => {
+    const small = await startTestIngest({ needs: { inFlightBytesMax: 100_000, fastPath } });
+    const queue = newQueue();
+    const big = (from: number) => ({
+      ...frame(queue, from, from),
+      envelopes: [{ sequence: from, kind: "log_line", payload: Buffer.alloc(40_000) }],
+    });
+    const client = connect(await small.client({}), small);
+    await submit(client, frame(queue, 1, 1));
+    // Nothing commits while another transaction locks the cursor.
+    const lock = Promise.withResolvers<void>();
+    const locked = Promise.withResolvers<void>();
+    const holding = small.connection.sql.begin(async (transaction) => {
+      await transaction`select 1 from ingest_cursor for update`;
+      locked.resolve();
+      await lock.promise;
+    });
+    await locked.promise;
+    const stream = openForward(client);
+    stream.call.write(open(queue));
+    for (const sequence of [2, 3, 4, 5]) stream.call.write({ frame: big(sequence) });
+    await expect.poll(() => small.ingest.gauges().inFlightBytes).toBeGreaterThan(80_000);
+    const refused = await submit(client, big(2));
+    expect(refused.error).toMatchObject({ code: status.UNAVAILABLE, reason: "overloaded" });
+    expect(small.ingest.gauges().inFlightBytes).toBeLessThan(100_000);
+    lock.resolve();
+    await holding;
+    stream.call.end();
+    expect((await stream.ended).error).toBeUndefined();
+    expect(stream.messages.map(({ ack }) => ack?.acked_through)).toEqual([undefined, "2", "3", "4", "5"]);
+    expect(small.ingest.gauges().inFlightBytes).toBe(0);
+    await small.close();
+  });
+
+  it("D5: answers UNAVAILABLE with database_unavailable while the database is unavailable", async () => {
+    const databaseUrl = async () => "postgres://postgres@127.0.0.1:1/none";
+    const without = await startTestIngest({
+      needs: { fastPath },
+      sink: (needs) => createPostgresSink({ ...needs, databaseUrl }),
+    });
+    const client = connect(await without.client({}), without);
+    const unavailable = { code: status.UNAVAILABLE, reason: "database_unavailable" };
+    expect((await submit(client, frame(newQueue(), 1, 1))).error).toMatchObject(unavailable);
+    const queue = newQueue();
+    const { messages, error } = await forwardAll(client, [open(queue), { frame: frame(queue, 1, 1) }]);
+    expect(error).toMatchObject(unavailable);
+    expect(messages.length).toBe(1);
+    expect(without.ingest.health().healthy).toBe(false);
+    await without.close();
+  });
+
+  it("ends open streams with shutting_down when it closes", async () => {
+    const closing = await startTestIngest({ needs: { fastPath } });
+    const stream = openForward(connect(await closing.client({}), closing));
+    stream.call.write(open(newQueue()));
+    await once(stream.call, "data");
+    const closed = closing.listener.close(60_000);
+    expect((await stream.ended).error).toMatchObject({ code: status.UNAVAILABLE, reason: "shutting_down" });
+    await closed;
+    await closing.close();
+  });
+
+  it("presents a renewed server certificate without a restart, and keeps the old one until key and certificate match", async () => {
+    const renewed = await startTestIngest({ needs: { fastPath } });
+    const presented = async () => {
+      const session = connectHttp2(`https://localhost:${renewed.port}`, {
+        ca: renewed.caPem,
+        ...(await renewed.client({})),
+      });
+      await once(session, "connect");
+      const { raw } = (session.socket as TLSSocket).getPeerCertificate();
+      session.destroy();
+      return Buffer.from(raw).toString("hex");
+    };
+    const before = await presented();
+    const next = await renewed.issueServer();
+    await writeFile(renewed.files.serverCertFile, next.cert);
+    await renewed.tls.check();
+    expect(renewed.tls.fault()).toContain("SVC_INGEST_SERVER_KEY_FILE");
+    expect(await presented()).toBe(before);
+    await writeFile(renewed.files.serverKeyFile, next.key);
+    await renewed.tls.check();
+    expect(renewed.tls.fault()).toBeUndefined();
+    expect(await presented()).toBe(next.der.toHex());
+    await renewed.close();
+  });
+
+  it("knows the certificate of a resumed TLS session, and resumes none after a change of its files", async () => {
+    const core = await startTestIngest({ needs: { fastPath } });
+    const certificate = await core.client({});
+    const resume = createResumeTls();
+    const request = "POST /v1/collector/heartbeat HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}";
+    const post = async () => {
+      const socket = resume((session) =>
+        connectTls({
+          host: "localhost",
+          servername: "localhost",
+          port: core.port,
+          ca: core.caPem,
+          ...certificate,
+          ...session,
+        }),
+      );
+      await once(socket, "secureConnect");
+      socket.write(request);
+      const [answer] = await once(socket, "data");
+      const isResumed = socket.isSessionReused();
+      socket.destroy();
+      return [isResumed, String(answer).includes(certificate.der.toHex())];
+    };
+    const answers = [await post(), await post(), await post()];
+    const next = await core.issueServer();
+    await writeFile(core.files.serverCertFile, next.cert);
+    await writeFile(core.files.serverKeyFile, next.key);
+    await core.tls.check();
+    answers.push(await post(), await post());
+    expect(answers).toEqual([false, true, true, false, true].map((isResumed) => [isResumed, true]));
+    await core.close();
+  });
+});

@@ -1,0 +1,292 @@
+/**
+ * The ingest listener: one HTTP/2 port with mutual TLS for the ingest service and for the management requests of collectors. It serves
+ * HTTP/1.1 clients too. The TLS certificate alone identifies the caller; headers do not.
+ */
+
+import type { IncomingMessage, ServerResponse } from "node:http";
+import {
+  createSecureServer,
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+  type ServerHttp2Session,
+  type ServerHttp2Stream,
+} from "node:http2";
+import type { AddressInfo } from "node:net";
+import type { TLSSocket } from "node:tls";
+import { promisify } from "node:util";
+import { gunzip } from "node:zlib";
+import { createContextValues } from "@connectrpc/connect";
+import { compressionGzip, connectNodeAdapter } from "@connectrpc/connect-node";
+import { getRequestListener } from "@hono/node-server";
+import type { Clock } from "../../../kit/clock.ts";
+import { errorCode } from "../../../kit/describe-error.ts";
+import { managementBytesMax } from "../../../proto/management/proof.ts";
+import type { HttpContext, Peer } from "../../http/request.ts";
+import { callerCertificateKey } from "../../ingest/admission.ts";
+import { toConnectError } from "../../ingest/connect-error.ts";
+import { requestChunksKey } from "../../ingest/request-chunks.ts";
+import type { IngestRoutes } from "../../ingest/service.ts";
+import { Problem } from "../../problems.ts";
+import { answerAdapterError, answerUnreadable } from "../http/answer-unreadable.ts";
+import type { Reloaded } from "../reload-files.ts";
+import type { TlsMaterial } from "../tls-files.ts";
+import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
+import { type CallerLimits, type Connection, callerLimits, createIngestConnections } from "./ingest-connections.ts";
+import {
+  createTurns,
+  endWithResponse,
+  isReset,
+  pingOrDestroy,
+  pingPartMs,
+  pingParts,
+  resetStalled,
+} from "./ingest-streams.ts";
+import { type Arrival, arrivalOfStream, isUsualPost } from "./management-streams.ts";
+import { readChunks } from "./read-chunks.ts";
+import { type Exchange, isGrpc, pathOf, refuseCall } from "./refuse-call.ts";
+
+/** Options of the ingest listener. */
+export interface IngestListenerOptions {
+  host: string;
+  port: number;
+  /** New connections use the newest; open ones keep the one of their handshake. */
+  tls: Reloaded<TlsMaterial>;
+  ingest: IngestRoutes;
+  /** Serves every path outside the ingest service: the management routes, with `ingestPeerOf`. */
+  app: { fetch(request: Request, env: unknown): Response | Promise<Response> };
+  clock: Pick<Clock, "monotonic">;
+  log: { warn(fields: object, message: string): void };
+  /** The paths that `app` serves, whose callers need an active certificate row. */
+  managementPaths: ReadonlySet<string>;
+  /** In place of the defaults. */
+  handshakes?: Partial<HandshakeLimits>;
+  callers?: Partial<CallerLimits>;
+  /** The deadline of a management request; 15 s by default. */
+  bodyTimeoutMs?: number;
+  /** A call whose client reads no answer for this time is reset; 30 s by default. */
+  stalledMs?: number;
+}
+
+/** A listening ingest port. */
+export interface IngestListener {
+  port: number;
+  /** Accepts no new connection, sends GOAWAY on open ones, and destroys those still open after `graceMs`. */
+  close(graceMs: number): Promise<void>;
+}
+
+/** The bytes that a stream may send before core has read them. */
+const streamWindowBytes = 1024 * 1024;
+/** Far above the open calls of an identity, so that a client learns why the ninth is rejected. */
+const streamsOfConnectionMax = 16;
+/**
+ * A collector connects for each heartbeat: it may resume its TLS session for an hour, at half the cost of a handshake. Only a handshake
+ * checks the chain; a changed bundle ends all sessions, and dates and certificate rows are checked for each call.
+ */
+const tlsSettings = { minVersion: "TLSv1.2", sessionTimeout: 3600 } as const;
+const bodyTimeoutMsDefault = 15_000;
+
+/** Starts listening. Rejects when the address is not available. */
+export const startIngestListener = async (options: IngestListenerOptions): Promise<IngestListener> => {
+  const { ingest, app, clock, log } = options;
+  const limits = { ...callerLimits, ...options.callers };
+  const sessions = new Map<ServerHttp2Session, Connection>();
+  const http1 = new WeakMap<object, Connection>();
+  const connections = createIngestConnections({ limits, clock, log, admission: ingest });
+
+  const server = createSecureServer({
+    ...options.tls.current(),
+    requestCert: true,
+    // A TLS failure would reach the client as a reset, which it retries: `createIngestConnections` rejects with the reason.
+    rejectUnauthorized: false,
+    ...tlsSettings,
+    allowHTTP1: true,
+    // Node's default of 5 s closed kept connections between two requests, and a client that sent just then got a reset.
+    http1Options: { keepAliveTimeout: limits.idleMs },
+    settings: {
+      initialWindowSize: streamWindowBytes,
+      maxConcurrentStreams: streamsOfConnectionMax,
+      maxHeaderListSize: 16 * 1024,
+      enablePush: false,
+    },
+    // A flood of invalid frames, rejected streams or header fragments ends the connection (G2).
+    streamResetBurst: 200,
+    streamResetRate: 20,
+    maxSessionInvalidFrames: 100,
+    maxSessionRejectedStreams: 100,
+    maxSettings: 32,
+    maxSessionMemory: 16,
+  });
+
+  const connectionOfStream = ({ session }: ServerHttp2Stream): Connection | undefined =>
+    session && sessions.get(session as ServerHttp2Session);
+  const connectionOf = (request: Exchange["request"]): Connection | undefined =>
+    "stream" in request ? connectionOfStream(request.stream) : http1.get(request.socket);
+
+  const management = getRequestListener(
+    (request, { incoming }) => app.fetch(request, connectionOf(incoming)?.bindings),
+    {
+      overrideGlobalObjects: false,
+      errorHandler: answerAdapterError,
+    },
+  );
+  const adapter = connectNodeAdapter({
+    routes: (router) => ingest.routes(router, limitedGzip),
+    readMaxBytes: ingest.readMaxBytes,
+    // Nothing reads them, and a frame can have two million.
+    binaryOptions: { readUnknownFields: false },
+    requestGate: ingest.requestGate,
+    acceptCompression: [limitedGzip],
+    contextValues: (request) =>
+      createContextValues()
+        .set(callerCertificateKey, connectionOf(request)?.peer?.caller)
+        .set(requestChunksKey, readChunks(request)),
+    fallback(request, response) {
+      const exchange = { request, response } as Exchange;
+      if (isGrpc(exchange)) return refuse(exchange, new Problem("method_unknown"));
+      void management(request as IncomingMessage, response as ServerResponse).catch((err: unknown) =>
+        log.warn({ err }, "a management request ended early"),
+      );
+    },
+  });
+  const refuse = (exchange: Exchange, problem: Problem): void => {
+    const connection = connectionOf(exchange.request);
+    // Management requests answer 401 with the codes that are PERMISSION_DENIED at ingest.
+    const isRow = options.managementPaths.has(pathOf(exchange.request)) && problem.code === connection?.rowFault();
+    const shown = isRow ? new Problem(problem.code, { kind: "unauthenticated" }) : problem;
+    refuseCall(exchange, shown, ingest.refused(shown));
+    connection?.reject();
+  };
+  /** Starts what a management request needs before its body is read; returns why it is rejected instead. */
+  const beginManagement = (arrival: Arrival, connection: Connection): Problem | undefined => {
+    const fault = connection.rowFault();
+    if (fault !== undefined) return new Problem(fault);
+    const release = ingest.reserve(managementBytesMax);
+    if (release === null) return new Problem("overloaded");
+    const timer = setTimeout(() => {
+      if (!arrival.isRead()) refuse(arrival.exchange(), new Problem("body_timeout"));
+    }, options.bodyTimeoutMs ?? bodyTimeoutMsDefault);
+    arrival.lifetime.once("close", () => {
+      clearTimeout(timer);
+      release();
+    });
+    return undefined;
+  };
+  const begin = (arrival: Arrival, connection: Connection): void => {
+    const rejected = options.managementPaths.has(arrival.path) ? beginManagement(arrival, connection) : undefined;
+    if (rejected) refuse(arrival.exchange(), rejected);
+    else arrival.serve();
+  };
+  /** Serves a request once its connection has been admitted and a slot acquired. */
+  const receive = (arrival: Arrival, connection: Connection): void => {
+    const call = connection.enter();
+    if (call instanceof Problem) {
+      refuse(arrival.exchange(), call);
+      return;
+    }
+    const { lifetime } = arrival;
+    lifetime.once("close", () => call.leave("rstCode" in lifetime && isReset(lifetime)));
+    if ("rstCode" in lifetime) stalled.add(lifetime);
+    if (call.ready === undefined) begin(arrival, connection);
+    void call.ready?.then((rejected) => {
+      if (lifetime.destroyed) return;
+      if (rejected) refuse(arrival.exchange(), rejected);
+      else begin(arrival, connection);
+    });
+  };
+  const sockets = limitHandshakes(server, { limits: { ...handshakeLimits, ...options.handshakes }, clock, log });
+  const stalled = resetStalled(options.stalledMs ?? 30_000);
+  answerUnreadable(server);
+  server.on("request", (request: Exchange["request"], response: Exchange["response"]) => {
+    const exchange = { request, response };
+    const connection = connectionOf(request);
+    if (connection === undefined) return void request.socket.destroy();
+    if ("stream" in request) endWithResponse(request.stream);
+    receive(
+      {
+        path: pathOf(request),
+        lifetime: "stream" in request ? request.stream : (response as ServerResponse),
+        isRead: () => request.complete,
+        exchange: () => exchange,
+        serve: () => adapter(request as Http2ServerRequest, response as Http2ServerResponse),
+      },
+      connection,
+    );
+  });
+  const [serveCompatibly] = server.listeners("stream");
+  server.removeAllListeners("stream");
+  server.on("stream", (stream: ServerHttp2Stream, headers, flags, rawHeaders) => {
+    const connection = connectionOfStream(stream);
+    if (connection === undefined || !isUsualPost(headers, options.managementPaths))
+      return serveCompatibly?.call(server, stream, headers, flags, rawHeaders);
+    receive(arrivalOfStream(app, { stream, headers, rawHeaders }, connection.bindings), connection);
+  });
+  server.on("session", (session) => {
+    session.on("error", () => undefined);
+    sessions.set(session, connections.open(session.socket as TLSSocket, session));
+    session.once("close", () => sessions.delete(session));
+  });
+  server.on("secureConnection", (socket) => {
+    if (socket.alpnProtocol !== "h2") http1.set(socket, connections.open(socket));
+  });
+  server.on("tlsClientError", (err: Error & { code?: string }, socket) => {
+    log.warn({ code: err.code, remote_address: socket.remoteAddress }, "TLS handshake failed");
+    socket.destroy();
+  });
+  server.on("sessionError", () => undefined);
+
+  await new Promise<void>((resolve, reject) => {
+    server.once("error", reject);
+    server.listen(options.port, options.host, () => {
+      server.off("error", reject);
+      resolve();
+    });
+  });
+  options.tls.subscribe((material) => server.setSecureContext({ ...material, ...tlsSettings }));
+  const nextSessions = createTurns(sessions, pingParts);
+  const pings = setInterval(() => {
+    for (const session of nextSessions()) pingOrDestroy(session);
+    connections.closeIdle();
+  }, pingPartMs);
+  pings.unref();
+
+  return {
+    port: (server.address() as AddressInfo).port,
+    async close(graceMs) {
+      clearInterval(pings);
+      stalled.stop();
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      ingest.stop();
+      sockets.destroyUnfinished();
+      for (const session of sessions.keys()) session.close();
+      const timer = setTimeout(() => {
+        for (const session of sessions.keys()) session.destroy();
+        sockets.destroyAll();
+      }, graceMs);
+      await closed;
+      clearTimeout(timer);
+    },
+  };
+};
+
+/** Returns the peer of a request to `app`, for `createApp`: at this listener it ignores a proxy header. */
+export const ingestPeerOf = (c: HttpContext): Peer => (c.env as Connection["bindings"]).peer;
+
+const inflate = promisify(gunzip);
+const inflateChunkBytes = 256 * 1024;
+
+/**
+ * gzip that bounds its output before it makes it (G1), and whose errors have a reason. In large chunks: zlib returns to the event loop
+ * for each, and by default a frame of 1 MiB has 64 of them.
+ */
+const limitedGzip: typeof compressionGzip = {
+  ...compressionGzip,
+  decompress: async (bytes, readMaxBytes) => {
+    if (bytes.length === 0) return new Uint8Array();
+    try {
+      return await inflate(bytes, { maxOutputLength: readMaxBytes, chunkSize: inflateChunkBytes });
+    } catch (cause) {
+      const tooLarge = errorCode(cause) === "ERR_BUFFER_TOO_LARGE";
+      throw toConnectError(new Problem(tooLarge ? "frame_too_large" : "frame_invalid", { cause }));
+    }
+  },
+};

@@ -1,0 +1,146 @@
+/**
+ * Management requests of collectors over HTTP/2, straight from and to their streams. Node's compatibility layer and Hono's adapter make
+ * a request, a response and several streams of each, which cost as much as the request's own work. A request that is not of the usual form
+ * is left to them; both ways pass the same checks, and the app receives the same request.
+ */
+import type { ServerResponse } from "node:http";
+import {
+  constants,
+  Http2ServerRequest,
+  Http2ServerResponse,
+  type IncomingHttpHeaders,
+  type ServerHttp2Stream,
+} from "node:http2";
+import { answerAdapterError } from "../http/answer-unreadable.ts";
+import { endWithResponse } from "./ingest-streams.ts";
+import type { Exchange } from "./refuse-call.ts";
+
+/** A request as HTTP/2 delivers it. */
+export interface StreamedRequest {
+  stream: ServerHttp2Stream;
+  headers: IncomingHttpHeaders;
+  rawHeaders: readonly string[];
+}
+
+/** A request that has arrived: one of the compatibility layer, or a `StreamedRequest`. */
+export interface Arrival {
+  path: string;
+  /** Emits `close` when the exchange is over. */
+  lifetime: ServerHttp2Stream | ServerResponse;
+  /** Whether its body has arrived. */
+  isRead(): boolean;
+  exchange(): Exchange;
+  serve(): void;
+}
+
+const usualAuthority = /^[a-z0-9._-]+(?::\d{1,5})?$/;
+
+interface App {
+  fetch(request: Request, env: unknown): Response | Promise<Response>;
+}
+
+/** Whether a request is a POST to one of `paths` as collectors send it: without a query, and with the length of its body. */
+export const isUsualPost = (headers: IncomingHttpHeaders, paths: ReadonlySet<string>): boolean =>
+  headers[":method"] === "POST" &&
+  paths.has(headers[":path"] ?? "") &&
+  headers[":scheme"] === "https" &&
+  usualAuthority.test(headers[":authority"] ?? "") &&
+  /^\d+$/.test(headers["content-length"] ?? "") &&
+  headers.expect === undefined;
+
+/** Returns the arrival of a request of `isUsualPost`, which `app` serves. Its stream emits no unhandled error. */
+export const arrivalOfStream = (app: App, request: StreamedRequest, env: object): Arrival => {
+  const { stream, headers, rawHeaders } = request;
+  stream.on("error", () => undefined);
+  return {
+    path: headers[":path"] ?? "",
+    lifetime: stream,
+    isRead: () => stream.readableEnded,
+    exchange() {
+      const exchange = {
+        request: new Http2ServerRequest(stream, headers, {}, rawHeaders),
+        response: new Http2ServerResponse(stream),
+      };
+      endWithResponse(stream);
+      return exchange;
+    },
+    serve: () => void serve(app, request, env),
+  };
+};
+
+/** Passes a request to an app and sends the response. Resets a stream whose body the app has not read. Never rejects. */
+const serve = async (app: App, { stream, headers }: StreamedRequest, env: object): Promise<void> => {
+  try {
+    // It has what the routes read.
+    const request = new StreamRequest(stream, headers) as unknown as Request;
+    const response = await Promise.resolve(app.fetch(request, env)).catch(answerAdapterError);
+    const body = Buffer.from(await response.arrayBuffer());
+    if (stream.closed || stream.headersSent) return;
+    const sent = { ...Object.fromEntries(response.headers), "content-length": String(body.length) };
+    stream.respond({ ":status": response.status, ...sent });
+    stream.end(body);
+    if (!stream.readableEnded) stream.once("finish", () => resetUnread(stream));
+  } catch {
+    stream.close(constants.NGHTTP2_INTERNAL_ERROR);
+  }
+};
+
+/** A body that the app has read ends within this turn; any other must not be sent to its end. */
+const resetUnread = (stream: ServerHttp2Stream): void => {
+  setImmediate(() => {
+    if (!stream.closed) stream.close(constants.NGHTTP2_NO_ERROR);
+  });
+};
+
+class StreamRequest implements Pick<Request, "method" | "url" | "headers" | "signal" | "arrayBuffer"> {
+  readonly method = "POST";
+  readonly url: string;
+  readonly #stream: ServerHttp2Stream;
+  readonly #received: IncomingHttpHeaders;
+  #headers: Headers | undefined;
+  #signal: AbortSignal | undefined;
+
+  constructor(stream: ServerHttp2Stream, received: IncomingHttpHeaders) {
+    this.url = `https://${received[":authority"]}${received[":path"]}`;
+    this.#stream = stream;
+    this.#received = received;
+  }
+
+  get headers(): Headers {
+    this.#headers ??= toHeaders(this.#received);
+    return this.#headers;
+  }
+
+  /** Aborts when the client disconnects before the response has been sent. */
+  get signal(): AbortSignal {
+    if (this.#signal === undefined) {
+      const controller = new AbortController();
+      const stream = this.#stream;
+      stream.once("close", () => {
+        if (!stream.writableFinished || stream.aborted) controller.abort();
+      });
+      this.#signal = controller.signal;
+    }
+    return this.#signal;
+  }
+
+  /** Reads the body, once. HTTP/2 enforces its length. */
+  arrayBuffer(): Promise<ArrayBuffer> {
+    const stream = this.#stream;
+    return new Promise((resolve, reject) => {
+      const chunks: Buffer[] = [];
+      stream.on("data", (chunk: Buffer) => chunks.push(chunk));
+      stream.once("end", () => resolve(new Uint8Array(Buffer.concat(chunks)).buffer));
+      stream.once("close", () => reject(new Error("the stream closed before its end")));
+    });
+  }
+}
+
+const toHeaders = (received: IncomingHttpHeaders): Headers => {
+  const headers = new Headers();
+  for (const [name, value] of Object.entries(received)) {
+    if (name.startsWith(":")) continue;
+    for (const each of [value].flat()) headers.append(name, each ?? "");
+  }
+  return headers;
+};

@@ -1,0 +1,58 @@
+import { hash } from "node:crypto";
+import type { Log } from "../../../kit/log.ts";
+import type { IngestConfig } from "../../config/core-config.ts";
+import { createPostgresSink, type PostgresSinkNeeds } from "../../ingest/postgres-sink.ts";
+import type { Sink } from "../../ingest/sink.ts";
+import { noteSink } from "../../store/ingest/sinks.ts";
+import type { Metrics } from "../metrics.ts";
+
+/** A sink, and the largest payload that it stores. */
+export interface OpenedSink {
+  sink: Sink;
+  payloadBytesMax: number;
+}
+
+/** Bytes of a message's headers: the largest message of a server holds them beside the payload. */
+const headerBytesReserved = 16 * 1024;
+
+/** Reads the files that the sink needs, as opening it does. Throws `ConfigError` for one that cannot be read. */
+export const checkSinkFiles = async ({ sink }: Pick<IngestConfig, "sink">): Promise<void> => {
+  if (sink.kind === "postgres") return;
+  const { readNatsOptions } = await import("./connect-nats.ts");
+  await readNatsOptions(sink);
+};
+
+/** Opens the sink that the configuration names. The client of NATS is loaded only for its own. */
+export const openSink = async (
+  config: IngestConfig,
+  { metrics, log, ...needs }: Omit<PostgresSinkNeeds, "observe" | "log"> & { metrics: Metrics; log: Log },
+): Promise<OpenedSink> => {
+  const { sink: settings, payloadBytesMax } = config;
+  const shared = { ...needs, log, observe: metrics.observeIngest };
+  await noteSink(needs.db, settings.kind, new Date(needs.clock.now()));
+  if (settings.kind === "postgres") return { sink: createPostgresSink(shared), payloadBytesMax };
+  const { connectNats } = await import("./connect-nats.ts");
+  const { createNatsSink } = await import("../../ingest/nats-sink/create-nats-sink.ts");
+  const digest = (bytes: Uint8Array) => hash("sha256", bytes, "hex");
+  const observe = { ...metrics.observeIngest, ...metrics.observePublishes() };
+  return connectNats(settings, { clock: needs.clock, log }, async (connection) => {
+    const sink = await createNatsSink({ ...shared, connection, settings, digest, observe });
+    metrics.gauge(
+      "core_ingest_nats_publishes_waiting",
+      "Messages that wait for the stream's acknowledgement",
+      () => sink.waiting().messages,
+    );
+    metrics.gauge(
+      "core_ingest_nats_lag_seconds",
+      "How long the oldest of these messages has waited",
+      () => sink.waiting().seconds,
+    );
+    const messageBytesMax = (connection.info?.max_payload ?? payloadBytesMax) - headerBytesReserved;
+    if (messageBytesMax < payloadBytesMax)
+      log.warn(
+        { max_payload: connection.info?.max_payload, payload_bytes_max: messageBytesMax },
+        "max_payload of the NATS server lowers SVC_INGEST_MAX_PAYLOAD_BYTES: larger payloads are rejected",
+      );
+    return { sink, payloadBytesMax: Math.min(payloadBytesMax, messageBytesMax) };
+  });
+};

@@ -1,0 +1,206 @@
+import { type AnyColumn, and, desc, eq, gte, inArray, lt, ne, or, type SQL, sql } from "drizzle-orm";
+import { auditChain, auditEvent } from "../../../drizzle/schema/audit.ts";
+import { certificate } from "../../../drizzle/schema/certificate.ts";
+import type { Executor } from "../database/database.ts";
+import { arrayLiteral, type Paged, type PageRequest, substring } from "../database/query-parts.ts";
+
+/** What events are about: targets, and actors, such as a host whose enrollment was rejected. */
+export interface AuditSubject {
+  targetIds: readonly [string, ...string[]];
+  actorIds: readonly string[];
+}
+
+/** Selects events; an absent part does not filter, and the parts combine by AND. */
+export interface AuditFilter {
+  /** Any of these actions. */
+  actions?: readonly string[];
+  /** None of these actions. */
+  notActions?: readonly string[];
+  /** The actor's id, or the name that the log shows. */
+  actor?: string;
+  /** Not by this actor, by the id or the name. */
+  notActor?: string;
+  /** Events on any of these targets, or by any of these actors. */
+  about?: AuditSubject;
+  outcome?: "success" | "failure";
+  /** Exactly this reason. */
+  reason?: string;
+  since?: Date;
+  until?: Date;
+  /** A substring of actor, target, reason, address, request or details, in any case. */
+  text?: string;
+}
+
+/** A list of events that an index returns newest first: those whose column has this value. */
+interface Stream {
+  column: AnyColumn;
+  values: readonly string[];
+  /** The index continues with the action: one list for each of these, or for each that the log has. */
+  actions?: readonly string[] | "any";
+}
+
+/** The events that a search for text reads for one page. */
+export const searchedEventsMax = 5000;
+
+/** An event's id begins with its millisecond (UUIDv7). Cores agree on the time within this. */
+const idSlackMs = 60_000;
+
+/**
+ * Returns one page of the log, newest first. An event that is not chained yet has a null link. A search for text reads at most
+ * `searchedEventsMax` events, so that its page may be short, or empty, and still have a next one.
+ */
+export const listAuditEvents = async (
+  db: Executor,
+  filter: AuditFilter,
+  page: PageRequest,
+): Promise<Paged<ListedAuditEvent>> => {
+  const { ids, next } = await findPageIds(db, filter, page);
+  const rows = await db
+    .select({ event: auditEvent, link: auditChain })
+    .from(auditEvent)
+    .leftJoin(auditChain, eq(auditChain.eventId, auditEvent.id))
+    .where(sql`${auditEvent.id} = any(${arrayLiteral(ids)}::uuid[])`)
+    .orderBy(desc(auditEvent.id));
+  return { rows: rows.map(({ event, link }) => ({ ...event, link })), next };
+};
+
+/** An event of a list, with its link. */
+export type ListedAuditEvent = typeof auditEvent.$inferSelect & { link: typeof auditChain.$inferSelect | null };
+
+const findPageIds = async (db: Executor, given: AuditFilter, { after, limit }: PageRequest) => {
+  const filter = await withoutNotActions(db, given);
+  const { streams, others } = streamsOf(filter);
+  const range = rangeOf(filter, after);
+  const rest = and(...conditionsOf(others)) ?? sql`true`;
+  const newest = (count: number) => newestIds(streams, range, rest, count);
+  const found = async (query: SQL): Promise<string[]> => (await db.execute<{ id: string }>(query)).map(({ id }) => id);
+  const pageOfIds = (ids: string[]) => ({
+    ids: ids.slice(0, limit),
+    next: ids.length > limit ? (ids[limit - 1] ?? null) : null,
+  });
+  if (filter.text === undefined) return pageOfIds(await found(newest(limit + 1)));
+  const rows = await db.execute<{ id: string; is_match: boolean }>(sql`
+    with read as materialized (${newest(searchedEventsMax)}),
+      matching as materialized (
+        select ${auditEvent.id} from read join ${auditEvent} on ${auditEvent.id} = read.id
+        where ${contains(filter.text)} order by ${auditEvent.id} desc limit ${limit + 1}
+      )
+    select id, true as is_match from matching
+    union all (select id, false from read order by id desc offset ${searchedEventsMax - 1})`);
+  const { ids, next } = pageOfIds(rows.filter((row) => row.is_match).map(({ id }) => id));
+  const lastRead = rows.find((row) => !row.is_match)?.id ?? null;
+  return { ids, next: next ?? lastRead };
+};
+
+/** Returns the filter with the actions that remain in place of those that it excludes: a range of the index for each, as for any other. */
+const withoutNotActions = async (db: Executor, { notActions, ...filter }: AuditFilter): Promise<AuditFilter> => {
+  if (notActions === undefined) return filter;
+  const actions =
+    filter.actions ?? (await db.execute<{ action: string }>(actionsIn("any"))).map(({ action }) => action);
+  return { ...filter, actions: actions.filter((action) => !notActions.includes(action)) };
+};
+
+/**
+ * Returns the streams of the most selective part of a filter, and the other parts. The streams' own condition is not among these: the
+ * planner would prefer to collect all that satisfies it, and sort.
+ */
+const streamsOf = (filter: AuditFilter): { streams?: readonly Stream[]; others: AuditFilter } => {
+  const { about, actor, actions, outcome } = filter;
+  if (about !== undefined) {
+    const { about: _, ...others } = filter;
+    const targets = { column: auditEvent.targetId, values: about.targetIds };
+    return { streams: [targets, { column: auditEvent.actorId, values: about.actorIds }], others };
+  }
+  if (actor !== undefined) {
+    const { actor: _, actions: __, ...others } = filter;
+    const columns = [auditEvent.actorId, auditEvent.actorDisplay];
+    return { streams: columns.map((column) => ({ column, values: [actor], actions: actions ?? "any" })), others };
+  }
+  // The planner finds the partial index of failures by itself.
+  if (actions === undefined || actions.length === 0 || outcome === "failure") return { others: filter };
+  const { actions: _, ...others } = filter;
+  return { streams: [{ column: auditEvent.action, values: actions }], others };
+};
+
+/** Ids from `low`, below `high`. */
+interface IdRange {
+  low: string;
+  high: string;
+}
+
+/**
+ * Returns the query of the newest `limit` ids of all streams together; each is read to `limit` of its own at most. A stream is a range of
+ * its index, which alone has that order: with an equality, the planner would at times read all events from the newest.
+ */
+const newestIds = (streams: readonly Stream[] | undefined, { low, high }: IdRange, rest: SQL, limit: number): SQL => {
+  const { id } = auditEvent;
+  if (streams === undefined)
+    return sql`select ${id} from ${auditEvent} where ${id} >= ${low}::uuid and ${id} < ${high}::uuid and ${rest}
+      order by ${id} desc limit ${limit}`;
+  const partOf = ({ column, values, actions }: Stream): SQL => {
+    const columns = actions === undefined ? sql`${column}` : sql`${column}, ${auditEvent.action}`;
+    const keys = actions === undefined ? sql`value` : sql`value, kind.action`;
+    const kinds = actions === undefined ? sql`` : sql`cross join (${actionsIn(actions)}) kind`;
+    const order = actions === undefined ? sql`${column} desc` : sql`${column} desc, ${auditEvent.action} desc`;
+    return sql`select newest.id from unnest(${arrayLiteral(values)}::text[]) value ${kinds} cross join lateral (
+      select ${id} from ${auditEvent}
+      where (${columns}, ${id}) >= (${keys}, ${low}::uuid) and (${columns}, ${id}) < (${keys}, ${high}::uuid) and ${rest}
+      order by ${order}, ${id} desc limit ${limit}
+    ) newest`;
+  };
+  const parts = streams.filter(({ values }) => values.length > 0).map(partOf);
+  return sql`select id from (${sql.join(parts, sql` union `)}) streams order by id desc limit ${limit}`;
+};
+
+/** Returns the query of these actions, or of each that the log has, with one step through the index for each. */
+const actionsIn = (actions: readonly string[] | "any"): SQL =>
+  actions === "any"
+    ? sql`with recursive step as (
+        (select action from audit_event order by action limit 1)
+        union all
+        select (select action from audit_event where action > step.action order by action limit 1) from step
+        where step.action is not null
+      ) select action from step where action is not null`
+    : sql`select unnest(${arrayLiteral(actions)}::text[]) as action`;
+
+/** Returns the ids that events of a filter's time can have, below `after`. */
+const rangeOf = ({ since, until }: AuditFilter, after: string | null): IdRange => {
+  const low = since ? firstIdAt(since.getTime() - idSlackMs) : "00000000-0000-0000-0000-000000000000";
+  const end = until ? firstIdAt(until.getTime() + idSlackMs) : "ffffffff-ffff-ffff-ffff-ffffffffffff";
+  return { low, high: after !== null && after < end ? after : end };
+};
+
+/** Returns the conditions of a filter without `about`, which always decides the streams. */
+const conditionsOf = ({ actions, actor, notActor, outcome, ...more }: AuditFilter): (SQL | undefined)[] => [
+  more.reason === undefined ? undefined : eq(auditEvent.reason, more.reason),
+  actions && inArray(auditEvent.action, [...actions]),
+  actor === undefined ? undefined : or(eq(auditEvent.actorId, actor), eq(auditEvent.actorDisplay, actor)),
+  notActor === undefined ? undefined : and(ne(auditEvent.actorId, notActor), ne(auditEvent.actorDisplay, notActor)),
+  // Written as a literal, so that the planner recognises the partial index.
+  outcome && (outcome === "failure" ? sql`${auditEvent.outcome} = 'failure'` : eq(auditEvent.outcome, outcome)),
+  more.since && gte(auditEvent.occurredAt, more.since),
+  more.until && lt(auditEvent.occurredAt, more.until),
+];
+
+/** Returns the lowest UUIDv7 of a millisecond. */
+const firstIdAt = (milliseconds: number): string => {
+  const hex = Math.max(0, milliseconds).toString(16).padStart(12, "0");
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-7000-8000-000000000000`;
+};
+
+const contains = (text: string): SQL => sql`concat_ws(' ', ${auditEvent.actorDisplay}, ${auditEvent.targetId},
+  ${auditEvent.reasonCode}, ${auditEvent.reason}, ${auditEvent.remoteAddr}, ${auditEvent.requestId},
+  ${auditEvent.details}) ilike ${substring(text)}`;
+
+/** Finds the newest events of an identity and its certificates, newest first. */
+export const findCollectorEvents = async (db: Executor, identityId: string, limit: number) => {
+  const certificates = await db
+    .select({ id: certificate.id })
+    .from(certificate)
+    .where(eq(certificate.identityId, identityId));
+  const about: AuditSubject = { targetIds: [identityId, ...certificates.map(({ id }) => id)], actorIds: [] };
+  return (await listAuditEvents(db, { about }, { after: null, limit })).rows;
+};
+
+/** An event of a collector. */
+export type CollectorEvent = Awaited<ReturnType<typeof findCollectorEvents>>[number];

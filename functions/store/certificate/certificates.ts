@@ -1,0 +1,255 @@
+import { and, count, desc, eq, gt, isNotNull, isNull, lte, ne } from "drizzle-orm";
+import { certificate, collectorIdentity, type StoredCertificateStatus } from "../../../drizzle/schema/certificate.ts";
+import type { Executor } from "../database/database.ts";
+import { insertRows } from "../database/execute-prepared.ts";
+import { anyOf, anyOfHex, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
+
+/** A certificate's row. */
+export type CertificateRow = typeof certificate.$inferSelect;
+
+/** Inserts a certificate. Returns undefined if a row with its fingerprint exists. */
+export const insertCertificate = async (
+  db: Executor,
+  row: typeof certificate.$inferInsert,
+): Promise<CertificateRow | undefined> => {
+  const target = certificate.fingerprintSha256;
+  const [inserted] = await db.insert(certificate).values(row).onConflictDoNothing({ target }).returning();
+  return inserted;
+};
+
+/** Finds a certificate and locks its row until the transaction ends. Lock its identity first. */
+export const lockCertificate = async (db: Executor, id: string): Promise<CertificateRow | undefined> => {
+  const [row] = await db.select().from(certificate).where(eq(certificate.id, id)).for("no key update");
+  return row;
+};
+
+/** Finds a certificate. */
+export const findCertificate = async (db: Executor, id: string): Promise<CertificateRow | undefined> => {
+  const [row] = await db.select().from(certificate).where(eq(certificate.id, id));
+  return row;
+};
+
+/** Inserts certificates; none of them may have a row. */
+export const insertCertificates = async (db: Executor, rows: readonly CertificateRow[]): Promise<void> => {
+  await insertRows(db, certificate, rows);
+};
+
+/** Returns those of the fingerprints (lowercase hex) that have a row. */
+export const findFingerprints = async (db: Executor, fingerprints: readonly string[]): Promise<Set<string>> => {
+  const { fingerprintSha256 } = certificate;
+  const wanted = fingerprints.map((fingerprint) => Uint8Array.fromHex(fingerprint));
+  const found = db.select({ fingerprintSha256 }).from(certificate).where(anyOf(fingerprintSha256, wanted));
+  const rows = await found.prepare("find_fingerprints").execute();
+  return new Set(rows.map((row) => row.fingerprintSha256.toHex()));
+};
+
+/** Finds the active certificates issued for these tokens and keys after `since`, newest first: their responses may have been lost. */
+export const findEnrolledCertificates = (
+  db: Executor,
+  { tokenIds, keys, since }: { tokenIds: readonly string[]; keys: readonly Uint8Array[]; since: Date },
+): Promise<CertificateRow[]> =>
+  db
+    .select()
+    .from(certificate)
+    .where(
+      and(
+        anyOf(certificate.tokenId, tokenIds),
+        anyOf(certificate.spkiSha256, keys),
+        eq(certificate.status, "active"),
+        gt(certificate.issuedAt, since),
+      ),
+    )
+    .orderBy(desc(certificate.issuedAt))
+    .prepare("find_enrolled_certificates")
+    .execute();
+
+/** Returns the ids of those of the identities, by name, that have an active certificate unexpired at `now`. */
+export const findIdentitiesInUse = async (db: Executor, names: readonly string[], now: Date): Promise<Set<string>> => {
+  const { identityId, status, notAfter } = certificate;
+  const found = db
+    .select({ identityId })
+    .from(collectorIdentity)
+    .innerJoin(certificate, eq(identityId, collectorIdentity.id))
+    .where(and(anyOf(collectorIdentity.identity, names), eq(status, "active"), gt(notAfter, now)));
+  const rows = await found.prepare("find_identities_in_use").execute();
+  return new Set(rows.map((row) => row.identityId));
+};
+
+/** Finds the active certificates of an identity that are unexpired at `now`. */
+export const findActiveCertificates = (db: Executor, identityId: string, now: Date): Promise<CertificateRow[]> =>
+  db
+    .select()
+    .from(certificate)
+    .where(
+      and(eq(certificate.identityId, identityId), eq(certificate.status, "active"), gt(certificate.notAfter, now)),
+    );
+
+/** Marks the active certificates of an identity replaced by another enrollment's, `by`, which may be stored already. */
+export const updateActiveReplaced = async (
+  db: Executor,
+  identityId: string,
+  { by, at }: { by: string; at: Date },
+): Promise<void> => {
+  const { id, identityId: ofIdentity, status } = certificate;
+  await db
+    .update(certificate)
+    .set({ status: "replaced", replacedAt: at })
+    .where(and(eq(ofIdentity, identityId), eq(status, "active"), ne(id, by)));
+};
+
+/** Revokes the active certificates of an identity, unused successors included. Returns their ids. */
+export const updateIdentityCertificatesRevoked = async (
+  db: Executor,
+  identityId: string,
+  revokedAt: Date,
+): Promise<string[]> => {
+  const rows = await db
+    .update(certificate)
+    .set({ status: "revoked", revokedAt })
+    .where(and(eq(certificate.identityId, identityId), eq(certificate.status, "active")))
+    .returning({ id: certificate.id });
+  return rows.map((row) => row.id);
+};
+
+/** Revokes a certificate and its unused successors. Returns their ids. */
+export const updateCertificateRevoked = async (db: Executor, id: string, revokedAt: Date): Promise<string[]> => {
+  const rows = await db
+    .update(certificate)
+    .set({ status: "revoked", revokedAt })
+    .where(and(eq(certificate.id, id), ne(certificate.status, "revoked")))
+    .returning({ id: certificate.id });
+  const successors = await db
+    .update(certificate)
+    .set({ status: "revoked", revokedAt })
+    .where(and(eq(certificate.predecessorId, id), isNull(certificate.firstUsedAt), eq(certificate.status, "active")))
+    .returning({ id: certificate.id });
+  return [...rows, ...successors].map((row) => row.id);
+};
+
+/** A certificate and the one that it renewed. */
+export interface Succession {
+  id: string;
+  predecessorId: string;
+}
+
+/** Stores the first use of those of the certificates that were not used before. Returns those of them that renewed another. */
+export const updateFirstUsed = async (db: Executor, ids: readonly string[], at: Date): Promise<Succession[]> => {
+  const { id, firstUsedAt, predecessorId } = certificate;
+  const used = db
+    .update(certificate)
+    .set({ firstUsedAt: at })
+    .where(and(anyOf(id, ids), isNull(firstUsedAt)))
+    .returning({ id, predecessorId });
+  const rows = await used.prepare("update_first_used").execute();
+  return rows.flatMap((row) => (row.predecessorId === null ? [] : [{ id: row.id, predecessorId: row.predecessorId }]));
+};
+
+/** Returns when the newest renewals of an identity were issued after `since` and up to `until`, newest first, at most `limit`. */
+export const listRenewalTimes = async (
+  db: Executor,
+  identityId: string,
+  { since, until, limit }: { since: Date; until: Date; limit: number },
+): Promise<Date[]> => {
+  const { issuedAt, predecessorId, identityId: ofIdentity } = certificate;
+  const rows = await db
+    .select({ issuedAt })
+    .from(certificate)
+    .where(and(eq(ofIdentity, identityId), isNotNull(predecessorId), gt(issuedAt, since), lte(issuedAt, until)))
+    .orderBy(desc(issuedAt))
+    .limit(limit);
+  return rows.map((row) => row.issuedAt);
+};
+
+/** Marks active certificates replaced; a revoked one stays revoked. */
+export const updateReplaced = async (db: Executor, ids: readonly string[], replacedAt: Date): Promise<void> => {
+  const { id, status } = certificate;
+  const replaced = db
+    .update(certificate)
+    .set({ status: "replaced", replacedAt })
+    .where(and(anyOf(id, ids), eq(status, "active")));
+  await replaced.prepare("update_replaced").execute();
+};
+
+/** Finds the active, unused successor of a certificate. */
+export const findUnusedSuccessor = async (db: Executor, predecessorId: string): Promise<CertificateRow | undefined> => {
+  const [row] = await db
+    .select()
+    .from(certificate)
+    .where(
+      and(
+        eq(certificate.predecessorId, predecessorId),
+        eq(certificate.status, "active"),
+        isNull(certificate.firstUsedAt),
+      ),
+    );
+  return row;
+};
+
+/** Returns one page of the certificates of an identity. */
+export const listCertificates = async (
+  db: Executor,
+  identityId: string,
+  page: PageRequest,
+): Promise<Paged<CertificateRow>> => {
+  const { where, orderBy, limit } = pageOf(certificate.id, page, [eq(certificate.identityId, identityId)]);
+  return paged(await db.select().from(certificate).where(where).orderBy(orderBy).limit(limit), page);
+};
+
+/** The state that decides, besides the dates, whether a certificate may be used. */
+export interface CertificateState {
+  certificateId: string;
+  identityId: string;
+  status: StoredCertificateStatus;
+  identityRevoked: boolean;
+  /** The certificate has been used before. */
+  used: boolean;
+}
+
+/** Returns the states of certificates by SHA-256 fingerprint (lowercase hex), with one query; unknown certificates are absent. */
+export const findCertificateStates = async (
+  db: Executor,
+  fingerprints: readonly string[],
+): Promise<ReadonlyMap<string, CertificateState>> => {
+  const rows = await db
+    .select({
+      fingerprint: certificate.fingerprintSha256,
+      certificateId: certificate.id,
+      identityId: certificate.identityId,
+      status: certificate.status,
+      revokedAt: collectorIdentity.revokedAt,
+      firstUsedAt: certificate.firstUsedAt,
+    })
+    .from(certificate)
+    .innerJoin(collectorIdentity, eq(certificate.identityId, collectorIdentity.id))
+    .where(
+      anyOf(
+        certificate.fingerprintSha256,
+        fingerprints.map((fingerprint) => Uint8Array.fromHex(fingerprint)),
+      ),
+    );
+  return new Map(
+    rows.map(({ fingerprint, certificateId, identityId, status, revokedAt, firstUsedAt }) => [
+      new Uint8Array(fingerprint).toHex(),
+      { certificateId, identityId, status, identityRevoked: revokedAt !== null, used: firstUsedAt !== null },
+    ]),
+  );
+};
+
+/**
+ * Returns whether each of these certificates, by SHA-256 fingerprint (lowercase hex, none twice), is active and its identity not revoked:
+ * one row, because twenty thousand streams ask every two seconds.
+ */
+export const areCertificatesActive = async (db: Executor, fingerprints: readonly string[]): Promise<boolean> => {
+  const [row] = await db
+    .select({ active: count() })
+    .from(certificate)
+    .innerJoin(collectorIdentity, eq(certificate.identityId, collectorIdentity.id))
+    .where(
+      and(
+        anyOfHex(certificate.fingerprintSha256, fingerprints),
+        eq(certificate.status, "active"),
+        isNull(collectorIdentity.revokedAt),
+      ),
+    );
+  return row?.active === fingerprints.length;
+};

@@ -1,0 +1,195 @@
+import { and, count, eq, gt, ilike, isNotNull, isNull, lte, or, sql } from "drizzle-orm";
+import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
+import type { Labels } from "../../../proto/labels.ts";
+import type { Executor } from "../database/database.ts";
+import { executePrepared, insertRows } from "../database/execute-prepared.ts";
+import {
+  anyOf,
+  arrayLiteral,
+  type Paged,
+  type PageRequest,
+  paged,
+  pageOf,
+  substring,
+} from "../database/query-parts.ts";
+
+/** A collector identity's row. */
+export type IdentityRow = typeof collectorIdentity.$inferSelect;
+
+/** The row that an enrollment writes: the database fills in the labels. */
+export type EnrolledIdentity = Omit<IdentityRow, "reportedLabels" | "labelSetId">;
+
+/**
+ * Finds an identity by name and locks its row until the transaction ends. Foreign keys do not wait for the lock: heartbeats refer to the
+ * row meanwhile.
+ */
+export const lockIdentityByName = async (db: Executor, identity: string): Promise<IdentityRow | undefined> => {
+  const [row] = await db
+    .select()
+    .from(collectorIdentity)
+    .where(eq(collectorIdentity.identity, identity))
+    .for("no key update");
+  return row;
+};
+
+/** Finds an identity and locks its row until the transaction ends. Lock it before any of its certificates, always in this order. */
+export const lockIdentity = async (db: Executor, id: string): Promise<IdentityRow | undefined> => {
+  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)).for("no key update");
+  return row;
+};
+
+/** Locks identities until the transaction ends, in the order of their ids. */
+export const lockIdentities = async (db: Executor, ids: readonly string[]): Promise<void> => {
+  const { id } = collectorIdentity;
+  const found = db.select({ id }).from(collectorIdentity).where(anyOf(id, ids)).orderBy(id).for("no key update");
+  await found.prepare("lock_identities_by_id").execute();
+};
+
+/** Finds identities by name and locks them in the order of their ids. */
+export const lockIdentitiesByName = async (
+  db: Executor,
+  names: readonly string[],
+): Promise<Map<string, IdentityRow>> => {
+  const { id, identity } = collectorIdentity;
+  const found = db.select().from(collectorIdentity).where(anyOf(identity, names)).orderBy(id).for("no key update");
+  const rows = await found.prepare("lock_identities").execute();
+  return new Map(rows.map((row) => [row.identity, row]));
+};
+
+/** Inserts identities. */
+export const insertIdentities = async (db: Executor, rows: readonly EnrolledIdentity[]): Promise<void> => {
+  await insertRows(db, collectorIdentity, rows);
+};
+
+/** Stores the policy, token, host and version with which an identity enrolled again. */
+export const updateIdentityReenrolled = async (
+  db: Executor,
+  id: string,
+  about: Pick<IdentityRow, "policyId" | "tokenId" | "hostname" | "platform" | "collectorVersion">,
+): Promise<void> => {
+  const { policyId, tokenId, hostname, platform, collectorVersion } = about;
+  const set = { policyId, tokenId, hostname, platform, collectorVersion };
+  await db.update(collectorIdentity).set(set).where(eq(collectorIdentity.id, id));
+};
+
+/** Marks an identity revoked. */
+export const updateIdentityRevoked = async (db: Executor, id: string, revokedAt: Date): Promise<void> => {
+  await db.update(collectorIdentity).set({ revokedAt }).where(eq(collectorIdentity.id, id));
+};
+
+/** Counts the identities that first enrolled under a policy after `since`. */
+export const countEnrolledSince = async (db: Executor, policyId: string, since: Date): Promise<number> => {
+  const [row] = await db
+    .select({ enrolled: count() })
+    .from(collectorIdentity)
+    .where(and(eq(collectorIdentity.policyId, policyId), gt(collectorIdentity.enrolledAt, since)))
+    .prepare("count_enrolled_since")
+    .execute();
+  return row?.enrolled ?? 0;
+};
+
+/**
+ * Counts the identities that first enrolled under these policies after `since`, up to a policy's hourly limit. Leaves out policies that
+ * `more` enrollments cannot bring to it, however many of their enrollments and reservations were recent: the usual case costs no count.
+ */
+export const countTowardsHourlyLimits = async (
+  db: Executor,
+  { policyIds, more }: { policyIds: readonly string[]; more: number },
+  since: Date,
+): Promise<Map<string, number>> => {
+  const rows = await executePrepared<{ id: string; enrolled: number }>(
+    db,
+    sql`select p.id, (select count(*)::int from (
+        select from collector_identity i where i.policy_id = p.id and i.enrolled_at > ${since.toISOString()}::timestamptz
+        limit p.max_enrollments_per_hour) recent) as enrolled
+      from enrollment_policy p where p.id = any(${arrayLiteral(policyIds)}::uuid[]) and p.max_enrollments_per_hour > 0
+        and p.enrollment_count + (select count(*) from enrollment_reservation r where r.policy_id = p.id) + ${more}::int
+          > p.max_enrollments_per_hour`,
+  );
+  return new Map(rows.map(({ id, enrolled }) => [id, enrolled]));
+};
+
+/** Finds an identity. */
+export const findIdentity = async (db: Executor, id: string): Promise<IdentityRow | undefined> => {
+  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id));
+  return row;
+};
+
+/** Finds an identity by name. */
+export const findIdentityByName = async (db: Executor, identity: string): Promise<IdentityRow | undefined> => {
+  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.identity, identity));
+  return row;
+};
+
+/**
+ * Stores the labels that a host reports; null for none. The database merges them with those of the host's enrollment policy
+ * (`drizzle/sql/label-sets.sql`).
+ */
+export const updateReportedLabels = async (
+  db: Executor,
+  { identityId, labels }: { identityId: string; labels: Labels | null },
+): Promise<void> => {
+  await db.execute(sql`update collector_identity set reported_labels = ${labels && JSON.stringify(labels)}::jsonb
+    where id = ${identityId}::uuid and reported_labels is distinct from ${labels && JSON.stringify(labels)}::jsonb`);
+};
+
+/** Stores the version with which a collector renewed. */
+export const updateCollectorVersion = async (db: Executor, id: string, collectorVersion: string): Promise<void> => {
+  await db.update(collectorIdentity).set({ collectorVersion }).where(eq(collectorIdentity.id, id));
+};
+
+/** Selects identities; an absent part does not filter. */
+export interface IdentityFilter {
+  /** Substring of identity, device id or hostname, in any case. */
+  text?: string;
+  status?: "active" | "revoked";
+  policyId?: string;
+  tokenId?: string;
+}
+
+/** Returns one page of the identities. */
+export const listIdentities = async (
+  db: Executor,
+  { text, status, policyId, tokenId }: IdentityFilter,
+  page: PageRequest,
+): Promise<Paged<IdentityRow>> => {
+  const { identity, deviceId, hostname, revokedAt } = collectorIdentity;
+  const matches = (pattern: string) => or(ilike(identity, pattern), ilike(deviceId, pattern), ilike(hostname, pattern));
+  const { where, orderBy, limit } = pageOf(collectorIdentity.id, page, [
+    text === undefined ? undefined : matches(substring(text)),
+    status && (status === "active" ? isNull(revokedAt) : isNotNull(revokedAt)),
+    policyId === undefined ? undefined : eq(collectorIdentity.policyId, policyId),
+    tokenId === undefined ? undefined : eq(collectorIdentity.tokenId, tokenId),
+  ]);
+  return paged(await db.select().from(collectorIdentity).where(where).orderBy(orderBy).limit(limit), page);
+};
+
+/** Stores an auth failure unless the identity has one from after `due`. Returns the identity's id if it stored one. */
+export const updateAuthFailure = async (
+  db: Executor,
+  { identity, reason, at, due }: { identity: string; reason: string; at: Date; due: Date },
+): Promise<string | undefined> => {
+  const { lastAuthFailureAt } = collectorIdentity;
+  const [row] = await db
+    .update(collectorIdentity)
+    .set({ lastAuthFailureAt: at, lastAuthFailureReason: reason })
+    .where(and(eq(collectorIdentity.identity, identity), or(isNull(lastAuthFailureAt), lte(lastAuthFailureAt, due))))
+    .returning({ id: collectorIdentity.id });
+  return row?.id;
+};
+
+/** Counts the hosts that are not revoked at `now`: neither their identity nor, without another active one, their certificate. */
+export const countCollectors = async (db: Executor, now: Date): Promise<number> => {
+  const [row] = await db.execute<{ enrolled: number }>(
+    sql`select count(*)::int as enrolled from fleet_host where revoked_from > ${now.toISOString()}::timestamptz`,
+  );
+  return row?.enrolled ?? 0;
+};
+
+/** The channel on which every replica listens, to check open ingest streams again at once. */
+export const revocationChannel = "svc_revocation";
+
+/** Notifies every replica, at the commit, that this identity or one of its certificates was revoked. */
+export const notifyRevocation = async (db: Executor, identity: string): Promise<void> => {
+  await db.execute(sql`select pg_notify(${revocationChannel}, ${identity})`);
+};

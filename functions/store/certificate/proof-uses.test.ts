@@ -1,0 +1,54 @@
+import { afterAll, describe, expect, it } from "vitest";
+import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
+import { useProof } from "./proof-uses.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { clock, db } = test;
+const { token } = await createTestToken(test);
+
+describe("useProof", () => {
+  it.each([
+    ["the first use", false],
+    ["a later use", true],
+  ])("H1: of two concurrent statements with one proof, one is admitted: %s", async (_, isLater) => {
+    const host = await enrollTestCollector(test, { token, deviceId: `raced-${isLater}` });
+    const [certificate] = await db.query.certificate.findMany({
+      where: (row, { eq }) => eq(row.id, host.certificateId),
+    });
+    const now = clock.now();
+    const use = { fingerprintSha256: certificate?.fingerprintSha256.toHex() ?? "", sentAt: now, expired: false };
+    if (isLater) await useProof(db, "renew", { ...use, sentAt: now - 1 }, { now: () => now });
+
+    const firstHasRun = Promise.withResolvers<void>();
+    const mayCommit = Promise.withResolvers<void>();
+    const winner = db.transaction(async (tx) => {
+      const admission = await useProof(tx, "renew", use, { now: () => now });
+      firstHasRun.resolve();
+      await mayCommit.promise;
+      return admission;
+    });
+    await firstHasRun.promise;
+    const loser = useProof(db, "renew", use, { now: () => now });
+    const waiting = "select 1 from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    await expect.poll(async () => (await db.execute(waiting)).length).toBe(1);
+    mayCommit.resolve();
+    expect((await winner).outcome).toBe("admitted");
+    expect(await loser).toMatchObject({ outcome: "stale_request", lastSentAt: now });
+  });
+
+  it("counts anew when core's clock was set back", async () => {
+    const host = await enrollTestCollector(test, { token, deviceId: "set-back" });
+    const [certificate] = await db.query.certificate.findMany({
+      where: (row, { eq }) => eq(row.id, host.certificateId),
+    });
+    const fingerprintSha256 = certificate?.fingerprintSha256.toHex() ?? "";
+    const now = clock.now();
+    const use = async (sentAt: number, at: number) =>
+      (await useProof(db, "renew", { fingerprintSha256, sentAt, expired: false }, { now: () => at })).outcome;
+    for (let sent = 0; sent < 6; sent++) expect(await use(now + sent, now + 3_600_000)).toBe("admitted");
+    expect(await use(now + 6, now + 3_600_000)).toBe("rate_limited");
+    expect(await use(now + 6, now)).toBe("admitted");
+  });
+});

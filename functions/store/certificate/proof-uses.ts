@@ -1,0 +1,156 @@
+import { type SQL, sql } from "drizzle-orm";
+import { type Clock, possibleTimes } from "../../../kit/clock.ts";
+import { clockSkewMsMax, type ProofPurpose } from "../../../proto/management/proof.ts";
+import type { Executor } from "../database/database.ts";
+import type { Succession } from "./certificates.ts";
+
+/** A verified proof, not used yet. */
+export interface ProofUse {
+  /** SHA-256 of the certificate's DER, lowercase hex. */
+  fingerprintSha256: string;
+  /** Milliseconds since the epoch. */
+  sentAt: number;
+  /** The certificate has expired by core's clock. */
+  expired: boolean;
+}
+
+/** `admitted`, or the code of the problem. */
+export type AdmissionOutcome =
+  | "admitted"
+  | "certificate_unknown"
+  | "identity_revoked"
+  | "certificate_revoked"
+  | "certificate_expired"
+  | "certificate_replaced"
+  | "stale_request"
+  | "rate_limited";
+
+/** The decision on one proof. */
+export interface ProofAdmission {
+  outcome: AdmissionOutcome;
+  /** Null, with `identityId`, when the certificate is unknown. */
+  certificateId: string | null;
+  identityId: string | null;
+  /** With `stale_request`: the newest accepted `sent_at`. */
+  lastSentAt: number | null;
+  /** The certificate has not been used before. */
+  isFirstUse: boolean;
+}
+
+/** A row of `decision` as the driver returns it. */
+export interface DecisionRow extends Record<string, unknown> {
+  outcome: AdmissionOutcome;
+  certificate_id: string | null;
+  identity_id: string | null;
+  last_sent_at: number | null;
+  first_use: boolean;
+}
+
+/** Accepted requests of one certificate and purpose in any 60 s; a successor inherits its predecessor's, see `inheritProofUses`. */
+const minuteCountMax = 6;
+
+/** The times by which a statement decides on proofs. */
+export interface ProofTimes {
+  at: SQL;
+  /**
+   * Core accepts no later `sent_at` now. A stored one beyond it was accepted while a clock was wrong, and is ignored, or the host could send
+   * nothing until then. A replay from before that hour is still rejected, because core accepted something since it was signed.
+   */
+  plausibleUntil: SQL;
+}
+
+/** Returns the last plausible `sent_at`, in milliseconds. */
+export const plausibleUntil = (clock: Pick<Clock, "now" | "machineNow">): number =>
+  Math.max(...possibleTimes(clock)) + clockSkewMsMax;
+
+/**
+ * Returns the common table expressions that decide on proofs at `at` and mark them used, for a statement that does its work with them. They read
+ * `input (fingerprint, sent_at, expired, …)`, at most one row per certificate, and define `decision`: all columns of `input`, those of
+ * `DecisionRow`, the certificate's times, and the identity's `reported_labels` and `enrolled_at`. Of two concurrent statements with one proof, one is `stale_request`: `used` stores only a
+ * `sent_at` above the stored one, under the row's lock. Rows are written in the order of certificates, so that statements cannot
+ * deadlock. Looks up each row by its key, whatever the planner knows of the tables: by LATERAL with a limit, so that no other plan is
+ * possible.
+ */
+export const decideProofs = (purpose: ProofPurpose, { at, plausibleUntil }: ProofTimes): SQL =>
+  sql`known as (
+    select input.*, c.id as certificate_id, c.identity_id, c.first_used_at is null as first_use, i.reported_labels, i.enrolled_at,
+      c.renew_after, c.not_after, c.issued_at, u.last_sent_at as newest_sent_at,
+      case
+        when c.id is null then 'certificate_unknown'
+        when i.revoked_at is not null then 'identity_revoked'
+        when c.status = 'revoked' then 'certificate_revoked'
+        when input.expired then 'certificate_expired'
+        when c.status = 'replaced' then 'certificate_replaced'
+        when u.last_sent_at >= input.sent_at and (u.last_sent_at <= ${plausibleUntil}
+          or exists (select from unnest(u.recent_at) accepted_at where accepted_at <= ${at} and accepted_at >= input.sent_at))
+          then 'stale_request'
+        when u.recent_at[1] > ${at} - interval '1 minute' and u.recent_at[1] <= ${at} and cardinality(u.recent_at) >= ${minuteCountMax}
+          then 'rate_limited'
+        else 'admitted'
+      end as provisional
+    from input
+    left join lateral (
+      select id, identity_id, status, first_used_at, renew_after, not_after, issued_at from certificate
+      where fingerprint_sha256 = decode(input.fingerprint, 'hex') limit 1
+    ) c on true
+    left join lateral (select revoked_at, reported_labels, enrolled_at from collector_identity where id = c.identity_id limit 1) i on true
+    left join lateral (
+      select last_sent_at, recent_at from proof_use where certificate_id = c.id and purpose = ${purpose} limit 1
+    ) u on true
+  ), used as (
+    insert into proof_use as u (certificate_id, purpose, last_sent_at, recent_at)
+    select certificate_id, ${purpose}, sent_at, array[${at}] from known where provisional = 'admitted' order by certificate_id
+    on conflict (certificate_id, purpose) do update set
+      last_sent_at = excluded.last_sent_at,
+      recent_at = (u.recent_at || excluded.recent_at)[greatest(1, cardinality(u.recent_at) + 2 - ${minuteCountMax}):]
+    where u.last_sent_at < excluded.last_sent_at or u.last_sent_at > ${plausibleUntil}
+    returning certificate_id
+  ), decision as (
+    select known.*,
+      case when provisional = 'admitted' and used.certificate_id is null then 'stale_request' else provisional end as outcome,
+      extract(epoch from case when provisional = 'admitted' then sent_at else newest_sent_at end)::float8 * 1000 as last_sent_at
+    from known left join used on used.certificate_id = known.certificate_id
+  )`;
+
+/** Converts a row of `decision`. */
+export const admissionOf = (row: DecisionRow): ProofAdmission => ({
+  outcome: row.outcome,
+  certificateId: row.certificate_id,
+  identityId: row.identity_id,
+  lastSentAt: row.last_sent_at === null ? null : Math.round(row.last_sent_at),
+  isFirstUse: row.first_use,
+});
+
+/** Decides on one proof and marks it used. */
+export const useProof = async (
+  db: Executor,
+  purpose: ProofPurpose,
+  { fingerprintSha256, sentAt, expired }: ProofUse,
+  clock: Pick<Clock, "now" | "machineNow">,
+): Promise<ProofAdmission> => {
+  const at = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`;
+  const input = sql`select ${fingerprintSha256}::text as fingerprint, ${at(sentAt)} as sent_at, ${expired}::boolean as expired`;
+  const [row] = await db.execute<DecisionRow>(
+    sql`with input as (${input}), ${decideProofs(purpose, { at: at(clock.now()), plausibleUntil: at(plausibleUntil(clock)) })}
+    select outcome, certificate_id, identity_id, last_sent_at, first_use from decision`,
+  );
+  if (row === undefined) throw new Error("the statement returned no decision");
+  return admissionOf(row);
+};
+
+/**
+ * Counts the newest requests of predecessors as their successors', so that a renewal does not reset the rate limit; renewals themselves
+ * are limited by what core has issued. Call it once for each successor, at its first use: from then on core rejects the predecessor.
+ */
+export const inheritProofUses = async (db: Executor, successions: readonly Succession[]): Promise<void> => {
+  const pairs = JSON.stringify(successions);
+  await db.execute(sql`
+    insert into proof_use as u (certificate_id, purpose, last_sent_at, recent_at)
+    select s.id, p.purpose, 'epoch', p.recent_at
+    from json_to_recordset(${pairs}::json) as s (id uuid, "predecessorId" uuid)
+    join proof_use p on p.certificate_id = s."predecessorId" and p.purpose <> 'renew'
+    order by s.id
+    on conflict (certificate_id, purpose) do update set
+      recent_at = (select (array_agg(at order by at))[greatest(1, count(*) + 1 - ${minuteCountMax}):]
+        from unnest(u.recent_at || excluded.recent_at) as at)`);
+};

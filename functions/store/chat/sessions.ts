@@ -1,0 +1,133 @@
+import { and, count, desc, eq, getTableColumns, isNotNull, lt, or, sql } from "drizzle-orm";
+import { chatSession } from "../../../drizzle/schema/chat.ts";
+import type { Executor } from "../database/database.ts";
+import type { Paged, PageRequest } from "../database/query-parts.ts";
+
+/** A conversation's row. */
+export type ChatSessionRow = typeof chatSession.$inferSelect;
+
+type LeasedChatSession = ChatSessionRow & {
+  /** Its turn's lease has expired: the core that wrote the answer was killed. */
+  turnExpired: boolean;
+};
+
+/** A conversation whose row is locked. */
+export type LockedChatSession = LeasedChatSession;
+
+/** A lease is renewed every two seconds, and expires by the database's clock, because cores may disagree. */
+const leaseEnd = sql`clock_timestamp() + interval '6 seconds'`;
+const isExpired = sql<boolean>`coalesce(${chatSession.turnExpiresAt} < clock_timestamp(), false)`;
+
+/** Inserts a conversation. */
+export const insertChatSession = async (db: Executor, row: typeof chatSession.$inferInsert): Promise<void> => {
+  await db.insert(chatSession).values(row);
+};
+
+/** Counts the conversations of a person. */
+export const countChatSessions = async (db: Executor, userId: string): Promise<number> => {
+  const [row] = await db.select({ count: count() }).from(chatSession).where(eq(chatSession.userId, userId));
+  return row?.count ?? 0;
+};
+
+/** Finds a conversation of a person. */
+export const findChatSession = async (
+  db: Executor,
+  { id, userId }: { id: string; userId: string },
+): Promise<LeasedChatSession | undefined> => {
+  const [row] = await db
+    .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
+    .from(chatSession)
+    .where(and(eq(chatSession.id, id), eq(chatSession.userId, userId)));
+  return row;
+};
+
+/** Locks a conversation until the transaction ends. */
+export const lockChatSession = async (db: Executor, id: string): Promise<LockedChatSession | undefined> => {
+  const [row] = await db
+    .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
+    .from(chatSession)
+    .where(eq(chatSession.id, id))
+    .for("update");
+  return row;
+};
+
+/** Returns one page of a person's conversations, the last used first. Positions are `<updated_at> <id>`. */
+export const listChatSessions = async (
+  db: Executor,
+  userId: string,
+  { after, limit }: PageRequest,
+): Promise<Paged<ChatSessionRow>> => {
+  const [time = "", id = ""] = after?.split(" ") ?? [];
+  const updatedAt = new Date(time);
+  const rows = await db
+    .select()
+    .from(chatSession)
+    .where(
+      and(
+        eq(chatSession.userId, userId),
+        after === null
+          ? undefined
+          : or(lt(chatSession.updatedAt, updatedAt), and(eq(chatSession.updatedAt, updatedAt), lt(chatSession.id, id))),
+      ),
+    )
+    .orderBy(desc(chatSession.updatedAt), desc(chatSession.id))
+    .limit(limit + 1);
+  const last = rows[limit - 1];
+  const next = rows.length > limit && last ? `${last.updatedAt.toISOString()} ${last.id}` : null;
+  return { rows: rows.slice(0, limit), next };
+};
+
+/** Changes a conversation. */
+export const updateChatSession = async (
+  db: Executor,
+  id: string,
+  change: Partial<Pick<ChatSessionRow, "title" | "updatedAt" | "messageCount" | "receiptCount" | "lastReceiptSha256">>,
+): Promise<void> => {
+  await db.update(chatSession).set(change).where(eq(chatSession.id, id));
+};
+
+/** Deletes a conversation of a person with its messages and receipts. Returns false if there is none. */
+export const deleteChatSession = async (
+  db: Executor,
+  { id, userId }: { id: string; userId: string },
+): Promise<boolean> => {
+  const rows = await db
+    .delete(chatSession)
+    .where(and(eq(chatSession.id, id), eq(chatSession.userId, userId)))
+    .returning({ id: chatSession.id });
+  return rows.length > 0;
+};
+
+/** Gives a turn the lease of its conversation. */
+export const leaseTurn = async (db: Executor, id: string, turnId: string): Promise<void> => {
+  await db.update(chatSession).set({ turnId, turnExpiresAt: leaseEnd }).where(eq(chatSession.id, id));
+};
+
+/** Renews the lease of a turn. Returns false when the turn was closed, or its conversation deleted. */
+export const renewTurn = async (
+  db: Executor,
+  { sessionId, turnId }: { sessionId: string; turnId: string },
+): Promise<boolean> => {
+  const rows = await db
+    .update(chatSession)
+    .set({ turnExpiresAt: leaseEnd })
+    .where(and(eq(chatSession.id, sessionId), eq(chatSession.turnId, turnId)))
+    .returning({ id: chatSession.id });
+  return rows.length > 0;
+};
+
+/** Ends the turn of a conversation. */
+export const releaseTurn = async (db: Executor, id: string): Promise<void> => {
+  await db.update(chatSession).set({ turnId: null, turnExpiresAt: null }).where(eq(chatSession.id, id));
+};
+
+/** Finds conversations whose turn has an expired lease. */
+export const findExpiredTurns = async (db: Executor, limit: number): Promise<string[]> => {
+  const rows = await db
+    .select({ id: chatSession.id })
+    .from(chatSession)
+    .where(and(isNotNull(chatSession.turnId), isExpired))
+    .orderBy(chatSession.turnExpiresAt)
+    .limit(limit);
+  return rows.map(({ id }) => id);
+};

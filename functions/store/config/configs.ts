@@ -1,0 +1,126 @@
+import { and, desc, eq, isNotNull, isNull, ne } from "drizzle-orm";
+import { collectorConfig, configAssignment } from "../../../drizzle/schema/config.ts";
+import { collectorHealth } from "../../../drizzle/schema/health.ts";
+import type { Executor } from "../database/database.ts";
+import { anyOf } from "../database/query-parts.ts";
+
+/** A published config's row. */
+export type ConfigRow = typeof collectorConfig.$inferSelect;
+
+/** Inserts a config. */
+export const insertConfig = async (db: Executor, row: ConfigRow): Promise<void> => {
+  await db.insert(collectorConfig).values(row);
+};
+
+/** Finds a config. */
+export const findConfig = async (db: Executor, id: string): Promise<ConfigRow | undefined> => {
+  const [row] = await db.select().from(collectorConfig).where(eq(collectorConfig.id, id));
+  return row;
+};
+
+/** Finds the hashes of configs by their ids. */
+export const findConfigHashes = async (db: Executor, ids: readonly string[]): Promise<ReadonlyMap<string, string>> => {
+  if (ids.length === 0) return new Map();
+  const { id, configHash } = collectorConfig;
+  const rows = await db
+    .select({ id, configHash })
+    .from(collectorConfig)
+    .where(anyOf(id, [...new Set(ids)]));
+  return new Map(rows.map((row) => [row.id, row.configHash]));
+};
+
+/** Finds the newest config with this hash. */
+export const findNewestConfigByHash = async (db: Executor, configHash: string): Promise<ConfigRow | undefined> => {
+  const [row] = await db
+    .select()
+    .from(collectorConfig)
+    .where(eq(collectorConfig.configHash, configHash))
+    .orderBy(desc(collectorConfig.createdAt), desc(collectorConfig.id))
+    .limit(1);
+  return row;
+};
+
+/** The desired config of an identity. */
+export interface CurrentAssignment {
+  configId: string;
+  configHash: string;
+  assignedAt: Date;
+  /** The published text, verbatim. */
+  yaml: string;
+}
+
+/** Finds the desired config of an identity. */
+export const findCurrentAssignment = async (
+  db: Executor,
+  identityId: string,
+): Promise<CurrentAssignment | undefined> => {
+  const [row] = await db
+    .select({
+      configId: collectorConfig.id,
+      configHash: collectorConfig.configHash,
+      assignedAt: configAssignment.assignedAt,
+      yaml: collectorConfig.yaml,
+    })
+    .from(configAssignment)
+    .innerJoin(collectorConfig, eq(collectorConfig.id, configAssignment.configId))
+    .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt)));
+  return row;
+};
+
+/** An assignment's row. */
+export type AssignmentRow = typeof configAssignment.$inferSelect;
+
+/** Finds the open assignment of an identity. Lock the identity before you change it. */
+export const findOpenAssignment = async (db: Executor, identityId: string): Promise<AssignmentRow | undefined> => {
+  const [row] = await db
+    .select()
+    .from(configAssignment)
+    .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt)));
+  return row;
+};
+
+/** Finds the config that was desired last before `currentConfigId`. */
+export const findPreviousConfigId = async (
+  db: Executor,
+  identityId: string,
+  currentConfigId: string | null,
+): Promise<string | undefined> => {
+  const { configId, assignedAt, endedAt } = configAssignment;
+  const [row] = await db
+    .select({ configId })
+    .from(configAssignment)
+    .where(
+      and(
+        eq(configAssignment.identityId, identityId),
+        isNotNull(endedAt),
+        currentConfigId === null ? undefined : ne(configId, currentConfigId),
+      ),
+    )
+    .orderBy(desc(assignedAt))
+    .limit(1);
+  return row?.configId;
+};
+
+/** Ends the open assignment of an identity. Returns false if there is none. */
+export const endAssignment = async (db: Executor, identityId: string, endedAt: Date): Promise<boolean> => {
+  const rows = await db
+    .update(configAssignment)
+    .set({ endedAt })
+    .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt)))
+    .returning({ id: configAssignment.id });
+  return rows.length > 0;
+};
+
+/** Inserts an open assignment. */
+export const insertAssignment = async (db: Executor, row: AssignmentRow): Promise<void> => {
+  await db.insert(configAssignment).values(row);
+};
+
+/** Finds the last known good hash in the newest heartbeat of an identity; null if it has none. */
+export const findLastKnownGoodHash = async (db: Executor, identityId: string): Promise<string | null> => {
+  const [row] = await db
+    .select({ hash: collectorHealth.lastKnownGoodConfigHash })
+    .from(collectorHealth)
+    .where(eq(collectorHealth.identityId, identityId));
+  return row?.hash ?? null;
+};

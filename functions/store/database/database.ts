@@ -1,0 +1,145 @@
+import type { PgDatabase } from "drizzle-orm/pg-core";
+import { drizzle, type PostgresJsDatabase, type PostgresJsQueryResultHKT } from "drizzle-orm/postgres-js";
+import postgres, { type Sql } from "postgres";
+import * as schema from "../../../drizzle/schema/index.ts";
+import { errorCode } from "../../../kit/describe-error.ts";
+import type { Tracer } from "../../../kit/tracing/tracer.ts";
+import { callDeadlineMs, connectionsMaxDefault, waitingMax } from "./call-limits.ts";
+import { connectionSettings } from "./connection-settings.ts";
+import { type ConnectionPool, createConnectionPool, type DropConnections } from "./pool/connection-pool.ts";
+import type { OpenSocket } from "./pool/single-socket.ts";
+import { createSqlClient, type SqlClient } from "./pool/sql-client.ts";
+import { traceStatement } from "./trace-statement.ts";
+
+/** Core's database: a pool on Node, one client per request in workerd. */
+export type Database = PostgresJsDatabase<typeof schema>;
+
+/** The database or a transaction: every store function runs on either. */
+export type Executor = PgDatabase<PostgresJsQueryResultHKT, typeof schema>;
+
+/** The servers that several pools share. What one pool learns about the server in use, every pool acts on. */
+export interface SharedServers {
+  open: OpenSocket;
+  /** TLS as `tls.connect` of node:tls takes it; undefined without TLS. */
+  readonly tls?: object | undefined;
+  /** Adds a pool. Returns the function that removes it. */
+  join(pool: Pick<ConnectionPool, "drop" | "count">): () => void;
+  /** Reports a fault of the server in use; `all` when none of its connections is of use. */
+  leave: DropConnections;
+}
+
+/** How to connect. */
+export interface DatabaseOptions {
+  /** `postgres://user:password@host:port/database`; a unix socket as `@%2Fdirectory` or `?host=/directory`, as libpq has it. */
+  url: string;
+  /** The largest number of connections. In workerd a client lives for one request and uses 2. */
+  connectionsMax?: number;
+  applicationName?: string;
+  connectTimeoutSeconds?: number;
+  /**
+   * The deadline of each statement and of each transaction, on this side of the connection (D3: a stopped server must not pile up work).
+   * A call that exceeds it fails and loses its connection. Default `callDeadlineMs.api`; 0 disables it and every timeout of the server.
+   */
+  deadlineMs?: number;
+  /** Refuses servers that accept no writes. Default true. */
+  writes?: boolean;
+  /**
+   * Leaves nothing in a session, for a pooler in transaction mode: prepares no statement, and sets timeouts for each transaction. A single
+   * statement has those of the role; past `deadlineMs` its connection is closed all the same. Default false.
+   */
+  pooled?: boolean;
+  /**
+   * For prepared statements that look up rows by key: plans each once a session, and by index wherever it can, so that the plan suits a
+   * large table even if it was made for a small one. Without effect where `pooled`, which plans each call. Default false.
+   */
+  plansByIndex?: boolean;
+  /** Records the statements of operations that it records. */
+  tracer?: Tracer;
+  /** On Node `openDatabaseSocket` of functions/node, for TCP_NODELAY. */
+  openSocket?: OpenSocket;
+  /** In place of `openSocket`, where several pools use one URL. */
+  servers?: SharedServers;
+}
+
+/** A client that connects lazily, so that creating it never fails. */
+export interface ConnectedDatabase {
+  db: Database;
+  /** For statements that drizzle cannot express. */
+  sql: SqlClient;
+  /** Waits up to `timeoutSeconds` (default 5) for running queries, then closes every connection. */
+  close(timeoutSeconds?: number): Promise<void>;
+}
+
+/** Creates the client of every query of core except COPY. */
+export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => {
+  const { servers, deadlineMs = callDeadlineMs.api, pooled = false, tracer } = options;
+  const connecting = connectionSettings(options);
+  const planning = options.plansByIndex ? `${withoutWorkers}; ${byIndex}` : withoutWorkers;
+  const pool = createConnectionPool({
+    ...connecting,
+    connectionsMax: options.connectionsMax ?? connectionsMaxDefault,
+    waitingMax,
+    deadlineMs,
+    setup: pooled ? "" : `${setTimeouts("session", deadlineMs)}; ${planning}`,
+    // PgBouncer 1.18 gives the server's connection to another client when it answers a statement, also when the next one is on its way.
+    isExclusive: pooled,
+    backoffMs,
+    lifetimeMs,
+    endsWriting: ({ code }) => code === readOnlyTransaction,
+    refusesServer: options.writes === false ? () => false : acceptsNoWrites,
+    onFault: (cause) => (servers?.leave ?? pool.drop)(cause, concernsServer(errorCode(cause))),
+  });
+  const leave = servers?.join(pool);
+  const parts = postgres(connecting.url, connecting.settings);
+  const sql = createSqlClient({
+    pool,
+    parts,
+    transactionSetup: pooled ? setTimeouts("local", deadlineMs) : "",
+    trace: tracer && ((text) => traceStatement(tracer, text)),
+  });
+  return {
+    // drizzle uses of postgres.js what SqlClient has, and makes readers and writers of some types those of connection-settings.ts.
+    db: drizzle(Object.assign(sql, { options: parts.options }) as unknown as Sql, { schema }),
+    sql,
+    close: async (timeoutSeconds = 5) => {
+      leave?.();
+      await pool.end(timeoutSeconds * 1000);
+    },
+  };
+};
+
+/** Short, since core is unavailable until a server that restarted is asked again. */
+const backoffMs = (failures: number): number => (0.5 + Math.random() / 2) * Math.min(20 * 2 ** failures, 250);
+
+/** Random, so that connections that were opened together are not replaced together. */
+const lifetimeMs = (): number => (30 + Math.random() * 30) * 60_000;
+
+const readOnlyTransaction = "25006";
+/** The server reports both when a connection opens, and again when they change. */
+const acceptsNoWrites = (parameters: Readonly<Record<string, string>>): boolean =>
+  parameters.in_hot_standby === "on" || parameters.default_transaction_read_only === "on";
+const concernsServer = (code: string | undefined): boolean => code === readOnlyTransaction || code === "SERVER_REFUSED";
+
+/**
+ * Returns statements that set the timeouts of a session, or of a transaction (`local`), shorter than the deadline of its calls where there
+ * is one: an error of the server costs no connection. By SET: a pooler refuses them in the startup message.
+ */
+const setTimeouts = (scope: "session" | "local", deadlineMs: number): string => {
+  const idle = deadlineMs === 0 ? 0 : idleInTransactionMs;
+  return `set ${scope} statement_timeout = ${Math.floor(deadlineMs * 0.9)}; set ${scope} lock_timeout = ${Math.floor(deadlineMs * 0.8)};
+    set ${scope} idle_in_transaction_session_timeout = ${idle}`;
+};
+
+/** Parallel workers would cost a scan of the fleet half as much CPU again, and take it from heartbeats and ingest. */
+const withoutWorkers = "set max_parallel_workers_per_gather = 0";
+const byIndex = "set enable_seqscan = off; set plan_cache_mode = force_generic_plan";
+
+/** After it, the server releases the locks of a core that is stopped or unreachable. */
+const idleInTransactionMs = 10_000;
+
+/** Returns the tenant that the database belongs to: `tenantId` if it belonged to none. Two cores that start at once agree. */
+export const claimDeployment = async (db: Executor, tenantId: string, now: Date): Promise<string> => {
+  await db.insert(schema.deployment).values({ tenantId, createdAt: now }).onConflictDoNothing();
+  const [row] = await db.select().from(schema.deployment);
+  return row?.tenantId ?? tenantId;
+};

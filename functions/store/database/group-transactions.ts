@@ -1,0 +1,42 @@
+import { groupCalls } from "../../../kit/group-calls.ts";
+import { waitingMax } from "./call-limits.ts";
+import type { Database, Executor } from "./database.ts";
+import { planByIndex } from "./execute-prepared.ts";
+import { canRetryIndividually } from "./problem.ts";
+
+/** Bounds the calls that wait for a shared transaction or statement. */
+export const tooManyWaiting = {
+  max: waitingMax,
+  full: () => Object.assign(new Error("too many calls wait for a transaction"), { code: "TOO_MANY_WAITING" }),
+};
+
+/**
+ * Creates a function that runs concurrent calls in shared transactions (see `groupCalls`), one transaction at a time: for work that takes
+ * the same lock, where a second transaction would only wait. A call resolves when its transaction commits; two calls of one key never
+ * share one. A transaction waits until what runs on the event loop has run: the calls that this makes join, since a small transaction
+ * costs almost as much as a large one. Its statements look up rows by key (see `planByIndex`). Unless the database is unavailable, retries
+ * each item of a failed transaction on its own. Otherwise all calls fail, and so do those that wait, at most `waitingMax`.
+ */
+export const groupTransactions = <Item, Result>(
+  db: Database,
+  work: {
+    /** Returns the results in the order of `items`. */
+    run(tx: Executor, items: readonly Item[]): Promise<readonly Result[]>;
+    keyOf(item: Item): string;
+    /** Whether a call may wait although `waitingMax` others do, because it ends work that was let in. */
+    exempt?: (item: Item) => boolean;
+  },
+): ((item: Item) => Promise<Result>) =>
+  groupCalls<Item, Result>({
+    run: (items) =>
+      db.transaction(async (tx) => {
+        const [, results] = await Promise.all([planByIndex(tx), work.run(tx, items)]);
+        return results;
+      }),
+    keyOf: work.keyOf,
+    concurrency: 1,
+    itemsMax: 128,
+    waiting: { ...tooManyWaiting, exempt: work.exempt },
+    gather: () => new Promise((resolve) => setImmediate(resolve)),
+    isolate: canRetryIndividually,
+  });

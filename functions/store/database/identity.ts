@@ -1,0 +1,55 @@
+import { sql } from "drizzle-orm";
+import { errorCode } from "../../../kit/describe-error.ts";
+import type { Executor } from "./database.ts";
+
+/** Where a database is: a copy elsewhere has another identity, and so has a server that was recovered to an earlier time. */
+export interface DatabaseIdentity {
+  /** Identifies the cluster that initdb made, and its physical copies. Null if the role may not read it. */
+  systemIdentifier: string | null;
+  databaseOid: string;
+  /** Begins with 1; each promotion and each recovery from an archive adds 1. Null if the role may not read it. */
+  timeline: number | null;
+}
+
+/** Which server serves a database. */
+export interface ServerIdentity extends DatabaseIdentity {
+  /** When the server was started, as it says: a server on restored files has the same identity, and was started anew. Only compared. */
+  startedAt: string;
+}
+
+const oid = sql`(select oid::text from pg_database where datname = current_database())`;
+/** The timeline of the WAL that is being written: `pg_control_checkpoint` has the former one until the first checkpoint after a promotion. */
+const timelineExpression = "('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::int";
+export const currentTimeline = sql.raw(timelineExpression);
+const startExpression = "extract(epoch from pg_postmaster_start_time())::text";
+export const serverStart = sql.raw(startExpression);
+const insufficientPrivilege = "42501";
+
+/** Reads the identity of the database of this connection, and of its server. */
+export const readDatabaseIdentity = async (db: Executor): Promise<ServerIdentity> => {
+  const [row] = await db
+    .execute<IdentityRow>(
+      sql`select system_identifier::text as system, ${oid} as oid, ${currentTimeline} as timeline, ${serverStart} as started
+        from pg_control_system()`,
+    )
+    .catch((error: unknown) => {
+      if (!isPrivilege(error)) throw error;
+      return db.execute<IdentityRow>(
+        sql`select null as system, ${oid} as oid, null::int as timeline, ${serverStart} as started`,
+      );
+    });
+  if (row === undefined) throw new Error("the server returned no row");
+  return { systemIdentifier: row.system, databaseOid: row.oid, timeline: row.timeline, startedAt: row.started };
+};
+
+type IdentityRow = { system: string | null; oid: string; timeline: number | null; started: string };
+
+/** Returns the query, and the test of its row, whether a server is on the timeline of `identity` and was not started since. */
+export const serverCheck = ({ timeline, startedAt }: ServerIdentity) => ({
+  query: `select ${timeline === null ? "null::int" : timelineExpression} as timeline, ${startExpression} as started`,
+  isSame: (row?: { timeline: number | null; started: string }): boolean =>
+    row?.timeline === timeline && row.started === startedAt,
+});
+
+const isPrivilege = (error: unknown): boolean =>
+  error instanceof Error && (errorCode(error) === insufficientPrivilege || isPrivilege(error.cause));

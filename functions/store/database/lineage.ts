@@ -1,0 +1,51 @@
+import { eq, sql } from "drizzle-orm";
+import { databaseLineage } from "../../../drizzle/schema/deployment.ts";
+import { directorySync } from "../../../drizzle/schema/operator.ts";
+import type { Executor } from "./database.ts";
+
+/** What a database says about itself. */
+export type LineageRow = Omit<typeof databaseLineage.$inferSelect, "singleton" | "writtenXid">;
+
+/** The lineage of a database as found. */
+export interface FoundLineage extends LineageRow {
+  /** Whether this row was written here, and not copied by a dump, a COPY or logical replication. */
+  isOriginal: boolean;
+}
+
+/** What a core remembers of a database: both only grow. */
+export interface LineageState {
+  epoch: number;
+  /** Number of directory syncs and pushes. */
+  syncs: number;
+}
+
+/** Finds the lineage, undefined in a database that no core with lineages has used, and the number of directory syncs and pushes. */
+export const findLineage = async (db: Executor): Promise<{ lineage: FoundLineage | undefined; syncs: number }> => {
+  const [row] = await db.select({ syncs: directorySync.syncs }).from(directorySync);
+  const [found] = await db
+    .select({
+      lineage: databaseLineage,
+      // A frozen row keeps its xmin.
+      isOriginal: sql<boolean>`${sql.raw("database_lineage.xmin")}::text::bigint = (${databaseLineage.writtenXid} & 4294967295)`,
+    })
+    .from(databaseLineage);
+  if (found === undefined) return { lineage: undefined, syncs: row?.syncs ?? 0 };
+  const { singleton: _, writtenXid: __, ...lineage } = found.lineage;
+  return { lineage: { ...lineage, isOriginal: found.isOriginal }, syncs: row?.syncs ?? 0 };
+};
+
+/** Replaces the lineage. Not in a savepoint, which would have a transaction id of its own. */
+export const saveLineage = async (tx: Executor, row: LineageRow): Promise<void> => {
+  const written = { ...row, writtenXid: sql`pg_current_xact_id()::text::bigint` };
+  const target = databaseLineage.singleton;
+  await tx.insert(databaseLineage).values(written).onConflictDoUpdate({ target, set: written });
+};
+
+/** Returns when core last noticed a restore; null if never. */
+export const findRestoredAt = async (db: Executor): Promise<Date | null> => {
+  const [row] = await db
+    .select({ restoredAt: databaseLineage.restoredAt })
+    .from(databaseLineage)
+    .where(eq(databaseLineage.singleton, true));
+  return row?.restoredAt ?? null;
+};

@@ -1,0 +1,159 @@
+/**
+ * Invariants: all that one call applies commits in one transaction, with its records, under one advisory lock. So any number of cores may
+ * start at once, and a kill at any point leaves the database as it was. Migrations are append-only, and a record is never changed: the
+ * core that made a database starts on it again after a newer one has migrated it. A database that a newer core has migrated stays as it
+ * is, its definitions included.
+ */
+
+import type { SqlClient, SqlRunner } from "./pool/sql-client.ts";
+import { databaseProblem } from "./problem.ts";
+
+/** One file of SQL. */
+export interface SqlFile {
+  readonly name: string;
+  readonly sha256: string;
+  readonly text: string;
+}
+
+/** The schema of this program. */
+export interface SchemaFiles {
+  /** Each applied once, in this order. An applied one is never edited: its digest is checked. */
+  readonly migrations: readonly SqlFile[];
+  /** Brings a database whose first migration has one of these digests to the present text of it; applied once, after that migration. */
+  readonly baselineEdits: SqlFile & { readonly from: readonly string[] };
+  /**
+   * Views, functions, triggers and settings, each whole and idempotent. All are applied, in this order, when one has changed or a
+   * migration was applied: they may use each other, and a migration may drop what depends on a table that it alters.
+   */
+  readonly definitions: readonly SqlFile[];
+  /** Rises with each change of the definitions, so that an older core recognizes newer ones. */
+  readonly definitionsRevision: number;
+}
+
+/** The changes that a call of `migrate` made. */
+export interface MigrationReport {
+  /** Names of migrations and definitions. */
+  applied: string[];
+}
+
+/** This program cannot use the database; the message is one sentence that says what to do. A retry does not help. */
+export class SchemaMismatch extends Error {
+  override readonly name = "SchemaMismatch";
+}
+
+// Any constant works if all cores of a database use the same.
+const lockKey = 7_303_014_592_618_311n;
+
+/** Brings the database to the schema of this program. Throws `SchemaMismatch` when that is not possible. */
+export const migrate = (sql: SqlClient, files: SchemaFiles): Promise<MigrationReport> =>
+  sql.begin(async (transaction) => {
+    await transaction`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`;
+    // A migration of a large table takes as long as it takes.
+    await transaction`set local statement_timeout = 0`;
+    await transaction`set local client_min_messages = warning`;
+    for (const table of ["schema_migration", "schema_definition"])
+      await transaction`create table if not exists ${transaction(table)} (
+        name text primary key, sha256 text not null, applied_at timestamptz not null default now())`;
+    const { migrations, definitions } = pendingFiles(await readRecords(transaction), files);
+    for (const { name, sha256, text } of migrations) {
+      await apply(transaction, name, text);
+      await transaction`insert into schema_migration ${transaction({ name, sha256 })}`;
+    }
+    for (const { name, sha256, text } of definitions) {
+      await apply(transaction, name, text);
+      await transaction`insert into schema_definition ${transaction({ name, sha256 })}
+        on conflict (name) do update set sha256 = excluded.sha256, applied_at = excluded.applied_at`;
+    }
+    // A migration to cores that do not know it, those that know no revisions included: they leave the definitions alone.
+    if (definitions.length > 0)
+      await transaction`insert into schema_migration ${transaction({ name: revisionName(files), sha256: "" })}
+        on conflict do nothing`;
+    return { applied: [...migrations, ...definitions].map(({ name }) => name) };
+  }) as Promise<MigrationReport>;
+
+/** Returns the names of what `migrate` would apply. Throws `SchemaMismatch` where `migrate` does. */
+export const pendingMigrations = async (sql: SqlClient, files: SchemaFiles): Promise<string[]> => {
+  const [tables] = await sql<{ present: boolean }[]>`select to_regclass('schema_definition') is not null as present`;
+  const records = tables?.present ? await readRecords(sql) : { migrations: new Map(), definitions: new Map() };
+  const { migrations, definitions } = pendingFiles(records, files);
+  return [...migrations, ...definitions].map(({ name }) => name);
+};
+
+/** Digests of what the database has, by name. */
+interface SchemaRecords {
+  migrations: ReadonlyMap<string, string>;
+  definitions: ReadonlyMap<string, string>;
+}
+
+const readRecords = async (sql: SqlClient | SqlRunner): Promise<SchemaRecords> => {
+  const [migrations, definitions] = await Promise.all([
+    sql<SqlFile[]>`select name, sha256 from schema_migration`,
+    sql<SqlFile[]>`select name, sha256 from schema_definition`,
+  ]);
+  return { migrations: digestsOf(migrations), definitions: digestsOf(definitions) };
+};
+
+const digestsOf = (files: readonly SqlFile[]) => new Map(files.map(({ name, sha256 }) => [name, sha256]));
+
+const apply = async (transaction: SqlRunner, name: string, text: string): Promise<void> => {
+  try {
+    await transaction.unsafe(text);
+  } catch (cause) {
+    if (!(cause instanceof Error) || databaseProblem(cause)?.code === "database_unavailable") throw cause;
+    throw new SchemaMismatch(`${name} cannot be applied to this database: ${cause.message}`, { cause });
+  }
+};
+
+const exported =
+  'export what is in it with pg_dump --format=custom --file=core.dump "$SVC_DATABASE_URL", and start this version on an empty ' +
+  "database (docs/operate.md, Upgrading)";
+
+const pendingFiles = (records: SchemaRecords, files: SchemaFiles): Pick<SchemaFiles, "migrations" | "definitions"> => {
+  const { migrations: applied } = records;
+  const own = migrationsFor(applied, files);
+  const edited = own.find(({ name, sha256 }) => (applied.get(name) ?? sha256) !== sha256);
+  if (edited !== undefined)
+    throw new SchemaMismatch(`this database has a text of ${edited.name} that no version upgrades: ${exported}`);
+  const pending = own.filter(({ name }) => !applied.has(name));
+  const later = laterMigrations(applied, files);
+  const breaking = later.find((name) => name.endsWith("_breaking"));
+  if (breaking !== undefined)
+    throw new SchemaMismatch(
+      `this database was migrated by a newer version, with which this one is not compatible (${breaking}): start that version`,
+    );
+  if (later.length > 0 && pending.length > 0)
+    throw new SchemaMismatch(
+      `this database has ${listOf(later)}, which this version does not know, and lacks ${listOf(pending.map(({ name }) => name))}: ` +
+        `start the version that migrated it, or ${exported}`,
+    );
+  const isChanged =
+    !applied.has(revisionName(files)) ||
+    files.definitions.some(({ name, sha256 }) => records.definitions.get(name) !== sha256);
+  const definitions = later.length === 0 && (isChanged || pending.length > 0) ? files.definitions : [];
+  return { migrations: pending, definitions };
+};
+
+/** Returns the migrations that bring this database to the present schema: those of an empty one, unless its baseline is an earlier text. */
+const migrationsFor = (applied: SchemaRecords["migrations"], files: SchemaFiles): readonly SqlFile[] => {
+  const [baseline, ...rest] = files.migrations;
+  if (baseline === undefined || applied.size === 0) return files.migrations;
+  const sha256 = applied.get(baseline.name);
+  if (sha256 === undefined)
+    throw new SchemaMismatch(`this database was made before ${baseline.name} and cannot be upgraded: ${exported}`);
+  const isEarlier = files.baselineEdits.from.includes(sha256);
+  return isEarlier ? [{ ...baseline, sha256 }, files.baselineEdits, ...rest] : files.migrations;
+};
+
+/** Returns the names of what a newer core has applied, in order. */
+const laterMigrations = (applied: SchemaRecords["migrations"], files: SchemaFiles): string[] => {
+  const known = new Set([...files.migrations, files.baselineEdits].map(({ name }) => name));
+  return [...applied.keys()].filter((name) => !known.has(name) && !isKnownRevision(name, files)).sort();
+};
+
+const revisionName = ({ definitionsRevision }: Pick<SchemaFiles, "definitionsRevision">) =>
+  `definitions_${definitionsRevision}`;
+
+const isKnownRevision = (name: string, { definitionsRevision }: SchemaFiles): boolean =>
+  Number(/^definitions_(\d+)$/.exec(name)?.[1]) <= definitionsRevision;
+
+const listOf = (names: readonly string[]) => names.join(", ");

@@ -1,0 +1,116 @@
+import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { systemClock } from "../../../../kit/clock.ts";
+import { startTcpProxy } from "../../../../tests/fakes/tcp-proxy.ts";
+import { createTestDatabase, type TestDatabase } from "../../../../tests/support/database.ts";
+import { createDatabaseServers } from "../../../node/database/database-servers.ts";
+import { connectionSettings } from "../connection-settings.ts";
+import { connectDatabase, type DatabaseOptions } from "../database.ts";
+import { listen } from "../listen.ts";
+import { createConnectionPool } from "./connection-pool.ts";
+
+let database: TestDatabase;
+beforeAll(async () => {
+  database = await createTestDatabase();
+});
+afterAll(() => database.drop());
+
+const ends: (() => unknown)[] = [];
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+const connect = (options: Partial<DatabaseOptions> = {}) => {
+  const servers = createDatabaseServers(options.url ?? database.url);
+  const client = connectDatabase({ url: database.url, servers, connectionsMax: 1, ...options });
+  ends.push(() => client.close(0));
+  return client.sql;
+};
+
+const outcome = (call: PromiseLike<unknown>): Promise<unknown> =>
+  Promise.resolve(call).then(
+    (rows) => rows,
+    (error: { code?: string }) => error.code,
+  );
+
+describe("a pool", () => {
+  it("gives no call the answer of another one, when a statement that shares its connection cannot be sent", async () => {
+    const sql = connect();
+    const slow = () => sql`select ${1}::int as n from pg_sleep(0.02)`;
+    const text = (value?: string) => sql`select ${value}::text as text`;
+    // Once each: prepared statements do not wait for each other.
+    await Promise.all([slow(), text("")]);
+    const outcomes = await Promise.all([slow(), text(), text("mine"), slow(), text("other")].map(outcome));
+    expect(outcomes.filter((code) => code === "UNDEFINED_VALUE")).toHaveLength(1);
+    expect(outcomes.filter((code) => code === "CONNECTION_CLOSED")).toHaveLength(4);
+    expect(await text("next")).toEqual([{ text: "next" }]);
+  });
+
+  it("rejects a statement of a transaction that has ended", async () => {
+    const sql = connect();
+    await sql`create table late (x int)`;
+    let insert = (): PromiseLike<unknown> => Promise.reject(new Error("not begun"));
+    await sql.begin(async (tx) => {
+      insert = () => tx`insert into late values (1)`;
+      await tx`select 1`;
+    });
+    expect(await outcome(insert())).toBe("TRANSACTION_ENDED");
+    expect(await sql`select from late`).toEqual([]);
+  });
+
+  it("starts a transaction before statements that came after it", async () => {
+    const sql = connect({ deadlineMs: 1_000 });
+    await sql`select 1`;
+    let stops = false;
+    const readers = [0, 1].map(async () => {
+      while (!stops) await sql`select pg_sleep(0.01)`;
+    });
+    await systemClock.sleep(30);
+    const transaction = await outcome(sql.begin(async (tx) => (await tx`select 1 as one`)[0]));
+    stops = true;
+    await Promise.all(readers);
+    expect(transaction).toEqual({ one: 1 });
+  });
+
+  it("replaces a connection that has been used for its lifetime, after the call that it runs", async () => {
+    const pool = createConnectionPool({
+      ...connectionSettings({ url: database.url, servers: createDatabaseServers(database.url) }),
+      connectionsMax: 1,
+      waitingMax: 10,
+      deadlineMs: 5_000,
+      setup: "",
+      isExclusive: false,
+      backoffMs: () => 0,
+      lifetimeMs: () => 0,
+      onFault(cause) {
+        throw cause;
+      },
+      refusesServer: () => false,
+      endsWriting: () => false,
+    });
+    ends.push(() => pool.end(1_000));
+    const process = async () => (await pool.query((client) => client`select pg_backend_pid() as pid`))[0]?.pid;
+    const [first, together, later] = [...(await Promise.all([process(), process()])), await process()];
+    expect(first).toBe(together);
+    expect(later).not.toBe(first);
+  });
+
+  it("D1: listens again on a new connection after its server was away, and reports that it missed notifications", async () => {
+    const { hostname, port, pathname } = new URL(database.url);
+    const path = `${decodeURIComponent(hostname)}/.s.PGSQL.${port}`;
+    const proxy = await startTcpProxy(path);
+    ends.push(() => proxy.close());
+    const url = `postgres://postgres@127.0.0.1:${proxy.port}${pathname}`;
+    let changes = 0;
+    const subscription = listen({ url, servers: createDatabaseServers(url) }, "news", () => (changes += 1));
+    ends.push(() => subscription.close());
+    await subscription.listening;
+    expect(changes).toBe(1);
+    proxy.target("/nowhere");
+    proxy.reset();
+    await expect.poll(() => proxy.count()).toBe(0);
+    proxy.target(path);
+    await expect.poll(() => changes).toBe(2);
+    await connect()`notify news`;
+    await expect.poll(() => changes).toBe(3);
+  });
+});

@@ -1,0 +1,50 @@
+import type { Clock } from "../../../kit/clock.ts";
+import { connectDatabase, type DatabaseOptions } from "../database/database.ts";
+
+/** Runs `work` under the lock. Returns undefined, without running it, while another core of this database has the lock. */
+export type Exclusively = <Result>(work: () => Promise<Result>) => Promise<Result | undefined>;
+
+// Any constant works if all cores of a database use the same.
+const lockKey = 6_102_773_180_445_907n;
+
+/** After it without a word from this core, which may be stopped or unreachable, the server ends the session, and the lock. */
+const leaseMsDefault = 15_000;
+
+/** The connection of the lock, and its lease. */
+interface LockOptions extends Pick<DatabaseOptions, "url" | "openSocket" | "servers"> {
+  clock: Pick<Clock, "sleep">;
+  leaseMs?: number;
+}
+
+/**
+ * Creates an advisory lock on its own connection, so that reading a directory for minutes does not occupy the pool. The lock ends with the
+ * connection, or within 15 s when this core does not answer. So it only saves work: a writer still has to check that nobody wrote meanwhile.
+ */
+export const createDirectoryLock =
+  ({ clock, leaseMs = leaseMsDefault, ...options }: LockOptions): Exclusively =>
+  async (work) => {
+    const { sql, close } = connectDatabase({
+      ...options,
+      connectionsMax: 1,
+      applicationName: "svc-server directory lock",
+    });
+    const ended = new AbortController();
+    const renew = async (): Promise<void> => {
+      while (!ended.signal.aborted) {
+        await clock.sleep(leaseMs / 3, ended.signal).catch(() => undefined);
+        if (!ended.signal.aborted) await sql`select 1`.catch(() => undefined);
+      }
+    };
+    try {
+      // In one statement: no connection has the lock without the timeout.
+      const [row] = await sql<{ locked: boolean }[]>`
+        select set_config('idle_session_timeout', ${String(leaseMs)}, false),
+          pg_try_advisory_lock(${lockKey.toString()}::bigint) as locked`;
+      if (!row?.locked) return undefined;
+      void renew();
+      return await work();
+    } finally {
+      ended.abort();
+      await close(1);
+    }
+  };

@@ -1,0 +1,179 @@
+import { and, count, eq, gt, inArray, lt, lte, or, sql } from "drizzle-orm";
+import { enrollmentFailure, enrollmentRefusal, enrollmentReservation } from "../../../drizzle/schema/enrollment.ts";
+import type { Executor } from "../database/database.ts";
+import { insertRows } from "../database/execute-prepared.ts";
+import { anyOf } from "../database/query-parts.ts";
+
+/** A reservation's row. */
+export type ReservationRow = typeof enrollmentReservation.$inferSelect;
+
+/**
+ * Locks the reservations with these ids, and those that `deleteExpiredReservations` deletes, in the order of identities: transactions under
+ * different policies share no other lock and could deadlock over a reservation that expired while its certificate was signed.
+ */
+export const lockReservations = async (
+  db: Executor,
+  {
+    ids,
+    policyIds,
+    identities,
+  }: { ids: readonly string[]; policyIds: readonly string[]; identities: readonly string[] },
+  now: Date,
+): Promise<void> => {
+  const { id, policyId, identity, expiresAt } = enrollmentReservation;
+  const expired = and(or(anyOf(policyId, policyIds), anyOf(identity, identities)), lte(expiresAt, now));
+  const found = db
+    .select({ id })
+    .from(enrollmentReservation)
+    .where(or(anyOf(id, ids), expired));
+  await found.orderBy(identity).for("update").prepare("lock_reservations").execute();
+};
+
+/** Deletes the expired reservations of these policies, and those of these identities under any policy. */
+export const deleteExpiredReservations = async (
+  db: Executor,
+  { policyIds, identities }: { policyIds: readonly string[]; identities: readonly string[] },
+  now: Date,
+): Promise<void> => {
+  const { policyId, identity, expiresAt } = enrollmentReservation;
+  const concerned = or(anyOf(policyId, policyIds), anyOf(identity, identities));
+  const expired = db.delete(enrollmentReservation).where(and(concerned, lte(expiresAt, now)));
+  await expired.prepare("delete_expired_reservations").execute();
+};
+
+/**
+ * Inserts reservations, each of another identity, except where the identity has one. Returns the ids of the inserted ones. Inserts in the
+ * order of identities, because requests under different policies share no other lock and could deadlock here.
+ */
+export const insertReservations = async (db: Executor, rows: readonly ReservationRow[]): Promise<Set<string>> => {
+  const tail = sql`on conflict do nothing returning id`;
+  const ordered = rows.toSorted((a, b) => (a.identity < b.identity ? -1 : 1));
+  const inserted = await insertRows(db, enrollmentReservation, ordered, tail);
+  return new Set(inserted.map(({ id }) => String(id)));
+};
+
+/** Deletes reservations. Returns the ids of those that still existed. */
+export const deleteReservations = async (db: Executor, ids: readonly string[]): Promise<Set<string>> => {
+  const { id } = enrollmentReservation;
+  const deleted = db.delete(enrollmentReservation).where(anyOf(id, ids)).returning({ id });
+  const rows = await deleted.prepare("delete_reservations").execute();
+  return new Set(rows.map((row) => row.id));
+};
+
+/** Returns those of the identities that have a reservation at `now`. */
+export const findReserved = async (db: Executor, identities: readonly string[], now: Date): Promise<Set<string>> => {
+  const { identity, expiresAt } = enrollmentReservation;
+  const valid = and(anyOf(identity, identities), gt(expiresAt, now));
+  const found = db.select({ identity }).from(enrollmentReservation).where(valid);
+  const rows = await found.prepare("find_reserved").execute();
+  return new Set(rows.map((row) => row.identity));
+};
+
+/** Counts the reservations of these policies by token, and those for first enrollments, without those expired at `now`. */
+export const countReservations = (db: Executor, policyIds: readonly string[], now: Date) => {
+  const { policyId, tokenId, firstEnrollment, expiresAt } = enrollmentReservation;
+  return db
+    .select({
+      policyId,
+      tokenId,
+      held: count(),
+      first: sql<number>`count(*) filter (where ${eq(firstEnrollment, true)})::int`,
+    })
+    .from(enrollmentReservation)
+    .where(and(anyOf(policyId, policyIds), gt(expiresAt, now)))
+    .groupBy(policyId, tokenId)
+    .prepare("count_reservations")
+    .execute();
+};
+
+/** Counts the failed uses of each of these addresses after `since`. */
+export const countFailures = async (
+  db: Executor,
+  addressKeys: readonly string[],
+  since: Date,
+): Promise<Map<string, number>> => {
+  const { addressKey, occurredAt } = enrollmentFailure;
+  const rows = await db
+    .select({ addressKey, failures: count() })
+    .from(enrollmentFailure)
+    .where(and(anyOf(addressKey, addressKeys), gt(occurredAt, since)))
+    .groupBy(addressKey);
+  return new Map(rows.map((row) => [row.addressKey, row.failures]));
+};
+
+/** Inserts failed uses and deletes those of their addresses from before `forgetBefore`. */
+export const insertFailures = async (
+  db: Executor,
+  rows: readonly (typeof enrollmentFailure.$inferInsert)[],
+  forgetBefore: Date,
+): Promise<void> => {
+  if (rows.length === 0) return;
+  const addressKeys = [...new Set(rows.map(({ addressKey }) => addressKey))];
+  await db
+    .delete(enrollmentFailure)
+    .where(and(anyOf(enrollmentFailure.addressKey, addressKeys), lt(enrollmentFailure.occurredAt, forgetBefore)));
+  await insertRows(db, enrollmentFailure, rows);
+};
+
+/** Deletes the failed uses from before `forgetBefore`, of addresses that did not come back. */
+export const deleteFailures = async (db: Executor, forgetBefore: Date): Promise<void> => {
+  await db.delete(enrollmentFailure).where(lt(enrollmentFailure.occurredAt, forgetBefore));
+};
+
+/** The number of rejected enrollments of one address in one minute, for one reason. */
+export type RefusalRow = typeof enrollmentRefusal.$inferSelect;
+
+/**
+ * Finds which of these addresses have a count of rejected enrollments in this minute, and how many counts it has: at most `countsMax`,
+ * as more make no difference.
+ */
+export const findRefusalCounts = async (
+  db: Executor,
+  { addressKeys, minuteStartedAt }: { addressKeys: readonly string[]; minuteStartedAt: Date },
+  countsMax: number,
+): Promise<{ known: Set<string>; counts: number }> => {
+  const { addressKey } = enrollmentRefusal;
+  const inMinute = eq(enrollmentRefusal.minuteStartedAt, minuteStartedAt);
+  const counted = db.select({ one: sql`1` }).from(enrollmentRefusal).where(inMinute).limit(countsMax).as("counted");
+  const [known, [row]] = await Promise.all([
+    db
+      .selectDistinct({ addressKey })
+      .from(enrollmentRefusal)
+      .where(and(inMinute, anyOf(addressKey, addressKeys))),
+    db.select({ counts: count() }).from(counted),
+  ]);
+  return { known: new Set(known.map((found) => found.addressKey)), counts: row?.counts ?? 0 };
+};
+
+/**
+ * Adds rejected enrollments to their counts, which stay locked until the transaction ends. Returns which of them began a count: the first
+ * of an address, minute and reason. Locks in the order of addresses and reasons, so that two cores cannot deadlock.
+ */
+export const addRefusals = async (db: Executor, rows: readonly RefusalRow[]): Promise<RefusalRow[]> => {
+  const { refusals, lastAt } = enrollmentRefusal;
+  const orderOf = ({ addressKey, reason }: { addressKey: string; reason: string }) => `${addressKey} ${reason}`;
+  const ordered = rows.toSorted((a, b) => (orderOf(a) < orderOf(b) ? -1 : 1));
+  const counted = await insertRows(
+    db,
+    enrollmentRefusal,
+    ordered,
+    sql`on conflict (address_key, minute_started_at, reason) do update
+      set refusals = ${refusals} + excluded.refusals, last_at = greatest(${lastAt}, excluded.last_at)
+      returning address_key, reason, refusals`,
+  );
+  const totals = new Map(
+    counted.map((row) => [orderOf({ addressKey: String(row.address_key), reason: String(row.reason) }), row.refusals]),
+  );
+  return ordered.filter((row) => Number(totals.get(orderOf(row))) === row.refusals);
+};
+
+/** Deletes and returns at most `limit` counts of minutes that began before `before`. Skips those that another core has locked. */
+export const deleteRefusals = async (db: Executor, before: Date, limit: number): Promise<RefusalRow[]> => {
+  const due = db
+    .select({ ctid: sql`ctid` })
+    .from(enrollmentRefusal)
+    .where(lt(enrollmentRefusal.minuteStartedAt, before))
+    .limit(limit)
+    .for("update", { skipLocked: true });
+  return db.delete(enrollmentRefusal).where(inArray(sql`ctid`, due)).returning();
+};

@@ -1,0 +1,221 @@
+import { and, eq, isNull, sql } from "drizzle-orm";
+import { bootstrapToken, enrollmentPolicy } from "../../../drizzle/schema/enrollment.ts";
+import { groupCalls } from "../../../kit/group-calls.ts";
+import { singleFlight } from "../../../kit/single-flight.ts";
+import type { Executor } from "../database/database.ts";
+import { executePrepared } from "../database/execute-prepared.ts";
+import { tooManyWaiting } from "../database/group-transactions.ts";
+import { canRetryIndividually } from "../database/problem.ts";
+import { anyOf, arrayLiteral, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
+
+/** An enrollment policy's row. */
+export type PolicyRow = typeof enrollmentPolicy.$inferSelect;
+
+/** Inserts a policy. Returns undefined if its name is taken. */
+export const insertPolicy = async (
+  db: Executor,
+  row: typeof enrollmentPolicy.$inferInsert,
+): Promise<PolicyRow | undefined> => {
+  const [inserted] = await db
+    .insert(enrollmentPolicy)
+    .values(row)
+    .onConflictDoNothing({ target: enrollmentPolicy.name })
+    .returning();
+  return inserted;
+};
+
+/** Finds a policy and locks its row until the transaction ends. Limits, freezing and issuing are decided under this lock. */
+export const lockPolicy = async (db: Executor, id: string): Promise<PolicyRow | undefined> => {
+  const [row] = await db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id)).for("no key update");
+  return row;
+};
+
+/** Marks a policy frozen. */
+export const updatePolicyFrozen = async (db: Executor, id: string, frozenAt: Date): Promise<void> => {
+  await db.update(enrollmentPolicy).set({ frozenAt }).where(eq(enrollmentPolicy.id, id));
+};
+
+/** Finds policies and locks them in the order of their ids, so that groups cannot deadlock. */
+export const lockPolicies = async (db: Executor, ids: readonly string[]): Promise<Map<string, PolicyRow>> => {
+  const { id } = enrollmentPolicy;
+  const found = db.select().from(enrollmentPolicy).where(anyOf(id, ids)).orderBy(id).for("no key update");
+  const rows = await found.prepare("lock_policies").execute();
+  return new Map(rows.map((row) => [row.id, row]));
+};
+
+/** Adds to the counts of first enrollments. Lock the policies first. */
+export const addEnrollments = async (
+  db: Executor,
+  counts: readonly { id: string; enrollments: number }[],
+): Promise<void> => {
+  if (counts.length === 0) return;
+  await executePrepared(
+    db,
+    sql`update enrollment_policy p set enrollment_count = p.enrollment_count + n.enrollments
+    from json_to_recordset(${JSON.stringify(counts)}::json) as n (id uuid, enrollments bigint) where p.id = n.id`,
+  );
+};
+
+/** Finds a policy. */
+export const findPolicy = async (db: Executor, id: string): Promise<PolicyRow | undefined> => {
+  const [row] = await db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id));
+  return row;
+};
+
+/** A bootstrap token's row. */
+export type TokenRow = typeof bootstrapToken.$inferSelect;
+
+/** Inserts a token. */
+export const insertToken = async (db: Executor, row: typeof bootstrapToken.$inferInsert): Promise<void> => {
+  await db.insert(bootstrapToken).values(row);
+};
+
+/** The columns of a token that decide on its use. */
+export type TokenTerms = Pick<
+  TokenRow,
+  "id" | "policyId" | "allowedSourceCidrs" | "boundDeviceId" | "maxUses" | "useCount" | "expiresAt" | "revokedAt"
+>;
+
+/** What decides, before the body of a request is read, whether its token may enroll. */
+export interface PresentedToken {
+  token: TokenTerms;
+  policy: Pick<PolicyRow, "id" | "allowedSourceCidrs" | "frozenAt">;
+}
+
+/**
+ * Creates a function that finds the token with a hash (lowercase hex), and its policy. Concurrent calls share statements (see
+ * `groupCalls`), those with one hash a result.
+ */
+export const createTokenFinder = (db: Executor): ((tokenSha256: string) => Promise<PresentedToken | undefined>) => {
+  const keyOf = (tokenSha256: string) => tokenSha256;
+  const find = groupCalls<string, PresentedToken | undefined>({
+    run: (hashes) => findTokensByHash(db, hashes),
+    keyOf,
+    concurrency: 2,
+    itemsMax: 128,
+    waiting: tooManyWaiting,
+    isolate: canRetryIndividually,
+  });
+  return singleFlight(find, keyOf);
+};
+
+/** The columns of `TokenTerms` as the driver returns them: hot statements convert rows themselves, which takes drizzle several times as long. */
+interface TermsRow extends Record<string, unknown> {
+  id: string;
+  policy_id: string;
+  cidrs: string[];
+  device: string | null;
+  max_uses: string;
+  use_count: string;
+  expires: string;
+  revoked: string | null;
+}
+
+const terms =
+  sql.raw(`t.id, t.policy_id, t.allowed_source_cidrs as cidrs, t.bound_device_id as device, t.max_uses, t.use_count,
+  t.expires_at as expires, t.revoked_at as revoked`);
+
+const termsOf = (row: TermsRow): TokenTerms => ({
+  id: row.id,
+  policyId: row.policy_id,
+  allowedSourceCidrs: row.cidrs,
+  boundDeviceId: row.device,
+  maxUses: Number(row.max_uses),
+  useCount: Number(row.use_count),
+  expiresAt: new Date(row.expires),
+  revokedAt: row.revoked === null ? null : new Date(row.revoked),
+});
+
+const findTokensByHash = async (
+  db: Executor,
+  hashes: readonly string[],
+): Promise<readonly (PresentedToken | undefined)[]> => {
+  interface Row extends TermsRow {
+    sha256: string;
+    policy_cidrs: string[];
+    frozen: string | null;
+  }
+  const wanted = `{${hashes.map((hash) => `"\\\\x${hash}"`).join(",")}}`;
+  const rows = await db.execute<Row>(sql`select ${terms}, encode(t.token_sha256, 'hex') as sha256,
+    p.allowed_source_cidrs as policy_cidrs, p.frozen_at as frozen
+    from bootstrap_token t join enrollment_policy p on p.id = t.policy_id where t.token_sha256 = any(${wanted}::bytea[])`);
+  const found = new Map(
+    rows.map((row): [string, PresentedToken] => {
+      const frozenAt = row.frozen === null ? null : new Date(row.frozen);
+      return [
+        row.sha256,
+        { token: termsOf(row), policy: { id: row.policy_id, allowedSourceCidrs: row.policy_cidrs, frozenAt } },
+      ];
+    }),
+  );
+  return hashes.map((hash) => found.get(hash));
+};
+
+/** Finds the oldest policy that is not frozen. */
+export const findOldestActivePolicy = async (db: Executor): Promise<PolicyRow | undefined> => {
+  const { id, frozenAt } = enrollmentPolicy;
+  const [row] = await db.select().from(enrollmentPolicy).where(isNull(frozenAt)).orderBy(id).limit(1);
+  return row;
+};
+
+/** Finds the token of a policy with this hash. */
+export const findTokenOfPolicy = async (
+  db: Executor,
+  policyId: string,
+  tokenSha256: Uint8Array,
+): Promise<TokenRow | undefined> => {
+  const isIt = and(eq(bootstrapToken.tokenSha256, tokenSha256), eq(bootstrapToken.policyId, policyId));
+  const [row] = await db.select().from(bootstrapToken).where(isIt);
+  return row;
+};
+
+/** Finds a token and locks its row until the transaction ends. */
+export const lockToken = async (db: Executor, id: string): Promise<TokenRow | undefined> => {
+  const [row] = await db.select().from(bootstrapToken).where(eq(bootstrapToken.id, id)).for("no key update");
+  return row;
+};
+
+/** Marks a token revoked. */
+export const updateTokenRevoked = async (db: Executor, id: string, revokedAt: Date): Promise<void> => {
+  await db.update(bootstrapToken).set({ revokedAt }).where(eq(bootstrapToken.id, id));
+};
+
+/** Finds tokens, and locks them in the order of their ids if `lock` says so. Lock their policies first. */
+export const findTokenTerms = async (
+  db: Executor,
+  ids: readonly string[],
+  { lock }: { lock: boolean },
+): Promise<Map<string, TokenTerms>> => {
+  const rows = await executePrepared<TermsRow>(
+    db,
+    sql`select ${terms} from bootstrap_token t where t.id = any(${arrayLiteral(ids)}::uuid[]) ${lock ? inOrder : sql``}`,
+  );
+  return new Map(rows.map((row) => [row.id, termsOf(row)]));
+};
+
+const inOrder = sql.raw("order by t.id for no key update");
+
+/** Uses of one token. */
+export interface TokenUses {
+  id: string;
+  uses: number;
+  /** The address of the last one. */
+  address: string;
+}
+
+/** Adds to the counts of uses and stores the last ones. Lock the tokens first. */
+export const addTokenUses = async (db: Executor, uses: readonly TokenUses[], at: Date): Promise<void> => {
+  if (uses.length === 0) return;
+  await executePrepared(
+    db,
+    sql`update bootstrap_token t
+    set use_count = t.use_count + n.uses, last_used_at = ${at.toISOString()}::timestamptz, last_used_address = n.address
+    from json_to_recordset(${JSON.stringify(uses)}::json) as n (id uuid, uses bigint, address text) where t.id = n.id`,
+  );
+};
+
+/** Returns one page of the tokens of a policy. */
+export const listTokens = async (db: Executor, policyId: string, page: PageRequest): Promise<Paged<TokenRow>> => {
+  const { where, orderBy, limit } = pageOf(bootstrapToken.id, page, [eq(bootstrapToken.policyId, policyId)]);
+  return paged(await db.select().from(bootstrapToken).where(where).orderBy(orderBy).limit(limit), page);
+};

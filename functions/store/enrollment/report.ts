@@ -1,0 +1,182 @@
+import { eq, getTableColumns, type SQL, sql } from "drizzle-orm";
+import { bootstrapToken, enrollmentPolicy } from "../../../drizzle/schema/enrollment.ts";
+import { person } from "../../../drizzle/schema/operator.ts";
+import { type PolicyState, policyStates, type TokenState, tokenStates } from "../../../proto/operator/enrollment.ts";
+import type { Executor } from "../database/database.ts";
+import { arrayLiteral, type Paged, type PageRequest, paged, pageOf, substring } from "../database/query-parts.ts";
+import type { PolicyRow, TokenRow } from "./policies.ts";
+
+/** Tokens by state. */
+export type TokenCounts = Record<TokenState, number>;
+
+/** Returns the state of a token, beside its policy. Agrees with `checkTokenUse`, which decides on a use. */
+const tokenStateAt = (now: Date): SQL<TokenState> => sql<TokenState>`case
+  when ${bootstrapToken.revokedAt} is not null then 'revoked'
+  when ${bootstrapToken.expiresAt} <= ${now.toISOString()}::timestamptz then 'expired'
+  when ${enrollmentPolicy.frozenAt} is not null then 'policy_frozen'
+  when ${bootstrapToken.maxUses} > 0 and ${bootstrapToken.useCount} >= ${bootstrapToken.maxUses} then 'exhausted'
+  else 'active' end`;
+
+const noTokens: TokenCounts = { revoked: 0, expired: 0, policy_frozen: 0, exhausted: 0, active: 0 };
+
+/** Counts the tokens of these policies, or of all, by policy and state. */
+const countTokens = async (
+  db: Executor,
+  now: Date,
+  policyIds?: readonly string[],
+): Promise<ReadonlyMap<string, TokenCounts>> => {
+  const rows = await db
+    .select({
+      policyId: bootstrapToken.policyId,
+      state: tokenStateAt(now).as("state"),
+      tokens: sql<number>`count(*)::int`,
+    })
+    .from(bootstrapToken)
+    .innerJoin(enrollmentPolicy, eq(enrollmentPolicy.id, bootstrapToken.policyId))
+    .where(policyIds && sql`${bootstrapToken.policyId} = any(${arrayLiteral(policyIds)}::uuid[])`)
+    .groupBy(sql`1`, sql`2`);
+  const counts = new Map<string, TokenCounts>();
+  for (const { policyId, state, tokens } of rows)
+    counts.set(policyId, { ...(counts.get(policyId) ?? noTokens), [state]: tokens });
+  return counts;
+};
+
+/** A policy, the email of its creator, and its tokens by state. */
+export interface ListedPolicyRow extends PolicyRow {
+  createdByEmail: string | null;
+  tokens: TokenCounts;
+}
+
+/** Selects policies; an absent part does not filter. */
+export interface PolicyFilter {
+  state?: PolicyState;
+  /** Part of the name, in any case. */
+  text?: string;
+}
+
+/** Returns one page of the policies with their tokens by state. */
+export const listPolicies = async (
+  db: Executor,
+  now: Date,
+  { state, text }: PolicyFilter,
+  page: PageRequest,
+): Promise<Paged<ListedPolicyRow>> => {
+  const { where, orderBy, limit } = pageOf(enrollmentPolicy.id, page, [
+    state &&
+      (state === "frozen" ? sql`${enrollmentPolicy.frozenAt} is not null` : sql`${enrollmentPolicy.frozenAt} is null`),
+    text === undefined ? undefined : sql`${enrollmentPolicy.name} ilike ${substring(text)}`,
+  ]);
+  const found = await db
+    .select({ ...getTableColumns(enrollmentPolicy), createdByEmail: person.primaryEmail })
+    .from(enrollmentPolicy)
+    .leftJoin(person, eq(person.userId, enrollmentPolicy.createdBy))
+    .where(where)
+    .orderBy(orderBy)
+    .limit(limit);
+  const { rows, next } = paged(found, page);
+  const tokens = await countTokens(
+    db,
+    now,
+    rows.map(({ id }) => id),
+  );
+  return { rows: rows.map((row) => ({ ...row, tokens: tokens.get(row.id) ?? noTokens })), next };
+};
+
+/** A token, its state, its policy's name and the email of its creator. The hash of its value is left out. */
+export interface ListedTokenRow extends Omit<TokenRow, "tokenSha256"> {
+  state: TokenState;
+  policyName: string;
+  createdByEmail: string | null;
+}
+
+/** Selects tokens; an absent part does not filter. */
+export interface TokenFilter {
+  /** Any of these. */
+  states?: readonly TokenState[];
+  policyId?: string;
+}
+
+/** Returns one page of the tokens of all policies. */
+export const listAllTokens = async (
+  db: Executor,
+  now: Date,
+  { states, policyId }: TokenFilter,
+  page: PageRequest,
+): Promise<Paged<ListedTokenRow>> => {
+  const { tokenSha256: _, ...columns } = getTableColumns(bootstrapToken);
+  const state = tokenStateAt(now);
+  const { where, orderBy, limit } = pageOf(bootstrapToken.id, page, [
+    states && sql`${state} = any(${arrayLiteral(states)}::text[])`,
+    policyId === undefined ? undefined : eq(bootstrapToken.policyId, policyId),
+  ]);
+  const rows = await db
+    .select({
+      ...columns,
+      state: state.as("state"),
+      policyName: enrollmentPolicy.name,
+      createdByEmail: person.primaryEmail,
+    })
+    .from(bootstrapToken)
+    .innerJoin(enrollmentPolicy, eq(enrollmentPolicy.id, bootstrapToken.policyId))
+    .leftJoin(person, eq(person.userId, bootstrapToken.createdBy))
+    .where(where)
+    .orderBy(orderBy)
+    .limit(limit);
+  return paged(rows, page);
+};
+
+/** Rejected enrollments for one reason under one policy. */
+export interface RefusalGroupRow {
+  reason: string;
+  policyId: string | null;
+  policyName: string | null;
+  events: number;
+  refused: number;
+  lastAt: Date;
+  lastAddress: string | null;
+}
+
+/**
+ * Groups the rejected enrollments of a time by reason and policy. The first refusal of an address, reason and minute has an event; those
+ * after it share one with their count, which includes the first and has no policy.
+ */
+export const groupRefusals = async (
+  db: Executor,
+  { since, until }: { since: Date; until: Date },
+): Promise<RefusalGroupRow[]> => {
+  const rows = await db.execute<Omit<RefusalGroupRow, "lastAt"> & { last_at: string }>(sql`
+    select r.reason, p.id as "policyId", p.name as "policyName", r.events, r.refused, r.last_at, r.last_address as "lastAddress"
+    from (
+      select coalesce(reason, '') as reason, details->>'policy_id' as policy_id, count(*)::int as events,
+        sum(coalesce((details->>'count')::int - 1, 1))::int as refused,
+        max(coalesce((details->>'last_at')::timestamptz, occurred_at)) as last_at,
+        (array_agg(coalesce(remote_addr, target_id) order by occurred_at desc, id desc))[1] as last_address
+      from audit_event
+      where action = 'collector.enroll' and outcome = 'failure' and occurred_at >= ${since.toISOString()}::timestamptz
+        and occurred_at < ${until.toISOString()}::timestamptz
+      group by 1, 2
+    ) r left join enrollment_policy p on p.id::text = r.policy_id
+    order by r.refused desc, r.reason, p.name nulls last`);
+  return rows.map(({ last_at, ...row }) => ({ ...row, lastAt: new Date(last_at) }));
+};
+
+/** Counts policies and tokens by state. */
+export const countEnrollment = async (
+  db: Executor,
+  now: Date,
+): Promise<{ policies: Record<PolicyState, number>; tokens: TokenCounts }> => {
+  const [[policies], byPolicy] = await Promise.all([
+    db.execute<Record<PolicyState, number>>(
+      sql`select count(*) filter (where frozen_at is null)::int as active, count(frozen_at)::int as frozen from enrollment_policy`,
+    ),
+    countTokens(db, now),
+  ]);
+  const sum = (state: TokenState) => [...byPolicy.values()].reduce((total, counts) => total + counts[state], 0);
+  return {
+    policies: Object.fromEntries(policyStates.map((state) => [state, policies?.[state] ?? 0])) as Record<
+      PolicyState,
+      number
+    >,
+    tokens: Object.fromEntries(tokenStates.map((state) => [state, sum(state)])) as TokenCounts,
+  };
+};

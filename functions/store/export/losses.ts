@@ -1,0 +1,51 @@
+/** What exports lose because retention deletes it before they had it. */
+import { sql } from "drizzle-orm";
+import { dayMs } from "../../../kit/clock.ts";
+import type { Database, Executor } from "../database/database.ts";
+import { timestampLiteral } from "../database/sql-literals.ts";
+import { partitionNameOf } from "../ingest/partitions.ts";
+
+/**
+ * Counts the envelopes of a day, or those in the default partition up to its end, that are not exported, by the name of each export that
+ * lacks some. A count that takes longer than a few seconds is the planner's estimate.
+ */
+export const countNotExported = async (
+  db: Database,
+  day: number,
+  partition: "day" | "default",
+): Promise<Record<string, number>> => {
+  const exports = await db.execute<{ name: string; position: string }>(sql`
+    select name, position::text as position from export_position where stream is null order by name`);
+  const lacking: Record<string, number> = {};
+  for (const { name, position } of exports) {
+    const table = partition === "day" ? partitionNameOf(day) : "ingest_envelope_default";
+    const rows = sql.raw(
+      `select 1 from ${table} where xid >= ${BigInt(position)} and received_at < ${timestampLiteral(day + dayMs)}`,
+    );
+    const count = await countRows(db, rows);
+    if (count > 0) lacking[name] = count;
+  }
+  return lacking;
+};
+
+const countRows = async (db: Database, rows: ReturnType<typeof sql.raw>): Promise<number> => {
+  try {
+    const [counted] = await db.transaction(async (tx) => {
+      await tx.execute(sql`set local statement_timeout = '4s'`);
+      await tx.execute(sql`set local enable_seqscan = off`);
+      return tx.execute<{ count: string }>(sql`select count(*) as count from (${rows}) as counted`);
+    });
+    return Number(counted?.count ?? 0);
+  } catch {
+    const [explained] = await db.execute<{ "QUERY PLAN": [{ Plan: { "Plan Rows": number } }] }>(
+      sql`explain (format json) ${rows}`,
+    );
+    return explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0;
+  }
+};
+
+/** Adds envelopes that retention deletes before an export had them to its count of lost ones. */
+export const addLostEnvelopes = async (tx: Executor, lost: Readonly<Record<string, number>>): Promise<void> => {
+  for (const [name, count] of Object.entries(lost))
+    await tx.execute(sql`update export_position set lost = lost + ${count}::bigint where name = ${name}`);
+};

@@ -1,0 +1,231 @@
+import { sql } from "drizzle-orm";
+import type { Database, Executor } from "../database/database.ts";
+import { currentTimeline, readDatabaseIdentity, type ServerIdentity, serverStart } from "../database/identity.ts";
+import { addHostLosses, type ExportDeadLetter, insertDeadLetters } from "./dead-letters.ts";
+
+/** The right to export under a name, until another process takes it. */
+export interface ExportLease {
+  name: string;
+  owner: string;
+  epoch: number;
+  /** The envelopes whose transaction id is below it are exported; of a stream, the messages through this sequence. */
+  position: bigint;
+  /** The stream that the position is a sequence of; null: PostgreSQL. */
+  stream: string | null;
+  /** The database that the position is one of; null for a stream. */
+  identity: ServerIdentity | null;
+}
+
+/** How long a process keeps a lease without renewing it. */
+export const exportLeaseMs = 6_000;
+
+/** The lease, or the position, is not what this process left: another one exports, or the database was restored. */
+export class ExportLeaseLost extends Error {
+  override readonly name = "ExportLeaseLost";
+}
+
+/** The position is one of another server or database, as after a restore from a dump: transaction ids mean something else here. */
+export class ExportPositionElsewhere extends Error {
+  override readonly name = "ExportPositionElsewhere";
+}
+
+/** The position of the name is one of another sink: a transaction id is no sequence of a stream. */
+export class ExportPositionForeign extends Error {
+  override readonly name = "ExportPositionForeign";
+}
+
+const leaseUntil = sql`clock_timestamp() + make_interval(secs => ${exportLeaseMs / 1000})`;
+
+/**
+ * Creates the position of an export unless there is one: before all stored envelopes, or behind all that were stored
+ * before the oldest transaction that is still open began.
+ */
+export const createExportPosition = async (db: Database, name: string, start: "oldest" | "now"): Promise<void> => {
+  // Rows that came with a dump are below all ids (renumber-envelopes.ts).
+  const position =
+    start === "now"
+      ? sql`pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
+      : sql`least(0, (select min(xid) from ingest_envelope where xid < 0))`;
+  await db.execute(sql`
+    insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+    values (${name}, ${position}, clock_timestamp(), clock_timestamp(), 0, 0, 0, 0, clock_timestamp()) on conflict do nothing`);
+  const [row] = await db.execute<{ stream: string | null }>(
+    sql`select stream from export_position where name = ${name}`,
+  );
+  if (row?.stream) throw new ExportPositionForeign(`it is a position in the stream ${row.stream}`);
+};
+
+/** A position in a stream. */
+export interface StreamPosition {
+  stream: string;
+  /** Messages through it are exported. */
+  position: bigint;
+}
+
+/** Creates the position of an export in a stream, unless there is one. Throws `ExportPositionForeign`. */
+export const createStreamPosition = async (
+  db: Database,
+  name: string,
+  { stream, position }: StreamPosition,
+): Promise<void> => {
+  await db.execute(sql`
+    insert into export_position (name, position, position_at, stream, lease_until, epoch, exported, rejected_items, lost, updated_at)
+    values (${name}, ${position.toString()}::bigint, clock_timestamp(), ${stream}, clock_timestamp(), 0, 0, 0, 0, clock_timestamp())
+    on conflict do nothing`);
+  const [row] = await db.execute<{ stream: string | null }>(
+    sql`select stream from export_position where name = ${name}`,
+  );
+  if (row && row.stream === null) throw new ExportPositionForeign("it is a position in PostgreSQL");
+};
+
+/** Moves a lease to a position in another stream; changes `lease` accordingly. Throws `ExportLeaseLost`. */
+export const moveToStream = async (
+  db: Executor,
+  lease: ExportLease,
+  { stream, position }: StreamPosition,
+): Promise<void> => {
+  const rows = await db.execute(sql`
+    update export_position set stream = ${stream}, position = ${position.toString()}::bigint, stream_pending = null,
+      updated_at = clock_timestamp()
+    where ${isHeld(lease)} returning name`);
+  if (rows.length === 0) throw new ExportLeaseLost("another process exports under this name");
+  Object.assign(lease, { stream, position });
+};
+
+/**
+ * Takes the lease if nobody has it: it was released, or is over by the database's clock, or still ends at `seenUntil`, which the caller
+ * has watched for `exportLeaseMs` by a clock of its own. Returns null and the end of the lease while another process has it. Throws
+ * `ExportPositionElsewhere`.
+ */
+export const acquireExportLease = async (
+  db: Database,
+  name: string,
+  { owner, seenUntil }: { owner: string; seenUntil?: string | undefined },
+): Promise<AcquiredLease> => {
+  const identity = await readDatabaseIdentity(db);
+  const [row] = await db.execute<AcquiredRow>(sql`
+    update export_position set owner = ${owner}, lease_until = ${leaseUntil}, epoch = epoch + 1, updated_at = clock_timestamp()
+    where name = ${name} and ${isOn(identity)}
+      and (owner is null or lease_until < clock_timestamp() or lease_until::text = ${seenUntil ?? ""})
+    returning epoch, stream, position::text as position, system_identifier as system, database_oid as oid, timeline,
+      position > pg_snapshot_xmax(pg_current_snapshot())::text::bigint as ahead`);
+  if (row === undefined) {
+    const [held] = await db.execute<{ until: string }>(
+      sql`select lease_until::text as until from export_position where name = ${name}`,
+    );
+    return { lease: null, heldUntil: held?.until };
+  }
+  const { epoch, stream, timeline } = row;
+  const lease: ExportLease = { name, owner, epoch, stream, position: BigInt(row.position), identity: null };
+  if (stream !== null) return { lease, leftTimeline: null };
+  lease.identity = identity;
+  const elsewhere = elsewhereOf(row, identity);
+  if (elsewhere) {
+    await releaseExportLease(db, lease);
+    throw new ExportPositionElsewhere(elsewhere);
+  }
+  await db.execute(sql`
+    update export_position set system_identifier = ${identity.systemIdentifier}, database_oid = ${identity.databaseOid},
+      timeline = ${identity.timeline} where ${isHeld(lease)}`);
+  const hasMoved = timeline !== null && identity.timeline !== null && timeline !== identity.timeline;
+  return { lease, leftTimeline: hasMoved ? timeline : null };
+};
+
+/** The outcome of an attempt to take a lease. */
+export type AcquiredLease =
+  /** `leftTimeline`: the one that the position was stored on, if the server is on another one now. */
+  | { lease: ExportLease; leftTimeline: number | null }
+  /** Another process has it until then, as the database writes it. */
+  | { lease: null; heldUntil: string | undefined };
+
+type AcquiredRow = {
+  epoch: number;
+  stream: string | null;
+  position: string;
+  system: string | null;
+  oid: string | null;
+  timeline: number | null;
+  ahead: boolean;
+};
+
+/** Returns where a position is from, if not from this database; its timeline may differ, since a copy has the position of its rows. */
+const elsewhereOf = (row: AcquiredRow, identity: ServerIdentity): string | undefined => {
+  if (row.system !== null && identity.systemIdentifier !== null && row.system !== identity.systemIdentifier)
+    return "is one of another server";
+  if (row.oid !== null && row.oid !== identity.databaseOid) return "is one of another database";
+  return row.ahead ? "is ahead of this server" : undefined;
+};
+
+/**
+ * Whether the server of the statement is on the timeline of `identity` and was not started since: after a failover, and on files that were
+ * restored, it gives the same ids anew. Every start counts, because a restore to the same timeline leaves no other trace.
+ */
+const isOn = (identity: ServerIdentity | null) => {
+  if (identity === null) return sql`true`;
+  const isStarted = sql`${serverStart} = ${identity.startedAt}`;
+  return identity.timeline === null ? isStarted : sql`${isStarted} and ${currentTimeline} = ${identity.timeline}`;
+};
+
+const isHeld = ({ name, owner, epoch, identity }: ExportLease) =>
+  sql`name = ${name} and owner = ${owner} and epoch = ${epoch} and ${isOn(identity)}`;
+
+/** Extends a lease and stores why requests fail at present. Throws `ExportLeaseLost`. */
+export const renewExportLease = async (db: Executor, lease: ExportLease, lastError: string | null): Promise<void> => {
+  const rows = await db.execute(sql`
+    update export_position set lease_until = ${leaseUntil}, last_error = ${lastError}, updated_at = clock_timestamp()
+    where ${isHeld(lease)} returning name`);
+  if (rows.length === 0) throw new ExportLeaseLost("another process exports under this name");
+};
+
+/** Gives a lease up, so that another process need not wait for its end. */
+export const releaseExportLease = async (db: Executor, lease: ExportLease): Promise<void> => {
+  await db.execute(sql`update export_position set owner = null where ${isHeld({ ...lease, identity: null })}`);
+};
+
+/** The new position of an export, and its counts since the one before. */
+export interface ExportProgress {
+  position: bigint;
+  /** The time after which everything behind a position in a stream was stored. */
+  positionAt?: number;
+  /** Envelopes that the position moves past. */
+  passed: number;
+  exported: number;
+  rejectedItems: number;
+  deadLetters: readonly ExportDeadLetter[];
+  /** Envelopes that the backend rejected and that are kept nowhere. */
+  dropped: readonly ExportDeadLetter[];
+  /** Envelopes that retention deleted before they were read. */
+  lost?: number;
+}
+
+/**
+ * Moves the position of a lease and stores the dead letters, in one transaction; changes `lease` accordingly. Throws `ExportLeaseLost` when
+ * another process took the lease, or the database is not where this process left it, as after a failover. The position comes last: its row
+ * is locked for a moment only, however many letters there are, so the lease can be renewed meanwhile.
+ */
+export const moveExportPosition = async (db: Database, lease: ExportLease, progress: ExportProgress): Promise<void> => {
+  const { position, positionAt, passed, exported, rejectedItems, deadLetters, dropped, lost = 0 } = progress;
+  const at = positionAt === undefined ? sql`position_at` : sql`${new Date(positionAt).toISOString()}::timestamptz`;
+  const isReached = lease.stream === null ? sql`${position.toString()}::bigint <= ${nextXid}` : sql`true`;
+  await db.transaction(async (tx) => {
+    await insertDeadLetters(tx, lease.name, deadLetters);
+    await addHostLosses(tx, lease.name, dropped);
+    const rows = await tx.execute(sql`
+      update export_position set position = ${position.toString()}::bigint, position_at = greatest(position_at, ${at}),
+        passed = passed + ${passed}::bigint, exported = exported + ${exported}::bigint,
+        rejected_items = rejected_items + ${rejectedItems}::bigint, lost = lost + ${lost}::bigint, updated_at = clock_timestamp()
+      where ${isHeld(lease)} and position = ${lease.position.toString()}::bigint and ${isReached} returning name`);
+    if (rows.length === 0) throw new ExportLeaseLost("the position is not where this process left it");
+  });
+  Object.assign(lease, { position });
+};
+
+const nextXid = sql`pg_snapshot_xmax(pg_current_snapshot())::text::bigint`;
+
+/** Returns the oldest transaction id in use: every transaction below it has ended. Throws `ExportLeaseLost` on another timeline, and once the server was started anew. */
+export const readHorizon = async (db: Executor, { identity }: Pick<ExportLease, "identity">): Promise<bigint> => {
+  const [row] = await db.execute<{ horizon: string }>(sql`
+    select pg_snapshot_xmin(pg_current_snapshot())::text as horizon where ${isOn(identity)}`);
+  if (row === undefined) throw new ExportLeaseLost("the server is on another timeline, or was started anew");
+  return BigInt(row.horizon);
+};

@@ -1,0 +1,50 @@
+/**
+ * Makes the positions of exports those of this database, after a restore from a dump. The rows of the dump have the transaction ids of the server
+ * that it was taken from, which mean something else here. They move below zero, by one number, with the positions: so they keep their
+ * order, stay in front of all that is stored here, and an export goes on where it was.
+ */
+import { sql } from "drizzle-orm";
+import type { Database } from "../database/database.ts";
+import { readDatabaseIdentity } from "../database/identity.ts";
+
+/** What `adoptExports` has done. */
+export interface AdoptedExports {
+  /** Rows that came with a dump, and are numbered anew. */
+  renumbered: number;
+  /** The exports whose positions were of another database. */
+  adopted: string[];
+}
+
+/** A row that was copied here has been written by another transaction than the one that it names. Its frozen form keeps that. */
+const isCopied = sql.raw("xmin::text::bigint <> (xid & 4294967295)");
+
+/** Numbers the rows of a dump anew and adopts the positions of other databases, in one transaction; again, it does nothing. */
+export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
+  const { systemIdentifier, databaseOid, timeline } = await readDatabaseIdentity(db);
+  return db.transaction(async (tx) => {
+    // No process that exports moves its position meanwhile.
+    await tx.execute(sql`lock table export_position in share row exclusive mode`);
+    const nextXid = sql`pg_snapshot_xmax(pg_current_snapshot())::text::bigint`;
+    const [found] = await tx.execute<{ highest: string; copied: string }>(sql`
+      select coalesce(max(xid), -1)::text as highest, count(*) filter (where xid >= 0)::text as copied
+      from ingest_envelope where ${isCopied}`);
+    const copied = Number(found?.copied ?? 0);
+    const isElsewhere = sql`stream is null and (
+      position > ${nextXid} or system_identifier <> ${systemIdentifier} or database_oid <> ${databaseOid}
+      or (database_oid is null and ${copied} > 0))`;
+    const [top] = await tx.execute<{ highest: string }>(sql`
+      select coalesce(max(position), 0)::text as highest from export_position where ${isElsewhere}`);
+    const shift = [BigInt(found?.highest ?? -1), BigInt(top?.highest ?? 0)].reduce((a, b) => (a > b ? a : b)) + 1n;
+    const moved = await tx.execute<{ name: string }>(sql`
+      update export_position set position = position - ${String(shift)}::bigint, owner = null, stored_before = null,
+        system_identifier = ${systemIdentifier}, database_oid = ${databaseOid}, timeline = ${timeline}
+      where ${isElsewhere} returning name`);
+    const adopted = moved.map(({ name }) => name);
+    // Those below zero are of an earlier run, unless they came with this dump: then its positions did, too.
+    if (copied === 0 && adopted.length === 0) return { renumbered: 0, adopted };
+    const { count } = await tx.execute(
+      sql`update ingest_envelope set xid = xid - ${String(shift)}::bigint where ${isCopied}`,
+    );
+    return { renumbered: count, adopted };
+  });
+};

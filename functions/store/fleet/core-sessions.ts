@@ -1,0 +1,83 @@
+/** When cores could receive, by the database's clock, and when none could. */
+import { sql } from "drizzle-orm";
+import type { Executor } from "../database/database.ts";
+import type { Outage } from "./counted-time.ts";
+import { timestampAt } from "./rows.ts";
+
+/** Cores extend their sessions this often; a gap of three times as long is an outage. */
+export const sessionIntervalMs = 5_000;
+const gapMsMin = 3 * sessionIntervalMs;
+/** Older ones are deleted, or no longer explain why hosts are silent. */
+const sessionDaysMax = 7;
+const outageDaysMax = 90;
+/** The newest outages decide on states. */
+const outagesMax = 20;
+
+/** Whether a core that last extended its session `elapsedMs` ago could receive since. */
+export const isUnbroken = (elapsedMs: number): boolean => elapsedMs <= gapMsMin;
+
+/** The time that a core claims. */
+export interface ReceivedTime {
+  sessionId: string;
+  from: Date;
+  until: Date;
+  /** Of the outage that it ends, if any. */
+  outageId: string;
+}
+
+/**
+ * Extends a session to `until`; inserts it if there is none. Records an outage, and returns it, if no core could receive for a while
+ * before `from`. Corrects times that are ahead, because the database's clock was.
+ */
+export const extendSession = async (
+  tx: Executor,
+  { sessionId, from, until, outageId }: ReceivedTime,
+): Promise<{ beganAt: Date; endedAt: Date } | undefined> => {
+  // One core at a time, so that cores that come back together record one outage.
+  await tx.execute(sql`select pg_advisory_xact_lock(hashtext('core_session'))`);
+  const at = timestampAt(until);
+  await tx.execute(sql`update core_session set received_until = ${at} where received_until > ${at}`);
+  await tx.execute(
+    sql`delete from core_outage where ended_at > ${at} or ended_at < ${at} - interval '1 day' * ${outageDaysMax}::int`,
+  );
+  const beganAt = await findGap(tx, from);
+  if (beganAt !== undefined)
+    await tx.execute(sql`insert into core_outage (id, began_at, ended_at)
+      values (${outageId}::uuid, ${timestampAt(beganAt)}, ${timestampAt(from)})`);
+  await tx.execute(sql`insert into core_session (id, started_at, received_until) values (${sessionId}::uuid, ${timestampAt(from)}, ${at})
+    on conflict (id) do update set received_until = excluded.received_until`);
+  await tx.execute(
+    sql`delete from core_session where received_until < ${at} - interval '1 day' * ${sessionDaysMax}::int`,
+  );
+  return beganAt && { beganAt, endedAt: from };
+};
+
+/** Returns since when no core could receive until `at`; undefined if one could. */
+const findGap = async (db: Executor, at: Date): Promise<Date | undefined> => {
+  const [session] = await db.execute<{ until: string | null }>(
+    sql`select max(received_until) as until from core_session where received_until > ${at.toISOString()}::timestamptz - interval '1 day' * ${sessionDaysMax}::int`,
+  );
+  if (!session?.until || !isGap(new Date(session.until), at)) return undefined;
+  // A core of a previous version extends no session, but stores heartbeats. Those that have just come do not end the outage earlier.
+  const [heard] = await db.execute<{ at: string | null }>(sql`
+    select max(last_heartbeat_at) as at from collector_health where last_heartbeat_at < ${timestampAt(at, -gapMsMin / 1000)}`);
+  const until = [session.until, heard?.at].flatMap((text) => (text ? [Date.parse(text)] : []));
+  const beganAt = new Date(Math.max(...until));
+  return isGap(beganAt, at) ? beganAt : undefined;
+};
+
+const isGap = (from: Date, until: Date): boolean => until.getTime() - from.getTime() > gapMsMin;
+
+/**
+ * Finds the newest outages until `now`, the oldest first. The last one has no end while no core has extended a session: when this core
+ * has just resumed, it ends with the next extension.
+ */
+export const findOutages = async (db: Executor, now: Date): Promise<Omit<Outage, "countedFrom">[]> => {
+  const [rows, current] = [
+    await db.execute<{ began_at: string; ended_at: string }>(sql`
+      select began_at, ended_at from core_outage where ended_at <= ${timestampAt(now)} order by ended_at desc limit ${outagesMax}`),
+    await findGap(db, now),
+  ];
+  const ended = rows.map(({ began_at, ended_at }) => ({ beganAt: new Date(began_at), endedAt: new Date(ended_at) }));
+  return [...ended.toReversed(), ...(current ? [{ beganAt: current, endedAt: null }] : [])];
+};

@@ -1,0 +1,113 @@
+import { type SQL, sql } from "drizzle-orm";
+import { expiryDays, heartbeatAgeBounds } from "../../../proto/fleet-health/facets.ts";
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import { type Drift, driftKinds, type ExportKind, exportKinds } from "../../../proto/fleet-health/vocabulary.ts";
+import type { Executor } from "../database/database.ts";
+import { countLabels, type LabelCounts } from "./labels.ts";
+import { exportPredicate, fleetPredicate } from "./predicate.ts";
+import { type FleetRules, hasHeartbeat, timestampsAt } from "./rows.ts";
+
+/** Counts of the fleet under a filter, its states included. */
+export interface FleetCounts {
+  total: number;
+  versions: ReadonlyMap<string, number>;
+  platforms: ReadonlyMap<string, number>;
+  labels: LabelCounts;
+  drift: ReadonlyMap<Drift, number>;
+  heartbeatNever: number;
+  /** By index in `heartbeatAgeBounds`. */
+  heartbeatAges: readonly number[];
+  expired: number;
+  /** By day from now. */
+  expiryByDay: readonly number[];
+  expiringLater: number;
+  exports: Readonly<Record<ExportKind, number>>;
+}
+
+const daySeconds = 86_400;
+const neverBucket = -1;
+
+/** Counts the rows of a filter by all dimensions of the report, in two concurrent scans. */
+export const countFleet = async (db: Executor, rules: FleetRules, filter: FleetFilter): Promise<FleetCounts> => {
+  const where = fleetPredicate(filter, rules);
+  const [{ facets, totals }, labels] = await Promise.all([
+    countBy(db, rules, where, { ...dimensions, ...bucketsOf(rules) }),
+    countLabels(db, where),
+  ]);
+  const bounds = heartbeatAgeBounds.length;
+  const { heartbeat_age: ages, expiry_day: days } = facets;
+  return {
+    total: totals.total,
+    versions: facets.version,
+    platforms: facets.platform,
+    labels,
+    drift: new Map(driftKinds.map((kind) => [kind, facets.drift.get(kind) ?? 0])),
+    heartbeatNever: ages.get(String(neverBucket)) ?? 0,
+    // The database numbers buckets from the oldest.
+    heartbeatAges: heartbeatAgeBounds.map((_, index) => ages.get(String(bounds - 1 - index)) ?? 0),
+    expired: days.get("0") ?? 0,
+    expiryByDay: Array.from({ length: expiryDays }, (_, day) => days.get(String(day + 1)) ?? 0),
+    expiringLater: days.get(String(expiryDays + 1)) ?? 0,
+    exports: totals,
+  };
+};
+
+const dimensions = { version: sql`version`, platform: sql`platform`, drift: sql`drift` };
+
+/** `width_bucket` assigns a value to the bound that it reaches: the bounds are the timestamps at which an age or a day ends. */
+const bucketsOf = ({ now }: FleetRules) => {
+  const ages = heartbeatAgeBounds.slice(1).toReversed();
+  const agesFrom = timestampsAt(
+    now,
+    ages.map((seconds) => -seconds),
+  );
+  // A certificate that expires now has expired: days begin one millisecond, the precision of timestamps, later.
+  const daysFrom = timestampsAt(
+    now,
+    Array.from({ length: expiryDays + 1 }, (_, day) => day * daySeconds + 0.001),
+  );
+  return {
+    heartbeat_age: sql`case when ${hasHeartbeat} then width_bucket(last_heartbeat_at, ${agesFrom})
+      else ${sql.raw(String(neverBucket))} end`,
+    expiry_day: sql`width_bucket(expired_from, ${daysFrom})`,
+  };
+};
+
+/**
+ * Counts the rows by each value of each dimension, and those of each export. Groups by all dimensions together first: one lookup a row
+ * instead of one a row and dimension.
+ */
+const countBy = async <Name extends string>(
+  db: Executor,
+  rules: FleetRules,
+  where: SQL,
+  by: Record<Name, SQL>,
+): Promise<{ facets: Record<Name, Map<string, number>>; totals: Record<ExportKind | "total", number> }> => {
+  const names = Object.keys(by) as Name[];
+  const columns = names.map((name) => sql`${by[name]} as ${sql.identifier(name)}`);
+  const identifiers = names.map((name) => sql.identifier(name));
+  const exported = exportKinds.map(
+    (kind) => sql`count(*) filter (where ${exportPredicate(kind, rules)}) as ${sql.identifier(kind)}`,
+  );
+  const sums = (["total", ...exportKinds] as const).map(
+    (name) => sql`coalesce(sum(${sql.identifier(name)}), 0)::int as ${sql.identifier(name)}`,
+  );
+  type Counted = Record<string, string | number | null> & Record<ExportKind | "total" | "mask", number>;
+  const rows = await db.execute<Counted>(sql`
+    select ${sql.join(identifiers, sql`, `)}, grouping(${sql.join(identifiers, sql`, `)}) as mask, ${sql.join(sums, sql`, `)}
+    from (
+      select ${sql.join(columns, sql`, `)}, count(*) as total, ${sql.join(exported, sql`, `)}
+      from fleet_host where ${where} group by ${sql.raw(names.map((_, index) => index + 1).join(", "))}
+    ) counted
+    group by grouping sets (${sql.join([...identifiers.map((name) => sql`(${name})`), sql`()`], sql`, `)})`);
+  // The mask has a bit for each dimension that the row does not count; the lowest bit is the last dimension.
+  const every = 2 ** names.length - 1;
+  const counts = names.map((name, index) => {
+    const own = every - 2 ** (names.length - 1 - index);
+    const values = rows.filter(({ mask }) => mask === own).map((row) => [String(row[name]), row.total] as const);
+    return [name, new Map(values)] as const;
+  });
+  const totals = rows.find(({ mask }) => mask === every);
+  if (totals === undefined) throw new Error("the count returned no total");
+  return { facets: Object.fromEntries(counts) as Record<Name, Map<string, number>>, totals };
+};

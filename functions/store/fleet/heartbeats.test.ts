@@ -1,0 +1,144 @@
+import { sql } from "drizzle-orm";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
+import { createTestClock } from "../../../tests/fakes/clock.ts";
+import { createTestDatabase } from "../../../tests/support/database.ts";
+import { connectDatabase } from "../database/database.ts";
+import { createHeartbeatWriter, type HealthReport } from "./heartbeats.ts";
+
+const clock = createTestClock();
+const database = await createTestDatabase();
+afterAll(() => database.drop());
+const { db, sql: connection } = database.connect();
+const report: HealthReport = {
+  boot_id: "boot",
+  collector_version: "2.0.0",
+  collector_commit: "c0ffee",
+  hostname: "host",
+  platform: "linux/amd64",
+  started_at: "2026-01-01T00:00:00.000Z",
+  config_valid: true,
+  config_errors: [],
+  running_config_hash: null,
+  desired_config_hash: null,
+  last_known_good_config_hash: null,
+  apply_desired_config: null,
+  queue_records: 0,
+  queue_bytes: 0,
+  queue_bytes_max: 1,
+  queue_oldest_record_age_seconds: null,
+  dropped_records_total: 0,
+  dead_letters: 0,
+  queue_forks: 0,
+  file_gaps: 0,
+  file_gap_bytes: 0,
+  queue_at_risk: false,
+  forwarder_connected: true,
+  forwarder_last_ack_at: null,
+  forwarder_last_error: null,
+  renewal_status: "ok",
+  renewal_last_attempt_at: null,
+  renewal_next_attempt_at: null,
+  renewal_last_error: null,
+};
+let hosts: { id: string; identity: string; fingerprint: string }[] = [];
+
+beforeAll(async () => {
+  // Applies to new sessions only, so not to this one.
+  await connection`do $$ begin execute format('alter database %I set deadlock_timeout = 10', current_database()); end $$`;
+  await seedFleet(db, { count: 5, now: new Date(clock.now()) });
+  hosts = await db.execute<(typeof hosts)[number]>(sql`
+    select i.id, i.identity, encode(c.fingerprint_sha256, 'hex') as fingerprint
+    from collector_identity i join certificate c on c.identity_id = i.id order by 1`);
+});
+
+it("heartbeats: a group that deadlocks is written host by host, because the first report of a host locks its fleet row last", async () => {
+  const [first, second, third, ...others] = hosts;
+  await db.execute(sql`delete from collector_health where identity_id = ${first?.id}::uuid`);
+  const core = database.connect();
+  const write = createHeartbeatWriter({ db: core.db }, clock, {
+    staleAfterSeconds: 180,
+    enrollingSeconds: 900,
+    returnSeconds: 96,
+  });
+  const waiting = (count: number) =>
+    expect
+      .poll(
+        () => connection`select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      )
+      .toHaveLength(count);
+  const lock = (tx: typeof db, host?: { id: string }) =>
+    tx.execute(sql`select from fleet_host where identity_id = ${host?.id}::uuid for no key update`);
+
+  const written: Promise<unknown>[] = [];
+  let bulk: Promise<unknown> | undefined;
+  await db.transaction(async (tx) => {
+    await lock(tx, third);
+    for (const host of [...others, first, second, third]) {
+      if (host === undefined) throw new Error("too few hosts");
+      const use = { fingerprintSha256: host.fingerprint, sentAt: clock.now(), expired: false };
+      written.push(write({ identity: host.identity, use, report, labels: null }));
+    }
+    await waiting(1);
+    // In the order of ids, as a batch of envelopes or assignments does.
+    bulk = db.transaction(async (other) => {
+      await other.execute(sql`set local deadlock_timeout = '1min'`);
+      await lock(other, first);
+      await lock(other, second);
+    });
+    await waiting(2);
+  });
+  await bulk;
+  expect(await Promise.all(written)).toMatchObject(Array(5).fill({ outcome: "admitted" }));
+  const versions = await db.execute(sql`select distinct version from fleet_host`);
+  expect(versions).toEqual([{ version: "2.0.0" }]);
+});
+
+/** A node of EXPLAIN's JSON. */
+interface PlanNode {
+  "Relation Name"?: string;
+  "Node Type": string;
+  "Index Cond"?: string;
+  Plans?: PlanNode[];
+}
+
+it("heartbeats: the plan that a session keeps looks up each row by its key, though it was made for a small fleet", async () => {
+  const core = connectDatabase({ url: database.url, connectionsMax: 1, plansByIndex: true });
+  const write = createHeartbeatWriter({ db: core.db }, clock, {
+    staleAfterSeconds: 180,
+    enrollingSeconds: 900,
+    returnSeconds: 96,
+  });
+  await clock.advance(1000);
+  for (const host of hosts.slice(0, 2)) {
+    const use = { fingerprintSha256: host.fingerprint, sentAt: clock.now(), expired: false };
+    await write({ identity: host.identity, use, report, labels: null });
+  }
+  const [kept, ...others] = await core.sql<{ name: string; parameters: number; generic: number }[]>`
+    select name, cardinality(parameter_types) as parameters, generic_plans::int as generic from pg_prepared_statements
+    where statement like ${"%insert into collector_health%"}`;
+  expect(others).toEqual([]);
+  expect(kept?.generic).toBe(2);
+  const values = Array.from({ length: kept?.parameters ?? 0 }, () => "null").join(", ");
+  const [explained] = await core.sql.unsafe<{ "QUERY PLAN": { Plan: PlanNode }[] }[]>(
+    `explain (format json) execute "${kept?.name}" (${values})`,
+  );
+  const lookups: Record<string, string> = {};
+  const visit = (node: PlanNode): void => {
+    const { "Relation Name": table, "Node Type": type, "Index Cond": condition } = node;
+    if (table !== undefined && type !== "ModifyTable") lookups[table] = `${type}: ${condition}`;
+    node.Plans?.forEach(visit);
+  };
+  for (const { Plan } of explained?.["QUERY PLAN"] ?? []) visit(Plan);
+  expect(lookups).toEqual({
+    certificate: expect.stringMatching(/^Index Scan: \(fingerprint_sha256 = /),
+    collector_identity: expect.stringMatching(/^Index Scan: \(id = /),
+    proof_use: expect.stringMatching(/^Index Scan: \(\(certificate_id = /),
+    collector_health: expect.stringMatching(/^Index Scan: \(identity_id = /),
+    config_assignment: expect.stringMatching(/^Index Scan: \(identity_id = /),
+    collector_config: expect.stringMatching(/^Index Scan: \(id = /),
+    // Few rows, read only for a host that was silent for long.
+    core_outage: expect.stringMatching(/^Seq Scan/),
+  });
+  await core.close();
+});

@@ -1,0 +1,22 @@
+import { sql } from "drizzle-orm";
+import type { Database } from "../database/database.ts";
+
+const deletedMax = 10_000;
+
+/**
+ * Deletes sets of labels that no host has, a bounded number, and returns how many. Whoever gives a host a known set locks that set until
+ * the commit: such sets are skipped, and the second statement sees the hosts of those that were unlocked before this call locked them.
+ */
+export const deleteUnusedLabelSets = (db: Database): Promise<number> =>
+  db.transaction(async (tx) => {
+    const unused = sql`id <> 0 and not exists (select from fleet_host where label_set_id = label_set.id)`;
+    const locked = await tx.execute<{ id: number }>(
+      sql`select id from label_set where ${unused} limit ${deletedMax} for update skip locked`,
+    );
+    if (locked.length === 0) return 0;
+    const ids = `{${locked.map(({ id }) => id).join(",")}}`;
+    const deleted = await tx.execute(
+      sql`delete from label_set where id = any(${ids}::integer[]) and ${unused} returning id`,
+    );
+    return deleted.length;
+  });

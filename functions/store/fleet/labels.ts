@@ -1,0 +1,64 @@
+import { type SQL, sql } from "drizzle-orm";
+import { facetValuesMax } from "../../../proto/fleet-health/facets.ts";
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
+import type { Executor } from "../database/database.ts";
+import { exportPredicate, fleetPredicate } from "./predicate.ts";
+import type { FleetRules } from "./rows.ts";
+
+/** The hosts with each label, the most frequent keys and values first. */
+export interface LabelCounts {
+  keys: readonly {
+    key: string;
+    /** Hosts with any value. */
+    count: number;
+    values: readonly { value: string; count: number }[];
+  }[];
+  /** Keys that are not listed. */
+  keysOther: number;
+}
+
+/** Counts the hosts of a WHERE clause over `fleet_host` by label: by set first, of which there are few. */
+export const countLabels = async (db: Executor, where: SQL): Promise<LabelCounts> => {
+  const rows = await db.execute<{ key: string; value: string; hosts: number; key_hosts: number; keys: number }>(sql`
+    with counted as materialized (
+      select label_set_id, count(*) as hosts from fleet_host where ${where} group by 1
+    ), by_value as (
+      select key collate "C" as key, value collate "C" as value, sum(hosts) as hosts
+      from counted join label_set on id = label_set_id cross join lateral jsonb_each_text(labels) group by 1, 2
+    ), by_key as (
+      select *, sum(hosts) over (partition by key) as key_hosts,
+        row_number() over (partition by key order by hosts desc, value) as value_rank
+      from by_value
+    ), ranked as (
+      select *, dense_rank() over (order by key_hosts desc, key) as key_rank from by_key
+    )
+    select key, value, hosts::int as hosts, key_hosts::int as key_hosts, (select max(key_rank) from ranked)::int as keys
+    from ranked where key_rank <= ${facetValuesMax} and value_rank <= ${facetValuesMax}
+    order by key_rank, value_rank`);
+  const keys = [...Map.groupBy(rows, ({ key }) => key)].map(([key, values]) => ({
+    key,
+    count: values[0]?.key_hosts ?? 0,
+    values: values.map(({ value, hosts }) => ({ value, count: hosts })),
+  }));
+  return { keys, keysOther: (rows[0]?.keys ?? 0) - keys.length };
+};
+
+/** Keys of labels, in the order of names. */
+export interface LabelKeys {
+  keys: readonly string[];
+  /** Whether hosts have labels of further keys. */
+  hasOthers: boolean;
+}
+
+/** Finds the most frequent keys of the labels in an export. */
+export const findLabelKeys = async (
+  db: Executor,
+  rules: FleetRules,
+  filter: FleetFilter,
+  kind: ExportKind,
+): Promise<LabelKeys> => {
+  const where = sql`${fleetPredicate(filter, rules)} and ${exportPredicate(kind, rules)}`;
+  const { keys, keysOther } = await countLabels(db, where);
+  return { keys: keys.map(({ key }) => key).toSorted(), hasOthers: keysOther > 0 };
+};

@@ -1,0 +1,211 @@
+/** The filter of proto/fleet-health/filter.ts as a predicate over `fleet_host`. No part is ever null, so that a negated one is exact. */
+import { type SQL, sql } from "drizzle-orm";
+import {
+  conjunctiveParts,
+  exportFilters,
+  type FilterPart,
+  type FleetFilter,
+  filterPartNames,
+  negatedPart,
+  type PositivePart,
+} from "../../../proto/fleet-health/filter.ts";
+import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
+import { anyLabelValue, splitLabelPair } from "../../../proto/labels.ts";
+import { arrayLiteral, substring } from "../database/query-parts.ts";
+import {
+  conditionPredicate,
+  type FleetRules,
+  forwardingIs,
+  hasHeartbeat,
+  hashBegins,
+  isActive,
+  needsAttention,
+  oneOf,
+  progressPredicate,
+  staleBefore,
+  stateIs,
+  timestampAt,
+} from "./rows.ts";
+import { platformsLike, versionsInRange, versionsLike } from "./versions.ts";
+
+/** Returns the WHERE clause of a filter; `withStates: false` ignores its states, as the summary does. */
+export const fleetPredicate = (filter: FleetFilter, rules: FleetRules, { withStates = true } = {}): SQL => {
+  const parts = filterPartNames.flatMap((name): SQL[] => {
+    const value = filter[name];
+    if (value === undefined || (name === "states" && !withStates)) return [];
+    const positive = positiveOf.get(name);
+    if (positive !== undefined) return [sql`not ${anyOf(alternativesOf(positive, value, rules))}`];
+    const alternatives = alternativesOf(name as PositivePart, value, rules);
+    return conjunctiveParts.has(name) ? alternatives : [anyOf(alternatives)];
+  });
+  return parts.length === 0 ? sql`true` : sql.join(parts, sql` and `);
+};
+
+/** Returns the predicate of an export. */
+export const exportPredicate = (kind: ExportKind, rules: FleetRules): SQL => fleetPredicate(exportFilters[kind], rules);
+
+const positiveOf = new Map(
+  filterPartNames.flatMap((name) => {
+    const negated = negatedPart(name as PositivePart);
+    return negated === undefined ? [] : [[negated, name as PositivePart] as [FilterPart, PositivePart]];
+  }),
+);
+
+const anyOf = (alternatives: SQL[]): SQL => sql`(${sql.join(alternatives, sql` or `)})`;
+
+/** The predicates of a part's values, at least one: a host matches the part if it matches any, or all of `conjunctiveParts`. */
+type Alternatives = {
+  [Part in PositivePart]: (value: NonNullable<FleetFilter[Part]>, rules: FleetRules) => SQL[];
+};
+
+const alternativesOf = (part: PositivePart, value: unknown, rules: FleetRules): SQL[] =>
+  (alternatives[part] as (value: unknown, rules: FleetRules) => SQL[])(value, rules);
+
+const alternatives: Alternatives = {
+  states: (states, rules) => states.map((state) => stateIs(state, rules)),
+  attention: (_, rules) => [needsAttention(rules)],
+  text: (texts, rules) => texts.map((text) => textFound(text, rules)),
+  device: (devices) => [oneOf(sql`device_id`, devices)],
+  hostname: (hostnames) => [oneOf(sql`hostname`, hostnames)],
+  identity: (identities) => [oneOf(sql`identity`, identities)],
+  platform: (wanted, { platforms }) => [
+    oneOf(
+      sql`platform`,
+      wanted.flatMap((each) => platformsLike(each, platforms)),
+    ),
+  ],
+  version: (wanted, { versions }) => [
+    oneOf(
+      sql`version`,
+      wanted.flatMap((each) => versionsLike(each, versions)),
+    ),
+  ],
+  versionRange: (ranges, { versions }) => ranges.map((range) => oneOf(sql`version`, versionsInRange(range, versions))),
+  config: (prefixes) => prefixes.flatMap((prefix) => configColumns.map((column) => hashBegins(column, prefix))),
+  label: (pairs) => [...Map.groupBy(pairs.map(splitLabelPair), ({ key }) => key)].map(labelFound),
+  drift: (kinds) => [oneOf(sql`drift`, kinds)],
+  desiredConfig: (hashes) => hashes.map((hash) => hashBegins("desired_config", hash)),
+  runningConfig: (hashes) => hashes.map((hash) => hashBegins("running_config", hash)),
+  rollout: (kinds, rules) => kinds.map((progress) => progressPredicate(progress, rules)),
+  condition: (conditions, rules) => conditions.map((condition) => conditionPredicate(condition, rules)),
+  heartbeat: (kinds, rules) => kinds.map((kind) => (kind === "recent" ? isActive(rules) : sql`not ${hasHeartbeat}`)),
+  forwarding: (kinds, rules) => kinds.map((kind) => forwardingIs(kind, rules)),
+  forwarder: (kinds) =>
+    kinds.map((kind) =>
+      kind === "connected" ? sql`forwarder_connected` : sql`(${hasHeartbeat} and not forwarder_connected)`,
+    ),
+  auth: (kinds, { now }) =>
+    kinds.map((kind) => {
+      const failed = sql`last_auth_failure_at >= ${timestampAt(now, -authFailureSeconds)}`;
+      return kind === "failed" ? failed : sql`(${failed} and last_auth_failure_at > last_heartbeat_at)`;
+    }),
+  heartbeatOlderThanSeconds: (age, { now }) => [
+    sql`(${hasHeartbeat} and last_heartbeat_at < ${timestampAt(now, -age)})`,
+  ],
+  heartbeatWithinSeconds: (age, { now }) => [sql`last_heartbeat_at >= ${timestampAt(now, -age)}`],
+  envelopeOlderThanSeconds: (age, { now }) => [sql`(${hasForwarded} and not ${envelopeWithin(age, now)})`],
+  envelopeWithinSeconds: (age, { now }) => [envelopeWithin(age, now)],
+  silentSince: (since) => [sql`(${hasForwarded} and last_envelope_at < ${since}::timestamptz)`],
+  changedWithinSeconds: (within, rules) => changedWithin(within, rules),
+  // The second part follows from the first, and has an index.
+  expiresWithinSeconds: (within, { now }) => {
+    const until = timestampAt(now, within);
+    return [sql`(expired_from <= ${until} and certificate_not_after <= ${until})`];
+  },
+  expires: (ranges) =>
+    ranges.map((range) => {
+      const [from, to] = range.split("..");
+      return sql`(expired_from >= ${from}::timestamptz and expired_from < ${to}::timestamptz
+        and certificate_not_after < ${to}::timestamptz)`;
+    }),
+  droppedMoreThan: (count) => [sql`lost_records > ${count}`],
+  queueAbovePercent: (percent) => [sql`(queue_bytes_max > 0 and queue_bytes * 100 > queue_bytes_max * ${percent})`],
+  queueAboveBytes: (bytes) => [sql`queue_bytes > ${bytes}`],
+};
+
+/** The host's label has one of these values. Decided once for each set of labels, of which a fleet has few. */
+const labelFound = ([key, wanted]: [key: string, wanted: { value: string }[]]): SQL => {
+  const found = wanted.map(({ value }) =>
+    value === anyLabelValue ? sql`labels ? ${key}` : sql`labels @> ${JSON.stringify({ [key]: value })}::jsonb`,
+  );
+  return sql`label_set_id in (select id from label_set where ${sql.join(found, sql` or `)})`;
+};
+
+const authFailureSeconds = 86_400;
+
+const hasForwarded = sql`last_envelope_at > '-infinity'`;
+
+/** Rows have the time of the last envelope to the second, so an age is compared to the second. */
+const envelopeWithin = (age: number, now: Date): SQL => {
+  const from = now.getTime() - age * 1000;
+  return sql`last_envelope_at >= ${timestampAt(new Date(from - (((from % 1000) + 1000) % 1000)))}`;
+};
+
+const configColumns = ["desired_config", "running_config", "last_known_good_config"] as const;
+
+/** Something about the host changed after this long ago: what the row dates, a condition that began with the time alone, or one that ended. */
+const changedWithin = (within: number, rules: FleetRules): SQL[] => {
+  const { now } = rules;
+  const from = timestampAt(now, -within);
+  const until = timestampAt(now);
+  const recorded = [
+    ...["enrolled_at", "config_assigned_at", "running_config_since", "version_since", "condition_since"],
+    "recovered_at",
+  ];
+  const due = ["revoked_from", "expired_from", "expiring_from"];
+  const earlier = { ...rules, now: new Date(now.getTime() - within * 1000) };
+  return [
+    ...recorded.map((column) => sql`${sql.identifier(column)} >= ${from}`),
+    ...due.map((column) => sql`(${sql.identifier(column)} >= ${from} and ${sql.identifier(column)} <= ${until})`),
+    sql`(last_heartbeat_at >= ${staleBefore(earlier)} and last_heartbeat_at < ${staleBefore(rules)})`,
+  ];
+};
+
+/**
+ * Returns the predicate of a free text: a substring of a name, a version or a platform; or an id, a serial number or a fingerprint, as
+ * people paste them from other tools.
+ */
+const textFound = (text: string, { versions, platforms }: FleetRules): SQL => {
+  const wanted = text.toLowerCase();
+  const found = (words: readonly string[]) => words.filter((word) => word.toLowerCase().includes(wanted));
+  const parts = [sql`search like lower(${substring(text)})`];
+  for (const [column, words] of [
+    [sql`version`, found(versions)],
+    [sql`platform`, found(platforms)],
+  ] as const)
+    if (words.length > 0) parts.push(oneOf(column, words));
+  const id = idIn(wanted);
+  if (id !== undefined) parts.push(sql`identity_id = ${id}::uuid`, ownsCertificate(sql`id = ${id}::uuid`));
+  const digits = digitsIn(wanted);
+  if (digits !== undefined)
+    parts.push(
+      ownsCertificate(
+        digits.length === 64
+          ? sql`fingerprint_sha256 = decode(${digits}, 'hex')`
+          : sql`serial_number = any(${arrayLiteral(serialsOf(digits))}::text[])`,
+      ),
+    );
+  return sql`(${sql.join(parts, sql` or `)})`;
+};
+
+/** One lookup for the statement, not for each row. */
+const ownsCertificate = (which: SQL): SQL =>
+  sql`identity_id = any(array(select identity_id from certificate where ${which}))`;
+
+/** Returns the id in a text: a UUID in lower case, perhaps in braces or as a URN. */
+const idIn = (text: string): string | undefined =>
+  /^(?:urn:uuid:|\{)?([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\}?$/.exec(text)?.[1];
+
+/** Returns the hexadecimal digits of a serial number or a SHA-256 fingerprint, as `openssl x509` and browsers print them. */
+const digitsIn = (text: string): string | undefined => {
+  const [, digits = ""] =
+    /^(?:serial(?: number)?[=:] ?|sha-?256[=:] ?|0x)?([0-9a-f]+(?:[: ][0-9a-f]+)*)$/.exec(text) ?? [];
+  const joined = digits.replace(/[: ]/g, "");
+  return /^(?:[0-9a-f]{6,42}|[0-9a-f]{64})$/.test(joined) ? joined : undefined;
+};
+
+/** Signers store a serial number with an even number of digits or without leading zeros. */
+const serialsOf = (digits: string): string[] => {
+  const number = digits.replace(/^0+(?=.)/, "");
+  return [...new Set([digits, number, `0${number}`, `00${number}`])];
+};

@@ -1,0 +1,65 @@
+/** Times that were stored while a clock was wrong. */
+import { type SQL, sql } from "drizzle-orm";
+import type { Executor } from "../database/database.ts";
+import { arrayLiteral } from "../database/query-parts.ts";
+import { timestampAt } from "./rows.ts";
+
+/** Cores differ by less when they read the database's clock. */
+const toleranceSeconds = 5;
+/** Hosts in a transaction, so that their heartbeats do not wait for it. */
+const batchMax = 500;
+
+/** The times of hosts that decide on states, by the table that has them and its column with the host's id. */
+const timesOfHosts: readonly { table: string; id: SQL; columns: readonly string[]; where?: SQL }[] = [
+  {
+    table: "collector_health",
+    id: sql`identity_id`,
+    columns: [
+      ...["last_heartbeat_at", "version_since", "running_config_since", "config_invalid_since", "queue_at_risk_since"],
+      ...["renewal_failed_since", "recovered_at", "previous_boot_at"],
+    ],
+  },
+  { table: "collector_identity", id: sql`id`, columns: ["enrolled_at", "revoked_at", "last_auth_failure_at"] },
+  { table: "config_assignment", id: sql`identity_id`, columns: ["assigned_at"], where: sql`ended_at is null` },
+  { table: "rollout_target", id: sql`identity_id`, columns: ["assigned_at", "applied_at"] },
+];
+
+/**
+ * Sets the times of hosts that are ahead of the database's clock to `now`: such a time would keep a dead host healthy until it has come.
+ * Corrects a batch of those after the id `after`. Returns how many there are, and the last id; undefined when there are none.
+ */
+export const correctHostTimes = async (
+  tx: Executor,
+  now: Date,
+  after: string,
+): Promise<{ hosts: number; last: string } | undefined> => {
+  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
+  const rows = await tx.execute<{ id: string; identity: string }>(sql`
+    select identity_id as id, identity from fleet_host
+    where greatest(last_heartbeat_at, last_envelope_at, enrolled_at, config_assigned_at, running_config_since, version_since,
+      condition_since, recovered_at, last_auth_failure_at) > ${limit} and identity_id > ${after}::uuid
+    order by identity_id limit ${batchMax}`);
+  const last = rows.at(-1)?.id;
+  if (last === undefined) return undefined;
+  const ids = arrayLiteral(rows.map(({ id }) => id));
+  for (const { table, id, columns, where = sql`true` } of timesOfHosts) {
+    const names = columns.map((column) => sql.identifier(column));
+    const corrected = names.map((name) => sql`${name} = least(${name}, ${at})`);
+    await tx.execute(sql`update ${sql.identifier(table)} set ${sql.join(corrected, sql`, `)}
+      where ${id} = any(${ids}::uuid[]) and ${where} and greatest(${sql.join(names, sql`, `)}) > ${limit}`);
+  }
+  const hosts = arrayLiteral(rows.map(({ identity }) => identity));
+  await tx.execute(sql`update ingest_host set last_envelope_at = ${at}
+    where host_id = any(${hosts}::text[]) and last_envelope_at > ${limit}`);
+  await tx.execute(sql`select fleet_host_refresh(${ids}::uuid[])`);
+  return { hosts: rows.length, last };
+};
+
+/** Starts the soak of a wave anew that would end later than a whole soak from `now`. Returns how many there are. */
+export const correctSoaks = async (db: Executor, now: Date): Promise<number> => {
+  const longest = sql`${timestampAt(now, toleranceSeconds)} + make_interval(secs => soak_seconds)`;
+  const rows = await db.execute(sql`
+    update rollout_wave set soak_until = ${timestampAt(now)} + make_interval(secs => soak_seconds)
+    where completed_at is null and soak_until > ${longest} returning number`);
+  return rows.length;
+};

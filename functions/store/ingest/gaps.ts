@@ -1,0 +1,40 @@
+import { gt, sql } from "drizzle-orm";
+import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
+import { collectorHealth } from "../../../drizzle/schema/health.ts";
+import { ingestGap } from "../../../drizzle/schema/ingest.ts";
+import type { Database, Executor } from "../database/database.ts";
+
+/** Counts the hosts that have reported, after `since`, that core acknowledged more than the database has. */
+export const countGapHosts = (db: Database, since: Date): Promise<number> =>
+  db.$count(ingestGap, gt(ingestGap.lastAt, since));
+
+/**
+ * Adds a range that the database lost to the host's total, up to 2^53 - 1, and marks its health row as one that lost records, until
+ * its next heartbeat.
+ */
+export const addGap = async (db: Executor, hostId: string, sequences: bigint, at: Date): Promise<void> => {
+  const most = sql`${String(Number.MAX_SAFE_INTEGER)}::numeric`;
+  const added = sql`${String(sequences)}::numeric`;
+  await db
+    .insert(ingestGap)
+    .values({ hostId, ranges: 1, recordsMax: sql`least(${added}, ${most})`, lastAt: at })
+    .onConflictDoUpdate({
+      target: ingestGap.hostId,
+      set: {
+        ranges: sql`${ingestGap.ranges} + 1`,
+        recordsMax: sql`least(${ingestGap.recordsMax} + ${added}, ${most})`,
+        lastAt: sql`excluded.last_at`,
+      },
+    });
+  const wasAtRisk = sql`${collectorHealth.queueAtRisk} or ${collectorHealth.droppedSincePrevious}`;
+  const since = sql`case when ${wasAtRisk} then ${collectorHealth.queueAtRiskSince} end`;
+  await db
+    .update(collectorHealth)
+    .set({
+      droppedSincePrevious: true,
+      queueAtRiskSince: sql`coalesce(${since}, ${at.toISOString()}::timestamptz)`,
+    })
+    .where(
+      sql`${collectorHealth.identityId} = (select id from ${collectorIdentity} where ${collectorIdentity.identity} = ${hostId})`,
+    );
+};

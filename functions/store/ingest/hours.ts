@@ -1,0 +1,141 @@
+import { sql } from "drizzle-orm";
+import { hourMs } from "../../../kit/clock.ts";
+import { type VolumeKind, volumeKinds } from "../../../proto/fleet-health/volume.ts";
+import type { Executor } from "../database/database.ts";
+import { numberArray, textArray, timestampLiteral } from "../database/sql-literals.ts";
+import type { EncodedRows } from "./envelope-rows.ts";
+
+/** All other kinds are counted together. */
+const countedKinds: ReadonlySet<string> = new Set(volumeKinds);
+const otherKind: VolumeKind = "other";
+
+/** Counts are deleted once they are older: two days, and the hour that has begun. */
+const keptMs = 49 * hourMs;
+
+/** Prepares `count_hours`. Rows in one order, after those of "ingest_host", so that batches cannot deadlock. */
+export const prepareHourCount = `
+  prepare count_hours (text[], text[], bigint[], bigint[], timestamptz) as
+    insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
+    select host, kind, $5, envelopes, bytes from unnest($1, $2, $3, $4) as counted (host, kind, envelopes, bytes) order by host, kind
+    on conflict (host_id, hour, kind) do update
+    set envelopes = ingest_hour.envelopes + excluded.envelopes, payload_bytes = ingest_hour.payload_bytes + excluded.payload_bytes`;
+
+/** Counts the stored envelopes of one batch, by host and kind. */
+export class HourCounts {
+  readonly #counts = new Map<string, { host: string; kind: string; envelopes: number; bytes: number }>();
+
+  /** Adds the rows whose sequence is above `above`. Reads each kind where the row has it: nothing is allocated for a row. */
+  add(host: string, { bytes, count, sequences, extents }: EncodedRows, above: bigint): void {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    const first = extents[0] as number;
+    // A row begins with the number of columns, the host id and the queue id, each with its length; then the sequence.
+    const queueAt = first + 6 + view.getInt32(first + 2);
+    const kindOffset = queueAt + 4 + view.getInt32(queueAt) + 12 - first;
+    const known: KnownKind[] = [];
+    for (let row = 0; row < count; row++) {
+      if ((sequences[row] as bigint) <= above) continue;
+      const lengthAt = (extents[row * 2] as number) + kindOffset;
+      const length = view.getInt32(lengthAt);
+      const { counted } =
+        knownAt(known, bytes, lengthAt + 4, length) ?? this.#learn(known, host, bytes, lengthAt + 4, length);
+      counted.envelopes += 1;
+      counted.bytes += extents[row * 2 + 1] as number;
+    }
+  }
+
+  /** Adds one envelope. */
+  addEnvelope(host: string, kind: string, payloadBytes: number): void {
+    const counted = this.#of(host, kind);
+    counted.envelopes += 1;
+    counted.bytes += payloadBytes;
+  }
+
+  /** Adds the counts of others. */
+  addAll(others: HourCounts): void {
+    for (const { host, kind, envelopes, bytes } of others.#counts.values()) {
+      const counted = this.#of(host, kind);
+      counted.envelopes += envelopes;
+      counted.bytes += bytes;
+    }
+  }
+
+  /** Returns the statement that adds the counts to the hour of `now`; none without a count. */
+  statements(now: number): string[] {
+    if (this.#counts.size === 0) return [];
+    const all = [...this.#counts.values()];
+    const hosts = textArray(all.map(({ host }) => host));
+    const kinds = textArray(all.map(({ kind }) => kind));
+    const envelopes = numberArray(all.map((each) => each.envelopes));
+    const bytes = numberArray(all.map((each) => each.bytes));
+    return [
+      `execute count_hours(${hosts}, ${kinds}, ${envelopes}, ${bytes}, ${timestampLiteral(now - (now % hourMs))})`,
+    ];
+  }
+
+  #learn(known: KnownKind[], host: string, bytes: Uint8Array, at: number, length: number): KnownKind {
+    const kind = { at, length, counted: this.#of(host, decoder.decode(bytes.subarray(at, at + length))) };
+    // The newest first: rows of one kind often follow each other.
+    if (known.unshift(kind) > knownMax) known.pop();
+    return kind;
+  }
+
+  #of(host: string, sent: string) {
+    const kind = countedKinds.has(sent) ? sent : otherKind;
+    const key = `${kind}\0${host}`;
+    const found = this.#counts.get(key) ?? { host, kind, envelopes: 0, bytes: 0 };
+    this.#counts.set(key, found);
+    return found;
+  }
+}
+
+/** A kind that a row of the frame has, where its bytes are, and its count. */
+interface KnownKind {
+  at: number;
+  length: number;
+  counted: { envelopes: number; bytes: number };
+}
+
+/** Kinds of a frame that are compared before one is decoded: more than collectors send. */
+const knownMax = 8;
+const decoder = new TextDecoder();
+
+const knownAt = (known: readonly KnownKind[], bytes: Uint8Array, at: number, length: number): KnownKind | undefined => {
+  for (const kind of known) if (kind.length === length && isEqual(bytes, kind.at, at, length)) return kind;
+  return undefined;
+};
+
+const isEqual = (bytes: Uint8Array, one: number, other: number, length: number): boolean => {
+  for (let at = 0; at < length; at++) if (bytes[one + at] !== bytes[other + at]) return false;
+  return true;
+};
+
+/** Deletes the counts that are too old at `now`. */
+export const deleteOldHours = async (db: Executor, now: number): Promise<void> => {
+  await db.execute(sql`delete from ingest_hour where hour < ${new Date(now - keptMs).toISOString()}::timestamptz`);
+};
+
+/** What core stored for a host in an hour that begins at `hour`, in milliseconds since the epoch. */
+export interface HourCount {
+  hour: number;
+  kind: string;
+  envelopes: number;
+  payloadBytes: number;
+}
+
+/** Finds the counts of an enrolled host from `first` on; undefined if there is no such host. */
+export const findHostHours = async (
+  db: Executor,
+  identityId: string,
+  first: number,
+): Promise<HourCount[] | undefined> => {
+  const rows = await db.execute<{ hour: string | null; kind: string; envelopes: string; payload_bytes: string }>(sql`
+    select hour, kind, envelopes, payload_bytes from collector_identity
+    left join ingest_hour on host_id = identity and hour >= ${new Date(first).toISOString()}::timestamptz
+    where id = ${identityId}::uuid order by hour, kind`);
+  if (rows.length === 0) return undefined;
+  return rows.flatMap(({ hour, kind, envelopes, payload_bytes }) =>
+    hour === null
+      ? []
+      : [{ hour: new Date(hour).getTime(), kind, envelopes: Number(envelopes), payloadBytes: Number(payload_bytes) }],
+  );
+};

@@ -1,0 +1,17 @@
+import { sql } from "drizzle-orm";
+import type { Executor } from "../database/database.ts";
+
+/** Notes which sink core uses, and when it began to use another one than before. */
+export const noteSink = async (db: Executor, kind: "postgres" | "nats", now: Date): Promise<void> => {
+  await db.execute(sql`
+    insert into ingest_sink (kind) values (${kind}) on conflict (singleton) do update
+    set kind = excluded.kind, changed_at = ${now.toISOString()}::timestamptz where ingest_sink.kind <> excluded.kind`);
+};
+
+/** Returns when core began to use another sink than before, in milliseconds; null if never. */
+export const findSinkChange = async (db: Executor): Promise<number | null> => {
+  const [row] = await db.execute<{ at: string | null }>(
+    sql`select (extract(epoch from changed_at) * 1000)::bigint::text as at from ingest_sink`,
+  );
+  return row?.at == null ? null : Number(row.at);
+};

@@ -1,0 +1,182 @@
+import { and, asc, count, desc, eq, gt, isNull, lt, min, sql } from "drizzle-orm";
+import { person } from "../../../drizzle/schema/operator.ts";
+import {
+  authorizationCode,
+  deviceAuthorization,
+  endedWebSession,
+  operatorSession,
+} from "../../../drizzle/schema/operator-session.ts";
+import type { Executor } from "../database/database.ts";
+import { type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
+import { webSessionEnded } from "../operator/operators.ts";
+
+/** A session of a program. */
+export type SessionRow = typeof operatorSession.$inferSelect;
+
+/** A session, with the address of its person, and whether the session at web in which they consented has ended. */
+export type ListedSession = SessionRow & { email: string; isWebSessionEnded: boolean };
+
+/** An authorization code. */
+export type CodeRow = typeof authorizationCode.$inferSelect;
+
+/** A device authorization. */
+export type DeviceRow = typeof deviceAuthorization.$inferSelect;
+
+/** Inserts a session. */
+export const insertSession = async (tx: Executor, row: typeof operatorSession.$inferInsert): Promise<void> => {
+  await tx.insert(operatorSession).values(row);
+};
+
+/** Counts the sessions of programs that end with a session at web. */
+export const countSessionsOfWebSession = (db: Executor, id: string, now: Date): Promise<number> =>
+  db.$count(
+    operatorSession,
+    and(eq(operatorSession.webSessionId, id), isNull(operatorSession.revokedAt), gt(operatorSession.expiresAt, now)),
+  );
+
+/** Stores that a session at web has ended, and deletes those that have expired. Returns false if it was stored before. */
+export const insertEndedWebSession = async (
+  tx: Executor,
+  row: typeof endedWebSession.$inferSelect,
+  now: Date,
+): Promise<boolean> => {
+  await tx.delete(endedWebSession).where(lt(endedWebSession.expiresAt, now));
+  return (await tx.insert(endedWebSession).values(row).onConflictDoNothing().returning()).length > 0;
+};
+
+/** Returns one page of the sessions, newest first; those of one person if `userId` is given. */
+export const listSessions = async (
+  db: Executor,
+  { userId }: { userId: string | undefined },
+  page: PageRequest,
+): Promise<Paged<ListedSession>> => {
+  const own = userId === undefined ? undefined : eq(operatorSession.userId, userId);
+  const { where, orderBy, limit } = pageOf(operatorSession.id, page, [own]);
+  const rows = await db
+    .select({
+      session: operatorSession,
+      email: person.primaryEmail,
+      isWebSessionEnded: sql<boolean>`${webSessionEnded(db)}`,
+    })
+    .from(operatorSession)
+    .innerJoin(person, eq(person.userId, operatorSession.userId))
+    .where(where)
+    .orderBy(orderBy)
+    .limit(limit);
+  return paged(
+    rows.map(({ session, ...of }) => ({ ...session, ...of })),
+    page,
+  );
+};
+
+/** Finds a session and locks its row until the transaction ends. */
+export const lockSession = async (tx: Executor, id: string): Promise<SessionRow | undefined> => {
+  const [row] = await tx.select().from(operatorSession).where(eq(operatorSession.id, id)).for("no key update");
+  return row;
+};
+
+/** Revokes a session that is not revoked. */
+export const updateSessionRevoked = async (tx: Executor, id: string, revokedAt: Date): Promise<void> => {
+  await tx
+    .update(operatorSession)
+    .set({ revokedAt })
+    .where(and(eq(operatorSession.id, id), isNull(operatorSession.revokedAt)));
+};
+
+/** Inserts a code. */
+export const insertCode = async (tx: Executor, row: CodeRow): Promise<void> => {
+  await tx.insert(authorizationCode).values(row);
+};
+
+/** Finds a code by its SHA-256 and locks its row until the transaction ends, so that one caller alone redeems it. */
+export const lockCode = async (tx: Executor, codeSha256: Uint8Array): Promise<CodeRow | undefined> => {
+  const [row] = await tx
+    .select()
+    .from(authorizationCode)
+    .where(eq(authorizationCode.codeSha256, codeSha256))
+    .for("no key update");
+  return row;
+};
+
+/** Marks a code used, with the session that it began, if any. */
+export const updateCodeUsed = async (
+  tx: Executor,
+  codeSha256: Uint8Array,
+  use: { usedAt: Date; sessionId: string | null },
+): Promise<void> => {
+  await tx.update(authorizationCode).set(use).where(eq(authorizationCode.codeSha256, codeSha256));
+};
+
+/** Inserts a device authorization. Returns false if its user code is taken. */
+export const insertDevice = async (tx: Executor, row: DeviceRow): Promise<boolean> => {
+  const target = deviceAuthorization.userCode;
+  const inserted = await tx.insert(deviceAuthorization).values(row).onConflictDoNothing({ target }).returning();
+  return inserted.length > 0;
+};
+
+const pendingSince = (since: Date) =>
+  and(eq(deviceAuthorization.status, "pending"), gt(deviceAuthorization.createdAt, since));
+
+/** Counts the devices that have waited since a time. */
+export const countPendingDevices = (tx: Executor, since: Date): Promise<number> =>
+  tx.$count(deviceAuthorization, pendingSince(since));
+
+/** Deletes the oldest waiting device of the address from which most wait. */
+export const deleteDeviceOfLargest = async (tx: Executor, since: Date): Promise<void> => {
+  const { addressKey, createdAt, deviceCodeSha256 } = deviceAuthorization;
+  const [largest] = await tx
+    .select({ addressKey })
+    .from(deviceAuthorization)
+    .where(pendingSince(since))
+    .groupBy(addressKey)
+    .orderBy(desc(count()), asc(min(createdAt)))
+    .limit(1);
+  if (largest === undefined) return;
+  const ofLargest = largest.addressKey === null ? isNull(addressKey) : eq(addressKey, largest.addressKey);
+  const [oldest] = await tx
+    .select({ deviceCodeSha256 })
+    .from(deviceAuthorization)
+    .where(and(pendingSince(since), ofLargest))
+    .orderBy(asc(createdAt))
+    .limit(1);
+  if (oldest === undefined) return;
+  await tx.delete(deviceAuthorization).where(eq(deviceCodeSha256, oldest.deviceCodeSha256));
+};
+
+/** Finds a device authorization by its user code. */
+export const findDevice = async (db: Executor, userCode: string): Promise<DeviceRow | undefined> => {
+  const [row] = await db.select().from(deviceAuthorization).where(eq(deviceAuthorization.userCode, userCode));
+  return row;
+};
+
+/** Finds a device authorization by one of its codes and locks its row until the transaction ends. */
+export const lockDevice = async (
+  tx: Executor,
+  by: { userCode: string } | { deviceCodeSha256: Uint8Array },
+): Promise<DeviceRow | undefined> => {
+  const { userCode, deviceCodeSha256 } = deviceAuthorization;
+  const found = "userCode" in by ? eq(userCode, by.userCode) : eq(deviceCodeSha256, by.deviceCodeSha256);
+  const [row] = await tx.select().from(deviceAuthorization).where(found).for("no key update");
+  return row;
+};
+
+/** Changes a device authorization. */
+export const updateDevice = async (
+  tx: Executor,
+  { deviceCodeSha256 }: Pick<DeviceRow, "deviceCodeSha256">,
+  change: Partial<
+    Pick<DeviceRow, "status" | "userId" | "intervalSeconds" | "lastPolledAt" | "webSessionId" | "webSessionExpiresAt">
+  >,
+): Promise<void> => {
+  await tx.update(deviceAuthorization).set(change).where(eq(deviceAuthorization.deviceCodeSha256, deviceCodeSha256));
+};
+
+/** Deletes codes and device authorizations created before `codesBefore`, and sessions that expired before `sessionsBefore`. */
+export const deleteOldSignIns = async (
+  tx: Executor,
+  { codesBefore, sessionsBefore }: { codesBefore: Date; sessionsBefore: Date },
+): Promise<void> => {
+  await tx.delete(authorizationCode).where(lt(authorizationCode.createdAt, codesBefore));
+  await tx.delete(deviceAuthorization).where(lt(deviceAuthorization.createdAt, codesBefore));
+  await tx.delete(operatorSession).where(lt(operatorSession.expiresAt, sessionsBefore));
+};

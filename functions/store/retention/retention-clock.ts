@@ -1,0 +1,89 @@
+/*
+ * When retention last saw the database's clock, and the jump that holds it back. Invariants:
+ * - A jump ahead of more than a day pauses retention until the clock has gone on for a day from there, or an operator confirms it; a clock
+ *   that goes back ends the pause.
+ * - The data of one day at most is dropped on a day, unless an operator has confirmed more.
+ */
+import { and, eq, isNull, lt, or } from "drizzle-orm";
+import { retentionClock } from "../../../drizzle/schema/ingest.ts";
+import { dayMs } from "../../../kit/clock.ts";
+import type { Database, Executor } from "../database/database.ts";
+
+type RetentionRow = Omit<typeof retentionClock.$inferSelect, "singleton">;
+
+/** A jump of the database's clock that pauses retention. */
+export interface RetentionPause {
+  /** When the clock was seen before it, and at first after it. */
+  from: Date;
+  to: Date;
+  /** When it ends by itself, by the database's clock. */
+  until: Date;
+}
+
+/** Returns what follows from seeing the database's clock at `now`. The first time, nothing is dropped on that day. */
+export const seeClock = (row: RetentionRow | undefined, now: Date): RetentionRow => {
+  const today = dayOf(now);
+  if (row === undefined)
+    return { seenAt: now, jumpedFrom: null, jumpedAt: null, droppedOn: today, confirmedUntil: null };
+  const aheadMs = now.getTime() - row.seenAt.getTime();
+  const next = { ...row, seenAt: now };
+  // What happened in a wrong hour that lies ahead does not count for the time after it.
+  if (row.droppedOn !== null && row.droppedOn > today) next.droppedOn = today;
+  if (aheadMs > dayMs) return { ...next, jumpedFrom: row.jumpedFrom ?? row.seenAt, jumpedAt: now };
+  if (row.jumpedAt === null) return next;
+  const isOver = now < row.jumpedAt || now.getTime() - row.jumpedAt.getTime() >= dayMs;
+  return isOver ? { ...next, jumpedFrom: null, jumpedAt: null } : next;
+};
+
+const dayOf = (time: Date): Date => new Date(Math.floor(time.getTime() / dayMs) * dayMs);
+
+/** Records that the database's clock is at `now`, and returns the pause that this begins or continues. */
+export const recordClock = (db: Database, now: Date): Promise<RetentionPause | null> =>
+  db.transaction(async (tx) => {
+    // Both cores of a first start insert it; one waits for the other.
+    await tx.insert(retentionClock).values(seeClock(undefined, now)).onConflictDoNothing();
+    const [row] = await tx.select().from(retentionClock).for("update");
+    const next = seeClock(row, now);
+    await tx.update(retentionClock).set(next);
+    return pauseOf(next);
+  });
+
+/** Returns the pause of retention; null without one. */
+export const findRetentionPause = async (db: Executor): Promise<RetentionPause | null> => {
+  const [row] = await db.select().from(retentionClock);
+  return row === undefined ? null : pauseOf(row);
+};
+
+const pauseOf = ({ jumpedFrom, jumpedAt }: RetentionRow): RetentionPause | null =>
+  jumpedFrom === null || jumpedAt === null
+    ? null
+    : { from: jumpedFrom, to: jumpedAt, until: new Date(jumpedAt.getTime() + dayMs) };
+
+/** Whether a day's data may be dropped now; the transaction that drops it makes it the one of this day. */
+export const claimDrop = async (tx: Executor, now: Date): Promise<boolean> => {
+  const today = dayOf(now);
+  const mayDrop = or(
+    isNull(retentionClock.droppedOn),
+    lt(retentionClock.droppedOn, today),
+    lt(retentionClock.seenAt, retentionClock.confirmedUntil),
+  );
+  const claimed = await tx
+    .update(retentionClock)
+    .set({ droppedOn: today })
+    .where(and(eq(retentionClock.singleton, true), isNull(retentionClock.jumpedAt), mayDrop))
+    .returning({ singleton: retentionClock.singleton });
+  return claimed.length > 0;
+};
+
+/** Ends a pause, and lifts the limit of one day a day for a day: the database's clock `now` is right. Returns the pause that it ended. */
+export const confirmClock = (tx: Executor, now: Date): Promise<RetentionPause | null> =>
+  findRetentionPause(tx).then(async (pause) => {
+    const confirmed = {
+      ...seeClock(undefined, now),
+      droppedOn: null,
+      confirmedUntil: new Date(now.getTime() + dayMs),
+    };
+    const target = retentionClock.singleton;
+    await tx.insert(retentionClock).values(confirmed).onConflictDoUpdate({ target, set: confirmed });
+    return pause;
+  });

@@ -1,0 +1,170 @@
+/** What the hosts of a rollout have made of it, by their newest heartbeats. */
+import { type SQL, sql } from "drizzle-orm";
+import type { StoredBreach } from "../../../drizzle/schema/rollout.ts";
+import { desiredErrorPrefix, rolledBackPrefix } from "../../../proto/management/heartbeat.ts";
+import type { RolloutCondition } from "../../../proto/rollout/vocabulary.ts";
+import type { Executor } from "../database/database.ts";
+import { arrayLiteral } from "../database/query-parts.ts";
+import { countedAfterColumn, isUncounted } from "../fleet/counted-time.ts";
+import { type CountingRules, enrollingAfter, staleBefore, timestampAt } from "../fleet/rows.ts";
+
+/** The rollout that is observed, and the rules by which it is. */
+export interface Observed extends CountingRules {
+  rolloutId: string;
+  /** Lowercase hex. */
+  configHash: string;
+  conditions: readonly RolloutCondition[];
+  /** How long after its assignment a host that sends heartbeats must run the config. */
+  applySeconds: number;
+}
+
+const hashOf = ({ configHash }: Observed): SQL => sql`decode(${configHash}, 'hex')`;
+
+/** Marks the assigned targets whose last heartbeat reports the config, and returns how many. */
+export const markApplied = async (tx: Executor, observed: Observed): Promise<number> => {
+  const rows = await tx.execute(sql`
+    update rollout_target t set status = 'applied', applied_at = greatest(f.running_config_since, t.assigned_at)
+    from fleet_host f
+    where t.rollout_id = ${observed.rolloutId}::uuid and t.status = 'assigned' and f.identity_id = t.identity_id
+      and f.running_config = ${hashOf(observed)} and not f.config_invalid and f.last_heartbeat_at > t.assigned_at
+    returning t.place`);
+  return rows.length;
+};
+
+/** Skips the targets that were revoked, failed ones too, or assigned another config since, and returns how many. */
+export const skipChanged = async (tx: Executor, { rolloutId, now }: Observed): Promise<number> => {
+  const rows = await tx.execute(sql`
+    update rollout_target t set status = 'skipped',
+      reason = case when f.revoked_from <= ${timestampAt(now)} then 'revoked' else 'reassigned' end
+    from fleet_host f, config_assignment a
+    where t.rollout_id = ${rolloutId}::uuid and t.status in ('assigned', 'applied', 'failed') and f.identity_id = t.identity_id
+      and a.id = t.assignment_id
+      and (f.revoked_from <= ${timestampAt(now)} or (a.ended_at is not null and t.status <> 'failed'))
+    returning t.place`);
+  return rows.length;
+};
+
+/** An error of the heartbeat that says why the host does not run this rollout's config. */
+const refusal = ({ configHash }: Observed, where: SQL): SQL => sql`left join lateral (
+  select error from unnest(h.config_errors) error where h.desired_config_hash = ${configHash} and ${where} limit 1)`;
+
+/** Until when a host must have applied the config. */
+const applyUntilOf = ({ applySeconds, outages }: Observed): SQL =>
+  sql`(${countedAfterColumn(sql`t.assigned_at`, applySeconds, outages)})`;
+
+/** Each condition in order of precedence: whether it applies, when it began, and what proves it. */
+const conditionRows = (observed: Observed): SQL => {
+  const { now, thresholds, outages, applySeconds } = observed;
+  const applyUntil = applyUntilOf(observed);
+  const staleFrom = sql`(case when f.last_heartbeat_at > '-infinity'
+      then ${countedAfterColumn(sql`f.last_heartbeat_at`, thresholds.staleAfterSeconds, outages)}
+      else ${countedAfterColumn(sql`f.enrolled_at`, thresholds.enrollingSeconds, outages)} end)`;
+  const queueAtRiskFrom = sql`coalesce(h.queue_at_risk_since, f.last_heartbeat_at)`;
+  const reason = (error: SQL) => sql`substr(${error}, ${desiredErrorPrefix.length + 1}::int)`;
+  return sql`
+    (1, 'rolled_back', rolled.error is not null, f.last_heartbeat_at, ${reason(sql`rolled.error`)}),
+    (2, 'rolled_back', t.status = 'applied' and f.running_config <> ${hashOf(observed)}, f.running_config_since,
+      'runs another config than the one that it had applied'),
+    (3, 'config_invalid', f.config_invalid, coalesce(h.config_invalid_since, f.last_heartbeat_at),
+      coalesce(h.config_errors[1], 'the collector reports an invalid config')),
+    (4, 'config_invalid', refused.error is not null, f.last_heartbeat_at, ${reason(sql`refused.error`)}),
+    (5, 'stale', ${staleFrom} < ${timestampAt(now)}, ${staleFrom},
+      case when f.last_heartbeat_at > '-infinity'
+        then 'last heartbeat at ' || to_char(f.last_heartbeat_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+          || case when ${staleFrom} > f.last_heartbeat_at + make_interval(secs => ${thresholds.staleAfterSeconds})
+            then ', not counting outages of core' else '' end
+        else 'no heartbeat since its enrollment' end),
+    -- A queue that filled while core could not receive says nothing about the config.
+    (6, 'queue_at_risk', f.queue_at_risk and not ${isUncounted(queueAtRiskFrom, outages)}, ${queueAtRiskFrom},
+      case when h.dropped_since_previous then 'records were dropped or rejected'
+        else 'the queue holds ' || h.queue_bytes || ' of ' || h.queue_bytes_max || ' bytes' end),
+    (7, 'not_applied', t.status = 'assigned' and f.last_heartbeat_at > ${applyUntil}, ${applyUntil},
+      'runs ' || coalesce(nullif(left(encode(f.running_config, 'hex'), 12), ''), 'a config without a hash')
+        || ' ' || ${applySeconds}::int || ' s after the assignment')`;
+};
+
+/**
+ * Marks the assigned and applied targets with a condition of the gate that began since the assignment, with its evidence. Returns how
+ * many.
+ */
+export const markFailed = async (tx: Executor, observed: Observed): Promise<number> => {
+  const { rolloutId, conditions, now } = observed;
+  const isRollback = sql`starts_with(error, ${desiredErrorPrefix + rolledBackPrefix})`;
+  const rows = await tx.execute(sql`
+    with found as (
+      select t.place, f.version, c.condition, c.began_at, c.detail
+      from rollout_target t
+      join fleet_host f on f.identity_id = t.identity_id
+      left join collector_health h on h.identity_id = t.identity_id
+      ${refusal(observed, isRollback)} rolled on true
+      ${refusal(observed, sql`starts_with(error, ${desiredErrorPrefix}) and not ${isRollback}`)} refused on true
+      cross join lateral (
+        select condition, began_at, detail from (values ${conditionRows(observed)}) as
+          c (rank, condition, applies, began_at, detail)
+        where applies and began_at >= t.assigned_at and condition = any(${arrayLiteral(conditions)}::text[])
+        order by rank limit 1
+      ) c
+      where t.rollout_id = ${rolloutId}::uuid and t.status in ('assigned', 'applied')
+        and (f.running_config <> ${hashOf(observed)} or f.config_invalid or f.queue_at_risk
+          or f.last_heartbeat_at < ${staleBefore(observed)})
+    )
+    update rollout_target t set status = 'failed', failed_at = ${timestampAt(now)}, condition = found.condition,
+      condition_began_at = found.began_at, condition_detail = left(found.detail, 500), failed_version = found.version
+    from found where t.rollout_id = ${rolloutId}::uuid and t.place = found.place
+    returning t.place`);
+  return rows.length;
+};
+
+/** The targets of a wave that decide whether it may soak. */
+export interface Unsettled {
+  /** Assigned, reachable, and still in the time to apply. */
+  waiting: number;
+  applied: number;
+  assigned: number;
+}
+
+/** Counts the targets of a wave that have not settled. A stale host is not waited for. */
+export const countUnsettled = async (tx: Executor, observed: Observed, wave: number): Promise<Unsettled> => {
+  const { rolloutId } = observed;
+  const [row] = await tx.execute<Record<keyof Unsettled, number>>(sql`
+    select (count(*) filter (where t.status = 'assigned'
+        and f.last_heartbeat_at <= ${applyUntilOf(observed)}
+        and (f.last_heartbeat_at >= ${staleBefore(observed)}
+          or (f.last_heartbeat_at = '-infinity' and f.enrolled_at > ${enrollingAfter(observed)}))))::int
+        as waiting,
+      (count(*) filter (where t.status = 'applied'))::int as applied,
+      (count(*) filter (where t.status = 'assigned'))::int as assigned
+    from rollout_target t cross join lateral (select * from fleet_host where identity_id = t.identity_id limit 1) f
+    where t.rollout_id = ${rolloutId}::uuid and t.wave = ${wave} and t.status in ('assigned', 'applied')`);
+  return row ?? { waiting: 0, applied: 0, assigned: 0 };
+};
+
+/** Counts the targets of each wave that failed after `since`. */
+export const countFailedSince = (
+  tx: Executor,
+  { rolloutId }: Pick<Observed, "rolloutId">,
+  since: Date,
+): Promise<{ wave: number; failed: number }[]> =>
+  tx.execute<{ wave: number; failed: number }>(sql`
+    select wave, count(*)::int as failed from rollout_target
+    where rollout_id = ${rolloutId}::uuid and status = 'failed' and failed_at > ${timestampAt(since)}
+    group by 1 order by 1`);
+
+/** Finds the first targets of a wave that failed after `since`, with what proves it. */
+export const findEvidence = async (
+  tx: Executor,
+  { rolloutId, wave, since, limit }: { rolloutId: string; wave: number; since: Date; limit: number },
+): Promise<StoredBreach["evidence"]> => {
+  const rows = await tx.execute<Record<"identityId" | "identity" | "condition" | "began_at" | "detail", string>>(sql`
+    select t.identity_id as "identityId", i.identity, t.condition, t.condition_began_at as began_at, t.condition_detail as detail
+    from (
+      select * from rollout_target
+      where rollout_id = ${rolloutId}::uuid and wave = ${wave} and status = 'failed' and failed_at > ${timestampAt(since)}
+      order by place limit ${limit}
+    ) t join collector_identity i on i.id = t.identity_id order by t.place`);
+  return rows.map(({ began_at, condition, ...row }) => ({
+    ...row,
+    condition: condition as RolloutCondition,
+    beganAt: new Date(began_at).toISOString(),
+  }));
+};

@@ -1,0 +1,112 @@
+/** Queries of a preview: the state of the hosts that a rollout of a config would change. */
+import { type SQL, sql } from "drizzle-orm";
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import { desiredErrorPrefix, rolledBackPrefix } from "../../../proto/management/heartbeat.ts";
+import type { TargetReason } from "../../../proto/rollout/vocabulary.ts";
+import type { Executor } from "../database/database.ts";
+import { type CountingRules, type FleetRules, heartbeatRecent, isCounted } from "../fleet/rows.ts";
+import { candidates } from "./targets.ts";
+
+/** Hosts of the filter that have the same assigned config; null for none. Only hosts that a rollout can change. */
+export interface PresentConfig {
+  config: { id: string; name: string | null; configHash: string; yaml: string } | null;
+  hosts: number;
+}
+
+/**
+ * Groups the hosts that a rollout can change by their assigned config and counts them: the group of `configId` first, which no limit cuts
+ * off, then those with the most hosts.
+ */
+export const findPresentConfigs = async (
+  db: Executor,
+  filter: FleetFilter,
+  rules: FleetRules,
+  { configId, limit }: { configId: string; limit: number },
+): Promise<PresentConfig[]> => {
+  const rows = await db.execute<{
+    hosts: number;
+    id: string | null;
+    name: string | null;
+    hash: string | null;
+    yaml: string | null;
+  }>(sql`
+    select grouped.hosts, c.id, c.name, c.config_hash as hash, c.yaml
+    from (
+      select a.config_id, count(*)::int as hosts
+      from ${candidates(filter, rules)} f
+      left join config_assignment a on a.identity_id = f.identity_id and a.ended_at is null
+      where f.skipped is null group by 1
+    ) grouped left join collector_config c on c.id = grouped.config_id
+    order by c.id is not distinct from ${configId}::uuid desc, grouped.hosts desc, c.id limit ${limit}`);
+  return rows.map(({ hosts, id, name, hash, yaml }) => ({
+    hosts,
+    config: id === null || hash === null || yaml === null ? null : { id, name, configHash: hash, yaml },
+  }));
+};
+
+/** A host of the filter that a rollout would skip. */
+export interface RefusedHost {
+  identityId: string;
+  identity: string;
+  reason: TargetReason;
+}
+
+/** Finds the hosts of a filter that a rollout would skip, by their names, and counts all of them. */
+export const findRefusedHosts = async (
+  db: Executor,
+  filter: FleetFilter,
+  rules: FleetRules,
+  limit: number,
+): Promise<{ rows: RefusedHost[]; hosts: number }> => {
+  const rows = await db.execute<
+    Record<"identityId" | "identity", string> & Record<"reason", TargetReason> & { hosts: number }
+  >(sql`
+    select identity_id as "identityId", identity, skipped as reason, (count(*) over ())::int as hosts
+    from ${candidates(filter, rules)} c where skipped is not null order by identity limit ${limit}`);
+  return { rows: rows.map(({ hosts: _, ...row }) => row), hosts: rows[0]?.hosts ?? 0 };
+};
+
+/** Versions of collectors that have refused a config, with what they reported. */
+export interface RefusingVersion {
+  version: string;
+  errors: string[];
+  /** The hosts that refuse it now. */
+  identityIds: string[];
+}
+
+const refused = (error: SQL): SQL => sql`starts_with(${error}, ${desiredErrorPrefix})
+  and not starts_with(${error}, ${desiredErrorPrefix + rolledBackPrefix})`;
+
+/**
+ * Finds the versions whose collectors refuse a config now, as their last heartbeats report; with `past: true` also those that did so in an
+ * earlier rollout. Only hosts count that core assigned the config to, that are not revoked and, for what they report now, not silent. A
+ * version on which such a host runs the config is none of them.
+ */
+export const findRefusingVersions = async (
+  db: Executor,
+  configHash: string,
+  { rules, past }: { rules: CountingRules; past: boolean },
+): Promise<RefusingVersion[]> => {
+  const earlier = sql`union all
+    select t.failed_version, t.condition_detail, null from collector_config c
+    join rollout r on r.config_id = c.id join rollout_target t on t.rollout_id = r.id
+    join fleet_host f on f.identity_id = t.identity_id and ${isCounted(rules)}
+    where c.config_hash = ${configHash} and t.status = 'failed' and t.condition = 'config_invalid'`;
+  return db.execute<{ version: string; errors: string[]; identityIds: string[] }>(sql`
+    select version, to_json((array_agg(distinct error))[1:5]) as errors,
+      to_json(array_remove(array_agg(distinct refusing), null)) as "identityIds" from (
+      select f.version, substr(error, ${desiredErrorPrefix.length + 1}::int) as error, f.identity_id as refusing
+      from collector_config c
+      join config_assignment a on a.config_id = c.id and a.ended_at is null
+      join (select * from fleet_host where ${isCounted(rules)} and ${heartbeatRecent(rules)}) f
+        on f.identity_id = a.identity_id and f.last_heartbeat_at > a.assigned_at
+      join collector_health h on h.identity_id = f.identity_id and h.desired_config_hash = ${configHash}
+      cross join lateral unnest(h.config_errors) error
+      where c.config_hash = ${configHash} and ${refused(sql`error`)}
+      ${past ? earlier : sql``}
+    ) found
+    where version is not null and not exists (
+      select from fleet_host f
+      where f.version = found.version and f.running_config = decode(${configHash}, 'hex') and ${isCounted(rules)})
+    group by 1 order by 1`);
+};

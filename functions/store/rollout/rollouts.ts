@@ -1,0 +1,150 @@
+import { and, count, desc, eq, inArray, isNull, lt, type SQL, sql } from "drizzle-orm";
+import { collectorConfig } from "../../../drizzle/schema/config.ts";
+import { rollout, rolloutTarget, rolloutWave } from "../../../drizzle/schema/rollout.ts";
+import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
+import type { Executor } from "../database/database.ts";
+import { anyOf, type Paged, type PageRequest, paged } from "../database/query-parts.ts";
+
+/** A rollout's row. */
+export type RolloutRow = typeof rollout.$inferSelect;
+
+/** A wave's row. */
+export type WaveRow = typeof rolloutWave.$inferSelect;
+
+/** A rollout with its waves in order, and the config that it assigns. */
+export interface DescribedRollout extends RolloutRow {
+  configName: string | null;
+  configHash: string;
+  waves: WaveRow[];
+}
+
+// Any constants work if all cores of a database use the same.
+const creationLockKey = 5_518_204_966_731_204n;
+const advanceLockKey = 5_518_204_966_731_205n;
+
+/** Waits for the lock under which rollouts are created, until the transaction ends: two that share hosts cannot miss each other. */
+export const lockRolloutCreation = async (tx: Executor): Promise<void> => {
+  await tx.execute(sql`select pg_advisory_xact_lock(${creationLockKey.toString()}::bigint)`);
+};
+
+/** Acquires the lock of the job that advances rollouts until the transaction ends. Returns false while another core has it. */
+export const tryLockRollouts = async (tx: Executor): Promise<boolean> => {
+  const [row] = await tx.execute<{ locked: boolean }>(
+    sql`select pg_try_advisory_xact_lock(${advanceLockKey.toString()}::bigint) as locked`,
+  );
+  return row?.locked ?? false;
+};
+
+/** Inserts a rollout. */
+export const insertRollout = async (tx: Executor, row: RolloutRow): Promise<void> => {
+  await tx.insert(rollout).values(row);
+};
+
+/** Inserts the waves of a rollout. */
+export const insertWaves = async (tx: Executor, rows: readonly WaveRow[]): Promise<void> => {
+  await tx.insert(rolloutWave).values([...rows]);
+};
+
+/** Finds a rollout and locks its row until the transaction ends. */
+export const lockRollout = async (tx: Executor, id: string): Promise<RolloutRow | undefined> => {
+  const [row] = await tx.select().from(rollout).where(eq(rollout.id, id)).for("no key update");
+  return row;
+};
+
+/** Changes a rollout. */
+export const updateRollout = async (tx: Executor, id: string, change: Partial<RolloutRow>): Promise<void> => {
+  await tx.update(rollout).set(change).where(eq(rollout.id, id));
+};
+
+/** Finds the waves of a rollout in order. */
+export const findWaves = (db: Executor, rolloutId: string): Promise<WaveRow[]> =>
+  db.select().from(rolloutWave).where(eq(rolloutWave.rolloutId, rolloutId)).orderBy(rolloutWave.number);
+
+/** Changes a wave. */
+export const updateWave = async (
+  tx: Executor,
+  { rolloutId, number }: Pick<WaveRow, "rolloutId" | "number">,
+  change: Partial<WaveRow>,
+): Promise<void> => {
+  await tx
+    .update(rolloutWave)
+    .set(change)
+    .where(and(eq(rolloutWave.rolloutId, rolloutId), eq(rolloutWave.number, number)));
+};
+
+/** Finds the ids of the rollouts that have not ended, oldest first. */
+export const findOpenRollouts = async (db: Executor): Promise<string[]> => {
+  const rows = await db.select({ id: rollout.id }).from(rollout).where(isNull(rollout.endedAt)).orderBy(rollout.id);
+  return rows.map(({ id }) => id);
+};
+
+/** Counts the rollouts that have not ended; a state without one is absent. */
+export const countOpenRollouts = async (db: Executor): Promise<ReadonlyMap<RolloutState, number>> => {
+  const rows = await db
+    .select({ state: rollout.state, count: count() })
+    .from(rollout)
+    .where(isNull(rollout.endedAt))
+    .groupBy(rollout.state);
+  return new Map(rows.map((row) => [row.state, row.count]));
+};
+
+/** Selects rollouts; an absent part does not filter. */
+export interface RolloutFilter {
+  states?: readonly RolloutState[];
+  configId?: string;
+  /** Those that have this host as a target. */
+  identityId?: string;
+}
+
+const columns = { rollout, configName: collectorConfig.name, configHash: collectorConfig.configHash };
+
+const findDescribed = async (db: Executor, where: SQL | undefined, limit: number): Promise<DescribedRollout[]> => {
+  const rows = await db
+    .select(columns)
+    .from(rollout)
+    .innerJoin(collectorConfig, eq(collectorConfig.id, rollout.configId))
+    .where(where)
+    .orderBy(desc(rollout.id))
+    .limit(limit);
+  const waves = await db
+    .select()
+    .from(rolloutWave)
+    .where(
+      anyOf(
+        rolloutWave.rolloutId,
+        rows.map(({ rollout: { id } }) => id),
+      ),
+    )
+    .orderBy(rolloutWave.number);
+  const wavesOf = Map.groupBy(waves, ({ rolloutId }) => rolloutId);
+  return rows.map(({ rollout: row, ...config }) => ({ ...row, ...config, waves: wavesOf.get(row.id) ?? [] }));
+};
+
+/** Returns one page of the rollouts, newest first. */
+export const listRollouts = async (
+  db: Executor,
+  { states, configId, identityId }: RolloutFilter,
+  { after, limit }: PageRequest,
+): Promise<Paged<DescribedRollout>> => {
+  const where = and(
+    states === undefined ? undefined : inArray(rollout.state, [...states]),
+    configId === undefined ? undefined : eq(rollout.configId, configId),
+    identityId === undefined
+      ? undefined
+      : inArray(
+          rollout.id,
+          db
+            .select({ id: rolloutTarget.rolloutId })
+            .from(rolloutTarget)
+            .where(eq(rolloutTarget.identityId, identityId)),
+        ),
+    after === null ? undefined : lt(rollout.id, after),
+  );
+  return paged(await findDescribed(db, where, limit + 1), { after, limit });
+};
+
+/** Finds a rollout with its waves. */
+export const findRollout = async (db: Executor, id: string): Promise<DescribedRollout | undefined> => {
+  const [row] = await findDescribed(db, eq(rollout.id, id), 1);
+  return row;
+};

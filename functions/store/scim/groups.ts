@@ -1,0 +1,118 @@
+import { and, asc, count, eq, ne, sql } from "drizzle-orm";
+import { scimGroup, scimMember, scimUser } from "../../../drizzle/schema/scim.ts";
+import type { Executor } from "../database/database.ts";
+import { insertRows } from "../database/execute-prepared.ts";
+import { anyOf } from "../database/query-parts.ts";
+import { type FilterColumns, filterCondition } from "./filter.ts";
+import type { ScimList, ScimPage } from "./users.ts";
+
+/** A group that an identity provider pushed. */
+export type ScimGroupRow = typeof scimGroup.$inferSelect;
+
+/** A member of a group. */
+export interface ScimMemberRow {
+  groupId: string;
+  userId: string;
+  userName: string;
+}
+
+const columns: FilterColumns = {
+  attributes: {
+    id: { type: "exact", column: sql`${scimGroup.id}::text` },
+    externalid: { type: "exact", column: sql`${scimGroup.externalId}` },
+    displayname: { type: "key", column: sql`${scimGroup.displayNameKey}` },
+    "meta.created": { type: "timestamp", column: sql`${scimGroup.createdAt}` },
+    "meta.lastmodified": { type: "timestamp", column: sql`${scimGroup.updatedAt}` },
+  },
+  lists: {
+    members: {
+      from: sql`(select user_id::text as id from ${scimMember} where group_id = ${scimGroup.id}) as member`,
+      attributes: { value: { type: "exact", column: sql`member.id` } },
+    },
+  },
+};
+
+/** Inserts a group. */
+export const insertScimGroup = async (tx: Executor, row: ScimGroupRow): Promise<void> => {
+  await tx.insert(scimGroup).values(row);
+};
+
+/** Replaces a group's row. */
+export const updateScimGroup = async (tx: Executor, { id, ...row }: ScimGroupRow): Promise<void> => {
+  await tx.update(scimGroup).set(row).where(eq(scimGroup.id, id));
+};
+
+/** Deletes a group with its memberships. */
+export const deleteScimGroup = async (tx: Executor, id: string): Promise<void> => {
+  await tx.delete(scimGroup).where(eq(scimGroup.id, id));
+};
+
+/** Finds a group by id. */
+export const findScimGroup = async (db: Executor, id: string): Promise<ScimGroupRow | undefined> => {
+  const [row] = await db.select().from(scimGroup).where(eq(scimGroup.id, id));
+  return row;
+};
+
+/** Whether another group than `id` has this name. */
+export const isGroupNameTaken = async (
+  tx: Executor,
+  { id, displayNameKey }: Pick<ScimGroupRow, "id" | "displayNameKey">,
+): Promise<boolean> => {
+  const same = and(ne(scimGroup.id, id), eq(scimGroup.displayNameKey, displayNameKey));
+  return (await tx.select({ id: scimGroup.id }).from(scimGroup).where(same).limit(1)).length > 0;
+};
+
+/** Returns one page of the groups, in the order of their creation. Throws `UnsupportedFilter`. */
+export const listScimGroups = async (
+  db: Executor,
+  { filter, offset, limit }: ScimPage,
+): Promise<ScimList<ScimGroupRow>> => {
+  const where = filter === null ? undefined : filterCondition(filter, columns);
+  const [found] = await db.select({ total: count() }).from(scimGroup).where(where);
+  const total = found?.total ?? 0;
+  if (limit === 0 || offset >= total) return { rows: [], total };
+  const rows = await db.select().from(scimGroup).where(where).orderBy(asc(scimGroup.id)).limit(limit).offset(offset);
+  return { rows, total };
+};
+
+/** Finds the members of groups, in the order of their creation. */
+export const findScimMembers = (db: Executor, groupIds: readonly string[]): Promise<ScimMemberRow[]> =>
+  db
+    .select({ groupId: scimMember.groupId, userId: scimMember.userId, userName: scimUser.userName })
+    .from(scimMember)
+    .innerJoin(scimUser, eq(scimUser.id, scimMember.userId))
+    .where(anyOf(scimMember.groupId, groupIds))
+    .orderBy(asc(scimMember.userId));
+
+/** Adds members to a group. Those that it has stay. */
+export const insertScimMembers = async (tx: Executor, groupId: string, userIds: readonly string[]): Promise<void> => {
+  const rows = userIds.map((userId) => ({ groupId, userId }));
+  await insertRows(tx, scimMember, rows, sql`on conflict do nothing`);
+};
+
+/** Removes members from a group. */
+export const deleteScimMembers = async (tx: Executor, groupId: string, userIds: readonly string[]): Promise<void> => {
+  await tx.delete(scimMember).where(and(eq(scimMember.groupId, groupId), anyOf(scimMember.userId, userIds)));
+};
+
+/** Finds the groups with these names, and which of the users are their members; all members without `userIds`. */
+export const findRoleMembers = async (
+  db: Executor,
+  displayNameKeys: readonly string[],
+  userIds?: readonly string[],
+): Promise<Map<string, Set<string>>> => {
+  const groups = await db
+    .select({ id: scimGroup.id, key: scimGroup.displayNameKey })
+    .from(scimGroup)
+    .where(anyOf(scimGroup.displayNameKey, displayNameKeys));
+  const found = new Map(groups.map(({ key }) => [key, new Set<string>()]));
+  const ofUsers = userIds && anyOf(scimMember.userId, userIds);
+  for (const { id, key } of groups) {
+    const members = await db
+      .select({ userId: scimMember.userId })
+      .from(scimMember)
+      .where(and(eq(scimMember.groupId, id), ofUsers));
+    found.set(key, new Set(members.map(({ userId }) => userId)));
+  }
+  return found;
+};

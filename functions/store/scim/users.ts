@@ -1,0 +1,131 @@
+import { and, asc, count, eq, ne, or, type SQL, sql } from "drizzle-orm";
+import { scimUser } from "../../../drizzle/schema/scim.ts";
+import type { ScimFilter } from "../../../proto/scim/filter.ts";
+import type { Executor } from "../database/database.ts";
+import { anyOf } from "../database/query-parts.ts";
+import { type FilterColumns, filterCondition } from "./filter.ts";
+
+/** A user that an identity provider pushed. */
+export type ScimUserRow = typeof scimUser.$inferSelect;
+
+/** The part of a list that a request names: `offset` rows are skipped. */
+export interface ScimPage {
+  filter: ScimFilter | null;
+  offset: number;
+  limit: number;
+}
+
+/** One page of a list, and how many rows there are. */
+export interface ScimList<Row> {
+  rows: Row[];
+  total: number;
+}
+
+const batchSize = 2000;
+
+const columns: FilterColumns = {
+  attributes: {
+    id: { type: "exact", column: sql`${scimUser.id}::text` },
+    externalid: { type: "exact", column: sql`${scimUser.externalId}` },
+    username: { type: "key", column: sql`${scimUser.userNameKey}` },
+    displayname: { type: "text", column: sql`${scimUser.displayName}` },
+    active: { type: "boolean", column: sql`${scimUser.active}` },
+    "name.formatted": { type: "text", column: sql`(${scimUser.name} ->> 'formatted')` },
+    "name.givenname": { type: "text", column: sql`(${scimUser.name} ->> 'givenName')` },
+    "name.familyname": { type: "text", column: sql`(${scimUser.name} ->> 'familyName')` },
+    "meta.created": { type: "timestamp", column: sql`${scimUser.createdAt}` },
+    "meta.lastmodified": { type: "timestamp", column: sql`${scimUser.updatedAt}` },
+  },
+  lists: {
+    emails: {
+      from: sql`jsonb_array_elements(${scimUser.emails}) as email(element)`,
+      attributes: {
+        value: { type: "text", column: sql`(email.element ->> 'value')` },
+        type: { type: "text", column: sql`(email.element ->> 'type')` },
+        primary: { type: "boolean", column: sql`(email.element ->> 'primary')::boolean` },
+      },
+    },
+  },
+};
+
+/** Inserts a user. */
+export const insertScimUser = async (tx: Executor, row: ScimUserRow): Promise<void> => {
+  await tx.insert(scimUser).values(row);
+};
+
+/** Replaces a user's row. */
+export const updateScimUser = async (tx: Executor, { id, ...row }: ScimUserRow): Promise<void> => {
+  await tx.update(scimUser).set(row).where(eq(scimUser.id, id));
+};
+
+/** Deletes a user with its memberships. */
+export const deleteScimUser = async (tx: Executor, id: string): Promise<void> => {
+  await tx.delete(scimUser).where(eq(scimUser.id, id));
+};
+
+/** Finds a user by id. */
+export const findScimUser = async (db: Executor, id: string): Promise<ScimUserRow | undefined> => {
+  const [row] = await db.select().from(scimUser).where(eq(scimUser.id, id));
+  return row;
+};
+
+/** Finds users by their ids, which may be many. */
+export const findScimUsers = (db: Executor, ids: readonly string[]): Promise<ScimUserRow[]> =>
+  db.select().from(scimUser).where(anyOf(scimUser.id, ids)).orderBy(asc(scimUser.id));
+
+/** Finds which attribute another user than `id` has already; undefined for none. */
+export const findTakenAttribute = async (
+  tx: Executor,
+  { id, userNameKey, externalId }: Pick<ScimUserRow, "id" | "userNameKey" | "externalId">,
+): Promise<"userName" | "externalId" | undefined> => {
+  const same = [
+    eq(scimUser.userNameKey, userNameKey),
+    ...(externalId === null ? [] : [eq(scimUser.externalId, externalId)]),
+  ];
+  const [row] = await tx
+    .select({ userNameKey: scimUser.userNameKey })
+    .from(scimUser)
+    .where(and(ne(scimUser.id, id), or(...same)))
+    .limit(1);
+  if (row === undefined) return undefined;
+  return row.userNameKey === userNameKey ? "userName" : "externalId";
+};
+
+/** Returns one page of the users, in the order of their creation. Throws `UnsupportedFilter`. */
+export const listScimUsers = async (
+  db: Executor,
+  { filter, offset, limit }: ScimPage,
+): Promise<ScimList<ScimUserRow>> => {
+  const where: SQL | undefined = filter === null ? undefined : filterCondition(filter, columns);
+  const [found] = await db.select({ total: count() }).from(scimUser).where(where);
+  const total = found?.total ?? 0;
+  if (limit === 0 || offset >= total) return { rows: [], total };
+  const rows = await db.select().from(scimUser).where(where).orderBy(asc(scimUser.id)).limit(limit).offset(offset);
+  return { rows, total };
+};
+
+/** Returns all users. Reads in batches, so that the rows of a large company do not block the event loop. */
+export const findAllScimUsers = async (db: Executor): Promise<ScimUserRow[]> => {
+  const found: ScimUserRow[] = [];
+  for (;;) {
+    const last = found.at(-1);
+    const some = await db
+      .select()
+      .from(scimUser)
+      .where(last && sql`${scimUser.id} > ${last.id}`)
+      .orderBy(asc(scimUser.id))
+      .limit(batchSize);
+    found.push(...some);
+    if (some.length < batchSize) return found;
+  }
+};
+
+/** Whether there is any user. */
+export const hasScimUsers = async (db: Executor): Promise<boolean> =>
+  (await db.select({ id: scimUser.id }).from(scimUser).limit(1)).length > 0;
+
+/** Returns which of the ids are users. */
+export const findScimUserIds = async (db: Executor, ids: readonly string[]): Promise<string[]> => {
+  const rows = await db.select({ id: scimUser.id }).from(scimUser).where(anyOf(scimUser.id, ids));
+  return rows.map(({ id }) => id);
+};

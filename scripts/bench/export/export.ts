@@ -1,0 +1,179 @@
+import { fileURLToPath } from "node:url";
+import { Agent, request } from "undici";
+import { encodeRequest } from "../../../functions/export/export-requests.ts";
+import { gzipFast } from "../../../functions/export/gzip.ts";
+import { systemClock } from "../../../kit/clock.ts";
+import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import { type Bench, median, readBenchOptions, rounded } from "../support/bench.ts";
+import { type BenchProcess, cpuSecondsOf, memoryOf, startProcess } from "../support/processes.ts";
+import { createExportLoad, type ExportLoad, type LoadFigures } from "./export-load.ts";
+import { type ExportStore, openExportStore } from "./export-stores.ts";
+
+const program = fileURLToPath(new URL("../../../functions/main.ts", import.meta.url));
+const sinkProgram = fileURLToPath(new URL("./export-sink.ts", import.meta.url));
+
+/**
+ * Measures `svc-server export` against a sink over OTLP/HTTP: how fast it works off `--backlog` lines of `--payload` bytes, as after an
+ * outage, while `--arrival` a second arrive; beside a bare loop that reads the same envelopes and sends them, eight requests in flight,
+ * without order, position or retries. And what it costs ingest: commits at the arrival rate with and without it, in alternating pairs, and
+ * commits as fast as they go. `--sink nats` stores them in JetStream, of one node.
+ */
+export const exportBench: Bench = async (args) => {
+  const options = readBenchOptions(args, {
+    backlog: 200_000,
+    arrival: 2_000,
+    payload: 1024,
+    pairs: 3,
+    seconds: 4,
+    sink: "postgres",
+  });
+  const { backlog, arrival, payload, pairs, seconds } = options;
+  await using database = await openEmbeddedDatabase();
+  const sink = await startProcess([sinkProgram], "ready");
+  const port = Number(sink.records[0]?.port);
+  const store = await openExportStore(options.sink, database);
+  const load = createExportLoad(store.committer, payload);
+  try {
+    await load.store(backlog);
+    const floor = await measureFloor(store, port);
+    const catchUp = await measureCatchUp({ database, store, port, load, arrival, backlog });
+    const cost = await measureCost({ database, store, port, load, arrival, pairs, seconds });
+    const ratio = rounded(catchUp.rate / arrival, 2);
+    const slowdown = rounded(1 - cost.exporting.rate / cost.alone.rate, 3);
+    return {
+      figure: rounded(catchUp.rate),
+      unit: "envelopes/s delivered while others arrive",
+      floor: rounded(floor),
+      ratio: rounded(catchUp.rate / floor, 2),
+      goal: 5 * arrival,
+      ok: ratio >= 5 && slowdown <= 0.1,
+      details: {
+        ...options,
+        times_arrival: ratio,
+        ...catchUp,
+        ingest_slowdown: slowdown,
+        ...cost,
+        goals: "figure >= 5 x arrival, slowdown of ingest <= 0.1",
+      },
+    };
+  } finally {
+    await store.close();
+    await sink.stop("SIGKILL");
+  }
+};
+
+/** Reads everything and sends it; returns envelopes a second. */
+const measureFloor = async ({ readAll }: ExportStore, port: number): Promise<number> => {
+  const dispatcher = new Agent({ connections: 8, pipelining: 1 });
+  const startedAt = performance.now();
+  const sending = new Set<Promise<unknown>>();
+  let read = 0;
+  for await (const envelopes of readAll()) {
+    read += envelopes.length;
+    for (let at = 0; at < envelopes.length; at += 800) {
+      const send = async () => {
+        const body = await gzipFast(encodeRequest({ signal: "logs", envelopes: envelopes.slice(at, at + 800) }, true));
+        await (await request(`http://127.0.0.1:${port}/v1/logs`, { method: "POST", dispatcher, body })).body.dump();
+      };
+      const sent = send().finally(() => sending.delete(sent));
+      sending.add(sent);
+      if (sending.size >= 8) await Promise.race(sending);
+    }
+  }
+  await Promise.all(sending);
+  const elapsed = (performance.now() - startedAt) / 1000;
+  await dispatcher.close();
+  return read / elapsed;
+};
+
+const startExport = ({ database, store, port }: Target): Promise<BenchProcess> =>
+  startProcess([program, "export"], "exporting", {
+    PATH: process.env.PATH,
+    SVC_DATABASE_URL: database.url,
+    SVC_EXPORT_ENDPOINT: `http://127.0.0.1:${port}`,
+    ...store.env,
+  });
+
+interface Target {
+  database: EmbeddedDatabase;
+  store: ExportStore;
+  port: number;
+  load: ExportLoad;
+  arrival: number;
+}
+
+const exportedOf = async ({ sql }: EmbeddedDatabase): Promise<number> => {
+  const [row] = await sql<{ exported: number }[]>`select exported::int from export_position`;
+  return row?.exported ?? 0;
+};
+
+/** Starts an export behind the backlog, and returns how fast it delivers until it has everything, what arrives meanwhile included. */
+const measureCatchUp = async (target: Target & { backlog: number }) => {
+  const { database, store, load, arrival } = target;
+  const exporter = await startExport(target);
+  const startedAt = performance.now();
+  const cpu = [cpuSecondsOf(exporter.pid), cpuSecondsOf(store.pid)] as const;
+  let isBehind = true;
+  const arriving = (async () => {
+    while (isBehind) await load.paced(arrival, 0.5);
+  })();
+  let exported = 0;
+  let before = -1;
+  // It has caught up once it has the backlog and delivers no faster than others arrive.
+  while (exported < target.backlog || exported - before > arrival * 0.6) {
+    before = exported;
+    await systemClock.sleep(500);
+    exported = await exportedOf(database);
+  }
+  const elapsed = (performance.now() - startedAt) / 1000 - 0.5;
+  const perEnvelope = (from: number, pid: number) => rounded(((cpuSecondsOf(pid) - from) * 1e6) / exported, 1);
+  const figures = {
+    rate: before / elapsed,
+    cpu_us_each: {
+      exporter: perEnvelope(cpu[0], exporter.pid),
+      store_with_arrival: perEnvelope(cpu[1], store.pid),
+    },
+    exporter_rss_mb: memoryOf(exporter.pid).peakMb,
+  };
+  isBehind = false;
+  await arriving;
+  await exporter.stop();
+  return figures;
+};
+
+/** Commits with and without an export that keeps up, in alternating pairs; returns medians. */
+const measureCost = async (target: Target & { pairs: number; seconds: number }) => {
+  const { database, load, arrival, pairs, seconds } = target;
+  const runs: Record<"alone" | "exporting" | "unpacedAlone" | "unpacedExporting", LoadFigures[]> = {
+    alone: [],
+    exporting: [],
+    unpacedAlone: [],
+    unpacedExporting: [],
+  };
+  await load.paced(arrival, 1);
+  for (let pair = 0; pair < pairs; pair++) {
+    runs.alone.push(await load.paced(arrival, seconds));
+    runs.unpacedAlone.push(await load.unpaced(2));
+    const exporter = await startExport(target);
+    // Until it has exported what was stored before it started.
+    let last = -1;
+    for (let now = await exportedOf(database); now !== last; now = await exportedOf(database)) {
+      last = now;
+      await systemClock.sleep(1_000);
+    }
+    runs.exporting.push(await load.paced(arrival, seconds));
+    runs.unpacedExporting.push(await load.unpaced(2));
+    await exporter.stop();
+  }
+  const middle = (figures: readonly LoadFigures[]) => ({
+    rate: rounded(median(figures.map(({ rate }) => rate))),
+    ack_p50_ms: rounded(median(figures.map(({ p50 }) => p50)), 1),
+    ack_p99_ms: rounded(median(figures.map(({ p99 }) => p99)), 1),
+  });
+  return {
+    alone: middle(runs.alone),
+    exporting: middle(runs.exporting),
+    saturated_alone: middle(runs.unpacedAlone),
+    saturated_exporting: middle(runs.unpacedExporting),
+  };
+};

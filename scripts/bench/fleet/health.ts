@@ -1,0 +1,266 @@
+import { monitorEventLoopDelay } from "node:perf_hooks";
+import { readFleetRules } from "../../../functions/domain/fleet/rules.ts";
+import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
+import { connectDatabase } from "../../../functions/store/database/database.ts";
+import { countFleet } from "../../../functions/store/fleet/facets.ts";
+import { type FleetPageRequest, findFleetPage, summarizeFleet } from "../../../functions/store/fleet/report.ts";
+import { systemClock } from "../../../kit/clock.ts";
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import { fleetSorts } from "../../../proto/fleet-health/vocabulary.ts";
+import { createInProcessCore, openApp } from "../../lab/in-process-core.ts";
+import { mintBridgeToken, people } from "../../lab/people.ts";
+import { quantile } from "../../lab/quantile.ts";
+import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import { startHeartbeatLoad } from "../management/heartbeat-load.ts";
+import { startHeartbeatProcess } from "../management/heartbeat-process.ts";
+import { type Bench, collectGarbage, readBenchOptions, rounded } from "../support/bench.ts";
+import { openSeededFleet } from "./large-fleet.ts";
+
+/** Upper bounds in milliseconds, of the CSV in seconds, and of its memory in bytes. */
+const goals = { database: 25, route: 60, summary: 60, facets: 150, csvSeconds: 5, csvBytes: 50 * 1024 * 1024 };
+const pageRows = 200;
+/** Half of them load the first page, and half the facets. */
+const operatorsAtOnce = 8;
+
+/** Typical queries of operators: everything, each kind of filter, broad and narrow ones. */
+const filters: Readonly<Record<string, FleetFilter & { query: string }>> = {
+  all: { query: "" },
+  healthy: { states: ["healthy"], query: "state=healthy" },
+  stale: { states: ["stale"], query: "state=stale" },
+  trouble: {
+    states: ["renewal_failed", "config_invalid", "queue_at_risk"],
+    query: "state=renewal_failed&state=config_invalid&state=queue_at_risk",
+  },
+  search: { text: ["host-9876"], query: "q=host-9876" },
+  "search broadly": { text: ["dc-3"], query: "q=dc-3" },
+  "search in vain": { text: ["nowhere"], query: "q=nowhere" },
+  version: { version: ["0.9.0"], query: "version=0.9.0" },
+  "a label": { label: ["env:prod"], query: "label=env:prod" },
+  "three labels": {
+    label: ["env:dev", "region:dc-3", "team:web"],
+    query: "label=env:dev&label=region:dc-3&label=team:web",
+  },
+  "without a label": { notLabel: ["env:*"], query: "not_label=env:*" },
+  drifted: { drift: ["drifted"], query: "drift=drifted" },
+  silent: { heartbeatOlderThanSeconds: 600, query: "heartbeat_older_than_seconds=600" },
+  expiring: { expiresWithinSeconds: 259_200, query: "expires_within_seconds=259200" },
+  "never forwarded": { forwarding: ["never"], query: "forwarding=never" },
+  "pasted serial number": { text: ["0a:1b:2c:3d"], query: "q=0a:1b:2c:3d" },
+  "forwarded long ago": { envelopeOlderThanSeconds: 300, query: "envelope_older_than_seconds=300" },
+  "silent since": { silentSince: "2026-01-01T00:00:00Z", query: "silent_since=2026-01-01T00:00:00Z" },
+  changed: { changedWithinSeconds: 3600, query: "changed_within_seconds=3600" },
+  config: { config: ["6b86b2"], query: "config=6b86b2" },
+  "below a version": { versionRange: ["<1.4"], query: "version_range=%3C1.4" },
+  "versions of a minor": { version: ["1.1*.*"], query: "version=1.1*.*" },
+  "operating system": { platform: ["linux"], query: "platform=linux" },
+  "not an operating system": { notPlatform: ["linux"], query: "not_platform=linux" },
+  "failed authentication": { auth: ["failed"], query: "auth=failed" },
+  dropped: { droppedMoreThan: 0, query: "dropped_more_than=0" },
+  "queue by share": { queueAbovePercent: 50, query: "queue_above_percent=50" },
+  "queue by size": { queueAboveBytes: 10_485_760, query: "queue_above_bytes=10485760" },
+  "expires in a range": {
+    expires: ["2026-01-01T00:00:00Z..2027-01-01T00:00:00Z"],
+    query: "expires=2026-01-01T00:00:00Z..2027-01-01T00:00:00Z",
+  },
+  "stale in a place": {
+    states: ["stale"],
+    text: ["dc-3"],
+    platform: ["linux/arm64"],
+    query: "state=stale&q=dc-3&platform=linux/arm64",
+  },
+};
+
+/**
+ * Measures the health report of `--collectors` hosts while `--heartbeats` a second are written: every filter by every sort in both
+ * orders, first pages and later ones, at the database and through the route; the summary, the facets, several operators at once, and a CSV
+ * with a row for each host. Heartbeats go to the database by core's statements, without a listener: in this process, or with
+ * `--beside process` as if another core served them. `--kept` is a directory that keeps the seeded fleet for the next run; `--every 5`
+ * measures each fifth page. The floor is a bare page and a bare count of the table that the report reads, under the same load.
+ */
+export const healthBench: Bench = async (args) => {
+  const defaults = { collectors: 100_000, rounds: 1, heartbeats: 1667, every: 1, beside: "core", kept: "" };
+  const { collectors: count, rounds, heartbeats: perSecond, every, beside, kept } = readBenchOptions(args, defaults);
+  const { database, behindMs } = await openSeededFleet(count, kept, systemClock);
+  await using _database = database;
+  let aheadMs = 0;
+  const fleetClock = { now: () => systemClock.now() - behindMs };
+  const clock = { ...systemClock, now: () => fleetClock.now() + aheadMs };
+  // The pool of reports, as core opens it.
+  const reports = connectDatabase({ url: database.url, openSocket: openDatabaseSocket, connectionsMax: 4 });
+  await using _reports = { [Symbol.asyncDispose]: () => reports.close() };
+  const core = createInProcessCore({ db: reports.db, clock });
+  const send = openApp(core);
+  const secret = core.config.authTokenSecret.reveal();
+  const get = async (path: string): Promise<Response> => {
+    const token = await mintBridgeToken(secret, { sub: people.auditor.userId, now: clock.now() });
+    const headers = { Authorization: `Bearer ${token}` };
+    const response = await send(new Request(`http://core.bench/v1/collector/health${path}`, { headers }));
+    if (response.status !== 200) throw new Error(`${path}: ${await response.text()}`);
+    return response;
+  };
+  const { db } = reports;
+
+  const all: [name: string, filter: FleetFilter, page: FleetPageRequest, path: string][] = [];
+  for (const [name, { query, ...filter }] of Object.entries(filters))
+    for (const sort of fleetSorts)
+      for (const order of ["asc", "desc"] as const) {
+        const page = { sort, order, limit: pageRows, after: null };
+        const path = `?${query}&sort=${sort}&order=${order}&limit=${pageRows}`;
+        all.push([`${name} by ${sort} ${order}`, filter, page, path]);
+      }
+
+  const pages = all.filter((_, index) => index % every === 0);
+  const atDatabase = new Samples();
+  const atRoute = new Samples();
+  // Warms the caches of the server and this process; the writers wrote most hosts once by then.
+  const load =
+    beside === "process"
+      ? await startHeartbeatProcess({ url: database.url, perSecond, behindMs })
+      : await startHeartbeatLoad(database, { perSecond, clock: fleetClock, now: fleetClock.now() });
+  const sizeBefore = await fleetMegabytes(database);
+  for (const [, , , path] of pages.filter((_, index) => index % 5 === 0)) await get(path);
+  const loopDelay = monitorEventLoopDelay({ resolution: 1 });
+  loopDelay.enable();
+  for (let round = 0; round < rounds; round++)
+    for (const [name, filter, page, path] of pages) {
+      const rules = await readFleetRules(core);
+      const { next } = await atDatabase.time(name, () => findFleetPage(db, rules, filter, page));
+      if (next)
+        await atDatabase.time(`${name}, next`, () => findFleetPage(db, rules, filter, { ...page, after: next }));
+      const body = await atRoute.time(name, async () => (await get(path)).json());
+      const { next_cursor } = body as { next_cursor: string | null };
+      if (next_cursor !== null)
+        await atRoute.time(`${name}, next`, async () => (await get(`${path}&cursor=${next_cursor}`)).json());
+    }
+
+  loopDelay.disable();
+
+  const operators = new Samples();
+  for (let round = 0; round < 10; round++)
+    await Promise.all(
+      Array.from({ length: operatorsAtOnce }, async (_, index) => {
+        const path = index % 2 === 0 ? `?sort=severity&limit=${pageRows}` : "/facets";
+        await operators.time(path, async () => (await get(path)).text());
+      }),
+    );
+
+  const parts = new Samples();
+  const floor = new Samples();
+  for (let round = 0; round < rounds * 3; round++) {
+    const rules = await readFleetRules(core);
+    await floor.time(
+      "page",
+      () => database.sql`select * from fleet_host where identity > 'https://fleet.example.test/dc-4'
+        order by identity limit ${pageRows + 1}`,
+    );
+    await floor.time("count", () => database.sql`select count(*) from fleet_host where queue_bytes >= -1`);
+    for (const [name, { query, ...filter }] of Object.entries(filters)) {
+      await parts.time(`summary: ${name}`, () => summarizeFleet(db, rules, filter));
+      await parts.time(`facets: ${name}`, () => countFleet(db, rules, filter));
+      await parts.time(`facets route: ${name}`, async () => (await get(`/facets?${query}`)).text());
+    }
+  }
+
+  // For core it is an hour later, and no host has sent a heartbeat: each has a row.
+  aheadMs = 3_600_000;
+  const csv = await downloadCsv(() => get("/export.csv?kind=stale"));
+  const heartbeats = await load.stop();
+  if (csv.rows !== count) throw new Error(`the CSV has ${csv.rows} rows`);
+
+  const figure = atRoute.p95();
+  const summary = parts.p95("summary: all");
+  const facets = parts.p95("facets route: all");
+  const ok =
+    heartbeats.per_second > perSecond * 0.95 &&
+    atDatabase.p95() < goals.database &&
+    figure < goals.route &&
+    summary < goals.summary &&
+    facets < goals.facets &&
+    csv.seconds < goals.csvSeconds &&
+    csv.grownBytes < goals.csvBytes;
+  const details = {
+    collectors: count,
+    requests: atRoute.count,
+    page_ms_at_database: { p50: atDatabase.quantile(0.5), p95: atDatabase.p95(), slowest: atDatabase.slowest() },
+    page_ms_at_route: { p50: atRoute.quantile(0.5), p95: figure, slowest: atRoute.slowest() },
+    loop_delay_ms: { p95: rounded(loopDelay.percentile(95) / 1e6, 1), p99: rounded(loopDelay.percentile(99) / 1e6, 1) },
+    operators_at_once_ms: { p50: operators.quantile(0.5), p95: operators.p95() },
+    summary_ms: { p95: summary, slowest: parts.slowest("summary: ") },
+    facets_ms: { p95: facets, slowest: parts.slowest("facets: ") },
+    csv: {
+      rows: csv.rows,
+      seconds: csv.seconds,
+      grown_mb: Math.round(csv.grownBytes / 1024 / 1024),
+      loop_ms: csv.loopMs,
+    },
+    heartbeats: { ...heartbeats, beside },
+    fleet_mb: { before: sizeBefore, after: await fleetMegabytes(database) },
+    goals,
+    floor: "a bare count over the table that the report reads; a bare page of it beside",
+    floor_page_ms: floor.p95("page"),
+  };
+  const floorMs = floor.p95("count");
+  const ratio = rounded(figure / floorMs, 1);
+  return { figure, unit: "ms", floor: floorMs, ratio, goal: goals.route, ok, details };
+};
+
+/** Returns the size of the table that the report scans, which shows whether updates bloat it. */
+const fleetMegabytes = async ({ sql }: EmbeddedDatabase): Promise<number> => {
+  const [row] = await sql<{ mb: number }[]>`select pg_table_size('fleet_host') / 1024 / 1024 as mb`;
+  return Number(row?.mb);
+};
+
+/** Milliseconds of calls, by name. */
+class Samples {
+  readonly #byName = new Map<string, number[]>();
+
+  get count(): number {
+    return [...this.#byName.values()].reduce((sum, { length }) => sum + length, 0);
+  }
+
+  async time<Result>(name: string, call: () => Promise<Result>): Promise<Result> {
+    const startedAt = performance.now();
+    const result = await call();
+    const samples = this.#byName.get(name) ?? [];
+    samples.push(performance.now() - startedAt);
+    this.#byName.set(name, samples);
+    return result;
+  }
+
+  quantile(fraction: number, of = ""): number {
+    const chosen = [...this.#byName].filter(([name]) => name.startsWith(of)).flatMap(([, samples]) => samples);
+    return rounded(quantile(new Float64Array(chosen), fraction), 1);
+  }
+
+  p95(of = ""): number {
+    return this.quantile(0.95, of);
+  }
+
+  /** The three names with the highest medians. */
+  slowest(of = ""): Record<string, number> {
+    const medians = [...this.#byName]
+      .filter(([name]) => name.startsWith(of))
+      .map(([name, samples]) => [name.slice(of.length), rounded(quantile(new Float64Array(samples), 0.5), 1)] as const);
+    return Object.fromEntries(medians.sort(([, a], [, b]) => b - a).slice(0, 3));
+  }
+}
+
+/** Reads a CSV to its end; returns records without the header, seconds, the growth of memory, and the longest block of the loop. */
+const downloadCsv = async (get: () => Promise<Response>) => {
+  collectGarbage();
+  const before = process.memoryUsage.rss();
+  let [highest, rows, loopMs, tickAt] = [before, -1, 0, performance.now()];
+  const ticks = setInterval(() => {
+    loopMs = Math.max(loopMs, performance.now() - tickAt - 5);
+    tickAt = performance.now();
+  }, 5);
+  const startedAt = performance.now();
+  const reader = (await get()).body?.getReader();
+  for (let chunk = await reader?.read(); chunk?.value !== undefined; chunk = await reader?.read()) {
+    rows += Buffer.from(chunk.value).toString("latin1").split("\r\n").length - 1;
+    highest = Math.max(highest, process.memoryUsage.rss());
+  }
+  clearInterval(ticks);
+  const seconds = rounded((performance.now() - startedAt) / 1000, 2);
+  return { rows, seconds, grownBytes: highest - before, loopMs: Math.round(loopMs) };
+};

@@ -1,0 +1,27 @@
+import { setTimeout as sleep } from "node:timers/promises";
+import { quantile } from "../../lab/quantile.ts";
+import { rounded } from "../support/bench.ts";
+import { mergeFigures, type TakenFigures } from "./figures.ts";
+import type { FleetLab } from "./lab.ts";
+
+/** Returns median, 99th percentile and largest of samples in milliseconds; zeros without samples. */
+export const describeSamples = (samples: Float64Array) => {
+  const at = (fraction: number) => rounded(quantile(samples, fraction) || 0, 1);
+  return { count: samples.length, p50: at(0.5), p99: at(0.99), max: rounded(samples.at(-1) ?? 0, 1) };
+};
+
+/** Waits until every host is connected, or `secondsMax` have passed; returns what the hosts did, and the seconds. */
+export const untilConnected = async (
+  lab: FleetLab,
+  { hosts, secondsMax }: { hosts: number; secondsMax: number },
+): Promise<{ figures: TakenFigures; seconds: number; connected: number }> => {
+  const startedAt = performance.now();
+  const parts: TakenFigures[] = [];
+  for (;;) {
+    const { figures, connected } = await lab.workers.take();
+    parts.push(figures);
+    const seconds = (performance.now() - startedAt) / 1000;
+    if (connected === hosts || seconds > secondsMax) return { figures: mergeFigures(parts), seconds, connected };
+    await sleep(200);
+  }
+};

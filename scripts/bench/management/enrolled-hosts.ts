@@ -1,0 +1,121 @@
+import { generateKeyPairSync, type KeyObject } from "node:crypto";
+import { certificate, collectorIdentity } from "../../../drizzle/schema/certificate.ts";
+import { bootstrapToken, enrollmentPolicy } from "../../../drizzle/schema/enrollment.ts";
+import type { Core } from "../../../functions/core.ts";
+import { issuedRow } from "../../../functions/domain/certificate/issued.ts";
+import { generateToken } from "../../../functions/domain/enrollment/rules.ts";
+import { createNodeCryptography, createNodeSigningKey } from "../../../functions/node/node-cryptography.ts";
+import { readAuthorities } from "../../../functions/signer/authority.ts";
+import { createClientCertificateReader } from "../../../functions/signer/certificate.ts";
+import { createLocalCa } from "../../../functions/signer/local-ca.ts";
+import type { Signer } from "../../../functions/signer/signer.ts";
+import type { Database } from "../../../functions/store/database/database.ts";
+import { sha256 } from "../../../kit/bytes.ts";
+import { systemEntropy, uuidv7 } from "../../../kit/entropy.ts";
+import { decodePem } from "../../../proto/pem.ts";
+import { createTestCa } from "../../lab/ca/test-pki.ts";
+
+/** Identities of hosts are this and the device id. */
+export const benchPrefix = "https://fleet.bench/d/";
+/** Lifetime of certificates. */
+export const benchTtlSeconds = 1_814_400;
+
+/** An enrolled host with its P-256 key. */
+export interface BenchHost {
+  identity: string;
+  privateKey: KeyObject;
+  publicKey: KeyObject;
+  /** DER. */
+  certificate: Uint8Array<ArrayBuffer>;
+  certificateSha256: string;
+}
+
+/** Creates a local CA. */
+export const createBenchSigner = async (): Promise<{ signer: Signer } & Pick<Core, "clientCertificates">> => {
+  const cryptography = createNodeCryptography();
+  const ca = await createTestCa();
+  const authorities = readAuthorities(ca.pem);
+  const signer = await createLocalCa({ authorities, key: createNodeSigningKey(ca.key.pem), cryptography });
+  return { signer, clientCertificates: createClientCertificateReader({ authorities, cryptography }) };
+};
+
+/** Inserts a policy whose limits are not reached: they cost what limits cost. Returns its id. */
+export const insertBenchPolicy = async (db: Database, now: number, name = "bench"): Promise<string> => {
+  const id = idAt(now);
+  await db.insert(enrollmentPolicy).values({
+    id,
+    name,
+    allowedIdentityPrefixes: [benchPrefix],
+    certificateTtlSeconds: benchTtlSeconds,
+    allowedPlatforms: ["linux"],
+    allowedSourceCidrs: [],
+    maxEnrollments: 1_000_000,
+    maxEnrollmentsPerHour: 1_000_000,
+    reenrollment: "deny",
+    createdAt: new Date(now),
+    createdBy: idAt(now),
+  });
+  return id;
+};
+
+/** Inserts `count` tokens of a policy, each for `maxUses` hosts. */
+export const insertBenchTokens = async (
+  db: Database,
+  { policyId, count, maxUses, now }: { policyId: string; count: number; maxUses: number; now: number },
+): Promise<{ id: string; raw: string }[]> => {
+  const tokens = Array.from({ length: count }, () => ({ id: idAt(now), raw: generateToken(systemEntropy) }));
+  const rows = await Promise.all(
+    tokens.map(async ({ id, raw }) => ({
+      id,
+      policyId,
+      tokenSha256: await sha256(raw),
+      tokenPrefix: raw.slice(0, 12),
+      maxUses,
+      allowedSourceCidrs: [],
+      expiresAt: new Date(now + 3_600_000),
+      createdAt: new Date(now),
+      createdBy: policyId,
+    })),
+  );
+  while (rows.length > 0) await db.insert(bootstrapToken).values(rows.splice(0, rowsPerInsert));
+  return tokens;
+};
+
+const idAt = (now: number): string => uuidv7({ clock: { now: () => now }, entropy: systemEntropy });
+
+const rowsPerInsert = 500;
+
+/** Enrolls `count` hosts at `now`, straight into the database. */
+export const enrollBenchHosts = async (
+  db: Database,
+  { signer, count, now }: { signer: Signer; count: number; now: number },
+): Promise<BenchHost[]> => {
+  const policyId = await insertBenchPolicy(db, now);
+  const [token] = await insertBenchTokens(db, { policyId, count: 1, maxUses: 0, now });
+  const tokenId = token?.id ?? "";
+  const at = new Date(now);
+  const hosts: BenchHost[] = [];
+  while (hosts.length < count) {
+    const identities: (typeof collectorIdentity.$inferInsert)[] = [];
+    const certificates: (typeof certificate.$inferInsert)[] = [];
+    for (let rows = Math.min(rowsPerInsert, count - hosts.length); rows > 0; rows--) {
+      const { privateKey, publicKey } = generateKeyPairSync("ec", { namedCurve: "P-256" });
+      const spki = new Uint8Array(publicKey.export({ format: "der", type: "spki" }));
+      const deviceId = `host-${hosts.length}`;
+      const identity = `${benchPrefix}${deviceId}`;
+      const serial = systemEntropy.bytes(16);
+      const issued = await signer.sign({ csrPem: "", spki, identity, ttlSeconds: benchTtlSeconds, serial, now });
+      const identityId = idAt(now);
+      const collector = { platform: "linux/amd64", collectorVersion: "1.0.0", enrolledAt: at };
+      identities.push({ id: identityId, identity, deviceId, policyId, tokenId, ...collector });
+      const facts = { id: idAt(now), identityId, predecessorId: null, tokenId, issuedAt: now };
+      certificates.push({ ...issuedRow(issued, { ...facts, spkiSha256: await sha256(spki) }), firstUsedAt: at });
+      const der = decodePem(issued.certificatePem, "CERTIFICATE");
+      if (der === undefined) throw new Error("the signer returned no certificate");
+      hosts.push({ identity, privateKey, publicKey, certificate: der, certificateSha256: issued.fingerprintSha256 });
+    }
+    await db.insert(collectorIdentity).values(identities);
+    await db.insert(certificate).values(certificates);
+  }
+  return hosts;
+};

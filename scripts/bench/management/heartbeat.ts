@@ -1,0 +1,166 @@
+import { hash, sign, verify } from "node:crypto";
+import { loadLocalCa } from "../../../functions/node/load-signer.ts";
+import { createNodeCryptography } from "../../../functions/node/node-cryptography.ts";
+import { systemClock } from "../../../kit/clock.ts";
+import { canonicalBody, proofPayload } from "../../../proto/management/proof.ts";
+import { encodePem } from "../../../proto/pem.ts";
+import { heartbeatBody } from "../../lab/heartbeat-body.ts";
+import { prepareIngestCore } from "../../lab/ingest-core.ts";
+import { quantile } from "../../lab/quantile.ts";
+import { openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import { connectCollector, createCollectorSender } from "../collector/collector-sender.ts";
+import { type Bench, ratedFigures, readBenchOptions, rounded, runAll, runAtRate } from "../support/bench.ts";
+import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
+import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
+import { type BenchHost, enrollBenchHosts } from "./enrolled-hosts.ts";
+
+const goal = 0.5;
+/** Core accepts six heartbeats a minute of a host, and the warm-up is one of them. */
+const roundsMax = 5;
+/** Core limits the handshakes of a remote address. */
+export const hostsPerAddress = 50;
+
+/** A heartbeat, ready to send. */
+export interface SignedHeartbeat {
+  host: BenchHost;
+  data: Buffer;
+  signature: Buffer;
+  body: string;
+}
+
+/**
+ * Measures signed, stored heartbeats through the ingest listener: core is a process of its own on a durable PostgreSQL, and each of
+ * `--hosts` collectors has a TLS connection of its own, with its certificate. They report once a round, `--in-flight` at a time, for
+ * `--rounds` rounds, after one to warm up. The floor is how many of the same signatures one core verifies, measured between the rounds.
+ * Each connection is HTTP/2, as that of a collector's forwarder, which carries its heartbeats too. With `--connections resumed` each
+ * heartbeat has a connection of its own that resumes the TLS session of the one before, as without a forwarder; `new` makes a full
+ * handshake each time; `http1` keeps a connection of HTTP/1.1, as a proxy does. `--rate` starts so many a second instead, as a fleet does. `--program` is the main file of another core, to compare with.
+ */
+export const heartbeatBench: Bench = async (args) => {
+  const options = readBenchOptions(args, {
+    hosts: 3000,
+    rounds: roundsMax,
+    "in-flight": 512,
+    rate: 0,
+    connections: "shared",
+    program: "",
+  });
+  const { hosts: count, rounds, "in-flight": inFlight, rate, connections, program } = options;
+  if (rounds > roundsMax) throw new Error(`core accepts at most ${roundsMax} rounds: use more hosts`);
+  await using database = await openEmbeddedDatabase();
+  const env = { SVC_INGEST_REQUIRE_ENROLLMENT: "true" };
+  const files = await prepareIngestCore(database.url, program === "" ? { env } : { env, program });
+  const { certFile: certificateFile, keyFile } = files.pki.enrollmentCa;
+  const { signer } = await loadLocalCa({ certificateFile, keyFile, cryptography: createNodeCryptography() });
+  const hosts = await enrollBenchHosts(database.db, { signer, count, now: systemClock.now() });
+  await database.sql`vacuum analyze`;
+  const core = await files.start();
+  const corePid = core.process.pid ?? 0;
+  const senders: HttpsSender[] = [];
+  const sendAll = (heartbeats: readonly SignedHeartbeat[], perSecond: number): Promise<Float64Array> => {
+    const send = async (index: number) => {
+      const [heartbeat, sender] = [heartbeats[index], senders[index]];
+      if (heartbeat === undefined || sender === undefined) throw new Error("a host is missing");
+      const { status, text } = await sender.post("/v1/collector/heartbeat", heartbeat.body);
+      if (status !== 200) throw new Error(`heartbeat rejected: ${text}`);
+    };
+    return perSecond > 0 ? runAtRate(heartbeats.length, perSecond, send) : runAll(heartbeats.length, inFlight, send);
+  };
+  const cpuNow = () => {
+    const { user, system } = process.cpuUsage();
+    return { core: cpuSecondsOf(corePid), postgres: cpuSecondsOf(database.pid), sender: (user + system) / 1e6 };
+  };
+  try {
+    await runAll(count, 16, async (index) => {
+      const host = hosts[index];
+      if (host === undefined) return;
+      const target = {
+        port: core.ingestPort,
+        ca: files.caPem,
+        cert: encodePem(host.certificate, "CERTIFICATE"),
+        key: host.privateKey.export({ format: "pem", type: "pkcs8" }).toString(),
+        localAddress: `127.0.${1 + Math.floor(index / hostsPerAddress)}.1`,
+      };
+      if (connections === "resumed" || connections === "new") {
+        senders[index] = createCollectorSender(target, { resumes: connections === "resumed" });
+        return;
+      }
+      const connect = connections === "http1" ? connectHttps : connectCollector;
+      // On a busy machine a handshake may exceed core's deadline: like a collector, connect again.
+      senders[index] = await connect(target).catch(() => connect(target));
+    });
+    await sendAll(
+      hosts.map((host) => signHeartbeat(host, systemClock.now())),
+      0,
+    );
+    const floorRates: number[] = [];
+    const cpu = { core: 0, postgres: 0, sender: 0 };
+    const latencies = new Float64Array(count * rounds);
+    let seconds = 0;
+    let roundStartedAt = 0;
+    for (let round = 0; round < rounds; round++) {
+      roundStartedAt = systemClock.now();
+      const heartbeats = hosts.map((host) => signHeartbeat(host, systemClock.now()));
+      const before = cpuNow();
+      const startedAt = performance.now();
+      latencies.set(await sendAll(heartbeats, rate), round * count);
+      seconds += (performance.now() - startedAt) / 1000;
+      const after = cpuNow();
+      for (const part of ["core", "postgres", "sender"] as const) cpu[part] += after[part] - before[part];
+      floorRates.push(verifyRate(heartbeats));
+    }
+    const written = await database.sql`select count(*)::int as rows from collector_health
+      where last_heartbeat_at >= ${new Date(roundStartedAt).toISOString()}::timestamptz`;
+    if (written[0]?.rows !== count) throw new Error("the last round is not in the database");
+    const microsecondsEach = (cpuSeconds: number) => rounded((cpuSeconds / count / rounds) * 1e6);
+    const floor = floorRates.reduce((sum, rate) => sum + rate, 0) / rounds;
+    return {
+      ...ratedFigures({ figure: (count * rounds) / seconds, floor, goal }),
+      unit: "heartbeats/s",
+      details: {
+        hosts: count,
+        rounds,
+        ...(rate > 0 ? { rate } : { in_flight: inFlight }),
+        connections,
+        seconds: rounded(seconds, 2),
+        cpu_us_each: {
+          core: microsecondsEach(cpu.core),
+          postgres: microsecondsEach(cpu.postgres),
+          sender: microsecondsEach(cpu.sender),
+        },
+        latency_ms: { p50: rounded(quantile(latencies, 0.5)), p99: rounded(quantile(latencies, 0.99)) },
+        core_peak_rss_mb: memoryOf(corePid).peakMb,
+        floor: "P-256 verifications of the same signatures by node:crypto on one core",
+      },
+    };
+  } finally {
+    for (const sender of senders) sender?.close();
+    core.process.kill("SIGKILL");
+    await files.remove();
+  }
+};
+
+/** Signs the heartbeat of a healthy collector at `sentAt`. */
+export const signHeartbeat = (host: BenchHost, sentAt: number): SignedHeartbeat => {
+  const body = heartbeatBody(sentAt);
+  const { identity, certificateSha256 } = host;
+  const payload = proofPayload({
+    purpose: "heartbeat",
+    identity,
+    certificateSha256,
+    sentAt: String(body.sent_at),
+    bodySha256: hash("sha256", canonicalBody(body), "hex"),
+  });
+  const data = Buffer.from(payload);
+  const signature = sign("sha256", data, host.privateKey);
+  return { host, data, signature, body: JSON.stringify({ ...body, proof: signature.toString("base64") }) };
+};
+
+/** Returns verifications a second on this core. Runs between the rounds, so that the same neighbours slow both figures. */
+const verifyRate = (heartbeats: readonly SignedHeartbeat[]): number => {
+  const startedAt = performance.now();
+  const sample = heartbeats.slice(0, 3000);
+  for (const { data, signature, host } of sample)
+    if (!verify("sha256", data, host.publicKey, signature)) throw new Error("a signature of ours does not verify");
+  return sample.length / ((performance.now() - startedAt) / 1000);
+};

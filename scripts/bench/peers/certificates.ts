@@ -1,0 +1,183 @@
+import { createNodeCryptography } from "../../../functions/node/node-cryptography.ts";
+import { checkCsr } from "../../../functions/signer/csr.ts";
+import { systemClock } from "../../../kit/clock.ts";
+import { systemEntropy } from "../../../kit/entropy.ts";
+import { createTestCsr, createTestKey } from "../../lab/ca/test-pki.ts";
+import { quantile } from "../../lab/quantile.ts";
+import {
+  benchPrefix,
+  benchTtlSeconds,
+  createBenchSigner,
+  insertBenchPolicy,
+  insertBenchTokens,
+} from "../management/enrolled-hosts.ts";
+import { runAll } from "../support/bench.ts";
+import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
+import { startPeerCore } from "./core.ts";
+import { type CpuParts, microsecondsOf } from "./cpu.ts";
+import type { Pair, PeerFigures, Side } from "./pair.ts";
+import type { PairContext } from "./pairs.ts";
+import { startStepCa } from "./step-ca.ts";
+
+/** Below the connections that PostgreSQL accepts: step-ca opens one for each request. */
+const inFlight = 64;
+/** A warm-up issues this share of a round's certificates. */
+const warmUpShare = 1 / 3;
+const perSecond = 400;
+const cryptography = createNodeCryptography();
+
+/** A certificate for a one-time token: check token and request, sign, record certificate and use, over kept TLS connections. */
+export const openCertificates = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
+  const count = Math.round(seconds * perSecond);
+  const warmUp = Math.round(count * warmUpShare);
+  const requests = createRequests(count, warmUp);
+
+  const core = defer(await startPeerCore());
+  const policyId = await insertBenchPolicy(core.database.db, systemClock.now());
+  const coreTokens = async (tokens: number) => {
+    const options = { policyId, count: tokens, maxUses: 1, now: systemClock.now() };
+    return (await insertBenchTokens(core.database.db, options)).map(({ raw }) => raw);
+  };
+  const ours = createIssuing({
+    connect: () => connectHttps({ port: core.edgePort, ca: core.ca }),
+    cpu: core.cpu,
+    peakMb: core.peakMb,
+    mint: (batch) => coreTokens(batch.length),
+    send: async (connection, { csr, deviceId }, token) => {
+      const body = JSON.stringify({
+        csr_pem: csr,
+        device_id: deviceId,
+        hostname: `${deviceId}.fleet.bench`,
+        platform: "linux/amd64",
+        collector_version: "1.0.0",
+      });
+      return connection.post("/v1/collector/enroll", body, `Authorization: Bearer ${token}\r\n`);
+    },
+  });
+  const { signer } = await createBenchSigner();
+  let floorRound = 0;
+  const floor: Side = {
+    name: "check and sign",
+    kind: "floor",
+    guarantees: "no network, no token, nothing stored",
+    measure: async () => {
+      const batch = await requests(floorRound++);
+      const before = process.cpuUsage();
+      const startedAt = performance.now();
+      for (const { csr } of batch) {
+        const checked = await checkCsr(csr, cryptography);
+        if (!checked.ok) throw new Error(checked.fault);
+        const fields = { csrPem: csr, ttlSeconds: benchTtlSeconds, serial: systemEntropy.bytes(16) };
+        await signer.sign({ ...checked.csr, ...fields, now: systemClock.now() });
+      }
+      const { user, system } = process.cpuUsage(before);
+      const elapsed = (performance.now() - startedAt) / 1000;
+      return { cpu_us: (user + system) / batch.length, certificates_per_second: batch.length / elapsed };
+    },
+  };
+  const sides: Side[] = [
+    {
+      name: "svc-server on PostgreSQL",
+      kind: "ours",
+      guarantees: "synced before the response, with an audit event",
+      measure: issueRounds(requests, ours, warmUp),
+    },
+    floor,
+  ];
+  const program = await peers("step-ca");
+  if (program !== undefined) {
+    const stores = [
+      { name: "step-ca, badger", store: "badger", guarantees: "synced before the response, in a file of one server" },
+      { name: "step-ca, PostgreSQL", store: "postgres", guarantees: "synced before the response" },
+    ] as const;
+    for (const { name, store, guarantees } of stores) {
+      const stepCa = defer(await startStepCa(program, store));
+      const issuing = createIssuing({
+        connect: () => connectHttps({ port: stepCa.port, ca: stepCa.ca }),
+        cpu: stepCa.cpu,
+        peakMb: stepCa.peakMb,
+        mint: (batch) => Promise.all(batch.map(({ uri }) => stepCa.mint(uri))),
+        send: (connection, { csr }, ott) => connection.post("/1.0/sign", JSON.stringify({ csr, ott })),
+      });
+      sides.push({ name, kind: "peer", guarantees, measure: issueRounds(requests, issuing, warmUp) });
+    }
+  }
+  return {
+    work: "a certificate for a one-time token",
+    sides,
+    goals: [{ peer: "step-ca, badger", figure: "certificates_per_second", atLeast: 0.8 }],
+  };
+};
+
+interface CertificateRequest {
+  uri: string;
+  deviceId: string;
+  csr: string;
+}
+
+/** Returns the requests of a round, the same for each side, after those of the warm-up in the first. */
+const createRequests = (count: number, warmUp: number) => {
+  const rounds: Promise<CertificateRequest[]>[] = [];
+  const create = async (round: number) => {
+    const requests: CertificateRequest[] = [];
+    while (requests.length < count + (round === 0 ? warmUp : 0)) {
+      const deviceId = `host-${round}-${requests.length}`;
+      const uri = `${benchPrefix}${deviceId}`;
+      requests.push({ uri, deviceId, csr: await createTestCsr({ key: await createTestKey(), uri }) });
+    }
+    return requests;
+  };
+  return (round: number): Promise<CertificateRequest[]> => (rounds[round] ??= create(round));
+};
+
+interface Issuer {
+  connect(): Promise<HttpsSender>;
+  cpu(): CpuParts;
+  peakMb(): number;
+  /** Creates one-time tokens, before the clock runs. */
+  mint(batch: readonly CertificateRequest[]): Promise<string[]>;
+  send(connection: HttpsSender, request: CertificateRequest, token: string): Promise<{ status: number; text: string }>;
+}
+
+/** Returns a function that obtains a batch of certificates and returns what they cost. */
+const createIssuing = (issuer: Issuer) => {
+  const issue = async (batch: readonly CertificateRequest[]): Promise<PeerFigures> => {
+    const tokens = await issuer.mint(batch);
+    const connections = await Promise.all(Array.from({ length: inFlight }, () => issuer.connect()));
+    const free = [...connections];
+    const before = issuer.cpu();
+    const startedAt = performance.now();
+    const latencies = await runAll(batch.length, inFlight, async (index) => {
+      const [connection, request, token] = [free.pop(), batch[index], tokens[index]];
+      if (connection === undefined || request === undefined || token === undefined) throw new Error("nothing to send");
+      const { status, text } = await issuer.send(connection, request, token);
+      if (status !== 201 || !text.includes("BEGIN CERTIFICATE")) throw new Error(`no certificate: ${status} ${text}`);
+      free.push(connection);
+    });
+    const elapsed = (performance.now() - startedAt) / 1000;
+    const figures = microsecondsOf(before, issuer.cpu(), batch.length);
+    for (const connection of connections) connection.close();
+    return {
+      ...figures,
+      certificates_per_second: batch.length / elapsed,
+      p99_ms: quantile(latencies, 0.99),
+      peak_mb: issuer.peakMb(),
+    };
+  };
+  return issue;
+};
+
+/** Returns a side's `measure`: the next round's requests, after a warm-up in the first. */
+const issueRounds = (
+  requests: (round: number) => Promise<CertificateRequest[]>,
+  issue: (batch: readonly CertificateRequest[]) => Promise<PeerFigures>,
+  warmUp: number,
+) => {
+  let round = 0;
+  return async (): Promise<PeerFigures> => {
+    const batch = await requests(round);
+    if (round++ > 0) return issue(batch);
+    await issue(batch.slice(0, warmUp));
+    return issue(batch.slice(warmUp));
+  };
+};

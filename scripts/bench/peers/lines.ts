@@ -1,0 +1,121 @@
+import { mkdir, readFile, rename } from "node:fs/promises";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { constants, gzipSync } from "node:zlib";
+import { bundlePrograms } from "../../bundle/bundle-programs.ts";
+import {
+  type BenchSink,
+  startSink,
+  waitForEnvelopes,
+  withCollector,
+  withFolder,
+  writeLines,
+} from "../collector/collector-run.ts";
+import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
+import { type OtelcolQueue, startOtelcol } from "./otelcol.ts";
+import type { Pair, PeerFigures, Side } from "./pair.ts";
+import type { PairContext } from "./pairs.ts";
+
+const linesPerSecond = 60_000;
+/** A warm-up sends this share of the lines, so that the compilers of both sides have seen the work. */
+const warmUpShare = 1 / 3;
+
+/** 1,000 lines of 200 bytes: read from a file, queued, compressed, sent over mutual TLS and acknowledged. */
+export const openLines = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
+  await bundlePrograms(undefined, ["svc-collector"]);
+  const lines = Math.round(seconds * linesPerSecond);
+  const warmUpLines = Math.round(lines * warmUpShare);
+  const ourSink = defer(await startSink());
+
+  /** Measures a program that reads `folder`/*.log and forwards to a sink. */
+  const measure = async (folder: string, pid: number, sink: BenchSink): Promise<PeerFigures> => {
+    const deliver = async (name: string, count: number, first: number) => {
+      const before = await sink.received();
+      await writeLines(join(folder, name), count, first);
+      const [cpu, startedAt] = [cpuSecondsOf(pid), performance.now()];
+      await rename(join(folder, name), join(folder, `${name}.log`));
+      await waitForEnvelopes(sink, before + count);
+      return { cpuSeconds: cpuSecondsOf(pid) - cpu, elapsed: (performance.now() - startedAt) / 1000 };
+    };
+    await deliver("warm-up", warmUpLines, 0);
+    const { cpuSeconds, elapsed } = await deliver("measured", lines, warmUpLines);
+    return {
+      cpu_ms: (cpuSeconds * 1e6) / lines,
+      lines_per_second: lines / elapsed,
+      peak_mb: memoryOf(pid).peakMb,
+    };
+  };
+  const sides: Side[] = [
+    {
+      name: "svc-collector",
+      kind: "ours",
+      guarantees: "position and lines synced together",
+      measure: () =>
+        withFolder((folder) => {
+          const source = `  - {type: file, include: ["${join(folder, "*.log")}"], start_at: beginning}`;
+          return withCollector(ourSink, source, ({ pid }) => measure(folder, pid, ourSink));
+        }),
+    },
+    {
+      name: "node:sqlite, gzip",
+      kind: "floor",
+      guarantees: "reads and stores the lines, synced, and compresses; nothing sent",
+      measure: () => withFolder((folder) => measureStore(folder, lines)),
+    },
+  ];
+  const program = await peers("otelcol");
+  if (program !== undefined) {
+    const theirSink = defer(await startSink(new URL("../collector/otlp-sink.ts", import.meta.url)));
+    const otelcol = (name: string, queue: OtelcolQueue, guarantees: string): Side => ({
+      name,
+      kind: "peer",
+      guarantees,
+      measure: () =>
+        withFolder(async (folder) => {
+          const logs = join(folder, "logs");
+          await mkdir(logs);
+          const storage = queue === "synced-file" ? ", storage: file_storage" : "";
+          const receivers = `  filelog: {include: ["${join(logs, "*.log")}"], start_at: beginning${storage}}`;
+          const source = { receivers, pipelines: { logs: "filelog" } };
+          const running = await startOtelcol(program, folder, theirSink, { queue, source });
+          try {
+            return await measure(logs, running.pid, theirSink);
+          } finally {
+            await running.stop();
+          }
+        }),
+    });
+    sides.push(
+      otelcol(synced, "synced-file", "position and queue synced"),
+      otelcol("otelcol, batch processor", "memory", "position and queue in memory"),
+    );
+  }
+  return { work: "1,000 lines of 200 bytes", sides, goals: [{ peer: synced, figure: "cpu_ms", atMost: 1 }] };
+};
+
+const synced = "otelcol, file_storage with fsync";
+const linesOfTransaction = 1000;
+
+/** Reads a file of lines, stores each line as a row with node:sqlite, synchronous FULL, and compresses each transaction's. */
+const measureStore = async (folder: string, count: number): Promise<PeerFigures> => {
+  const path = join(folder, "app.log");
+  await writeLines(path, count);
+  const [before, startedAt] = [process.cpuUsage(), performance.now()];
+  const lines = (await readFile(path, "utf8")).split("\n");
+  using database = new DatabaseSync(join(folder, "floor.db"));
+  database.exec("PRAGMA page_size = 16384; PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL");
+  database.exec("CREATE TABLE record (sequence INTEGER PRIMARY KEY, line TEXT NOT NULL) STRICT");
+  const insert = database.prepare("INSERT INTO record VALUES (?, ?)");
+  for (let from = 0; from < count; from += linesOfTransaction) {
+    database.exec("BEGIN IMMEDIATE");
+    const batch = lines.slice(from, Math.min(from + linesOfTransaction, count));
+    for (const [index, line] of batch.entries()) insert.run(from + index, line);
+    database.exec("COMMIT");
+    gzipSync(batch.join("\n"), { level: constants.Z_BEST_SPEED });
+  }
+  const { user, system } = process.cpuUsage(before);
+  return {
+    cpu_ms: (user + system) / count,
+    lines_per_second: count / ((performance.now() - startedAt) / 1000),
+  };
+};

@@ -1,0 +1,68 @@
+import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
+import { checkGoals, measurePair } from "./pair.ts";
+import { pairNames, pairs, readPairNames } from "./pairs.ts";
+import { buildPeer, findGo, type PeerName, recipes } from "./programs.ts";
+import { formatPair, tableHead } from "./table.ts";
+
+/**
+ * Measures us beside other projects that do the same work: `--rounds` rounds, each side once in a round, with a load sender of ours, and the
+ * CPU time of all processes that do the work. It builds the peers from public Go modules on first use and prints a Markdown table of
+ * medians. Without Go it measures us beside the floors only. `--only` selects pairs, `--seconds` is how long a side works in a round. The
+ * figure is the number of goals met.
+ */
+export const peersBench: Bench = async (args) => {
+  const options = readBenchOptions(args, { only: pairNames.join(","), seconds: 6, rounds: 3 });
+  const { seconds, rounds } = options;
+  const go = await findGo();
+  if (go === undefined) console.error("there is no Go on this machine: only the floors are measured");
+  const { peers, versions } = createPeers(go);
+  const compared: Record<string, unknown> = {};
+  const goals: ReturnType<typeof checkGoals> = [];
+  const table = [tableHead];
+  for (const name of readPairNames(options.only)) {
+    await using resources = new AsyncDisposableStack();
+    const open = await pairs[name]();
+    const pair = await open({ seconds, peers, defer: (resource) => resources.use(resource) });
+    const results = await measurePair(pair, rounds);
+    const rows = formatPair(pair.work, results);
+    console.error(rows);
+    table.push(rows);
+    compared[name] = results.map(({ side, figures, oursDividedBy, spread, killed }) => ({
+      ...side,
+      figures: roundFigures(figures),
+      ours_divided_by: roundFigures(oursDividedBy),
+      spread: rounded(spread, 2),
+      killed,
+    }));
+    goals.push(...checkGoals(pair.goals, results));
+  }
+  console.log(table.join("\n"));
+  return { ...summarizeGoals(goals), details: { compared, goals, versions, go: go !== undefined, seconds, rounds } };
+};
+
+/** Returns what pairs get as `peers`, and the versions that they asked for. Without Go there is no peer. */
+export const createPeers = (go: string | undefined, build: typeof buildPeer = buildPeer) => {
+  const versions: Partial<Record<PeerName, string>> = {};
+  const peers = async (name: PeerName): Promise<string | undefined> => {
+    if (go === undefined) return undefined;
+    versions[name] = recipes[name].version;
+    return build(name, go);
+  };
+  return { peers, versions };
+};
+
+/** The figures of the bench: how many goals are met. Nothing fails where nothing was compared. */
+export const summarizeGoals = (goals: readonly { met: boolean }[]) => {
+  const met = goals.filter((goal) => goal.met).length;
+  return {
+    figure: met,
+    unit: "goals met beside the peers",
+    floor: goals.length,
+    ratio: goals.length === 0 ? 1 : rounded(met / goals.length, 2),
+    goal: goals.length,
+    ok: met === goals.length,
+  };
+};
+
+const roundFigures = (figures: Readonly<Record<string, number>>) =>
+  Object.fromEntries(Object.entries(figures).map(([name, value]) => [name, Number(value.toPrecision(3))]));

@@ -1,0 +1,243 @@
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { systemClock } from "../../../kit/clock.ts";
+import { createLabPki } from "../../lab/ca/pki.ts";
+import { findPorts, isListening } from "../../ports.ts";
+import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import { measureCopyLoop } from "../ingest/ingest-floors.ts";
+import { connectSender } from "../ingest/ingest-sender.ts";
+import { libpqKeywords } from "../ingest/libpq-keywords.ts";
+import { runAll } from "../support/bench.ts";
+import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
+import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
+import { startPeerCore } from "./core.ts";
+import { type CpuParts, microsecondsOf } from "./cpu.ts";
+import type { Pair, PeerFigures, PeerLosses, Side } from "./pair.ts";
+import type { PairContext } from "./pairs.ts";
+import { startProgram } from "./process.ts";
+
+const payloadBytes = 200;
+const rowsOfRequest = 200;
+const framesInFlight = 16;
+const perSecond = 60_000;
+/** A warm-up takes this share of the time. */
+const warmUpShare = 1 / 3;
+const killAfterMs = 1_000;
+
+/** A row of 200 bytes of payload into PostgreSQL, from requests of 200 over TLS. */
+export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
+  const core = defer(await startPeerCore());
+  const openStream = async () => {
+    const hostId = `spiffe://fleet.bench/${crypto.randomUUID()}`;
+    const credentials = await core.files.client(hostId);
+    const sender = await connectSender({ port: core.ingestPort, ca: core.ca, ...credentials });
+    const stream = await sender.openStream({ hostId, envelopesOfFrame: rowsOfRequest, payloadBytes, framesInFlight });
+    await empty(core.database, "ingest_envelope");
+    return { sender, stream };
+  };
+  const coreSide = async (): Promise<PeerFigures> => {
+    const { sender, stream } = await openStream();
+    stream.run(() => undefined);
+    await sleep(seconds * warmUpShare * 1000);
+    const [before, acknowledged, startedAt] = [core.cpu(), stream.acknowledged(), performance.now()];
+    await sleep(seconds * 1000);
+    const rows = stream.acknowledged() - acknowledged;
+    const elapsed = (performance.now() - startedAt) / 1000;
+    const figures = microsecondsOf(before, core.cpu(), rows);
+    await stream.stop();
+    sender.close();
+    return { ...figures, rows_per_second: rows / elapsed, peak_mb: core.peakMb() };
+  };
+  const floorDatabase = defer(await openEmbeddedDatabase());
+  const floor: Side = {
+    name: "COPY",
+    kind: "floor",
+    guarantees: "copies the same rows in batches; no network, no cursor",
+    measure: async () => {
+      await empty(floorDatabase, "ingest_envelope");
+      const [usage, database] = [process.cpuUsage(), cpuSecondsOf(floorDatabase.pid)];
+      const rowsOfBatch = framesInFlight * rowsOfRequest;
+      const rate = await measureCopyLoop({ url: floorDatabase.url, seconds, rowsOfBatch, payloadBytes });
+      const { user, system } = process.cpuUsage(usage);
+      const after = { loop: (user + system) / 1e6, postgres: cpuSecondsOf(floorDatabase.pid) - database };
+      return { ...microsecondsOf({}, after, rate * seconds), rows_per_second: rate };
+    },
+  };
+  const sides: Side[] = [
+    {
+      name: "svc-server on PostgreSQL",
+      kind: "ours",
+      guarantees: "synced and deduplicated before the ack",
+      measure: coreSide,
+      kill: async () => {
+        const { sender, stream } = await openStream();
+        stream.run(() => undefined);
+        await sleep(killAfterMs);
+        await core.kill();
+        await sleep(killAfterMs);
+        sender.close();
+        return lossesOf(stream.acknowledged(), await countRows(core.database, "ingest_envelope"));
+      },
+    },
+    floor,
+  ];
+  const program = await peers("telegraf");
+  if (program !== undefined) sides.push(await openTelegraf(program, seconds, defer));
+  return {
+    work: "a row into PostgreSQL",
+    sides,
+    goals: [{ peer: telegrafName, figure: "cpu_us", atMost: 1 }],
+  };
+};
+
+const closeAll = (connections: readonly HttpsSender[]): void => {
+  for (const connection of connections) connection.close();
+};
+
+const telegrafName = "telegraf, influx listener";
+
+/** Starts telegraf with an HTTP listener of influx lines and its postgresql output, on a durable PostgreSQL of its own. */
+const openTelegraf = async (program: string, seconds: number, defer: PairContext["defer"]): Promise<Side> => {
+  const database = defer(await openEmbeddedDatabase());
+  const folder = await mkdtemp(join(tmpdir(), "bench-telegraf-"));
+  defer({ [Symbol.asyncDispose]: () => rm(folder, { recursive: true }) });
+  const pki = await createLabPki({ dir: folder, clock: systemClock });
+  const ca = await readFile(pki.serverCaFile, "utf8");
+  const [port = 0] = await findPorts(1);
+  const config = `[agent]
+  metric_batch_size = 10000
+  metric_buffer_limit = 5000000
+  flush_interval = "200ms"
+  omit_hostname = true
+[[inputs.http_listener_v2]]
+  service_address = "tcp://127.0.0.1:${port}"
+  paths = ["/telegraf"]
+  http_success_code = 200
+  # By default it closes the connections that wait for their side's turn.
+  read_timeout = "10m"
+  write_timeout = "10m"
+  data_format = "influx"
+  tls_cert = "${pki.edge.certFile}"
+  tls_key = "${pki.edge.keyFile}"
+[[outputs.postgresql]]
+  connection = "${libpqKeywords(database.url)}"
+`;
+  await writeFile(join(folder, "telegraf.conf"), config);
+  await database.sql.unsafe("create table log (time timestamp, queue text, kind text, sequence bigint, message text)");
+  const running = await startProgram(
+    [program, "--config", join(folder, "telegraf.conf")],
+    /Config: Agent|Loaded outputs/,
+  );
+  defer({ [Symbol.asyncDispose]: () => running.stop() });
+  await listening(port);
+  const connections = await Promise.all(Array.from({ length: framesInFlight }, () => connectHttps({ port, ca })));
+  defer({ [Symbol.asyncDispose]: async () => closeAll(connections) });
+  const message = "x".repeat(payloadBytes);
+  let sequence = 0;
+  const bodyOf = (): string => {
+    const lines: string[] = [];
+    for (let row = 0; row < rowsOfRequest; row++) {
+      sequence++;
+      lines.push(
+        `log,kind=otel_log,queue=0123456789abcdef sequence=${sequence}i,message="${message}" ${1_780_000_000_000_000 + sequence}000`,
+      );
+    }
+    return `${lines.join("\n")}\n`;
+  };
+  const send = async (rows: number): Promise<void> => {
+    const free = [...connections];
+    await runAll(rows / rowsOfRequest, framesInFlight, async () => {
+      const sender = free.pop();
+      if (sender === undefined) throw new Error("no connection is free");
+      const { status, text } = await sender.post("/telegraf", bodyOf(), "Content-Type: text/plain\r\n");
+      if (status !== 200) throw new Error(`lines rejected: ${status} ${text}`);
+      free.push(sender);
+    });
+  };
+  const kill = async (): Promise<PeerLosses> => {
+    await empty(database, "log");
+    let acknowledged = 0;
+    const sendOn = async (sender: HttpsSender) => {
+      for (;;) {
+        const { status } = await sender.post("/telegraf", bodyOf(), "Content-Type: text/plain\r\n");
+        if (status === 200) acknowledged += rowsOfRequest;
+      }
+    };
+    // Each ends with the error of its connection.
+    const sending = Promise.allSettled(connections.map(sendOn));
+    await sleep(killAfterMs);
+    await running.stop("SIGKILL");
+    await sending;
+    await sleep(killAfterMs);
+    return lossesOf(acknowledged, await countRows(database, "log"));
+  };
+  const cpu = () => ({ telegraf: cpuSecondsOf(running.pid), postgres: cpuSecondsOf(database.pid) });
+  return {
+    name: telegrafName,
+    kind: "peer",
+    guarantees: "OK from memory",
+    kill,
+    measure: async () => {
+      await empty(database, "log");
+      const rows = requestsOf(seconds) * rowsOfRequest;
+      const warmUpRows = requestsOf(seconds * warmUpShare) * rowsOfRequest;
+      await send(warmUpRows);
+      await stored(database, warmUpRows, cpu);
+      await empty(database, "log");
+      const [before, startedAt] = [cpu(), performance.now()];
+      await send(rows);
+      const { at, cpuSeconds } = await stored(database, rows, cpu);
+      return {
+        ...microsecondsOf(before, cpuSeconds, rows),
+        rows_per_second: rows / ((at - startedAt) / 1000),
+        peak_mb: memoryOf(running.pid).peakMb,
+      };
+    },
+  };
+};
+
+/** Empties a table and writes a checkpoint, so that every round starts alike. */
+const empty = async ({ sql }: EmbeddedDatabase, table: string): Promise<void> => {
+  await sql`truncate ${sql(table)}`;
+  await sql`checkpoint`;
+};
+
+const countRows = async ({ sql }: EmbeddedDatabase, table: string): Promise<number> => {
+  const [counted] = await sql<{ rows: number }[]>`select count(*)::float8 as rows from ${sql(table)}`;
+  return counted?.rows ?? 0;
+};
+
+/** More rows than were acknowledged is no loss: the kill came between commit and ack. */
+const lossesOf = (acknowledged: number, kept: number): PeerLosses => ({
+  acknowledged,
+  lost: Math.max(0, acknowledged - kept),
+});
+
+const requestsOf = (seconds: number): number => Math.ceil((seconds * perSecond) / rowsOfRequest);
+
+const quietMs = 1_000;
+
+/**
+ * Resolves when the table has `rows` rows, with the time and the CPU time when it last grew: looking at its size costs PostgreSQL little,
+ * counting it a lot.
+ */
+const stored = async (database: EmbeddedDatabase, rows: number, cpu: () => CpuParts) => {
+  let bytes = -1;
+  let last = { at: performance.now(), cpuSeconds: cpu() };
+  for (const deadline = performance.now() + 60_000; performance.now() < deadline; await sleep(50)) {
+    const [size] = await database.sql<{ bytes: number }[]>`select pg_relation_size('log')::float8 as bytes`;
+    if (size?.bytes !== bytes) {
+      bytes = size?.bytes ?? 0;
+      last = { at: performance.now(), cpuSeconds: cpu() };
+    } else if (performance.now() - last.at > quietMs) {
+      if ((await countRows(database, "log")) === rows) return last;
+    }
+  }
+  throw new Error(`${rows} rows were acknowledged and are not stored after a minute`);
+};
+
+const listening = async (port: number): Promise<void> => {
+  while (!(await isListening(`127.0.0.1:${port}`))) await sleep(50);
+};

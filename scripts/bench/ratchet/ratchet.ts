@@ -1,0 +1,71 @@
+import { readFile, writeFile } from "node:fs/promises";
+import { cpus } from "node:os";
+import { systemClock } from "../../../kit/clock.ts";
+import { measurePair, type Side } from "../peers/pair.ts";
+import { type PairName, pairs, readPairNames } from "../peers/pairs.ts";
+import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
+import {
+  type Committed,
+  compareFigures,
+  type Measured,
+  type MeasuredRounds,
+  measureUntilSteady,
+  readCommitted,
+} from "./ratchet-figures.ts";
+
+const committedFile = new URL("./ratchet.json", import.meta.url);
+/** The pairs whose figure is CPU time for a unit of work. */
+const measuredPairs: readonly PairName[] = ["spans", "lines", "rows", "certificates", "heartbeats"];
+
+/**
+ * Measures the CPU time of a unit of each kind of work, divided by that of a floor in the same rounds, and compares the quotients with the
+ * committed ones: fails when one is more than 15 % higher. `--update` commits the new figures instead; `--only` selects kinds of work.
+ */
+export const ratchetBench: Bench = async (given) => {
+  const update = given.includes("--update");
+  const args = given.filter((arg) => arg !== "--update");
+  const { only, seconds, rounds } = readBenchOptions(args, { only: measuredPairs.join(","), seconds: 2, rounds: 5 });
+  const committed = readCommitted(await readFile(committedFile, "utf8"));
+  const measured: Record<string, Measured> = {};
+  for (const name of readPairNames(only)) {
+    const figure = await measureUntilSteady(
+      () => measureRounds(name, { seconds, rounds }),
+      (candidate) => update || compareFigures(committed, { [name]: candidate }).every(({ ok }) => ok),
+    );
+    measured[name] = figure;
+    console.error(`${name}: ${JSON.stringify(figure)}`);
+  }
+  const machine = `${cpus()[0]?.model ?? "unknown"}, ${cpus().length} cores, Node ${process.version}`;
+  if (update) {
+    const date = new Date(systemClock.now()).toISOString().slice(0, 10);
+    const figures = Object.entries(measured).map(([name, figure]) => [name, { ...figure, date, machine }]);
+    const next: Committed = { ...committed, ...Object.fromEntries(figures) };
+    await writeFile(committedFile, `${JSON.stringify(next, null, 2)}\n`);
+  }
+  const results = compareFigures(update ? {} : committed, measured);
+  const worst = Math.max(0, ...results.map(({ change }) => change));
+  return {
+    figure: rounded(worst, 3),
+    unit: "largest rise of CPU time for a unit, divided by the floor's (less is better)",
+    floor: 0,
+    ratio: rounded(worst, 3),
+    goal: 0.15,
+    ok: update || results.every(({ ok }) => ok),
+    details: { results: update ? measured : results, updated: update, machine, seconds, rounds },
+  };
+};
+
+/** Measures our side and the floor of a pair, and no peers. */
+const measureRounds = async (
+  name: PairName,
+  { seconds, rounds }: { seconds: number; rounds: number },
+): Promise<MeasuredRounds> => {
+  await using resources = new AsyncDisposableStack();
+  const open = await pairs[name]();
+  const defer = <Resource extends AsyncDisposable>(resource: Resource) => resources.use(resource);
+  const pair = await open({ seconds, peers: async () => undefined, defer });
+  const sides = pair.sides.map(({ kill: _, ...side }) => side);
+  const results = await measurePair({ sides }, rounds);
+  const roundsOf = (kind: Side["kind"]) => results.find(({ side }) => side.kind === kind)?.rounds ?? [];
+  return { ours: roundsOf("ours"), floor: roundsOf("floor") };
+};

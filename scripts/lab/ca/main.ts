@@ -1,0 +1,73 @@
+/**
+ * A PKI for labs and demos: `bun run lab-ca -- --out DIR [--name HOST]… [--issue-client URI] [--days N]`. Creates the lab unless it
+ * exists, then the client certificate if one is requested. Prints one JSON object with the paths; exit code 0, 1 failed, 2 usage.
+ */
+import { resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { rfc3339, systemClock } from "../../../kit/clock.ts";
+import { systemEntropy } from "../../../kit/entropy.ts";
+import { issueClient } from "./issue-client.ts";
+import { createLabPki, labServerNames } from "./pki.ts";
+
+const usage = "usage: bun run lab-ca -- --out DIR [--name HOST_OR_ADDRESS]... [--issue-client URI] [--days 1..825]";
+
+const readOptions = () => {
+  try {
+    const { values } = parseArgs({
+      options: {
+        out: { type: "string" },
+        name: { type: "string", multiple: true, default: [] },
+        "issue-client": { type: "string" },
+        days: { type: "string", default: "30" },
+      },
+    });
+    const days = Number(values.days);
+    if (values.out === undefined || values.out === "" || !Number.isInteger(days) || days < 1 || days > 825) return;
+    return { dir: resolve(values.out), names: values.name, identity: values["issue-client"], days };
+  } catch {
+    return;
+  }
+};
+
+const run = async ({ dir, names, identity, days }: NonNullable<ReturnType<typeof readOptions>>): Promise<object> => {
+  const lab = await createLabPki({ dir, clock: systemClock, serverNames: [...labServerNames, ...names] });
+  const report = {
+    created: lab.created,
+    server_ca_file: lab.serverCaFile,
+    edge: { cert_file: lab.edge.certFile, key_file: lab.edge.keyFile },
+    ingest: { cert_file: lab.ingest.certFile, key_file: lab.ingest.keyFile },
+    enrollment_ca: { cert_file: lab.enrollmentCa.certFile, key_file: lab.enrollmentCa.keyFile },
+  };
+  if (identity === undefined) return report;
+  const client = await issueClient({
+    dir,
+    identity,
+    lifetimeSeconds: days * 86_400,
+    clock: systemClock,
+    entropy: systemEntropy,
+  });
+  return {
+    ...report,
+    client: {
+      identity: client.identity,
+      cert_file: client.certFile,
+      key_file: client.keyFile,
+      serial_number: client.serialNumber,
+      fingerprint_sha256: client.fingerprintSha256,
+      not_after: rfc3339(client.notAfter),
+    },
+  };
+};
+
+const options = readOptions();
+if (options === undefined) {
+  console.error(usage);
+  process.exitCode = 2;
+} else {
+  try {
+    console.log(JSON.stringify(await run(options), null, 2));
+  } catch (error) {
+    console.error(`lab-ca: ${error instanceof Error ? error.message : "failed"}`);
+    process.exitCode = 1;
+  }
+}

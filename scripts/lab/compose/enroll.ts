@@ -1,0 +1,45 @@
+import { execFile } from "node:child_process";
+import { readFile, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { parseDocument } from "yaml";
+import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
+import { connectDatabase } from "../../../functions/store/database/database.ts";
+import { systemClock } from "../../../kit/clock.ts";
+import { awaitPeople } from "../await-people.ts";
+import { createOperatorApi, createPolicyWithToken } from "../operator-api.ts";
+import { labPki, ports, secretsFolder } from "./lab-files.ts";
+
+const identityPrefix = "spiffe://fleet.example.test/host/";
+const configFile = "/etc/svc-collector/collector.yaml";
+const tokenFile = "/tmp/token";
+
+/** Enrolls the host `lab` with a token that an admin creates, and gives its collector sources that need no application. */
+export const enroll = async (): Promise<void> => {
+  const secret = (name: string) => readFile(join(secretsFolder, name), "utf8");
+  const url = await secret("database-url");
+  const database = connectDatabase({ url, connectionsMax: 1, openSocket: openDatabaseSocket });
+  const userIds = await awaitPeople(database.sql, { clock: systemClock, signal: new AbortController().signal });
+  await database.close();
+  const api = createOperatorApi("http://core:8080", await secret("auth-token-secret"), userIds);
+  const policy = { name: "lab hosts", allowed_identity_prefixes: [identityPrefix] };
+  const { token } = await createPolicyWithToken(api, policy, { ttl_seconds: 600, max_uses: 1 });
+  await writeFile(tokenFile, token, { mode: 0o600 });
+  await promisify(execFile)(process.execPath, [
+    ...["/opt/svc/dist/svc-collector/main.mjs", "enroll", "--core", `https://edge:${ports.edge}`],
+    ...["--ingest", "core:8443", "--token-file", tokenFile, "--device-id", "lab", "--identity-prefix", identityPrefix],
+    ...["--ca-bundle", labPki.serverCaFile],
+  ]);
+  await rm(tokenFile);
+  const config = parseDocument(await readFile(configFile, "utf8"));
+  config.set(
+    "sources",
+    config.createNode([
+      { type: "otlp", grpc: { listen: "0.0.0.0:4317" }, http: { listen: "0.0.0.0:4318" } },
+      { type: "host_metrics", interval_seconds: 10 },
+    ]),
+  );
+  config.set("labels", config.createNode({ env: "lab" }));
+  await writeFile(configFile, config.toString({ lineWidth: 0 }));
+  process.stdout.write("the host `lab` is enrolled\n");
+};

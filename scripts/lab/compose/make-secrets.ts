@@ -1,0 +1,32 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { systemClock } from "../../../kit/clock.ts";
+import { systemEntropy } from "../../../kit/entropy.ts";
+import { createLabPki, labServerNames } from "../ca/pki.ts";
+import { providerClient } from "../identity-provider.ts";
+import { secretsFolder, serviceNames } from "./lab-files.ts";
+
+/** Makes the lab's CAs, certificates and random secrets, unless they exist: `down` and `up` keep the database's password. */
+export const makeSecrets = async (): Promise<void> => {
+  const { created } = await createLabPki({
+    dir: "/lab/pki",
+    clock: systemClock,
+    serverNames: [...labServerNames, ...serviceNames],
+  });
+  await mkdir(secretsFolder, { recursive: true, mode: 0o700 });
+  const random = () => systemEntropy.bytes(32).toHex();
+  const [password, webPassword] = [random(), random()];
+  const secrets = {
+    "database-password": password,
+    "web-database-password": webPassword,
+    "database-url": `postgres://svc:${password}@database:5432/svc`,
+    "web-database-url": `postgres://svc_web:${webPassword}@database:5432/svc`,
+    "auth-token-secret": random(),
+    "session-secret": random(),
+    "idp-client-secret": providerClient.clientSecret,
+  };
+  if (created)
+    for (const [name, value] of Object.entries(secrets))
+      await writeFile(join(secretsFolder, name), value, { mode: 0o600 });
+  process.stdout.write(created ? "the lab's secrets are made\n" : "the lab's secrets exist\n");
+};

@@ -1,0 +1,53 @@
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { connect } from "node:net";
+import { pipeline } from "node:stream";
+import { createServer } from "node:tls";
+import { clientCertificateHeader } from "../core-process.ts";
+import { startDirectoryApi } from "../directory-api.ts";
+import { startEdge } from "../edge.ts";
+import { startIdentityProvider } from "../identity-provider.ts";
+import { people } from "../people.ts";
+import { labPki, ports, secretsFolder } from "./lab-files.ts";
+
+const everywhere = "0.0.0.0";
+
+/** Serves the directory with the demo's people over TLS, and writes the key of a service account that may read it. */
+export const serveDirectory = async (): Promise<void> => {
+  const directory = await startDirectoryApi({ publicUrl: `https://directory:${ports.directory}` });
+  await directory.writeKeyFile(secretsFolder);
+  const { port, hostname: host } = new URL(directory.url);
+  const { certFile, keyFile } = labPki.edge;
+  const server = createServer({ cert: await readFile(certFile), key: await readFile(keyFile) }, (socket) => {
+    const upstream = connect({ host, port: Number(port) });
+    pipeline(socket, upstream, () => undefined);
+    pipeline(upstream, socket, () => undefined);
+  });
+  // A health check that connects without a handshake.
+  server.on("tlsClientError", () => undefined);
+  server.listen(ports.directory, everywhere);
+  await once(server, "listening");
+};
+
+/** Serves the identity provider at the address `ISSUER` for the web at `WEB_ORIGIN`. */
+export const serveIdentityProvider = async (): Promise<void> => {
+  const { ISSUER: issuer = "", WEB_ORIGIN: webOrigin = "" } = process.env;
+  await startIdentityProvider({
+    accounts: Object.entries(people).map(([role, { subject, email, displayName, scopes }]) => ({
+      ...{ subject, email, name: displayName },
+      note: `${role}: ${scopes.join(", ")}`,
+    })),
+    webOrigins: [webOrigin],
+    at: { issuer, port: Number(new URL(issuer).port), host: everywhere },
+  });
+};
+
+/** Serves the TLS edge in front of core. */
+export const serveEdge = async (): Promise<void> => {
+  await startEdge({
+    certPem: await readFile(labPki.edge.certFile, "utf8"),
+    keyPem: await readFile(labPki.edge.keyFile, "utf8"),
+    clientCaPem: await readFile(labPki.enrollmentCa.certFile, "utf8"),
+    ...{ coreUrl: "http://core:8080", clientCertificateHeader, port: ports.edge, host: everywhere },
+  });
+};

@@ -1,0 +1,138 @@
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { parseDirectoryFile } from "../../../functions/directory/directory-file.ts";
+import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
+import { connectDatabase } from "../../../functions/store/database/database.ts";
+import { systemClock } from "../../../kit/clock.ts";
+import { systemEntropy } from "../../../kit/entropy.ts";
+import { findPorts, isPortFree } from "../../ports.ts";
+import { startEmbeddedPostgres } from "../../postgres/embedded-postgres.ts";
+import { createLabPki, labServerNames } from "../ca/pki.ts";
+import { clientCertificateHeader } from "../core-process.ts";
+import { startEdge } from "../edge.ts";
+import { startIdentityProvider } from "../identity-provider.ts";
+
+/** Running services of a lab, and the env files that they wrote for core and web. */
+export interface LabServices {
+  coreEnv: string;
+  webEnv: string;
+  close(): Promise<void>;
+}
+
+const usualPorts = { core: 8080, web: 3000, ingest: 8443, edge: 8444, provider: 9400 };
+
+/**
+ * Starts the services on loopback, on the usual ports where those are free. The database is empty; web's role gets its rights once core
+ * has created the tables. The env files hold secrets, with mode 0600.
+ */
+export const startLabServices = async (options: { dir: string; peopleFile: string }): Promise<LabServices> => {
+  const dir = resolve(options.dir);
+  const peopleFile = resolve(options.peopleFile);
+  const { users } = parseDirectoryFile(await readFile(peopleFile, "utf8"));
+  await mkdir(dir, { recursive: true, mode: 0o700 });
+  await using cleanup = new AsyncDisposableStack();
+  const ports = await choosePorts();
+  const pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock, serverNames: labServerNames });
+  const postgres = await startEmbeddedPostgres({ tcp: true });
+  cleanup.defer(() => postgres.stop("fast"));
+  const databaseUrl = postgres.tcpUrl();
+
+  const origin = `http://localhost:${ports.web}`;
+  const provider = await startIdentityProvider({
+    accounts: users.map(({ id, primaryEmail, displayName }) => ({
+      subject: id,
+      email: primaryEmail,
+      name: displayName,
+    })),
+    webOrigins: [origin],
+    at: { issuer: `http://localhost:${ports.provider}`, port: ports.provider, host: "127.0.0.1" },
+  });
+  cleanup.defer(() => provider.close());
+  const edge = await startEdge({
+    certPem: await readFile(pki.edge.certFile, "utf8"),
+    keyPem: await readFile(pki.edge.keyFile, "utf8"),
+    clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
+    ...{ coreUrl: `http://127.0.0.1:${ports.core}`, clientCertificateHeader, port: ports.edge },
+  });
+  cleanup.defer(() => edge.close());
+
+  const random = () => systemEntropy.bytes(32).toHex();
+  const webPassword = random();
+  const role = grantWebRole(databaseUrl, webPassword);
+  cleanup.defer(() => role.stop());
+  const shared = { SVC_TENANT_ID: crypto.randomUUID(), SVC_AUTH_TOKEN_SECRET: random(), SVC_HTTP_HOST: "127.0.0.1" };
+  const coreEnv = await writeEnvironment(join(dir, "core.env"), {
+    ...shared,
+    PORT: String(ports.core),
+    SVC_DATABASE_URL: databaseUrl,
+    SVC_DIRECTORY_PROVIDER: "file",
+    SVC_DIRECTORY_FILE: peopleFile,
+    SVC_DIRECTORY_DOMAIN: users[0]?.primaryEmail.split("@")[1] ?? "example.com",
+    SVC_INGEST_GRPC_ADDR: `127.0.0.1:${ports.ingest}`,
+    SVC_INGEST_SERVER_CERT_FILE: pki.ingest.certFile,
+    SVC_INGEST_SERVER_KEY_FILE: pki.ingest.keyFile,
+    SVC_INGEST_CLIENT_CA_FILE: pki.enrollmentCa.certFile,
+    SVC_INGEST_REQUIRE_ENROLLMENT: "true",
+    SVC_ENROLLMENT_CA_CERT_FILE: pki.enrollmentCa.certFile,
+    SVC_ENROLLMENT_CA_KEY_FILE: pki.enrollmentCa.keyFile,
+    SVC_ENROLLMENT_CLIENT_CERT_HEADER: clientCertificateHeader,
+    SVC_ADVERTISED_CORE_URL: `https://localhost:${ports.edge}`,
+    SVC_ADVERTISED_INGEST_ADDR: `localhost:${ports.ingest}`,
+    SVC_HEARTBEAT_INTERVAL: "15s",
+  });
+  const webEnv = await writeEnvironment(join(dir, "web.env"), {
+    ...shared,
+    PORT: String(ports.web),
+    WEBAUTH_URL: origin,
+    WEBAUTH_SECRET: random(),
+    IDP_ISSUER: provider.issuer,
+    IDP_NAME: "the lab's provider",
+    IDP_CLIENT_ID: provider.clientId,
+    IDP_CLIENT_SECRET: provider.clientSecret,
+    SVC_API_URL: `http://127.0.0.1:${ports.core}/v1`,
+    SVC_DATABASE_URL: databaseUrl.replace(/\/\/[^@]+@/, `//svc_web:${webPassword}@`),
+  });
+  const running = cleanup.move();
+  return { coreEnv, webEnv, close: () => running.disposeAsync() };
+};
+
+const choosePorts = async (): Promise<typeof usualPorts> => {
+  const entries = Object.entries(usualPorts);
+  const spare = await findPorts(entries.length);
+  const chosen = entries.map(async ([name, port], index) => [name, (await isPortFree(port)) ? port : spare[index]]);
+  return Object.fromEntries(await Promise.all(chosen));
+};
+
+const writeEnvironment = async (path: string, variables: Readonly<Record<string, string>>): Promise<string> => {
+  const lines = Object.entries(variables).map(([name, value]) => `${name}="${value}"\n`);
+  await writeFile(path, lines.join(""), { mode: 0o600 });
+  return path;
+};
+
+/** Creates web's role (docs/deploy-web.md), and grants its rights as soon as core has created the tables. */
+const grantWebRole = (url: string, password: string): { stop(): Promise<void> } => {
+  const stopping = new AbortController();
+  const run = async (): Promise<void> => {
+    const { sql, close } = connectDatabase({ url, openSocket: openDatabaseSocket, deadlineMs: 10_000 });
+    try {
+      await sql.unsafe(`create role svc_web login password '${password}'; grant usage on schema public to svc_web`);
+      for (;;) {
+        const [found] = await sql.unsafe("select to_regclass('authentication_identity') is not null as exists");
+        if (found?.exists === true) break;
+        await systemClock.sleep(200, stopping.signal);
+      }
+      await sql.unsafe("grant select on authentication_identity, person to svc_web");
+    } finally {
+      await close();
+    }
+  };
+  const granted = run().catch((error: unknown) => {
+    if (!stopping.signal.aborted) throw error;
+  });
+  return {
+    stop: async () => {
+      stopping.abort(new Error("stopped"));
+      await granted;
+    },
+  };
+};

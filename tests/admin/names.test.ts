@@ -1,0 +1,178 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parse } from "yaml";
+import { createAdminUser } from "../support/admin.ts";
+import { createTestToken, enrollTestCollector, identityPrefix } from "../support/collector.ts";
+import { publishTestConfig, testConfigYaml } from "../support/rollout.ts";
+import { startTestWeb } from "../support/web.ts";
+
+const web = await startTestWeb();
+const home = createAdminUser();
+const tokenFile = join(home.home, "token");
+writeFileSync(tokenFile, await web.core.bridgeToken("admin"));
+const admin = createAdminUser({ env: { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile } });
+afterAll(async () => {
+  for (const user of [home, admin]) user.close();
+  await web.close();
+});
+
+const { token } = await createTestToken(web.core);
+const hostIds: string[] = [];
+for (const name of ["out-1", "out-2", "out-3", "out-4", "out-5"])
+  hostIds.push((await enrollTestCollector(web.core, { token, deviceId: name })).identityId);
+const configId = await publishTestConfig(web.core);
+
+describe("a name in the place of an id", () => {
+  const twins: string[] = [];
+  beforeAll(async () => {
+    await admin.run("policies", "create", "blue", "--prefix", identityPrefix);
+    const out = join(home.home, "rack");
+    await admin.run("tokens", "create", "--policy", "blue", "--description", "rack 4", "--out", out);
+    const file = join(home.home, "named.yaml");
+    for (const [index, name] of ["v7", "twin", "twin"].entries()) {
+      writeFileSync(file, testConfigYaml(300 + index));
+      const made = await admin.run("configs", "publish", file, "--name", name, "-o", "json");
+      if (name === "twin") twins.push((JSON.parse(made.out) as { id: string }).id);
+    }
+  });
+
+  it.each([
+    ["policies show blue", "blue"],
+    ["tokens list --policy blue", "svcbt_"],
+    ["fleet show out-2", "out-2"],
+    [`identities show ${identityPrefix}out-2`, "out-2"],
+    ["certificates list out-2", "serial"],
+    ["configs show v7", "max_disk_usage_mb: 300"],
+    ["configs preview v7 out-2", "(v7) for 1 host"],
+  ])("svc-admin %s", async (line, text) => {
+    const { exitCode, out, err } = await admin.run(...line.split(" "));
+    expect({ exitCode, err }).toEqual({ exitCode: 0, err: "" });
+    expect(out).toContain(text);
+  });
+
+  it("finds a token by its description or prefix, and a rollout by its config", async () => {
+    const [token] = JSON.parse((await admin.run("tokens", "list", "--policy", "blue", "-o", "json")).out);
+    expect(await admin.run("tokens", "revoke", "rack 4")).toMatchObject({ exitCode: 2, err: /token.*rack 4/i });
+    expect(await admin.run("tokens", "revoke", token.token_prefix, "--yes")).toMatchObject({ exitCode: 0 });
+    expect(await admin.run("rollouts", "create", "v7", "device:out-3", "--yes")).toMatchObject({ exitCode: 0 });
+    expect((await admin.run("rollouts", "list", "--config", "v7")).out).toContain("v7");
+    expect(await admin.run("rollouts", "abort", "v7", "--yes")).toMatchObject({ exitCode: 0 });
+  });
+
+  it("lists the candidates of a name that several have, and ends with 2", async () => {
+    const { exitCode, out, err } = await admin.run("configs", "assign", "twin", "out-1", "--yes");
+    expect({ exitCode, out }).toEqual({ exitCode: 2, out: "" });
+    expect(err).toContain("2 configs are named twin: give the id of one");
+    for (const id of twins) expect(err).toContain(`  ${id}  twin `);
+  });
+
+  it.each([
+    ["policies show nobody", "svc-admin policies list"],
+    ["tokens revoke nobody --yes", "svc-admin tokens list"],
+    ["identities revoke nobody --yes", "svc-admin fleet list"],
+    ["configs show nobody", "svc-admin configs list"],
+    ["rollouts pause nobody", "svc-admin rollouts list"],
+    ["certificates revoke nobody --yes", "svc-admin certificates list"],
+    ["sessions revoke nobody", "svc-admin sessions list"],
+  ])("svc-admin %s ends with 2, and names the list", async (line, list) => {
+    const result = await admin.run(...line.split(" "));
+    expect(result).toMatchObject({ exitCode: 2, out: "", err: expect.stringContaining(list) });
+  });
+});
+
+describe("a change of every host", () => {
+  it.each([
+    ["configs", "assign", configId],
+    ["configs", "rollback"],
+    ["rollouts", "create", configId],
+  ])("%s %s needs --all", async (...command) => {
+    for (const query of [[], [""], ['""'], [" "]])
+      expect(await admin.run(...command, ...query, "--yes")).toMatchObject({
+        exitCode: 2,
+        out: "",
+        err: expect.stringContaining("add --all"),
+      });
+    expect(await admin.run(...command, "out-1", "--all", "--yes")).toMatchObject({ exitCode: 2, out: "" });
+    const asked = await admin.run(...command, "--all");
+    expect(asked.err).toMatch(/ 5 hosts|no host has a config/);
+    expect(asked.exitCode).not.toBe(0);
+  });
+});
+
+describe("the bundle that ships", () => {
+  const file = join(home.home, "published.yaml");
+  /** A command line for each command that prints records; the others follow. */
+  const lines: Readonly<Record<string, string>> = {
+    ...{ whoami: "", "sessions list": "--everyone", "directory status": "", "audit list": "", "audit verify": "" },
+    ...{ "policies list": "", "policies show": "printed", "policies create": "", "policies freeze": "frozen --yes" },
+    "simulate enroll": "--policy printed --device-id x --address 10.1.2.3 --platform linux/amd64",
+    ...{
+      "tokens list": "",
+      "tokens create": `--policy printed --out ${file}.token`,
+      "tokens revoke": "printed-token --yes",
+    },
+    ...{ "fleet list": "", "fleet show": "out-1", "identities list": "", "identities show": "out-1" },
+    ...{ "identities revoke": "out-5 --yes", "certificates list": "out-1", "certificates revoke": "" },
+    ...{ "configs list": "", "configs show": "printed", "configs publish": `${file} --dry-run` },
+    ...{ "configs preview": "printed out-2", "configs assign": "printed out-2 --yes" },
+    ...{ "configs rollback": "out-2 --to previous --yes", "rollouts list": "", "rollouts show": "printed" },
+    ...{ "rollouts create": "", "rollouts targets": "printed" },
+    ...{
+      "rollouts pause": "printed",
+      "rollouts watch": "printed --stop-at-pause",
+      "rollouts resume": "printed",
+      "rollouts abort": "printed --yes",
+    },
+    "rollouts roll-back": "printed --yes",
+  };
+  /** Commands that print no records, or that this test cannot repeat. */
+  const others = ["login", "init", "logout", "sessions revoke", "configs diff", "completion"];
+
+  beforeAll(async () => {
+    writeFileSync(file, testConfigYaml(900));
+    await admin.run("policies", "create", "printed", "--prefix", identityPrefix);
+    await admin.run("policies", "create", "frozen", "--prefix", identityPrefix);
+    await admin.run("configs", "publish", file, "--name", "printed");
+    await admin.run("rollouts", "create", "printed", "device:out-4", "--yes");
+    await admin.run(
+      ...["tokens", "create", "--policy", "frozen", "--description", "printed-token", "--out", `${file}.old`],
+    );
+    expect(readFileSync(`${file}.old`, "utf8")).toMatch(/^svcbt_/);
+  });
+
+  it("V6: has a command line here for every command", async () => {
+    const { out } = await admin.run("completion", "bash");
+    const known = [...out.matchAll(/^ {4}"([a-z -]+)"(?:\|"[a-z -]+ "\*)?\) words="[^"]*--help/gm)].map(
+      ([, name]) => name,
+    );
+    expect(known.filter((name) => name !== "").toSorted()).toEqual([...Object.keys(lines), ...others].toSorted());
+  });
+
+  it.each(Object.entries(lines))("V6: svc-admin %s prints every form", async (command, line) => {
+    for (const format of ["json", "yaml", "csv", "table"]) {
+      const args = [...command.split(" "), ...line.split(" ").filter((word) => word !== "")];
+      const fresh = `printed ${crypto.randomUUID()}`;
+      if (command === "policies create") args.push(fresh, "--prefix", identityPrefix);
+      if (command === "rollouts create") args.push(configId, "device:out-3", "--yes");
+      if (command === "certificates revoke") {
+        const found = await admin.run("certificates", "list", "out-4", "-o", "json");
+        args.push(JSON.parse(found.out)[0].id, "--yes");
+      }
+      const { exitCode, out, err } = await admin.run(...args, "-o", format);
+      expect({ args, exitCode, err, out }).toMatchObject({
+        exitCode: expect.toBeOneOf([0, 1, 5]),
+        out: expect.stringMatching(/./),
+      });
+      expect(err).not.toMatch(/^ +at /m);
+      if (format === "json") expect(JSON.parse(out)).toBeTypeOf("object");
+      if (format === "yaml") expect(parse(out)).toBeTypeOf("object");
+      if (format === "csv") expect(out).toMatch(/\r\n$/);
+      if (command !== "rollouts create") continue;
+      const [made] = JSON.parse(
+        (await admin.run("rollouts", "list", "--config", configId, "--state", "running", "-o", "json")).out,
+      );
+      await admin.run("rollouts", "abort", made.id, "--yes");
+    }
+  });
+});

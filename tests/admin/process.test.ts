@@ -1,0 +1,131 @@
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { programEntries } from "../../scripts/bundle/bundle-programs.ts";
+import { createAdminUser } from "../support/admin.ts";
+import { programFile } from "../support/program.ts";
+import { startTestWeb } from "../support/web.ts";
+
+const web = await startTestWeb();
+const user = createAdminUser();
+afterAll(async () => {
+  user.close();
+  await web.close();
+});
+const tokenFile = join(user.home, "token");
+writeFileSync(tokenFile, await web.core.bridgeToken("admin"));
+
+const main = programFile("admin/main.ts");
+/** Starts svc-admin as a process. */
+const start = (...args: string[]) => {
+  const child = spawn(process.execPath, [main, ...args], {
+    env: { PATH: process.env.PATH, HOME: user.home, SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  let err = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => {
+    err += text;
+  });
+  const ended = once(child, "close").then(([code]) => ({ code: code as number | null, err }));
+  return { child, ended };
+};
+
+describe("the process", () => {
+  it.each(["svc-admin", "svc-server", "svc-collector", "svc-web"] as const)(
+    "V6: %s asks for a newer Node under an old one, without a stack trace",
+    (name) => {
+      const old = `data:text/javascript,for (const [name, value] of [["version", "v20.1.0"], ["versions", { node: "20.1.0" }]])
+        Object.defineProperty(process, name, { value })`;
+      const { status, stdout, stderr } = spawnSync(
+        process.execPath,
+        ["--import", old, programFile(programEntries[name]), "--version"],
+        { encoding: "utf8", env: {} },
+      );
+      expect({ status, stdout, stderr }).toEqual({
+        status: 1,
+        stdout: "",
+        stderr: `${name} needs Node 26 or later (this is v20.1.0)\n`,
+      });
+    },
+  );
+
+  it.each(["table", "json", "csv", "yaml"])("V6: prints %s from the bundle that ships", async (format) => {
+    const { child, ended } = start("fleet", "list", "-o", format);
+    child.stdout.resume();
+    expect(await ended).toEqual({ code: 0, err: "" });
+  });
+
+  it("ends with 0, silently, when nobody reads its output any more", async () => {
+    const { child, ended } = start("completion", "bash");
+    child.stdout.destroy();
+    expect(await ended).toEqual({ code: 0, err: "" });
+    const watch = start("fleet", "list", "--watch", "--interval", "1s");
+    await once(watch.child.stdout, "data");
+    watch.child.stdout.destroy();
+    expect(await watch.ended).toEqual({ code: 0, err: "" });
+  });
+
+  it.each(["SIGINT", "SIGTERM"] as const)("%s ends a watch with 130, without a stack trace", async (signal) => {
+    const { child, ended } = start("fleet", "list", "--watch", "--interval", "1h");
+    await once(child.stdout, "data");
+    child.kill(signal);
+    expect(await ended).toEqual({ code: 130, err: "" });
+  });
+});
+
+describe("completions", () => {
+  // The last word is the one that is completed.
+  const cases: readonly (readonly [line: string, words: string])[] = [
+    ["svc-admin pol", "policies"],
+    ["svc-admin policies ", "list show create freeze"],
+    ["svc-admin --url http://127.0.0.1 policies f", "freeze"],
+    ["svc-admin policies create web --r", "--reenrollment"],
+    ["svc-admin policies create --reenrollment ", "deny replace"],
+    ["svc-admin configs show 0192 --o", "--output"],
+    ["svc-admin fleet list -o ", "table json csv yaml"],
+    ["svc-admin nonsense ", ""],
+    ["svc-admin nonsense policies ", ""],
+    // The values that this command takes, and not those that another one does.
+    ["svc-admin policies list --state ", "active frozen"],
+    ["svc-admin tokens list --state ", "active exhausted expired revoked"],
+    // A flag of one command takes a value in another.
+    ["svc-admin login --device --u", "--url"],
+    ["svc-admin login --device --w", ""],
+    ["svc-admin tokens create --device web --sho", "--show"],
+    ["svc-admin tokens create --out file --sho", ""],
+    ["svc-admin tokens create --policy policies --o", "--out --output"],
+    ["svc-admin completion ", "bash zsh fish --url --output --yes --help"],
+    ["svc-admin completion bash z", ""],
+    ["svc-admin --ver", "--version"],
+    ["svc-admin whoami --ver", ""],
+    ["svc-admin fleet listing --l", ""],
+  ];
+
+  it.runIf(existsSync("/bin/bash"))("complete commands, options and values in bash", async () => {
+    const { out } = await user.run("completion", "bash");
+    const script = `${out}
+while IFS= read -r line; do
+  read -ra COMP_WORDS <<< "$line"; case "$line" in *" ") COMP_WORDS+=("") ;; esac
+  COMP_CWORD=$((\${#COMP_WORDS[@]} - 1)); COMPREPLY=(); _svc_admin; echo "\${COMPREPLY[*]}"
+done`;
+    const input = cases.map(([line]) => `${line}\n`).join("");
+    const printed = execFileSync("/bin/bash", ["--norc", "-u", "-c", script], {
+      input,
+      encoding: "utf8",
+    });
+    expect(printed.split("\n").slice(0, -1)).toEqual(cases.map(([, words]) => words));
+  });
+
+  it("are written for zsh and fish too, with every command", async () => {
+    const [zsh, fish] = [(await user.run("completion", "zsh")).out, (await user.run("completion", "fish")).out];
+    expect(zsh).toMatch(/^autoload -U \+X compinit && compinit\n/);
+    for (const command of ["login", "policies", "fleet", "configs", "audit", "completion"]) {
+      expect(zsh).toContain(command);
+      expect(fish).toContain(`complete -c svc-admin -n __fish_use_subcommand -a ${command}`);
+    }
+    expect(fish).toContain("; and __fish_seen_subcommand_from create' -l reenrollment -xa 'deny replace'");
+    expect(await user.run("completion", "powershell")).toMatchObject({ exitCode: 2, out: "" });
+  });
+});

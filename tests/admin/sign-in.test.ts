@@ -1,0 +1,155 @@
+import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { eq } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import { person } from "../../drizzle/schema/operator.ts";
+import { people } from "../../scripts/lab/people.ts";
+import { createAdminUser } from "../support/admin.ts";
+import { startTestWeb } from "../support/web.ts";
+
+const web = await startTestWeb();
+afterAll(() => web.close());
+const { origin } = web;
+const cookie = (await web.sessionOf("admin")).header;
+
+const get = (url: string) => fetch(url, { headers: { Cookie: cookie, Accept: "text/html" } });
+/** Presses a button of a consent page, as a browser does, and returns the response to the form. */
+const press = async (address: string, decision: "allow" | "refuse") => {
+  const page = await (await get(address)).text();
+  const action = /<form [^>]*action="([^"]+)"/.exec(page)?.[1]?.replaceAll("&amp;", "&") ?? "";
+  return fetch(new URL(action, origin), {
+    method: "POST",
+    body: new URLSearchParams({ decision }),
+    headers: { Cookie: cookie, Origin: origin },
+  });
+};
+
+/** A person whose browser is signed in at web, and who presses `decision`. */
+const personAt = (decision: "allow" | "refuse") => {
+  const pressed: Promise<Response>[] = [];
+  const user = createAdminUser({ openBrowser: (url) => pressed.push(press(url, decision)) });
+  return { user, pressed };
+};
+
+describe("svc-admin login", () => {
+  it("signs the person in through the browser, and stores a token that only they may read", async () => {
+    const { user, pressed } = personAt("allow");
+    const result = await user.run("login", "--url", origin);
+    expect(result).toMatchObject({ exitCode: 0, out: "" });
+    expect(result.err).toContain(`Signed in to ${origin} as ${people.admin.email} (read, audit, admin)`);
+    expect(await (await pressed[0])?.text()).toContain("You can close this page");
+    const path = join(user.home, ".config/svc-admin/session.json");
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    const { access_token: token } = JSON.parse(readFileSync(path, "utf8"));
+    const who = await user.run("whoami", "-o", "json");
+    expect(JSON.parse(who.out)).toMatchObject({ email: people.admin.email, scopes: ["read", "audit", "admin"] });
+    const sessions = await user.run("sessions", "list");
+    expect(sessions.out).toContain("svc-admin on lovelace");
+    for (const { out, err } of [result, who, sessions]) expect(out + err).not.toContain(token);
+    expect((await user.run("logout")).err).toBe("Signed out.\n");
+    expect(existsSync(path)).toBe(false);
+    const answer = await fetch(`${origin}/v1/whoami`, { headers: { Authorization: `Bearer ${token}` } });
+    expect(answer.status).toBe(401);
+    user.close();
+  });
+
+  it("ends with exit code 3 when the person refuses", async () => {
+    const { user } = personAt("refuse");
+    expect(await user.run("login", "--url", origin)).toMatchObject({
+      exitCode: 3,
+      err: expect.stringContaining("you refused the sign-in"),
+    });
+    user.close();
+  });
+
+  it("ignores an answer to another attempt, and one by another method", async () => {
+    const answers: Promise<number>[] = [];
+    const user = createAdminUser({
+      openBrowser: (url) => {
+        const redirect = new URL(url).searchParams.get("redirect_uri") ?? "";
+        const foreign = async () => {
+          const got = await fetch(`${redirect}?code=x&state=another-state-of-the-thief`);
+          const posted = await fetch(`${redirect}?code=x`, { method: "POST" });
+          await press(url, "allow");
+          return got.status * 1000 + posted.status;
+        };
+        answers.push(foreign());
+      },
+    });
+    expect((await user.run("login", "--url", origin)).exitCode).toBe(0);
+    expect(await answers[0]).toBe(400_400);
+    user.close();
+  });
+
+  it("signs a machine without a browser in by a code", async () => {
+    let pressed: Promise<Response> | undefined;
+    const user = createAdminUser({
+      shown: (text) => {
+        const code = /[A-Z]{4}-[A-Z]{4}/.exec(text)?.[0];
+        if (code !== undefined) pressed = press(`${origin}/device?user_code=${code}`, "allow");
+      },
+      clock: { now: () => Date.now(), monotonic: () => performance.now(), sleep: async () => void (await pressed) },
+    });
+    expect(await user.run("login", "--url", origin, "--device")).toMatchObject({ exitCode: 0 });
+    expect((await user.run("whoami")).out).toContain(people.admin.email);
+    user.close();
+  });
+
+  it("ends at once for a person who is suspended, with exit code 3", async () => {
+    const { user } = personAt("allow");
+    await user.run("login", "--url", origin);
+    const change = (status: "suspended" | "active") =>
+      web.core.db.update(person).set({ status }).where(eq(person.userId, people.admin.userId));
+    await change("suspended");
+    expect(await user.run("whoami")).toMatchObject({ exitCode: 3, out: "" });
+    await change("active");
+    expect((await user.run("whoami")).exitCode).toBe(0);
+    user.close();
+  });
+});
+
+describe("svc-admin", () => {
+  it("names the sign-in without a session, and sends the token of one fleet to no other", async () => {
+    const { user } = personAt("allow");
+    expect(await user.run("whoami")).toMatchObject({ exitCode: 2, err: expect.stringContaining("name the fleet") });
+    expect(await user.run("whoami", "--url", origin)).toMatchObject({
+      exitCode: 3,
+      err: expect.stringContaining(`svc-admin login --url ${origin}`),
+    });
+    await user.run("login", "--url", origin);
+    const elsewhere = await user.run("whoami", "--url", "https://fleet.example.com");
+    expect(elsewhere).toMatchObject({ exitCode: 3, err: expect.stringContaining(`you are signed in to ${origin}`) });
+    expect((await user.run("whoami", "--url", "http://fleet.example.com")).exitCode).toBe(2);
+    chmodSync(join(user.home, ".config/svc-admin/session.json"), 0o644);
+    expect(await user.run("whoami")).toMatchObject({ exitCode: 3, err: expect.stringContaining("open to others") });
+    user.close();
+  });
+
+  it("takes a token from a file, and reports a refusal with its code, action and request id", async () => {
+    const user = createAdminUser();
+    const file = join(user.home, "token");
+    writeFileSync(file, `${await web.core.bridgeToken("reader")}\n`);
+    const env = { SVC_ADMIN_URL: origin, SVC_ADMIN_TOKEN_FILE: file };
+    const job = createAdminUser({ env });
+    expect((await job.run("whoami")).out).toContain(people.reader.email);
+    const refused = await job.run("sessions", "list", "--everyone");
+    expect(refused).toMatchObject({ exitCode: 1, out: "" });
+    expect(refused.err).toMatch(
+      /Sessions of others need the scope admin\n {2}code forbidden, action stop, request id [\w-]+/,
+    );
+    user.close();
+    job.close();
+  });
+
+  it("ends with exit code 2 for a command line that is not valid, and 4 when no fleet answers", async () => {
+    const user = createAdminUser({ env: { SVC_ADMIN_URL: "http://127.0.0.1:1" } });
+    expect((await user.run("nonsense")).exitCode).toBe(2);
+    expect((await user.run("whoami", "-o", "xml")).exitCode).toBe(2);
+    expect((await user.run("--help")).out).toContain("login");
+    expect(await user.run("login", "--device")).toMatchObject({
+      exitCode: 4,
+      err: "svc-admin: the fleet cannot be reached\n",
+    });
+    user.close();
+  });
+});

@@ -1,0 +1,74 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, expect, it } from "vitest";
+import { advanceRollouts } from "../../functions/jobs/run-rollouts.ts";
+import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
+import { createAdminUser } from "../support/admin.ts";
+import { createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
+import { startTestWeb } from "../support/web.ts";
+import { publishWorkloadKeys } from "../support/workload-issuer.ts";
+
+const platform = await publishWorkloadKeys();
+const issuer = "https://token.actions.githubusercontent.com";
+const subject = "repo:acme/fleet-config:ref:refs/heads/main";
+
+const web = await startTestWeb({
+  core: {
+    env: { SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
+    files: {
+      "/issuers.yaml": `issuers: [{ issuer: "${issuer}", audience: fleet, jwks_uri: "${platform.url}", subjects: [{ pattern: "${subject}", claims: { repository_id: 7 }, scopes: [read, audit, admin] }] }]`,
+    },
+  },
+});
+const job = createAdminUser({ env: { SVC_ADMIN_URL: web.origin } });
+afterAll(async () => {
+  job.close();
+  platform.close();
+  await web.close();
+});
+
+const platformToken = (sub: string) =>
+  platform.sign({ iss: issuer, aud: "fleet", sub, repository_id: "7" }, web.core.clock.now());
+
+it("a job of a repository publishes a config and rolls it out, without a stored secret", async () => {
+  const { token } = await createTestToken(web.core, { labels: { env: "prod" } });
+  const host = await enrollTestCollector(web.core, { token, deviceId: "web-1" });
+  const oidc = join(job.home, "oidc");
+  writeFileSync(oidc, await platformToken(subject));
+  expect(await job.run("login", "--workload", oidc)).toMatchObject({
+    exitCode: 0,
+    err: expect.stringContaining(subject),
+  });
+  const yaml = join(job.home, "collector.yaml");
+  writeFileSync(
+    yaml,
+    "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n",
+  );
+  const published = await job.run("configs", "publish", yaml, "--name", "a-commit", "-o", "json");
+  const { id, config_hash } = JSON.parse(published.out);
+  const waves = ["--wave", "5%:10m", "--wave", "25%:10m", "--wave", "100%:10m", "--on-breach", "roll-back"];
+  const rollOut = () => job.run("rollouts", "create", id, "label.env:prod", ...waves, "--yes", "-o", "json");
+  expect(await rollOut()).toMatchObject({ exitCode: 0 });
+  expect(await rollOut()).toMatchObject({ exitCode: 1, err: expect.stringContaining("rollout_overlap") });
+  await advanceRollouts(web.core.core);
+  await web.core.clock.advance(60_000);
+  const config = { valid: true, errors: [], running_config_hash: config_hash, apply_desired_config: true };
+  const beat = await manage(web.core, host, "heartbeat", heartbeatBody(web.core.clock.now(), { config }));
+  expect(beat.body).toMatchObject({ desired_config: { config_id: id } });
+  await advanceRollouts(web.core.core);
+  const [rollout] = JSON.parse((await job.run("rollouts", "list", "-o", "json")).out);
+  expect(rollout).toMatchObject({ state: "soaking", applied: 1, on_breach: "roll_back", created_by_name: subject });
+  const events = await job.run("audit", "list", "--action", "config.publish", "-o", "json");
+  expect(JSON.parse(events.out)[0]).toMatchObject({ actor: { type: "workload", display: subject } });
+  expect((await job.run("logout")).err).toContain("the token expires by itself");
+});
+
+it("a job of another repository is refused with exit code 3", async () => {
+  const oidc = join(job.home, "oidc");
+  writeFileSync(oidc, await platformToken("repo:evil/fleet-config:ref:refs/heads/main"));
+  expect(await job.run("login", "--workload", oidc)).toMatchObject({
+    exitCode: 3,
+    err: expect.stringContaining("The subject token is not accepted"),
+  });
+  expect((await job.run("login", "--workload", join(job.home, "none"))).exitCode).toBe(2);
+});

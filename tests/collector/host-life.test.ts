@@ -1,0 +1,221 @@
+import { appendFile, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parseDocument } from "yaml";
+import type { ConnectedDatabase } from "../../functions/store/database/database.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { createLabPki, type LabPki } from "../../scripts/lab/ca/pki.ts";
+import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
+import { type Edge, startEdge } from "../../scripts/lab/edge.ts";
+import { mintBridgeToken, people, seedPeople } from "../../scripts/lab/people.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+
+/*
+ * The lifecycle of a host with the real programs: core and collector as processes, PostgreSQL, mutual TLS, a TLS edge. The tests build on
+ * each other, in order.
+ */
+const secret = "a-test-secret-of-more-than-32-bytes";
+const identity = "https://fleet.test/d/host-1";
+const header = "x-client-cert";
+
+let dir: string;
+let database: TestDatabase;
+let db: ConnectedDatabase;
+let pki: LabPki;
+let edge: Edge | undefined;
+let core: Program;
+let corePort: number;
+let ingestPort: number;
+
+const collector = (...args: string[]): Program => startProgram("collector/main.ts", args);
+const config = () => join(dir, "host", "collector.yaml");
+
+const admin = async (path: string, body: object): Promise<Record<string, unknown>> => {
+  const token = await mintBridgeToken(secret, { sub: people.admin.userId, now: Date.now() });
+  const answer = await fetch(`http://127.0.0.1:${corePort}${path}`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    body: JSON.stringify(body),
+  });
+  if (!answer.ok) throw new Error(await answer.text());
+  return (await answer.json()) as Record<string, unknown>;
+};
+
+const stopCleanly = async (program: Program): Promise<void> => {
+  expect(await stopProgram(program), program.stderr).toBe(0);
+};
+
+const edit = async (path: readonly (string | number)[], value: unknown): Promise<void> => {
+  const document = parseDocument(await readFile(config(), "utf8"));
+  document.setIn(path, document.createNode(value));
+  await writeFile(config(), document.toString());
+};
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), "host-life-"));
+  pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
+  database = await createTestDatabase();
+  db = database.connect();
+  await seedPeople(db.db, Date.now());
+  core = startProgram("functions/main.ts", [], {
+    ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
+    SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
+    SVC_HEARTBEAT_INTERVAL: "11s",
+  });
+  const ready = await logged(core, "ready");
+  corePort = Number(ready.port);
+  ingestPort = Number(ready.ingest_port);
+  edge = await startEdge({
+    certPem: await readFile(pki.edge.certFile, "utf8"),
+    keyPem: await readFile(pki.edge.keyFile, "utf8"),
+    clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
+    coreUrl: `http://127.0.0.1:${corePort}`,
+    clientCertificateHeader: header,
+  });
+});
+afterAll(async () => {
+  await stopProgram(core);
+  await edge?.close();
+  await database.drop();
+  await rm(dir, { recursive: true, force: true });
+});
+
+const storedLines = async (): Promise<string[]> =>
+  (await db.sql<{ payload: Uint8Array }[]>`select payload from ingest_envelope order by sequence`).map(({ payload }) =>
+    Buffer.from(payload).toString(),
+  );
+const heartbeats = () => db.sql<{ at: Date; boot: string }[]>`
+  select last_heartbeat_at as at, boot_id as boot from collector_health`;
+
+describe("the lifecycle of a host", () => {
+  it("enrolls through the TLS edge", async () => {
+    const policy = await admin("/v1/collector/enrollment-policies", {
+      name: "lab",
+      allowed_identity_prefixes: ["https://fleet.test/d/"],
+    });
+    const { token } = await admin(`/v1/collector/enrollment-policies/${policy.id}/tokens`, {});
+    await writeFile(join(dir, "token"), String(token), { mode: 0o600 });
+    const enroll = collector(
+      "enroll",
+      ...["--core", edge?.url ?? "", "--ingest", `localhost:${ingestPort}`, "--token-file", join(dir, "token")],
+      ...["--device-id", "host-1", "--identity-prefix", "https://fleet.test/d/"],
+      ...["--ca-bundle", pki.serverCaFile, "--config-dir", join(dir, "host")],
+      ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
+    );
+    expect(await enroll.exited, enroll.stderr).toBe(0);
+    expect(enroll.stderr).toContain(`enrolled as ${identity}`);
+  });
+
+  it("forwards lines and sends heartbeats through the edge, and stops cleanly", async () => {
+    await edit(["sources"], [{ type: "file", include: [join(dir, "app.log")], start_at: "beginning" }]);
+    await writeFile(join(dir, "app.log"), "one\ntwo\n");
+    const run = collector("run", "--config", config());
+    await expect.poll(storedLines, { message: run.stderr }).toEqual(["one", "two"]);
+    await expect.poll(async () => (await heartbeats()).length).toBe(1);
+    await appendFile(join(dir, "app.log"), "three\n");
+    await expect.poll(storedLines).toEqual(["one", "two", "three"]);
+    await stopCleanly(run);
+    expect(run.records.filter(({ level }) => level !== "info")).toEqual([]);
+  });
+
+  it("renews through the edge, and through the ingest listener, which also serves management requests", async () => {
+    const first = collector("renew", "--config", config());
+    expect(await first.exited, first.stderr).toBe(0);
+    const ingest = ["--core", `https://localhost:${ingestPort}`, "--ca-bundle", pki.serverCaFile];
+    const second = collector("renew", "--config", config(), ...ingest);
+    expect(await second.exited, second.stderr).toBe(0);
+    const rows = await db.sql<{ status: string }[]>`select status from certificate order by not_before, id`;
+    expect(rows.map(({ status }) => status)).toEqual(["replaced", "active", "active"]);
+  });
+
+  it("sends heartbeats directly to the ingest listener with its new certificate and a new boot id", async () => {
+    const [before] = await heartbeats();
+    await edit(["management", "core_url"], `https://localhost:${ingestPort}`);
+    await appendFile(join(dir, "app.log"), "four\n");
+    const run = collector("run", "--config", config());
+    await expect.poll(async () => (await heartbeats())[0]?.boot).not.toBe(before?.boot);
+    await expect.poll(storedLines).toEqual(["one", "two", "three", "four"]);
+    await stopCleanly(run);
+    const rows = await db.sql<{ status: string }[]>`select status from certificate order by not_before, id`;
+    expect(rows.map(({ status }) => status)).toEqual(["replaced", "replaced", "active"]);
+  });
+
+  it("loads a desired config and a certificate that another process renewed, without a restart", async () => {
+    await edit(["management", "apply_desired_config"], true);
+    await edit(["management", "file_roots"], [dir]);
+    const [host] = await db.sql<{ id: string }[]>`select id from collector_identity`;
+    const document = parseDocument(await readFile(config(), "utf8"));
+    document.addIn(["sources"], document.createNode({ type: "host_metrics" }));
+    const desired = `# by core\n${document.toString()}`;
+    const published = await admin("/v1/collector/configs", { yaml: desired });
+    await admin(`/v1/collector/configs/${published.id}/assignments`, { identity_ids: [host?.id] });
+
+    const run = collector("run", "--config", config());
+    await logged(run, "the desired config is promoted");
+    expect(await readFile(config(), "utf8")).toBe(desired);
+    const metrics = () => db.sql`select 1 from ingest_envelope where kind = 'otel_metric'`;
+    await expect.poll(async () => (await metrics()).length).toBe(1);
+    const hashes = () => db.sql<{ running: string }[]>`select running_config_hash as running from collector_health`;
+    await expect.poll(async () => (await hashes())[0]?.running).toBe(published.config_hash);
+
+    const renew = collector("renew", "--config", config(), "--json");
+    expect(await renew.exited, renew.stderr).toBe(0);
+    const { certificate } = renew.records[0] as { certificate: { fingerprint_sha256: string } };
+    const asked = async () => {
+      const status = collector("status", "--config", config(), "--json");
+      await status.exited;
+      return status.records[0];
+    };
+    await expect
+      .poll(asked)
+      .toMatchObject({ certificate, renewal: { status: "ok" }, sources: [{ name: "file" }, { name: "host_metrics" }] });
+    const statuses = () => db.sql<{ status: string }[]>`select status from certificate order by not_before, id`;
+    await expect
+      .poll(async () => (await statuses()).map(({ status }) => status))
+      .toEqual(["replaced", "replaced", "replaced", "active"]);
+    await stopCleanly(run);
+    await db.sql`delete from ingest_envelope where kind = 'otel_metric'`;
+    await edit(["sources"], [{ type: "file", include: [join(dir, "app.log")], start_at: "beginning" }]);
+  });
+
+  it("loses nothing when the collector is killed with kill -9", async () => {
+    const run = collector("run", "--config", config());
+    await logged(run, "collector runs");
+    await appendFile(join(dir, "app.log"), Array.from({ length: 2000 }, (_, n) => `line ${n}\n`).join(""));
+    await expect.poll(async () => (await storedLines()).length).toBeGreaterThan(4);
+    run.child.kill("SIGKILL");
+    await run.exited;
+    const again = collector("run", "--config", config());
+    await logged(again, "collector runs");
+    await expect.poll(async () => (await storedLines()).length).toBe(2004);
+    expect(new Set(await storedLines()).size).toBe(2004);
+    await stopCleanly(again);
+  });
+
+  it("E12: stores the bootstrap token nowhere but in its file", async () => {
+    const token = (await readFile(join(dir, "token"), "utf8")).slice(12);
+    expect(JSON.stringify(core.records) + core.stderr).not.toContain(token);
+    for (const entry of await readdir(join(dir, "host"), { withFileTypes: true, recursive: true })) {
+      if (!entry.isFile()) continue;
+      expect((await readFile(join(entry.parentPath, entry.name))).includes(token)).toBe(false);
+    }
+  });
+
+  it("keeps its records, and reports why, once its identity is revoked", async () => {
+    const [row] = await db.sql<{ id: string }[]>`select id from collector_identity`;
+    const run = collector("run", "--config", config());
+    await logged(run, "collector runs");
+    await admin(`/v1/collector/identities/${row?.id}/revoke`, { reason_code: "lost_device" });
+    await expect
+      .poll(() => JSON.stringify(run.records))
+      .toMatch(/forwarding interrupted.*|identity_revoked|certificate_revoked/);
+    await appendFile(join(dir, "app.log"), "after\n");
+    await stopCleanly(run);
+    expect(await storedLines()).toHaveLength(2004);
+    const diag = startProgram("collector/main.ts", ["diag", "--config", config(), "--json"]);
+    expect(await diag.exited).toBe(0);
+    expect(diag.records[0]).toMatchObject({ validation: { ok: true }, certificate: { identity } });
+  });
+});

@@ -1,0 +1,246 @@
+import { X509Certificate } from "node:crypto";
+import { appendFile, copyFile, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { connect } from "node:tls";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import type { ConnectedDatabase } from "../../functions/store/database/database.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { encodePem } from "../../proto/pem.ts";
+import { createLabPki, type LabPki } from "../../scripts/lab/ca/pki.ts";
+import {
+  createTestCa,
+  createTestKey,
+  issueTestCertificate,
+  randomSerial,
+  serverExtensions,
+  type TestCa,
+  testNames,
+} from "../../scripts/lab/ca/test-pki.ts";
+import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
+import { type Edge, startEdge } from "../../scripts/lab/edge.ts";
+import { createOperatorApi, createPolicyWithToken } from "../../scripts/lab/operator-api.ts";
+import { seedPeople } from "../../scripts/lab/people.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
+import { createHostProgram, type HostProgram } from "../support/host-program.ts";
+import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+
+/* docs/rotate.md with the real programs, while two collectors forward lines. The tests build on each other, in order. */
+
+const secret = "a-test-secret-of-more-than-32-bytes";
+const header = "x-client-cert";
+const lineIntervalMs = 50;
+
+let dir: string;
+let database: TestDatabase;
+let db: ConnectedDatabase;
+let pki: LabPki;
+let clientCaFile: string;
+let edge: Edge | undefined;
+let core: Program;
+let ports: { http: number; ingest: number };
+/** Signs the next server certificates; collectors trust it from the start. */
+let serverCa: TestCa;
+let renewing: HostProgram;
+let waiting: HostProgram;
+const written = { renewing: 0, waiting: 0 };
+let writer: NodeJS.Timeout;
+
+const target = () => ({
+  dir,
+  coreUrl: edge?.url ?? "",
+  ingestPort: ports.ingest,
+  caBundle: pki.serverCaFile,
+  identityPrefix: "https://fleet.test/d/",
+});
+
+/** Replaces a file as an operator does, by a rename. */
+const replace = async (path: string, text: string): Promise<void> => {
+  await writeFile(`${path}.new`, text, { mode: 0o600 });
+  await rename(`${path}.new`, path);
+};
+
+/** How often core has reloaded these files. */
+const reloads = (files: string) =>
+  core.records.filter((record) => record.msg === "files have changed and are in use" && record.files === files).length;
+/** Replaces files and awaits the reload of each of `names`, after a SIGHUP if `atOnce`. */
+const reload = async (names: readonly string[], change: () => Promise<void>, atOnce = true): Promise<void> => {
+  const before = names.map(reloads);
+  await change();
+  if (atOnce) core.child.kill("SIGHUP");
+  for (const [at, name] of names.entries()) await expect.poll(() => reloads(name)).toBe((before[at] ?? 0) + 1);
+};
+
+const replaceServerCertificate = async (): Promise<string> => {
+  const key = await createTestKey();
+  const extensions = [testNames([{ type: "dns", value: "localhost" }], false), ...serverExtensions()];
+  const now = Date.now();
+  const validity = { notBefore: new Date(now - 60_000), notAfter: new Date(now + 86_400_000) };
+  const names = { subject: "CN=localhost", serialNumber: randomSerial() };
+  const der = await issueTestCertificate({ ca: serverCa, key, extensions, ...names, ...validity });
+  const certificate = encodePem(der, "CERTIFICATE");
+  await replace(pki.ingest.certFile, certificate);
+  await replace(pki.ingest.keyFile, key.pem);
+  return new X509Certificate(certificate).fingerprint256;
+};
+
+/** The fingerprint of the certificate that a new connection to the ingest listener sees. */
+const servedFingerprint = async (): Promise<string> => {
+  const ca = await readFile(pki.serverCaFile, "utf8");
+  return new Promise((resolve, reject) => {
+    const socket = connect({ host: "127.0.0.1", port: ports.ingest, servername: "localhost", ca }, () => {
+      resolve(socket.getPeerCertificate().fingerprint256);
+      socket.destroy();
+    });
+    socket.on("error", reject);
+  });
+};
+
+/** Streams that core ended or rejected, as either collector logs them. */
+const interruptions = () =>
+  [renewing, waiting].flatMap((host) =>
+    (host.program()?.records ?? []).filter(({ msg }) => msg === "forwarding interrupted"),
+  );
+
+const storedLines = async (host: HostProgram): Promise<string[]> => {
+  const rows = await db.sql<{ text: string }[]>`
+    select convert_from(payload, 'utf8') as text from ingest_envelope where host_id = ${host.identity} order by sequence`;
+  return rows.map(({ text }) => text);
+};
+/** Waits until core has stored what was written so far, each line once and in order. */
+const untilStored = async (host: HostProgram): Promise<void> => {
+  const expected = Array.from({ length: written[host.deviceId as keyof typeof written] }, (_, line) => `${line}`);
+  const read = async () => (await storedLines(host)).slice(0, expected.length);
+  await eventually(async () => expect(await read()).toEqual(expected.map((line) => `${host.deviceId} ${line}`)));
+};
+const issuerOf = async (host: HostProgram): Promise<string> =>
+  new X509Certificate(await readFile(join(host.configDir, "identity", "current", "tls.crt"))).issuer;
+const lastHeartbeat = async (host: HostProgram): Promise<number> => {
+  const [row] = await db.sql<{ at: number }[]>`
+    select (extract(epoch from last_heartbeat_at) * 1000)::float8 as at from collector_health join collector_identity on identity_id = id
+    where identity = ${host.identity}`;
+  return row?.at ?? 0;
+};
+
+beforeAll(async () => {
+  dir = await mkdtemp(join(tmpdir(), "rotation-"));
+  pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
+  serverCa = await createTestCa({ name: "Second server CA" });
+  await appendFile(pki.serverCaFile, serverCa.pem);
+  clientCaFile = join(dir, "client-ca.crt");
+  await copyFile(pki.enrollmentCa.certFile, clientCaFile);
+  database = await createTestDatabase();
+  db = database.connect();
+  await seedPeople(db.db, Date.now());
+  core = startProgram("functions/main.ts", [], {
+    ...labCoreEnvironment({ databaseUrl: database.url, pki, authTokenSecret: secret }),
+    SVC_INGEST_CLIENT_CA_FILE: clientCaFile,
+    SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
+    SVC_HEARTBEAT_INTERVAL: "11s",
+  });
+  const ready = await logged(core, "ready");
+  ports = { http: Number(ready.port), ingest: Number(ready.ingest_port) };
+  edge = await startEdge({
+    certPem: await readFile(pki.edge.certFile, "utf8"),
+    keyPem: await readFile(pki.edge.keyFile, "utf8"),
+    clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
+    coreUrl: `http://127.0.0.1:${ports.http}`,
+    clientCertificateHeader: header,
+  });
+  const policy = { name: "lab", allowed_identity_prefixes: [target().identityPrefix] };
+  const api = createOperatorApi(`http://127.0.0.1:${ports.http}`, secret);
+  const { token } = await createPolicyWithToken(api, policy, { max_uses: 2 });
+  await writeFile(join(dir, "token"), token, { mode: 0o600 });
+  [renewing, waiting] = [createHostProgram("renewing", target), createHostProgram("waiting", target)];
+  for (const host of [renewing, waiting]) {
+    await host.enroll();
+    await host.tail();
+    await host.edit(["management", "core_url"], `https://localhost:${ports.ingest}`);
+    host.start();
+  }
+  writer = setInterval(() => {
+    void renewing.write(`${written.renewing++}`);
+    void waiting.write(`${written.waiting++}`);
+  }, lineIntervalMs);
+  await untilStored(renewing);
+  await untilStored(waiting);
+});
+afterAll(async () => {
+  clearInterval(writer);
+  for (const host of [renewing, waiting]) await host?.stop();
+  if (core) await stopProgram(core);
+  await edge?.close();
+  await database?.drop();
+  await rm(dir, { recursive: true, force: true });
+});
+
+it("core serves a replaced ingest certificate to new connections within seconds, and ends no open stream", async () => {
+  const before = await servedFingerprint();
+  let replaced = "";
+  const change = async () => {
+    replaced = await replaceServerCertificate();
+  };
+  await reload(["ingest TLS"], change, false);
+  expect(replaced).not.toBe(before);
+  expect(await servedFingerprint()).toBe(replaced);
+  await reload(["ingest TLS"], change);
+  expect(await servedFingerprint()).toBe(replaced);
+  for (const host of [renewing, waiting]) await untilStored(host);
+  expect(interruptions()).toEqual([]);
+});
+
+it("core keeps the old ingest certificate while certificate and key do not match", async () => {
+  const [served, old] = [await servedFingerprint(), await readFile(pki.ingest.keyFile, "utf8")];
+  await replace(pki.ingest.keyFile, (await createTestKey()).pem);
+  core.child.kill("SIGHUP");
+  await expect
+    .poll(() => core.records)
+    .toContainEqual(
+      expect.objectContaining({
+        msg: "files have changed and cannot be used; the old ones are kept",
+        files: "ingest TLS",
+      }),
+    );
+  expect(await servedFingerprint()).toBe(served);
+  await reload(["ingest TLS"], () => replace(pki.ingest.keyFile, old));
+});
+
+it("a new enrollment CA signs renewals, while collectors with certificates of the old one work on", async () => {
+  const oldCa = await readFile(pki.enrollmentCa.certFile, "utf8");
+  const newCa = await createTestCa({ name: "Second enrollment CA", pathLength: 0, serialNumber: randomSerial() });
+  await reload(["ingest TLS", "enrollment CA"], async () => {
+    await replace(clientCaFile, oldCa + newCa.pem);
+    await replace(pki.enrollmentCa.certFile, oldCa + newCa.pem);
+  });
+  await reload(["enrollment CA"], () => replace(pki.enrollmentCa.keyFile, newCa.key.pem));
+
+  expect(await issuerOf(renewing)).toBe("CN=Lab enrollment CA");
+  await renewing.renew();
+  expect(await issuerOf(renewing)).toBe("CN=Second enrollment CA");
+  await expect.poll(renewing.hasPendingPromotion).toBe(false);
+  const since = Date.now();
+  for (const host of [renewing, waiting]) {
+    await untilStored(host);
+    await expect.poll(() => lastHeartbeat(host)).toBeGreaterThan(since);
+  }
+  await waiting.stop();
+  waiting.start();
+  await untilStored(waiting);
+  expect(await issuerOf(waiting)).toBe("CN=Lab enrollment CA");
+  expect(interruptions()).toEqual([]);
+
+  await reload(["enrollment CA", "ingest TLS"], async () => {
+    await replace(pki.enrollmentCa.certFile, newCa.pem);
+    await replace(clientCaFile, newCa.pem);
+  });
+  await renewing.stop();
+  renewing.start();
+  await untilStored(renewing);
+  await expect.poll(() => lastHeartbeat(renewing)).toBeGreaterThan(since);
+  await waiting.stop();
+  waiting.start();
+  const lastError = async () => (await waiting.diag()).running?.forwarder.last_error;
+  await expect.poll(lastError).toMatch(/^certificate_unknown: .*svc-collector enroll --reenroll/);
+  expect((await waiting.diag()).queue.records).toBeGreaterThan(0);
+});

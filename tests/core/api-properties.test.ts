@@ -1,0 +1,335 @@
+import { readFileSync, writeFileSync } from "node:fs";
+import fc from "fast-check";
+import { afterAll, describe, expect, it } from "vitest";
+import { rfc3339 } from "../../kit/clock.ts";
+import type { ProofPurpose } from "../../proto/management/proof.ts";
+import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
+import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
+import { type JsonSchema, type KnownValues, nastyValues, spoiledOf, valuesOf } from "../support/arbitrary-values.ts";
+import { createTestToken, enrollTestCollector, identityPrefix, manage, withProof } from "../support/collector.ts";
+import { undocumented } from "../support/conformance.ts";
+import { createTestCore } from "../support/core.ts";
+import { publishWorkloadKeys } from "../support/workload-issuer.ts";
+
+/*
+ * Random requests, valid and not, made of the schemas of the API's document: every response is one that the document
+ * holds, and never a failure of core. `bun run fuzz-api` is the longer form.
+ */
+const runs = Number(process.env.SVC_FUZZ_RUNS ?? 60);
+const seed = Number(process.env.SVC_FUZZ_SEED ?? 20_261_120);
+const reportFile = process.env.SVC_FUZZ_REPORT;
+
+interface Operation {
+  operationId: string;
+  security?: readonly Readonly<Record<string, readonly string[]>>[];
+  parameters?: readonly { name: string; in: "path" | "query"; required: boolean; schema: JsonSchema }[];
+  requestBody?: { required: boolean; content: Readonly<Record<string, { schema: JsonSchema; example?: unknown }>> };
+}
+const document = JSON.parse(readFileSync("proto/openapi.json", "utf8")) as {
+  paths: Record<string, Record<string, Operation>>;
+};
+const operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+  Object.entries(methods).map(([method, operation]) => ({ path, method: method.toUpperCase(), ...operation })),
+);
+type Documented = (typeof operations)[number];
+
+const platform = await publishWorkloadKeys();
+const subject = { iss: "https://ci.example.com", aud: "fleet", sub: "a job" };
+const issuers = `issuers:
+  - { issuer: "${subject.iss}", audience: fleet, jwks_uri: "${platform.url}", subjects: [{ pattern: a job, scopes: [read] }] }`;
+const test = await createTestCore({
+  env: { SVC_TRUST_LOOPBACK_OPS: "true", SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
+  files: { "/issuers.yaml": issuers },
+});
+const { clock } = test;
+const answers: Record<string, Record<string, number>> = {};
+afterAll(async () => {
+  platform.close();
+  await test.close();
+  if (reportFile !== undefined) writeFileSync(reportFile, JSON.stringify(answers));
+});
+
+// `caller` is what no request may freeze or revoke; `prey` is there for that.
+const create = async (deviceId: string) => {
+  const { token, policyId } = await createTestToken(test);
+  const host = await enrollTestCollector(test, { token, deviceId });
+  const path = `/v1/collector/enrollment-policies/${policyId}/tokens`;
+  const { body } = await test.api<{ items: [{ id: string }] }>("GET", path, { as: "admin" });
+  return { token, host, policyId, tokenId: body.items[0].id };
+};
+const [caller, prey] = [await create("caller"), await create("prey")];
+const yaml =
+  "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n";
+const config = (await test.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml } })).body;
+/** No other request assigns it a config. */
+const untouched = (await create("untouched")).host.identityId;
+const beginRollout = async (deviceId: string) => {
+  const { token } = await createTestToken(test);
+  await enrollTestCollector(test, { token, deviceId });
+  const body = { config_id: config.id, filter: `device:${deviceId}`, waves: [{ percent: 100, soak_seconds: 0 }] };
+  return String((await test.api("POST", "/v1/collector/rollouts", { as: "admin", body })).body.id);
+};
+const rollouts = {
+  abortRollout: await beginRollout("aborted"),
+  rollBackRollout: await beginRollout("rolled-back"),
+  other: await beginRollout("rolled-out"),
+};
+const createConversation = async () => String((await test.api("POST", "/v1/chat/sessions", { as: "admin" })).body.id);
+const [conversation, deleted] = [await createConversation(), await createConversation()];
+const webItself = () => test.bridgeToken("admin", { sub: "web" });
+const beginDevice = async () => {
+  const body = { client_name: "a program", remote_addr: "192.0.2.7" };
+  const answer = await test.api("POST", "/v1/operator/devices", { as: { bearer: await webItself() }, body });
+  return { userCode: String(answer.body.user_code), deviceCode: String(answer.body.device_code) };
+};
+const approve = async (userCode: string) => {
+  const body = { approved: true, remote_addr: "192.0.2.7" };
+  await test.api("POST", `/v1/operator/devices/${userCode}/decision`, { as: "admin", body });
+};
+const [shown, decided, redeemed, signedIn] = [
+  await beginDevice(),
+  await beginDevice(),
+  await beginDevice(),
+  await beginDevice(),
+];
+for (const { userCode } of [redeemed, signedIn]) await approve(userCode);
+const session = await test.api("POST", "/v1/operator/tokens", {
+  as: { bearer: await webItself() },
+  body: { grant_type: "device_code", device_code: signedIn.deviceCode, remote_addr: "192.0.2.7" },
+});
+const guardOf = new Map(test.routes.map(({ operationId, guard }) => [operationId, guard.kind]));
+const good = { valid: true, errors: [], running_config_hash: null, last_known_good_config_hash: config.config_hash };
+await manage(test, caller.host, "heartbeat", heartbeatBody(clock.now(), { config: good }));
+const firstPage = await test.api("GET", "/v1/collector/enrollment-policies?limit=1", { as: "admin" });
+const deviceIds = ["one", "two", "three"];
+const csrOf = async (deviceId: string) =>
+  createTestCsr({ key: await createTestKey(), uri: identityPrefix + encodeURIComponent(deviceId) });
+
+/** A placeholder for the time at which a draft is sent. */
+const present = "now";
+const known: KnownValues = {
+  policy_id: [prey.policyId, caller.policyId],
+  token_id: [prey.tokenId, caller.tokenId],
+  identity_ids: [prey.host.identityId, caller.host.identityId],
+  config_id: [config.id],
+  expected_current_config_id: [config.id, null],
+  current_config_id: [config.id],
+  cursor: [firstPage.body.next_cursor],
+  yaml: [yaml],
+  device_id: deviceIds,
+  csr_pem: [
+    ...(await Promise.all(deviceIds.map(csrOf))),
+    await createTestCsr({ key: await createTestKey(), uri: caller.host.identity }),
+  ],
+  platform: ["linux/amd64"],
+  allowed_platforms: ["linux", "darwin/arm64"],
+  allowed_identity_prefixes: [identityPrefix, "spiffe://fleet.example/host/"],
+  allowed_source_cidrs: ["10.0.0.0/8", "2001:db8::/32"],
+  reason_code: ["lost_device"],
+  filter: ["device:caller", "state:healthy"],
+  waves: [{ percent: 100, soak_seconds: 60 }],
+  device_code: [redeemed.deviceCode],
+  subject_token: [await platform.sign(subject, clock.now())],
+  remote_addr: ["192.0.2.7", "2001:db8::7"],
+  sent_at: [present],
+  session_id: ["a".repeat(43)],
+  expires_at: ["2030-01-31T08:00:00Z"],
+};
+
+/** Returns the ids that a path may contain: those of resources of its kind. */
+const idsOf = ({ path, operationId }: Documented): string[] => {
+  if (operationId === "setDesiredConfig") return [untouched];
+  const those = /^(revoke|freeze)/.test(operationId) ? [prey] : [prey, caller];
+  if (path.includes("/devices/")) return [(operationId.startsWith("decide") ? decided : shown).userCode];
+  if (path.includes("/sessions/") && path.includes("/operator/")) return [String(session.body.session_id)];
+  if (path.includes("/configs/")) return [String(config.id)];
+  if (path.includes("/rollouts/")) return [rollouts[operationId as keyof typeof rollouts] ?? rollouts.other];
+  if (path.includes("/chat/")) return [operationId === "deleteChatSession" ? deleted : conversation];
+  return those.map(({ policyId, tokenId, host }) => {
+    if (path.includes("/enrollment-policies/")) return policyId;
+    if (path.includes("/tokens/")) return tokenId;
+    return path.includes("/certificates/") ? host.certificateId : host.identityId;
+  });
+};
+
+const purposes: Readonly<Record<string, ProofPurpose>> = {
+  renewCertificate: "renew",
+  sendHeartbeat: "heartbeat",
+  fetchDesiredConfig: "config_desired",
+};
+
+/** A request as it goes out; credentials are added when it does. */
+interface Draft {
+  path: string;
+  who: "right" | "wrong" | "nobody";
+  type: string | null;
+  body: unknown;
+  /** In place of the body: text that need not be JSON. */
+  text: string | null;
+}
+
+const often = <Value>(usual: fc.Arbitrary<Value>, unusual: fc.Arbitrary<Value>) =>
+  fc.oneof({ weight: 4, arbitrary: usual }, { weight: 1, arbitrary: unusual });
+
+const segments = fc.oneof(
+  nastyValues.map((value) => encodeURIComponent(String(value).slice(0, 2000).toWellFormed()) || "%20"),
+  fc.constantFrom("%00", "%ff", "%zz", "..%2f..", "%2e%2e", "a;b", "a?b=c"),
+);
+
+const pathsOf = (operation: Documented): fc.Arbitrary<string> => {
+  const { path, parameters = [] } = operation;
+  const named = parameters.filter((parameter) => parameter.in === "path");
+  const ids = Object.fromEntries(named.map(({ name }) => [name, idsOf(operation)]));
+  const values = named.map(({ schema, name }) => often(valuesOf(schema, ids, name).map(String), segments));
+  return fc
+    .tuple(...values)
+    .map((chosen) => named.reduce((url, { name }, at) => url.replace(`{${name}}`, chosen[at] ?? ""), path));
+};
+
+/** The parameters of one query. */
+const fieldsMax = 4;
+
+const queriesOf = ({ parameters = [] }: Documented): fc.Arbitrary<string> => {
+  const named = parameters.filter((parameter) => parameter.in === "query");
+  const fieldsOf = (chosen: typeof named) =>
+    fc.record(Object.fromEntries(chosen.map(({ name, schema }) => [name, valuesOf(schema, known, name)])), {
+      requiredKeys: chosen.filter(({ required }) => required).map(({ name }) => name),
+    });
+  // No schema describes which text is a cursor of this list.
+  const usual = named.filter(({ name }) => name !== "cursor");
+  // A few of many: with all of them at once one is nearly always refused, as no schema says what a range or a label is.
+  const some = fc.subarray(usual, { maxLength: Math.min(usual.length, fieldsMax) });
+  const fields = some.chain(fieldsOf);
+  const encode = (query: unknown): string => {
+    const pairs = Object.entries(Object(query) as object).flatMap(([name, value]) =>
+      (Array.isArray(value) ? value : [value]).map((one) => [name, String(one).slice(0, 4000).toWellFormed()]),
+    );
+    return pairs.length === 0 ? "" : `?${new URLSearchParams(pairs)}`;
+  };
+  return often(fields, fc.oneof(fieldsOf(named), spoiledOf(fields))).map(encode);
+};
+
+const draftsOf = (operation: Documented): fc.Arbitrary<Draft> => {
+  const content = operation.requestBody?.content ?? {};
+  const types = Object.keys(content);
+  const bodies = content["application/json"] && valuesOf(content["application/json"].schema, known);
+  const body = bodies === undefined ? fc.constant(undefined) : fc.oneof(bodies, spoiledOf(bodies));
+  const text = fc.oneof(
+    fc.constantFrom(
+      "",
+      "{",
+      "[".repeat(50_000),
+      '{"a":1,"a":2}',
+      "\ufeff{}",
+      "null",
+      '"',
+      yaml,
+      '{"__proto__":{"a":1}}',
+      "a&".repeat(8_192),
+      "%ffa&".repeat(3_000),
+      "grant_type=a&grant_type=b",
+      '--a\r\nContent-Disposition: form-data; name="a"\r\n\r\n1\r\n--a--',
+    ),
+    fc.string(),
+  );
+  return fc
+    .record({
+      path: pathsOf(operation),
+      query: queriesOf(operation),
+      who: fc.oneof(
+        { weight: 8, arbitrary: fc.constant("right" as const) },
+        { weight: 1, arbitrary: fc.constantFrom("wrong" as const, "nobody" as const) },
+      ),
+      type: often(
+        fc.constantFrom(...types, ...(types.length === 0 ? [null] : [])),
+        fc.constantFrom(
+          null,
+          "text/plain",
+          "application/json; charset=utf-16",
+          "multipart/form-data; boundary=a",
+          "application/x-www-form-urlencoded",
+        ),
+      ),
+      body,
+      text: often(fc.constant(null), text),
+    })
+    .map(({ query, path, ...draft }) => ({ ...draft, path: path + query }));
+};
+
+/** The right caller of an operation: its token or certificate. Signs a proof of any body that can be canonicalised. */
+const credentialsOf = async (operation: Documented, { who, body }: Draft) => {
+  const [scheme = ""] = operation.security?.flatMap((one) => Object.keys(one)) ?? [];
+  const bearer = (token: string) => ({ headers: { Authorization: `Bearer ${token}` }, call: {}, body });
+  if (who === "nobody") return { headers: {}, call: {}, body };
+  if (who === "wrong") return bearer(await test.bridgeToken("reader"));
+  if (scheme === "bootstrapToken") return bearer(caller.token);
+  if (guardOf.get(operation.operationId) === "web_itself") return bearer(await webItself());
+  if (scheme !== "collectorCertificate") return bearer(await test.bridgeToken("admin"));
+  // Past the limit of requests a minute, and with a sent_at that is newer than the last.
+  await clock.advance(15_000);
+  const call = { certificate: caller.host.certificate, listener: "ingest" } as const;
+  const purpose = purposes[operation.operationId] ?? "heartbeat";
+  return { headers: {}, call, body: proven(purpose, body) };
+};
+
+const proven = (purpose: ProofPurpose, body: unknown): unknown => {
+  if (typeof body !== "object" || body === null || Array.isArray(body)) return body;
+  const timely =
+    "sent_at" in body && body.sent_at === present ? { ...body, sent_at: rfc3339(clock.now()) } : { ...body };
+  try {
+    return withProof(caller.host, purpose, timely);
+  } catch {
+    return timely;
+  }
+};
+
+const send = async (operation: Documented, draft: Draft): Promise<{ status: number; fault: string | undefined }> => {
+  const { method } = operation;
+  const { headers, call, body } = await credentialsOf(operation, draft);
+  const type = draft.type === null ? {} : { "Content-Type": draft.type };
+  const yamlText = draft.type === "application/yaml" ? yaml : undefined;
+  const content = draft.text ?? yamlText ?? (body === undefined ? undefined : JSON.stringify(body));
+  const hasBody = method !== "GET" && content !== undefined;
+  const request = new Request(new URL(draft.path, "http://core.test"), {
+    method,
+    headers: { ...headers, ...type },
+    ...(hasBody ? { body: new TextEncoder().encode(content) } : {}),
+  });
+  const response = await test.fetch(request, call);
+  const { status } = response;
+  const contentType = response.headers.get("content-type");
+  const answered = await response.text();
+  const isJson = /[/+]json\b/.test(contentType ?? "");
+  const seen = { status, contentType, body: isJson ? JSON.parse(answered) : answered };
+  // A readiness report of `not_ready` is a response, not a failure.
+  const isReport = operation.path.startsWith("/readyz") && seen.body?.status === "not_ready";
+  if (status >= 500 && !isReport) return { status, fault: `${status}: ${answered.slice(0, 300)}` };
+  return { status, fault: undocumented(test.routes, { method, path: draft.path }, seen) };
+};
+
+describe("any request gets a documented response and causes no failure of core", () => {
+  it.each(operations.map((operation) => [operation.operationId, operation] as const))(
+    "%s",
+    { timeout: 120_000 + runs * 1000 },
+    async (name, operation) => {
+      const counts: Record<string, number> = {};
+      answers[name] = counts;
+      const property = fc.asyncProperty(draftsOf(operation), async (draft) => {
+        const { status, fault } = await send(operation, draft);
+        counts[status] = (counts[status] ?? 0) + 1;
+        expect(fault).toBeUndefined();
+      });
+      await fc.assert(property, {
+        numRuns: runs,
+        seed,
+        interruptAfterTimeLimit: 60_000 + runs * 500,
+        endOnFailure: true,
+      });
+    },
+  );
+
+  it("includes a success of every operation", () => {
+    const never = Object.entries(answers).filter(([, counts]) => !Object.keys(counts).some((status) => status < "300"));
+    expect(never.map(([name]) => name)).toEqual([]);
+  });
+});

@@ -1,0 +1,162 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { afterEach, beforeEach, expect, it } from "vitest";
+import { ExportLogsServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
+import { ExportMetricsServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { type RunningProgram, startProgram as startPeer } from "../../scripts/bench/peers/process.ts";
+import { findPeer } from "../../scripts/bench/peers/programs.ts";
+import { findPorts } from "../../scripts/ports.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { type OtlpBackend, startOtlpBackend } from "../support/otlp-backend.ts";
+import { type Program, startProgram } from "../support/program.ts";
+import { openEnvelopeStore } from "../support/stored-envelopes.ts";
+
+/* The receivers of an export: ours, and the OpenTelemetry Collector where `bench peers` has built it. Both lead to our backend. */
+
+let database: TestDatabase;
+let store: Awaited<ReturnType<typeof openEnvelopeStore>>;
+let backend: OtlpBackend;
+let folder: string;
+let collector: RunningProgram | undefined;
+const programs: Program[] = [];
+beforeEach(async () => {
+  database = await createTestDatabase();
+  store = await openEnvelopeStore(database);
+  backend = await startOtlpBackend();
+  folder = await mkdtemp(join(tmpdir(), "svc-export-"));
+});
+afterEach(async () => {
+  for (const program of programs.splice(0)) {
+    program.child.kill("SIGKILL");
+    await program.exited;
+  }
+  await collector?.stop("SIGKILL");
+  collector = undefined;
+  await backend.close();
+  await store.close();
+  await database.drop();
+  await rm(folder, { recursive: true });
+});
+
+/** Starts the Collector between ports of its own and the backend. */
+const startCollector = async (program: string): Promise<{ grpc: string; http: string }> => {
+  const [grpc, http] = (await findPorts(2)).map((port) => `127.0.0.1:${port}`);
+  const config = join(folder, "otelcol.yaml");
+  const pipeline = "{receivers: [otlp], exporters: [otlp]}";
+  await writeFile(
+    config,
+    `receivers: {otlp: {protocols: {grpc: {endpoint: ${grpc}}, http: {endpoint: ${http}}}}}
+exporters: {otlp: {endpoint: ${new URL(backend.grpcUrl).host}, tls: {insecure: true}}}
+service:
+  telemetry: {metrics: {level: none}}
+  pipelines: {traces: ${pipeline}, logs: ${pipeline}, metrics: ${pipeline}}
+`,
+  );
+  collector = await startPeer([program, "--config", config], /Everything is ready/);
+  return { grpc: `http://${grpc}`, http: `http://${http}` };
+};
+
+const resource = {
+  attributes: [{ key: "host.name", value: { value: { case: "stringValue" as const, value: "web-1" } } }],
+};
+const spans = (names: readonly string[]) =>
+  toBinary(
+    ExportTraceServiceRequestSchema,
+    create(ExportTraceServiceRequestSchema, {
+      resourceSpans: [
+        {
+          resource: resource,
+          scopeSpans: [
+            {
+              spans: names.map((name) => ({
+                name,
+                traceId: crypto.getRandomValues(new Uint8Array(16)),
+                spanId: crypto.getRandomValues(new Uint8Array(8)),
+              })),
+            },
+          ],
+        },
+      ],
+    }),
+  );
+const logs = (texts: readonly string[]) =>
+  toBinary(
+    ExportLogsServiceRequestSchema,
+    create(ExportLogsServiceRequestSchema, {
+      resourceLogs: [
+        {
+          resource: resource,
+          scopeLogs: [
+            { logRecords: texts.map((value) => ({ body: { value: { case: "stringValue" as const, value } } })) },
+          ],
+        },
+      ],
+    }),
+  );
+const metrics = (names: readonly string[]) =>
+  toBinary(
+    ExportMetricsServiceRequestSchema,
+    create(ExportMetricsServiceRequestSchema, {
+      resourceMetrics: [
+        {
+          resource: resource,
+          scopeMetrics: [
+            {
+              metrics: names.map((name) => ({
+                name,
+                data: {
+                  case: "gauge" as const,
+                  value: { dataPoints: [{ timeUnixNano: 1n, value: { case: "asDouble" as const, value: 1 } }] },
+                },
+              })),
+            },
+          ],
+        },
+      ],
+    }),
+  );
+const metricNames = (): string[] =>
+  backend.accepted.flatMap(({ signal, body }) =>
+    signal === "metrics"
+      ? fromBinary(ExportMetricsServiceRequestSchema, body).resourceMetrics.flatMap(({ scopeMetrics }) =>
+          scopeMetrics.flatMap((scope) => scope.metrics.map(({ name }) => name)),
+        )
+      : [],
+  );
+
+it("delivers every signal to each receiver that this machine has", async () => {
+  const otelcol = await findPeer("otelcol");
+  console.info(`receivers of this run: ours${otelcol === undefined ? "" : `, ${otelcol}`}`);
+  const own = { grpc: backend.grpcUrl, http: backend.httpUrl };
+  const receivers = [own, ...(otelcol === undefined ? [] : [await startCollector(otelcol)])];
+  const numbers = (prefix: string) => Array.from({ length: 50 }, (_, index) => `${prefix} ${index}`);
+  for (const host of ["a", "b"]) {
+    const rows = Array.from({ length: 25 }, (_, index) => [
+      { kind: "otel_span", payload: spans([`${host} span ${2 * index}`, `${host} span ${2 * index + 1}`]) },
+      { kind: "otel_log", payload: logs([`${host} log ${2 * index}`, `${host} log ${2 * index + 1}`]) },
+      { kind: "otel_metric", payload: metrics([`${host} metric ${2 * index}`, `${host} metric ${2 * index + 1}`]) },
+      { payload: new TextEncoder().encode(`${host} line ${2 * index}`) },
+      { payload: new TextEncoder().encode(`${host} line ${2 * index + 1}`) },
+    ]);
+    await store.envelopes(host, rows.flat());
+  }
+  const exports = receivers.flatMap(({ grpc, http }) => [
+    { SVC_EXPORT_ENDPOINT: grpc, SVC_EXPORT_PROTOCOL: "grpc" },
+    { SVC_EXPORT_ENDPOINT: http },
+  ]);
+  exports.forEach((env, index) => {
+    const name = { SVC_DATABASE_URL: database.url, SVC_EXPORT_NAME: `e${index}` };
+    programs.push(startProgram("functions/main.ts", ["export"], { ...name, ...env }));
+  });
+  const times = (names: readonly string[]) => names.flatMap((name) => exports.map(() => name)).toSorted();
+  const of = (...kinds: string[]) => ["a", "b"].flatMap((host) => kinds.flatMap((kind) => numbers(`${host} ${kind}`)));
+  const within = { timeout: 60_000, interval: 20 };
+  await expect.poll(() => backend.spanNames().toSorted(), within).toEqual(times(of("span")));
+  await expect.poll(() => backend.lines().toSorted(), within).toEqual(times(of("log", "line")));
+  await expect.poll(() => metricNames().toSorted(), within).toEqual(times(of("metric")));
+  const failed = await store.client.query("select 1 from export_dead_letter");
+  expect(failed.rowCount).toBe(0);
+});

@@ -1,0 +1,283 @@
+import { sql } from "drizzle-orm";
+import fc from "fast-check";
+import { compare, valid } from "semver";
+import { afterAll, describe, expect, it } from "vitest";
+import { readFleetRules } from "../../functions/domain/fleet/rules.ts";
+import { fleetPredicate } from "../../functions/store/fleet/predicate.ts";
+import { changeFilter, distinctStates, type FleetFilter, filterPartNames } from "../../proto/fleet-health/filter.ts";
+import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
+import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
+import {
+  attentionStates,
+  configProgress,
+  driftKinds,
+  fleetConditions,
+  fleetStates,
+  forwardings,
+} from "../../proto/fleet-health/vocabulary.ts";
+import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { createTestCore } from "../support/core.ts";
+
+const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
+afterAll(() => test.close());
+const now = test.clock.now();
+await seedFleet(test.db, { count: 400, now: new Date(now) });
+const fleet = (await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", { as: "auditor" })).body
+  .items;
+const certificates = await test.db.execute<{ id: string; identity_id: string; serial: string; fingerprint: string }>(
+  sql`select id, identity_id, serial_number as serial, encode(fingerprint_sha256, 'hex') as fingerprint from certificate`,
+);
+const configDates = new Map(
+  (
+    await test.db.execute<{
+      id: string;
+      at: string;
+    }>(sql`select i.id, greatest(a.assigned_at, h.running_config_since, h.recovered_at,
+      -- Renewed when less than a quarter of the lifetime was left.
+      (select max(late.issued_at) from certificate late join certificate p on p.id = late.predecessor_id
+        where late.identity_id = i.id and late.status = 'active' and p.not_after - late.issued_at < (p.not_after - p.issued_at) / 4),
+      coalesce(h.version_since, h.last_heartbeat_at, i.enrolled_at)) as at from collector_identity i
+      left join collector_health h on h.identity_id = i.id
+      left join config_assignment a on a.identity_id = i.id and a.ended_at is null`)
+  ).map(({ id, at }) => [id, Date.parse(at)]),
+);
+
+const time = (text: string | null): number => (text === null ? Number.NEGATIVE_INFINITY : Date.parse(text));
+const toSecond = (at: number): number => Math.floor(at / 1000) * 1000;
+const heartbeat = (row: FleetHealthRow) => time(row.last_heartbeat_at);
+const envelope = (row: FleetHealthRow) => toSecond(time(row.last_envelope_at));
+const failure = (row: FleetHealthRow) => time(row.last_auth_failure?.at ?? null);
+const expiry = (row: FleetHealthRow) =>
+  Math.max(time(row.certificate.not_after), unusedSuccessors.get(row.identity_id) ?? 0);
+/** The report shows a successor until it expires; a host has expired with the later of both. */
+const unusedSuccessors = new Map(
+  (
+    await test.db.execute<{ id: string; at: string }>(sql`select identity_id as id, not_after as at from certificate
+      where predecessor_id is not null and status = 'active' and first_used_at is null`)
+  ).map(({ id, at }) => [id, Date.parse(at)]),
+);
+const within = (at: number, seconds: number) => at >= now - seconds * 1000;
+const wildcard = (pattern: string) =>
+  new RegExp(
+    `^${pattern
+      .split("*")
+      .map((part) => part.replace(/[^\w]/g, "\\$&"))
+      .join(".*")}$`,
+  );
+const inRange = (version: string, range: string) => {
+  const [, operator = "", bound = ""] = /^([<>]=?)(.*)$/.exec(range) ?? [];
+  if (valid(version) === null) return false;
+  const order = compare(version, { "1": "1.0.0", "1.4": "1.4.0" }[bound] ?? bound);
+  return { "<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0 }[operator] ?? false;
+};
+const { running_config_hash: someHash } = fleet.find((row) => row.config.running_config_hash !== null)?.config ?? {};
+const beginsWith = (hash: string | null, prefix: string) => hash?.startsWith(prefix) ?? false;
+const ownCertificates = (row: FleetHealthRow) => certificates.filter((own) => own.identity_id === row.identity_id);
+
+const assignedAt = new Map(
+  (
+    await test.db.execute<{ id: string; at: string }>(
+      sql`select identity_id as id, assigned_at as at from config_assignment where ended_at is null`,
+    )
+  ).map(({ id, at }) => [id, Date.parse(at)]),
+);
+const rolloutOf = (row: FleetHealthRow) => {
+  const { desired_config_hash: desired, running_config_hash: running } = row.config;
+  if (row.state === "revoked" || desired === null) return null;
+  if (heartbeat(row) < Math.max(assignedAt.get(row.identity_id) ?? 0, now - 180_000)) return "silent";
+  if (running === desired) return "running";
+  return row.conditions.some(({ state }) => state === "config_invalid") ? "failed" : "drifted";
+};
+
+/** Whether a row matches one value of a part, decided by the row and the tables alone. */
+const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => boolean>> = {
+  states: (row, state: string) => row.state === state,
+  text: (row, text: string) =>
+    [row.device_id, row.hostname ?? "", row.identity, row.platform, row.version].some((field) =>
+      field.toLowerCase().includes(text.toLowerCase()),
+    ) ||
+    row.identity_id === text.toLowerCase() ||
+    ownCertificates(row).some(
+      ({ id, serial, fingerprint }) =>
+        id === text || [serial, fingerprint].includes(text.toLowerCase().replaceAll(":", "").replace("serial=", "")),
+    ),
+  device: (row, device: string) => row.device_id === device,
+  hostname: (row, hostname: string) => row.hostname === hostname,
+  identity: (row, identity: string) => row.identity === identity,
+  platform: (row, platform: string) => row.platform === platform || row.platform.split("/")[0] === platform,
+  version: (row, version: string) => wildcard(version).test(row.version),
+  versionRange: (row, range: string) => inRange(row.version, range),
+  config: ({ config }, prefix: string) =>
+    [config.desired_config_hash, config.running_config_hash, config.last_known_good_config_hash].some((hash) =>
+      beginsWith(hash, prefix),
+    ),
+  desiredConfig: (row, prefix: string) => beginsWith(row.config.desired_config_hash, prefix),
+  runningConfig: (row, prefix: string) => beginsWith(row.config.running_config_hash, prefix),
+  label: (row, pair: string) => {
+    const [key = "", value] = pair.split(":");
+    return value === "*" ? Object.hasOwn(row.labels, key) : row.labels[key] === value;
+  },
+  drift: (row, drift: string) => row.config.drift === drift,
+  attention: (row) =>
+    attentionStates.some((state) => state === row.state) || row.forwarding === "stopped" || row.forwarding === "never",
+  rollout: (row, step: string) => rolloutOf(row) === step,
+  heartbeat: (row, kind: string) =>
+    kind === "never" ? row.last_heartbeat_at === null : row.state !== "revoked" && within(heartbeat(row), 180),
+  condition: (row, condition: string) => row.conditions.some(({ state }) => state === condition),
+  forwarder: (row, state: string) => row.forwarder !== null && row.forwarder.connected === (state === "connected"),
+  forwarding: (row, kind: string) => row.forwarding === kind,
+  auth: (row, kind: string) => within(failure(row), 86_400) && (kind === "failed" || failure(row) > heartbeat(row)),
+  heartbeatOlderThanSeconds: (row, age: number) => row.last_heartbeat_at !== null && !within(heartbeat(row), age),
+  heartbeatWithinSeconds: (row, age: number) => within(heartbeat(row), age),
+  envelopeOlderThanSeconds: (row, age: number) =>
+    row.last_envelope_at !== null && envelope(row) < toSecond(now - age * 1000),
+  envelopeWithinSeconds: (row, age: number) => envelope(row) >= toSecond(now - age * 1000),
+  silentSince: (row, since: string) => row.last_envelope_at !== null && time(row.last_envelope_at) < time(since),
+  changedWithinSeconds: (row, seconds: number) => {
+    const recent = (at: number) => within(at, seconds) && at <= now;
+    return (
+      recent(time(row.enrolled_at)) ||
+      recent(configDates.get(row.identity_id) ?? 0) ||
+      row.conditions.some(({ state, since }) => state !== "enrolling" && changes.has(state) && recent(time(since)))
+    );
+  },
+  expiresWithinSeconds: (row, seconds: number) => expiry(row) <= now + seconds * 1000,
+  expires: (row, range: string) => {
+    const [from = "", to = ""] = range.split("..");
+    return expiry(row) >= time(from) && expiry(row) < time(to);
+  },
+  droppedMoreThan: (row, count: number) =>
+    (row.queue.dropped_records_total ?? -1) + (row.queue.dead_letters ?? 0) > count,
+  queueAbovePercent: ({ queue }, percent: number) => ((queue.bytes ?? 0) / (queue.max_bytes ?? 1)) * 100 > percent,
+  queueAboveBytes: ({ queue }, bytes: number) => (queue.bytes ?? -1) > bytes,
+};
+/** The conditions whose start is a change that the filter sees; a version is one by its own date. */
+const changes = new Set(["revoked", "renewal_failed", "stale", "cert_expiring", "config_invalid", "queue_at_risk"]);
+
+const matches = (row: FleetHealthRow, filter: FleetFilter): boolean =>
+  Object.entries(filter).every(([part, value]) => {
+    const negated = part.startsWith("not");
+    const name = negated ? part.charAt(3).toLowerCase() + part.slice(4) : part;
+    const meaning = meanings[name] as (row: FleetHealthRow, value: unknown) => boolean;
+    const results = [value].flat().map((each) => meaning(row, each));
+    if (negated) return results.every((result) => !result);
+    if (name === "label") {
+      const pairs = [value].flat().map(String);
+      const keys = new Set(pairs.map((pair) => pair.split(":")[0]));
+      return [...keys].every((key) => pairs.some((pair, index) => results[index] && pair.split(":")[0] === key));
+    }
+    return name === "text" || name === "versionRange" ? results.every(Boolean) : results.some(Boolean);
+  });
+
+const iso = (seconds: number) => `${new Date(toSecond(now + seconds * 1000)).toISOString().slice(0, 19)}Z`;
+const ages = fc.constantFrom(0, 30, 60, 120, 400, 3600, 86_400, 10_000_000);
+const several = (...values: readonly string[]) => fc.subarray([...values], { minLength: 1 });
+const rows = (read: (row: FleetHealthRow) => string | null) =>
+  fc.uniqueArray(fc.constantFrom(...fleet.map((row) => read(row) ?? "none")), { minLength: 1, maxLength: 3 });
+const hashes = several((someHash ?? "").slice(0, 6), (someHash ?? "").slice(0, 7), someHash ?? "", "000000", "ffffff");
+const certificate = certificates[40];
+/** Values that find some hosts and not others. */
+const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
+  states: fc.subarray([...fleetStates], { minLength: 1, maxLength: 8 }).map((states) => distinctStates(states)),
+  text: fc.uniqueArray(
+    fc.constantFrom(
+      ...[
+        "HOST-1",
+        "=host7",
+        "dc-3",
+        "%",
+        "\\",
+        "amd",
+        "1.1",
+        "/",
+        "nothing",
+        (certificate?.fingerprint ?? "").toUpperCase(),
+      ],
+      ...[fleet[7]?.identity_id.toUpperCase() ?? "", certificate?.id ?? "", "serial=0A1B2C"],
+    ),
+    { minLength: 1, maxLength: 2 },
+  ),
+  device: rows((row) => row.device_id),
+  hostname: rows((row) => row.hostname),
+  identity: rows((row) => row.identity),
+  platform: several("linux", "linux/amd64", "darwin", "lin", "windows/arm64"),
+  version: several("1.4.0", "1.*", "*.2", "latest", "1.1*.*", "2.*"),
+  versionRange: several("<1.4", "<=1.4.0", ">1", ">=1.10.2", "<1.11.0-rc.1"),
+  config: hashes,
+  desiredConfig: hashes,
+  runningConfig: hashes,
+  label: several(
+    ...new Set(fleet.flatMap(({ labels }) => Object.entries(labels).map((pair) => pair.join(":")))),
+    "env:*",
+  ),
+  drift: several(...driftKinds),
+  attention: fc.constant(["needed"]),
+  rollout: several(...configProgress),
+  heartbeat: several("recent", "never"),
+  condition: several(...fleetConditions),
+  forwarder: several("connected", "disconnected"),
+  forwarding: several(...forwardings),
+  auth: several("failed", "failing"),
+  heartbeatOlderThanSeconds: ages,
+  heartbeatWithinSeconds: ages,
+  envelopeOlderThanSeconds: ages,
+  envelopeWithinSeconds: ages,
+  silentSince: fc.constantFrom(iso(-30), iso(-60), iso(-420), iso(0)),
+  changedWithinSeconds: ages,
+  expiresWithinSeconds: ages,
+  expires: several(`${iso(0)}..${iso(86_400)}`, `${iso(259_200)}..${iso(864_000)}`, `${iso(-864_000)}..${iso(0)}`),
+  droppedMoreThan: fc.constantFrom(0, 2, 4),
+  queueAbovePercent: fc.constantFrom(0, 1, 2, 50, 100),
+  queueAboveBytes: fc.constantFrom(0, 1_000_000, 2_500_000),
+};
+const valuesOf = (part: string): fc.Arbitrary<unknown> => {
+  const found = values[part.startsWith("not") ? part.charAt(3).toLowerCase() + part.slice(4) : part];
+  if (found === undefined) throw new Error(`give values for the part ${part}, and its meaning`);
+  return found;
+};
+const rules = await readFleetRules(test.core);
+const found = async (filter: FleetFilter): Promise<string[]> => {
+  const ids = await test.db.execute<{ id: string }>(
+    sql`select identity_id as id from fleet_host where ${fleetPredicate(filter, rules)} order by 1`,
+  );
+  return ids.map(({ id }) => id);
+};
+const expected = (filter: FleetFilter) =>
+  fleet
+    .filter((row) => matches(row, filter))
+    .map((row) => row.identity_id)
+    .sort();
+
+describe("the filter in SQL", () => {
+  it.each(filterPartNames)("finds the hosts that %s means", async (part) => {
+    const property = fc.asyncProperty(valuesOf(part), async (value) => {
+      const filter = changeFilter({}, { [part]: value });
+      expect(await found(filter)).toEqual(expected(filter));
+    });
+    await fc.assert(property, { numRuns: 12, seed: 20_261_122 });
+  });
+
+  it("finds the hosts that any parts together mean", async () => {
+    const filters = fc
+      .subarray(filterPartNames, { minLength: 2, maxLength: 4 })
+      .chain((parts) => fc.record(Object.fromEntries(parts.map((part) => [part, valuesOf(part)]))));
+    const property = fc.asyncProperty(filters, async (filter: FleetFilter) => {
+      expect(await found(filter)).toEqual(expected(filter));
+    });
+    await fc.assert(property, { numRuns: 150, seed: 20_261_122 });
+  });
+
+  it("is tested with values that find some hosts and not all", async () => {
+    for (const part of filterPartNames.filter((name) => !name.startsWith("not"))) {
+      const counts = await Promise.all(
+        fc
+          .sample(valuesOf(part), { numRuns: 20, seed: 1 })
+          .map(async (value) => (await found({ [part]: value })).length),
+      );
+      expect(
+        counts.some((count) => count > 0 && count < fleet.length),
+        part,
+      ).toBe(true);
+    }
+  });
+});

@@ -1,0 +1,261 @@
+import { appendFile, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parseDocument } from "yaml";
+import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
+import { type ConnectedDatabase, connectDatabase } from "../../functions/store/database/database.ts";
+import { destroyClient, openCopyClient } from "../../functions/store/ingest/copy-transaction.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { awaitPeople } from "../../scripts/lab/await-people.ts";
+import { createLabPki, type LabPki } from "../../scripts/lab/ca/pki.ts";
+import { startConversation } from "../../scripts/lab/chat-client.ts";
+import { labCoreEnvironment } from "../../scripts/lab/core-environment.ts";
+import { type DirectoryApi, startDirectoryApi } from "../../scripts/lab/directory-api.ts";
+import { type Edge, startEdge } from "../../scripts/lab/edge.ts";
+import { type IdentityProvider, startIdentityProvider } from "../../scripts/lab/identity-provider.ts";
+import { createOperatorApi, createPolicyWithToken, type OperatorApi } from "../../scripts/lab/operator-api.ts";
+import { people, testTenantId } from "../../scripts/lab/people.ts";
+import { createUserAgent, type UserAgent } from "../../scripts/lab/user-agent.ts";
+import { walkSignIn } from "../../scripts/lab/walk-sign-in.ts";
+import { findPorts } from "../../scripts/ports.ts";
+import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
+import { canStartPgBouncer, type PoolMode, type RunningPgBouncer, startPgBouncer } from "../support/pgbouncer.ts";
+import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+
+const canStart = await canStartPgBouncer();
+
+/*
+ * docs/database-poolers.md: the programs with every connection to the database through PgBouncer, as documented for each of its modes. The
+ * tests of a mode build on each other, in order.
+ */
+const secret = "a-test-secret-of-more-than-32-bytes";
+const header = "x-client-cert";
+const identityPrefix = "https://fleet.test/d/";
+
+let server: EmbeddedPostgres;
+let dir: string;
+let pki: LabPki;
+let directory: DirectoryApi;
+beforeAll(async () => {
+  server = await startEmbeddedPostgres({ tcp: true, settings: { max_connections: "200" } });
+  dir = await mkdtemp(join(tmpdir(), "svc-pooled-"));
+  pki = await createLabPki({ dir: join(dir, "pki"), clock: systemClock });
+  directory = await startDirectoryApi();
+});
+afterAll(async () => {
+  await directory?.close();
+  await server?.stop("immediate");
+  await rm(dir, { recursive: true, force: true });
+});
+
+const waiting = { clock: systemClock, signal: new AbortController().signal };
+interface PooledDeployment {
+  mode: PoolMode;
+  settings: Record<string, string | number>;
+  withSessionUrl: boolean;
+  /** Core's role; `owner_session` only owns the database, as on a managed server. */
+  role: "postgres" | "owner_session";
+}
+const deployments: PooledDeployment[] = [
+  { mode: "session", settings: { default_pool_size: 60 }, withSessionUrl: false, role: "owner_session" },
+  { mode: "transaction", settings: { default_pool_size: 5 }, withSessionUrl: true, role: "postgres" },
+];
+
+describe.skipIf(!canStart).for(deployments)("core and web behind PgBouncer in $mode mode", (deployment) => {
+  const { mode, settings, withSessionUrl, role } = deployment;
+  let pooler: RunningPgBouncer;
+  let database: ConnectedDatabase;
+  let core: Program;
+  let web: Program;
+  let edge: Edge;
+  let identityProvider: IdentityProvider;
+  let origin: string;
+  let operator: OperatorApi;
+  let ingestPort: number;
+  let agent: UserAgent;
+  let env: Record<string, string>;
+  const host = () => join(dir, mode);
+  const config = () => join(host(), "collector.yaml");
+  const cleanup = new AsyncDisposableStack();
+
+  beforeAll(async () => {
+    const admin = connectDatabase({ url: server.url(), openSocket: openDatabaseSocket, deadlineMs: 60_000 });
+    await admin.sql.unsafe(`create role owner_${mode} login`);
+    await admin.sql.unsafe(`create database ${mode} owner ${role}`);
+    await admin.sql.unsafe(`create role web_${mode} login; alter role web_${mode} set statement_timeout = '5s'`);
+    await admin.close();
+    database = connectDatabase({ url: server.url(mode), openSocket: openDatabaseSocket, deadlineMs: 60_000 });
+    cleanup.defer(() => database.close());
+    pooler = await startPgBouncer(server.url(), { mode, settings, roles: [`web_${mode}`, `owner_${mode}`] });
+    cleanup.defer(() => pooler.stop());
+    const url = pooler.url(server.url(mode)).replace("//postgres@", `//${role}@`);
+    env = {
+      ...labCoreEnvironment({ databaseUrl: url, pki, authTokenSecret: secret }),
+      ...(withSessionUrl ? { SVC_DATABASE_SESSION_URL: server.tcpUrl(mode) } : {}),
+      SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: await directory.writeKeyFile(dir),
+      SVC_DIRECTORY_API_URL: directory.url,
+      SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
+      SVC_HEARTBEAT_INTERVAL: "11s",
+      SVC_INFERENCE_CHAT_MODEL: "mock",
+    };
+    core = startProgram("functions/main.ts", [], env);
+    cleanup.defer(async () => void (await stopProgram(core)));
+    const ready = await logged(core, "ready");
+    ingestPort = Number(ready.ingest_port);
+    const coreUrl = `http://127.0.0.1:${ready.port}`;
+    operator = createOperatorApi(coreUrl, secret, await awaitPeople(database.sql, waiting));
+    edge = await startEdge({
+      certPem: await readFile(pki.edge.certFile, "utf8"),
+      keyPem: await readFile(pki.edge.keyFile, "utf8"),
+      clientCaPem: await readFile(pki.enrollmentCa.certFile, "utf8"),
+      coreUrl,
+      clientCertificateHeader: header,
+    });
+    cleanup.defer(() => edge.close());
+
+    await database.sql.unsafe(`grant usage on schema public to web_${mode};
+      grant select on authentication_identity, person to web_${mode}`);
+    const [webPort = 0] = await findPorts(1);
+    origin = `http://127.0.0.1:${webPort}`;
+    const { subject, email, displayName } = people.auditor;
+    identityProvider = await startIdentityProvider({
+      accounts: [{ subject, email, name: displayName }],
+      webOrigins: [origin],
+    });
+    cleanup.defer(() => identityProvider.close());
+    web = startProgram("ui/bff/main.ts", [], {
+      PORT: String(webPort),
+      SVC_HTTP_HOST: "127.0.0.1",
+      SVC_SHUTDOWN_DELAY: "0s",
+      WEBAUTH_URL: origin,
+      WEBAUTH_SECRET: "a session secret of more than 32 bytes",
+      IDP_ISSUER: identityProvider.issuer,
+      IDP_CLIENT_ID: identityProvider.clientId,
+      IDP_CLIENT_SECRET: identityProvider.clientSecret,
+      SVC_API_URL: `${coreUrl}/v1`,
+      SVC_AUTH_TOKEN_SECRET: secret,
+      SVC_DATABASE_URL: url.replace(`//${role}@`, `//web_${mode}@`),
+      SVC_TENANT_ID: testTenantId,
+    });
+    cleanup.defer(async () => void (await stopProgram(web)));
+    await logged(web, "ready");
+  });
+  afterAll(() => cleanup.disposeAsync());
+
+  const collector = (...args: string[]): Program => startProgram("collector/main.ts", args);
+  const payloads = async () =>
+    (await database.sql<{ payload: Uint8Array }[]>`select payload from ingest_envelope order by sequence`).map(
+      ({ payload }) => Buffer.from(payload).toString(),
+    );
+
+  it("answers statements that are called together, in a transaction and outside", async () => {
+    const url = env.SVC_DATABASE_URL ?? "";
+    const { sql, close } = connectDatabase({ url, pooled: withSessionUrl, connectionsMax: 1, deadlineMs: 10_000 });
+    // The driver sends a statement without parameters in one message, and others in two steps.
+    const ask = (client: typeof sql) =>
+      Promise.all(
+        Array.from({ length: 20 }, async (_, index) => {
+          const [row] = await (index % 2 === 0
+            ? client<{ n: number }[]>`select 0 as n`
+            : client<{ n: number }[]>`select ${index}::int as n`);
+          return row?.n;
+        }),
+      );
+    const expected = Array.from({ length: 20 }, (_, index) => (index % 2 === 0 ? 0 : index));
+    expect(await ask(sql)).toEqual(expected);
+    expect(await sql.begin((tx) => ask(tx as unknown as typeof sql))).toEqual(expected);
+    await close();
+  });
+
+  it("migrates the database and syncs the directory", async () => {
+    const done = await logged(core, "job done");
+    expect(done).toMatchObject({ job: "directory sync", outcome: "synced", users: 3 });
+  });
+
+  it("enrolls a host", async () => {
+    const { token } = await createPolicyWithToken(
+      operator,
+      { name: "hosts", allowed_identity_prefixes: [identityPrefix] },
+      {},
+    );
+    await writeFile(join(dir, `${mode}-token`), token, { mode: 0o600 });
+    const enroll = collector(
+      ...["enroll", "--core", edge.url, "--ingest", `localhost:${ingestPort}`],
+      ...["--token-file", join(dir, `${mode}-token`), "--device-id", mode, "--identity-prefix", identityPrefix],
+      ...["--ca-bundle", pki.serverCaFile, "--config-dir", host()],
+      ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
+    );
+    expect(await enroll.exited, enroll.stderr).toBe(0);
+  });
+
+  it("stores what the host sends, its heartbeats too, until its identity is revoked", async () => {
+    const log = join(dir, `${mode}.log`);
+    const document = parseDocument(await readFile(config(), "utf8"));
+    document.set("sources", document.createNode([{ type: "file", include: [log], start_at: "beginning" }]));
+    await writeFile(config(), document.toString());
+    await writeFile(log, "one\ntwo\n");
+    const run = collector("run", "--config", config());
+    await expect.poll(payloads, { message: run.stderr }).toEqual(["one", "two"]);
+    await expect.poll(async () => (await database.sql`select 1 from collector_health`).length).toBe(1);
+    await appendFile(log, "three\n");
+    await expect.poll(payloads).toEqual(["one", "two", "three"]);
+    const [row] = await database.sql<{ id: string }[]>`select id from collector_identity`;
+    await operator("admin", "POST", `/v1/collector/identities/${row?.id}/revoke`, { reason_code: "lost_device" });
+    await expect.poll(() => JSON.stringify(run.records)).toMatch(/identity_revoked|certificate_revoked/);
+    expect(await stopProgram(run)).toBe(0);
+  });
+
+  it("signs an operator in, and shows the host as revoked on the fleet page", async () => {
+    agent = createUserAgent();
+    await walkSignIn(agent, { origin, account: people.auditor.subject });
+    expect((await agent.fetch(`${origin}/api/core/whoami`)).status).toBe(200);
+    const health = await agent.fetch(`${origin}/api/core/collector/health`);
+    expect(await health.json()).toMatchObject({ items: [{ identity: identityPrefix + mode, state: "revoked" }] });
+  });
+
+  // Through PgBouncer the role that core makes for the chat cannot log in: its file of users does not name it.
+  if (withSessionUrl)
+    it("lets the chat read the fleet", async () => {
+      const headers = { Origin: origin };
+      const conversation = await startConversation((path, init) =>
+        agent.fetch(`${origin}/api/core/chat${path}`, { ...init, headers: { ...init?.headers, ...headers } }),
+      );
+      const { results } = await conversation.ask("Which versions run in the fleet?");
+      expect(results.map(({ kind }) => kind)).toContain("rows");
+    });
+
+  it("verifies the audit log", async () => {
+    const verify = startProgram("functions/main.ts", ["verify-audit"], env);
+    expect(await verify.exited, verify.stderr).toBe(0);
+    expect(verify.records).toMatchObject([{ ok: true }]);
+  });
+
+  it("leaves no setting and no prepared statement to other clients, and reports no failure", async () => {
+    const clients = await Promise.all(Array.from({ length: 5 }, () => openCopyClient(pooler.url(server.url(mode)))));
+    const left = await Promise.all(
+      clients.map(async (client) => {
+        await client.query("begin");
+        // Until each has a process of its own.
+        const { rows } = await client.query("select pg_backend_pid() as pid, pg_sleep(0.2)::text");
+        const changed = await client.query("select name, setting from pg_settings where source = 'session'");
+        const prepared = await client.query("select name from pg_prepared_statements");
+        await client.query("commit");
+        return { pid: rows[0].pid, names: [...changed.rows, ...prepared.rows].map(({ name }) => name) };
+      }),
+    );
+    for (const client of clients) destroyClient(client);
+    expect(new Set(left.map(({ pid }) => pid)).size).toBe(5);
+    // Those that PgBouncer sets for each client, and the transaction's own.
+    const expected =
+      /^(application_name|client_encoding|DateStyle|TimeZone|standard_conforming_strings|transaction_.*)$/;
+    expect(left.flatMap(({ names }) => names).filter((name) => !expected.test(name))).toEqual([]);
+    for (const { records } of [core, web])
+      expect(records.filter(({ level }) => level === "error" || level === "fatal")).toEqual([]);
+  });
+
+  it("stops cleanly", async () => {
+    expect(await stopProgram(core)).toBe(0);
+    expect(await stopProgram(web)).toBe(0);
+  });
+});

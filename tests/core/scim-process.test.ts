@@ -1,0 +1,113 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, expect, it } from "vitest";
+import { mintBridgeToken, testTenantId } from "../../scripts/lab/people.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { logged, startProgram, stopProgram } from "../support/program.ts";
+import { scimToken } from "../support/scim.ts";
+
+const folder = await mkdtemp(join(tmpdir(), "svc-scim-"));
+const database = await createTestDatabase();
+const { sql, close: closeConnections } = database.connect();
+afterAll(async () => {
+  await database.drop();
+  await rm(folder, { recursive: true });
+});
+
+const tokenFile = join(folder, "scim-token");
+const env = {
+  PORT: "0",
+  SVC_HTTP_HOST: "127.0.0.1",
+  SVC_DATABASE_URL: database.url,
+  SVC_TENANT_ID: testTenantId,
+  SVC_AUTH_TOKEN_SECRET: "a-test-secret-of-more-than-32-bytes",
+  SVC_DIRECTORY_PROVIDER: "scim",
+  SVC_DIRECTORY_DOMAIN: "example.test",
+  SVC_DIRECTORY_SCIM_TOKEN_FILE: tokenFile,
+  SVC_TRUST_LOOPBACK_OPS: "true",
+};
+
+it("a core with the token's file serves SCIM, and compares people with what was pushed when it starts again", async () => {
+  await writeFile(tokenFile, `${scimToken}\n`, { mode: 0o600 });
+  const first = startProgram("functions/main.ts", [], env);
+  const { port } = await logged(first, "ready");
+  const origin = `http://127.0.0.1:${port}`;
+  const directory = async () => {
+    const { checks } = (await (await fetch(`${origin}/readyz`)).json()) as {
+      checks: { name: string; detail: string }[];
+    };
+    return checks.find(({ name }) => name === "directory")?.detail;
+  };
+  expect(await directory()).toBe("nothing was pushed yet");
+  const created = await fetch(`${origin}/scim/v2/Users`, {
+    method: "POST",
+    headers: { Authorization: `Bearer ${scimToken}`, "Content-Type": "application/scim+json" },
+    body: JSON.stringify({ userName: "ada@example.test", externalId: "ada" }),
+  });
+  expect(created.status).toBe(201);
+  expect(await directory()).toMatch(/^last push \d+ s ago; no group svc-admin; no group svc-auditor$/);
+  expect(await stopProgram(first)).toBe(0);
+
+  await sql`update person set status = 'absent', scopes = '{}'`;
+  const second = startProgram("functions/main.ts", [], env);
+  await expect
+    .poll(() => second.records.find(({ job }) => job === "directory sync"), { timeout: 60_000 })
+    .toMatchObject({ outcome: "synced", users: 1 });
+  expect(await sql`select status, scopes::text from person`).toEqual([{ status: "active", scopes: "{read}" }]);
+  expect(await stopProgram(second)).toBe(0);
+});
+
+it("Q12: a restore to before a dismissal gives nobody access until the provider pushes again or the machine confirms", async () => {
+  const serve = async (url: string) => {
+    const program = startProgram("functions/main.ts", [], { ...env, SVC_DATABASE_URL: url });
+    const { port } = await logged(program, "ready");
+    return { program, origin: `http://127.0.0.1:${port}` };
+  };
+  const [ada] = await sql<{ user_id: string }[]>`select user_id from person`;
+  const whoami = async (origin: string) => {
+    const token = await mintBridgeToken(env.SVC_AUTH_TOKEN_SECRET, { sub: ada?.user_id ?? "", now: Date.now() });
+    const answer = await fetch(`${origin}/v1/whoami`, { headers: { Authorization: `Bearer ${token}` } });
+    return { status: answer.status, body: (await answer.json()) as { code?: string; scopes?: string[] } };
+  };
+  const scim = (origin: string, method: string, path: string, body: object) =>
+    fetch(`${origin}/scim/v2${path}`, {
+      method,
+      headers: { Authorization: `Bearer ${scimToken}`, "Content-Type": "application/scim+json" },
+      body: JSON.stringify(body),
+    });
+  const [user] = await sql<{ id: string }[]>`select id from scim_user`;
+  const setActive = (active: boolean) => ({
+    schemas: ["urn:ietf:params:scim:api:messages:2.0:PatchOp"],
+    Operations: [{ op: "replace", path: "active", value: active }],
+  });
+
+  let core = await serve(database.url);
+  expect(
+    (await scim(core.origin, "POST", "/Groups", { displayName: "svc-admin", members: [{ value: user?.id }] })).status,
+  ).toBe(201);
+  expect(await whoami(core.origin)).toMatchObject({ status: 200, body: { scopes: ["read", "audit", "admin"] } });
+  await stopProgram(core.program);
+  await closeConnections();
+  const backup = await createTestDatabase(database);
+  core = await serve(database.url);
+  expect((await scim(core.origin, "PATCH", `/Users/${user?.id}`, setActive(false))).status).toBe(200);
+  expect((await whoami(core.origin)).status).toBe(401);
+  await stopProgram(core.program);
+
+  core = await serve(backup.url);
+  expect(await whoami(core.origin)).toMatchObject({ status: 401, body: { code: "access_held" } });
+  expect(core.program.records).toContainEqual(
+    expect.objectContaining({ level: "error", reason: "other_database", msg: expect.stringContaining("restored") }),
+  );
+  await stopProgram(core.program);
+
+  const run = async (...args: string[]) => {
+    const program = startProgram("functions/main.ts", args, { ...env, SVC_DATABASE_URL: backup.url });
+    return { code: await program.exited, output: program.records.at(-1) };
+  };
+  const held = [{ email: "ada@example.test", scopes: ["read", "audit", "admin"] }];
+  expect(await run("confirm-access", "Ada@example.test")).toMatchObject({ code: 0, output: { confirmed: held } });
+  expect(await run("hold-access")).toMatchObject({ code: 0, output: { held: 1 } });
+  await backup.drop();
+});

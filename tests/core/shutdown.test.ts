@@ -1,0 +1,47 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { coreEnvironment } from "../../scripts/lab/core-environment.ts";
+import { seedPeople } from "../../scripts/lab/people.ts";
+import { isListening } from "../../scripts/ports.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { logged, startProgram } from "../support/program.ts";
+
+let database: TestDatabase;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  await seedPeople(database.connect().db, Date.now());
+});
+afterAll(() => database.drop());
+
+it("is not ready before it closes its listeners, and serves until then", async () => {
+  const core = startProgram("functions/main.ts", [], {
+    ...coreEnvironment(database.url),
+    PORT: "0",
+    SVC_HTTP_HOST: "127.0.0.1",
+    SVC_TRUST_LOOPBACK_OPS: "true",
+    SVC_SHUTDOWN_DELAY: "3s",
+  });
+  const { port } = await logged(core, "ready");
+  const origin = `http://127.0.0.1:${port}`;
+  const readiness = () =>
+    fetch(`${origin}/readyz`, { headers: { connection: "close" } }).then(
+      async (response) => ({
+        status: response.status,
+        checks: ((await response.json()) as { checks: object[] }).checks,
+      }),
+      () => undefined,
+    );
+  expect((await readiness())?.checks).toContainEqual({ name: "stopping", status: "ready", detail: "core serves" });
+  const signaledAt = performance.now();
+  core.child.kill("SIGTERM");
+  await logged(core, "stopping");
+  expect(await readiness()).toMatchObject({
+    status: 503,
+    checks: [{ name: "stopping", status: "not_ready" }, {}, {}, {}, {}, {}],
+  });
+  // The process is up, and other requests are served.
+  expect((await fetch(`${origin}/healthz`)).status).toBe(200);
+  expect((await fetch(`${origin}/v1/operator/whoami`)).status).toBeLessThan(500);
+  await expect.poll(() => isListening(`127.0.0.1:${port}`)).toBe(false);
+  expect(performance.now() - signaledAt).toBeGreaterThan(2_900);
+  expect(await core.exited).toBe(0);
+});

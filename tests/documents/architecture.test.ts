@@ -1,0 +1,265 @@
+import { describe, expect, it } from "vitest";
+import { violationsOf } from "../../scripts/verify/architecture.ts";
+import budgets from "../../scripts/verify/budgets.json" with { type: "json" };
+import { readDocuments, routeFaults, sizeFaults, sizesOf } from "../../scripts/verify/budgets.ts";
+import { readSource, readSources } from "../../scripts/verify/imports.ts";
+import { ownerFaults } from "../../scripts/verify/owners.ts";
+
+const repository = readSources();
+const sourcesOf = (files: Readonly<Record<string, string>>) =>
+  Object.entries(files).map(([path, text]) => readSource(path, text));
+const violations = (files: Readonly<Record<string, string>>) => violationsOf(sourcesOf(files));
+
+describe("architecture", () => {
+  it("has no violation in the repository", () => {
+    expect(repository.length).toBeGreaterThan(40);
+    expect(violationsOf(repository)).toEqual([]);
+  });
+
+  const planted: [name: string, path: string, text: string, message: RegExp][] = [
+    [
+      "a verb that imports HTTP",
+      "functions/domain/fleet/a.ts",
+      'import { Hono } from "hono";',
+      /domain never imports hono/,
+    ],
+    [
+      "a verb that imports Connect by a re-export",
+      "functions/domain/fleet/a.ts",
+      'export * from "@connectrpc/connect";',
+      /domain never imports @connectrpc/,
+    ],
+    [
+      "a verb that imports Node by a dynamic import",
+      "functions/domain/fleet/a.ts",
+      'const fs = await import("node:fs");',
+      /node:\* stays in/,
+    ],
+    [
+      "a verb that calls a route",
+      "functions/domain/fleet/a.ts",
+      'import "../../v1/index.ts";',
+      /domain may not import v1/,
+    ],
+    ["a route with SQL", "functions/v1/a.ts", 'import { sql } from "drizzle-orm";', /v1 never imports drizzle-orm/],
+    [
+      "a route with a subpath of drizzle",
+      "functions/v1/a.ts",
+      'import { pgTable } from "drizzle-orm/pg-core";',
+      /v1 never imports drizzle-orm/,
+    ],
+    [
+      "a route that skips the domain",
+      "functions/v1/a.ts",
+      'import { findPerson } from "../store/directory.ts";',
+      /v1 may import only types from store/,
+    ],
+    [
+      "an inline type import, which is not erased",
+      "functions/v1/a.ts",
+      'import { type Executor } from "../store/database.ts";',
+      /only types from store/,
+    ],
+    [
+      "a query that imports the domain",
+      "functions/store/a.ts",
+      'import "../domain/fleet/a.ts";',
+      /store may not import domain/,
+    ],
+    [
+      "a schema that imports the store",
+      "drizzle/schema/a.ts",
+      'import "../../functions/store/a.ts";',
+      /may not import store/,
+    ],
+    [
+      "a wire format that knows core",
+      "proto/a.ts",
+      'import "../../functions/problems.ts";',
+      /proto may not import problems/,
+    ],
+    ["a kit that imports core", "kit/a.ts", 'import "../../functions/problems.ts";', /kit may not import problems/],
+    [
+      "a job that imports the directory client",
+      "functions/jobs/a.ts",
+      'import { admin } from "@googleapis/admin";',
+      /only directory imports it/,
+    ],
+    [
+      "a static import of the directory client",
+      "functions/jobs/a.ts",
+      'import { readGoogleDirectory } from "../directory/google-directory.ts";',
+      /by import\(\)/,
+    ],
+    [
+      "a collector that imports core",
+      "collector/queue/a.ts",
+      'import "../../functions/http/route.ts";',
+      /collector may not import http/,
+    ],
+    [
+      "a user interface that imports values of the BFF",
+      "ui/app/a.ts",
+      'import { a } from "../bff/a.ts";',
+      /only types from bff/,
+    ],
+    [
+      "a program that imports a test",
+      "functions/main.ts",
+      'import "../support/core.ts";',
+      /programs and scripts do not import tests/,
+    ],
+    [
+      "a script that imports a test",
+      "scripts/demo/main.ts",
+      'import { createTestCore } from "../../tests/core.ts";',
+      /scripts do not import tests/,
+    ],
+    [
+      "a script that imports a type of a test",
+      "scripts/lab/visit-page.ts",
+      'import type { TestWeb } from "../../tests/web.ts";',
+      /scripts do not import tests/,
+    ],
+    ["a worker that imports Node", "functions/worker.ts", 'import "node:net";', /node:\* stays in/],
+    ["a long file", "kit/a.ts", "// line\n".repeat(300), /300 lines; a file has fewer than 300/],
+    ["a name in camelCase", "kit/runEvery.ts", "", /runEvery.ts is not kebab-case/],
+    ["a name without meaning", "kit/string-utils.ts", "", /"utils" has no meaning/],
+    ["mutable module state", "kit/a.ts", "export let now = 0;", /"now" is mutable module state/],
+    [
+      "a route that reads the environment",
+      "functions/v1/a.ts",
+      "const p = process.env.PORT;",
+      /only main.ts and worker.ts/,
+    ],
+  ];
+
+  it.each(planted)("rejects %s", (_, path, text, message) => {
+    expect(violations({ [path]: text })).toEqual([expect.stringMatching(message)]);
+  });
+
+  it("rejects a file that belongs to no part", () => {
+    expect(() => violations({ "lib/a.ts": "" })).toThrow(/belongs to no part/);
+  });
+
+  it("rejects a cycle between folders and shows it", () => {
+    const cycle = violations({
+      "functions/domain/fleet/a.ts": 'import type { B } from "../audit/b.ts";',
+      "functions/domain/audit/b.ts": 'import { c } from "../operator/c.ts";',
+      "functions/domain/operator/c.ts": 'import { a } from "../fleet/a.ts";',
+    });
+    expect(cycle).toHaveLength(1);
+    expect(cycle[0]).toContain(
+      "functions/domain/fleet → functions/domain/audit → functions/domain/operator → functions/domain/fleet",
+    );
+  });
+
+  it("allows tests to import anything, and programs what their part lists", () => {
+    expect(
+      violations({
+        "functions/domain/fleet/a.test.ts":
+          'import { createTestCore } from "../../../tests/core.ts"; import "node:fs";',
+        "functions/domain/fleet/a.ts":
+          'import type { Core } from "../../core.ts"; import { b } from "../../store/b.ts";',
+        "functions/core.ts": 'import type { A } from "./domain/fleet/a.ts";',
+        "functions/store/b.ts": 'import { sql } from "drizzle-orm"; import { p } from "../../drizzle/schema/index.ts";',
+        "collector/main.ts": 'import fs from "node:fs"; import { parse } from "../../proto/collector-config/parse.ts";',
+      }),
+    ).toEqual([]);
+  });
+});
+
+describe("budgets of routes", () => {
+  const index = "functions/v1/index.ts";
+  const planted = {
+    [index]: 'import { a } from "./a.ts"; import type { Route } from "../http/route.ts";',
+    "functions/v1/a.ts": 'import { b } from "../domain/b.ts"; import "jose"; import type { D } from "../store/d.ts";',
+    "functions/domain/b.ts": 'export { c } from "../store/c.ts"; const e = await import("../store/e.ts");',
+    "functions/store/c.ts": 'import { type A } from "../v1/a.ts";',
+    "functions/store/d.ts": "",
+    "functions/store/e.ts": "",
+  };
+  const faultsOf = (budgets: Readonly<Record<string, number>>, files: Readonly<Record<string, string>> = planted) =>
+    routeFaults(sourcesOf(files), budgets);
+
+  it("are kept by the repository", () => {
+    expect(routeFaults(repository, budgets.routes)).toEqual([]);
+  });
+
+  it("count the files that value imports reach, without types and packages", () => {
+    expect(faultsOf({ "functions/v1/a.ts": 4 })).toEqual([]);
+    expect(faultsOf({})).toEqual(["functions/v1/a.ts: has no budget; it reaches 4 files"]);
+  });
+
+  it("reject a planted import, and show by which chain each file is reached", () => {
+    const grown = { ...planted, "functions/store/e.ts": 'import { d } from "./d.ts";' };
+    expect(faultsOf({ "functions/v1/a.ts": 4 }, grown)).toEqual([
+      "functions/v1/a.ts: reaches 5 files, more than its budget of 4",
+      "Every file that functions/v1/a.ts reaches, under the file that imports it:",
+      "  functions/domain/b.ts",
+      "    functions/store/c.ts",
+      "    functions/store/e.ts",
+      "      functions/store/d.ts",
+    ]);
+  });
+
+  it("reject a budget without a route, and one that its route no longer needs", () => {
+    expect(faultsOf({ "functions/v1/a.ts": 7, "functions/v1/b.ts": 1 })).toEqual([
+      "functions/v1/b.ts: has a budget, but is no route",
+    ]);
+    expect(faultsOf({ "functions/v1/a.ts": 8 })).toEqual([
+      "functions/v1/a.ts: reaches only 4 files; lower its budget of 8",
+    ]);
+  });
+});
+
+describe("budgets of sizes", () => {
+  it("are kept by the repository", () => {
+    expect(sizeFaults(sizesOf(repository, readDocuments()), budgets.sizes)).toEqual([]);
+  });
+
+  const ceilings = { product: 2, tooling: 1, tests: 1, documents: 4 };
+  const text = 'const a = "//";\n\n// One.\n/*\n * Two.\n */\nexport const b = a; // Three.\n';
+  const sources = sourcesOf({
+    "kit/a.ts": text,
+    "scripts/a/a.ts": "const a = 1;",
+    "kit/a.test.ts": "const a = 1;",
+    "proto/gen/a.ts": text,
+  });
+  const documents = [
+    { path: "docs/a.md", text: "# One\n\ntwo  three\n" },
+    { path: "CHANGELOG.md", text: "one two" },
+  ];
+
+  it("count lines of code without comments, and the words of documents", () => {
+    expect(sizeFaults(sizesOf(sources, documents), ceilings)).toEqual([]);
+  });
+
+  it("reject a planted line and a planted word", () => {
+    const grown = [...sources, ...sourcesOf({ "functions/domain/a.ts": "const c = 1;" })];
+    const longer = [...documents, { path: "README.md", text: "word" }];
+    expect(sizeFaults(sizesOf(grown, longer), ceilings)).toEqual([
+      "product: 3 lines of code, more than 2",
+      "documents: 5 words, more than 4",
+    ]);
+  });
+});
+
+describe("exported names", () => {
+  it("have one owner in the repository", () => {
+    expect(ownerFaults(repository)).toEqual([]);
+  });
+
+  it("reject a second owner, but no second name of a type, re-export, test or generated file", () => {
+    const owned = {
+      "kit/a.ts": "export const a = 1; export type a = number; export default 1;",
+      "kit/b.ts": 'export { a } from "./a.ts"; export * from "./a.ts"; export default 2;',
+      "kit/a.test.ts": "export const a = 2;",
+      "tests/a.ts": "export const a = 3;",
+      "client/gen/a.ts": "export const a = 4;",
+    };
+    expect(ownerFaults(sourcesOf(owned))).toEqual([]);
+    const second = { ...owned, "scripts/a/a.ts": "const b = 5; export { b as a };" };
+    expect(ownerFaults(sourcesOf(second))).toEqual(["a: exported by kit/a.ts and scripts/a/a.ts"]);
+  });
+});

@@ -1,0 +1,57 @@
+import { readFileSync } from "node:fs";
+import { parseEnv } from "node:util";
+import { describe, expect, it } from "vitest";
+import { coreFileForms, coreVariables, parseCoreConfig } from "../../functions/config/core-config.ts";
+import { exportFileForms, exportVariables } from "../../functions/config/export-config.ts";
+import { checkDocuments } from "../../scripts/docs-check/check-documents.ts";
+import { readDocument } from "../../scripts/docs-check/read-document.ts";
+import { repositoryFiles } from "../../scripts/repository-files.ts";
+import { webFileForms, webVariables } from "../../ui/bff/config.ts";
+
+describe("the documents", () => {
+  it("write every command of the repository as it runs on a bare machine", () => {
+    const bare = repositoryFiles("*.md").flatMap((file) =>
+      readFileSync(file, "utf8")
+        .split("\n")
+        .filter((line) => line.replaceAll("npx -y bun@1.4.5 run", "").includes("bun run"))
+        .map((line) => `${file}: ${line}`),
+    );
+    expect(bare).toEqual([]);
+  });
+
+  it("link to what exists, are short, and run their commands or say why not", () => {
+    const { faults, documents, commands } = checkDocuments();
+    expect(faults).toEqual([]);
+    expect(documents).toBeGreaterThan(60);
+    expect(commands.run).toBeGreaterThan(15);
+  });
+
+  it("set only variables of core, web and compose.yaml in env files", () => {
+    const known = new Set([
+      ...Object.keys({ ...coreVariables, ...exportVariables, ...webVariables }),
+      ...[...coreFileForms, ...exportFileForms, ...webFileForms].map((name) => `${name}_FILE`),
+      ...Array.from(readFileSync("compose.yaml", "utf8").matchAll(/\$\{([A-Z_]+)/g), ([, name]) => name),
+    ]);
+    const names = repositoryFiles("*.md")
+      .flatMap((path) => readDocument(path, readFileSync(path, "utf8")).blocks)
+      .filter(({ language }) => language === "dotenv")
+      .flatMap(({ text }) => Object.keys(parseEnv(text)));
+    expect(names.length).toBeGreaterThan(15);
+    expect(names.filter((name) => !known.has(name))).toEqual([]);
+  });
+
+  it("show an env file for core that core accepts", () => {
+    const [, block = ""] = /core\.env`.*?```dotenv\n(.*?)```/s.exec(readFileSync("docs/deploy.md", "utf8")) ?? [];
+    const env = Object.fromEntries(
+      block.split("\n").flatMap((line) => [...line.matchAll(/^ *(\w+)=(.*)$/g)].map((m) => [m[1], m[2]])),
+    );
+    expect(Object.keys(env).length).toBeGreaterThan(10);
+    const { config, warnings } = parseCoreConfig(
+      env,
+      () => "postgres://svc:a-secret-of-more-than-32-bytes@db.example.net/svc",
+    );
+    expect(warnings).toEqual([]);
+    expect(config.signer).toMatchObject({ kind: "local-ca" });
+    expect(config.ingest).toMatchObject({ port: 8443, requireEnrollment: true });
+  });
+});

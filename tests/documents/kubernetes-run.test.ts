@@ -1,0 +1,207 @@
+/*
+ * What the manifests of docs/deploy/kubernetes run, without a cluster: the init containers' commands, core with core.env, its probes, and a
+ * collector with the arguments and the config of the DaemonSet (docs/install.md). Ports and absolute paths are those of the test.
+ */
+import { execFileSync, spawnSync } from "node:child_process";
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { parseEnv } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { readKeyFile } from "../../functions/node/read-key-file.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
+import { createLabPki, type LabPki } from "../../scripts/lab/ca/pki.ts";
+import { mintBridgeToken, people, seedPeople } from "../../scripts/lab/people.ts";
+import { findPorts } from "../../scripts/ports.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { replaceTexts } from "../support/documented-block.ts";
+import { containerOf, podOf, readManifests } from "../support/kubernetes-manifests.ts";
+import { logged, type Program, programFile, startProgram, stopProgram } from "../support/program.ts";
+
+const server = readManifests("docs/deploy/kubernetes");
+const corePod = podOf(server, "core");
+const collectorFolder = readManifests("docs/deploy/kubernetes/collector");
+const collectorPod = podOf(collectorFolder, "collector");
+const isRoot = process.geteuid?.() === 0;
+const acknowledgement = "I-UNDERSTAND-ROOT-MODE";
+const authTokenSecret = systemEntropy.bytes(32).toHex();
+
+let dir: string;
+let pki: LabPki;
+let database: TestDatabase;
+let core: Program;
+let coreUrl: string;
+let ingest: string;
+const inDir = (...names: string[]) => join(dir, ...names);
+
+/** Mounts a Secret as Kubernetes does: links to files that the group can read. */
+const mountSecret = (folder: string, files: Readonly<Record<string, string>>): void => {
+  mkdirSync(join(folder, "..2026"), { recursive: true });
+  symlinkSync("..2026", join(folder, "..data"));
+  for (const [name, text] of Object.entries(files)) {
+    writeFileSync(join(folder, "..2026", name), text);
+    chmodSync(join(folder, "..2026", name), 0o440);
+    symlinkSync(`..data/${name}`, join(folder, name));
+  }
+};
+
+/** Runs the command of an init container: Node with a script. */
+const runScript = (command: readonly string[] = [], replacements: Readonly<Record<string, string>>): void => {
+  expect(command.slice(0, 2)).toEqual(["node", "--eval"]);
+  execFileSync(process.execPath, ["--eval", replaceTexts(command[2] ?? "", replacements)]);
+};
+
+beforeAll(async () => {
+  dir = mkdtempSync(join(tmpdir(), "kubernetes-run-"));
+  pki = await createLabPki({ dir: inDir("pki"), clock: systemClock });
+  database = await createTestDatabase();
+  const { db, close } = database.connect();
+  await seedPeople(db, Date.now());
+  await close();
+  mountSecret(inDir("secrets"), {
+    "database-url": database.url,
+    "auth-token-secret": `${authTokenSecret}\n`,
+    "ops-bearer-token": "an-ops-token-of-the-test",
+    "service-account.json": "{}",
+    "ingest.crt": readFileSync(pki.ingest.certFile, "utf8"),
+    "ingest.key": readFileSync(pki.ingest.keyFile, "utf8"),
+    "enrollment-ca.crt": readFileSync(pki.enrollmentCa.certFile, "utf8"),
+    "enrollment-ca.key": readFileSync(pki.enrollmentCa.keyFile, "utf8"),
+  });
+  mkdirSync(inDir("private"));
+  const { command } = containerOf(corePod, "copy-secrets");
+  // Twice: a pod that starts again finds the files of the first time.
+  for (let run = 0; run < 2; run++) runScript(command, { "/secrets": inDir("secrets"), "/run/svc": inDir("private") });
+  const env = Object.entries(parseEnv(readFileSync(join(server.path, "core.env"), "utf8"))).map(
+    ([name, value = ""]) => [name, value.replace("/run/svc", inDir("private"))] as const,
+  );
+  core = startProgram("functions/main.ts", [], {
+    ...Object.fromEntries(env),
+    PORT: "0",
+    SVC_HTTP_HOST: "127.0.0.1",
+    SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
+  });
+  const ready = await logged(core, "ready");
+  coreUrl = `http://127.0.0.1:${ready.port}`;
+  ingest = `127.0.0.1:${ready.ingest_port}`;
+});
+afterAll(async () => {
+  core?.child.kill("SIGKILL");
+  await core?.exited;
+  await database?.drop();
+  rmSync(dir, { recursive: true, force: true });
+});
+
+const call = async (path: string, body?: object, as: "admin" | "auditor" = "admin") => {
+  const token = await mintBridgeToken(authTokenSecret, { sub: people[as].userId, now: Date.now() });
+  const response = await fetch(coreUrl + path, {
+    headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+    ...(body === undefined ? {} : { method: "POST", body: JSON.stringify(body) }),
+  });
+  if (!response.ok) throw new Error(await response.text());
+  return await response.json();
+};
+
+describe("core, as docs/deploy/kubernetes/core.yaml runs it", () => {
+  it("C1: gets key files that it alone can read, which a Secret's are not", () => {
+    expect(() => readKeyFile(inDir("secrets", "ingest.key"))).toThrow("open to group or world");
+    for (const name of ["ingest.key", "enrollment-ca.key", "service-account.json"])
+      expect(statSync(inDir("private", name)).mode & 0o777).toBe(0o600);
+  });
+
+  it.each(["startupProbe", "livenessProbe", "readinessProbe"] as const)("passes its %s", async (name) => {
+    const probe = containerOf(corePod, "core")[name];
+    const response = await fetch(`${coreUrl}${probe?.httpGet?.path}`, {
+      signal: AbortSignal.timeout((probe?.timeoutSeconds ?? 1) * 1000),
+    });
+    expect([response.status, await response.json()]).toEqual([200, expect.objectContaining({ status: "ready" })]);
+  });
+});
+
+describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
+  it.skipIf(!isRoot)("owns the directories that Kubernetes made for root (needs root)", () => {
+    const [etc, data] = [inDir("etc"), inDir("var")];
+    for (const folder of [etc, data]) mkdirSync(folder, { mode: 0o755 });
+    const { command } = containerOf(collectorPod, "own-directories");
+    for (let run = 0; run < 2; run++) {
+      runScript(command, { "/etc/svc-collector": etc, "/var/lib/svc-collector": data });
+      for (const { uid, gid, mode } of [etc, data].map((folder) => statSync(folder)))
+        expect([uid, gid, mode & 0o777]).toEqual([1000, 1000, 0o700]);
+    }
+  });
+
+  it("enrolls once, keeps its identity without a token, and sends heartbeats", async () => {
+    const { args = [] } = containerOf(collectorPod, "enroll");
+    const prefix = args.find((arg) => arg.startsWith("--identity-prefix="))?.split("=")[1];
+    const policy = await call("/v1/collector/enrollment-policies", {
+      name: "nodes",
+      allowed_identity_prefixes: [prefix],
+    });
+    const { token } = await call(`/v1/collector/enrollment-policies/${policy.id}/tokens`, { max_uses: 1 });
+    mountSecret(inDir("enrollment"), { token });
+    for (const name of ["identity", "queue"]) mkdirSync(inDir(name), { mode: 0o700 });
+    const replacements = {
+      "https://core.example.com": coreUrl,
+      "core-ingest.fleet.svc:8443": ingest,
+      "$(NODE_NAME)": "node-1",
+      "/config/server-ca.crt": pki.serverCaFile,
+      "/run/enrollment": inDir("enrollment"),
+      "/etc/svc-collector/identity": inDir("identity", "identity"),
+      "/var/lib/svc-collector": inDir("queue"),
+      "/var/log/pods": inDir("pods"),
+    };
+    const enroll = () =>
+      spawnSync(
+        process.execPath,
+        [
+          programFile("collector/main.ts"),
+          ...args.map((arg) => replaceTexts(arg, replacements)),
+          ...[`--config-dir=${inDir("identity")}`, `--data-dir=${inDir("queue")}`, "--insecure-loopback-http"],
+          ...(isRoot ? [`--allow-root-acknowledged=${acknowledgement}`] : []),
+        ],
+        { encoding: "utf8" },
+      );
+    const first = enroll();
+    expect(first.status, first.stderr).toBe(0);
+    rmSync(inDir("enrollment"), { recursive: true });
+    const second = enroll();
+    expect(second.status, second.stderr).toBe(0);
+    expect(second.stdout + second.stderr).toContain("the identity is kept");
+
+    const [grpc, http] = await findPorts(2, systemEntropy);
+    const config = replaceTexts(readFileSync(join(collectorFolder.path, "collector.yaml"), "utf8"), {
+      ...replacements,
+      "0.0.0.0:4317": `127.0.0.1:${grpc}`,
+      "0.0.0.0:4318": `127.0.0.1:${http}`,
+    });
+    mkdirSync(inDir("config"));
+    const file = inDir("config", "collector.yaml");
+    writeFileSync(file, isRoot ? `run_as_root_acknowledged: ${acknowledgement}\n${config}` : config);
+    const ofPod = (words: readonly string[] = []) =>
+      words.map((word) => replaceTexts(word, { "/config/collector.yaml": file }));
+    const { args: runArgs, livenessProbe } = containerOf(collectorPod, "collector");
+    const collector = startProgram("collector/main.ts", ofPod(runArgs));
+    try {
+      await expect
+        .poll(async () => (await call("/v1/collector/health?device=node-1", undefined, "auditor")).items?.[0])
+        .toMatchObject({ identity: `${prefix}node-1`, last_heartbeat_at: expect.any(String) });
+      const [node, program, ...words] = ofPod(livenessProbe?.exec?.command);
+      expect([node, program]).toEqual(["node", "/opt/svc/dist/svc-collector/main.mjs"]);
+      const status = spawnSync(process.execPath, [programFile("collector/main.ts"), ...words], { encoding: "utf8" });
+      expect(status.status, status.stderr).toBe(0);
+    } finally {
+      expect(await stopProgram(collector), collector.stderr).toBe(0);
+    }
+  });
+});
+
+describe("core, when Kubernetes ends its pod", () => {
+  it("exits within the grace period", async () => {
+    const { lifecycle } = containerOf(corePod, "core");
+    const startedAt = performance.now();
+    expect(await stopProgram(core)).toBe(0);
+    const seconds = (performance.now() - startedAt) / 1000 + (lifecycle?.preStop?.sleep?.seconds ?? 0);
+    expect(seconds).toBeLessThan(corePod.terminationGracePeriodSeconds ?? 0);
+  });
+});

@@ -1,0 +1,74 @@
+import { mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import type { runAdmin } from "../../admin/run-admin.ts";
+import type { Terminal } from "../../admin/terminal/terminal.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
+import { programFile } from "./program.ts";
+
+/** Loads `runAdmin` of the bundle that ships: what a bundle breaks, such as the names of a package, the sources do not show. */
+const loadRunAdmin = async (): Promise<typeof runAdmin> => {
+  const folder = dirname(programFile("admin/main.ts"));
+  const [chunk] = /run-admin-\w+\.mjs/.exec(readFileSync(join(folder, "program.mjs"), "utf8")) ?? [];
+  return (await import(join(folder, chunk ?? ""))).runAdmin;
+};
+
+/** The result of one command line of svc-admin. */
+export interface AdminResult {
+  exitCode: number;
+  out: string;
+  err: string;
+}
+
+/** A person at a terminal with a home directory of its own. */
+export interface AdminUser {
+  /** Runs one command line in this process, by the code of the bundle. */
+  run(...args: string[]): Promise<AdminResult>;
+  home: string;
+  close(): void;
+}
+
+/**
+ * Creates a person at a terminal of `columns`, or in a script. `openBrowser` receives what svc-admin would open; `shown` receives stderr,
+ * `printed` stdout; the other members replace parts of the terminal.
+ */
+export const createAdminUser = (
+  terminal: Partial<Terminal> & { columns?: number; shown?: (text: string) => void; printed?: () => void } = {},
+): AdminUser => {
+  const home = mkdtempSync(join(tmpdir(), "svc-admin-"));
+  return {
+    home,
+    run: async (...args) => {
+      const written = { out: "", err: "" };
+      const run = await loadRunAdmin();
+      const exitCode = await run(args, {
+        clock: systemClock,
+        entropy: systemEntropy,
+        fetch: globalThis.fetch,
+        signal: new AbortController().signal,
+        hostname: "lovelace",
+        isInteractive: false,
+        ask: async () => "no",
+        openBrowser: () => undefined,
+        ...terminal,
+        env: { HOME: home, ...terminal.env },
+        out: {
+          write: (text) => {
+            written.out += text;
+            terminal.printed?.();
+          },
+          columns: terminal.columns,
+        },
+        err: {
+          write: (text) => {
+            written.err += text;
+            terminal.shown?.(text);
+          },
+        },
+      });
+      return { exitCode, ...written };
+    },
+    close: () => rmSync(home, { recursive: true }),
+  };
+};

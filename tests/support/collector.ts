@@ -1,0 +1,116 @@
+import { hash, KeyObject, sign } from "node:crypto";
+import { composeIdentity } from "../../proto/identity.ts";
+import { canonicalBody, type ProofPurpose, proofPayload } from "../../proto/management/proof.ts";
+import { decodePem } from "../../proto/pem.ts";
+import { createTestCsr, createTestKey, type TestKey, type TestKeyKind } from "../../scripts/lab/ca/test-pki.ts";
+import type { Answer, Call, TestCore } from "./core.ts";
+
+/** An enrolled host of a test: its key and its certificate. */
+export interface TestCollector {
+  readonly identity: string;
+  readonly identityId: string;
+  readonly certificateId: string;
+  readonly key: TestKey;
+  /** DER. */
+  readonly certificate: Uint8Array<ArrayBuffer>;
+}
+
+/** The prefix of the identities of all test collectors. */
+export const identityPrefix = "https://fleet.test/d/";
+
+/** Creates a policy and an unlimited token as an admin. Returns the raw token. */
+export const createTestToken = async (
+  { api, clock }: Pick<TestCore, "api" | "clock">,
+  policy: Readonly<Record<string, unknown>> = {},
+): Promise<{ token: string; policyId: string }> => {
+  const made = await api("POST", "/v1/collector/enrollment-policies", {
+    as: "admin",
+    body: { name: crypto.randomUUID(), allowed_identity_prefixes: [identityPrefix], ...policy },
+  });
+  // Ids are ordered by millisecond, and randomly within one.
+  await clock.advance(1000);
+  const policyId = String(made.body.id);
+  const path = `/v1/collector/enrollment-policies/${policyId}/tokens`;
+  const { body } = await api("POST", path, { as: "admin", body: { max_uses: 0 } });
+  return { token: String(body.token), policyId };
+};
+
+/** Enrolls a host through the API. */
+export const enrollTestCollector = async (
+  { api }: Pick<TestCore, "api">,
+  { token, deviceId, kind = "p256" }: { token: string; deviceId: string; kind?: TestKeyKind },
+): Promise<TestCollector> => {
+  const key = await createTestKey(kind);
+  const answer = await api("POST", "/v1/collector/enroll", {
+    as: { bearer: token },
+    body: {
+      csr_pem: await createTestCsr({ key, uri: composeIdentity(identityPrefix, deviceId) }),
+      device_id: deviceId,
+      platform: "linux/amd64",
+      collector_version: "1.0.0",
+    },
+  });
+  if (answer.status !== 201) throw new Error(`enrollment failed: ${JSON.stringify(answer.body)}`);
+  return collectorOf(key, answer.body);
+};
+
+/** Creates the collector of a key from the response of enroll or renew. */
+export const collectorOf = (key: TestKey, body: Readonly<Record<string, unknown>>): TestCollector => ({
+  identity: String(body.identity),
+  identityId: String(body.identity_id),
+  certificateId: String(body.certificate_id),
+  key,
+  certificate: decodePem(String(body.certificate_pem), "CERTIFICATE") ?? new Uint8Array(),
+});
+
+/** The digest of the proofs of each kind of key. */
+const digests: Partial<Record<TestKeyKind, string>> = { p256: "sha256", p384: "sha384" };
+
+/** Returns the text that a collector signs for a body. */
+export const payloadOf = (
+  { identity, certificate }: Pick<TestCollector, "identity" | "certificate">,
+  purpose: ProofPurpose,
+  body: Readonly<Record<string, unknown>>,
+): Uint8Array => {
+  const hex = (data: Uint8Array | string) => hash("sha256", data, "hex");
+  const payload = proofPayload({
+    purpose,
+    identity,
+    certificateSha256: hex(certificate),
+    sentAt: String(body.sent_at),
+    bodySha256: hex(canonicalBody(body)),
+  });
+  return new TextEncoder().encode(payload);
+};
+
+/** Adds the `proof` by the collector's key to a body. */
+export const withProof = (
+  collector: TestCollector,
+  purpose: ProofPurpose,
+  body: Readonly<Record<string, unknown>>,
+): Record<string, unknown> => {
+  const data = payloadOf(collector, purpose, body);
+  const privateKey = KeyObject.from(collector.key.pair.privateKey);
+  return { ...body, proof: sign(digests[collector.key.kind] ?? null, data, privateKey).toString("base64") };
+};
+
+const paths = {
+  renew: "/v1/collector/renew",
+  heartbeat: "/v1/collector/heartbeat",
+  config_desired: "/v1/collector/config/desired",
+} as const;
+
+/** Sends a signed management request over the mTLS listener, unless `call` overrides it. */
+export const manage = (
+  { api }: Pick<TestCore, "api">,
+  collector: TestCollector,
+  purpose: ProofPurpose,
+  body: Readonly<Record<string, unknown>>,
+  call: Call = {},
+): Promise<Answer<Record<string, unknown>>> =>
+  api("POST", paths[purpose], {
+    certificate: collector.certificate,
+    listener: "ingest",
+    body: withProof(collector, purpose, body),
+    ...call,
+  });

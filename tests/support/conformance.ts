@@ -1,0 +1,43 @@
+import * as v from "valibot";
+import { problemsOf } from "../../functions/http/documented-problems.ts";
+import type { Route } from "../../functions/http/route.ts";
+
+/** A response as a client receives it. */
+export interface Seen {
+  status: number;
+  contentType: string | null;
+  body: unknown;
+}
+
+const matches = (pattern: string, path: string): boolean =>
+  new RegExp(`^${pattern.replace(/[.]/g, "\\.").replace(/:[a-z_]+/g, "[^/]+")}$`).test(path);
+
+/**
+ * Returns what a response has that its route does not document; undefined if it conforms. Every call of a test core is checked here, so
+ * all route tests test the OpenAPI document.
+ */
+export const undocumented = (
+  routes: readonly Route[],
+  { method, path }: { method: string; path: string },
+  { status, contentType, body }: Seen,
+): string | undefined => {
+  const { pathname } = new URL(path, "http://core.test");
+  // As in the router, a literal path precedes a parameter.
+  const entry =
+    routes.find((route) => route.method === method && route.path === pathname) ??
+    routes.find((route) => route.method === method && matches(route.path, pathname));
+  if (entry === undefined) return undefined;
+  const where = `${method} ${entry.path} returned ${status}`;
+  if (contentType?.startsWith("application/problem+json")) {
+    const code = (body as { code?: unknown }).code;
+    const known = problemsOf(entry).some((problem) => problem.status === status && problem.code === code);
+    return known ? undefined : `${where} ${String(code)}, which it does not list in its problems`;
+  }
+  const reply = entry.replies[status];
+  if (reply === undefined) return `${where}, which is not among its replies`;
+  if (reply.schema === undefined || contentType !== "application/json") return undefined;
+  const parsed = v.safeParse(reply.schema, body);
+  if (parsed.success) return undefined;
+  const faults = parsed.issues.map((issue) => `${v.getDotPath(issue)}: ${issue.message}`);
+  return `${where} with a body that its schema rejects: ${faults.join("; ")}`;
+};

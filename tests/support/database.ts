@@ -1,0 +1,69 @@
+import { inject } from "vitest";
+import { openDatabaseSocket } from "../../functions/node/database/database-socket.ts";
+import {
+  type ConnectedDatabase,
+  connectDatabase,
+  type DatabaseOptions,
+} from "../../functions/store/database/database.ts";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    /** Set by global-setup.ts: the server of this run, its migrated template, and a prefix unique to the run. */
+    database: { maintenanceUrl: string; template: string; prefix: string };
+  }
+}
+
+/** A database of its own for one test or one file: migrated, empty. */
+export interface TestDatabase {
+  url: string;
+  /** Connects with TCP_NODELAY as core does; closed by `drop`. */
+  connect(options?: Pick<DatabaseOptions, "tracer" | "plansByIndex">): ConnectedDatabase;
+  /** Drops it and its connections. */
+  drop(): Promise<void>;
+}
+
+/** Copies the migrated template, or another database that nobody is connected to, in some 20 ms. */
+export const createTestDatabase = async (from?: Pick<TestDatabase, "url">): Promise<TestDatabase> => {
+  const { maintenanceUrl, prefix, ...migrated } = inject("database");
+  const template = from === undefined ? migrated.template : new URL(from.url).pathname.slice(1);
+  const name = `${prefix}_${crypto.randomUUID().replaceAll("-", "")}`;
+  await maintain(maintenanceUrl, `create database ${name} template ${template} strategy file_copy`);
+  const url = Object.assign(new URL(maintenanceUrl), { pathname: `/${name}` }).href;
+  const connections: ConnectedDatabase[] = [];
+  return {
+    url,
+    connect(options) {
+      const connection = connectForTest(url, 4, options);
+      connections.push(connection);
+      return connection;
+    },
+    async drop() {
+      await Promise.all(connections.map((connection) => connection.close(1)));
+      await maintain(maintenanceUrl, `drop database if exists ${name} with (force)`);
+    },
+  };
+};
+
+/** Connects with longer timeouts than core's, for a busy machine. */
+const connectForTest = (
+  url: string,
+  connectionsMax: number,
+  options: Pick<DatabaseOptions, "tracer" | "plansByIndex"> = {},
+): ConnectedDatabase =>
+  connectDatabase({
+    ...options,
+    url,
+    connectionsMax,
+    connectTimeoutSeconds: 60,
+    deadlineMs: 60_000,
+    openSocket: openDatabaseSocket,
+  });
+
+const maintain = async (url: string, statement: string): Promise<void> => {
+  const { sql, close } = connectForTest(url, 1);
+  try {
+    await sql.unsafe(statement);
+  } finally {
+    await close();
+  }
+};

@@ -1,0 +1,77 @@
+import { chmod, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { encodePem } from "../../proto/pem.ts";
+import {
+  createTestCa,
+  createTestKey,
+  issueTestCertificate,
+  type TestCa,
+  type TestKey,
+  type TestName,
+} from "../../scripts/lab/ca/test-pki.ts";
+
+/** The directories of a host as `enroll` writes them, with credentials from a temporary authority. */
+export interface EnrolledHost {
+  dir: string;
+  config: string;
+  /** The text of `config`, to which a test may append. */
+  configText: string;
+  certFile: string;
+  keyFile: string;
+  identity: string;
+  ca: TestCa;
+  key: TestKey;
+  remove(): Promise<void>;
+}
+
+/** Creates one below the system's temporary directory. `names` replaces the certificate's single URI. */
+export const createEnrolledHost = async (
+  options: {
+    names?: readonly TestName[];
+    identity?: string;
+    ca?: TestCa;
+    endpoint?: string;
+    more?: string;
+    /** The content of `core-ca.pem`; by default the authority's own certificate. */
+    caPem?: string;
+  } = {},
+): Promise<EnrolledHost> => {
+  const { identity = "https://fleet.test/d/host-1" } = options;
+  const dir = await mkdtemp(join(tmpdir(), "collector-host-"));
+  const ca = options.ca ?? (await createTestCa());
+  const key = await createTestKey();
+  const names = options.names ?? [{ type: "url", value: identity }];
+  const der = await issueTestCertificate({
+    ca,
+    key,
+    names,
+    notBefore: new Date("2026-01-01"),
+    notAfter: new Date("2099-01-01"),
+  });
+  const pairs = join(dir, "identity", "pairs");
+  await mkdir(join(pairs, "first"), { recursive: true, mode: 0o700 });
+  await chmod(join(dir, "identity"), 0o700);
+  await writeFile(join(pairs, "first", "tls.crt"), encodePem(der, "CERTIFICATE"), { mode: 0o600 });
+  await writeFile(join(pairs, "first", "tls.key"), key.pem, { mode: 0o600 });
+  await symlink("pairs/first", join(dir, "identity", "current"));
+  await writeFile(join(dir, "core-ca.pem"), options.caPem ?? ca.pem);
+  const configText = `forwarder:
+  endpoint: ${options.endpoint ?? "core.example.net:8443"}
+  mtls: {cert_file: identity/current/tls.crt, key_file: identity/current/tls.key, ca_file: core-ca.pem}
+buffer: {dir: data}
+${options.more ?? ""}`;
+  const config = join(dir, "collector.yaml");
+  await writeFile(config, configText);
+  return {
+    dir,
+    config,
+    configText,
+    certFile: join(dir, "identity", "current", "tls.crt"),
+    keyFile: join(dir, "identity", "current", "tls.key"),
+    identity,
+    ca,
+    key,
+    remove: () => rm(dir, { recursive: true, force: true }),
+  };
+};

@@ -1,0 +1,95 @@
+import { appendFileSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { expect } from "vitest";
+import type { Queue, QueueOptions } from "../../collector/queue/queue.ts";
+import { createFileSource, type FileSourceConfig } from "../../collector/sources/file/file-source.ts";
+import type { Source } from "../../collector/sources/source.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { createTestLog } from "../fakes/log.ts";
+import { eventually } from "./eventually.ts";
+import { openTestQueue, readAll } from "./queue.ts";
+
+/** Creates a temporary directory with `logs`, and a `file` source over it that appends to a real queue. */
+export const createTestFiles = () => {
+  const dir = mkdtempSync(join(tmpdir(), "file-source-"));
+  mkdirSync(join(dir, "logs"));
+  let skippedMs = 0;
+  /** The system clock, fifty times as fast, and able to skip. */
+  const clock = {
+    ...systemClock,
+    monotonic: () => systemClock.monotonic() * 50 + skippedMs,
+    sleep: (ms: number, signal?: AbortSignal) => systemClock.sleep(ms / 50, signal),
+  };
+  let queue: Queue;
+  let append: Queue["append"];
+  let source: Source | undefined;
+
+  const open = (options: Partial<QueueOptions> = {}): void => {
+    queue = openTestQueue(join(dir, "queue"), options);
+    append = queue.append;
+  };
+  const start = async (config: Partial<FileSourceConfig> = {}): Promise<void> => {
+    source = createFileSource(
+      { include: [join(dir, "logs/*.log")], exclude: [], startAt: "beginning", rules: { neverRead: [] }, ...config },
+      { append: (...call) => append(...call), checkpoints: queue.checkpoints, clock, log: createTestLog() },
+    );
+    await source.start();
+  };
+  open();
+  const records = () => readAll(queue);
+  const texts = () => records().map(({ payload }) => new TextDecoder().decode(payload));
+  const log = (name = "app.log") => join(dir, "logs", name);
+  return {
+    dir,
+    get queue() {
+      return queue;
+    },
+    get source() {
+      return source;
+    },
+    start,
+    /** Reopens the queue with other options. */
+    reopen: async (options: Partial<QueueOptions>): Promise<void> => {
+      await queue.close();
+      open(options);
+    },
+    restart: async (config: Partial<FileSourceConfig> = {}, meanwhile: () => void = () => undefined): Promise<void> => {
+      await source?.stop();
+      await queue.close();
+      meanwhile();
+      open();
+      await start(config);
+    },
+    /** Replaces `append`. */
+    storeBy: (other: Queue["append"]): void => {
+      append = other;
+    },
+    skip: (ms: number): void => {
+      skippedMs += ms;
+    },
+    log,
+    records,
+    texts,
+    write: (from: number, to: number, name?: string): void =>
+      appendFileSync(
+        log(name),
+        lines(from, to)
+          .map((line) => `${line}\n`)
+          .join(""),
+      ),
+    expectTexts: (expected: string[]) => eventually(() => expect(texts()).toEqual(expected)),
+    end: async (): Promise<void> => {
+      await source?.stop();
+      await queue.close();
+      rmSync(dir, { recursive: true });
+    },
+  };
+};
+
+/** Returns the texts of numbered lines. */
+export const lines = (from: number, to: number): string[] =>
+  Array.from({ length: to - from + 1 }, (_, index) => `line ${from + index}`);
+
+/** Waits long enough for several polls and discoveries of the accelerated clock. */
+export const settle = () => systemClock.sleep(80);

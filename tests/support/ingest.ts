@@ -1,0 +1,194 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { Hono } from "hono";
+import type { HttpContext, HttpEnv } from "../../functions/http/request.ts";
+import { createIngest, type Ingest, type IngestNeeds } from "../../functions/ingest/create-ingest.ts";
+import { createFastPath } from "../../functions/ingest/fast-path/create-fast-path.ts";
+import { createPostgresSink, type PostgresSinkNeeds } from "../../functions/ingest/postgres-sink.ts";
+import type { Sink } from "../../functions/ingest/sink.ts";
+import {
+  type IngestListener,
+  type IngestListenerOptions,
+  ingestPeerOf,
+  startIngestListener,
+} from "../../functions/node/ingest/ingest-listener.ts";
+import { loadFiles, type Reloaded } from "../../functions/node/reload-files.ts";
+import { readTlsFiles, type TlsMaterial } from "../../functions/node/tls-files.ts";
+import { areCertificatesActive, findCertificateStates } from "../../functions/store/certificate/certificates.ts";
+import type { ConnectedDatabase } from "../../functions/store/database/database.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
+import { encodePem } from "../../proto/pem.ts";
+import {
+  createTestCa,
+  createTestKey,
+  issueTestCertificate,
+  type TestCa,
+  type TestName,
+  testNames,
+  x509,
+} from "../../scripts/lab/ca/test-pki.ts";
+import { createTestLog, type TestLog } from "../fakes/log.ts";
+import { createTestDatabase, type TestDatabase } from "./database.ts";
+
+/** The credentials of a TLS client, in PEM. */
+export interface TestClient {
+  cert: string;
+  key: string;
+  der: Uint8Array<ArrayBuffer>;
+}
+
+/** An ingest listener on loopback, with a database and a CA of its own. */
+export interface TestIngest {
+  port: number;
+  caPem: string;
+  /** The files that the listener reads. */
+  files: { serverCertFile: string; serverKeyFile: string; clientCaFile: string };
+  tls: Reloaded<TlsMaterial>;
+  /** Issues another certificate for `localhost`. */
+  issueServer(): Promise<TestClient>;
+  ingest: Ingest;
+  listener: IngestListener;
+  database: TestDatabase;
+  connection: ConnectedDatabase;
+  log: TestLog;
+  /** The facts that the observer received, by name. */
+  observed: { name: string; facts: unknown }[];
+  /** Issues a client certificate for one URI, or for `names`. */
+  client(options: {
+    uri?: string;
+    names?: readonly TestName[];
+    subject?: string;
+    notAfter?: Date;
+  }): Promise<TestClient>;
+  close(): Promise<void>;
+}
+
+/** How ingest serves Forward over binary gRPC: its tests run with both. */
+export const ingestPaths = [
+  { path: "fast path", fastPath: createFastPath },
+  { path: "plain path", fastPath: undefined },
+];
+
+/** Starts an ingest listener with a server certificate for `localhost`. */
+export const startTestIngest = async (
+  options: {
+    config?: Partial<IngestNeeds["config"]>;
+    needs?: Partial<IngestNeeds>;
+    /** The sink of PostgreSQL by default. */
+    sink?: (needs: PostgresSinkNeeds) => Sink | Promise<Sink>;
+    listener?: Partial<IngestListenerOptions>;
+    database?: TestDatabase;
+    ca?: TestCa;
+  } = {},
+): Promise<TestIngest> => {
+  const database = options.database ?? (await createTestDatabase());
+  const connection = database.connect();
+  const dir = await mkdtemp(join(tmpdir(), "svc-ingest-test-"));
+  // TLS compares dates with the machine's clock.
+  const [notBefore, notAfter] = [new Date(Date.now() - 3_600_000), new Date(Date.now() + 86_400_000)];
+  const ca = options.ca ?? (await createTestCa({ notBefore, notAfter }));
+  const files = {
+    serverCertFile: join(dir, "server.crt"),
+    serverKeyFile: join(dir, "server.key"),
+    clientCaFile: join(dir, "ca.crt"),
+  };
+  const issueServer = async () => {
+    const key = await createTestKey();
+    const extensions = [
+      testNames([{ type: "dns", value: "localhost" }]),
+      new x509.ExtendedKeyUsageExtension([x509.ExtendedKeyUsage.serverAuth]),
+    ];
+    const der = await issueTestCertificate({ ca, key, notBefore, notAfter, extensions });
+    return { cert: encodePem(der, "CERTIFICATE"), key: key.pem, der };
+  };
+  const server = await issueServer();
+  await writeFile(files.serverCertFile, server.cert);
+  await writeFile(files.serverKeyFile, server.key, { mode: 0o600 });
+  await writeFile(files.clientCaFile, ca.pem);
+
+  const log = createTestLog();
+  const observed: TestIngest["observed"] = [];
+  const record = (name: string) => (facts: unknown) => void observed.push({ name, facts });
+  const observe = {
+    committed: record("committed"),
+    refused: record("refused"),
+    gap: record("gap"),
+    implausibleGap: () => record("implausibleGap")(undefined),
+    batch: record("batch"),
+  };
+  const ingest = createIngest({
+    config: {
+      frameBytesMax: 4_194_304,
+      payloadBytesMax: 4_194_304,
+      discardSpanNames: [],
+      requireEnrollment: false,
+      ...options.config,
+    },
+    hostIdBytesMax: 253,
+    sink: await (options.sink ?? createPostgresSink)({
+      databaseUrl: async () => database.url,
+      db: connection.db,
+      clock: options.needs?.clock ?? systemClock,
+      entropy: systemEntropy,
+      log,
+      observe,
+    }),
+    clock: systemClock,
+    log,
+    observe,
+    certificates: {
+      find: (fingerprints) => findCertificateStates(connection.db, fingerprints),
+      areActive: (fingerprints) => areCertificatesActive(connection.db, fingerprints),
+      use: async () => undefined,
+      refused: async () => undefined,
+    },
+    ...options.needs,
+  });
+  const app = new Hono<HttpEnv>().all("*", (c) => {
+    const peer = ingestPeerOf(c as HttpContext);
+    return c.json({ path: c.req.path, listener: peer.listener, certificate: peer.certificate?.toHex() ?? null });
+  });
+  const paths = Object.values(files);
+  const tls = await loadFiles({ name: "ingest TLS", paths, log, load: () => readTlsFiles(files) });
+  const listener = await startIngestListener({
+    host: "127.0.0.1",
+    port: 0,
+    tls,
+    ingest: ingest.routes,
+    app,
+    managementPaths: new Set(),
+    clock: systemClock,
+    log,
+    ...options.listener,
+  });
+  const watching = new AbortController();
+  const watched = ingest.watch(watching.signal);
+  return {
+    port: listener.port,
+    caPem: ca.pem,
+    files,
+    tls,
+    issueServer,
+    ingest,
+    listener,
+    database,
+    connection,
+    log,
+    observed,
+    async client({ uri = "spiffe://fleet.test/host-1", ...rest }) {
+      const key = await createTestKey();
+      const der = await issueTestCertificate({ ca, key, uri, notBefore, notAfter, ...rest });
+      return { cert: encodePem(der, "CERTIFICATE"), key: key.pem, der };
+    },
+    async close() {
+      watching.abort();
+      await watched;
+      await listener.close(100);
+      await ingest.close();
+      await rm(dir, { recursive: true });
+      if (options.database === undefined) await database.drop();
+    },
+  };
+};

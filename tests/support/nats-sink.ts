@@ -1,0 +1,97 @@
+import { hash } from "node:crypto";
+import { jetstream } from "@nats-io/jetstream";
+import { connect, type NatsConnection } from "@nats-io/transport-node";
+import { createNatsSink, type NatsSink } from "../../functions/ingest/nats-sink/create-nats-sink.ts";
+import type { StreamSettings } from "../../functions/ingest/nats-sink/prepare-streams.ts";
+import type { PostgresSinkNeeds } from "../../functions/ingest/postgres-sink.ts";
+import { systemClock } from "../../kit/clock.ts";
+import type { RunningNats } from "../../scripts/lab/nats-servers.ts";
+import { waitUntil } from "../../scripts/lab/wait-until.ts";
+
+/** The settings of a test's streams. No disk fails, so what a server holds in memory is as good as synced. */
+export const streamSettings: StreamSettings = {
+  stream: "SVC_INGEST",
+  replicas: 1,
+  durability: "replicated",
+  maxAgeSeconds: 3_600,
+};
+
+/** Sends one message of a sink; a test may send others of its own around it. */
+export type Publish = NatsConnection["publish"];
+
+/**
+ * Returns the option `sink` of `startTestIngest` for a sink on a connection of its own; `failures` receives failed publishes, and `around`
+ * is called for each message with the function that sends it.
+ */
+export const natsSinkOn =
+  (
+    nats: RunningNats,
+    {
+      failures = [],
+      around = (publish, ...message) => publish(...message),
+      ...settings
+    }: Partial<StreamSettings> & {
+      failures?: string[];
+      around?: (publish: Publish, ...message: Parameters<Publish>) => void;
+    } = {},
+  ): ((needs: PostgresSinkNeeds) => Promise<NatsSink>) =>
+  async (needs) => {
+    const connection = await connect({
+      servers: nats.addresses,
+      maxReconnectAttempts: -1,
+      reconnectTimeWait: 50,
+      pingInterval: 500,
+      maxPingOut: 2,
+    });
+    const publish = connection.publish.bind(connection);
+    connection.publish = (...message) => around(publish, ...message);
+    return createNatsSink({
+      ...needs,
+      connection,
+      settings: { ...streamSettings, ...settings },
+      digest: (bytes) => hash("sha256", bytes, "hex"),
+      observe: {
+        ...needs.observe,
+        published: () => undefined,
+        publishFailed: (code) => void failures.push(code),
+      },
+    }).catch(async (error: unknown) => {
+      await connection.close();
+      throw error;
+    });
+  };
+
+/** An envelope as the stream has it. */
+export interface StoredMessage {
+  subject: string;
+  sequence: number;
+  headers: Record<string, string>;
+  payload: string;
+  bytes: Uint8Array;
+}
+
+/** Reads the envelopes of a stream in its order, without fences. */
+export const readStream = async (nats: RunningNats, stream = streamSettings.stream): Promise<StoredMessage[]> => {
+  const messages: StoredMessage[] = [];
+  const { state } = await nats.manager.streams.info(stream);
+  if (state.messages === 0) return messages;
+  // A cluster whose leader was killed answers no request about consumers for some seconds. Also chaos reads, which is no test of vitest.
+  const signal = AbortSignal.timeout(60_000);
+  const waiting = { what: "the stream has a consumer", clock: systemClock, signal, timeoutMs: 60_000 };
+  const consumer = await waitUntil(waiting, () => jetstream(nats.connection).consumers.get(stream));
+  for await (const { subject, headers: head, data, info } of await consumer.consume()) {
+    if (head !== undefined && !head.has("Svc-Fence")) {
+      const headers = Object.fromEntries(head.keys().map((name) => [name, head.get(name)]));
+      const bytes = Uint8Array.from(data);
+      messages.push({
+        subject,
+        sequence: Number(headers["Svc-Sequence"]),
+        headers,
+        bytes,
+        payload: new TextDecoder().decode(bytes),
+      });
+    }
+    if (info.pending === 0) break;
+  }
+  return messages;
+};

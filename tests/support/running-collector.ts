@@ -1,0 +1,133 @@
+import { rename, writeFile } from "node:fs/promises";
+import { isUsable, loadConfig } from "../../collector/config/load-config.ts";
+import { superviseCollector } from "../../collector/runtime/supervisor.ts";
+import type { Source, SourceDependencies } from "../../collector/sources/source.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
+import type { Log } from "../../kit/log.ts";
+import { type Tracer, untraced } from "../../kit/tracing/tracer.ts";
+import type { SourceConfig } from "../../proto/collector-config/parse.ts";
+import { createTestCa } from "../../scripts/lab/ca/test-pki.ts";
+import { type IngestPeer, startIngestPeer } from "../fakes/ingest-peer.ts";
+import { createTestLog, type TestLog } from "../fakes/log.ts";
+import {
+  issueFor,
+  type ManagementCall,
+  type ManagementReply,
+  type ManagementServer,
+  startManagementServer,
+} from "../fakes/management-server.ts";
+import { createSkippingClock, type SkippingClock } from "../fakes/skipping-clock.ts";
+import { createEnrolledHost, type EnrolledHost } from "./enrolled-host.ts";
+
+/** A collector with real files and sockets in the test's process, between a fake ingest listener and a fake core. */
+export interface RunningCollector {
+  readonly host: EnrolledHost;
+  readonly peer: IngestPeer;
+  readonly server: ManagementServer;
+  readonly log: TestLog;
+  /** The collector's clock, five times as fast as the system clock. */
+  readonly clock: SkippingClock;
+  /** Sets the answer to heartbeats; by default an empty one that requests the next after a second. */
+  onHeartbeat(reply: (call: ManagementCall) => ManagementReply): void;
+  /** Sets the answer to renewals; by default a certificate for the request. */
+  onRenew(reply: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>): void;
+  /** Sets the answer to requests for the desired config; by default none is assigned. */
+  onDesired(reply: (call: ManagementCall) => ManagementReply): void;
+  heartbeats(): ManagementCall[];
+  /** Replaces the config: the lines that every config of the host has, and `more`. */
+  configure(more: string): Promise<void>;
+  /** Starts it, with the sources that `createSource` creates. `done` is the end of the run. */
+  start(createSource?: (config: SourceConfig, given: SourceDependencies) => Source): Promise<{ done: Promise<void> }>;
+  /** Stops it as SIGTERM does. */
+  end(): void;
+  /** Ends the run, if there is one, and deletes everything around it. */
+  stop(): Promise<void>;
+}
+
+/** Creates a heartbeat's answer; `over` replaces members. */
+export const heartbeatAnswer = (over: object = {}): { status: number; body: object } => ({
+  status: 200,
+  body: {
+    server_time: "2026-06-01T12:00:00.000Z",
+    next_heartbeat_seconds: 1,
+    desired_config: null,
+    renew_now: false,
+    ...over,
+  },
+});
+
+const idle: Omit<Source, "name"> = { start: async () => undefined, stop: async () => undefined };
+
+/** Creates a collector that is not started. `sources` is the YAML of its sources, `management` more of that section. */
+export const createRunningCollector = async (
+  options: { sources?: string; management?: string; tracer?: Tracer } = {},
+): Promise<RunningCollector> => {
+  const { sources = "[{type: file, include: [/nowhere/*]}]", management = "", tracer = untraced } = options;
+  const ca = await createTestCa();
+  const peer = await startIngestPeer({ ca });
+  const server = await startManagementServer();
+  const managed = `management: {core_url: "${server.url}", ca_file: core-ca.pem${management}}\n`;
+  const host = await createEnrolledHost({
+    ca,
+    caPem: ca.pem + server.caPem,
+    identity: peer.hostId,
+    endpoint: peer.endpoint,
+    more: `sources: ${sources}\n${managed}`,
+  });
+  let heartbeat: (call: ManagementCall) => ManagementReply = () => heartbeatAnswer();
+  let renew: (call: ManagementCall) => ManagementReply | Promise<ManagementReply> = (call) => issueFor(ca, call);
+  let desired: (call: ManagementCall) => ManagementReply = () => ({ status: 200, body: { assignment: null } });
+  server.reply((call) =>
+    call.path.endsWith("/heartbeat") ? heartbeat(call) : call.path.endsWith("/renew") ? renew(call) : desired(call),
+  );
+  const testLog = createTestLog();
+  const log: TestLog & { reload(): void } & Log = { ...testLog, reload: () => undefined };
+  const stopping = new AbortController();
+  const clock = createSkippingClock(5);
+  const env = { clock, entropy: systemEntropy, effectiveUid: 1000 };
+  let done: Promise<unknown> = Promise.resolve();
+  return {
+    host,
+    peer,
+    server,
+    log: testLog,
+    clock,
+    onHeartbeat: (reply) => {
+      heartbeat = reply;
+    },
+    onRenew: (reply) => {
+      renew = reply;
+    },
+    onDesired: (reply) => {
+      desired = reply;
+    },
+    heartbeats: () => server.calls.filter(({ path }) => path.endsWith("/heartbeat")),
+    configure: async (more) => {
+      // In one step: a reader between truncating and writing a file would find an invalid config.
+      await writeFile(`${host.config}.new`, `${host.configText.split("sources:")[0]}${managed}${more}`);
+      await rename(`${host.config}.new`, host.config);
+    },
+    start: async (createSource = () => ({ name: "idle", ...idle })) => {
+      const loaded = await loadConfig(host.config, env);
+      if (!isUsable(loaded)) throw new Error(JSON.stringify(loaded.errors));
+      const facts = {
+        bootId: "ab".repeat(16),
+        version: "0.1.0",
+        commit: "unknown",
+        hostname: "host.test",
+        platform: "linux/amd64",
+        startedAt: clock.now(),
+      };
+      const run = superviseCollector({ loaded, env, facts, log, tracer, createSource }, stopping.signal);
+      done = run.catch(() => undefined);
+      return { done: run };
+    },
+    end: () => stopping.abort(),
+    stop: async () => {
+      stopping.abort();
+      await done;
+      await Promise.all([peer.close(), server.close()]);
+      await host.remove();
+    },
+  };
+};

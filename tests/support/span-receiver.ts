@@ -1,0 +1,53 @@
+import { once } from "node:events";
+import { createServer, type IncomingHttpHeaders } from "node:http";
+import type { AddressInfo } from "node:net";
+import { buffer } from "node:stream/consumers";
+import { fromBinary } from "@bufbuild/protobuf";
+import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+
+/** A span, in the terms of tests; ids in hex. */
+export interface ReceivedSpan {
+  service: string;
+  name: string;
+  trace: string;
+  id: string;
+  parent: string;
+  isFailed: boolean;
+  facts: Record<string, unknown>;
+}
+
+/** Receives OTLP over HTTP, as a collector or a backend does. */
+export interface SpanReceiver {
+  /** `http://127.0.0.1:<port>/v1/traces`. */
+  readonly url: string;
+  readonly spans: readonly ReceivedSpan[];
+  /** The headers of each request. */
+  readonly headers: readonly IncomingHttpHeaders[];
+  close(): void;
+}
+
+/** Starts a receiver on loopback. */
+export const startSpanReceiver = async (): Promise<SpanReceiver> => {
+  const spans: ReceivedSpan[] = [];
+  const headers: IncomingHttpHeaders[] = [];
+  const server = createServer(async (request, response) => {
+    const { resourceSpans } = fromBinary(ExportTraceServiceRequestSchema, await buffer(request));
+    headers.push(request.headers);
+    for (const { resource, scopeSpans } of resourceSpans)
+      for (const span of scopeSpans.flatMap((scope) => scope.spans))
+        spans.push({
+          service: String(resource?.attributes.find(({ key }) => key === "service.name")?.value?.value.value),
+          name: span.name,
+          trace: span.traceId.toHex(),
+          id: span.spanId.toHex(),
+          parent: span.parentSpanId.toHex(),
+          isFailed: span.status?.code === 2,
+          facts: Object.fromEntries(span.attributes.map(({ key, value }) => [key, value?.value.value])),
+        });
+    response.end();
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1/traces`;
+  return { spans, headers, url, close: () => void server.close() };
+};

@@ -1,0 +1,105 @@
+import { type ChildProcess, execFileSync } from "node:child_process";
+import { connectDatabase } from "../../functions/store/database/database.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
+import { prepareIngestCore } from "../../scripts/lab/ingest-core.ts";
+import { people, seedPeople, testTenantId } from "../../scripts/lab/people.ts";
+import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import type { VisitedWeb } from "../../scripts/lab/visit-page.ts";
+import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
+import { parseWebConfig } from "../../ui/bff/config.ts";
+import { createSessions } from "../../ui/bff/session.ts";
+import { startTcpProxy, type TcpProxy } from "../fakes/tcp-proxy.ts";
+import { logged, startProgram, stopProgram } from "./program.ts";
+
+/** A part of a deployment that runs as a process of its own. */
+export type DeployedPart = "web" | "core" | "postgres";
+
+/** Web, core and PostgreSQL as real processes, with a network between them that fails on demand. */
+export interface WebDeployment extends VisitedWeb {
+  /** Between the browser and web. */
+  front: TcpProxy;
+  /** Between web and core. */
+  middle: TcpProxy;
+  /** Suspends every process of a part (SIGSTOP), or resumes them. */
+  suspend(part: DeployedPart, isSuspended: boolean): void;
+  close(): Promise<void>;
+}
+
+/** Starts a deployment with a fleet of `hosts`. Signing in is impossible: its identity provider does not exist. */
+export const startWebDeployment = async ({ hosts }: { hosts: number }): Promise<WebDeployment> => {
+  const cleanup = new AsyncDisposableStack();
+  const postgres = await startEmbeddedPostgres();
+  cleanup.defer(() => postgres.stop("immediate"));
+  const authTokenSecret = systemEntropy.bytes(32).toHex();
+  const prepared = await prepareIngestCore(postgres.url(), { env: { SVC_AUTH_TOKEN_SECRET: authTokenSecret } });
+  cleanup.defer(() => prepared.remove());
+  const core = await prepared.start();
+  core.process.stdout?.resume();
+  cleanup.defer(() => void core.process.kill("SIGKILL"));
+  const database = connectDatabase({ url: postgres.url(), connectionsMax: 1, deadlineMs: 0 });
+  await seedPeople(database.db, Date.now());
+  await seedFleet(database.db, { count: hosts, now: new Date() });
+  await database.close();
+
+  const middle = await startTcpProxy(core.port);
+  cleanup.defer(() => middle.close());
+  const front = await startTcpProxy(0);
+  cleanup.defer(() => front.close());
+  const origin = `http://127.0.0.1:${front.port}`;
+  const env = {
+    PORT: "0",
+    SVC_HTTP_HOST: "127.0.0.1",
+    SVC_SHUTDOWN_DELAY: "0s",
+    WEBAUTH_URL: origin,
+    WEBAUTH_SECRET: systemEntropy.bytes(32).toHex(),
+    SESSION_TTL: "8h",
+    IDP_ISSUER: "http://127.0.0.1:9",
+    IDP_CLIENT_ID: "svc-web",
+    IDP_CLIENT_SECRET: "an-oauth-secret",
+    SVC_API_URL: `http://127.0.0.1:${middle.port}/v1`,
+    SVC_AUTH_TOKEN_SECRET: authTokenSecret,
+    SVC_DATABASE_URL: postgres.url(),
+    SVC_TENANT_ID: testTenantId,
+  };
+  const web = startProgram("ui/bff/main.ts", [], env);
+  cleanup.defer(async () => {
+    await stopProgram(web);
+  });
+  front.target(Number((await logged(web, "ready")).port));
+  const { config } = parseWebConfig(env, () => "");
+  const sessions = createSessions({ config, clock: systemClock, entropy: systemEntropy });
+
+  const pidsOf: Record<DeployedPart, () => number[]> = {
+    web: () => [pidOf(web.child)],
+    core: () => [pidOf(core.process)],
+    postgres: () => {
+      const children = execFileSync("ps", ["-o", "pid=", "--ppid", String(postgres.pid)], { encoding: "utf8" });
+      return [postgres.pid, ...children.trim().split(/\s+/).map(Number)];
+    },
+  };
+  const suspend: WebDeployment["suspend"] = (part, isSuspended) => {
+    for (const pid of pidsOf[part]()) process.kill(pid, isSuspended ? "SIGSTOP" : "SIGCONT");
+  };
+  // A suspended process takes no SIGTERM.
+  cleanup.defer(() => {
+    for (const part of ["web", "core", "postgres"] as const) suspend(part, false);
+  });
+  return {
+    origin,
+    front,
+    middle,
+    suspend,
+    sessionOf: async (name) => {
+      const [header = ""] = (await sessions.issue(people[name])).split(";");
+      const [cookieName = "", value = ""] = header.split("=");
+      return { name: cookieName, value, header };
+    },
+    close: () => cleanup.disposeAsync(),
+  };
+};
+
+const pidOf = ({ pid }: ChildProcess): number => {
+  if (pid === undefined) throw new Error("the process did not start");
+  return pid;
+};

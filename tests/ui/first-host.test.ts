@@ -1,0 +1,69 @@
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { visitPage } from "../../scripts/lab/visit-page.ts";
+import { createTestToken, enrollTestCollector, identityPrefix } from "../support/collector.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+const env = {
+  SVC_INGEST_GRPC_ADDR: "0.0.0.0:8443",
+  SVC_INGEST_SERVER_CERT_FILE: "/etc/svc/ingest.crt",
+  SVC_INGEST_SERVER_KEY_FILE: "/etc/svc/ingest.key",
+  SVC_INGEST_CLIENT_CA_FILE: "/etc/svc/ca.crt",
+  SVC_ADVERTISED_CORE_URL: "https://core.example.com",
+  SVC_ADVERTISED_INGEST_ADDR: "core.example.com:8443",
+};
+let web: TestWeb;
+let browser: Browser;
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ ui, clock: systemClock, core: { env } });
+});
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+describe("the fleet page without hosts", () => {
+  it("tells an auditor whom to ask before anything else, and shows no command to copy and no empty chart", async () => {
+    const { page, layoutShift } = await visitPage({ browser, web }, "auditor", "/fleet", { width: 390 });
+    await page.getByText("ask a member of the directory’s group").waitFor();
+    const heading = await page.getByRole("heading", { name: "No host is enrolled yet" }).boundingBox();
+    expect(heading?.y).toBeLessThan(260);
+    expect(await page.locator(".charts, .state-bar, .fleet-tools").count()).toBe(0);
+    expect(await layoutShift()).toBe(0);
+    expect(await page.locator(".first-host-command").count()).toBe(0);
+    await page.context().close();
+  });
+
+  it("shows an admin the missing steps and the commands, without a secret, until the first host enrolls", async () => {
+    const { page, messages } = await visitPage({ browser, web }, "admin", "/fleet");
+    await page.getByRole("heading", { name: "No host is enrolled yet" }).waitFor();
+    const steps = page.locator(".first-host-steps li");
+    await expect.poll(() => steps.count()).toBe(6);
+    expect(await steps.filter({ hasText: "missing" }).allTextContents()).toEqual([
+      expect.stringContaining("Enrollment policy: missing"),
+      expect.stringContaining("Bootstrap token: missing"),
+      expect.stringContaining("First host: missing"),
+    ]);
+    const commands = page.locator(".first-host-command code");
+    expect(await commands.first().textContent()).toBe(`svc-admin init --url ${web.origin}`);
+    expect(await commands.last().textContent()).toContain("--core https://core.example.com");
+
+    const { token } = await createTestToken({
+      api: web.core.api,
+      clock: { ...web.clock, advance: async () => undefined },
+    });
+    await page.reload();
+    await expect.poll(() => commands.last().textContent()).toContain(`--identity-prefix ${identityPrefix}`);
+    expect(await page.content()).not.toContain(token);
+    await enrollTestCollector(web.core, { token, deviceId: "first" });
+    await page.reload();
+    await page.getByRole("row", { name: /first/ }).waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+});

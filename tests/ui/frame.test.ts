@@ -1,0 +1,118 @@
+import { eq } from "drizzle-orm";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { type PersonStatus, person } from "../../drizzle/schema/operator.ts";
+import { systemClock } from "../../kit/clock.ts";
+import type { Scope } from "../../proto/operator/scopes.ts";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { type PersonName, people } from "../../scripts/lab/people.ts";
+import { axeViolationsOf, uiStates, viewports } from "../../scripts/lab/ui-states.ts";
+import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+let web: TestWeb;
+let browser: Browser;
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ ui, clock: systemClock });
+  const { token } = await createTestToken(web.core);
+  for (const deviceId of ["edge-1", "edge-2", "edge-3"]) await enrollTestCollector(web.core, { token, deviceId });
+});
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+const chosen = uiStates.filter(({ name }) =>
+  [
+    "login, refused",
+    "home",
+    "fleet",
+    "fleet, no match",
+    "fleet, old rows",
+    "drawer",
+    "query with a fault",
+    "legend",
+  ].includes(name),
+);
+
+const visit = (person: PersonName | null, path: string, viewport?: VisitOptions) =>
+  visitPage({ browser, web }, person, path, viewport);
+
+describe("the pages in a browser, under the content security policy", () => {
+  it.each([
+    { width: 1440, scheme: "light" as const },
+    { width: 320, scheme: "dark" as const },
+  ])("load at $width px, $scheme, without a console message, layout shift or sideways scroll", async (viewport) => {
+    for (const [path, ready] of [
+      ["/", "3 enrolled"],
+      ["/fleet", "edge-2"],
+      ["/fleet?q=nothing", "No host matches"],
+    ] as const) {
+      const { page, messages, layoutShift } = await visit("auditor", path, viewport);
+      await page.getByText(ready).first().waitFor();
+      // A request whose response is not read would keep the network busy.
+      await page.waitForLoadState("networkidle");
+      expect({ path, messages, shift: await layoutShift() }).toEqual({ path, messages: [], shift: 0 });
+      expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);
+      await page.context().close();
+    }
+  });
+
+  // Half of the states in each viewport; `bench ui` checks all states in all.
+  it.each(viewports.map((viewport, turn) => ({ ...viewport, turn })))(
+    "have no axe violation, $width px",
+    async ({ turn, ...viewport }) => {
+      for (const { name, person, path, ready, enter } of chosen.filter((_, index) => index % 2 === turn)) {
+        const { page } = await visit(person, path, viewport);
+        await enter?.(page);
+        await page.getByText(ready).first().waitFor();
+        expect({ name, violations: await axeViolationsOf(page) }).toEqual({ name, violations: [] });
+        await page.context().close();
+      }
+    },
+  );
+
+  it("keep the chosen theme, and apply it before the first paint", async () => {
+    const { page } = await visit("auditor", "/", { scheme: "light" });
+    const background = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    await page.getByRole("radio", { name: "Dark" }).check();
+    await expect.poll(background).toBe("rgb(15, 17, 21)");
+    await page.route(/main|index-.*\.js/, (route) => route.abort());
+    await page.reload({ waitUntil: "domcontentloaded" });
+    await expect.poll(background).toBe("rgb(15, 17, 21)");
+    await page.context().close();
+  });
+
+  it("show a reader which scope is missing, and which are held", async () => {
+    const { page } = await visit("reader", "/fleet");
+    await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
+    await page.getByRole("link", { name: "Show your scopes" }).click();
+    await page.getByRole("heading", { name: "Your scopes" }).waitFor();
+    expect(await page.getByRole("listitem").filter({ hasText: "audit" }).textContent()).toContain("not held");
+    await page.context().close();
+  });
+
+  it("show a lost scope and an ended session, and offer to sign in to the same view", async () => {
+    const { page } = await visit("admin", "/fleet?q=edge");
+    const holds = (scopes: Scope[], status: PersonStatus = "active") =>
+      web.core.db.update(person).set({ scopes, status }).where(eq(person.userId, people.admin.userId));
+    await page.getByRole("link", { name: "edge-1" }).waitFor();
+    await holds(["read"]);
+    await page.keyboard.press("r");
+    await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
+    await holds(["read", "audit", "admin"]);
+    await page.reload();
+    await page.getByRole("link", { name: "edge-1" }).waitFor();
+    await holds(["read", "audit", "admin"], "suspended");
+    await page.keyboard.press("r");
+    await page.getByText("Your session has ended: what this page shows is old").waitFor();
+    const again = await page.getByRole("link", { name: "Sign in again" }).getAttribute("href");
+    expect(again).toBe(`/api/auth/login?${new URLSearchParams({ return_to: "/fleet?q=edge" })}`);
+    await holds(["read", "audit", "admin"]);
+    await page.context().close();
+  });
+});

@@ -1,0 +1,238 @@
+import { sql } from "drizzle-orm";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
+import { type PageVisit, type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+/** Runs a script and draws an image if a page treats it as markup. */
+const hostile = '<img src=x onerror="globalThis.taken=1">';
+
+let web: TestWeb;
+let browser: Browser;
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ ui, clock: systemClock });
+  const { token } = await createTestToken(web.core);
+  const hosts = [];
+  for (const deviceId of ["edge-1", "edge-2", hostile])
+    hosts.push(await enrollTestCollector(web.core, { token, deviceId }));
+  const [first, , last] = hosts;
+  if (first === undefined || last === undefined) throw new Error("no hosts");
+  const now = Date.now();
+  await manage(web.core, first, "heartbeat", heartbeatBody(now));
+  const { collector, config, ...body } = heartbeatBody(now) as { collector: object; config: object };
+  await manage(web.core, last, "heartbeat", {
+    ...body,
+    collector: { ...collector, hostname: hostile, version: "1.0.0-x" },
+    config: { ...config, valid: false, errors: [hostile] },
+  });
+});
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+/** Opens `/fleet` as an auditor, and waits for facets and rows. */
+const visitFleet = async (viewport?: VisitOptions): Promise<PageVisit> => {
+  const visit = await visitPage({ browser, web }, "auditor", "/fleet", viewport);
+  await visit.page
+    .getByRole("link", { name: /hosts?, last heartbeat/ })
+    .first()
+    .waitFor();
+  await visit.page.getByRole("link", { name: "edge-2" }).waitFor();
+  return visit;
+};
+
+const addressOf = (page: Page): string => new URL(page.url()).search;
+
+describe("the fleet page in a browser", () => {
+  it("T2: shows names and messages of hosts as text everywhere", async () => {
+    const { page, messages } = await visitFleet();
+    await page.getByRole("link", { name: hostile }).click();
+    const drawer = page.getByRole("dialog");
+    await drawer.getByRole("heading", { name: hostile }).waitFor();
+    await drawer.getByText("Enrolled", { exact: true }).last().waitFor();
+    // Its device id, its hostname, and its config error.
+    await expect.poll(() => drawer.getByText(hostile).count()).toBe(3);
+    expect(await page.locator("img[src=x]").count()).toBe(0);
+    expect(await page.evaluate(() => "taken" in globalThis)).toBe(false);
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("works by keyboard alone: rows, drawer, exports, help", async () => {
+    const { page, messages } = await visitFleet();
+    const focused = () => page.evaluate(() => document.activeElement?.textContent);
+    await page.keyboard.press("j");
+    await page.keyboard.press("j");
+    await page.keyboard.press("j");
+    await page.keyboard.press("k");
+    await expect.poll(focused).toBe("edge-1");
+    await page.keyboard.press("Enter");
+    await page.getByRole("dialog").getByRole("heading", { name: "edge-1" }).waitFor();
+    await page.getByText("Enrolled by").waitFor();
+    await page.keyboard.press("j");
+    await page.getByRole("dialog").getByRole("heading", { name: "edge-2" }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await expect.poll(() => addressOf(page)).toBe("");
+    await expect.poll(focused).toBe("edge-2");
+
+    await page.keyboard.press("e");
+    await page.locator("a:focus", { hasText: "Stale hosts" }).waitFor();
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("?");
+    await page.getByRole("heading", { name: "Keyboard shortcuts" }).waitFor();
+    await page.keyboard.press("Space");
+    await page.keyboard.press("Escape");
+    await page.keyboard.press("e");
+    expect(await page.locator("#export-menu").isVisible()).toBe(false);
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("says which exports need somebody, and why, in one box that comes and goes", async () => {
+    const { db } = web.core.core;
+    const { page, messages } = await visitFleet();
+    expect(await page.locator(".export-lags").count()).toBe(0);
+    const trouble = [
+      { name: "fine", seconds: 20, pending: 7, error: null },
+      { name: "loki", seconds: 7_200, pending: 1_234, error: "HTTP 401 <b>invalid token</b>" },
+    ];
+    for (const { name, seconds, pending, error } of trouble)
+      await db.execute(sql`
+        insert into export_position (name, position, position_at, stream, stream_pending, lease_until, epoch, exported, rejected_items,
+          lost, last_error, updated_at)
+        values (${name}, 0, now() - make_interval(secs => ${seconds}), 's', ${pending}, now(), 0, 0, 0, 0, ${error}, now())`);
+    await page.keyboard.press("r");
+    const box = page.locator(".export-lags");
+    await box.waitFor();
+    expect(await box.textContent()).toBe(
+      "Export loki: 2 h behind, 1,234 envelopes · no process exports · HTTP 401 <b>invalid token</b>",
+    );
+    await page.setViewportSize({ width: 320, height: 900 });
+    expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBe(320);
+    await db.execute(sql`delete from export_position`);
+    await page.keyboard.press("r");
+    await box.waitFor({ state: "detached" });
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("filters by a query with suggestions and faults, which stays in the address", async () => {
+    const { page, messages } = await visitFleet();
+    const box = page.getByRole("combobox", { name: "Search and filter hosts" });
+    await page.keyboard.press("/");
+    await page.keyboard.type("edge stat");
+    await page.getByRole("option", { name: /^state: / }).waitFor();
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Enter");
+    await page.keyboard.type("enr");
+    await page.keyboard.press("ArrowDown");
+    await page.keyboard.press("Tab");
+    await expect.poll(() => box.inputValue()).toBe("edge state:enrolling ");
+    await expect.poll(() => addressOf(page)).toBe("?state=enrolling&q=edge");
+    await page.getByText("1 to 1 of 1").first().waitFor();
+
+    await page.keyboard.type("hb>soon");
+    await page.keyboard.press("Enter");
+    await page.getByText("A duration is a whole number").waitFor();
+    await expect.poll(() => box.getAttribute("aria-invalid")).toBe("true");
+    await expect.poll(() => addressOf(page)).toBe("?state=enrolling&q=edge");
+    await page.keyboard.press("Escape");
+    await page.getByRole("button", { name: "Remove filter state:enrolling" }).click();
+    await expect.poll(() => addressOf(page)).toBe("?q=edge");
+    await page.evaluate(() => history.back());
+    await expect.poll(() => box.inputValue()).toBe("edge state:enrolling");
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("filters by the bars of its charts, and exports under that filter", async () => {
+    const { page } = await visitPage({ browser, web }, "auditor", "/fleet", { width: 320 });
+    await page.getByRole("link", { name: "edge-2" }).waitFor();
+    await page.locator(".charts summary").focus();
+    // Closed on a narrow screen. Each chart is one stop of the Tab key; arrows move among its bars. The versions are the third.
+    await page.keyboard.press("Enter");
+    await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
+    for (const key of ["Tab", "Tab", "Tab", "End", "Enter"]) await page.keyboard.press(key);
+    await expect.poll(() => addressOf(page)).toBe("?version=1.2.3");
+    await page.getByText("1 to 1 of 1").first().waitFor();
+    await page.getByRole("button", { name: "Export" }).click();
+    const link = page.locator(".exports-link", { hasText: "Config drift" });
+    await page.getByRole("link", { name: "Config drift 0 rows" }).waitFor();
+    expect(await link.getAttribute("href")).toBe(
+      "/api/core/collector/health/export.csv?kind=config_drift&version=1.2.3",
+    );
+    await page.context().close();
+  });
+
+  it("shows no figure, chart or skeleton of a report that failed to load, and all of them after a retry", async () => {
+    const { page } = await visitFleet();
+    const figures = page.locator(".summary, .state-bar, .charts, .skeleton, .row-link");
+    await page.route("**/api/core/collector/health**", (route) => route.abort());
+    await page.getByRole("link", { name: /^Enrolling/ }).click();
+    await page.getByRole("heading", { name: "The report could not be loaded" }).waitFor();
+    await expect.poll(() => figures.count()).toBe(0);
+    await expect.poll(() => addressOf(page)).toBe("?state=enrolling");
+    await page.unroute("**/api/core/collector/health**");
+    await page.getByRole("button", { name: "Try again" }).click();
+    await page.getByRole("link", { name: "edge-2" }).waitFor();
+    await page.getByRole("heading", { name: "The report could not be loaded" }).waitFor({ state: "detached" });
+    await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
+    await page.context().close();
+  });
+
+  it("shows no titles of charts that failed to load, and all of them after a retry", async () => {
+    const { page } = await visitPage({ browser, web }, "auditor", "/");
+    await page.route("**/api/core/collector/health/facets**", (route) => route.abort());
+    await page.goto(`${web.origin}/fleet`);
+    await page.getByText("The charts could not be loaded").waitFor();
+    await page.getByRole("link", { name: "edge-2" }).waitFor();
+    expect(await page.getByText("Certificate expiry", { exact: true }).isVisible()).toBe(false);
+    await page.unroute("**/api/core/collector/health/facets**");
+    await page.getByRole("button", { name: "Try again" }).click();
+    await page.getByRole("toolbar", { name: "Versions: filters" }).waitFor();
+    await page.context().close();
+  });
+
+  it("neither scrolls nor changes style behind the drawer, which blocks wheel and click", async () => {
+    const { page } = await visitFleet({ height: 400 });
+    const chip = await page.getByRole("link", { name: /^Enrolling/ }).boundingBox();
+    await page.getByRole("link", { name: "edge-1" }).click();
+    await page.getByRole("dialog").getByRole("heading", { name: "edge-1" }).waitFor();
+    const before = await page.evaluate(() => scrollY);
+    const at = { x: (chip?.x ?? 0) + 4, y: 200 };
+    await page.mouse.move(at.x, at.y);
+    await page.mouse.wheel(0, 200);
+    // A wheel scrolls by the second frame after it.
+    await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
+    expect(await page.evaluate(() => scrollY)).toBe(before);
+    // Inherited styles would restyle every row.
+    expect(
+      await page.evaluate(() => [document.body, document.documentElement].map(({ style }) => style.length)),
+    ).toEqual([0, 0]);
+    await page.mouse.click(at.x, at.y);
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    await expect.poll(() => addressOf(page)).toBe("");
+    await page.context().close();
+  });
+
+  it("offers to reload when the server no longer has the drawer's script", async () => {
+    const { page } = await visitFleet();
+    await page.route("**/row-drawer-*.js", (route) => route.abort());
+    await page.getByRole("link", { name: "edge-1" }).click();
+    const reload = page.getByRole("alert").getByRole("button", { name: "Reload" });
+    await reload.waitFor();
+    await page.unroute("**/row-drawer-*.js");
+    await reload.click();
+    await page.getByRole("dialog").getByRole("heading", { name: "edge-1" }).waitFor();
+    await page.context().close();
+  });
+});

@@ -1,0 +1,204 @@
+import { readFile } from "node:fs/promises";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { axeViolationsOf } from "../../scripts/lab/ui-states.ts";
+import { visitPage } from "../../scripts/lab/visit-page.ts";
+import { readCsv } from "../support/csv.ts";
+import { startWebDeployment, type WebDeployment } from "../support/web-deployment.ts";
+
+/** So many that an export of them does not fit into the buffers of a connection. */
+const hosts = 5_000;
+/** Three refresh intervals: later than this, no page shows old rows as new. */
+const oldAfterSeconds = 30;
+
+let deployment: WebDeployment;
+let browser: Browser;
+beforeAll(async () => {
+  // Web finds the build in its usual folder.
+  await buildUi();
+  [deployment, browser] = await Promise.all([startWebDeployment({ hosts }), launchBrowser()]);
+}, 180_000);
+afterAll(async () => {
+  await browser?.close();
+  await deployment?.close();
+});
+
+const visitFleet = async (): Promise<Page> => {
+  const { page } = await visitPage({ browser, web: deployment }, "auditor", "/fleet");
+  await isFresh(page);
+  return page;
+};
+const isFresh = async (page: Page): Promise<void> => {
+  await page.locator('[data-shown="fresh"] .row-link').first().waitFor();
+};
+const banner = (page: Page, words: RegExp) => page.locator(".freshness[data-stale]").getByText(words);
+const exportStale = async (page: Page): Promise<void> => {
+  await page.keyboard.press("e");
+  await page
+    .locator("#export-menu")
+    .getByRole("link", { name: /^Config drift/ })
+    .click();
+};
+
+describe("the fleet page, with real processes", () => {
+  it("marks its rows as old within three refresh intervals of web's suspension, although nobody touches it", {
+    timeout: 120_000,
+  }, async () => {
+    const page = await visitFleet();
+    deployment.suspend("web", true);
+    const startedAt = performance.now();
+    try {
+      await banner(page, /^The web server did not answer within 8 s\. These rows are old\./).waitFor();
+      expect((performance.now() - startedAt) / 1000).toBeLessThan(oldAfterSeconds);
+    } finally {
+      deployment.suspend("web", false);
+    }
+    await isFresh(page);
+    await page.context().close();
+  });
+
+  it.each<[string, (isDown: boolean) => void, RegExp]>([
+    ["web is suspended", (is) => deployment.suspend("web", is), /^The web server did not answer within 8 s\./],
+    ["core is suspended", (is) => deployment.suspend("core", is), /^Core did not answer within 5 s\./],
+    [
+      "PostgreSQL is suspended",
+      (is) => deployment.suspend("postgres", is),
+      /^The database (did not answer within 4 s|cannot be reached)\./,
+    ],
+    [
+      "the network before web swallows every byte",
+      (is) => deployment.front.swallow(is),
+      /^The web server did not answer within 8 s\./,
+    ],
+    [
+      "the network before core swallows every byte",
+      (is) => deployment.middle.swallow(is),
+      /^Core did not answer within 5 s\./,
+    ],
+  ])(
+    "names the part and keeps its rows, marked as old, when %s",
+    { timeout: 120_000 },
+    async (_name, setDown, words) => {
+      const page = await visitFleet();
+      const rows = await page.locator(".row-link").count();
+      setDown(true);
+      // Sooner than the interval.
+      await page.keyboard.press("r");
+      try {
+        await banner(page, words).waitFor();
+        await banner(page, /These rows are old/).waitFor();
+        expect(await page.locator('[data-shown="stale"] .row-link').count()).toBeGreaterThanOrEqual(rows);
+        expect(await axeViolationsOf(page)).toEqual([]);
+      } finally {
+        setDown(false);
+      }
+      await page.keyboard.press("r");
+      await isFresh(page);
+      await page.context().close();
+    },
+  );
+
+  it("blanks figures and pager after a changed filter until their rows arrive, or says why they do not", {
+    timeout: 120_000,
+  }, async () => {
+    const page = await visitFleet();
+    const states = page.getByRole("region", { name: "States" });
+    const pager = page.getByRole("navigation", { name: "Pages of the table" }).first();
+    deployment.middle.swallow(true);
+    try {
+      await states.getByRole("link", { name: /^Revoked/ }).click();
+      await page.locator('[data-shown="changing"] .fleet-table[aria-busy="true"]').waitFor();
+      expect(new Set(await states.locator("b").allTextContents())).toEqual(new Set(["…"]));
+      expect((await pager.textContent())?.trim()).toBe("");
+      expect(await axeViolationsOf(page)).toEqual([]);
+      await page.getByRole("alert").getByText("Core did not answer within 5 s.").waitFor();
+      expect(await page.locator(".row-link").count()).toBe(0);
+    } finally {
+      deployment.middle.swallow(false);
+    }
+    await page
+      .getByText(/^1 to \d+ of \d+ /)
+      .first()
+      .waitFor();
+    await page.context().close();
+  });
+
+  it("marks rows as old at once after the machine slept, before any request has failed", async () => {
+    const context = await browser.newContext();
+    await context.clock.install();
+    const { name, value } = await deployment.sessionOf("auditor");
+    await context.addCookies([{ name, value, url: deployment.origin }]);
+    const page = await context.newPage();
+    await page.goto(`${deployment.origin}/fleet`);
+    await isFresh(page);
+    const home = await context.newPage();
+    await home.goto(deployment.origin);
+    await home.locator(".summary:not([data-loading])").waitFor();
+    deployment.front.swallow(true);
+    try {
+      await context.clock.fastForward("01:00:00");
+      await banner(page, /^No answer yet\. These rows are old\./).waitFor({ timeout: 5_000 });
+      await page.getByText("Updated 1 h ago").waitFor();
+      // The frame marks the pages that show no age of their own.
+      await home.getByText("No answer yet. This page shows old data.").waitFor({ timeout: 5_000 });
+      await home.locator('[data-shown="stale"] .summary').waitFor();
+    } finally {
+      deployment.front.swallow(false);
+    }
+    await context.close();
+  });
+});
+
+describe("an export, with real processes", () => {
+  it("is saved once it is whole", async () => {
+    const page = await visitFleet();
+    const [download] = await Promise.all([page.waitForEvent("download"), exportStale(page)]);
+    const rows = readCsv(await readFile(await download.path(), "utf8"));
+    expect(rows.length).toBeGreaterThan(1_000);
+    await page.getByRole("status").getByText(`Exported ${download.suggestedFilename()}`).waitFor();
+    await page.context().close();
+  });
+
+  it("reports a transfer that is cut in the middle, saves nothing, and succeeds again", async () => {
+    const page = await visitFleet();
+    let downloads = 0;
+    page.on("download", () => {
+      downloads += 1;
+    });
+    let bytesOfExport = 0;
+    deployment.front.rewrite((bytes) => {
+      if (bytesOfExport > 0 || bytes.includes("text/csv")) bytesOfExport += bytes.length;
+      if (bytesOfExport > 200_000) deployment.front.reset();
+      return bytes;
+    });
+    await exportStale(page);
+    const report = page.getByRole("alert").filter({ hasText: "The export of Config drift failed" });
+    await report.getByText("The transfer broke off before its end. Nothing was saved.").waitFor();
+    expect(downloads).toBe(0);
+    expect(await axeViolationsOf(page)).toEqual([]);
+    deployment.front.rewrite(null);
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      report.getByRole("button", { name: "Try again" }).click(),
+    ]);
+    expect(readCsv(await readFile(await download.path(), "utf8")).length).toBeGreaterThan(1_000);
+    await page.context().close();
+  });
+
+  it("reports within seconds that the database does not answer", async () => {
+    const page = await visitFleet();
+    deployment.suspend("postgres", true);
+    try {
+      await exportStale(page);
+      await page
+        .getByRole("alert")
+        .getByText(/^The export of Config drift failed: The database (did not answer within 4 s|cannot be reached)\./)
+        .waitFor({ timeout: 15_000 });
+    } finally {
+      deployment.suspend("postgres", false);
+    }
+    await page.context().close();
+  });
+});

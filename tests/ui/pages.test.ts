@@ -1,0 +1,70 @@
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { visitPage } from "../../scripts/lab/visit-page.ts";
+import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+let web: TestWeb;
+let browser: Browser;
+let hostId: string;
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ ui, clock: systemClock });
+  const { token } = await createTestToken(web.core);
+  hostId = (await enrollTestCollector(web.core, { token, deviceId: "edge-1" })).identityId;
+});
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+const product = "Collector fleet";
+
+describe("the pages of records", () => {
+  it("have an address, a title and a heading of their own, and a place in the navigation", async () => {
+    const { page, messages } = await visitPage({ browser, web }, "auditor", "/");
+    await expect.poll(() => page.title()).toBe(product);
+    const nav = page.getByRole("navigation", { name: "Main" });
+    for (const name of ["Fleet", "Audit", "Configs", "Rollouts", "Enrollment"]) {
+      await nav.getByRole("link", { name, exact: true }).click();
+      await page.getByRole("heading", { level: 1, name }).waitFor();
+      await expect.poll(() => page.title()).toBe(`${name} · ${product}`);
+      expect(await nav.locator("[aria-current=page]").textContent()).toBe(name);
+    }
+    await page.goto(`${web.origin}/hosts/${hostId}`);
+    await page.getByRole("heading", { level: 1, name: "edge-1" }).waitFor();
+    await expect.poll(() => page.title()).toBe(`edge-1 · ${product}`);
+    expect(await nav.locator("[aria-current]").textContent()).toBe("Fleet");
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("show a reader which scope is missing, and no entry in the navigation", async () => {
+    const { page } = await visitPage({ browser, web }, "reader", "/audit");
+    for (const path of ["/audit", `/hosts/${hostId}`, "/configs", "/rollouts", "/rollouts/x", "/enrollment"]) {
+      await page.goto(web.origin + path);
+      await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
+      expect(await page.getByRole("navigation", { name: "Main" }).getByRole("link").allTextContents()).toEqual([
+        "Home",
+      ]);
+    }
+    await page.context().close();
+  });
+
+  it("redirect to the sign-in page without a session, and return to the same address", async () => {
+    for (const path of [
+      "/audit?action=identity.revoke",
+      `/hosts/${hostId}`,
+      "/configs/x",
+      "/rollouts?state=paused",
+      "/enrollment",
+    ]) {
+      const response = await fetch(web.origin + path, { headers: { Accept: "text/html" }, redirect: "manual" });
+      expect(response.headers.get("location")).toBe(`/login?${new URLSearchParams({ return_to: path })}`);
+    }
+  });
+});

@@ -1,0 +1,217 @@
+import { sql } from "drizzle-orm";
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { verifyChain } from "../../functions/domain/audit/verify-chain.ts";
+import { chainAuditEvents } from "../../functions/jobs/audit-jobs.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { flawsOf } from "../../scripts/lab/ui-states.ts";
+import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { createTestToken, enrollTestCollector, type TestCollector } from "../support/collector.ts";
+import { readCsv } from "../support/csv.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+const yaml =
+  "forwarder: {endpoint: 'core:8443', mtls: {cert_file: tls.crt, key_file: tls.key, ca_file: ca.pem}}\nbuffer: {dir: data}\n";
+
+let web: TestWeb;
+let browser: Browser;
+let revoked: TestCollector;
+let odd: TestCollector;
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ ui, clock: systemClock });
+  const { core } = web;
+  const { token } = await createTestToken(core, { name: "edge hosts" });
+  revoked = await enrollTestCollector(core, { token, deviceId: "edge-1" });
+  odd = await enrollTestCollector(core, { token, deviceId: "db%1" });
+  const config = await core.api("POST", "/v1/collector/configs", { as: "admin", body: { name: "edge", yaml } });
+  await core.api("PUT", `/v1/collector/identities/${revoked.identityId}/desired-config`, {
+    as: "admin",
+    body: { config_id: config.body.id },
+  });
+  await core.api("POST", `/v1/collector/identities/${revoked.identityId}/revoke`, {
+    as: "admin",
+    body: { reason_code: "laptop_lost" },
+  });
+  await chainAuditEvents(core.core);
+  await verifyChain({ ...core.core, clock: systemClock });
+});
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+const visit = (path: string, viewport?: VisitOptions) => visitPage({ browser, web }, "auditor", path, viewport);
+const addressOf = (page: Page) => new URL(page.url()).pathname + new URL(page.url()).search;
+
+describe("the audit page", () => {
+  it("shows sentences with names and links, reasons, and the verified part of the chain", async () => {
+    const { page, messages } = await visit("/audit");
+    const row = page.getByRole("row").filter({ hasText: "revoked the host" });
+    await row.getByText("laptop_lost").first().waitFor();
+    expect(await row.getByRole("link", { name: web.core.people.admin.email }).count()).toBe(1);
+    expect(await row.getByRole("link", { name: "edge-1" }).getAttribute("href")).toBe(`/hosts/${revoked.identityId}`);
+    const [{ head = 0 } = {}] = await web.core.db.execute<{ head: number }>(
+      sql`select max(seq)::int as head from audit_chain`,
+    );
+    await page.getByText(`Hash chain verified up to event ${head} of ${head}`).waitFor();
+    await page
+      .getByRole("row")
+      .filter({ hasText: "assigned the config" })
+      .getByRole("link", { name: /^[0-9a-f]{6} edge$/ })
+      .waitFor();
+    expect(await page.getByRole("table").textContent()).not.toMatch(/(host|config|policy|certificate) [0-9a-f]{8}-/);
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("filters by time, action, actor, target and outcome, all in the address", async () => {
+    const { page } = await visit("/audit");
+    await page.getByRole("link", { name: "Last hour" }).click();
+    await page.getByRole("link", { name: "Revocations" }).click();
+    await page.getByRole("row").filter({ hasText: "revoked the host" }).waitFor();
+    await expect.poll(() => page.getByRole("row").count()).toBe(2);
+    await page.getByRole("combobox", { name: "Action" }).selectOption("config.publish");
+    await expect.poll(() => addressOf(page)).toBe("/audit?action=config.publish&within_seconds=3600");
+    await page.getByRole("link", { name: "Clear all filters" }).click();
+    await page.getByRole("searchbox", { name: "Target" }).fill("edge-1");
+    await page.keyboard.press("Enter");
+    await expect.poll(() => addressOf(page)).toBe("/audit?target=edge-1");
+    await page.getByText("3 events, all of them").waitFor();
+    await page.getByRole("combobox", { name: "Outcome" }).selectOption("failure");
+    await page.getByRole("heading", { name: "No event matches" }).waitFor();
+    await page.evaluate(() => history.back());
+    await page.getByText("3 events, all of them").waitFor();
+    await page.context().close();
+  });
+
+  it("leaves actions and an actor out, and shows them again", async () => {
+    const { page } = await visit("/audit");
+    const revocation = page.getByRole("row").filter({ hasText: "revoked the host" });
+    await revocation.waitFor();
+    await page.getByRole("combobox", { name: "Leave out" }).selectOption("identity.revoke");
+    await expect.poll(() => addressOf(page)).toBe("/audit?not_action=identity.revoke");
+    await expect.poll(() => revocation.count()).toBe(0);
+    expect(await page.getByRole("row").count()).toBeGreaterThan(1);
+    await page.getByRole("link", { name: "Show again: identity.revoke" }).click();
+    await revocation.waitFor();
+    const { email } = web.core.people.admin;
+    await page.getByRole("searchbox", { name: "Not by" }).fill(email);
+    await page.keyboard.press("Enter");
+    await expect.poll(() => addressOf(page)).toBe(`/audit?not_actor=${encodeURIComponent(email)}`);
+    await expect.poll(() => page.getByRole("row").filter({ hasText: email }).count()).toBe(0);
+    await page.context().close();
+  });
+
+  it("refuses a mangled link and names the parameter, and shows no events then", async () => {
+    const { page } = await visit("/audit?sate=stale");
+    await page.getByText("a filter that the page does not understand: sate").waitFor();
+    expect(await page.getByRole("table").count()).toBe(0);
+    await page.context().close();
+  });
+
+  it("exports the rows of its filter", async () => {
+    const { page } = await visit("/audit?target=edge-1");
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      page.getByRole("link", { name: "CSV" }).click(),
+    ]);
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of await download.createReadStream()) chunks.push(chunk as Uint8Array);
+    const rows = readCsv(Buffer.concat(chunks).toString());
+    expect(rows.map(({ action }) => action)).toEqual(["identity.revoke", "config.assign", "collector.enroll"]);
+    await page.context().close();
+  });
+
+  it("reports a fault of the chain", async () => {
+    const { page } = await visit("/");
+    await page.route("**/api/core/audit-events/chain", (route) =>
+      route.fulfill({
+        json: {
+          head: { seq: 9, hash: "00" },
+          pending: 0,
+          verified: {
+            seq: 4,
+            hash: "00",
+            checked_at: "2026-11-20T00:00:00.000Z",
+            checked_since: "2026-11-20T00:00:00.000Z",
+          },
+          fault: { kind: "event_edited", seq: 5 },
+        },
+      }),
+    );
+    await page.goto(`${web.origin}/audit`);
+    await page.getByRole("alert").getByText("The hash chain has a fault: event 5 was edited").waitFor();
+    expect(await page.getByText("verified up to").count()).toBe(0);
+    await page.context().close();
+  });
+});
+
+describe("the page of a host", () => {
+  it("shows who revoked it and why, its certificates and its configs", async () => {
+    const { page, messages } = await visit(`/hosts/${revoked.identityId}`);
+    await page.getByRole("heading", { level: 1, name: "edge-1" }).waitFor();
+    const timeline = page.getByRole("region", { name: "Timeline" });
+    const entry = timeline.getByRole("listitem").filter({ hasText: "revoked the host" });
+    await entry.getByText("laptop_lost").first().waitFor();
+    expect(await entry.textContent()).toContain(web.core.people.admin.email);
+    const certificates = page.getByRole("table", { name: "Certificates" });
+    await certificates.getByRole("cell", { name: /^revoked since/ }).waitFor();
+    const configs = page.getByRole("region", { name: "Config history" });
+    await configs.getByText("assigned the config").waitFor();
+    await configs.getByText("The host has not reported its config.").waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("is found by its identity, pasted or escaped, and by its device id", async () => {
+    for (const name of [
+      revoked.identity,
+      encodeURIComponent(revoked.identity),
+      encodeURIComponent(odd.identity),
+      "edge-1",
+      "db%251",
+    ]) {
+      const { page } = await visit(`/hosts/${name}`);
+      const host = name.includes("db") ? odd : revoked;
+      await expect.poll(() => addressOf(page)).toBe(`/hosts/${host.identityId}`);
+      await page.context().close();
+    }
+    const { page } = await visit("/hosts/nobody");
+    await page.getByRole("heading", { name: "No such host" }).waitFor();
+    await page.context().close();
+  });
+
+  it("answers in two clicks from the fleet", async () => {
+    const { page } = await visit("/fleet?state=revoked");
+    await page.getByRole("link", { name: "edge-1" }).click();
+    await page.getByRole("link", { name: "Everything about this host" }).click();
+    const entry = page.getByRole("listitem").filter({ hasText: "revoked the host" });
+    await entry.getByText("laptop_lost").first().waitFor();
+    await page.context().close();
+  });
+});
+
+/** Visible elements that reach over the right edge of the page. A narrow table hides its head by clipping it. */
+const tooWide = (page: Page): Promise<string[]> =>
+  page.evaluate(() =>
+    [...document.querySelectorAll("main *")]
+      .filter((element) => element.getBoundingClientRect().right > innerWidth + 0.5 && !element.closest("thead"))
+      .map(({ outerHTML }) => outerHTML.slice(0, 80))
+      .slice(0, 3),
+  );
+
+it.each([
+  ["/audit", () => "", "revoked the host"],
+  ["/hosts/", () => revoked.identityId, "laptop_lost"],
+])("has no axe violation, no sideways scroll and no clipped element: %s", async (path, id, ready) => {
+  const { page, messages } = await visit(path + id());
+  await page.getByText(ready).first().waitFor();
+  await page.waitForLoadState("networkidle");
+  expect(await flawsOf(page, tooWide)).toEqual([]);
+  expect(messages).toEqual([]);
+  await page.context().close();
+});

@@ -1,0 +1,183 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { ConfigDetail } from "../../proto/fleet-health/config-report.ts";
+import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { seedEnrollment, seededPolicyId } from "../../scripts/lab/seed-enrollment.ts";
+import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { seededConfigId, seedRollouts } from "../../scripts/lab/seed-rollouts.ts";
+import { flawsOf } from "../../scripts/lab/ui-states.ts";
+import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+let web: TestWeb;
+let browser: Browser;
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ ui });
+  const now = new Date(web.clock.now());
+  await seedFleet(web.core.db, { count: 320, now });
+  await seedRollouts(web.core.db, { count: 12, now });
+  await seedEnrollment(web.core.db, now);
+});
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+const newest = seededConfigId(11);
+const visit = (path: string, viewport?: VisitOptions) =>
+  visitPage({ browser, web }, "auditor", path, { now: web.clock.now(), ...viewport });
+const addressOf = (page: Page) => new URL(page.url()).pathname + new URL(page.url()).search;
+const get = async <Body>(path: string) => (await web.core.api<Body>("GET", path, { as: "auditor" })).body;
+/** How many hosts core lists at an address of the fleet page. */
+const hostsAt = async (href: string): Promise<number> => {
+  const { search } = new URL(href, web.origin);
+  return (await get<FleetHealthReport>(`/v1/collector/health${search}&limit=1000`)).items.length;
+};
+
+describe("the pages of configs in a browser", () => {
+  it("answer whether all hosts run a config and which are left, in two clicks from the fleet", async () => {
+    const { page, messages } = await visit("/configs");
+    const { hosts } = await get<ConfigDetail>(`/v1/collector/configs/${newest}`);
+    await page.getByRole("link", { name: "databases r11", exact: true }).click();
+    await page.getByRole("heading", { level: 1, name: "databases r11" }).waitFor();
+    const left = hosts.desired - hosts.running - hosts.silent_running;
+    const sentence = page.getByRole("link", { name: `${left} of ${hosts.desired} hosts left: not finished.` });
+    await sentence.waitFor();
+    expect(await hostsAt((await sentence.getAttribute("href")) ?? "")).toBe(left);
+    await sentence.click();
+    await page.getByText(`1 to ${left} of ${left}`).first().waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("link every figure to exactly its rows", async () => {
+    for (const path of ["/configs", `/configs/${newest}`]) {
+      const { page } = await visit(path);
+      await page.locator("a[href^='/fleet?']").first().waitFor();
+      // The parts of the page arrive one after the other.
+      await page.waitForLoadState("networkidle");
+      const figures = await page.locator(".page a[href^='/fleet?']").evaluateAll((links) =>
+        links.map((link) => ({
+          href: link.getAttribute("href") ?? "",
+          figure: Number(/^[\d,]+/.exec(link.textContent ?? "")?.[0].replaceAll(",", "")),
+        })),
+      );
+      expect(figures.length).toBeGreaterThan(5);
+      for (const { href, figure } of figures) expect({ href, figure: await hostsAt(href) }).toEqual({ href, figure });
+      await page.context().close();
+    }
+  });
+
+  it("show the text with line numbers and copy it, and its changes from another config, by keyboard alone", async () => {
+    const { page, messages } = await visit(`/configs/${newest}`);
+    const { yaml } = await get<ConfigDetail>(`/v1/collector/configs/${newest}`);
+    const lines = page.locator(".code-lines li");
+    await expect.poll(() => lines.count()).toBe(yaml.trimEnd().split("\n").length);
+    expect(await lines.nth(0).textContent()).toBe(yaml.split("\n")[0]);
+    await page.getByRole("button", { name: "Compare with another config" }).focus();
+    await page.keyboard.press("Enter");
+    const choice = page.getByLabel("Compare with");
+    await choice.selectOption(seededConfigId(10));
+    await page.getByRole("button", { name: "Compare", exact: true }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: "Changes from web servers r10" }).waitFor();
+    const changed = async (kind: string) => (await page.locator(`[data-kind=${kind}]`).allTextContents()).join("\n");
+    expect(await changed("added")).toContain("# databases, revision 11");
+    expect(await changed("removed")).toContain("# web servers, revision 10");
+    expect(addressOf(page)).toBe(`/configs/${newest}?compare=${seededConfigId(10)}`);
+    await page.goBack();
+    await lines.first().waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("filter the assigned hosts by the address, search the configs, and say what an unknown one is", async () => {
+    const { page } = await visit(`/configs/${newest}`);
+    const history = page.getByRole("table", { name: /^Assignments/ });
+    const link = history.getByRole("link").first();
+    const assigned = Number(await link.textContent());
+    await link.click();
+    await page.getByText("Assigned in the minute of").waitFor();
+    await expect
+      .poll(() => page.getByRole("table", { name: "Assigned hosts, newest first" }).getByRole("row").count())
+      .toBe(assigned + 1);
+    await page.goto(`${web.origin}/configs`);
+    await page.getByLabel("Name, or the beginning of a hash").fill("r1");
+    await page.keyboard.press("Enter");
+    await expect.poll(() => addressOf(page)).toBe("/configs?q=r1");
+    await page.getByText("3 configs, all of them").first().waitFor();
+    expect(await page.getByRole("link", { name: "CSV" }).getAttribute("href")).toBe(
+      "/api/core/collector/configs/export.csv?q=r1",
+    );
+    await page.goto(`${web.origin}/configs?colour=red`);
+    await page.getByRole("heading", { name: "The configs could not be loaded" }).waitFor();
+    await page.goto(`${web.origin}/configs/01920000-0000-7000-8000-0000000000ff`);
+    await page.getByRole("heading", { name: "No such config" }).waitFor();
+    await page.context().close();
+  });
+});
+
+describe("the page of enrollment in a browser", () => {
+  it("shows tokens and policies by state, refusals of the last day, and no value of a token", async () => {
+    const { page, messages } = await visit("/enrollment");
+    await page.getByRole("heading", { name: "Refused in the last day" }).waitFor();
+    for (const [name, rows] of [
+      ["active", 2],
+      ["used up", 1],
+      ["policy frozen", 1],
+      ["expired", 1],
+      ["revoked", 2],
+    ] as const) {
+      const chip = page.getByRole("navigation", { name: "Tokens by state" }).getByRole("link", { name });
+      const figure = Number(/\d+$/.exec((await chip.textContent()) ?? "")?.[0]);
+      await chip.click();
+      const table = page.getByRole("table", { name: "Bootstrap tokens, newest first" });
+      await expect.poll(() => table.getByRole("row").count()).toBe(figure + 1);
+      expect([name, figure]).toEqual([name, name === "revoked" ? 1 : name === "expired" ? 2 : rows]);
+    }
+    const policies = page.getByRole("table", { name: "Enrollment policies, newest first" });
+    expect(await policies.getByRole("link", { name: "team: web" }).getAttribute("href")).toBe(
+      "/fleet?label=team%3Aweb",
+    );
+    await page.getByRole("link", { name: "1 policy frozen" }).click();
+    await expect.poll(() => addressOf(page)).toBe(`/enrollment?policy_id=${seededPolicyId(1)}&state=policy_frozen`);
+    const refusals = page.getByRole("table", { name: "Refusals by reason" });
+    await refusals.getByText("token unknown").waitFor();
+    expect((await refusals.textContent()) ?? "").toContain("240");
+    expect(await page.content()).not.toMatch(/svcbt_[0-9A-Za-z]{20}/);
+    await page.goto(`${web.origin}/enrollment?stat=active`);
+    await page.getByText("This link has a filter that the page does not understand").waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+});
+
+describe("a figure of the page of enrollment", () => {
+  it.each(["20 of 500", "40, no limit", "3 of 20"])("%s finds as many events as it counts", async (name) => {
+    const { page } = await visit("/enrollment");
+    await page.getByRole("link", { name, exact: true }).click();
+    const events = page.getByRole("table", { name: "Audit events, newest first" });
+    await expect.poll(() => events.getByRole("row").count()).toBe(Number(/^\d+/.exec(name)?.[0]) + 1);
+    await page.context().close();
+  });
+});
+
+describe("the pages of configs and enrollment", () => {
+  it.each([
+    ["/configs", "Running, never published"],
+    [`/configs/${newest}`, "databases r11"],
+    [`/configs/${newest}?compare=${seededConfigId(10)}`, "lines added"],
+    ["/enrollment", "token unknown"],
+  ])("have no axe violation and no sideways scroll: %s", async (path, ready) => {
+    const { page, messages } = await visit(path);
+    await page.getByText(ready).first().waitFor();
+    await page.waitForLoadState("networkidle");
+    expect(await flawsOf(page)).toEqual([]);
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+});

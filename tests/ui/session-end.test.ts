@@ -1,0 +1,134 @@
+import type { Browser, BrowserContext, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { people } from "../../scripts/lab/people.ts";
+import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { axeViolationsOf } from "../../scripts/lab/ui-states.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+/** The default of `SESSION_TTL`. */
+const sessionMs = 30 * 60_000;
+const view = "/fleet?state=stale";
+
+let web: TestWeb;
+let browser: Browser;
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ ui });
+  await seedFleet(web.core.db, { count: 60, now: new Date(web.clock.now()) });
+});
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+/** A browser whose pages' clock the test moves, with a session that has just begun. */
+const openContext = async (): Promise<BrowserContext> => {
+  const context = await browser.newContext({ viewport: { width: 1440, height: 900 } });
+  context.setDefaultTimeout(60_000);
+  await context.clock.install();
+  const { name, value } = await web.sessionOf("auditor");
+  await context.addCookies([{ name, value, url: web.origin }]);
+  return context;
+};
+const openView = async (context: BrowserContext, path = view): Promise<Page> => {
+  const page = await context.newPage();
+  await page.goto(web.origin + path);
+  await page.locator(".row-link").first().waitFor();
+  return page;
+};
+/** Moves the clocks of web and of the page. */
+const pass = async (page: Page, ms: number): Promise<void> => {
+  await web.clock.advance(ms);
+  await page.context().clock.fastForward(ms);
+};
+const announced = (page: Page) => page.getByText("Your session ends soon");
+const ended = (page: Page) => page.getByText("Your session has ended: what this page shows is old");
+const queryOf = (page: Page) => page.getByRole("combobox", { name: "Search and filter hosts" });
+const question = (page: Page) => page.getByRole("textbox", { name: "Question" });
+
+describe("a page near the end of its session", () => {
+  it("announces it five minutes before, signs in again in the same tab, and keeps view and typed text", async () => {
+    const context = await openContext();
+    const page = await openView(context, `${view}&chat=new`);
+    await question(page).fill("Which hosts expire this weekend?");
+    await queryOf(page).fill("state:stale hb>10m");
+    await pass(page, sessionMs - 301_000);
+    await page.locator(".row-link").first().waitFor();
+    expect(await announced(page).count()).toBe(0);
+    await pass(page, 2_000);
+    await announced(page).waitFor();
+    expect(await axeViolationsOf(page)).toEqual([]);
+    await page.getByRole("link", { name: "Sign in again" }).click();
+    await page.getByRole("button", { name: people.auditor.email }).click();
+    await page.locator(".row-link").first().waitFor();
+    expect(page.url()).toBe(`${web.origin}${view}&chat=new`);
+    expect(await queryOf(page).inputValue()).toBe("state:stale hb>10m");
+    expect(await question(page).inputValue()).toBe("Which hosts expire this weekend?");
+    expect(await announced(page).count()).toBe(0);
+    await context.close();
+  });
+
+  it("says by web's clock when it ends, on a machine whose own is a day behind", async () => {
+    const context = await openContext();
+    const page = await openView(context);
+    await context.clock.setSystemTime(Date.now() - 86_400_000);
+    await page.reload();
+    await page.locator(".row-link").first().waitFor();
+    expect((await announced(page).count()) + (await ended(page).count())).toBe(0);
+    await web.clock.advance(sessionMs - 200_000);
+    await page.reload();
+    await announced(page).waitFor();
+    await page.getByText(/, in 3 min\./).waitFor();
+    await page.getByRole("button", { name: "Later" }).click();
+    await expect.poll(() => announced(page).count()).toBe(0);
+    await context.close();
+  });
+});
+
+describe("a page whose session has ended", () => {
+  it("says so at once, keeps its rows marked as old, and sends no more requests", async () => {
+    const context = await openContext();
+    const page = await openView(context);
+    const rows = await page.locator(".row-link").count();
+    await pass(page, sessionMs + 1_000);
+    await ended(page).waitFor();
+    expect(await page.locator('[data-shown="stale"] .row-link').count()).toBeGreaterThanOrEqual(rows);
+    expect(await axeViolationsOf(page)).toEqual([]);
+    await page.keyboard.press("r");
+    await page.locator(".freshness").getByText("Your session has ended. These rows are old.").waitFor();
+    const requests: string[] = [];
+    page.on("request", (request) => requests.push(request.url()));
+    await page.keyboard.press("r");
+    await context.clock.runFor(30_000);
+    expect(requests.filter((url) => url.includes("/api/core/"))).toEqual([]);
+    await context.close();
+  });
+
+  it("continues once the same person has signed in in another tab", async () => {
+    const context = await openContext();
+    const page = await openView(context);
+    await pass(page, sessionMs + 1_000);
+    await ended(page).waitFor();
+    const { name, value } = await web.sessionOf("auditor");
+    await context.addCookies([{ name, value, url: web.origin }]);
+    await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+    await expect.poll(() => ended(page).count()).toBe(0);
+    await page.keyboard.press("r");
+    await page.locator('[data-shown="fresh"] .row-link').first().waitFor();
+    await context.close();
+  });
+
+  it("drops everything when another person has signed in in another tab", async () => {
+    const context = await openContext();
+    const page = await openView(context);
+    const { name, value } = await web.sessionOf("reader");
+    await context.addCookies([{ name, value, url: web.origin }]);
+    await page.evaluate(() => document.dispatchEvent(new Event("visibilitychange")));
+    await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
+    expect(await page.locator(".row-link").count()).toBe(0);
+    await context.close();
+  });
+});

@@ -1,0 +1,229 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { fleetSeverities, severityOf } from "../../proto/fleet-health/vocabulary.ts";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+let web: TestWeb;
+let browser: Browser;
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ ui, core: { env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } } });
+  await seedFleet(web.core.db, { count: 320, now: new Date(web.clock.now()) });
+});
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+/** Opens `/fleet` as an auditor, and waits for the rows and the charts. */
+const visitFleet = async (search = "", viewport?: VisitOptions) => {
+  const visit = await visitPage({ browser, web }, "auditor", `/fleet${search}`, viewport);
+  await visit.page.locator(".row-link").first().waitFor();
+  await visit.page.locator(".charts:not([open]), .chart-bar").first().waitFor();
+  return visit;
+};
+const addressOf = (page: Page): string => page.url().slice(web.origin.length);
+const devices = (page: Page) => page.locator(".row-link").allTextContents();
+const drawerOf = (page: Page) => page.getByRole("dialog");
+
+describe("the first row", () => {
+  it.each([
+    { width: 1440, height: 900, topMax: 380 },
+    { width: 390, height: 900, topMax: 700 },
+  ])("is within $topMax px of the top at $width px, without a shift", async ({ topMax, ...viewport }) => {
+    const { page, layoutShift } = await visitFleet("", viewport);
+    await page.waitForLoadState("networkidle");
+    const top = await page
+      .locator("tr[data-id]")
+      .first()
+      .evaluate((row) => row.getBoundingClientRect().top + scrollY);
+    expect(top).toBeLessThanOrEqual(topMax);
+    expect(await layoutShift()).toBe(0);
+    await page.context().close();
+  });
+
+  it("uses the width of 2560 px for the reason of each state", async () => {
+    const { page } = await visitFleet("?state=stale", { width: 2560, height: 1300 });
+    const table = await page.locator(".fleet-table").boundingBox();
+    expect(table?.width).toBeGreaterThan(2500);
+    expect(await page.locator("tbody .column-why").first().textContent()).toMatch(
+      /^(last|no) heartbeat .*threshold 3 min|15 min$/,
+    );
+    await page.context().close();
+  });
+});
+
+describe("the order of the rows", () => {
+  it("is by severity, then by age, and the hosts that need nobody are quiet", async () => {
+    const { page } = await visitFleet();
+    await page.locator(".row-link").nth(199).waitFor();
+    const { body } = await web.core.api<{ items: { device_id: string; state: "stale"; forwarding: null }[] }>(
+      "GET",
+      "/v1/collector/health?sort=severity&limit=200",
+      { as: "auditor" },
+    );
+    expect(await devices(page)).toEqual(body.items.map(({ device_id }) => device_id));
+    const ranks = body.items.map((row) => fleetSeverities.indexOf(severityOf(row)));
+    expect(ranks).toEqual([...ranks].sort((one, other) => one - other));
+    expect(await page.locator("th[aria-sort=ascending]").textContent()).toBe("State");
+    const calm = await page.locator("tr[data-calm]").count();
+    expect(calm).toBe(body.items.filter((row) => severityOf(row) === "healthy").length);
+    await page.context().close();
+  });
+
+  it("has one chip for all hosts that need attention, which counts their rows", async () => {
+    const { page } = await visitFleet();
+    const chip = page.getByRole("link", { name: /^Needs attention/ });
+    const count = Number((await chip.textContent())?.replace(/\D/g, ""));
+    await chip.click();
+    await page
+      .getByText(`1 to ${Math.min(count, 200)} of ${count} `)
+      .first()
+      .waitFor();
+    expect(addressOf(page)).toBe("/fleet?attention=needed");
+    await page
+      .locator(".row-link")
+      .nth(count - 1)
+      .waitFor();
+    expect(await page.locator("tr[data-calm]").count()).toBe(0);
+    await chip.click();
+    await expect.poll(() => addressOf(page)).toBe("/fleet");
+    await page.context().close();
+  });
+});
+
+describe("the history of the page", () => {
+  it("does not open the drawer again with Back after Escape", async () => {
+    const { page } = await visitFleet("?state=stale");
+    await page.getByRole("link", { name: /^Revoked/ }).click();
+    await expect.poll(() => addressOf(page)).toBe("/fleet?state=revoked");
+    await page.locator('table[aria-busy="false"] .row-link').first().click();
+    await drawerOf(page).waitFor();
+    await page.keyboard.press("j");
+    await page.keyboard.press("Escape");
+    await drawerOf(page).waitFor({ state: "detached" });
+    await expect.poll(() => addressOf(page)).toBe("/fleet?state=revoked");
+    await page.evaluate(() => history.back());
+    await expect.poll(() => addressOf(page)).toBe("/fleet?state=stale");
+    expect(await drawerOf(page).count()).toBe(0);
+    await page.context().close();
+  });
+
+  it("replaces the drawer of a link by its list", async () => {
+    const { page } = await visitFleet();
+    const id = await page.locator("tr[data-id]").first().getAttribute("data-id");
+    await page.goto(`${web.origin}/fleet?state=stale&id=${id}`);
+    await drawerOf(page).waitFor();
+    const entries = await page.evaluate(() => history.length);
+    await page.keyboard.press("Escape");
+    await expect.poll(() => addressOf(page)).toBe("/fleet?state=stale");
+    expect(await page.evaluate(() => history.length)).toBe(entries);
+    await page.context().close();
+  });
+
+  it("reports a cursor of another list once, and shows the first page", async () => {
+    const { page } = await visitFleet("?cursor=mangled");
+    await page.getByText("The page that this address named does not exist").waitFor();
+    await page.getByText("1 to 200 of 320").first().waitFor();
+    expect(addressOf(page)).toBe("/fleet");
+    await page.getByRole("button", { name: "Dismiss" }).click();
+    await page.keyboard.press("r");
+    await page.locator('table[aria-busy="false"]').waitFor();
+    expect(await page.getByText("does not exist").count()).toBe(0);
+    await page.context().close();
+  });
+
+  it("keeps the page and its number through a reload", async () => {
+    const { page } = await visitFleet();
+    await page.getByRole("link", { name: "Next" }).first().click();
+    await page.getByText("201 to 320 of 320").first().waitFor();
+    const address = addressOf(page);
+    await page.reload();
+    await page.getByText("201 to 320 of 320").first().waitFor();
+    expect(addressOf(page)).toBe(address);
+    await page.getByRole("link", { name: "Previous" }).first().click();
+    await page.getByText("1 to 200 of 320").first().waitFor();
+    await page.context().close();
+  });
+});
+
+describe("the times of the page", () => {
+  it("follow a switch between UTC and local time, which is stored", async () => {
+    const { page } = await visitPage({ browser, web }, "auditor", "/");
+    const devtools = await page.context().newCDPSession(page);
+    await devtools.send("Emulation.setTimezoneOverride", { timezoneId: "Asia/Kolkata" });
+    await page.goto(`${web.origin}/fleet?heartbeat=recent`);
+    const first = page.locator("tbody .column-heartbeat > :first-child").first();
+    await first.waitFor();
+    expect(await first.getAttribute("title")).toMatch(/ UTC$/);
+    const utc = Date.parse(((await first.getAttribute("title")) ?? "").replace(" UTC", "Z"));
+    await page.getByRole("button", { name: "Times in UTC" }).click();
+    await expect.poll(() => first.getAttribute("title")).toMatch(/ \+05:30$/);
+    expect(Date.parse((await first.getAttribute("title")) ?? "")).toBe(utc);
+    await page.reload();
+    await expect.poll(() => first.getAttribute("title")).toMatch(/ \+05:30$/);
+    await page.locator(".row-link").first().click();
+    await drawerOf(page)
+      .getByText(/ \+05:30$/)
+      .first()
+      .waitFor();
+    await page.context().close();
+  });
+});
+
+describe("rows off the screen", () => {
+  const allRows = (page: Page) => expect.poll(() => page.locator("tr[data-id]").count()).toBe(200);
+
+  it("are in the accessibility tree, and take the focus", async () => {
+    const { page } = await visitFleet();
+    await allRows(page);
+    const devtools = await page.context().newCDPSession(page);
+    const shown = new Set(await devices(page));
+    const named = async () => {
+      const { nodes } = await devtools.send("Accessibility.getFullAXTree");
+      return nodes.filter(({ role, name }) => role?.value === "link" && shown.has(String(name?.value))).length;
+    };
+    await expect.poll(named).toBe(200);
+    await page.keyboard.press("k");
+    await expect.poll(() => page.evaluate(() => document.activeElement?.textContent)).toBe((await devices(page))[199]);
+    await expect.poll(() => page.evaluate(() => scrollY)).toBeGreaterThan(5000);
+    await page.context().close();
+  });
+
+  it("are printed, without what one presses", async () => {
+    const { page } = await visitFleet();
+    await allRows(page);
+    await page.emulateMedia({ media: "print" });
+    expect(await page.getByRole("button", { name: "Export" }).isVisible()).toBe(false);
+    const height = await page
+      .locator("tr[data-id]")
+      .nth(199)
+      .evaluate((row) => row.getBoundingClientRect().height);
+    expect(height).toBeGreaterThan(20);
+    const skipped = await page
+      .locator(".row-link")
+      .evaluateAll((links) => links.filter((link) => !link.checkVisibility({ contentVisibilityAuto: true })).length);
+    expect(skipped).toBe(0);
+    await page.context().close();
+  });
+});
+
+describe("the charts", () => {
+  it("have bars of at least 16 px, each with its count", async () => {
+    const { page } = await visitFleet();
+    const bars = page.locator(".chart[role=toolbar]:not([aria-orientation]) :is(.chart-bar, .chart-bar-marked)");
+    const counts = page.locator(".chart-count");
+    // The charts are drawn one after the other.
+    await expect.poll(() => bars.count()).toBeGreaterThan(10);
+    await expect.poll(async () => (await counts.count()) - (await bars.count())).toBe(0);
+    const widths = await bars.evaluateAll((all) => all.map((bar) => bar.getBoundingClientRect().width));
+    expect(Math.min(...widths)).toBeGreaterThanOrEqual(16);
+    expect(await counts.first().isVisible()).toBe(true);
+    await page.context().close();
+  });
+});

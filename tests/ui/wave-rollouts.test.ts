@@ -1,0 +1,295 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
+import type { Rollout, RolloutPreview, RolloutTargetPage } from "../../proto/rollout/rollout.ts";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { seedEnrollment } from "../../scripts/lab/seed-enrollment.ts";
+import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { seededConfigId, seedRollouts } from "../../scripts/lab/seed-rollouts.ts";
+import { seededRolloutId, seededRollouts, seedWaveRollouts } from "../../scripts/lab/seed-wave-rollouts.ts";
+import { flawsOf } from "../../scripts/lab/ui-states.ts";
+import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { createSeededEntropy } from "../fakes/entropy.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+let web: TestWeb;
+let empty: TestWeb;
+let browser: Browser;
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  [web, empty] = await Promise.all([startTestWeb({ ui }), startTestWeb({ ui })]);
+  const now = new Date(web.clock.now());
+  await seedFleet(web.core.db, { count: 320, now });
+  await seedRollouts(web.core.db, { count: 12, now });
+  await seedWaveRollouts(web.core.db, { now, entropy: createSeededEntropy(1) });
+  await seedEnrollment(web.core.db, now);
+});
+afterAll(async () => {
+  await browser?.close();
+  await Promise.all([web?.close(), empty?.close()]);
+});
+
+const visit = (path: string, viewport?: VisitOptions, at: TestWeb = web) =>
+  visitPage({ browser, web: at }, "auditor", path, { now: at.clock.now(), ...viewport });
+const get = async <Body>(path: string) => (await web.core.api<Body>("GET", path, { as: "auditor" })).body;
+/** How many targets core lists at an address of the page of a rollout. */
+const targetsAt = async (href: string): Promise<number> => {
+  const { pathname, search } = new URL(href, web.origin);
+  const query = search === "" ? "?limit=1000" : `${search}&limit=1000`;
+  return (await get<RolloutTargetPage>(`/v1/collector${pathname}/targets${query}`)).items.length;
+};
+/** The figures of a page that link to the hosts of a rollout. */
+const figuresOf = (page: Page) =>
+  page.locator(".page a[href^='/rollouts/'][href$='#targets']").evaluateAll((links) =>
+    links.flatMap((link) => {
+      const figure = /[\d,]+(?=$| hosts)/.exec(link.textContent ?? "")?.[0];
+      return figure === undefined || /^Wave/.test(link.textContent ?? "")
+        ? []
+        : [{ href: link.getAttribute("href") ?? "", figure: Number(figure.replaceAll(",", "")) }];
+    }),
+  );
+
+describe("the list of rollouts", () => {
+  it("shows each one's state in words, wave, progress and who started it, and filters by state", async () => {
+    const { page, messages } = await visit("/rollouts");
+    const table = page.getByRole("table", { name: "Rollouts, newest first" });
+    await expect.poll(() => table.getByRole("row").count()).toBe(seededRollouts.length + 1);
+    const rows = await table.getByRole("row").allTextContents();
+    expect(rows[1]).toContain("Running");
+    expect(rows[1]).toContain("2 of 3");
+    expect(rows[1]).toContain("platform:linux/amd64 -label.env:dev");
+    expect(rows[1]).toContain(web.core.people.admin.email);
+    expect(rows[3]).toContain("Paused");
+    expect(rows[3]).toContain("by the gate");
+    for (const [name, count] of [
+      ["Open", 3],
+      ["Paused", 1],
+      ["Rolled back", 1],
+      ["Completed", 1],
+      ["All", seededRollouts.length],
+    ] as const) {
+      await page
+        .getByRole("navigation", { name: "Rollouts by state" })
+        .getByRole("link", { name, exact: true })
+        .click();
+      await expect.poll(() => table.getByRole("row").count()).toBe(count + 1);
+    }
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("says that there are none, that none matches, and what is wrong with a link", async () => {
+    const { page, messages } = await visit("/rollouts", {}, empty);
+    await page.getByRole("heading", { name: "No config has been rolled out in waves" }).waitFor();
+    expect(messages).toEqual([]);
+    await page.goto(`${empty.origin}/rollouts?state=paused`);
+    await page.getByRole("heading", { name: "No rollout matches" }).waitFor();
+    await page.goto(`${empty.origin}/rollouts?colour=red`);
+    await page.getByRole("heading", { name: "The rollouts could not be loaded" }).waitFor();
+    await page.goto(`${empty.origin}/rollouts/${seededRolloutId("paused")}`);
+    await page.getByRole("heading", { name: "No such rollout" }).waitFor();
+    await page.goto(`${empty.origin}/rollouts/not-an-id`);
+    await page.getByRole("heading", { name: /No such rollout|could not be loaded/ }).waitFor();
+    await page.context().close();
+  });
+});
+
+describe("the page of a rollout", () => {
+  it.each(seededRollouts.map(({ state }) => state))(
+    "shows each figure as a link to exactly its hosts: %s",
+    async (state) => {
+      const { page, messages } = await visit(`/rollouts/${seededRolloutId(state)}`);
+      const rollout = await get<Rollout>(`/v1/collector/rollouts/${seededRolloutId(state)}`);
+      await page.getByRole("table", { name: "Hosts in the order of the waves" }).waitFor();
+      const figures = await figuresOf(page);
+      expect(figures.length).toBeGreaterThan(6);
+      for (const { href, figure } of figures) expect({ href, figure: await targetsAt(href) }).toEqual({ href, figure });
+      expect(await page.locator(".waves > li").count()).toBe(3);
+      expect(await page.locator(".waves > [aria-current=step]").count()).toBe(rollout.ended_at === null ? 1 : 0);
+      expect(messages).toEqual([]);
+      await page.context().close();
+    },
+  );
+
+  it("shows why the gate was breached, with each host's evidence as a link to the host", async () => {
+    const { page, messages } = await visit(`/rollouts/${seededRolloutId("paused")}`);
+    const { breach } = await get<Rollout>(`/v1/collector/rollouts/${seededRolloutId("paused")}`);
+    const evidence = page.getByRole("table", { name: "Hosts that failed" });
+    await page.getByText(`In wave 2, ${breach?.failed} hosts failed`).waitFor();
+    expect(
+      await evidence.getByRole("link").evaluateAll((links) => links.map((link) => link.getAttribute("href"))),
+    ).toEqual(breach?.evidence.map(({ identity_id: id }) => `/hosts/${id}`));
+    expect(await evidence.textContent()).toContain(breach?.evidence[0]?.detail);
+    await evidence.getByRole("link").first().click();
+    await page.getByRole("heading", { level: 1 }).waitFor();
+    expect(new URL(page.url()).pathname).toBe(`/hosts/${breach?.evidence[0]?.identity_id}`);
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("lists the hosts of a wave and a status, page by page, and refuses a mangled link", async () => {
+    const id = seededRolloutId("running");
+    const { page } = await visit(`/rollouts/${id}?wave=2&status=assigned#targets`);
+    const table = page.getByRole("table", { name: "Hosts in the order of the waves" });
+    const rollout = await get<Rollout>(`/v1/collector/rollouts/${id}`);
+    await expect.poll(() => table.getByRole("row").count()).toBe((rollout.waves[1]?.assigned ?? 0) + 1);
+    expect(await page.getByRole("link", { name: "CSV", exact: true }).getAttribute("href")).toBe(
+      `/api/core/collector/rollouts/${id}/targets/export.csv?wave=2&status=assigned`,
+    );
+    await page.goto(`${web.origin}/rollouts/${id}?stat=failed`);
+    await page.getByText("This link has a filter that the page does not understand: stat").waitFor();
+    await page.context().close();
+  });
+
+  it("shows the timeline with names, and commands to copy in place of buttons that change something", async () => {
+    const { page, messages } = await visit(`/rollouts/${seededRolloutId("paused")}`);
+    const timeline = page.locator(".timeline");
+    await timeline.getByText("began the rollout").waitFor();
+    expect(await timeline.textContent()).toContain("started wave 2 of the rollout");
+    for (const verb of ["resume", "abort", "roll-back"])
+      await page.getByText(`svc-admin rollouts ${verb} ${seededRolloutId("paused")}`).waitFor();
+    const buttons = await page.locator("main button").allTextContents();
+    expect(buttons.filter((text) => !/Pause updates|Refresh|Copy/.test(text))).toEqual([]);
+    await page.goto(`${web.origin}/rollouts/${seededRolloutId("completed")}`);
+    await page.getByText("Completed at").first().waitFor();
+    expect(await page.getByText("svc-admin rollouts").count()).toBe(0);
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("is linked by its config, by each of its hosts and by home", async () => {
+    const id = seededRolloutId("paused");
+    const rollout = await get<Rollout>(`/v1/collector/rollouts/${id}`);
+    const host = rollout.breach?.evidence[0]?.identity_id;
+    for (const path of [`/configs/${rollout.config.id}`, `/hosts/${host}`]) {
+      const { page, messages } = await visit(path);
+      const link = page.locator(".rollouts-of").getByRole("link", { name: rollout.config.name ?? "" });
+      expect(await link.getAttribute("href")).toBe(`/rollouts/${id}`);
+      const figures = await page.locator(".rollouts-of").getByRole("link").allTextContents();
+      expect(figures).toContain(`${rollout.applied} hosts applied it`);
+      expect(messages).toEqual([]);
+      await page.context().close();
+    }
+    const { page } = await visit("/");
+    await page.locator(".record-links").getByRole("link", { name: "Rollouts" }).click();
+    await page.getByRole("heading", { level: 1, name: "Rollouts" }).waitFor();
+    await page.context().close();
+  });
+
+  it("keeps its rows and says that they are old while core is unavailable, and says so from the start", async () => {
+    const { page } = await visit(`/rollouts/${seededRolloutId("running")}`);
+    await page.getByRole("table", { name: "Hosts in the order of the waves" }).waitFor();
+    const unavailable = {
+      status: 503,
+      contentType: "application/problem+json",
+      json: {
+        ...{ type: "urn:svc:problem:core_unavailable", title: "Core is unavailable", status: 503, action: "retry" },
+        ...{ detail: "Core cannot be reached", code: "core_unavailable", request_id: "down" },
+      },
+    };
+    await page.route("**/api/core/collector/**", (route) => route.fulfill(unavailable));
+    await page.getByRole("button", { name: "Refresh" }).click();
+    await page.getByText("These rows are old").waitFor();
+    expect(await page.getByRole("table", { name: "Hosts in the order of the waves" }).count()).toBe(1);
+    await page.reload();
+    await page.getByRole("heading", { name: "The rollout could not be loaded" }).waitFor();
+    await page.context().close();
+  });
+});
+
+describe("the preview on the page of a config", () => {
+  it("shows what a rollout would change, from what, with each figure as core counts it", async () => {
+    const id = seededConfigId(11);
+    const filter = "platform:linux";
+    const { page, messages } = await visit(`/configs/${id}`);
+    await page.getByRole("searchbox", { name: /^Hosts, as a query/ }).fill(filter);
+    await page.getByRole("button", { name: "Preview" }).click();
+    const preview = await get<RolloutPreview>(`/v1/collector/configs/${id}/preview?${new URLSearchParams({ filter })}`);
+    expect(preview.from.length).toBeGreaterThan(1);
+    const panel = page.locator(".preview");
+    await panel.getByText(`${preview.will_change} would change`).waitFor();
+    const hosts = panel.getByRole("link", { name: `${preview.hosts} hosts`, exact: true });
+    const { search } = new URL((await hosts.getAttribute("href")) ?? "", web.origin);
+    const fleet = await get<FleetHealthReport>(`/v1/collector/health${search}&limit=1000`);
+    expect(fleet.items.length).toBe(preview.hosts);
+    for (const { config } of preview.from.filter((each) => each.config !== null))
+      expect(await panel.locator(`a[href="/configs/${config?.id}"]`).count()).toBe(1);
+    await panel.getByText("Changes from").first().click();
+    await panel.locator("[data-kind=added]").first().waitFor();
+    await panel.getByText("A rollout to these hosts would be refused").waitFor();
+    await panel.getByText(`svc-admin rollouts create ${id} '${filter}'`).waitFor();
+    expect(await panel.locator("a[href^='/rollouts/']").count()).toBe(preview.in_other_rollouts.length);
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("says what is wrong with a query, and keeps the assigned hosts", async () => {
+    const { page, messages } = await visit(`/configs/${seededConfigId(11)}?preview=stat:stale`);
+    await page.locator(".preview [role=alert]").waitFor();
+    await page.getByRole("table", { name: "Assigned hosts, newest first" }).waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+});
+
+it.each([
+  ["/rollouts", "Rolled back"],
+  [`/configs/${seededConfigId(11)}?preview=platform:linux`, "would change"],
+  // Few rows: axe looks at each of them.
+  [`/rollouts/${seededRolloutId("running")}?wave=2`, "started wave"],
+  [`/rollouts/${seededRolloutId("paused")}?status=failed`, "started wave"],
+  [`/rollouts/${seededRolloutId("rolled_back")}?status=reverted`, "started wave"],
+])("has no axe violation and no sideways scroll: %s", async (path, ready) => {
+  const { page, messages } = await visit(path);
+  await page.getByText(ready).first().waitFor();
+  await page.waitForLoadState("networkidle");
+  expect(await flawsOf(page)).toEqual([]);
+  expect(messages).toEqual([]);
+  await page.context().close();
+});
+
+/** What a page says: its text, and the tooltips that date it. The age of the answer itself counts seconds. */
+const wordsOf = async (page: Page, ready: string): Promise<string[]> => {
+  await page.getByText(ready).first().waitFor();
+  return page.evaluate(() => [
+    ...document.body.textContent.replace(/Updated \d+ s ago/, "Updated").split("\n"),
+    ...[...document.querySelectorAll("[title]")].map((element) => element.getAttribute("title") ?? ""),
+  ]);
+};
+
+describe("pages whose browser has a wrong clock", () => {
+  it("V4: say the same as with a right one, since every age and state is by core's time", {
+    timeout: 120_000,
+  }, async () => {
+    const [host] = (await get<FleetHealthReport>("/v1/collector/health?limit=1&sort=severity")).items;
+    const nineDaysMs = 9 * 86_400_000;
+    const pages = [web.clock.now(), web.clock.now() + nineDaysMs, web.clock.now() - nineDaysMs].map(
+      async (now) => (await visit("/login", { now })).page,
+    );
+    const [right, ...wrong] = await Promise.all(pages);
+    if (right === undefined) throw new Error("no page");
+    for (const [path, ready] of [
+      ["/enrollment", "token unknown"],
+      [`/fleet?q=host-22&silent_since=${new Date(web.clock.now()).toISOString().slice(0, 19)}Z`, "1 to "],
+      [`/fleet?q=host-22&id=${host?.identity_id}`, "Timeline"],
+      [`/hosts/${host?.identity_id}`, "Timeline"],
+      ["/rollouts", "Rolled back"],
+      [`/rollouts/${seededRolloutId("paused")}`, "started wave 2"],
+      ["/audit", "Hash chain"],
+      [`/configs/${seededConfigId(11)}`, "Assignment history"],
+      ["/", "Directory"],
+    ] as const) {
+      await Promise.all([right, ...wrong].map((page) => page.goto(web.origin + path, { waitUntil: "networkidle" })));
+      for (const page of wrong)
+        await expect
+          .poll(async () => {
+            const [said, expected] = await Promise.all([wordsOf(page, ready), wordsOf(right, ready)]);
+            return said.filter((word, index) => word !== expected[index]);
+          })
+          .toEqual([]);
+    }
+    await Promise.all([right, ...wrong].map((page) => page.context().close()));
+  });
+});
