@@ -1,12 +1,11 @@
 import { groupCalls } from "../../../kit/group-calls.ts";
-import { waitingMax } from "./call-limits.ts";
 import type { Database, Executor } from "./database.ts";
 import { planByIndex } from "./execute-prepared.ts";
 import { canRetryIndividually } from "./problem.ts";
 
 /** Bounds the calls that wait for a shared transaction or statement. */
 export const tooManyWaiting = {
-  max: waitingMax,
+  max: 1_000,
   full: () => Object.assign(new Error("too many calls wait for a transaction"), { code: "TOO_MANY_WAITING" }),
 };
 
@@ -15,7 +14,7 @@ export const tooManyWaiting = {
  * the same lock, where a second transaction would only wait. A call resolves when its transaction commits; two calls of one key never
  * share one. A transaction waits until what runs on the event loop has run: the calls that this makes join, since a small transaction
  * costs almost as much as a large one. Its statements look up rows by key (see `planByIndex`). Unless the database is unavailable, retries
- * each item of a failed transaction on its own. Otherwise all calls fail, and so do those that wait, at most `waitingMax`.
+ * each item of a failed transaction on its own. Otherwise all calls fail, and so do those that wait, at most `tooManyWaiting.max`.
  */
 export const groupTransactions = <Item, Result>(
   db: Database,
@@ -23,7 +22,7 @@ export const groupTransactions = <Item, Result>(
     /** Returns the results in the order of `items`. */
     run(tx: Executor, items: readonly Item[]): Promise<readonly Result[]>;
     keyOf(item: Item): string;
-    /** Whether a call may wait although `waitingMax` others do, because it ends work that was let in. */
+    /** Whether a call may wait although `tooManyWaiting.max` others do, because it ends work that was let in. */
     exempt?: (item: Item) => boolean;
   },
 ): ((item: Item) => Promise<Result>) =>
