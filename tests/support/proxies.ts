@@ -78,7 +78,7 @@ export const startProxy = async (
 ): Promise<RunningProxy> => {
   const { file, program, args, places } = documented[name];
   const [httpsPort, ingestProxyPort] = (await findPorts(2, systemEntropy)) as [number, number];
-  let text = await readFile(new URL(`../${file}`, import.meta.url), "utf8");
+  let text = await readFile(new URL(`../../${file}`, import.meta.url), "utf8");
   for (const [from, to] of Object.entries(places({ ...options, httpsPort, ingestProxyPort }))) {
     if (!text.includes(from)) throw new Error(`${file} does not contain ${from}`);
     text = text.replaceAll(from, to);
