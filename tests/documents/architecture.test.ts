@@ -75,10 +75,10 @@ describe("architecture", () => {
     [
       "a wire format that knows core",
       "proto/a.ts",
-      'import "../../functions/problems.ts";',
+      'import "../functions/problems.ts";',
       /proto may not import problems/,
     ],
-    ["a kit that imports core", "kit/a.ts", 'import "../../functions/problems.ts";', /kit may not import problems/],
+    ["a kit that imports core", "kit/a.ts", 'import "../functions/problems.ts";', /kit may not import problems/],
     [
       "a job that imports the directory client",
       "functions/jobs/a.ts",
@@ -106,7 +106,7 @@ describe("architecture", () => {
     [
       "a program that imports a test",
       "functions/main.ts",
-      'import "../support/core.ts";',
+      'import "../tests/core.ts";',
       /programs and scripts do not import tests/,
     ],
     [
@@ -163,7 +163,7 @@ describe("architecture", () => {
           'import type { Core } from "../../core.ts"; import { b } from "../../store/b.ts";',
         "functions/core.ts": 'import type { A } from "./domain/fleet/a.ts";',
         "functions/store/b.ts": 'import { sql } from "drizzle-orm"; import { p } from "../../drizzle/schema/index.ts";',
-        "collector/main.ts": 'import fs from "node:fs"; import { parse } from "../../proto/collector-config/parse.ts";',
+        "collector/main.ts": 'import fs from "node:fs"; import { parse } from "../proto/collector-config/parse.ts";',
       }),
     ).toEqual([]);
   });

@@ -32,7 +32,8 @@ export const createBlockRunner = (dir: string) => {
   install("svc-server", `exec node ${root}functions/main.ts "$@"`);
   install("svc-collector", `exec node ${root}collector/main.ts "$@"`);
   // npx -y bun@… run NAME -- ARGUMENTS
-  install("npx", `name=$4; shift 5; exec node "${root}scripts/$name/main.ts" "$@"`);
+  const program = `node -p 'require("${root}package.json").scripts[process.argv[1]].split(" ").at(-1)' "$4"`;
+  install("npx", `program=$(${program}); shift 5; exec node "${root}$program" "$@"`);
   const path = `${bin}:${dirname(process.execPath)}:${process.env.PATH}`;
   return (
     page: string,

@@ -109,7 +109,13 @@ export const roleTimelines: Readonly<Partial<Record<Role, RoleTimeline>>> = {
   }),
 
   rolled_back: reporting(({ config }, _, { plan: { configs } }) => ({
-    config: { ...config, running: configs.previous.hash, lastKnownGood: configs.previous.hash },
+    config: {
+      ...config,
+      running: configs.previous.hash,
+      lastKnownGood: configs.previous.hash,
+      desired: configs.current.hash,
+      errors: ["desired config: rolled back: no heartbeat succeeded"],
+    },
   })),
 
   drifted: reporting(({ config }, _, { plan: { configs } }) => ({
