@@ -32,14 +32,14 @@ describe("readTrustedFile", () => {
       .filter((path) => /(?<!\.test)\.ts$/.test(path))
       .filter((path) => reader.test(readFileSync(path, "utf8").replaceAll(/^ *(?:\*|\/\/).*$/gm, "")));
     expect(readers.sort()).toEqual([
+      // The parser, which the program gives a reader.
+      "functions/config/workload-config.ts",
       "functions/node/read-key-file.ts",
       // Files of the program itself, and of the kernel.
       "functions/node/read-migrations.ts",
       "functions/node/run-signer-command.ts",
       // Receipts are data: their signatures are checked.
       "functions/verify-receipts.ts",
-      // The parser, which the program gives a reader.
-      "functions/config/workload-config.ts",
       "ui/bff/server.ts",
     ]);
   });

@@ -9,6 +9,7 @@ import { bundlePrograms } from "../../scripts/bundle/bundle-programs.ts";
 import { bundleUi } from "../../scripts/bundle/bundle-ui.ts";
 import { readDocument } from "../../scripts/docs-check/read-document.ts";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { runScript } from "../support/documented-block.ts";
 
 /*
  * Runs docs/first-day.md as a reader does, with a browser for the sign-in: every block of a shell that the page says this test runs, in order, in one shell. Blocks that run
@@ -32,7 +33,7 @@ beforeAll(async () => {
   ]);
   symlinkSync(join(root, "dist"), join(dir, "dist"));
   mkdirSync(join(dir, "bin"));
-  const npx = `#!/bin/sh\nname=$4; shift 5; exec node "${root}scripts/$name/main.ts" "$@"\n`;
+  const npx = `#!/bin/sh\n${runScript(root)}\n`;
   writeFileSync(join(dir, "bin/npx"), npx, { mode: 0o755 });
 }, 240_000);
 afterAll(async () => {
@@ -142,7 +143,7 @@ describe("the first day", () => {
     await serve("svc-collector/main.mjs run", "collector runs");
     const published = await type("configs publish");
     expect(published).toContain("+log: { level: debug }");
-    expect(published).toMatch(/^Config [0-9a-f]{12} \(debugging\) for 1 host: 1 change$/m);
+    expect(published).toMatch(/^Config [0-9a-f]{12} \(debugging\) for 1 host: 1 would change$/m);
     expect(await type("until svc-admin rollouts list")).toContain(`spiffe://example.com/host/${hostname()}`);
     const simulated = await type("simulate enroll");
     expect(simulated).toContain("would be refused with identity_exists by the rule reenrollment");

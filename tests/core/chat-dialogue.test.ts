@@ -125,7 +125,7 @@ const dialogue = [
   ),
   asked("Are any queues at risk, and do hosts drop records?", "queues", ([found]) => [
     `${found?.at_risk} queues at risk`,
-    `${found?.dropping} hosts dropped ${found?.dropped} records`,
+    `${found?.dropping} hosts lost data: ${found?.dropped} records dropped`,
   ]),
   asked("What is wrong with host-104?", "host", ([found]) => [
     `host-104 is ${found?.state}`,

@@ -231,7 +231,10 @@ it("core without a model loads no package of chat and without the SQL tools make
   const loads = async (env: Record<string, string>) => {
     const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(reportLoads)}`;
     // The source: in a bundle packages are not files.
-    const core = await startCore({ ...usual(), ...env, NODE_OPTIONS }, `${import.meta.dirname}/../../functions/main.ts`);
+    const core = await startCore(
+      { ...usual(), ...env, NODE_OPTIONS },
+      `${import.meta.dirname}/../../functions/main.ts`,
+    );
     const ready = (await (await core.call("GET", "/readyz")).json()) as { checks: { name: string; detail: string }[] };
     const warned = core.program.records.some(({ msg }) =>
       String(msg).startsWith("receipts of chat are signed with an"),

@@ -12,6 +12,12 @@ export type Replacements = Readonly<Record<string, string>>;
 export const replaceTexts = (text: string, replacements: Replacements): string =>
   Object.entries(replacements).reduce((result, [from, to]) => result.replaceAll(from, to), text);
 
+/** The shell script of an `npx` that runs `npx -y bun@… run NAME -- ARGUMENTS` by the program of that script alone. */
+export const runScript = (folder: string): string => {
+  const program = `node -p 'require("${folder}package.json").scripts[process.argv[1]].split(" ").at(-1)' "$4"`;
+  return `program=$(${program}); shift 5; exec node "${folder}$program" "$@"`;
+};
+
 /** Returns the fenced block of a page that begins with `start`. */
 export const blockOf = (page: string, start: string): string => {
   const { blocks } = readDocument(page, readFileSync(join(root, page), "utf8"));
@@ -31,9 +37,7 @@ export const createBlockRunner = (dir: string) => {
     writeFileSync(join(bin, name), `#!/bin/sh\n${command}\n`, { mode: 0o755 });
   install("svc-server", `exec node ${root}functions/main.ts "$@"`);
   install("svc-collector", `exec node ${root}collector/main.ts "$@"`);
-  // npx -y bun@… run NAME -- ARGUMENTS
-  const program = `node -p 'require("${root}package.json").scripts[process.argv[1]].split(" ").at(-1)' "$4"`;
-  install("npx", `program=$(${program}); shift 5; exec node "${root}$program" "$@"`);
+  install("npx", runScript(root));
   const path = `${bin}:${dirname(process.execPath)}:${process.env.PATH}`;
   return (
     page: string,

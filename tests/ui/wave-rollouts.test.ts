@@ -254,7 +254,7 @@ it.each([
 const wordsOf = async (page: Page, ready: string): Promise<string[]> => {
   await page.getByText(ready).first().waitFor();
   return page.evaluate(() => [
-    ...document.body.textContent.replace(/Updated \d+ s ago/, "Updated").split("\n"),
+    ...document.body.textContent.replace(/Updated \d+ \w+ ago/, "Updated").split("\n"),
     ...[...document.querySelectorAll("[title]")].map((element) => element.getAttribute("title") ?? ""),
   ]);
 };
