@@ -88,7 +88,7 @@ const serve = async (
       run: async (lease, signal) => {
         const source = await opened.open(lease);
         const delivery = createDelivery({
-          ...{ db: database.db, config, client, clock: systemClock, entropy: systemEntropy, log, signal },
+          ...{ db: database.db, config, client, clock: systemClock, entropy: systemEntropy, log },
           observe: metrics.observe,
         });
         try {

@@ -22,12 +22,12 @@ export interface DeliveryNeeds {
   entropy: Entropy;
   log: Pick<Log, "warn">;
   observe: Omit<DeliveryObserver, "partial">;
-  signal: AbortSignal;
 }
 
 /** Delivers envelopes of whole hosts in their order, and learns which outcomes are stored. */
 export interface Delivery {
-  deliverAll(envelopes: Iterable<StoredEnvelope>): Promise<ChunkOutcome>;
+  /** Rejects only when the signal aborts. */
+  deliverAll(envelopes: Iterable<StoredEnvelope>, signal: AbortSignal): Promise<ChunkOutcome>;
   committed(outcome: ChunkOutcome): void;
 }
 
@@ -43,7 +43,7 @@ export const limitsOf = ({ signals, isAttested }: ExportConfig, pace: Pace): Req
 
 /** Makes the delivery of an export. It logs by host what the backend rejects. */
 export const createDelivery = (needs: DeliveryNeeds): Delivery => {
-  const { db, config, client, clock, entropy, log, signal } = needs;
+  const { db, config, client, clock, entropy, log } = needs;
   const { name, isAttested } = config;
   const pace = createPace({ bytesMax: config.requestBytesMax, timeoutMs: config.timeoutMs }, clock);
   const suspects = createSuspects();
@@ -59,10 +59,10 @@ export const createDelivery = (needs: DeliveryNeeds): Delivery => {
       logPartial(log, name, rejected);
     },
   };
-  const delivery = { client, clock, entropy, observe, pace, isAttested, signal, decideDeadLetter: letters.decide };
-  const deliverAll = async (envelopes: Iterable<StoredEnvelope>): Promise<ChunkOutcome> => {
+  const delivery = { client, clock, entropy, observe, pace, isAttested, decideDeadLetter: letters.decide };
+  const deliverAll: Delivery["deliverAll"] = async (envelopes, signal) => {
     const limits = { ...limitsOf(config, pace), apartOf: suspects.apartOf };
-    const outcome = await deliverInOrder(cutRequests(envelopes, limits), delivery);
+    const outcome = await deliverInOrder(cutRequests(envelopes, limits), { ...delivery, signal });
     logLetters(log, name, outcome.deadLetters, "the backend rejected envelopes of a host; they are dead letters");
     logLetters(
       log,

@@ -6,8 +6,8 @@ import type { ChunkOutcome, ExportChunk, ExportSource } from "./source.ts";
 /** The dependencies of a pump. */
 export interface PumpOptions {
   source: ExportSource;
-  /** Delivers envelopes of whole hosts, in their order. */
-  deliverAll(envelopes: Iterable<StoredEnvelope>): Promise<ChunkOutcome>;
+  /** Delivers envelopes of whole hosts, in their order. Rejects when the signal aborts. */
+  deliverAll(envelopes: Iterable<StoredEnvelope>, signal: AbortSignal): Promise<ChunkOutcome>;
   /** How many deliveries run at once. */
   lanes: number;
   bufferBytesMax: number;
@@ -24,7 +24,8 @@ const pollMs = 500;
 /**
  * Moves envelopes from a source to a backend until `stopping` aborts. All envelopes of a host go through one lane, one after the other, so
  * the order of each queue is kept while hosts do not wait for those of other lanes. Reading waits while `bufferBytesMax` is in memory; a
- * chunk is committed once it and all before it are delivered. Rejects with the first failure of the source, or when `signal` aborts.
+ * chunk is committed once it and all before it are delivered. Rejects with the first failure of the source, or when `signal` aborts; all
+ * deliveries end with it.
  */
 export const pumpChunks = async (options: PumpOptions): Promise<void> => {
   const { source, bufferBytesMax, clock, stopping, observe } = options;
@@ -34,20 +35,20 @@ export const pumpChunks = async (options: PumpOptions): Promise<void> => {
   let committed = Promise.resolve();
   let buffered = 0;
   let freed = Promise.withResolvers<void>();
+  const fail = (cause: unknown): void => failed.abort(cause);
 
   const dispatch = async (chunk: ExportChunk): Promise<ChunkOutcome> => {
     const parts = partsOf(chunk, lanes.length);
     const outcomes = [...parts].map(([lane, queues]) => {
       const outcome = (lanes[lane] ?? Promise.resolve()).then(() => {
         signal.throwIfAborted();
-        return options.deliverAll(queues.flat());
+        return options.deliverAll(queues.flat(), signal);
       });
-      lanes[lane] = outcome.then(() => undefined);
+      lanes[lane] = outcome.then(() => undefined, fail);
       return outcome;
     });
     return sumOutcomes(await Promise.all(outcomes));
   };
-  const fail = (cause: unknown): void => failed.abort(cause);
 
   const finish = (chunk: ExportChunk, delivered: Promise<ChunkOutcome>): void => {
     committed = committed.then(async () => {
@@ -62,27 +63,39 @@ export const pumpChunks = async (options: PumpOptions): Promise<void> => {
     });
     for (const promise of [delivered, committed]) promise.catch(fail);
   };
-  const aborted = new Promise<never>((_, reject) =>
-    signal.addEventListener("abort", () => reject(signal.reason), { once: true }),
-  );
-  aborted.catch(() => undefined);
 
-  while (!stopping.aborted) {
+  const move = async (): Promise<void> => {
+    while (!stopping.aborted) {
+      signal.throwIfAborted();
+      if (buffered >= bufferBytesMax) {
+        await unlessAborted(freed.promise, signal);
+        continue;
+      }
+      const chunk = await unlessAborted(source.read(), signal);
+      if (chunk === null) {
+        await clock.sleep(pollMs, AbortSignal.any([stopping, signal])).catch(() => undefined);
+        continue;
+      }
+      buffered += chunk.bytes;
+      observe.buffered(buffered);
+      finish(chunk, dispatch(chunk));
+    }
     signal.throwIfAborted();
-    if (buffered >= bufferBytesMax) {
-      await Promise.race([freed.promise, aborted]);
-      continue;
-    }
-    const chunk = await Promise.race([source.read(), aborted]);
-    if (chunk === null) {
-      await clock.sleep(pollMs, AbortSignal.any([stopping, signal])).catch(() => undefined);
-      continue;
-    }
-    buffered += chunk.bytes;
-    observe.buffered(buffered);
-    finish(chunk, dispatch(chunk));
-  }
-  await Promise.race([committed, aborted]);
+    await unlessAborted(committed, signal);
+  };
+
+  return move().catch((cause: unknown) => {
+    fail(cause);
+    throw cause;
+  });
+};
+
+/** Settles as `promise` does, or rejects once `signal` aborts. A race with one promise for all would keep memory for each call. */
+const unlessAborted = <Value>(promise: Promise<Value>, signal: AbortSignal): Promise<Value> => {
+  const aborted = Promise.withResolvers<never>();
+  const stop = () => aborted.reject(signal.reason);
+  signal.addEventListener("abort", stop, { once: true });
+  return Promise.race([promise, aborted.promise]).finally(() => signal.removeEventListener("abort", stop));
 };
 
 /** Groups the queues of a chunk by lane: all of a host in one. */

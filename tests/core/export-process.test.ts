@@ -91,6 +91,20 @@ it("hands over within seconds when the process that exports is killed", async ()
   expect(two.records.some(({ msg }) => msg === "exporting")).toBe(true);
 });
 
+it("D8: continues after its lease was lost while the backend failed", async () => {
+  backend.answer = () => ({ http: 503 });
+  await store.lines("a", ["1"]);
+  const program = startExport();
+  const { sql } = database.connect();
+  const lastError = () => sql`select last_error from export_position`;
+  await expect.poll(lastError, within).toEqual([{ last_error: "HTTP 503" }]);
+  await sql`update export_position set owner = null, epoch = epoch + 1`;
+  await logged(program, "lease lost");
+  backend.answer = () => "accept";
+  await expect.poll(() => backend.lines(), within).toEqual(["1"]);
+  expect(await stopProgram(program)).toBe(0);
+});
+
 it("stops nobody else's export for the host whose envelopes are rejected, and names it", async () => {
   const hosts = ["bad", "a", "b", "c"].map((name) => `spiffe://fleet.test/host/${name}`);
   const [bad = "", ...good] = hosts;

@@ -1,0 +1,119 @@
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { expect, it, onTestFinished } from "vitest";
+import { createTestClock } from "../../tests/fakes/clock.ts";
+import type { StoredEnvelope } from "../store/read-envelopes.ts";
+import { type PumpOptions, pumpChunks } from "./pump-chunks.ts";
+import type { ChunkOutcome, ExportChunk } from "./source.ts";
+
+const none: ChunkOutcome = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [] };
+const chunkOf = (...hostIds: string[]): ExportChunk => ({
+  queues: hostIds.map((hostId) => [{ hostId } as StoredEnvelope]),
+  envelopes: hostIds.length,
+  bytes: 1,
+});
+/** Two that go through different lanes. */
+const hostIds = ["a", "b"];
+
+const startPump = (some: Partial<PumpOptions>) => {
+  const clock = createTestClock();
+  const lease = new AbortController();
+  const stopping = new AbortController();
+  const pump = pumpChunks({
+    source: { read: async () => null, commit: async () => undefined },
+    deliverAll: async () => none,
+    ...{ lanes: 4, bufferBytesMax: 10, clock, stopping: stopping.signal, signal: lease.signal },
+    observe: { buffered: () => undefined, committed: () => undefined },
+    ...some,
+  });
+  return { clock, lease, stopping, pump };
+};
+
+/** A backend without an answer: a delivery lasts until its signal aborts. */
+const createSilentBackend = () => {
+  const clock = createTestClock();
+  let underWay = 0;
+  return {
+    deliverAll: async (_: unknown, signal: AbortSignal): Promise<ChunkOutcome> => {
+      underWay += 1;
+      await clock.sleep(60_000, signal).finally(() => {
+        underWay -= 1;
+      });
+      return none;
+    },
+    underWay: () => underWay,
+  };
+};
+
+/** Reads these chunks, then does as `end` does. */
+const readAll = (chunks: ExportChunk[], end: () => Promise<null> = async () => null) => ({
+  read: async () => chunks.shift() ?? end(),
+  commit: async () => undefined,
+});
+
+/** Collects what would end the process. */
+const collectUnhandled = (): unknown[] => {
+  const unhandled: unknown[] = [];
+  const collect = (cause: unknown) => void unhandled.push(cause);
+  process.on("unhandledRejection", collect);
+  onTestFinished(() => void process.off("unhandledRejection", collect));
+  return unhandled;
+};
+
+it("D8: a lease that ends amid deliveries ends the export of the lease, and not the process", async () => {
+  const unhandled = collectUnhandled();
+  const { deliverAll, underWay } = createSilentBackend();
+  const { clock, lease, pump } = startPump({ source: readAll([chunkOf(...hostIds)]), deliverAll });
+  await clock.advance(0);
+  expect(underWay()).toBe(2);
+  const lost = new Error("not renewed in time");
+  lease.abort(lost);
+  await expect(pump).rejects.toBe(lost);
+  await clock.advance(0);
+  expect(unhandled).toEqual([]);
+});
+
+it.each(["read", "commit"] as const)("D8: a failed %s ends the deliveries that are under way", async (failing) => {
+  const unhandled = collectUnhandled();
+  const silent = createSilentBackend();
+  const failure = new Error("write DEADLINE_EXCEEDED");
+  const fail = () => Promise.reject(failure);
+  const isFirst = (envelopes: Iterable<StoredEnvelope>) => [...envelopes].some(({ hostId }) => hostId === "a");
+  const source = readAll([chunkOf("a"), chunkOf("b")], failing === "read" ? fail : undefined);
+  const { clock, pump } = startPump({
+    source: failing === "commit" ? { ...source, commit: fail } : source,
+    deliverAll: async (envelopes, signal) =>
+      failing === "commit" && isFirst(envelopes) ? none : silent.deliverAll(envelopes, signal),
+  });
+  await expect(pump).rejects.toBe(failure);
+  await clock.advance(0);
+  expect(silent.underWay()).toBe(0);
+  expect(unhandled).toEqual([]);
+});
+
+it("keeps no memory for chunks that are committed", async () => {
+  setFlagsFromString("--expose-gc");
+  const collectGarbage = runInNewContext("gc") as () => void;
+  const usedBytes = () => {
+    collectGarbage();
+    return process.memoryUsage().heapUsed;
+  };
+  const [warmUp, chunks] = [1_000, 20_000];
+  let before = 0;
+  let committed = 0;
+  const { stopping, pump } = startPump({
+    source: {
+      read: async () => {
+        if (committed === warmUp) before = usedBytes();
+        return committed < chunks ? chunkOf("a") : null;
+      },
+      commit: async () => {
+        committed += 1;
+      },
+    },
+  });
+  await expect.poll(() => committed, { interval: 1 }).toBeGreaterThanOrEqual(chunks);
+  expect((usedBytes() - before) / (chunks - warmUp)).toBeLessThan(100);
+  stopping.abort();
+  await pump;
+});
