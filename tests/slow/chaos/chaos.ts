@@ -34,6 +34,8 @@ export interface ChaosReport extends ExportJudgement {
   /** What audit events of forks and gaps lack or make up. */
   event_faults: readonly string[];
   core_peak_mb: number;
+  /** The programs that ended without being killed, each time with the exit code; they are started again. */
+  ended: readonly string[];
   /** The goals that were not met; empty when `ok`. */
   broken: string[];
   ok: boolean;
@@ -63,7 +65,8 @@ export const runChaos = async (options: {
   await bundlePrograms(undefined, ["svc-server", "svc-collector"]);
   await using cleanup = new AsyncDisposableStack();
   const memory = createPeakMeter();
-  const { scene, collected, numbered, discarded, discardedKeys } = await startScene(sink, cleanup, memory.sample);
+  const started = await startScene(sink, cleanup, memory.sample);
+  const { scene, collected, numbered, discarded, discardedKeys, ended } = started;
   const { sql, nats, cores, copied, backend } = scene;
   const ackTimes = [...numbered.ackTimes, ...copied.map((host) => host.ackTimes)];
 
@@ -137,10 +140,11 @@ export const runChaos = async (options: {
   const broken = [
     ...goalsOfNone.filter((count) => !(counts[count] === 0)).map((count) => `${count}: ${counts[count]}`),
     ...fromQueues.faults,
+    ...ended,
     ...(peakMb > corePeakMbMax ? [`core's memory: ${peakMb} MB, at most ${corePeakMbMax} MB`] : []),
     ...new Set(reports.map(({ fault }) => fault)).values().flatMap((name) => brokenGoals(name, reports)),
   ];
-  return { seed, minutes, faults: reports, ...counts, core_peak_mb: peakMb, broken, ok: broken.length === 0 };
+  return { seed, minutes, faults: reports, ...counts, core_peak_mb: peakMb, ended, broken, ok: broken.length === 0 };
 };
 
 /** Waits until the collector's queue has been empty for 3 s, for 60 s at most: what it counts as lost must not be merely late. */

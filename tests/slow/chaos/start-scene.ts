@@ -69,8 +69,10 @@ export const startScene = async (sink: SinkName, cleanup: AsyncDisposableStack, 
   });
   cleanup.defer(() => files.remove());
 
+  const ended: string[] = [];
+  const onEnd = (name: string) => (how: number | string | null) => void ended.push(`${name} ended by itself: ${how}`);
   // As systemd does: a program that ends while its database is unavailable is started again.
-  const supervised = (options: Parameters<typeof files.start>[0], onKill?: (pid: number) => void) => {
+  const supervised = (name: string, options: Parameters<typeof files.start>[0], onKill?: (pid: number) => void) => {
     const start = async (attempts = drainTimeoutMs / restartMs): Promise<ChildProcess> => {
       try {
         return (await files.start(options)).process;
@@ -80,18 +82,21 @@ export const startScene = async (sink: SinkName, cleanup: AsyncDisposableStack, 
         return start(attempts - 1);
       }
     };
-    const supervisedProgram = createKilledProgram(start, onKill);
+    const supervisedProgram = createKilledProgram(start, {
+      ...(onKill && { beforeKill: onKill }),
+      onEnd: onEnd(name),
+    });
     cleanup.defer(() => supervisedProgram.end());
     return supervisedProgram;
   };
   const cores = ingestPorts.map((port, index) =>
-    supervised({ env: { SVC_INGEST_GRPC_ADDR: `127.0.0.1:${port}`, PORT: `${httpPorts[index]}` } }, beforeKill),
+    supervised("core", { env: { SVC_INGEST_GRPC_ADDR: `127.0.0.1:${port}`, PORT: `${httpPorts[index]}` } }, beforeKill),
   );
   // One after the other: the first migrates.
   for (const core of cores) await core.start();
   const backend = await startChaosBackend();
   cleanup.defer(() => backend.close());
-  const exporter = supervised({ args: ["export"], env: exportEnvironment(backend) });
+  const exporter = supervised("the export", { args: ["export"], env: exportEnvironment(backend) });
   await exporter.start();
 
   let turn = 0;
@@ -100,7 +105,7 @@ export const startScene = async (sink: SinkName, cleanup: AsyncDisposableStack, 
   for (const { close: end } of [balancer, link]) cleanup.defer(end);
   const collectorOptions = { ...(await files.client(collectorHostId)), caPem: files.caPem };
   const { config, log } = await writeCollectorFiles(dir, { ...collectorOptions, otlpPort, ingestPort: link.port });
-  const collector = createKilledProgram(["run", "--config", config]);
+  const collector = createKilledProgram(["run", "--config", config], { onEnd: onEnd("the collector") });
   cleanup.defer(() => collector.end());
   await collector.start();
   const collected = startLoad(log, `127.0.0.1:${otlpPort}`, linesAndSpansPerSecond);
@@ -136,5 +141,5 @@ export const startScene = async (sink: SinkName, cleanup: AsyncDisposableStack, 
       for (const queue of numbered.queues) queue.expectRewind();
     },
   };
-  return { scene, collected, numbered, discarded, discardedKeys };
+  return { scene, collected, numbered, discarded, discardedKeys, ended };
 };

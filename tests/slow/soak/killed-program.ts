@@ -17,18 +17,42 @@ export interface KilledProgram {
   end(): Promise<void>;
 }
 
-/** Creates one that `program` starts, or the collector with these arguments. `beforeKill` receives its process id. */
+/** A program that ended by itself is started again after it. */
+const restartMs = 200;
+
+/**
+ * Creates one that `program` starts, or the collector with these arguments. `beforeKill` receives its process id. With `onEnd`, which receives
+ * its exit code or signal, a program that ends by itself is started again.
+ */
 export const createKilledProgram = (
   program: readonly string[] | (() => Promise<ChildProcess>),
-  beforeKill: (pid: number) => void = () => undefined,
+  {
+    beforeKill = () => undefined,
+    onEnd,
+  }: { beforeKill?: (pid: number) => void; onEnd?: (how: number | string | null) => void } = {},
 ): KilledProgram => {
   let child: ChildProcess | undefined;
   let kills = 0;
-  const start = async () => {
-    child = typeof program === "function" ? await program() : spawnCollector(program);
+  let started = Promise.resolve();
+  const killed = new WeakSet<ChildProcess>();
+  const startOnce = async () => {
+    const running = typeof program === "function" ? await program() : spawnCollector(program);
+    child = running;
+    running.once("exit", (code, signal) => {
+      if (!onEnd || killed.has(running)) return;
+      onEnd(code ?? signal);
+      started = sleep(restartMs).then(startOnce);
+      started.catch(() => undefined);
+    });
+  };
+  const start = () => {
+    started = startOnce();
+    return started;
   };
   const kill = async () => {
+    await started;
     if (child === undefined || child.exitCode !== null) throw new Error("the program ended by itself");
+    killed.add(child);
     beforeKill(child.pid ?? 0);
     child.kill("SIGKILL");
     await once(child, "exit");
@@ -51,6 +75,7 @@ export const createKilledProgram = (
       }
     },
     end: async () => {
+      await started.catch(() => undefined);
       if (child !== undefined && child.exitCode === null && child.signalCode === null) await kill();
     },
   };

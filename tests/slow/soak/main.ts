@@ -35,7 +35,9 @@ const soak = async (minutes: number, seed: number, rate: number) => {
 
   const memory: number[] = [];
   const core = createKilledProgram(async () => (await files.start()).process);
-  const collector = createKilledProgram(["run", "--config", config], (pid) => memory.push(memoryOf(pid).nowMb));
+  const collector = createKilledProgram(["run", "--config", config], {
+    beforeKill: (pid) => memory.push(memoryOf(pid).nowMb),
+  });
   try {
     await core.start();
     await collector.start();
