@@ -13,7 +13,7 @@ import { retryDeadLetters } from "./export/retry-dead-letters.ts";
 import { runLeased } from "./export/run-leased.ts";
 import { serveMetrics } from "./export/serve-metrics.ts";
 import { createCoreServers, type NamedServers } from "./node/database/database-servers.ts";
-import { withDatabaseFaults } from "./node/database/prepare-database.ts";
+import { untilAvailable, withDatabaseFaults } from "./node/database/prepare-database.ts";
 import { reloadChangedFiles } from "./node/follow-files.ts";
 import { checkSinkFiles } from "./node/ingest/open-sink.ts";
 import { readMigrations } from "./node/read-migrations.ts";
@@ -61,13 +61,14 @@ const serve = async (
   const metrics = createExportMetrics();
   let sources: ExportSources | undefined;
   try {
-    await withDatabaseFaults(sessions.variable, async () => {
+    const needs = { clock: systemClock, log };
+    await untilAvailable(sessions.variable, needs, async () => {
       const pending = await pendingMigrations(database.sql, await readMigrations());
       if (pending.length > 0) throw new StartFault("the database is of an older version of core; start core first");
     });
-    const opened = await createSources(config, { db: database.db, sessions, clock: systemClock, log });
+    const opened = await createSources(config, { db: database.db, sessions, ...needs });
     sources = opened;
-    await withDatabaseFaults(sessions.variable, () => opened.prepare());
+    await untilAvailable(sessions.variable, needs, () => opened.prepare());
     const { metrics: address } = config;
     const listener = address && (await listenFor("SVC_EXPORT_METRICS_ADDR", () => serveMetrics(address, metrics)));
     const stopped = stopSignal().then((signal) => {

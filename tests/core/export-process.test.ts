@@ -1,4 +1,5 @@
-import { afterEach, beforeEach, expect, it } from "vitest";
+import { afterEach, beforeEach, expect, it, onTestFinished } from "vitest";
+import { startTcpProxy } from "../fakes/tcp-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { traceRequest } from "../support/otlp.ts";
 import { type OtlpBackend, startOtlpBackend } from "../support/otlp-backend.ts";
@@ -91,10 +92,15 @@ it("hands over within seconds when the process that exports is killed", async ()
   expect(two.records.some(({ msg }) => msg === "exporting")).toBe(true);
 });
 
-it("D8: continues after its lease was lost while the backend failed", async () => {
+it("D8: waits for its database at the start, and continues after its lease was lost while the backend failed", async () => {
+  const { hostname, port, pathname } = new URL(database.url);
+  const proxy = await startTcpProxy("/nowhere");
+  onTestFinished(() => proxy.close());
   backend.answer = () => ({ http: 503 });
   await store.lines("a", ["1"]);
-  const program = startExport();
+  const program = startExport({ SVC_DATABASE_URL: `postgres://postgres@127.0.0.1:${proxy.port}${pathname}` });
+  await logged(program, "the database is not available yet");
+  proxy.target(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
   const { sql } = database.connect();
   const lastError = () => sql`select last_error from export_position`;
   await expect.poll(lastError, within).toEqual([{ last_error: "HTTP 503" }]);

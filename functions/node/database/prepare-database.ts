@@ -23,25 +23,14 @@ export const prepareDatabase = async (
   { tenantId, clock, log }: { tenantId: string; clock: Clock; log: Log },
 ): Promise<void> => {
   const migrations = await readMigrations();
-  const deadline = clock.monotonic() + timeoutMs;
   // Without a deadline: the migration of a large table takes as long as it takes.
   const { sql, db, close } = connectDatabase({ ...sessions, connectionsMax: 1, deadlineMs: 0 });
   try {
-    for (;;) {
-      try {
-        await naming(sessions.variable, async () => {
-          await checkPoolers({ requests, sessions }, log);
-          const { applied } = await migrate(sql, migrations);
-          if (applied.length > 0) log.info({ applied }, "database migrated");
-        });
-        break;
-      } catch (err) {
-        if (databaseProblem(err)?.code !== "database_unavailable") throw err;
-        if (clock.monotonic() > deadline) throw startFault(err, sessions.variable);
-        log.warn({ err }, "the database is not available yet");
-        await clock.sleep(retryDelayMs);
-      }
-    }
+    await untilAvailable(sessions.variable, { clock, log }, async () => {
+      await checkPoolers({ requests, sessions }, log);
+      const { applied } = await migrate(sql, migrations);
+      if (applied.length > 0) log.info({ applied }, "database migrated");
+    });
     const owner = await claimDeployment(db, tenantId, new Date(clock.now()));
     if (owner !== tenantId) {
       throw new ConfigError([
@@ -50,6 +39,25 @@ export const prepareDatabase = async (
     }
   } finally {
     await close(1);
+  }
+};
+
+/** Runs a part of a start, again for up to a minute while the database is unavailable. Throws `StartFault` when it stays so. */
+export const untilAvailable = async <Result>(
+  variable: DatabaseVariable,
+  { clock, log }: { clock: Pick<Clock, "monotonic" | "sleep">; log: Pick<Log, "warn"> },
+  run: () => Promise<Result>,
+): Promise<Result> => {
+  const deadline = clock.monotonic() + timeoutMs;
+  for (;;) {
+    try {
+      return await naming(variable, run);
+    } catch (err) {
+      if (databaseProblem(err)?.code !== "database_unavailable") throw err;
+      if (clock.monotonic() > deadline) throw startFault(err, variable);
+      log.warn({ err }, "the database is not available yet");
+      await clock.sleep(retryDelayMs);
+    }
   }
 };
 
