@@ -22,6 +22,8 @@ export interface ExportSources {
 /** One chunk of four in memory, so that lanes have work while the next one is read. */
 const chunksInMemory = 8;
 const chunkBytesMax = 8 * 1024 * 1024;
+/** The system itself gives a connection up after 15 minutes without an acknowledgement. */
+const silenceMs = 30_000;
 
 /** Makes the sources that the configuration names. Connects to NATS for its own; the client is loaded only then. */
 export const createSources = async (
@@ -35,7 +37,7 @@ export const createSources = async (
       prepare: () => ofThisSink(name, createExportPosition(db, name, start)),
       open: async (lease) =>
         createPostgresSource({
-          ...{ db, lease, clock, chunkBytes },
+          ...{ db, lease, clock, chunkBytes, silenceMs },
           connect: async () => openCopyClient(await sessions.servers.locate(), readerSetup),
           disconnect: destroyClient,
         }),

@@ -1,4 +1,5 @@
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, onTestFinished } from "vitest";
+import { startTcpProxy } from "../../tests/fakes/tcp-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
 import { eventually } from "../../tests/support/eventually.ts";
 import { type EnvelopeStore, openEnvelopeStore } from "../../tests/support/stored-envelopes.ts";
@@ -36,20 +37,25 @@ const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [] };
 const openSource = async ({
   start = "oldest",
   chunkBytes = 1 << 20,
+  url = database.url,
+  silenceMs = 30_000,
 }: {
   start?: "oldest" | "now";
   chunkBytes?: number;
+  url?: string;
+  silenceMs?: number;
 } = {}) => {
   await createExportPosition(connection.db, "default", start);
   const { lease } = await acquireExportLease(connection.db, "default", { owner: crypto.randomUUID() });
   if (lease === null) throw new Error("another process has the lease");
   const source = createPostgresSource({
     db: connection.db,
-    connect: () => openCopyClient(database.url, readerSetup),
+    connect: () => openCopyClient(url, readerSetup),
     disconnect: destroyClient,
     lease,
     clock: { monotonic: () => performance.now() },
     chunkBytes,
+    silenceMs,
   });
   sources.push(source);
   return source;
@@ -128,6 +134,22 @@ describe("the source of an export", () => {
         .filter((line) => line.startsWith(host));
       expect(lines).toEqual(Array.from({ length: 60 }, (_, index) => `${host}${index}`));
     }
+  });
+
+  it("D8: rejects when its connection falls silent, though others still work", async () => {
+    const { hostname, port, pathname } = new URL(database.url);
+    const proxy = await startTcpProxy(`${decodeURIComponent(hostname)}/.s.PGSQL.${port}`);
+    onTestFinished(() => proxy.close());
+    const source = await openSource({
+      url: `postgres://postgres@127.0.0.1:${proxy.port}${pathname}`,
+      silenceMs: 300,
+    });
+    await store.lines("a", ["1"]);
+    expect(await readLines(source, 1)).toEqual(["1"]);
+    proxy.swallowOpen();
+    await store.lines("a", ["2"]);
+    await eventually(() => expect(source.read()).rejects.toThrow("terminated"));
+    expect(await readLines(source, 1)).toEqual(["2"]);
   });
 
   it("begins behind all that is stored, if it should", async () => {

@@ -5,6 +5,7 @@ import { serverCheck } from "../store/database/identity.ts";
 import { alignStoredCount } from "../store/export/lag.ts";
 import { type ExportLease, ExportLeaseLost, moveExportPosition, readHorizon } from "../store/export/positions.ts";
 import { readEnvelopes, type StoredEnvelope } from "../store/export/read-envelopes.ts";
+import { limitSilence } from "../store/ingest/copy-transaction.ts";
 import { summarizePartitions } from "../store/ingest/partitions.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 
@@ -18,6 +19,8 @@ export interface PostgresSourceOptions {
   clock: Pick<Clock, "monotonic">;
   /** The size of a chunk that the source aims at. */
   chunkBytes: number;
+  /** A server that sends nothing for so long while it is read is unreachable. */
+  silenceMs: number;
 }
 
 /** A chunk with where it ends. */
@@ -56,7 +59,7 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
     client ??= await connectOn(lease, options);
     try {
       const bytesMax = to === from + 1n ? Number.POSITIVE_INFINITY : chunkBytes * overshoot;
-      const rows = await readEnvelopes(client, { from, to, bytesMax });
+      const rows = await limitSilence(client, options.silenceMs, readEnvelopes(client, { from, to, bytesMax }));
       if (rows === null) disconnect();
       return rows;
     } catch (cause) {
@@ -116,12 +119,13 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
  */
 const connectOn = async (
   { identity }: ExportLease,
-  { connect, disconnect }: Pick<PostgresSourceOptions, "connect" | "disconnect">,
+  { connect, disconnect, silenceMs }: Pick<PostgresSourceOptions, "connect" | "disconnect" | "silenceMs">,
 ): Promise<Client> => {
   const client = await connect();
   if (identity === null) return client;
   const { query, isSame } = serverCheck(identity);
-  const { rows } = await client.query<{ timeline: number | null; started: string }>(query);
+  const checked = client.query<{ timeline: number | null; started: string }>(query);
+  const { rows } = await limitSilence(client, silenceMs, checked);
   if (isSame(rows[0])) return client;
   disconnect(client);
   throw new ExportLeaseLost("the reader's server is on another timeline, or was started anew");

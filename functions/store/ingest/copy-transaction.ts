@@ -45,6 +45,19 @@ export const destroyClient = (client: Client): void => {
   (client as Client & { connection: Connection }).connection.stream.destroy();
 };
 
+/** Settles as `running`, a statement of the client, does; closes the connection, so that it rejects, when `ms` pass without a byte. */
+export const limitSilence = async <Result>(client: Client, ms: number, running: Promise<Result>): Promise<Result> => {
+  const { stream } = (client as Client & { connection: Connection }).connection;
+  const socket = stream as typeof stream & { setTimeout(ms: number): void };
+  const close = () => socket.destroy();
+  socket.once("timeout", close).setTimeout(ms);
+  try {
+    return await running;
+  } finally {
+    socket.off("timeout", close).setTimeout(0);
+  }
+};
+
 /**
  * Runs a transaction in one round trip, without waiting for the server to ask for the rows: after an error it discards what follows
  * (its manual, "Message Flow", "COPY Operations"). Resolves once the server has reported COMMIT and is ready again; rejects with its
