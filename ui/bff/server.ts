@@ -68,8 +68,10 @@ const serve = async (config: WebConfig, log: Log, servers: DatabaseServers): Pro
     let isStopping = false;
     const app = createWebApp(web, { remoteAddressOf, isStopping: () => isStopping });
     const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
+    // Before "ready", so that no signal that follows it ends the process at once.
+    const stopped = stopSignal();
     log.info({ port: http.port, origin: config.origin }, "ready");
-    log.info({ signal: await stopSignal() }, "stopping");
+    log.info({ signal: await stopped }, "stopping");
     isStopping = true;
     await systemClock.sleep(config.shutdownDelaySeconds * 1000);
     await http.close(shutdownGraceMs);
