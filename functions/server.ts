@@ -96,7 +96,7 @@ const serve = async (
       }));
     const core: Core = { ...base, chat: chat?.chat ?? null };
     const jobCore = { ...core, db: background.db };
-    let ingest: RunningIngest | null = null as RunningIngest | null;
+    let ingest: RunningIngest | null = null;
     const findRestore = createRestoreCheck(jobCore);
     const checkRestore = async (): Promise<void> => {
       if ((await findRestore()) !== null) ingest?.reopenStreams();

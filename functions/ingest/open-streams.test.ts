@@ -60,6 +60,15 @@ const start = () => {
 };
 
 describe("open streams", () => {
+  it("Q12: reopen with database_unavailable once the database was restored, and others open meanwhile", async () => {
+    const { streams, stop } = start();
+    const ended = streams.enter(caller("before"));
+    streams.reopen();
+    const opened = streams.enter(caller("after"));
+    expect([ended.signal.reason, opened.signal.aborted]).toMatchObject([{ code: "database_unavailable" }, false]);
+    await stop();
+  });
+
   it("G8: limits an identity to 8 streams, whatever its certificates, and other identities are independent", async () => {
     const { streams, stop } = start();
     const open = Array.from({ length: 8 }, (_, index) => streams.enter(caller("a", `certificate ${index}`)));

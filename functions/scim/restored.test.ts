@@ -64,6 +64,26 @@ describe("after a restore of the database", () => {
     expect(hold).toMatchObject({ reason_code: "rows_copied", held: expect.any(Number) });
   });
 
+  it("Q12: each core that runs finds it once, whichever holds the access", async () => {
+    const cores = [createRestoreCheck(core), createRestoreCheck(core)];
+    const checkEach = async () => {
+      const found = [];
+      for (const checkOne of cores) found.push(await checkOne());
+      return found;
+    };
+    expect(await checkEach()).toEqual([null, null]);
+    await loadDump();
+    expect(await checkEach()).toEqual(["rows_copied", "rows_copied"]);
+    expect(await checkEach()).toEqual([null, null]);
+    const [{ holds } = { holds: 0 }] =
+      await sql`select count(*)::int as holds from audit_event where action = 'directory.hold'`;
+    await loadDump();
+    expect((await Promise.all(cores.map((checkOne) => checkOne()))).toSorted()).toEqual(["rows_copied", "rows_copied"]);
+    expect(await sql`select count(*)::int as holds from audit_event where action = 'directory.hold'`).toEqual([
+      { holds: holds + 1 },
+    ]);
+  });
+
   it("Q12: a person has access when a push states `active`, and a scope when a push states the membership", async () => {
     await holdAccess(core);
     await scim("PATCH", `/Users/${grace}`, patch({ op: "replace", path: "displayName", value: "Grace" }));

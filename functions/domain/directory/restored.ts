@@ -52,7 +52,8 @@ const isSame = (a: DatabaseIdentity, b: DatabaseIdentity): boolean =>
 
 /**
  * Creates the check: it compares the database with the one that core left, holds all access if it was restored, and stores where it is
- * now. Call it before serving, and every second, since the database may be restored under a running core.
+ * now. Call it before serving, and every second, since the database may be restored under a running core. Returns why it was restored, once
+ * to each core that runs, whichever of them holds the access.
  */
 export const createRestoreCheck = (core: RestoreCore): (() => Promise<RestoreReason | null>) => {
   let seen: LineageState | null = null;
@@ -61,19 +62,26 @@ export const createRestoreCheck = (core: RestoreCore): (() => Promise<RestoreRea
     const found = await findLineage(core.db);
     const { lineage, syncs } = found;
     if (lineage && isSame(lineage, identity) && restoreReasonOf(found, identity, seen) === null) {
+      const reason = heldElsewhere(lineage, seen);
       seen = { epoch: lineage.epoch, syncs };
-      return null;
+      return reason;
     }
-    const { reason, state } = await core.db.transaction(async (tx) => settle(tx, core, { identity, seen }));
+    const { reason, elsewhere, state } = await core.db.transaction(async (tx) => settle(tx, core, { identity, seen }));
     seen = state;
     if (reason !== null)
       core.log.error(
         { reason },
         "the database was restored from a backup: all access that it grants is held (docs/restore.md)",
       );
-    return reason;
+    return reason ?? elsewhere;
   };
 };
+
+/** Returns why another core holds the access since this one looked last; null if none does. */
+const heldElsewhere = (lineage: FoundLineage | undefined, seen: LineageState | null): RestoreReason | null =>
+  lineage !== undefined && seen !== null && lineage.epoch > seen.epoch
+    ? (lineage.reason as RestoreReason | null)
+    : null;
 
 /** Holds all access because an operator of the machine says that the database was restored. Returns the number of people. */
 export const holdAccess = async (core: RestoreCore): Promise<number> => {
@@ -87,7 +95,12 @@ const settle = async (
   tx: Executor,
   core: RestoreCore,
   { identity, seen, reason: given }: { identity: DatabaseIdentity; seen: LineageState | null; reason?: RestoreReason },
-): Promise<{ reason: RestoreReason | null; state: LineageState; people: number }> => {
+): Promise<{
+  reason: RestoreReason | null;
+  elsewhere: RestoreReason | null;
+  state: LineageState;
+  people: number;
+}> => {
   await lockDirectorySync(tx);
   const found = await findLineage(tx);
   const { lineage } = found;
@@ -109,5 +122,6 @@ const settle = async (
       reasonCode: reason,
       details: { held: people.length, ...peopleOf(people) },
     });
-  return { reason, state: { epoch, syncs: (await findLineage(tx)).syncs }, people: people.length };
+  const state = { epoch, syncs: (await findLineage(tx)).syncs };
+  return { reason, elsewhere: heldElsewhere(lineage, seen), state, people: people.length };
 };

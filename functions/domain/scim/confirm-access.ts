@@ -39,7 +39,7 @@ export const readHeldCounts = async ({ db }: Pick<Core, "db">): Promise<HeldCoun
   return { ...counts, restoredAt };
 };
 
-/** What was confirmed, and the addresses that nobody has who waits. */
+/** The access that was confirmed, and the addresses that are of nobody who waits for it. */
 export interface ConfirmedAccess {
   people: AccessRow[];
   unknown: string[];
