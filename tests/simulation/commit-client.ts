@@ -199,7 +199,7 @@ export const connectCommitClient = async (
       query: (text: string) => {
         message.text = text;
       },
-      stream: { cork: () => undefined, uncork: () => undefined, write, destroy: lose },
+      stream: { cork: () => undefined, uncork: () => undefined, write, destroy: () => gone() },
     };
     let isEnded = false;
     const finish = (error?: unknown) => {

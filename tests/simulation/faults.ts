@@ -57,10 +57,11 @@ export const faults: Readonly<Record<string, Fault>> = {
   "a host's disk is restored": (lab) => {
     const host = anyHost(lab);
     const image: DiskImage | undefined = host.disk.image;
+    const since = lab.oracle.acknowledged();
     lab.world.after(seconds(lab, 1, 20), () => {
       host.kill({ isPowerCut: false });
       host.disk.image = host.disk.synced = image;
-      lab.oracle.restored(host.machine);
+      lab.oracle.restored(host.machine, since);
       restartLater(lab, host);
     });
   },

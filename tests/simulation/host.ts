@@ -94,28 +94,27 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
     }
   };
 
+  const run = (): Pick<SimulatedHost, "process" | "queue" | "forwarder"> => {
+    const process = world.process(machine);
+    return world.as(process, () => {
+      const { queue, forwarder } = open(process);
+      void forwarder.run(new AbortController().signal);
+      void produce(queue);
+      return { process, queue, forwarder };
+    });
+  };
+
   const host: SimulatedHost = {
     ...{ hostId, machine, disk, link },
-    // Replaced by `start`, before anything uses them.
-    process: world.process(machine),
-    queue: undefined as never,
-    forwarder: undefined as never,
+    ...run(),
     isRunning: () => host.process.isAlive,
-    start: () => {
-      host.process = world.process(machine);
-      world.as(host.process, () => {
-        Object.assign(host, open(host.process));
-        void host.forwarder.run(new AbortController().signal);
-        void produce(host.queue);
-      });
-    },
+    start: () => void Object.assign(host, run()),
     kill: ({ isPowerCut }) => {
       host.process.isAlive = false;
       network.cut((of) => of.hostId === hostId);
       if (isPowerCut) cutPower(disk);
     },
   };
-  host.start();
   return host;
 };
 

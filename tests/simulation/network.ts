@@ -106,7 +106,7 @@ export const createNetwork = (world: World): Network => {
           });
 
           /** Delivers bytes in order, unless the connection or its path is lost meanwhile. */
-          const deliver = (side: "up" | "down", act: () => void): number => {
+          const deliver = (side: "up" | "down", act: () => void): void => {
             const at = Math.max(side === "up" ? upAt : downAt, world.now() + travel());
             if (side === "up") upAt = at;
             else downAt = at;
@@ -115,7 +115,6 @@ export const createNetwork = (world: World): Network => {
                 if (!isSevered() && !link.isBlackHole) act();
               }),
             );
-            return at;
           };
           const send = async () => {
             for await (const message of requests) {

@@ -2,7 +2,7 @@
  * Judges a history from outside: what sources were promised, and what the database holds. Its laws:
  * 1. What was acknowledged to a source is stored, or lies in a range that core reports as lost.
  * 2. Nothing is stored twice, unless core reports that the queue was copied.
- * 3. The envelopes of a queue are stored in the order of their sequences, and of a machine in the order of its records.
+ * 3. The envelopes of a queue are stored in the order of their sequences.
  * 4. Nothing that is stored is reported as lost.
  * 5. Once the last fault is over, every queue becomes empty in time.
  * 6. Then core holds nothing: no bytes, and its sink is healthy.
@@ -25,8 +25,8 @@ export interface Oracle {
   produce(machine: string): string;
   /** A source was told that these are stored. */
   acknowledge(hostId: string, texts: readonly string[]): void;
-  /** A machine's disk went back to an older image: what it acknowledged since is gone with it, unless it was sent. */
-  restored(machine: string): void;
+  /** A machine's disk went back to an image of when `acknowledged` was `since`: nobody can hold it to what it acknowledged after that. */
+  restored(machine: string, since: number): void;
   acknowledged(): number;
   judge(after: { tables: Tables; hosts: readonly SimulatedHost[]; cores: readonly SimulatedCore[] }): Breach[];
 }
@@ -34,7 +34,8 @@ export interface Oracle {
 /** Makes an oracle. */
 export const createOracle = (): Oracle => {
   const produced = new Map<string, number>();
-  let promised: { hostId: string; text: string }[] = [];
+  let promised: { hostId: string; text: string; number: number }[] = [];
+  let acknowledged = 0;
 
   return {
     produce: (machine) => {
@@ -42,11 +43,11 @@ export const createOracle = (): Oracle => {
       produced.set(machine, number);
       return `${machine} ${number}`;
     },
-    acknowledge: (hostId, texts) => promised.push(...texts.map((text) => ({ hostId, text }))),
-    restored: (machine) => {
-      promised = promised.filter(({ text }) => !text.startsWith(`${machine} `));
+    acknowledge: (hostId, texts) => promised.push(...texts.map((text) => ({ hostId, text, number: ++acknowledged }))),
+    restored: (machine, since) => {
+      promised = promised.filter(({ text, number }) => number <= since || !text.startsWith(`${machine} `));
     },
-    acknowledged: () => promised.length,
+    acknowledged: () => acknowledged,
     judge: ({ tables, hosts, cores }) => [
       ...judgeStored(promised, tables, hosts),
       ...judgeDoubles(tables),
