@@ -9,7 +9,7 @@ import { damageOf, statsOf } from "./stats.ts";
 import type { QueueStore, QueueTransaction } from "./store.ts";
 import { createRecordWaiters, takeFitting, waitForRoom } from "./waiters.ts";
 
-/** What a queue keeps its records in. */
+/** The store of a queue, and its end. */
 export interface QueueParts {
   /** Opens the store. `now` may be called at once; `onReplaced` is called after the store has continued in a new file. */
   openStore(now: () => AgeReading, onReplaced: () => void): QueueStore;

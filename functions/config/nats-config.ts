@@ -4,7 +4,7 @@ import type { ConfigFault, Environment } from "../../kit/env.ts";
 import { DurationVariable, IntegerVariable, TextVariable } from "../../kit/variables.ts";
 
 /**
- * What an acknowledgement of the stream is as durable as: `synced`, the servers' disks, as they sync each write; `replicated`, several
+ * How durable an acknowledgement of the stream is: `synced`, the servers' disks, as they sync each write; `replicated`, several
  * failure domains, which do not fail together.
  */
 export type Durability = "synced" | "replicated";

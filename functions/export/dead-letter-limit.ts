@@ -1,6 +1,6 @@
 import type { Clock } from "../../kit/clock.ts";
 
-/** What becomes of an envelope that the backend rejects for good: a dead letter; dropped, since its host has had its share; or neither yet. */
+/** The fate of an envelope that the backend rejects for good: kept as a dead letter, dropped since its host has its share of them, or not decided. */
 export type DeadLetterDecision = "store" | "drop" | "wait";
 
 /** The dependencies of a limit. */

@@ -65,11 +65,8 @@ export const runUpgrade = async (
   const pki = await createLabPki({ dir: lab, clock: systemClock });
   const authTokenSecret = systemEntropy.bytes(32).toHex();
   const directory = await startDirectory(dir, cleanup);
-  const { sql, close } = connectDatabase({
-    url: server.url(),
-    openSocket: openDatabaseSocket,
-    deadlineMs: statementTimeoutMs,
-  });
+  const options = { url: server.url(), openSocket: openDatabaseSocket, deadlineMs: statementTimeoutMs };
+  const { sql, close } = connectDatabase(options);
   cleanup.defer(() => close(1));
   const signal = AbortSignal.timeout(600_000);
   const until = <Found>(what: string, probe: () => Promise<Found | undefined>) =>
