@@ -12,6 +12,7 @@ import { abandonedCopiesIntervalMs, createCopyCleanup } from "./jobs/end-abandon
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import type { CoreDatabases } from "./node/database/core-databases.ts";
 import type { NamedServers } from "./node/database/database-servers.ts";
+import { blockCodec } from "./node/ingest/block-codec.ts";
 import { handshakesOf } from "./node/ingest/handshake-limits.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest/ingest-listener.ts";
 import { openSink } from "./node/ingest/open-sink.ts";
@@ -66,6 +67,7 @@ export const startIngest = async (
     config: { ...config, payloadBytesMax },
     hostIdBytesMax: core.config.hostIdBytesMax,
     sink,
+    codec: blockCodec,
     observe: metrics.observeIngest,
     fastPath: createFastPath,
     certificates: {

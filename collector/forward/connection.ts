@@ -3,8 +3,8 @@ import { type ConnectionOptions, connect, type TLSSocket } from "node:tls";
 import { GrpcError } from "../../proto/grpc-status.ts";
 import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
 import { createResumeTls } from "../identity/resume-tls.ts";
+import { createCompressor } from "./compressor.ts";
 import { type GrpcConnection, openGrpcConnection } from "./grpc-stream.ts";
-import { createCompressor } from "./gzip.ts";
 
 /** PEM of the collector's credentials, and of the authorities that core's certificate must chain to. */
 export interface ForwarderTls {
@@ -36,7 +36,7 @@ export const createConnector = (
       createConnection,
       responseBytesMax: ackBytesMax,
       ...pings,
-      ...(compress ? { compress: createCompressor() } : {}),
+      ...(compress ? { compress: createCompressor("gzip") } : {}),
     });
 };
 

@@ -5,6 +5,7 @@ import type { Log } from "../../kit/log.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { BatchLimits } from "./batch.ts";
+import { type Compressor, createCompressor } from "./compressor.ts";
 import { readFailure } from "./connection.ts";
 import type { GrpcConnection } from "./grpc-stream.ts";
 import { createRateLimiter } from "./rate-limiter.ts";
@@ -19,7 +20,10 @@ export interface ForwarderOptions {
   queue: Queue;
   batch: BatchLimits;
   maxInFlightFrames: number;
+  /** With `gzip`, what core takes as blocks is compressed with zstd. */
   compression: "gzip" | "none";
+  /** Makes the compressor of a stream's blocks; that of node:zlib by default. */
+  createBlockCompressor?: () => Compressor;
   clock: Clock;
   entropy: Entropy;
   log: Log;
@@ -58,7 +62,7 @@ const answerTimeoutMs = 60_000;
 
 /** Makes a forwarder from `queue` to core (docs/protocol.md). */
 export const createForwarder = (options: ForwarderOptions): Forwarder => {
-  const { queue, clock, entropy, log } = options;
+  const { queue, clock, entropy, log, createBlockCompressor = () => createCompressor("zstd") } = options;
   const status: ForwarderStatus = { connected: false, lastAckAt: null, lastError: null };
   const limiter = createRateLimiter({ framesMax: options.maxInFlightFrames, clock, entropy });
   let maxBytes = options.batch.maxBytes;
@@ -93,13 +97,15 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
 
   /** Runs one stream to its end; resolves with how long to wait before the next one. */
   const forwardOnce = async (signal: AbortSignal): Promise<number> => {
-    connection = options.connect({ compress: options.compression === "gzip" && !uncompressed });
+    const compress = options.compression === "gzip" && !uncompressed;
+    connection = options.connect({ compress });
     const inFlight: SentFrame[] = [];
     try {
       return await runStream(
         {
           ...options,
           connection,
+          compressBlock: compress ? createBlockCompressor() : undefined,
           batch: { ...options.batch, maxBytes },
           maxInFlightFrames: () => (sendAlone > 0 ? 1 : limiter.framesInFlight()),
           answerTimeoutMs,
@@ -135,7 +141,9 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
         );
       }
       if (failure.reason === "frame_too_large") {
-        shrink(inFlight);
+        // What does not compress is smaller as it is.
+        if (compress) uncompressed = true;
+        else shrink(inFlight);
         return 0;
       }
       return limiter.failed(failure.reason);

@@ -16,8 +16,8 @@ import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js"
 import { createGrpcMessageReader, frameGrpcMessages } from "../../proto/grpc-framing.ts";
 import { GrpcError, grpcStatusHeaders } from "../../proto/grpc-status.ts";
 import { eventually } from "../../tests/support/eventually.ts";
+import { createCompressor } from "./compressor.ts";
 import { type GrpcCall, type GrpcConnectionOptions, openGrpcConnection } from "./grpc-stream.ts";
-import { createCompressor } from "./gzip.ts";
 
 const options = { responseBytesMax: 100, pingIntervalMs: 30_000, pingTimeoutMs: 10_000 };
 const grpc = { ":status": 200, "content-type": "application/grpc+proto" };
@@ -118,7 +118,7 @@ it("sends its messages in order, plain and with gzip, and says which", async () 
   const large = "x".repeat(300_000);
   const messages = ["one", "", large];
   await run(authority, { requests: requestsOf(...messages.map(bytes)) });
-  await run(authority, { requests: requestsOf(...messages.map(bytes)) }, { compress: createCompressor() });
+  await run(authority, { requests: requestsOf(...messages.map(bytes)) }, { compress: createCompressor("gzip") });
   const rest = ["trailers", "/test.Service/Method", messages];
   expect(seen).toEqual([
     [undefined, ...rest],

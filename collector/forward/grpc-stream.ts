@@ -14,6 +14,10 @@ import type { TLSSocket } from "node:tls";
 import { unpooled } from "../../kit/buffer-pool.ts";
 import { createGrpcMessageReader, grpcMessagePrefix } from "../../proto/grpc-framing.ts";
 import { type GrpcCode, GrpcError, grpcCodeOfHttpStatus, readGrpcStatus } from "../../proto/grpc-status.ts";
+import type { Compressor } from "./compressor.ts";
+
+/** A message; in parts, one that is sent as it is, because it is compressed already. */
+export type GrpcRequest = Uint8Array | readonly Uint8Array[];
 
 /** A call: its method, its messages in both directions, and when it ends. */
 export interface GrpcCall {
@@ -23,7 +27,7 @@ export interface GrpcCall {
    * The messages. Its first is requested when the connection is open, and each other when flow control has let the one before leave. It
    * should end when `signal` aborts.
    */
-  requests: AsyncIterable<Uint8Array>;
+  requests: AsyncIterable<GrpcRequest>;
   /** Receives each message of the peer, in order. What it throws ends the stream. */
   onResponse(message: Uint8Array): void;
   signal: AbortSignal;
@@ -48,7 +52,7 @@ export interface GrpcConnectionOptions {
   authority: string;
   createConnection?: () => TLSSocket;
   /** Compresses a message with gzip, into parts; called for one at a time. */
-  compress?: (message: Uint8Array) => Promise<Uint8Array[]>;
+  compress?: Compressor;
   responseBytesMax: number;
   /** A connection that was silent for so long is pinged, and fails `pingTimeoutMs` later without an answer. */
   pingIntervalMs: number;
@@ -164,12 +168,13 @@ const compressedBytesMin = 1024;
 /** Sends messages one after the other; rejects if there is no next one. Leaves it to the receiving side to report the end of the stream. */
 const send = async (
   stream: ClientHttp2Stream,
-  requests: AsyncIterable<Uint8Array>,
+  requests: AsyncIterable<GrpcRequest>,
   compress: GrpcConnectionOptions["compress"],
 ): Promise<void> => {
   for await (const message of requests) {
-    const compressed = compress !== undefined && message.length >= compressedBytesMin;
-    const parts = compressed ? await compress(message) : [message];
+    const isWhole = message instanceof Uint8Array;
+    const compressed = compress !== undefined && isWhole && message.length >= compressedBytesMin;
+    const parts = compressed ? await compress(message) : isWhole ? [message] : message;
     if (stream.closed || stream.destroyed) return;
     await write(stream, parts, compressed);
   }

@@ -1,13 +1,14 @@
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { expect, it } from "vitest";
 import {
+  BlockEncoding,
   ForwardRequestSchema,
   ForwardResponseSchema,
   FrameSchema,
   IngestService,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { ProtobufError } from "../../proto/wire.ts";
-import { decodeResponse, encodeFrame, encodeOpen, forwardPath } from "./messages.ts";
+import { decodeResponse, encodeBlock, encodeFrame, encodeOpen, forwardPath } from "./messages.ts";
 
 const id = (byte: number) => new Uint8Array(16).fill(byte);
 const large = 2 ** 53 - 1;
@@ -25,15 +26,29 @@ it("encodes requests as the library decodes them", () => {
   expect(
     fromBinary(ForwardRequestSchema, encodeFrame({ ...head, previousSequence: large }, encoded)).message,
   ).toMatchObject({ case: "frame", value: { ...head, previousSequence: BigInt(large), envelopes } });
+
+  const data = [Uint8Array.of(1, 2), Uint8Array.of(3)];
+  const block = encodeBlock({ ...head, previousSequence: 1, lastSequence: large }, { count: 2, rawBytes: 300, data });
+  const figures = { previousSequence: 1n, lastSequence: BigInt(large), envelopes: 2, rawBytes: 300 };
+  expect(fromBinary(ForwardRequestSchema, Uint8Array.from(Buffer.concat(block))).message).toMatchObject({
+    case: "block",
+    value: { ...head, ...figures, encoding: BlockEncoding.ZSTD, data: Uint8Array.of(1, 2, 3) },
+  });
 });
 
 it("decodes responses as the library encodes them", () => {
   const encode = (message: Parameters<typeof create<typeof ForwardResponseSchema>>[1]) =>
     toBinary(ForwardResponseSchema, create(ForwardResponseSchema, message));
-  expect(decodeResponse(encode({ message: { case: "opened", value: {} } }))).toEqual({ cursor: 0 });
-  expect(decodeResponse(encode({ message: { case: "opened", value: { cursor: BigInt(large) } } }))).toEqual({
-    cursor: large,
+  expect(decodeResponse(encode({ message: { case: "opened", value: {} } }))).toEqual({
+    opened: { cursor: 0, takesZstd: false },
   });
+  const opened = { cursor: BigInt(large), blockEncodings: [BlockEncoding.NONE, BlockEncoding.ZSTD] };
+  expect(decodeResponse(encode({ message: { case: "opened", value: opened } }))).toEqual({
+    opened: { cursor: large, takesZstd: true },
+  });
+  expect(
+    decodeResponse(encode({ message: { case: "opened", value: { blockEncodings: [BlockEncoding.NONE] } } })),
+  ).toEqual({ opened: { cursor: 0, takesZstd: false } });
   const rejected = [
     { sequence: BigInt(large), code: "kind_invalid", message: "é" },
     { sequence: 7n, code: "", message: "" },

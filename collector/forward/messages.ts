@@ -21,8 +21,14 @@ export interface Ack {
   rejected: { sequence: number; code: string; message: string }[];
 }
 
-/** A message of core: the cursor that opens a stream, or an ack. */
-export type ForwardResponse = { cursor: number } | { ack: Ack };
+/** What opens a stream: core's cursor, and whether it takes blocks that are compressed with zstd. */
+export interface Opened {
+  cursor: number;
+  takesZstd: boolean;
+}
+
+/** A message of core. */
+export type ForwardResponse = { opened: Opened } | { ack: Ack };
 
 const text = (number: number) => wireTag(number, WireType.LengthDelimited);
 const varint = (number: number) => wireTag(number, WireType.Varint);
@@ -57,6 +63,29 @@ export const encodeFrame = (
   return bytes;
 };
 
+/** `BlockEncoding` of ingest.proto. */
+const zstd = 2;
+
+/**
+ * Encodes a request with a `Block` of envelopes, into parts. `data`, which zstd has compressed into parts, has `count` envelopes in
+ * `rawBytes` before that.
+ */
+export const encodeBlock = (
+  head: { hostId: string; queueId: Uint8Array; previousSequence: number; lastSequence: number },
+  { count, rawBytes, data }: { count: number; rawBytes: number; data: readonly Uint8Array[] },
+): Uint8Array[] => {
+  const dataBytes = data.reduce((sum, part) => sum + part.length, 0);
+  const block = new BinaryWriter().uint32(text(1)).string(head.hostId).uint32(text(2)).bytes(head.queueId);
+  block.uint32(varint(3)).uint64(head.previousSequence).uint32(varint(4)).uint64(head.lastSequence);
+  block.uint32(varint(5)).uint32(count).uint32(varint(6)).uint32(rawBytes).uint32(varint(7)).uint32(zstd);
+  const begin = block.uint32(text(8)).uint32(dataBytes).finish();
+  const prefix = new BinaryWriter()
+    .uint32(text(3))
+    .uint32(begin.length + dataBytes)
+    .finish();
+  return [prefix, begin, ...data];
+};
+
 /** Decodes a response; undefined if it is of a kind that this version does not know. Throws `ProtobufError` if it is malformed. */
 export const decodeResponse = (bytes: Uint8Array): ForwardResponse | undefined =>
   readWire(bytes, (reader) => {
@@ -64,11 +93,13 @@ export const decodeResponse = (bytes: Uint8Array): ForwardResponse | undefined =
     const readText = (end: number) => decodeText(bytes.subarray(reader.pos, end));
     eachField(reader, bytes.length, (tag, responseEnd) => {
       if (tag === text(1)) {
-        let cursor = 0;
-        eachField(reader, responseEnd, (field) => {
-          if (field === varint(1)) cursor = Number(reader.uint64());
+        const opened: Opened = { cursor: 0, takesZstd: false };
+        eachField(reader, responseEnd, (field, end) => {
+          if (field === varint(1)) opened.cursor = Number(reader.uint64());
+          // Repeated numbers come together, in one field.
+          if (field === text(2)) while (reader.pos < end) opened.takesZstd ||= reader.uint32() === zstd;
         });
-        response = { cursor };
+        response = { opened };
       } else if (tag === text(2)) {
         const ack: Ack = { ackedThrough: 0, rejected: [] };
         eachField(reader, responseEnd, (field, end) => {

@@ -4,9 +4,18 @@ import { GrpcError } from "../../proto/grpc-status.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecords } from "../queue/record.ts";
 import { type BatchLimits, nextBatch } from "./batch.ts";
+import type { Compressor } from "./compressor.ts";
 import { freeBytes } from "./free-bytes.ts";
-import type { GrpcConnection } from "./grpc-stream.ts";
-import { type Ack, decodeResponse, encodeFrame, encodeOpen, forwardPath } from "./messages.ts";
+import type { GrpcConnection, GrpcRequest } from "./grpc-stream.ts";
+import {
+  type Ack,
+  decodeResponse,
+  encodeBlock,
+  encodeFrame,
+  encodeOpen,
+  forwardPath,
+  type Opened,
+} from "./messages.ts";
 
 /** Core has acknowledged more than this queue ever sent: a copy of it has, so its disk was restored or its machine cloned. */
 export class QueueForkedError extends Error {
@@ -33,6 +42,8 @@ export interface ForwardStreamOptions {
   hostId: string;
   queue: Queue;
   batch: BatchLimits;
+  /** Compresses with zstd, where core takes that; otherwise the connection compresses. */
+  compressBlock?: Compressor | undefined;
   /** Called before each frame, as the limit changes while the stream runs. */
   maxInFlightFrames(): number;
   /** The stream fails after so long without an answer while one is due. */
@@ -67,6 +78,7 @@ export const runStream = async (
   let slot = Promise.withResolvers<void>();
   let answerDueSince: number | null = clock.monotonic();
   let cursor = 0;
+  let compressBlock: Compressor | undefined;
   /** The last sequence that this stream has sent, or does not have to send. */
   let sent = 0;
 
@@ -90,7 +102,7 @@ export const runStream = async (
     }
   };
 
-  const requests = async function* (): AsyncGenerator<Uint8Array> {
+  const requests = async function* (): AsyncGenerator<GrpcRequest> {
     yield encodeOpen(beginSession());
     await opened.promise;
     while (!end.signal.aborted) {
@@ -105,11 +117,16 @@ export const runStream = async (
       sent = frame.lastSequence;
       queue.markSent(sent);
       answerDueSince ??= clock.monotonic();
-      const head = { hostId: options.hostId, queueId, previousSequence: previous };
-      const request = encodeFrame(
-        head,
-        batch.map(({ envelopes }) => envelopes),
-      );
+      const head = { hostId: options.hostId, queueId, previousSequence: previous, lastSequence: sent };
+      const envelopes = batch.map((records) => records.envelopes);
+      if (compressBlock !== undefined && bytesOf(envelopes) >= blockBytesMin) {
+        const raw = joinBytes(envelopes);
+        const rawBytes = raw.length;
+        freeBatch(batch);
+        yield encodeBlock(head, { count: frame.records, rawBytes, data: await compressBlock(raw) });
+        continue;
+      }
+      const request = encodeFrame(head, envelopes);
       freeBatch(batch);
       yield request;
       // The next one is requested when this one has left.
@@ -117,7 +134,8 @@ export const runStream = async (
     }
   };
 
-  const open = (committed: number) => {
+  const open = ({ cursor: committed, takesZstd }: Opened) => {
+    if (takesZstd) compressBlock = options.compressBlock;
     if (committed > queue.sentThrough()) throw new QueueForkedError();
     queue.sessionAnswered();
     answerDueSince = null;
@@ -144,7 +162,7 @@ export const runStream = async (
     const response = decodeResponse(bytes);
     if (response === undefined) return;
     if ("ack" in response) acknowledge(response.ack);
-    else open(response.cursor);
+    else open(response.opened);
   };
 
   const watch = async () => {
@@ -170,6 +188,21 @@ export const runStream = async (
     opened.promise.catch(() => undefined);
     slot.promise.catch(() => undefined);
   }
+};
+
+/** Smaller frames are sent as they are. */
+const blockBytesMin = 1024;
+
+const bytesOf = (parts: readonly Uint8Array[]): number => parts.reduce((sum, part) => sum + part.length, 0);
+
+const joinBytes = (parts: readonly Uint8Array[]): Uint8Array => {
+  const bytes = new Uint8Array(bytesOf(parts));
+  let at = 0;
+  for (const part of parts) {
+    bytes.set(part, at);
+    at += part.length;
+  }
+  return bytes;
 };
 
 /** How long acknowledged records may stay on disk, to save fsyncs. */

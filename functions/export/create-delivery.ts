@@ -4,7 +4,7 @@ import type { Log } from "../../kit/log.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import type { Database } from "../store/database/database.ts";
 import { countDeadLetters, countSendingHosts, type ExportDeadLetter } from "../store/export/dead-letters.ts";
-import type { StoredEnvelope } from "../store/export/read-envelopes.ts";
+import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { createDeadLetterLimit } from "./dead-letter-limit.ts";
 import { type DeliveryObserver, deliverInOrder, type PartialRejection } from "./deliver.ts";
 import { cutRequests, type RequestLimits } from "./export-requests.ts";

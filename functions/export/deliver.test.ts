@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
-import type { StoredEnvelope } from "../store/export/read-envelopes.ts";
+import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { type DeliveryOptions, deliver, type PartialRejection } from "./deliver.ts";
 import type { ExportRequest } from "./export-requests.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";

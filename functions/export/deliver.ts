@@ -2,7 +2,7 @@ import { fullJitterMs } from "../../kit/backoff.ts";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { ProtobufError } from "../../proto/wire.ts";
-import type { StoredEnvelope } from "../store/export/read-envelopes.ts";
+import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import type { DeadLetterDecision } from "./dead-letter-limit.ts";
 import { type ExportRequest, encodeRequest } from "./export-requests.ts";
 import type { OtlpClient } from "./otlp-client.ts";

@@ -6,7 +6,7 @@ import { KeyValueSchema } from "../../proto/gen/opentelemetry/proto/common/v1/co
 import { ResourceSchema } from "../../proto/gen/opentelemetry/proto/resource/v1/resource_pb.js";
 import { spansOf, traceRequest } from "../../tests/support/otlp.ts";
 import { logRecordsOf } from "../../tests/support/otlp-backend.ts";
-import type { StoredEnvelope } from "../store/export/read-envelopes.ts";
+import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { attestResources, hostIdentityKey } from "./attest-resources.ts";
 import { type Apartness, cutRequests, encodeRequest } from "./export-requests.ts";
 import { createSuspects } from "./suspects.ts";

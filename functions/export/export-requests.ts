@@ -1,6 +1,6 @@
 import { eachValue, readWire } from "../../proto/wire.ts";
 import type { ExportSignal } from "../config/export-config.ts";
-import type { StoredEnvelope } from "../store/export/read-envelopes.ts";
+import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { attestResources } from "./attest-resources.ts";
 import { encodeLogs } from "./log-lines.ts";
 

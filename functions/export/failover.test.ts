@@ -5,6 +5,7 @@ import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.
 import { restoreBaseBackup, takeBaseBackup } from "../../tests/support/base-backup.ts";
 import { openEnvelopeStore } from "../../tests/support/stored-envelopes.ts";
 import { openDatabaseSocket } from "../node/database/database-socket.ts";
+import { blockCodec } from "../node/ingest/block-codec.ts";
 import { readMigrations } from "../node/read-migrations.ts";
 import { connectDatabase } from "../store/database/database.ts";
 import { migrate } from "../store/database/migrate.ts";
@@ -41,6 +42,7 @@ it.each([
     const acquired = await acquireExportLease(db, "default", { owner });
     if (acquired.lease === null) throw new Error("another process has the lease");
     const source = createPostgresSource({
+      codec: blockCodec,
       ...{ db, lease: acquired.lease, clock: clock, chunkBytes: 1 << 20, silenceMs: 30_000, disconnect: destroyClient },
       connect: () => openCopyClient(postgres.url(), readerSetup),
     });

@@ -3,6 +3,7 @@ import { ConfigError } from "../../kit/env.ts";
 import type { Log } from "../../kit/log.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import type { NamedServers } from "../node/database/database-servers.ts";
+import { blockCodec } from "../node/ingest/block-codec.ts";
 import type { Database } from "../store/database/database.ts";
 import { createExportPosition, type ExportLease, ExportPositionForeign } from "../store/export/positions.ts";
 import { readerSetup } from "../store/export/read-envelopes.ts";
@@ -37,7 +38,7 @@ export const createSources = async (
       prepare: () => ofThisSink(name, createExportPosition(db, name, start)),
       open: async (lease) =>
         createPostgresSource({
-          ...{ db, lease, clock, chunkBytes, silenceMs },
+          ...{ db, lease, clock, chunkBytes, silenceMs, codec: blockCodec },
           connect: async () => openCopyClient(await sessions.servers.locate(), readerSetup),
           disconnect: destroyClient,
         }),

@@ -3,6 +3,7 @@ import { startTcpProxy } from "../../tests/fakes/tcp-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
 import { eventually } from "../../tests/support/eventually.ts";
 import { type EnvelopeStore, openEnvelopeStore } from "../../tests/support/stored-envelopes.ts";
+import { blockCodec } from "../node/ingest/block-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { findExportLags } from "../store/export/lag.ts";
 import {
@@ -14,6 +15,7 @@ import {
 } from "../store/export/positions.ts";
 import { readerSetup } from "../store/export/read-envelopes.ts";
 import { adoptExports } from "../store/export/renumber-envelopes.ts";
+import { blockColumns } from "../store/ingest/block-rows.ts";
 import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
 import { createPostgresSource } from "./postgres-source.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
@@ -49,6 +51,7 @@ const openSource = async ({
   const { lease } = await acquireExportLease(connection.db, "default", { owner: crypto.randomUUID() });
   if (lease === null) throw new Error("another process has the lease");
   const source = createPostgresSource({
+    codec: blockCodec,
     db: connection.db,
     connect: () => openCopyClient(url, readerSetup),
     disconnect: destroyClient,
@@ -101,7 +104,7 @@ describe("the source of an export", () => {
       { sequence: 2n, observedAt: null },
     ]);
     const [row] = await connection.sql<{ at: string }[]>`
-      select (extract(epoch from received_at) * 1e6)::bigint::text as at from ingest_envelope limit 1`;
+      select (extract(epoch from received_at) * 1e6)::bigint::text as at from ingest_block limit 1`;
     expect(chunk?.queues[0]?.[0]?.receivedAt.toString()).toBe(row?.at);
   });
 
@@ -157,7 +160,7 @@ describe("the source of an export", () => {
     // A transaction of another test, on the same server, that began before the row keeps the beginning in front of it.
     await eventually(async () => {
       const [row] = await connection.sql<{ isSettled: boolean }[]>`
-        select xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint as "isSettled" from ingest_envelope`;
+        select xid < pg_snapshot_xmin(pg_current_snapshot())::text::bigint as "isSettled" from ingest_block`;
       expect(row?.isSettled).toBe(true);
     });
     const source = await openSource({ start: "now" });
@@ -272,9 +275,8 @@ describe("the source of an export", () => {
     const { sql } = connection;
     const shift = 300;
     await sql.unsafe(`
-      create table dumped as select *, dense_rank() over (order by xid) as place from ingest_envelope; truncate ingest_envelope;
-      insert into ingest_envelope select host_id, queue_id, sequence, kind, observed_at, received_at, source, attributes, payload,
-        xid + ${shift} * place from dumped;
+      create table dumped as select *, dense_rank() over (order by xid) as place from ingest_block; truncate ingest_block;
+      insert into ingest_block select ${[...blockColumns, ""].join()} xid + ${shift} * place from dumped;
       update export_position set position = position + ${shift} * 1.5, system_identifier = '7', stored_before = null;
       drop table dumped`);
     await store.lines("a", ["9"]);

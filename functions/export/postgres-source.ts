@@ -1,12 +1,14 @@
 import type { Client } from "pg";
-import { type Clock, dayMs } from "../../kit/clock.ts";
+import type { Clock } from "../../kit/clock.ts";
 import type { Database } from "../store/database/database.ts";
 import { serverCheck } from "../store/database/identity.ts";
 import { alignStoredCount } from "../store/export/lag.ts";
 import { type ExportLease, ExportLeaseLost, moveExportPosition, readHorizon } from "../store/export/positions.ts";
-import { readEnvelopes, type StoredEnvelope } from "../store/export/read-envelopes.ts";
+import { readEnvelopes } from "../store/export/read-envelopes.ts";
+import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import { limitSilence } from "../store/ingest/copy-transaction.ts";
-import { summarizePartitions } from "../store/ingest/partitions.ts";
+import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
+import { summarizeRows } from "../store/rows/partitions.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 
 /** The dependencies of the source. */
@@ -19,6 +21,7 @@ export interface PostgresSourceOptions {
   clock: Pick<Clock, "monotonic">;
   /** The size of a chunk that the source aims at. */
   chunkBytes: number;
+  codec: Pick<BlockCodec, "decompress">;
   /** A server that sends nothing for so long while it is read is unreachable. */
   silenceMs: number;
 }
@@ -37,7 +40,7 @@ const idleCommitMs = 5_000;
 const summarizeMs = 2_000;
 
 /**
- * Reads `ingest_envelope` in the order of its commits: ranges of transaction ids, each as wide as makes a chunk of `chunkBytes` by the ones
+ * Reads `ingest_block` in the order of its commits: ranges of transaction ids, each as wide as makes a chunk of `chunkBytes` by the ones
  * before. A single transaction is read whole, whatever its size; the committer bounds it.
  */
 export const createPostgresSource = (options: PostgresSourceOptions): ClosableSource => {
@@ -59,7 +62,11 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
     client ??= await connectOn(lease, options);
     try {
       const bytesMax = to === from + 1n ? Number.POSITIVE_INFINITY : chunkBytes * overshoot;
-      const rows = await limitSilence(client, options.silenceMs, readEnvelopes(client, { from, to, bytesMax }));
+      const rows = await limitSilence(
+        client,
+        options.silenceMs,
+        readEnvelopes(client, { from, to, bytesMax }, options.codec),
+      );
       if (rows === null) disconnect();
       return rows;
     } catch (cause) {
@@ -68,10 +75,9 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
     }
   };
 
-  const summarize = async (rows: readonly StoredEnvelope[]): Promise<void> => {
-    if (rows.length === 0 || clock.monotonic() - summarizedAt < summarizeMs) return;
-    const days = new Set(rows.map(({ receivedAt }) => dayOf(receivedAt)));
-    await summarizePartitions(db, [...days]).catch(() => undefined);
+  const summarize = async (): Promise<void> => {
+    if (clock.monotonic() - summarizedAt < summarizeMs) return;
+    await summarizeRows(db).catch(() => undefined);
     summarizedAt = clock.monotonic();
   };
 
@@ -95,7 +101,7 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
           continue;
         }
         width = nextWidth(width, { ids: to - from, bytes: bytesOf(rows), chunkBytes });
-        await summarize(rows);
+        if (rows.length > 0) await summarize();
         const isIdle = rows.length === 0 && clock.monotonic() - movedAt < idleCommitMs;
         const chunk = toChunk(rows, to);
         if (isIdle) continue;
@@ -133,8 +139,6 @@ const connectOn = async (
 
 const largest = (one: bigint, other: bigint): bigint => (one > other ? one : other);
 const smallest = (one: bigint, other: bigint): bigint => -largest(-one, -other);
-/** The UTC day of a time in microseconds, in milliseconds. */
-const dayOf = (microseconds: bigint): number => Math.floor(Number(microseconds / 1000n) / dayMs) * dayMs;
 const bytesOf = (rows: readonly StoredEnvelope[]): number =>
   rows.reduce((sum, { payload }) => sum + payload.length + 100, 0);
 

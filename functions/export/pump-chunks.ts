@@ -1,5 +1,5 @@
 import type { Clock } from "../../kit/clock.ts";
-import type { StoredEnvelope } from "../store/export/read-envelopes.ts";
+import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { sumOutcomes } from "./deliver.ts";
 import type { ChunkOutcome, ExportChunk, ExportSource } from "./source.ts";
 

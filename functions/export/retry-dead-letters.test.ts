@@ -3,7 +3,7 @@ import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { acquireExportLease, createExportPosition, moveExportPosition } from "../store/export/positions.ts";
-import type { StoredEnvelope } from "../store/export/read-envelopes.ts";
+import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { createDeadLetterLimit, type DeadLetterLimitOptions } from "./dead-letter-limit.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 import { createPace } from "./pace.ts";

@@ -2,7 +2,7 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import type { Database } from "../store/database/database.ts";
 import { deleteDeadLetters, envelopeOf, noteRejection, readDeadLetters } from "../store/export/dead-letters.ts";
-import type { StoredEnvelope } from "../store/export/read-envelopes.ts";
+import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { deliver } from "./deliver.ts";
 import { cutRequests, type RequestLimits } from "./export-requests.ts";
 import type { OtlpClient } from "./otlp-client.ts";

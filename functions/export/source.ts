@@ -1,5 +1,5 @@
 import type { ExportDeadLetter } from "../store/export/dead-letters.ts";
-import type { StoredEnvelope } from "../store/export/read-envelopes.ts";
+import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 
 /** Envelopes that were read together, and that the position moves past together. */
 export interface ExportChunk {

@@ -1,4 +1,4 @@
-import type { StoredEnvelope } from "../store/export/read-envelopes.ts";
+import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import type { StreamMessage } from "./stream-message.ts";
 
 /**

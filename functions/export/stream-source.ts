@@ -5,7 +5,7 @@ import type { Log } from "../../kit/log.ts";
 import { type StreamState, streamStateOf } from "../ingest/nats-sink/stream-state.ts";
 import type { Database } from "../store/database/database.ts";
 import { createStreamPosition, type ExportLease, moveExportPosition, moveToStream } from "../store/export/positions.ts";
-import type { StoredEnvelope } from "../store/export/read-envelopes.ts";
+import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 import { readStreamEnvelope } from "./stream-envelope.ts";
 import type { StreamMessage } from "./stream-message.ts";

@@ -1,4 +1,4 @@
-import { createContextKey } from "@connectrpc/connect";
+import { type ContextValues, createContextKey } from "@connectrpc/connect";
 import type { Clock } from "../../kit/clock.ts";
 import { groupCalls } from "../../kit/group-calls.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
@@ -35,6 +35,13 @@ export interface UsedCertificate {
   certificateId: string;
   identityId: string;
 }
+
+/** Returns the caller of a call that has passed the gate. */
+export const callerOf = ({ values }: { values: ContextValues }): Caller => {
+  const caller = values.get(callerKey);
+  if (caller === undefined) throw new Error("the request did not pass the gate");
+  return caller;
+};
 
 /** Looks up and records the use of certificates that core may have issued. */
 export interface CertificateRegister {

@@ -1,4 +1,4 @@
-import { queueKey } from "../store/ingest/commit-frames.ts";
+import { queueKey } from "../store/ingest/decide-frames.ts";
 import type { Pending } from "./waiting-frames.ts";
 
 /** A batch that runs, with the expected cursors of its queues if core has one for each. */

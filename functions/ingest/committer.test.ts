@@ -3,10 +3,12 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
+import { findStored, testRun } from "../../tests/support/stored-envelopes.ts";
+import { blockCodec } from "../node/ingest/block-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
-import { commitDeadlineMs, type FrameToCommit, openCommitClient } from "../store/ingest/commit-frames.ts";
+import { commitDeadlineMs, openCommitClient } from "../store/ingest/commit-frames.ts";
 import { cursorsOfHostMax } from "../store/ingest/cursors.ts";
-import { encodeRows } from "../store/ingest/envelope-rows.ts";
+import type { FrameToCommit } from "../store/ingest/decide-frames.ts";
 import { type Committer, type CommitterOptions, createCommitter } from "./committer.ts";
 
 let database: TestDatabase;
@@ -24,6 +26,7 @@ const start = (options: Partial<CommitterOptions> = {}): { committer: Committer;
   const committer = createCommitter({
     connect: () => openCommitClient(database.url),
     clock: systemClock,
+    codec: blockCodec,
     observe: { batch: ({ frames }) => batches.push(frames) },
     ...options,
   });
@@ -37,16 +40,15 @@ const queue = (byte: number): Uint8Array => new Uint8Array(16).fill(byte);
 const frame = (
   from: number,
   to: number,
-  { hostId = "host-a", queueId = queue(1), payload = "p", attributes = {}, without = [] as number[] } = {},
+  { hostId = "host-a", queueId = queue(1), payload = "p", kind = "log_line", without = [] as number[] } = {},
 ): FrameToCommit => {
   const sequences = Array.from({ length: to - from + 1 }, (_, index) => from + index);
   const rows = sequences
     .filter((sequence) => !without.includes(sequence))
     .map((sequence) => ({
       sequence: BigInt(sequence),
-      kind: "log_line",
+      kind,
       source: "test",
-      attributes,
       payload: new TextEncoder().encode(payload),
     }));
   return {
@@ -54,22 +56,21 @@ const frame = (
     queueId,
     previousSequence: BigInt(from - 1),
     lastSequence: BigInt(to),
-    rows: encodeRows({ hostId, queueId, receivedAt: systemClock.now(), rows }),
+    receivedAt: systemClock.now(),
+    run: testRun(rows),
   };
 };
 
 /** Makes a frame that the database cannot store. */
-const poison = { attributes: { a: "\0" } };
+const poison = { kind: "\0" };
 
 /** Bytes that are worth a second batch in parallel. */
 const parallelBytes = 8 * 1024 * 1024;
 
-const stored = async (): Promise<string[]> => {
-  const rows = await database.connect().sql<{ row: string }[]>`
-    select host_id || ' ' || left(encode(queue_id, 'hex'), 2) || ' ' || sequence as row from ingest_envelope
-    order by host_id, queue_id, sequence`;
-  return rows.map(({ row }) => row);
-};
+const stored = async (): Promise<string[]> =>
+  (await findStored(database.connect().sql)).map(
+    ({ hostId, queue, sequence }) => `${hostId} ${queue.slice(0, 2)} ${sequence}`,
+  );
 
 /** Returns the batches that wait for a lock. */
 const waitingBatches = (sql: ConnectedDatabase["sql"]) => sql<{ pid: number }[]>`
@@ -144,8 +145,8 @@ describe("committer", () => {
 
   it("rejects a COPY that fails at its end, and commits the next (postgres.js reports this failure as success)", async () => {
     const { sql } = database.connect();
-    // A unique index on the default partition fails after the last row has been sent.
-    await sql`create unique index on ingest_envelope_default (host_id, queue_id, sequence)`;
+    // A unique index on the default partition fails after the last block has been sent.
+    await sql`create unique index on ingest_block_default (host_id, queue_id, first_sequence)`;
     const { committer } = start();
     await committer.commit(frame(1, 3), 1);
     await sql`update ingest_cursor set cursor = 0`;

@@ -22,14 +22,8 @@ import type { Clock } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
 import { Problem } from "../problems.ts";
 import { canRetryIndividually, databaseProblem, isLockTimeout } from "../store/database/problem.ts";
-import {
-  type CommittedFrame,
-  commitDeadlineMs,
-  commitFrames,
-  commitFramesAhead,
-  type FrameToCommit,
-  queueKey,
-} from "../store/ingest/commit-frames.ts";
+import { type CommitNeeds, commitDeadlineMs, commitFrames, commitFramesAhead } from "../store/ingest/commit-frames.ts";
+import { type CommittedFrame, type FrameToCommit, queueKey } from "../store/ingest/decide-frames.ts";
 import { type Batch, beginBatch } from "./commit-batch.ts";
 import { createCommitConnections } from "./commit-connections.ts";
 import { createWaitingFrames } from "./waiting-frames.ts";
@@ -55,6 +49,7 @@ export interface CommitterOptions {
   /** Opens a connection for COPY. It must reject within seconds when the server does not answer. */
   connect(): Promise<Client>;
   clock: Clock;
+  codec: CommitNeeds["codec"];
   observe: CommitObserver;
   /** Batches that run at once: two, so that one fills while the other is flushed to disk. */
   connections?: number;
@@ -89,11 +84,13 @@ const bytesOf = (frames: Batch["frames"]): number => frames.reduce((sum, { bytes
 export const createCommitter = ({
   connect,
   clock,
+  codec,
   observe,
   connections = 2,
   batchTimeoutMs = commitDeadlineMs,
   batchBytesMax = 16 * 1024 * 1024,
 }: CommitterOptions): Committer => {
+  const commits: CommitNeeds = { codec, now: clock.now };
   const busy = new Map<string, Busy>();
   /** The cursor of each queue once its running batches have committed. */
   const expected = new LRUCache<string, bigint>({ max: expectedMax });
@@ -233,11 +230,11 @@ export const createCommitter = ({
     pool.run(async (client) => {
       const startedAt = clock.monotonic();
       const batch = frames.map(({ frame }) => frame);
-      let outcomes = cursors && (await commitFramesAhead(client, batch, { expected: cursors, turn, now: clock.now }));
+      let outcomes = cursors && (await commitFramesAhead(client, batch, { ...commits, expected: cursors, turn }));
       if (outcomes === undefined) {
         for (const key of keys) expected.delete(key);
         await turn;
-        outcomes = await commitFrames(client, batch, clock.now);
+        outcomes = await commitFrames(client, batch, commits);
         for (const [index, frame] of batch.entries()) {
           const cursor = outcomes[index]?.cursor;
           if (cursor !== undefined) expected.set(queueKey(frame.hostId, frame.queueId), cursor);

@@ -1,6 +1,7 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
 import type { IngestConfig } from "../config/core-config.ts";
+import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import type { IngestObserver } from "./accept-frame.ts";
 import { type CertificateRegister, createAdmission, type UsedCertificate } from "./admission.ts";
 import { createByteBudget } from "./byte-budget.ts";
@@ -16,6 +17,8 @@ export interface IngestNeeds {
   hostIdBytesMax: number;
   /** Where frames are stored. */
   sink: Sink;
+  /** `blockCodec` of node/ingest/block-codec.ts. */
+  codec: Pick<BlockCodec, "decompress">;
   clock: Clock;
   log: Log;
   observe: IngestObserver;
@@ -82,6 +85,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
       discardSpanNames: new Set(config.discardSpanNames),
     },
     fastPath: needs.fastPath,
+    codec: needs.codec,
     clock,
     observe,
     log,

@@ -163,7 +163,7 @@ describe.each(ingestPaths)("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true, on t
     stream.end(sent);
     const [{ "grpc-status": code }] = (await trailers) as [Record<string, unknown>];
     expect(Number(code)).toBe(status.PERMISSION_DENIED);
-    const stored = await ingest.connection.sql`select from ingest_envelope where host_id = ${collector.identity}`;
+    const stored = await ingest.connection.sql`select from ingest_block where host_id = ${collector.identity}`;
     expect(stored).toHaveLength(0);
     session.destroy();
   });
@@ -203,7 +203,7 @@ describe.each(ingestPaths)("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true, on t
     await core.clock.advance(2_500);
     for (const { queue_id, ended } of replicas) {
       expect((await ended).error).toMatchObject({ code: status.PERMISSION_DENIED, reason: "certificate_revoked" });
-      const [last] = await ingest.connection.sql`select max(received_at) as at from ingest_envelope
+      const [last] = await ingest.connection.sql`select max(received_at) as at from ingest_block
         where host_id = ${sender.identity} and queue_id = ${queue_id}`;
       expect(new Date(last?.at).getTime() - revokedAt).toBeLessThan(5_000);
     }

@@ -2,8 +2,8 @@ import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import type { Envelope, Frame } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { decodeText, eachValue, ProtobufError, readWire } from "../../proto/wire.ts";
 import { Problem } from "../problems.ts";
-import type { FrameToCommit } from "../store/ingest/commit-frames.ts";
-import { type EncodedRows, encodeRows } from "../store/ingest/envelope-rows.ts";
+import type { FrameToCommit } from "../store/ingest/decide-frames.ts";
+import { type EnvelopeRun, runOf } from "../store/ingest/envelope-run.ts";
 
 /** The limits of a frame (docs/protocol.md). */
 export interface FrameLimits {
@@ -30,7 +30,7 @@ export interface ExaminedFrame {
   discarded: readonly bigint[];
   /** The memory that it occupies until it is committed. */
   bytes: number;
-  /** Called once the frame is committed or rejected, and nothing reads its rows any more. */
+  /** Called once the frame is committed or rejected, and nothing reads its bytes any more. */
   release?(): void;
 }
 
@@ -79,7 +79,12 @@ export const checkClaims = (
  * see `checkClaims`, `frame_too_large` above `entriesMax`, and `frame_invalid` when sequences do not rise from above
  * `previous_sequence` within 63 bits.
  */
-export const examineFrame = (sent: Frame, identity: string, limits: FrameLimits, receivedAt: number): ExaminedFrame => {
+export const examineFrame = (
+  sent: Pick<Frame, "hostId" | "queueId" | "previousSequence" | "envelopes">,
+  identity: string,
+  limits: FrameLimits,
+  receivedAt: number,
+): ExaminedFrame => {
   checkClaims(sent, identity, limits);
   const rows: Envelope[] = [];
   const rejected: Rejected[] = [];
@@ -114,14 +119,15 @@ export const examineFrame = (sent: Frame, identity: string, limits: FrameLimits,
     queueId: sent.queueId,
     previousSequence: sent.previousSequence,
     lastSequence: last,
-    rows: encodeRows({ hostId: identity, queueId: sent.queueId, receivedAt, rows }),
+    receivedAt,
+    run: runOf(rows),
   };
-  return { frame, rejected, discarded, bytes: heldBytes(bytes, frame.rows) };
+  return { frame, rejected, discarded, bytes: heldBytes(bytes, frame.run) };
 };
 
-/** Returns what a frame counts in memory: its decoded size, or its rows, in which one byte of an attribute can be six of JSON. */
-export const heldBytes = (decodedBytes: number, { bytes }: EncodedRows): number =>
-  Math.max(decodedBytes, bytes.length) + envelopeOverheadBytes;
+/** Returns what a frame counts in memory: its decoded size, or its envelopes encoded and compressed. */
+export const heldBytes = (decodedBytes: number, { bytes, compressed }: EnvelopeRun): number =>
+  Math.max(decodedBytes, bytes.length + (compressed?.length ?? 0)) + envelopeOverheadBytes;
 
 /**
  * Returns whether an OTLP `ExportTraceServiceRequest` parses, holds at least one span, and every span's name is in `names`. Reads it

@@ -1,17 +1,16 @@
 import { create } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { OpenSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { encodeRows } from "../store/ingest/envelope-rows.ts";
+import { runOf } from "../store/ingest/envelope-run.ts";
 import { type DecodeMessage, type ForwardMessage, forward } from "./forward.ts";
 
 const open: ForwardMessage = { case: "open", value: create(OpenSchema) };
 const frame = (previousSequence: number, rejections = 0): ForwardMessage => {
   const queue = { hostId: "host", queueId: new Uint8Array(16) };
   const sequence = BigInt(previousSequence);
-  const rows = encodeRows({ ...queue, receivedAt: 0, rows: [] });
   const rejection = { sequence, code: "kind_invalid" as const, message: "" };
   const rejected = Array.from({ length: rejections }, () => rejection);
-  const value = { ...queue, previousSequence: sequence, lastSequence: sequence, rows };
+  const value = { ...queue, previousSequence: sequence, lastSequence: sequence, receivedAt: 0, run: runOf([]) };
   return { case: "frame", value: { frame: value, rejected, discarded: [], bytes: 1 } };
 };
 

@@ -1,3 +1,4 @@
+import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import type { ContextValues } from "@connectrpc/connect";
 import type { Compression, UniversalHandler, UniversalServerRequest } from "@connectrpc/connect/protocol";
 import { unpooled } from "../../kit/buffer-pool.ts";
@@ -145,26 +146,32 @@ const entryBytesMin = 2;
  * attributes = 5 (ingest.proto). Rejects one that could hold so many, and whose entries it cannot count, with `frame_invalid`, even
  * where a decoder would skip the fault.
  */
-export const checkEntries = (request: Uint8Array, field: number = frameField.forward): void => {
-  if (request.length < entriesMax * entryBytesMin) return;
+export const checkEntries = (request: Uint8Array, field: number = frameField.forward): void =>
+  limitEntries(request, (reader, count) =>
+    eachValue(reader, request.length, field, (frameEnd) => countEntries(reader, frameEnd, count)),
+  );
+
+/** Rejects an encoded `Envelopes` as `checkEntries` does. */
+export const checkEnvelopes = (envelopes: Uint8Array): void =>
+  limitEntries(envelopes, (reader, count) => countEntries(reader, envelopes.length, count));
+
+const limitEntries = (bytes: Uint8Array, read: (reader: BinaryReader, count: () => void) => void): void => {
+  if (bytes.length < entriesMax * entryBytesMin) return;
   let entries = 0;
   try {
-    readWire(request, (reader) =>
-      eachValue(reader, request.length, field, (frameEnd) =>
-        eachValue(reader, frameEnd, 4, (envelopeEnd) => {
-          entries++;
-          eachValue(reader, envelopeEnd, 5, () => {
-            entries++;
-          });
-        }),
-      ),
-    );
+    readWire(bytes, (reader) => read(reader, () => void entries++));
   } catch (cause) {
     if (!(cause instanceof ProtobufError)) throw cause;
     throw new Problem("frame_invalid", { detail: "the message is not plain protobuf", cause });
   }
   if (entries > entriesMax) throw new Problem("frame_too_large");
 };
+
+const countEntries = (reader: BinaryReader, end: number, count: () => void): void =>
+  eachValue(reader, end, 4, (envelopeEnd) => {
+    count();
+    eachValue(reader, envelopeEnd, 5, count);
+  });
 
 const [brace, bracket, quote, backslash, colon] = [0x7b, 0x5b, 0x22, 0x5c, 0x3a];
 /** Members of an envelope in JSON beside its attributes: sequence, kind, source and payload, or some of them. */

@@ -9,6 +9,7 @@ import {
   submit,
 } from "../../tests/support/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestIngest } from "../../tests/support/ingest.ts";
+import { findStored } from "../../tests/support/stored-envelopes.ts";
 import { noteSink } from "../store/ingest/sinks.ts";
 
 let test: TestIngest;
@@ -30,9 +31,8 @@ const cursorsOf = ({ messages }: { messages: { opened?: { cursor: string } | nul
   messages.map((message) => message.opened?.cursor ?? (message.ack as { acked_through: string }).acked_through);
 
 const storedSequences = async (queue: Buffer): Promise<number[]> => {
-  const rows = await test.connection.sql<{ sequence: number }[]>`
-    select sequence::int from ingest_envelope where queue_id = ${queue} order by sequence`;
-  return rows.map(({ sequence }) => sequence);
+  const found = await findStored(test.connection.sql);
+  return found.filter((each) => each.queue === queue.toString("hex")).map(({ sequence }) => Number(sequence));
 };
 
 /** Returns the audit events of a queue, by their action. */
@@ -44,7 +44,7 @@ const eventsOf = (queue: Buffer) => test.connection.sql<
 
 /** Sets a queue to the state that a restore of the database to before `cursor` leaves. */
 const restoreDatabase = async (queue: Buffer, cursor: number, session: Buffer): Promise<void> => {
-  await test.connection.sql`delete from ingest_envelope where queue_id = ${queue} and sequence > ${cursor}`;
+  await test.connection.sql`delete from ingest_block where queue_id = ${queue} and last_sequence > ${cursor}`;
   await test.connection
     .sql`update ingest_cursor set cursor = ${cursor}, session_id = ${session} where queue_id = ${queue}`;
 };

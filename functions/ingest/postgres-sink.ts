@@ -4,7 +4,7 @@ import { openCommitClient } from "../store/ingest/commit-frames.ts";
 import { findCursor, lockCursors, trimCursors, updateCursors } from "../store/ingest/cursors.ts";
 import { addGap } from "../store/ingest/gaps.ts";
 import { findSinkChange } from "../store/ingest/sinks.ts";
-import { type CommitObserver, createCommitter } from "./committer.ts";
+import { type CommitObserver, type CommitterOptions, createCommitter } from "./committer.ts";
 import { createQueueOpener, type QueueOpenerNeeds, type QueueRegister } from "./open-queue.ts";
 import { createQueueEventRecorder, type QueueEventNeeds } from "./queue-events.ts";
 import type { Sink } from "./sink.ts";
@@ -14,6 +14,7 @@ export interface PostgresSinkNeeds extends QueueEventNeeds, Pick<QueueOpenerNeed
   db: Database;
   /** Returns the URL of the server to commit to, for the committer's own connections. */
   databaseUrl(): Promise<string>;
+  codec: CommitterOptions["codec"];
   observe: QueueOpenerNeeds<Executor>["observe"] & CommitObserver;
 }
 
@@ -23,6 +24,7 @@ export const createPostgresSink = (needs: PostgresSinkNeeds): Sink => ({
   ...createCommitter({
     connect: async () => openCommitClient(await needs.databaseUrl()),
     clock: needs.clock,
+    codec: needs.codec,
     observe: needs.observe,
   }),
 });

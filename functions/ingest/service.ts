@@ -13,6 +13,7 @@ import type { Clock } from "../../kit/clock.ts";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import {
   type Ack,
+  type Block,
   type ForwardRequest,
   type Frame,
   IngestService,
@@ -20,18 +21,21 @@ import {
   OpenedSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
+import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import { createFrameAcceptor, type IngestObserver } from "./accept-frame.ts";
-import { type Admission, type Caller, type CallerCertificate, callerCertificateKey, callerKey } from "./admission.ts";
+import {
+  type Admission,
+  type Caller,
+  type CallerCertificate,
+  callerCertificateKey,
+  callerKey,
+  callerOf,
+} from "./admission.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import { toConnectError } from "./connect-error.ts";
 import { decodeForward, decodeSubmit, submittedKey } from "./decode-requests.ts";
-import {
-  checkClaims,
-  type ExaminedFrame,
-  envelopeOverheadBytes,
-  examineFrame,
-  type FrameLimits,
-} from "./examine-frame.ts";
+import { blockEncodings, examineSent } from "./examine-block.ts";
+import { checkClaims, type ExaminedFrame, envelopeOverheadBytes, type FrameLimits } from "./examine-frame.ts";
 import { type DecodeMessage, type ForwardAnswer, type ForwardMessage, forward } from "./forward.ts";
 import type { IncompleteMessages } from "./incomplete-messages.ts";
 import { frameField, limitMessages, type MessageLimits } from "./limit-messages.ts";
@@ -50,6 +54,7 @@ export interface IngestDependencies {
   limits: FrameLimits & { frameBytesMax: number };
   /** Serves Forward over binary gRPC in place of `plain`. Without it Connect's handlers serve everything. */
   fastPath: ((plain: UniversalHandler, shared: SharedWithFastPath) => UniversalHandler) | undefined;
+  codec: Pick<BlockCodec, "decompress">;
   clock: Pick<Clock, "now" | "sleep">;
   observe: IngestObserver;
   log: { error(fields: object, message: string): void };
@@ -103,7 +108,7 @@ const submitSignalKey = createContextKey<AbortSignal | undefined>(undefined, {
 
 /** Makes the ingest service of `proto/svc/ingest/v1/ingest.proto` (docs/protocol.md). */
 export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
-  const { admission, streams, budget, incomplete, sink, limits, clock, observe } = needs;
+  const { admission, streams, budget, incomplete, sink, limits, codec, clock, observe } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
   const accept = createFrameAcceptor({ budget, sink, observe });
   /** Streams whose fork is recorded. */
@@ -124,13 +129,13 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     throw count(error);
   };
 
-  const examine = (frame: Frame, caller: Caller): ExaminedFrame =>
-    examineFrame(frame, caller.identity, limits, clock.now());
+  const examine = (sent: Frame | Block, { identity }: Caller): ExaminedFrame =>
+    examineSent(sent, { identity, limits, receivedAt: clock.now(), codec });
 
-  const decode = (message: ForwardRequest["message"], caller: Caller): ForwardMessage => {
-    if (message.case === "open") return message;
-    if (message.case === "frame") return { case: "frame", value: examine(message.value, caller) };
-    throw new Problem("frame_invalid", { detail: "a message is neither open nor frame" });
+  const decode = ({ case: kind, value }: ForwardRequest["message"], caller: Caller): ForwardMessage => {
+    if (kind === "open") return { case: kind, value };
+    if (value) return { case: "frame", value: examine(value, caller) };
+    throw new Problem("frame_invalid", { detail: "a message is neither open, frame nor block" });
   };
 
   /** Commits a frame of an opened queue. When a copy of the queue has opened it since, records that: the sender is still there. */
@@ -173,7 +178,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
           async open(claims: Open): Promise<ForwardAnswer> {
             checkClaims(claims, caller.identity, limits);
             queue = await sink.open(claims);
-            return { case: "opened", value: create(OpenedSchema, { cursor: queue.cursor }) };
+            return { case: "opened", value: create(OpenedSchema, { cursor: queue.cursor, blockEncodings }) };
           },
           async accept(frame: ExaminedFrame): Promise<ForwardAnswer> {
             const ack = await acceptOf(queue, frame, disconnected);
@@ -226,11 +231,13 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     },
     async submit(request, context) {
       try {
-        const { frame, open } = context.values.get(submittedKey) ?? request;
+        const { frame, block, open } = context.values.get(submittedKey) ?? request;
         context.values.get(submitSignalKey)?.throwIfAborted();
-        if (frame === undefined) throw new Problem("frame_invalid", { detail: "frame is missing" });
+        const sent = frame ?? block;
+        if (sent === undefined || (frame && block))
+          throw new Problem("frame_invalid", { detail: "a frame or a block is missing, or there are both" });
         const caller = callerOf(context);
-        const examined = examine(frame, caller);
+        const examined = examine(sent, caller);
         if (open === undefined) return { ack: await accept(examined) };
         checkClaims(open, caller.identity, limits);
         return { ack: await acceptOf(await sink.open(open), examined, context.signal) };
@@ -283,9 +290,3 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
 const ackBytes = ({ rejected }: Ack): number => rejected.length * envelopeOverheadBytes;
 
 const isForked = (error: unknown): boolean => error instanceof Problem && error.code === "queue_forked";
-
-const callerOf = (context: HandlerContext): Caller => {
-  const caller = context.values.get(callerKey);
-  if (caller === undefined) throw new Error("the request did not pass the gate");
-  return caller;
-};

@@ -1,6 +1,6 @@
 import { LRUCache } from "lru-cache";
 import type { Clock } from "../../kit/clock.ts";
-import { type CommittedFrame, type FrameToCommit, queueKey } from "../store/ingest/commit-frames.ts";
+import { type CommittedFrame, type FrameToCommit, queueKey } from "../store/ingest/decide-frames.ts";
 
 /** A frame that waits for its commit. */
 export interface Pending {

@@ -41,9 +41,9 @@ export const maintainIngestPartitions = async (
   const { db, clock } = core;
   const now = await databaseTime();
   const today = now - (now % dayMs);
-  const present = await findPartitionDays(db);
+  const { present, whole } = await findPartitionDays(db);
   const wanted = Array.from({ length: daysAhead + 2 }, (_, index) => today + (index - 1) * dayMs);
-  const missing = wanted.filter((day) => !present.includes(day));
+  const missing = wanted.filter((day) => !whole.includes(day));
   for (const day of missing) await createPartition(db, day);
   await foldStoredCounts(db);
 

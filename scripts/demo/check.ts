@@ -15,6 +15,7 @@ import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
 import { beaconSource } from "../fleet-sim/drive/wire.ts";
 import type { LabContext } from "../lab/context.ts";
 import { type Deployment, startDeployment } from "../lab/deployment.ts";
+import { tabulateStored } from "../lab/tabulate-stored.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 import { checkChat } from "./check-chat.ts";
 import { checkOperators } from "./check-operators.ts";
@@ -153,8 +154,9 @@ const sendInput = async (deployment: Deployment, context: LabContext) => {
 };
 
 const countLines = async ({ sql }: Deployment): Promise<number> => {
+  await tabulateStored(sql);
   const [row] = await sql<{ count: number }[]>`
-    select count(*)::int as count from ingest_envelope where kind = 'log_line' and source <> ${beaconSource}`;
+    select count(*)::int as count from stored_envelope where kind = 'log_line' and source <> ${beaconSource}`;
   return row?.count ?? 0;
 };
 

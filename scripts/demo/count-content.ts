@@ -3,6 +3,7 @@ import type { SqlClient } from "../../functions/store/database/pool/sql-client.t
 import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import { beaconSource } from "../fleet-sim/drive/wire.ts";
 import { idOfLine } from "../lab/line-writer.ts";
+import { tabulateStored } from "../lab/tabulate-stored.ts";
 import { spanIdAttribute } from "./send-spans.ts";
 
 /** How much of the input is in PostgreSQL, by content: ids of spans and lines, not sequences or envelopes. */
@@ -23,8 +24,9 @@ export const countContent = async (sql: SqlClient, sent: ReadonlySet<string>): P
   const copies = new Map<string, number>();
   let stored = 0;
   let foreign = 0;
+  await tabulateStored(sql);
   const rows = await sql<{ kind: string; payload: Uint8Array }[]>`
-    select kind, payload from ingest_envelope where kind in ('otel_span', 'log_line') and source <> ${beaconSource}`;
+    select kind, payload from stored_envelope where kind in ('otel_span', 'log_line') and source <> ${beaconSource}`;
   for (const { kind, payload } of rows)
     for (const id of kind === "otel_span" ? idsOfSpans(payload) : [idOfLine(new TextDecoder().decode(payload))]) {
       stored++;

@@ -68,7 +68,7 @@ const printSummaries = async (deployment: Deployment, { dir, clock, signal, prog
 const summaryOf = async ({ api, sql }: Deployment): Promise<string> => {
   const { summary } = await api<FleetHealthReport>("auditor", "GET", "/v1/collector/health?limit=1");
   const stored = await sql<{ kind: string; count: number }[]>`
-    select kind, count(*)::int as count from ingest_envelope group by kind order by kind`;
+    select kind, sum(envelopes)::int as count from ingest_hour group by kind order by kind`;
   const states = Object.entries(summary.by_state).map(([state, count]) => `${count} ${state}`);
   const counts = stored.map(({ kind, count }) => `${count} ${kind}`);
   return [`${summary.enrolled} hosts: ${states.join(", ")}`, ...counts].join(" · ");

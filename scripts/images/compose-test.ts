@@ -125,7 +125,7 @@ export const composeTest = async (
   };
   const countStored = () =>
     waitUntil({ what: "an envelope is stored", clock, signal }, async () => {
-      const query = "select count(*) from ingest_envelope";
+      const query = "select coalesce(sum(envelopes), 0) from ingest_block";
       const psql = ["psql", "--username=postgres", "--dbname=svc", "--no-align", "--tuples-only", "--command", query];
       return Number(await tools.podman(["exec", `${project}_database_1`, ...psql])) || undefined;
     });

@@ -129,7 +129,9 @@ export const smokeTest = async (
   sender.send("1");
   await sender.close();
   const stored = await waitUntil({ what: "the span is stored", clock, signal }, async () => {
-    const [row] = await database.sql<{ count: number }[]>`select count(*)::int as count from ingest_envelope`;
+    const [row] = await database.sql<
+      { count: number }[]
+    >`select coalesce(sum(envelopes), 0)::int as count from ingest_block`;
     return row?.count || undefined;
   });
 

@@ -5,6 +5,7 @@ import type { LabContext } from "../lab/context.ts";
 import { startDeployment } from "../lab/deployment.ts";
 import { enrollCollector } from "../lab/enroll-collector.ts";
 import { createPolicyWithToken } from "../lab/operator-api.ts";
+import { tabulateStored } from "../lab/tabulate-stored.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 
 const identityPrefix = "spiffe://fleet.example.test/packaged/";
@@ -36,8 +37,9 @@ export const checkExecutable = async (executable: string, context: LabContext, c
 
   await appendFile(log, Array.from({ length: lines }, (_, index) => `packaged line ${index}\n`).join(""));
   const countStored = async () => {
+    await tabulateStored(sql);
     const [row] = await sql<{ count: number }[]>`
-      select count(distinct payload)::int as count from ingest_envelope where host_id = ${collector.identity}`;
+      select count(distinct payload)::int as count from stored_envelope where host_id = ${collector.identity}`;
     return row?.count ?? 0;
   };
   await wait("its lines are stored", async () => (await countStored()) >= lines);

@@ -13,6 +13,7 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { startTestIngest, type TestClient, type TestIngest } from "../support/ingest.ts";
 import { openTestQueue, testRecord } from "../support/queue.ts";
+import { findStored } from "../support/stored-envelopes.ts";
 
 /* Collectors whose disk is restored or copied, and a core whose database is restored: both ends of docs/protocol.md, "Fencing". */
 
@@ -94,11 +95,8 @@ const copy = (from: string, to: string) => {
 const texts = (word: string, from: number, to: number) =>
   Array.from({ length: to - from + 1 }, (_, index) => `${word} ${from + index}`);
 
-const stored = async (): Promise<Set<string>> => {
-  const rows = await core.connection.sql<{ text: string }[]>`
-    select convert_from(payload, 'utf8') as text from ingest_envelope`;
-  return new Set(rows.map(({ text }) => text));
-};
+const stored = async (): Promise<Set<string>> =>
+  new Set((await findStored(core.connection.sql)).map(({ text }) => text));
 
 const events = async () => {
   const rows = await core.connection.sql<{ action: string; from: number | null; through: number | null }[]>`

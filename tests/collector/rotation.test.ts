@@ -25,6 +25,7 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { createHostProgram, type HostProgram } from "../support/host-program.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import { findStored } from "../support/stored-envelopes.ts";
 
 /* docs/rotate.md with the real programs, while two collectors forward lines. The tests build on each other, in order. */
 
@@ -103,11 +104,8 @@ const interruptions = () =>
     (host.program()?.records ?? []).filter(({ msg }) => msg === "forwarding interrupted"),
   );
 
-const storedLines = async (host: HostProgram): Promise<string[]> => {
-  const rows = await db.sql<{ text: string }[]>`
-    select convert_from(payload, 'utf8') as text from ingest_envelope where host_id = ${host.identity} order by sequence`;
-  return rows.map(({ text }) => text);
-};
+const storedLines = async (host: HostProgram): Promise<string[]> =>
+  (await findStored(db.sql)).filter(({ hostId }) => hostId === host.identity).map(({ text }) => text);
 /** Waits until core has stored what was written so far, each line once and in order. */
 const untilStored = async (host: HostProgram): Promise<void> => {
   const expected = Array.from({ length: written[host.deviceId as keyof typeof written] }, (_, line) => `${line}`);

@@ -11,6 +11,7 @@ import { createTestLog } from "../fakes/log.ts";
 import { eventually } from "../support/eventually.ts";
 import { startTestIngest, type TestIngest } from "../support/ingest.ts";
 import { openTestQueue } from "../support/queue.ts";
+import { findStored } from "../support/stored-envelopes.ts";
 
 /* The collector's queue and forwarder against core's real listener and database: both ends of docs/protocol.md. */
 
@@ -76,9 +77,8 @@ const append = (queue: Queue, from: number, to: number, size = 10) =>
 const empty = (queue: Queue) => eventually(() => expect(queue.stats().records).toBe(0));
 
 const storedNumbers = async (core: TestIngest): Promise<number[]> => {
-  const rows = await core.connection.sql<{ payload: Uint8Array }[]>`
-    select payload from ingest_envelope where host_id = ${hostId} order by sequence`;
-  return rows.map(({ payload }) => Number(new TextDecoder().decode(payload)));
+  const found = await findStored(core.connection.sql);
+  return found.filter((each) => each.hostId === hostId).map(({ text }) => Number(text));
 };
 
 const numbers = (from: number, to: number) => Array.from({ length: to - from + 1 }, (_, index) => from + index);

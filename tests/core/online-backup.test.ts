@@ -16,6 +16,7 @@ import { restoreBaseBackup, takeBaseBackup } from "../support/base-backup.ts";
 import { eventually } from "../support/eventually.ts";
 import { createHostProgram } from "../support/host-program.ts";
 import { logged, startProgram, stopProgram } from "../support/program.ts";
+import { findStored } from "../support/stored-envelopes.ts";
 
 /* docs/restore.md with a base backup of a database that two running collectors write to. */
 
@@ -82,8 +83,7 @@ it("Q12: after a restore of a base backup made under load, collectors continue, 
   ends.push(() => clearInterval(writer));
 
   const storedOf = async ({ identity }: { identity: string }): Promise<Stored> => {
-    const rows = await sql<{ text: string; sequence: string }[]>`
-      select convert_from(payload, 'utf8') as text, sequence from ingest_envelope where host_id = ${identity}`;
+    const rows = (await findStored(sql)).filter(({ hostId }) => hostId === identity);
     const stored = new Map(rows.map(({ text, sequence }) => [text, Number(sequence)]));
     expect(stored.size).toBe(rows.length);
     return stored;

@@ -22,6 +22,7 @@ import { findPorts } from "../../scripts/ports.ts";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
 import { canStartPgBouncer, type PoolMode, type RunningPgBouncer, startPgBouncer } from "../support/pgbouncer.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import { findStored } from "../support/stored-envelopes.ts";
 
 const canStart = await canStartPgBouncer();
 
@@ -144,10 +145,7 @@ describe.skipIf(!canStart).for(deployments)("core and web behind PgBouncer in $m
   afterAll(() => cleanup.disposeAsync());
 
   const collector = (...args: string[]): Program => startProgram("collector/main.ts", args);
-  const payloads = async () =>
-    (await database.sql<{ payload: Uint8Array }[]>`select payload from ingest_envelope order by sequence`).map(
-      ({ payload }) => Buffer.from(payload).toString(),
-    );
+  const payloads = async () => (await findStored(database.sql)).map(({ text }) => text);
 
   it("answers statements that are called together, in a transaction and outside", async () => {
     const url = env.SVC_DATABASE_URL ?? "";

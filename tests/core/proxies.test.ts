@@ -24,6 +24,7 @@ import type { Api } from "../support/core.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
 import { isInstalled, type ProxyName, type RunningProxy, startProxy } from "../support/proxies.ts";
+import { findStored } from "../support/stored-envelopes.ts";
 
 /* The documented proxies between real collectors and two real cores, of which one reads the header that the proxy sets. */
 const secret = "a-test-secret-of-more-than-32-bytes";
@@ -152,7 +153,7 @@ describe.each(names)("$name in front of core, as documented", ({ name, installed
     const run = startProgram("collector/main.ts", ["run", "--config", config]);
     const identity = `${identityPrefix}${name}-1`;
     const lines = async () =>
-      (await db.sql`select 1 from ingest_envelope where host_id = ${identity} and kind = 'log_line'`).length;
+      (await findStored(db.sql)).filter(({ hostId, kind }) => hostId === identity && kind === "log_line").length;
     const heartbeats = async () =>
       (
         await db.sql`select 1 from collector_health h join collector_identity i on i.id = h.identity_id

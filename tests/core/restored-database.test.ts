@@ -10,6 +10,7 @@ import { mintBridgeToken, people, seedPeople } from "../../scripts/lab/people.ts
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createHostProgram } from "../support/host-program.ts";
 import { logged, type Program, startProgram, stopProgram } from "../support/program.ts";
+import { findStored } from "../support/stored-envelopes.ts";
 
 /* docs/restore.md with the real programs: a database restored to before hosts enrolled and renewed, and the way back for these hosts. */
 
@@ -101,7 +102,7 @@ it("Q12: hosts that enrolled or renewed after the backup say so, and lose nothin
   await startCore(database);
   await late.enroll();
   const before = database.connect();
-  const count = async () => Number((await before.sql`select count(*) from ingest_envelope`)[0]?.count);
+  const count = async () => (await findStored(before.sql)).length;
   for (const host of [renewed, late]) {
     await host.tail();
     await host.write("before the restore");
@@ -136,11 +137,7 @@ it("Q12: hosts that enrolled or renewed after the backup say so, and lose nothin
   await writeToken("after the restore", { reenrollment: "replace" });
   for (const host of [renewed, late]) await host.enroll("--reenroll");
   const restored = backup.connect();
-  const stored = async () => {
-    const rows = await restored.sql<{ text: string }[]>`
-      select convert_from(payload, 'utf8') as text from ingest_envelope order by host_id, sequence`;
-    return rows.map(({ text }) => text);
-  };
+  const stored = async () => (await findStored(restored.sql)).map(({ text }) => text);
   await expect
     .poll(stored, wait)
     .toEqual([late, renewed].flatMap(({ deviceId }) => [1, 2].map((line) => `${deviceId} core is away ${line}`)));

@@ -64,7 +64,9 @@ it.each([40, -40])(
       expect((await submit(client, frame(newQueue(), 1, 1))).error).toBeUndefined();
       client.close();
       const rows = await sql<{ age: number }[]>`
-      select (extract(epoch from now() - received_at) / 86400)::float8 as age from ingest_envelope order by received_at desc`;
+      select (extract(epoch from now() - received_at) / 86400)::float8 as age
+      from (select received_at from ingest_block union all select received_at from ingest_envelope) as stored
+      order by received_at desc`;
       expect(rows.map(({ age }) => Math.round(age))).toEqual(Array.from({ length: 21 }, (_, index) => index));
       expect(await sql`select from audit_event where action = 'ingest_partition.drop'`).toHaveLength(0);
       const answer = await fetch(`http://127.0.0.1:${ready.port}/readyz`);

@@ -100,6 +100,8 @@ export const connectCommitClient = async (
       endTransaction();
       return { rows: [], tag: "ROLLBACK" };
     }
+    const isAlone = transaction === undefined && statement.startsWith("execute ");
+    if (isAlone) transaction = server.begin();
     const open = transaction;
     if (open === undefined) throw serverError("25P01", "there is no transaction in progress");
     if (statement === "commit") {
@@ -123,7 +125,12 @@ export const connectCommitClient = async (
     }
     const call = /^execute (\w+)\s*\((.*)\)$/s.exec(statement);
     if (call === null) throw new Error(`the model does not know the statement ${statement}`);
-    return { rows: await execute(open, call[1] ?? "", argumentsOf(call[2] ?? "")), tag: "EXECUTE" };
+    const rows = await execute(open, call[1] ?? "", argumentsOf(call[2] ?? ""));
+    if (isAlone && transaction === open) {
+      server.commit(open);
+      transaction = undefined;
+    }
+    return { rows, tag: "EXECUTE" };
   };
 
   /** Runs a message's statements at the server; `onStep` receives each result, and the error that ends them. */

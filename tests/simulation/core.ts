@@ -8,6 +8,7 @@ import { createIngest, type Ingest } from "../../functions/ingest/create-ingest.
 import { createFastPath } from "../../functions/ingest/fast-path/create-fast-path.ts";
 import { createQueueOpener } from "../../functions/ingest/open-queue.ts";
 import type { Sink } from "../../functions/ingest/sink.ts";
+import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { readGrpcStatus } from "../../proto/grpc-status.ts";
 import { connectCommitClient, type DatabaseDelays } from "./commit-client.ts";
@@ -58,13 +59,14 @@ export const startCore = (world: World, { name, server, network, delays, fault =
     });
     const sink: Sink = {
       ...createQueueOpener({ register, clock, observe, log, pause: () => clock.sleep(20) }),
-      ...createCommitter({ connect, clock, observe }),
+      ...createCommitter({ connect, clock, codec: blockCodec, observe }),
     };
     let handler: UniversalHandler | undefined;
     const ingest = createIngest({
       config: { frameBytesMax: 2 ** 20, payloadBytesMax: 2 ** 20, discardSpanNames: [], requireEnrollment: false },
       hostIdBytesMax: 512,
       sink: fault.sink?.(sink) ?? sink,
+      codec: blockCodec,
       clock,
       log,
       observe,

@@ -1,8 +1,10 @@
 /** A host: sources that append numbered records, the collector's queue on a disk of the model, and its forwarder. */
+
 import { createForwarder, type Forwarder } from "../../collector/forward/forwarder.ts";
 import { createQueue } from "../../collector/queue/create-queue.ts";
 import type { Queue } from "../../collector/queue/queue.ts";
 import type { NewRecord } from "../../collector/queue/record.ts";
+import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { cutPower, type Disk, openDiskStore, type StoreFault } from "./disk.ts";
 import type { Link, Network, Target } from "./network.ts";
@@ -72,7 +74,9 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
       queue,
       batch: { maxEnvelopes: world.chance.integer(1, 20), maxBytes: 16 * 1024, lingerMs: 50 },
       maxInFlightFrames: world.chance.integer(1, 8),
-      compression: "none",
+      // Some send frames, as through an older core, and the others blocks.
+      compression: world.chance.integer(0, 1) === 0 ? "none" : "gzip",
+      createBlockCompressor: () => async (raw) => [Uint8Array.from(blockCodec.compress(raw))],
       clock,
       entropy,
       log: quiet,

@@ -8,17 +8,13 @@ import { expect, it } from "vitest";
 import { batchRecords } from "../../collector/queue/envelope.ts";
 import { unsent } from "../../collector/queue/format.ts";
 import { openStore, type QueueStore } from "../../collector/queue/store.ts";
-import {
-  commitFrames,
-  commitFramesAhead,
-  type FrameToCommit,
-  openCommitClient,
-  queueKey,
-} from "../../functions/store/ingest/commit-frames.ts";
-import { encodeRows } from "../../functions/store/ingest/envelope-rows.ts";
+import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { commitFrames, commitFramesAhead, openCommitClient } from "../../functions/store/ingest/commit-frames.ts";
+import { type FrameToCommit, queueKey } from "../../functions/store/ingest/decide-frames.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { testRecord } from "../support/queue.ts";
+import { findStored, testRun } from "../support/stored-envelopes.ts";
 import { connectCommitClient } from "./commit-client.ts";
 import { createDatabaseServer } from "./database.ts";
 import { createDisk, openDiskStore } from "./disk.ts";
@@ -116,13 +112,13 @@ const frameOf = ({ host, session, from, count }: CommitStep["frames"][number]): 
   ...{ hostId: host, queueId, previousSequence: BigInt(from), lastSequence: BigInt(from + count) },
   // The first has no session, and is not fenced; no queue was opened for the second.
   ...(session === 0 ? {} : { sessionId: new Uint8Array(16).fill(session) }),
-  rows: encodeRows({
-    ...{ hostId: host, queueId, receivedAt: 1_000 },
-    rows: Array.from({ length: count }, (_, index) => ({
-      ...{ sequence: BigInt(from + index + 1), kind: "log_line", source: "file", attributes: {} },
+  receivedAt: 1_000,
+  run: testRun(
+    Array.from({ length: count }, (_, index) => ({
+      ...{ sequence: BigInt(from + index + 1), kind: "log_line", source: "file" },
       payload: Buffer.from(`${host} ${from + index + 1}`),
     })),
-  }),
+  ),
 });
 
 /** Commits the frames of each step, one after the other, and returns what each resolved with. */
@@ -131,11 +127,11 @@ const outcomesOf = async (client: Client, steps: readonly CommitStep[]): Promise
   for (const { isAhead, frames } of steps) {
     const batch = frames.map(frameOf);
     const expected = new Map(batch.map((frame) => [queueKey(frame.hostId, frame.queueId), frame.previousSequence]));
-    const now = () => 1_000;
+    const needs = { codec: blockCodec, now: () => 1_000 };
     outcomes.push(
       isAhead
-        ? await commitFramesAhead(client, batch, { expected, turn: undefined, now })
-        : await commitFrames(client, batch, now),
+        ? await commitFramesAhead(client, batch, { ...needs, expected, turn: undefined })
+        : await commitFrames(client, batch, needs),
     );
   }
   return outcomes;
@@ -144,13 +140,14 @@ const outcomesOf = async (client: Client, steps: readonly CommitStep[]): Promise
 it("the database commits what PostgreSQL commits", async () => {
   const database = await createTestDatabase();
   const client = await openCommitClient(database.url);
+  const connection = database.connect();
   const property = fc.asyncProperty(fc.array(commitStep, { minLength: 1, maxLength: 8 }), async (steps) => {
-    await client.query("truncate ingest_cursor; truncate ingest_envelope");
+    await client.query("truncate ingest_cursor; truncate ingest_block");
     const real = await outcomesOf(client, steps);
     const cursors = await client.query("select host_id, cursor::int as cursor from ingest_cursor order by host_id");
-    const rows = await client.query(
-      "select host_id, sequence::int as sequence, convert_from(payload, 'utf8') as text from ingest_envelope order by host_id, sequence",
-    );
+    const rows = (await findStored(connection.sql)).map(({ hostId, sequence, text }) => ({
+      ...{ host_id: hostId, sequence: Number(sequence), text },
+    }));
     const model = await inWorld(1, async (world) => {
       const server = createDatabaseServer(world);
       const needs = {
@@ -165,7 +162,7 @@ it("the database commits what PostgreSQL commits", async () => {
     });
     expect(model.outcomes).toEqual(real);
     expect(cursorsIn(model.tables)).toEqual(cursors.rows);
-    expect(rowsIn(model.tables)).toEqual(rows.rows);
+    expect(rowsIn(model.tables)).toEqual(rows);
   });
   try {
     await fc.assert(property, { numRuns: 40 });

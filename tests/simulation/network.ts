@@ -119,7 +119,7 @@ export const createNetwork = (world: World): Network => {
           const send = async () => {
             for await (const message of requests) {
               if (ended.signal.aborted) return;
-              const bytes = frameGrpcMessages([message]);
+              const bytes = frameGrpcMessages([message instanceof Uint8Array ? message : Buffer.concat(message)]);
               for (let at = 0; at < bytes.length; ) {
                 const length = Math.min(bytes.length - at, world.chance.integer(1, segmentBytesMax));
                 const segment = bytes.slice(at, at + length);

@@ -29,8 +29,8 @@ export const plants: Readonly<Record<string, Plant>> = {
       ...sink,
       commit: async (frame, bytes) => {
         sink.commit(frame, bytes).catch(() => undefined);
-        const { previousSequence: before, lastSequence: cursor, rows } = frame;
-        return { outcome: "committed", before, cursor, storedRows: rows.count, storedBytes: rows.payloadBytes };
+        const { previousSequence: before, lastSequence: cursor, run } = frame;
+        return { outcome: "committed", before, cursor, storedRows: run.count, storedBytes: run.payloadBytes };
       },
     }),
   },

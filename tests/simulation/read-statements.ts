@@ -1,5 +1,8 @@
 /** Reads what the committer sends: its statements (functions/store/database/sql-literals.ts) and rows in PostgreSQL's binary COPY format. */
-import { envelopeColumns } from "../../functions/store/ingest/envelope-rows.ts";
+
+import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { blockColumns } from "../../functions/store/ingest/block-rows.ts";
+import { readStoredBlock } from "../../functions/store/ingest/stored-envelope.ts";
 
 /** Splits statements at the semicolons that stand in no literal. */
 export const splitStatements = (text: string): string[] => splitOutsideQuotes(text, ";");
@@ -36,7 +39,7 @@ const splitOutsideQuotes = (text: string, separator: string): string[] => {
 /** Bytes before the first row: a signature, flags and the length of an extension. */
 const headerBytes = 19;
 
-/** Returns the rows of a COPY, of which the parts are the data of its messages. */
+/** Returns the envelopes of a COPY of blocks, of which the parts are the data of its messages. */
 export const readCopiedRows = (
   parts: readonly Uint8Array[],
 ): { hostId: string; queueHex: string; sequence: number; text: string }[] => {
@@ -47,19 +50,28 @@ export const readCopiedRows = (
     at += 2;
     if (columns === -1) break;
     const values = new Map<string, Buffer>();
-    for (const name of envelopeColumns) {
+    for (const name of blockColumns) {
       const length = bytes.readInt32BE(at);
       at += 4;
       if (length < 0) continue;
       values.set(name, bytes.subarray(at, at + length));
       at += length;
     }
-    rows.push({
+    const block = {
       hostId: values.get("host_id")?.toString() ?? "",
-      queueHex: values.get("queue_id")?.toString("hex") ?? "",
-      sequence: Number(values.get("sequence")?.readBigInt64BE() ?? 0n),
-      text: values.get("payload")?.toString() ?? "",
-    });
+      queueId: values.get("queue_id") ?? Buffer.alloc(0),
+      receivedAt: 0n,
+      rawBytes: values.get("raw_bytes")?.readInt32BE() ?? 0,
+      encoding: values.get("encoding")?.readInt16BE() ?? 0,
+      data: values.get("data") ?? Buffer.alloc(0),
+    };
+    for (const { hostId, sequence, payload } of readStoredBlock(block, blockCodec))
+      rows.push({
+        hostId,
+        queueHex: block.queueId.toString("hex"),
+        sequence: Number(sequence),
+        text: Buffer.from(payload).toString(),
+      });
   }
   return rows;
 };

@@ -20,22 +20,21 @@ export const createStatements = (
       const found = server.tables.cursors.get(queueRow(row));
       if (found === undefined) return [];
       if (open.xid !== undefined && found.xmin > open.xid)
-        throw serverError("55P03", "a later transaction has moved an ingest cursor");
+        throw serverError("IC001", "a later transaction has moved an ingest cursor");
       return [{ ...row, found }];
     });
   };
-  const asRow = ({ hostId, queueHex, found }: Awaited<ReturnType<typeof lockQueues>>[number]): Row => ({
-    host_id: hostId,
-    queue: queueHex,
-    cursor: String(found.cursor),
-    session: found.session,
-  });
-
   return async (open: Transaction, name: string, args: readonly string[]): Promise<Row[]> => {
     const [hosts, queues] = [textsOf(args[0] ?? ""), textsOf(args[1] ?? "")];
     switch (name) {
-      case "lock_queues":
-        return (await lockQueues(open, hosts, queues)).map(asRow);
+      case "find_queues":
+        return hosts.flatMap((hostId, index) => {
+          const queueHex = queues[index] ?? "";
+          const found = server.tables.cursors.get(queueRow({ hostId, queueHex }));
+          return found
+            ? [{ host_id: hostId, queue: queueHex, cursor: String(found.cursor), session: found.session }]
+            : [];
+        });
       case "insert_queues":
         for (const [index, hostId] of hosts.entries()) {
           const row = queueRow({ hostId, queueHex: queues[index] ?? "" });
@@ -44,16 +43,10 @@ export const createStatements = (
             if (!cursors.has(row)) cursors.set(row, { cursor: 0, session: "", updatedAt: world.now(), xmin });
           });
         }
-        return hosts.map((hostId, index) => {
-          const queueHex = queues[index] ?? "";
-          const found = server.tables.cursors.get(queueRow({ hostId, queueHex }));
-          return asRow({ hostId, queueHex, found: found ?? { cursor: 0, session: "", updatedAt: 0, xmin: 0 } });
-        });
+        return [];
       case "expect_cursors": {
         const [cursors, sessions] = [numbersOf(args[2] ?? ""), textsOf(args[3] ?? "")];
-        const locked = await lockQueues(open, hosts, queues).catch((error: Error & { code: string }) => {
-          throw error.message.startsWith("a later") ? serverError("IC001", error.message) : error;
-        });
+        const locked = await lockQueues(open, hosts, queues);
         const isExpected = hosts.every((hostId, index) => {
           const row = locked.find((each) => each.hostId === hostId && each.queueHex === queues[index])?.found;
           return row?.cursor === cursors[index] && ["", row?.session].includes(sessions[index]);

@@ -237,6 +237,7 @@ select count(*) from public.authentication_identity
 select certificate_pem, chain_pem from public.certificate
 select yaml from public.collector_config
 select payload from public.ingest_envelope
+select data from public.ingest_block
 select payload from public.ingest_envelope_default
 select * from public.enrollment_reservation
 select * from public.proof_use

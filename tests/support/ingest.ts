@@ -7,6 +7,7 @@ import { createIngest, type Ingest, type IngestNeeds } from "../../functions/ing
 import { createFastPath } from "../../functions/ingest/fast-path/create-fast-path.ts";
 import { createPostgresSink, type PostgresSinkNeeds } from "../../functions/ingest/postgres-sink.ts";
 import type { Sink } from "../../functions/ingest/sink.ts";
+import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
 import {
   type IngestListener,
   type IngestListenerOptions,
@@ -129,12 +130,14 @@ export const startTestIngest = async (
     hostIdBytesMax: 253,
     sink: await (options.sink ?? createPostgresSink)({
       databaseUrl: async () => database.url,
+      codec: blockCodec,
       db: connection.db,
       clock: options.needs?.clock ?? systemClock,
       entropy: systemEntropy,
       log,
       observe,
     }),
+    codec: blockCodec,
     clock: systemClock,
     log,
     observe,

@@ -1,21 +1,64 @@
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Client } from "pg";
 import type { NatsSink } from "../../functions/ingest/nats-sink/create-nats-sink.ts";
 import type { StreamSettings } from "../../functions/ingest/nats-sink/prepare-streams.ts";
-import { commitFrames, type FrameToCommit, openCommitClient } from "../../functions/store/ingest/commit-frames.ts";
-import { type EnvelopeRow, encodeRows } from "../../functions/store/ingest/envelope-rows.ts";
+import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
+import { commitFrames, openCommitClient } from "../../functions/store/ingest/commit-frames.ts";
+import type { FrameToCommit } from "../../functions/store/ingest/decide-frames.ts";
+import { type EnvelopeRun, runOf } from "../../functions/store/ingest/envelope-run.ts";
+import {
+  readStoredBlock,
+  type StoredBlock,
+  type StoredEnvelope,
+} from "../../functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
+import { EnvelopeSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import type { RunningNats } from "../../scripts/lab/nats-servers.ts";
 import { createTestLog } from "../fakes/log.ts";
 import type { TestDatabase } from "./database.ts";
 import { natsSinkOn } from "./nats-sink.ts";
+
+/** An envelope, or a part of one. */
+export type EnvelopeInit = MessageInitShape<typeof EnvelopeSchema>;
+
+/** Encodes envelopes as ingest does. */
+export const testRun = (envelopes: readonly EnvelopeInit[]): EnvelopeRun =>
+  runOf(envelopes.map((envelope) => create(EnvelopeSchema, envelope)));
+
+/** An envelope that is stored: with its queue in hex, its payload as text, and the transaction that stored it. */
+export interface FoundEnvelope extends StoredEnvelope {
+  queue: string;
+  text: string;
+  xid: bigint;
+}
+
+/** Reads what is stored in blocks, by host, queue and sequence. */
+export const findStored = async (sql: Pick<SqlClient, "unsafe">): Promise<FoundEnvelope[]> => {
+  const blocks = await sql.unsafe<StoredRow[]>(
+    `select host_id as "hostId", queue_id as "queueId", (extract(epoch from received_at) * 1e6)::bigint::text as received,
+       xid::text, raw_bytes as "rawBytes", encoding, data
+     from ingest_block order by host_id collate "C", queue_id, first_sequence, xid`,
+  );
+  return blocks.flatMap(({ received, xid, ...block }) =>
+    readStoredBlock({ ...block, receivedAt: BigInt(received) }, blockCodec).map((envelope) => ({
+      ...envelope,
+      queue: Buffer.from(envelope.queueId).toString("hex"),
+      text: Buffer.from(envelope.payload).toString(),
+      xid: BigInt(xid),
+    })),
+  );
+};
+
+type StoredRow = Omit<StoredBlock, "receivedAt"> & Record<"received" | "xid", string>;
 
 /** Stores envelopes as core does. */
 export interface EnvelopeStore {
   /** Stores lines of a host in one transaction, numbered behind those before. */
   lines(hostId: string, texts: readonly string[]): Promise<void>;
   /** Stores envelopes of a host, numbered behind those before. */
-  envelopes(hostId: string, rows: readonly Partial<EnvelopeRow>[]): Promise<void>;
+  envelopes(hostId: string, rows: readonly EnvelopeInit[]): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -28,7 +71,7 @@ export const openEnvelopeStore = async (
   now = Date.now,
 ): Promise<EnvelopeStore & { client: Client }> => {
   const client = await openCommitClient(url);
-  const store = storeWith((frame) => commitFrames(client, [frame], now), now);
+  const store = storeWith((frame) => commitFrames(client, [frame], { codec: blockCodec, now }), now);
   return { ...store, client, close: () => client.end() };
 };
 
@@ -47,6 +90,7 @@ export const openStreamStore = async (
     clock: systemClock,
     entropy: systemEntropy,
     log: createTestLog(),
+    codec: blockCodec,
     observe: { batch: () => undefined, gap: () => undefined, implausibleGap: () => undefined },
   });
   return { ...storeWith((frame) => sink.commit(frame, 0), Date.now), sink, close: () => sink.close() };
@@ -60,22 +104,22 @@ const storeWith = (
   const cursors = new Map<string, bigint>();
   const envelopes: EnvelopeStore["envelopes"] = async (hostId, some) => {
     const previousSequence = cursors.get(hostId) ?? 0n;
-    const rows = some.map((row, index) => ({
-      kind: "log_line",
-      source: "files",
-      attributes: { "file.path": "/var/log/app.log" },
-      observedAt: { seconds: 1_795_000_000n, nanos: 5_000 },
-      payload: new Uint8Array(),
-      ...row,
-      sequence: previousSequence + BigInt(index) + 1n,
-    }));
+    const rows = some.map((row, index) =>
+      create(EnvelopeSchema, {
+        ...{ kind: "log_line", source: "files", attributes: { "file.path": "/var/log/app.log" } },
+        observedAt: { seconds: 1_795_000_000n, nanos: 5_000 },
+        ...row,
+        sequence: previousSequence + BigInt(index) + 1n,
+      } as EnvelopeInit),
+    );
     const lastSequence = previousSequence + BigInt(rows.length);
     const frame: FrameToCommit = {
       hostId,
       queueId: storedQueue,
       previousSequence,
       lastSequence,
-      rows: encodeRows({ hostId, queueId: storedQueue, receivedAt: now(), rows }),
+      receivedAt: now(),
+      run: runOf(rows),
     };
     await commit(frame);
     cursors.set(hostId, lastSequence);

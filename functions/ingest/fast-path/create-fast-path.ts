@@ -18,13 +18,13 @@ const idleBuffersBytesMax = 16 * 1024 * 1024;
 /**
  * Returns a handler of Forward that serves binary gRPC by hand and leaves every other request (JSON, a deadline, other protocols and
  * compressions) to `plain`. Connect passes each message through ten generators, which costs a small sender's frame more than its
- * commit; here a chunk's messages are read, and acks written, together, and plain frames become rows without objects in between
+ * commit; here a chunk's messages are read, and acks written, together, and plain frames are checked without objects in between
  * (`readFrame`). `createIngest` works without it: the tests of ingest run both ways.
  */
 export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPath): UniversalHandler => {
   const buffers = createBufferPool(idleBuffersBytesMax);
 
-  /** Decompresses and decodes messages, each in its turn; a message's buffer is released as soon as nothing refers to it. */
+  /** Decompresses and decodes messages, each in its turn; a frame's buffer is released once it is committed. */
   async function* readMessages(
     { body, signal, contextValues }: UniversalServerRequest,
     caller: Caller,
@@ -33,11 +33,10 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
     const reception = shared.incomplete.begin(caller.identity, signal);
     const reader = createGrpcMessageReader(bytesMax, buffers, () => new Problem("frame_too_large"));
     const decoding = (data: Bytes) => (): ForwardMessage => {
-      const frame = readFrame(data, { identity: caller.identity, limits, receivedAt: clock.now(), buffers });
-      // The generated code's objects would refer to the buffer.
+      const frame = readFrame(data, { identity: caller.identity, limits, receivedAt: clock.now() });
+      // The generated code's objects refer to the buffer as well, and nobody knows until when.
       if (frame === undefined) return shared.decode(data, caller);
-      buffers.release(data);
-      return { case: "frame", value: frame };
+      return { case: "frame", value: { ...frame, release: () => buffers.release(data) } };
     };
     const decompress = async (data: Bytes): Promise<Bytes> => {
       const decompressed = await gzip.decompress(data, bytesMax);

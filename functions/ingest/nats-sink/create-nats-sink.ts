@@ -11,10 +11,11 @@ import { LRUCache } from "lru-cache";
 import { withTimeout } from "../../../kit/with-timeout.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database/database.ts";
-import { type CommittedFrame, type FrameToCommit, openCommitClient } from "../../store/ingest/commit-frames.ts";
+import { openCommitClient } from "../../store/ingest/commit-frames.ts";
 import { findCursor } from "../../store/ingest/cursors.ts";
+import type { CommittedFrame, FrameToCommit } from "../../store/ingest/decide-frames.ts";
+import { envelopesOf, runAbove } from "../../store/ingest/envelope-run.ts";
 import { addGap } from "../../store/ingest/gaps.ts";
-import { readRows } from "../../store/ingest/read-rows.ts";
 import type { CommitObserver } from "../committer.ts";
 import { checkOpen, decideOpen, type OpenedQueue } from "../open-queue.ts";
 import {
@@ -123,11 +124,11 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     frame: FrameToCommit,
     stored: { rows: number; bytes: number },
   ): Promise<void> => {
-    for (const row of readRows(frame.rows, view.cursor)) {
-      await streams.append(view, row);
+    for (const envelope of envelopesOf(runAbove(frame.run, view.cursor))) {
+      await streams.append(view, envelope, frame.receivedAt);
       stored.rows++;
-      stored.bytes += row.payload.length;
-      counts.envelope(frame.hostId, row.kind, row.payload.length);
+      stored.bytes += envelope.payload.length;
+      counts.envelope(frame.hostId, envelope.kind, envelope.payload.length);
       counts.host(frame.hostId);
     }
     if (frame.lastSequence <= view.cursor) return;

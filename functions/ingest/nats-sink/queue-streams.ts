@@ -13,9 +13,9 @@
  *   a prefix of what was sent, and the cursor is the highest sequence at the ends of its chains.
  */
 import type { JetStreamManager, StoredMsg } from "@nats-io/jetstream";
-import { queueKey } from "../../store/ingest/commit-frames.ts";
+import type { Envelope } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { cursorsOfHostMax, type QueueName } from "../../store/ingest/cursors.ts";
-import type { ReadRow } from "../../store/ingest/read-rows.ts";
+import { queueKey } from "../../store/ingest/decide-frames.ts";
 import { type Publisher, StaleSequence, unavailable } from "./publisher.ts";
 import { type QueueSubjects, stateSubjectsOf, subjectsOf } from "./subjects.ts";
 
@@ -40,7 +40,7 @@ export interface QueueView extends QueueName {
 export interface QueueStreams {
   load(queue: QueueName): Promise<QueueView>;
   /** Stores an envelope, and moves the view's cursor to it. */
-  append(view: QueueView, row: ReadRow): Promise<void>;
+  append(view: QueueView, envelope: Envelope, receivedAt: number): Promise<void>;
   /** Stores the state. For a new queue, deletes the oldest states of its host above `cursorsOfHostMax`. */
   writeState(view: QueueView, state: { session?: string; cursor?: bigint }): Promise<void>;
   /** Extends every chain, so that no earlier session can; the view's cursor then is the queue's. The state must be its session's. */
@@ -156,14 +156,15 @@ export const createQueueStreams = ({
       await Promise.all(known.map((kind) => loadEnd(view, kind)));
       return view;
     },
-    async append(view, row) {
-      const kind = view.ends.has(row.kind) || view.ends.size < kindsMax ? row.kind : otherKind;
+    async append(view, envelope, receivedAt) {
+      const { kind: sent, payload, sequence } = envelope;
+      const kind = view.ends.has(sent) || view.ends.size < kindsMax ? sent : otherKind;
       if (!view.ends.has(kind)) {
         view.ends.set(kind, 0);
         await writeState(view, {});
       }
-      await extend(view, kind, factsOf(view, row, digest), row.payload);
-      view.cursor = row.sequence;
+      await extend(view, kind, factsOf(view, envelope, receivedAt, digest), payload);
+      view.cursor = sequence;
     },
     writeState,
     async fence(view) {
@@ -202,14 +203,23 @@ const moveCursor = (view: QueueView, { header }: StoredMsg): void => {
 export const viewKey = ({ hostId, queueId }: QueueName): string => queueKey(hostId, queueId);
 
 /** The headers of an envelope (docs/nats.md). Text of the sender is percent-encoded: a header ends at the end of its line. */
-const factsOf = (view: QueueView, row: ReadRow, digest: (payload: Uint8Array) => string): Record<string, string> => ({
-  "Svc-Sequence": String(row.sequence),
-  "Svc-Kind": row.kind,
+const factsOf = (
+  view: QueueView,
+  { sequence, kind, observedAt, source, attributes, payload }: Envelope,
+  receivedAt: number,
+  digest: (payload: Uint8Array) => string,
+): Record<string, string> => ({
+  "Svc-Sequence": String(sequence),
+  "Svc-Kind": kind,
   ...view.nameHeaders,
   ...(view.session && { "Svc-Session": view.session }),
-  ...(row.observedAt && { "Svc-Observed-At": row.observedAt }),
-  "Svc-Received-At": row.receivedAt,
-  "Svc-Source": encodeURI(row.source),
-  "Svc-Attributes": row.attributes,
-  "Svc-Sha256": digest(row.payload),
+  ...(observedAt && { "Svc-Observed-At": timeOf(Number(observedAt.seconds) * 1000, observedAt.nanos) }),
+  "Svc-Received-At": timeOf(receivedAt, (receivedAt % 1000) * 1_000_000),
+  "Svc-Source": encodeURI(source),
+  "Svc-Attributes": JSON.stringify(attributes),
+  "Svc-Sha256": digest(payload),
 });
+
+/** Formats a time, in milliseconds, in UTC with the microseconds of these nanoseconds. */
+const timeOf = (ms: number, nanos: number): string =>
+  `${new Date(ms).toISOString().slice(0, 20)}${String(Math.floor(nanos / 1000)).padStart(6, "0")}Z`;

@@ -10,6 +10,7 @@ import {
   submit,
 } from "../../../tests/support/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../../tests/support/ingest.ts";
+import { type FoundEnvelope, findStored } from "../../../tests/support/stored-envelopes.ts";
 
 let test: TestIngest;
 const clients: ForeignClient[] = [];
@@ -24,11 +25,9 @@ const connect = (certificate?: TestClient, to: TestIngest = test): ForeignClient
 };
 
 /** Returns the payloads stored of a queue, in order. */
-const stored = async (queue: Buffer): Promise<string[]> => {
-  const rows = await test.connection.sql<{ payload: string }[]>`
-    select convert_from(payload, 'utf8') as payload from ingest_envelope where queue_id = ${queue} order by sequence`;
-  return rows.map(({ payload }) => payload);
-};
+const stored = async (queue: Buffer): Promise<string[]> => (await storedOf(queue)).map(({ text }) => text);
+const storedOf = async (queue: Buffer): Promise<FoundEnvelope[]> =>
+  (await findStored(test.connection.sql)).filter((found) => found.queue === queue.toString("hex"));
 
 const lines = (count: number): string[] => Array.from({ length: count }, (_, index) => `line ${index + 1}`);
 
@@ -54,17 +53,15 @@ describe.each(ingestPaths)("ingest over gRPC, by grpc-js, on the $path", ({ fast
     expect(second.messages.map(({ opened, ack }) => opened?.cursor ?? ack?.acked_through)).toEqual(["5", "6"]);
     expect((await submit(client, frame(queue, 6, 7))).messages[0]?.ack?.acked_through).toBe("7");
     expect(await stored(queue)).toEqual(lines(7));
-    const [row] = await test.connection.sql`
-      select host_id, kind, source, attributes, observed_at, received_at > now() - interval '1 minute' as recent
-      from ingest_envelope where queue_id = ${queue} limit 1`;
-    expect(row).toEqual({
-      host_id: testHost,
+    const [row] = await storedOf(queue);
+    expect(row).toMatchObject({
+      hostId: testHost,
       kind: "log_line",
       source: "/var/log/app.log",
       attributes: { "file.path": "/var/log/app.log" },
-      observed_at: null,
-      recent: true,
+      observedAt: null,
     });
+    expect(Date.now() - Number(row?.receivedAt) / 1000).toBeLessThan(60_000);
   });
 
   it("acknowledges the frames before a missing one, then ends with sequence_gap and the cursor", async () => {

@@ -5,6 +5,7 @@ import { createPostgresSink, type PostgresSinkNeeds } from "../../ingest/postgre
 import type { Sink } from "../../ingest/sink.ts";
 import { noteSink } from "../../store/ingest/sinks.ts";
 import type { Metrics } from "../metrics.ts";
+import { blockCodec } from "./block-codec.ts";
 
 /** A sink, and the largest payload that it stores. */
 export interface OpenedSink {
@@ -25,12 +26,13 @@ export const checkSinkFiles = async ({ sink }: Pick<IngestConfig, "sink">): Prom
 /** Opens the sink that the configuration names. The client of NATS is loaded only for its own. */
 export const openSink = async (
   config: IngestConfig,
-  { metrics, log, ...needs }: Omit<PostgresSinkNeeds, "observe" | "log"> & { metrics: Metrics; log: Log },
+  { metrics, log, ...needs }: Omit<PostgresSinkNeeds, "observe" | "log" | "codec"> & { metrics: Metrics; log: Log },
 ): Promise<OpenedSink> => {
   const { sink: settings, payloadBytesMax } = config;
   const shared = { ...needs, log, observe: metrics.observeIngest };
   await noteSink(needs.db, settings.kind, new Date(needs.clock.now()));
-  if (settings.kind === "postgres") return { sink: createPostgresSink(shared), payloadBytesMax };
+  if (settings.kind === "postgres")
+    return { sink: createPostgresSink({ ...shared, codec: blockCodec }), payloadBytesMax };
   const { connectNats } = await import("./connect-nats.ts");
   const { createNatsSink } = await import("../../ingest/nats-sink/create-nats-sink.ts");
   const digest = (bytes: Uint8Array) => hash("sha256", bytes, "hex");

@@ -2,7 +2,7 @@ import { and, asc, eq, getTableColumns, gt, inArray, sql } from "drizzle-orm";
 import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import { exportDeadLetter, exportHostLoss } from "../../../drizzle/schema/export.ts";
 import type { Database, Executor } from "../database/database.ts";
-import type { StoredEnvelope } from "./read-envelopes.ts";
+import type { StoredEnvelope } from "../ingest/stored-envelope.ts";
 
 /** A dead letter as the table has it. */
 export type StoredDeadLetter = typeof exportDeadLetter.$inferSelect;

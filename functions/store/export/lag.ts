@@ -6,7 +6,7 @@ import { storedTotal } from "../ingest/stored.ts";
 export interface ExportLag {
   name: string;
   /**
-   * Committed envelopes that are not exported, `unaccounted` ones included: counted up to 100,000, then the planner's estimate.
+   * Committed envelopes that are not exported, `unaccounted` ones included: counted up to 100,000 blocks, then an estimate.
    */
   envelopes: number;
   /**
@@ -58,7 +58,9 @@ const pendingOf = async (db: Database, row: ExportRow): Promise<PendingEnvelopes
 type PendingEnvelopes = Pick<ExportLag, "envelopes" | "unaccounted" | "ageSeconds">;
 
 const pendingFrom = (position: string) =>
-  sql.raw(`select received_at from ingest_envelope where xid >= ${BigInt(position)}`);
+  sql.raw(`
+    select received_at, envelopes from ingest_block where xid >= ${BigInt(position)}
+    union all select received_at, 1 from ingest_envelope where xid >= ${BigInt(position)}`);
 
 /** Returns how far behind a position in PostgreSQL is. */
 export const countPendingOf = (
@@ -73,27 +75,28 @@ const countPending = (
   db.transaction(async (tx) => {
     await tx.execute(sql`set local enable_seqscan = off`);
     // One statement, so one snapshot: a commit in between would be counted by one of the two alone.
-    const [counted] = await tx.execute<{ count: string; age: string | null; missing: string | null }>(sql`
-      select count, age, (select ${storedTotal} - stored_before - passed - lost - count from export_position
+    const [counted] = await tx.execute<{ rows: string; count: string; age: string | null; missing: string | null }>(sql`
+      select rows, count, age, (select ${storedTotal} - stored_before - passed - lost - count from export_position
         where name = ${name} and position = ${position}::bigint) as missing
-      from (select count(*) as count, extract(epoch from clock_timestamp() - min(received_at)) as age
+      from (select count(*) as rows, coalesce(sum(envelopes), 0)::bigint as count,
+          extract(epoch from clock_timestamp() - min(received_at)) as age
         from (${pendingFrom(position)} limit ${countedMax}) as pending) as counted`);
     const envelopes = Number(counted?.count ?? 0);
     const ageSeconds = Math.max(0, Number(counted?.age ?? 0));
-    if (envelopes < countedMax) {
+    if (Number(counted?.rows ?? 0) < countedMax) {
       const unaccounted = Math.max(0, Number(counted?.missing ?? 0));
       return { envelopes: envelopes + unaccounted, unaccounted, ageSeconds };
     }
     const [explained] = await tx.execute<{ "QUERY PLAN": [{ Plan: { "Plan Rows": number } }] }>(
       sql`explain (format json) ${pendingFrom(position)}`,
     );
-    const estimate = explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0;
-    return { envelopes: Math.max(countedMax, estimate), unaccounted: 0, ageSeconds };
+    const estimate = (explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0) * (envelopes / countedMax);
+    return { envelopes: Math.max(envelopes, Math.round(estimate)), unaccounted: 0, ageSeconds };
   });
 
 /**
  * Sets how many envelopes were stored before those that an export has counted, unless it is known: so that nothing is unaccounted now. Again
- * when more were read than counted, as while a core of an earlier version stores. Does nothing while 100,000 are pending.
+ * when more were read than counted, as while a core of an earlier version stores. Does nothing while 100,000 blocks are pending.
  */
 export const alignStoredCount = (db: Database, name: string): Promise<void> =>
   db.transaction(async (tx) => {
@@ -104,8 +107,9 @@ export const alignStoredCount = (db: Database, name: string): Promise<void> =>
     await tx.execute(sql`set local enable_seqscan = off`);
     await tx.execute(sql`
       update export_position set stored_before = ${storedTotal} - passed - lost - pending.count
-      from (select count(*) as count from (${pendingFrom(row.position)} limit ${countedMax}) as pending) as pending
-      where name = ${name} and position = ${row.position}::bigint and pending.count < ${countedMax}
+      from (select count(*) as rows, coalesce(sum(envelopes), 0)::bigint as count
+        from (${pendingFrom(row.position)} limit ${countedMax}) as pending) as pending
+      where name = ${name} and position = ${row.position}::bigint and pending.rows < ${countedMax}
         and (stored_before is null or stored_before + passed + lost + pending.count > ${storedTotal})`);
   });
 

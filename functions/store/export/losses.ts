@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import { dayMs } from "../../../kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { timestampLiteral } from "../database/sql-literals.ts";
-import { partitionNameOf } from "../ingest/partitions.ts";
+import { findTables } from "../ingest/partitions.ts";
 
 /**
  * Counts the envelopes of a day, or those in the default partition up to its end, that are not exported, by the name of each export that
@@ -16,31 +16,37 @@ export const countNotExported = async (
 ): Promise<Record<string, number>> => {
   const exports = await db.execute<{ name: string; position: string }>(sql`
     select name, position::text as position from export_position where stream is null order by name`);
+  const tables = await findTables(db, day, partition);
   const lacking: Record<string, number> = {};
   for (const { name, position } of exports) {
-    const table = partition === "day" ? partitionNameOf(day) : "ingest_envelope_default";
-    const rows = sql.raw(
-      `select 1 from ${table} where xid >= ${BigInt(position)} and received_at < ${timestampLiteral(day + dayMs)}`,
-    );
-    const count = await countRows(db, rows);
+    let count = 0;
+    for (const { table, envelopes } of tables) {
+      const behind = `from ${table} where xid >= ${BigInt(position)} and received_at < ${timestampLiteral(day + dayMs)}`;
+      count += await countEnvelopes(db, envelopes, behind);
+    }
     if (count > 0) lacking[name] = count;
   }
   return lacking;
 };
 
-const countRows = async (db: Database, rows: ReturnType<typeof sql.raw>): Promise<number> => {
+const countEnvelopes = async (db: Database, envelopes: string, behind: string): Promise<number> => {
   try {
     const [counted] = await db.transaction(async (tx) => {
       await tx.execute(sql`set local statement_timeout = '4s'`);
       await tx.execute(sql`set local enable_seqscan = off`);
-      return tx.execute<{ count: string }>(sql`select count(*) as count from (${rows}) as counted`);
+      return tx.execute<{ count: string }>(sql.raw(`select coalesce(sum(${envelopes}), 0) as count ${behind}`));
     });
     return Number(counted?.count ?? 0);
   } catch {
     const [explained] = await db.execute<{ "QUERY PLAN": [{ Plan: { "Plan Rows": number } }] }>(
-      sql`explain (format json) ${rows}`,
+      sql.raw(`explain (format json) select 1 ${behind}`),
     );
-    return explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0;
+    const [sample] = await db.execute<{ average: string }>(
+      sql.raw(
+        `select coalesce(avg(some), 0) as average from (select ${envelopes} as some ${behind} limit 1000) as sample`,
+      ),
+    );
+    return Math.round((explained?.["QUERY PLAN"][0].Plan["Plan Rows"] ?? 0) * Number(sample?.average ?? 0));
   }
 };
 

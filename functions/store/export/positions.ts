@@ -45,7 +45,7 @@ export const createExportPosition = async (db: Database, name: string, start: "o
   const position =
     start === "now"
       ? sql`pg_snapshot_xmin(pg_current_snapshot())::text::bigint`
-      : sql`least(0, (select min(xid) from ingest_envelope where xid < 0))`;
+      : sql`least(0, (select min(xid) from ingest_block where xid < 0), (select min(xid) from ingest_envelope where xid < 0))`;
   await db.execute(sql`
     insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
     values (${name}, ${position}, clock_timestamp(), clock_timestamp(), 0, 0, 0, 0, clock_timestamp()) on conflict do nothing`);

@@ -9,7 +9,7 @@ import { readDatabaseIdentity } from "../database/identity.ts";
 
 /** What `adoptExports` has done. */
 export interface AdoptedExports {
-  /** Rows that came with a dump, and are numbered anew. */
+  /** Envelopes that came with a dump, and whose blocks are numbered anew. */
   renumbered: number;
   /** The exports whose positions were of another database. */
   adopted: string[];
@@ -27,7 +27,7 @@ export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
     const nextXid = sql`pg_snapshot_xmax(pg_current_snapshot())::text::bigint`;
     const [found] = await tx.execute<{ highest: string; copied: string }>(sql`
       select coalesce(max(xid), -1)::text as highest, count(*) filter (where xid >= 0)::text as copied
-      from ingest_envelope where ${isCopied}`);
+      from (select xid from ingest_block where ${isCopied} union all select xid from ingest_envelope where ${isCopied}) as stored`);
     const copied = Number(found?.copied ?? 0);
     const isElsewhere = sql`stream is null and (
       position > ${nextXid} or system_identifier <> ${systemIdentifier} or database_oid <> ${databaseOid}
@@ -42,9 +42,12 @@ export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
     const adopted = moved.map(({ name }) => name);
     // Those below zero are of an earlier run, unless they came with this dump: then its positions did, too.
     if (copied === 0 && adopted.length === 0) return { renumbered: 0, adopted };
+    const [blocks] = await tx.execute<{ envelopes: string }>(sql`
+      with moved as (update ingest_block set xid = xid - ${String(shift)}::bigint where ${isCopied} returning envelopes)
+      select coalesce(sum(envelopes), 0)::text as envelopes from moved`);
     const { count } = await tx.execute(
       sql`update ingest_envelope set xid = xid - ${String(shift)}::bigint where ${isCopied}`,
     );
-    return { renumbered: count, adopted };
+    return { renumbered: Number(blocks?.envelopes ?? 0) + count, adopted };
   });
 };

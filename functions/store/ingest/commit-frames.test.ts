@@ -1,8 +1,10 @@
 import type { Client } from "pg";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
-import { commitFrames, type FrameToCommit, openCommitClient } from "./commit-frames.ts";
-import { encodeRows } from "./envelope-rows.ts";
+import { testRun } from "../../../tests/support/stored-envelopes.ts";
+import { blockCodec } from "../../node/ingest/block-codec.ts";
+import { commitFrames, openCommitClient } from "./commit-frames.ts";
+import type { FrameToCommit } from "./decide-frames.ts";
 
 let database: TestDatabase;
 const clients: Client[] = [];
@@ -25,14 +27,11 @@ const frame = (hostId: string): FrameToCommit => ({
   queueId,
   previousSequence: 0n,
   lastSequence: 1n,
-  rows: encodeRows({
-    hostId,
-    queueId,
-    receivedAt: 1_000,
-    rows: [{ sequence: 1n, kind: "log_line", source: "", attributes: {}, payload: new Uint8Array() }],
-  }),
+  receivedAt: 1_000,
+  run: testRun([{ sequence: 1n, kind: "log_line" }]),
 });
-const commit = (client: Client, ...hosts: string[]) => commitFrames(client, hosts.map(frame), () => 1_000);
+const commit = (client: Client, ...hosts: string[]) =>
+  commitFrames(client, hosts.map(frame), { codec: blockCodec, now: () => 1_000 });
 
 it("G5: two cores to which different queues of one batch are new do not deadlock, and store everything once", async () => {
   const [one, two, three] = [await connect(), await connect(), await connect()];
@@ -63,6 +62,6 @@ it("G5: two cores to which different queues of one batch are new do not deadlock
   await inserterOfA.query("rollback");
   const outcomes = [...(await early), ...(await late)];
   expect(outcomes.map(({ outcome }) => outcome)).toEqual(Array(5).fill("committed"));
-  const { rows } = await three.query("select host_id from ingest_envelope order by host_id");
+  const { rows } = await three.query("select host_id from ingest_block order by host_id");
   expect(rows.map(({ host_id }) => host_id)).toEqual(["a", "b", "c"]);
 });

@@ -1,8 +1,10 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
+import { testRun } from "../../../tests/support/stored-envelopes.ts";
+import { blockCodec } from "../../node/ingest/block-codec.ts";
+import { encodeBlockRow } from "./block-rows.ts";
 import { openCommitClient } from "./commit-frames.ts";
 import { runCopyTransaction } from "./copy-transaction.ts";
-import { encodeRows } from "./envelope-rows.ts";
 
 let database: TestDatabase;
 beforeAll(async () => {
@@ -10,21 +12,13 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-const rows = (hostId: string, count: number, attributes = {}) =>
-  encodeRows({
-    hostId,
-    queueId: new Uint8Array(16),
-    receivedAt: 0,
-    rows: Array.from({ length: count }, (_, index) => ({
-      sequence: BigInt(index + 1),
-      kind: "log_line",
-      source: "",
-      attributes,
-      payload: new Uint8Array(index),
-    })),
+const rows = (hostId: string, count: number, kind = "log_line"): Buffer[] =>
+  Array.from({ length: count }, (_, index) => {
+    const run = testRun([{ sequence: BigInt(index + 1), kind, payload: new Uint8Array(index) }]);
+    return encodeBlockRow({ hostId, queueId: new Uint8Array(16), receivedAt: 0, run }, blockCodec);
   });
 const stored = async () =>
-  await database.connect().sql`select host_id, count(*)::int as rows from ingest_envelope group by host_id order by 1`;
+  await database.connect().sql`select host_id, count(*)::int as rows from ingest_block group by host_id order by 1`;
 
 it("copies rows in several COPYs, and runs the statements after them only in its turn", async () => {
   const client = await openCommitClient(database.url);
@@ -33,7 +27,7 @@ it("copies rows in several COPYs, and runs the statements after them only in its
   let ended = false;
   const running = runCopyTransaction(client, {
     before: ["begin"],
-    rows: [rows("a", 199), rows("b", 700), rows("c", 200), rows("d", 1)],
+    rows: [...rows("a", 199), ...rows("b", 700), ...rows("c", 200), ...rows("d", 1)],
     turn: turn.promise,
     after: ["insert into ingest_host values ('a', now())", "commit"],
   }).then(() => {
@@ -58,13 +52,13 @@ it("copies rows in several COPYs, and runs the statements after them only in its
 
 it("rejects with the error of any COPY or statement, stores nothing, and leaves the connection usable", async () => {
   const client = await openCommitClient(database.url);
-  const bad = rows("bad", 300, { a: "\0" });
+  const bad = rows("bad", 300, "\0");
   const good = rows("good", 300);
   const run = (copied: (typeof good)[], after: string[]) =>
-    runCopyTransaction(client, { before: ["begin"], rows: copied, turn: undefined, after });
+    runCopyTransaction(client, { before: ["begin"], rows: copied.flat(), turn: undefined, after });
   const before = await stored();
   for (const copied of [[bad], [bad, good], [good, bad], [good, bad, good]]) {
-    await expect(run(copied, ["commit"])).rejects.toMatchObject({ code: "22P05" });
+    await expect(run(copied, ["commit"])).rejects.toMatchObject({ code: "22021" });
     await client.query("rollback");
   }
   await expect(run([good], ["select 1 / 0", "commit"])).rejects.toMatchObject({ code: "22012" });

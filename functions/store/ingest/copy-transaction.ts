@@ -1,11 +1,12 @@
 import { Client, type Connection, type Submittable } from "pg";
-import { type CopyRows, envelopeColumns, headerBytes } from "./envelope-rows.ts";
+import { blockColumns } from "./block-rows.ts";
 
 /** Copies rows between two groups of statements, all of which go to the server in one piece. */
 export interface CopyTransaction {
   /** Statements that run before the rows. */
   before: readonly string[];
-  rows: readonly CopyRows[];
+  /** CopyData messages of `ingest_block`, a row each. */
+  rows: readonly Buffer[];
   /** Awaited before the last COPY ends: the statements after it run only then. */
   turn: Promise<unknown> | undefined;
   /** Statements that run after the rows; the last one is COMMIT. */
@@ -72,42 +73,27 @@ export const runCopyTransaction = (client: Client, transaction: CopyTransaction)
  * Rows from which on another COPY begins. PostgreSQL pins the table's descriptor once for each of up to 1,000 buffered rows, in a hash
  * table where all of these collide: the cost of a COPY grows with the square of its rows until then.
  */
-const rowsOfCopyMin = 200;
+const rowsOfCopyMax = 200;
 
-const copyText = `copy ingest_envelope (${envelopeColumns.join(",")}) from stdin with (format binary)`;
+const copyText = `copy ingest_block (${blockColumns.join(",")}) from stdin with (format binary)`;
 const signature = Uint8Array.of(0x50, 0x47, 0x43, 0x4f, 0x50, 0x59, 0x0a, 0xff, 0x0d, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0);
 const copyData = 0x64;
 const copyDone = 0x63;
 
 const message = (type: number, body: Uint8Array): Buffer => {
-  const bytes = Buffer.allocUnsafe(headerBytes + body.length);
-  bytes.set(body, headerBytes);
-  return addHeader(bytes, type);
-};
-const addHeader = (bytes: Uint8Array, type: number): Buffer => {
-  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.length);
-  buffer[0] = type;
-  buffer.writeUInt32BE(bytes.length - 1, 1);
-  return buffer;
+  const bytes = Buffer.allocUnsafe(5 + body.length);
+  bytes[0] = type;
+  bytes.writeUInt32BE(4 + body.length, 1);
+  bytes.set(body, 5);
+  return bytes;
 };
 const opening = message(copyData, signature);
 const closing = Buffer.concat([message(copyData, Uint8Array.of(0xff, 0xff)), message(copyDone, new Uint8Array())]);
 
-const groupIntoCopies = (rows: readonly CopyRows[]): CopyRows[][] => {
-  const copies: CopyRows[][] = [];
-  let open: CopyRows[] = [];
-  let count = 0;
-  for (const some of rows) {
-    open.push(some);
-    count += some.count;
-    if (count < rowsOfCopyMin) continue;
-    copies.push(open);
-    open = [];
-    count = 0;
-  }
-  if (open.length > 0) copies.push(open);
-  return copies;
-};
+const groupIntoCopies = (rows: readonly Buffer[]): (readonly Buffer[])[] =>
+  Array.from({ length: Math.ceil(rows.length / rowsOfCopyMax) }, (_, index) =>
+    rows.slice(index * rowsOfCopyMax, (index + 1) * rowsOfCopyMax),
+  );
 
 const submittable = (
   { before, rows, turn, after }: CopyTransaction,
@@ -129,7 +115,7 @@ const submittable = (
       for (const [index, some] of copies.entries()) {
         if (index > 0) stream.write(closing);
         stream.write(opening);
-        for (const { bytes } of some) stream.write(addHeader(bytes, copyData));
+        for (const row of some) stream.write(row);
       }
       if (turn === undefined && copies.length > 0) stream.write(closing);
       stream.uncork();

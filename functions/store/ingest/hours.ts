@@ -3,7 +3,7 @@ import { hourMs } from "../../../kit/clock.ts";
 import { type VolumeKind, volumeKinds } from "../../../proto/fleet-health/volume.ts";
 import type { Executor } from "../database/database.ts";
 import { numberArray, textArray, timestampLiteral } from "../database/sql-literals.ts";
-import type { EncodedRows } from "./envelope-rows.ts";
+import type { KindCount } from "./envelope-run.ts";
 
 /** All other kinds are counted together. */
 const countedKinds: ReadonlySet<string> = new Set(volumeKinds);
@@ -24,22 +24,12 @@ export const prepareHourCount = `
 export class HourCounts {
   readonly #counts = new Map<string, { host: string; kind: string; envelopes: number; bytes: number }>();
 
-  /** Adds the rows whose sequence is above `above`. Reads each kind where the row has it: nothing is allocated for a row. */
-  add(host: string, { bytes, count, sequences, extents }: EncodedRows, above: bigint): void {
-    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-    const first = extents[0] as number;
-    // A row begins with the number of columns, the host id and the queue id, each with its length; then the sequence.
-    const queueAt = first + 6 + view.getInt32(first + 2);
-    const kindOffset = queueAt + 4 + view.getInt32(queueAt) + 12 - first;
-    const known: KnownKind[] = [];
-    for (let row = 0; row < count; row++) {
-      if ((sequences[row] as bigint) <= above) continue;
-      const lengthAt = (extents[row * 2] as number) + kindOffset;
-      const length = view.getInt32(lengthAt);
-      const { counted } =
-        knownAt(known, bytes, lengthAt + 4, length) ?? this.#learn(known, host, bytes, lengthAt + 4, length);
-      counted.envelopes += 1;
-      counted.bytes += extents[row * 2 + 1] as number;
+  /** Adds envelopes by their kinds. */
+  add(host: string, kinds: ReadonlyMap<string, KindCount>): void {
+    for (const [kind, { envelopes, payloadBytes }] of kinds) {
+      const counted = this.#of(host, kind);
+      counted.envelopes += envelopes;
+      counted.bytes += payloadBytes;
     }
   }
 
@@ -72,13 +62,6 @@ export class HourCounts {
     ];
   }
 
-  #learn(known: KnownKind[], host: string, bytes: Uint8Array, at: number, length: number): KnownKind {
-    const kind = { at, length, counted: this.#of(host, decoder.decode(bytes.subarray(at, at + length))) };
-    // The newest first: rows of one kind often follow each other.
-    if (known.unshift(kind) > knownMax) known.pop();
-    return kind;
-  }
-
   #of(host: string, sent: string) {
     const kind = countedKinds.has(sent) ? sent : otherKind;
     const key = `${kind}\0${host}`;
@@ -87,27 +70,6 @@ export class HourCounts {
     return found;
   }
 }
-
-/** A kind that a row of the frame has, where its bytes are, and its count. */
-interface KnownKind {
-  at: number;
-  length: number;
-  counted: { envelopes: number; bytes: number };
-}
-
-/** Kinds of a frame that are compared before one is decoded: more than collectors send. */
-const knownMax = 8;
-const decoder = new TextDecoder();
-
-const knownAt = (known: readonly KnownKind[], bytes: Uint8Array, at: number, length: number): KnownKind | undefined => {
-  for (const kind of known) if (kind.length === length && isEqual(bytes, kind.at, at, length)) return kind;
-  return undefined;
-};
-
-const isEqual = (bytes: Uint8Array, one: number, other: number, length: number): boolean => {
-  for (let at = 0; at < length; at++) if (bytes[one + at] !== bytes[other + at]) return false;
-  return true;
-};
 
 /** Deletes the counts that are too old at `now`. */
 export const deleteOldHours = async (db: Executor, now: number): Promise<void> => {

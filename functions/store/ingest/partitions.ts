@@ -1,69 +1,107 @@
 /**
- * Daily partitions of `ingest_envelope`, by the UTC day of `received_at`. Invariants: every row has a partition, if only the default one,
- * and a partition that is created late receives the rows of its day. Each step waits at most two seconds for its locks, so that it never
- * blocks ingest for longer; a step that timed out runs again at the next tick.
+ * Daily partitions of the telemetry, by the UTC day of `received_at`. Invariants: every block has a partition, if only the default one,
+ * and a partition that is created late receives the blocks of its day. Each step waits at most two seconds for its locks, so that it never
+ * blocks ingest for longer; a step that timed out runs again at the next tick. The rows of earlier versions (store/rows/) have the same
+ * days, and are created and dropped with them.
  */
 
 import { sql } from "drizzle-orm";
 import { dayMs } from "../../../kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
 
-const prefix = "ingest_envelope_";
-/** Returns the name of a day's partition. */
-export const partitionNameOf = (day: number): string =>
-  `${prefix}${new Date(day).toISOString().slice(0, 10).replaceAll("-", "")}`;
+const tables = ["ingest_block", "ingest_envelope"] as const;
+type Table = (typeof tables)[number];
+
+/** How many envelopes a row of each table has. */
+const envelopesIn = { ingest_block: sql.raw("envelopes"), ingest_envelope: sql.raw("1") };
+
+const partitionNameOf = (table: Table, day: number): string =>
+  `${table}_${new Date(day).toISOString().slice(0, 10).replaceAll("-", "")}`;
 
 /** Returns the day in a partition's name, in milliseconds; undefined for the default partition and for other tables. */
 const dayOf = (name: string): number | undefined => {
-  const [, year, month, day] = /^ingest_envelope_(\d{4})(\d\d)(\d\d)$/.exec(name) ?? [];
+  const [, year, month, day] = /^ingest_[a-z]+_(\d{4})(\d\d)(\d\d)$/.exec(name) ?? [];
   return year === undefined ? undefined : Date.UTC(Number(year), Number(month) - 1, Number(day));
 };
 
-/** Returns the days that have a partition, as milliseconds of their midnight, oldest first. */
-export const findPartitionDays = async (db: Pick<Database, "execute">): Promise<number[]> => {
+const findDaysOf = async (db: Pick<Database, "execute">, table: Table): Promise<number[]> => {
   const rows = await db.execute<{ name: string }>(sql`
     select relname as name from pg_inherits join pg_class on pg_class.oid = inhrelid
-    where inhparent = 'ingest_envelope'::regclass order by relname`);
+    where inhparent = ${table}::regclass order by relname`);
   return rows.flatMap(({ name }) => dayOf(name) ?? []);
 };
 
-/** Creates the partition of a day unless it exists, and moves the rows of the day from the default partition to it. */
+/**
+ * Returns the days of which some table has a partition, and those of which each has one, as milliseconds of their midnight, oldest first.
+ */
+export const findPartitionDays = async (
+  db: Pick<Database, "execute">,
+): Promise<{ present: number[]; whole: number[] }> => {
+  const days = await Promise.all(tables.map((table) => findDaysOf(db, table)));
+  const present = [...new Set(days.flat())].sort((a, b) => a - b);
+  return { present, whole: present.filter((day) => days.every((some) => some.includes(day))) };
+};
+
+/** Creates the partitions of a day unless they exist, and moves what was received on it from the default partitions to them. */
 export const createPartition = async (db: Database, day: number): Promise<void> => {
-  const name = sql.identifier(partitionNameOf(day));
+  for (const table of tables) await createPartitionOf(db, table, day);
+};
+
+const createPartitionOf = async (db: Database, table: Table, day: number): Promise<void> => {
+  const [parent, name, rest] = [table, partitionNameOf(table, day), `${table}_default`].map((each) =>
+    sql.identifier(each),
+  );
   const from = sql.raw(`'${new Date(day).toISOString()}'::timestamptz`);
   const to = sql.raw(`'${new Date(day + dayMs).toISOString()}'::timestamptz`);
   await db.transaction(async (tx) => {
     await lockPartitions(tx);
-    if ((await findPartitionDays(tx)).includes(day)) return;
+    if ((await findDaysOf(tx, table)).includes(day)) return;
     // Created alone and then attached: creating it in place would lock the whole table against COPY.
-    await tx.execute(sql`lock table ingest_envelope_default in access exclusive mode`);
-    await tx.execute(sql`create table ${name} (like ingest_envelope including storage)`);
+    await tx.execute(sql`lock table ${rest} in access exclusive mode`);
+    await tx.execute(sql`create table ${name} (like ${parent} including storage)`);
     await tx.execute(sql`
-      with moved as (
-        delete from ingest_envelope_default where received_at >= ${from} and received_at < ${to} returning *)
+      with moved as (delete from ${rest} where received_at >= ${from} and received_at < ${to} returning *)
       insert into ${name} select * from moved`);
-    await tx.execute(sql`alter table ingest_envelope attach partition ${name} for values from (${from}) to (${to})`);
+    await tx.execute(sql`alter table ${parent} attach partition ${name} for values from (${from}) to (${to})`);
   });
 };
 
-/** Returns how many rows the partition of a day has. A count that takes longer than a few seconds is an estimate of the planner. */
+/** Returns how many envelopes a day has. A count that takes longer than a few seconds is an estimate. */
 export const countPartition = async (db: Database, day: number): Promise<{ rows: number; isExact: boolean }> => {
-  const name = sql.identifier(partitionNameOf(day));
+  const present = await tablesOfDay(db, day);
+  const counts = await Promise.all(present.map((table) => countTable(db, table, day)));
+  return {
+    rows: counts.reduce((sum, { rows }) => sum + rows, 0),
+    isExact: counts.every(({ isExact }) => isExact),
+  };
+};
+
+const countTable = async (db: Database, table: Table, day: number): Promise<{ rows: number; isExact: boolean }> => {
+  const name = partitionNameOf(table, day);
   try {
     const [counted] = await db.transaction(async (tx) => {
       await tx.execute(sql`set local statement_timeout = '8s'`);
-      return tx.execute<{ rows: string }>(sql`select count(*) as rows from ${name}`);
+      return tx.execute<{ rows: string }>(
+        sql`select coalesce(sum(${envelopesIn[table]}), 0) as rows from ${sql.identifier(name)}`,
+      );
     });
     return { rows: Number(counted?.rows ?? 0), isExact: true };
   } catch {
+    // Sizes say more of blocks than the planner's number of rows; a sample of them tells the envelopes of each.
     const [estimated] = await db.execute<{ rows: string }>(sql`
-      select greatest(reltuples, 0)::bigint as rows from pg_class where oid = to_regclass(${partitionNameOf(day)})`);
+      select (greatest(reltuples, 0) * coalesce((
+        select avg(some) from (select ${envelopesIn[table]} as some from ${sql.identifier(name)} limit 1000) as sample), 0))::bigint as rows
+      from pg_class where oid = to_regclass(${name})`);
     return { rows: Number(estimated?.rows ?? 0), isExact: false };
   }
 };
 
-/** Drops the partition of a day and runs `record` in the same transaction, unless another core has dropped it. */
+const tablesOfDay = async (db: Pick<Database, "execute">, day: number): Promise<Table[]> => {
+  const days = await Promise.all(tables.map((table) => findDaysOf(db, table)));
+  return tables.filter((_, index) => days[index]?.includes(day));
+};
+
+/** Drops the partitions of a day and runs `record` in the same transaction, unless another core has dropped them. */
 export const dropPartition = async (
   db: Database,
   day: number,
@@ -71,15 +109,16 @@ export const dropPartition = async (
 ): Promise<boolean> =>
   db.transaction(async (tx) => {
     await lockPartitions(tx);
-    if (!(await findPartitionDays(tx)).includes(day)) return false;
-    await tx.execute(sql`drop table ${sql.identifier(partitionNameOf(day))}`);
+    const present = await tablesOfDay(tx, day);
+    if (present.length === 0) return false;
+    for (const table of present) await tx.execute(sql`drop table ${sql.identifier(partitionNameOf(table, day))}`);
     await record(tx);
     return true;
   });
 
 /**
- * Deletes from the default partition the rows received on its oldest day, if all of that day is before `keptFrom`, and runs `record` with
- * the day and their count in the same transaction.
+ * Deletes from the default partitions what was received on their oldest day, if all of that day is before `keptFrom`, and runs `record` with
+ * the day and the envelopes in the same transaction.
  */
 export const deleteOldestDefaultDay = async (
   db: Database,
@@ -89,30 +128,40 @@ export const deleteOldestDefaultDay = async (
   db.transaction(async (tx) => {
     await lockPartitions(tx);
     const [oldest] = await tx.execute<{ ms: string | null }>(sql`
-      select (extract(epoch from min(received_at)) * 1000)::bigint::text as ms from ingest_envelope_default`);
+      select (extract(epoch from least(
+        (select min(received_at) from ingest_block_default), (select min(received_at) from ingest_envelope_default)
+      )) * 1000)::bigint::text as ms`);
     if (oldest?.ms == null) return undefined;
     const day = Math.floor(Number(oldest.ms) / dayMs) * dayMs;
     if (day + dayMs > keptFrom) return undefined;
-    const [deleted] = await tx.execute<{ rows: string }>(sql`
-      with deleted as (
-        delete from ingest_envelope_default where received_at < ${new Date(day + dayMs).toISOString()}::timestamptz
-        returning 1)
-      select count(*) as rows from deleted`);
-    await record(tx, { day, rows: Number(deleted?.rows ?? 0) });
+    let rows = 0;
+    for (const table of tables) {
+      const [deleted] = await tx.execute<{ rows: string }>(sql`
+        with deleted as (
+          delete from ${sql.identifier(`${table}_default`)} where received_at < ${new Date(day + dayMs).toISOString()}::timestamptz
+          returning ${envelopesIn[table]} as envelopes)
+        select coalesce(sum(envelopes), 0) as rows from deleted`);
+      rows += Number(deleted?.rows ?? 0);
+    }
+    await record(tx, { day, rows });
     return day;
   });
+
+/** Returns the partitions of a day, or the default ones, each with the SQL that tells how many envelopes a row of it has. */
+export const findTables = async (
+  db: Pick<Database, "execute">,
+  day: number,
+  partition: "day" | "default",
+): Promise<{ table: string; envelopes: string }[]> => {
+  const present = partition === "day" ? await tablesOfDay(db, day) : tables;
+  return present.map((table) => ({
+    table: partition === "day" ? partitionNameOf(table, day) : `${table}_default`,
+    envelopes: table === "ingest_block" ? "envelopes" : "1",
+  }));
+};
 
 /** Admits one replica at a time. The timeout keeps writers from queueing behind a step that waits for a long read. */
 const lockPartitions = async (tx: Pick<Database, "execute">): Promise<void> => {
   await tx.execute(sql`set local lock_timeout = '2s'`);
   await tx.execute(sql`select pg_advisory_xact_lock(hashtext('ingest_envelope partitions'))`);
-};
-
-/** Makes the index on `xid` of these days, and of the default partition, learn of new rows: until then each read of them scans them. */
-export const summarizePartitions = async (db: Pick<Database, "execute">, days: readonly number[]): Promise<void> => {
-  const names = ["ingest_envelope_default", ...days.map(partitionNameOf)];
-  await db.execute(sql`
-    select brin_summarize_new_values(indexrelid::regclass) from pg_index join pg_class on pg_class.oid = indexrelid
-    join pg_am on pg_am.oid = relam where amname = 'brin' and indrelid in (
-      select oid from pg_class where relname = any (${arrayLiteral(names)}::text[]))`);
 };

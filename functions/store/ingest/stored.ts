@@ -4,7 +4,7 @@
  */
 import { sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
-import type { CopyRows } from "./envelope-rows.ts";
+import type { BlockToStore } from "./block-rows.ts";
 
 /** Prepares `count_stored`. */
 export const prepareStoredCount = `
@@ -12,9 +12,9 @@ export const prepareStoredCount = `
     insert into ingest_stored (backend, envelopes) values (pg_backend_pid(), $1)
     on conflict (backend) do update set envelopes = ingest_stored.envelopes + excluded.envelopes`;
 
-/** Returns the statement that counts rows; none without a row. */
-export const storedCount = (rows: readonly CopyRows[]): string[] => {
-  const count = rows.reduce((sum, { count }) => sum + count, 0);
+/** Returns the statement that counts the envelopes of blocks; none without a block. */
+export const storedCount = (blocks: readonly BlockToStore[]): string[] => {
+  const count = blocks.reduce((sum, { run }) => sum + run.count, 0);
   return count === 0 ? [] : [`execute count_stored(${count})`];
 };
 

@@ -1,6 +1,8 @@
+import { create } from "@bufbuild/protobuf";
 import type { Committer } from "../../../functions/ingest/committer.ts";
-import { encodeRows } from "../../../functions/store/ingest/envelope-rows.ts";
+import { runOf } from "../../../functions/store/ingest/envelope-run.ts";
 import { systemClock } from "../../../kit/clock.ts";
+import { EnvelopeSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { quantile } from "../../lab/quantile.ts";
 
 /** Envelopes of a frame, and hosts that send them in turn. */
@@ -42,21 +44,21 @@ export const createExportLoad = (committer: Pick<Committer, "commit">, payloadBy
     const previousSequence = cursors[host] ?? 0n;
     const lastSequence = previousSequence + BigInt(frameRows);
     cursors[host] = lastSequence;
-    const rows = encodeRows({
-      hostId,
-      queueId,
-      receivedAt: Date.now(),
-      rows: Array.from({ length: frameRows }, (_, index) => ({
-        sequence: previousSequence + BigInt(index) + 1n,
-        kind: "log_line",
-        source: "files",
-        attributes: { "file.path": "/var/log/app.log" },
-        observedAt: { seconds: 1_795_000_000n, nanos: 0 },
-        payload,
-      })),
-    });
+    const run = runOf(
+      Array.from({ length: frameRows }, (_, index) =>
+        create(EnvelopeSchema, {
+          sequence: previousSequence + BigInt(index) + 1n,
+          kind: "log_line",
+          source: "files",
+          attributes: { "file.path": "/var/log/app.log" },
+          observedAt: { seconds: 1_795_000_000n, nanos: 0 },
+          payload,
+        }),
+      ),
+    );
     const startedAt = performance.now();
-    await committer.commit({ hostId, queueId, rows, previousSequence, lastSequence }, frameRows * payloadBytes);
+    const frame = { hostId, queueId, receivedAt: Date.now(), run, previousSequence, lastSequence };
+    await committer.commit(frame, frameRows * payloadBytes);
     return performance.now() - startedAt;
   };
   const figuresOf = (latencies: readonly number[], seconds: number): LoadFigures => {

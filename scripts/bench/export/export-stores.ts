@@ -4,9 +4,11 @@ import { connect } from "@nats-io/transport-node";
 import { readStreamEnvelope } from "../../../functions/export/stream-envelope.ts";
 import { type Committer, createCommitter } from "../../../functions/ingest/committer.ts";
 import { createNatsSink } from "../../../functions/ingest/nats-sink/create-nats-sink.ts";
-import { readEnvelopes, readerSetup, type StoredEnvelope } from "../../../functions/store/export/read-envelopes.ts";
+import { blockCodec } from "../../../functions/node/ingest/block-codec.ts";
+import { readEnvelopes, readerSetup } from "../../../functions/store/export/read-envelopes.ts";
 import { openCommitClient } from "../../../functions/store/ingest/commit-frames.ts";
 import { openCopyClient } from "../../../functions/store/ingest/copy-transaction.ts";
+import type { StoredEnvelope } from "../../../functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
 import { startNats } from "../../lab/nats-servers.ts";
@@ -37,6 +39,7 @@ const openPostgresStore = async ({ url, sql, pid }: EmbeddedDatabase): Promise<E
   const committer = createCommitter({
     connect: () => openCommitClient(url),
     clock: systemClock,
+    codec: blockCodec,
     observe: { batch: ignore },
   });
   return {
@@ -46,12 +49,12 @@ const openPostgresStore = async ({ url, sql, pid }: EmbeddedDatabase): Promise<E
     /** In ranges of 64 transactions. */
     async *readAll() {
       const [row] = await sql<{ first: string; last: string }[]>`
-        select min(xid) as first, max(xid) + 1 as last from ingest_envelope`;
+        select min(xid) as first, max(xid) + 1 as last from ingest_block`;
       if (row === undefined) throw new Error("nothing is stored");
       const client = await openCopyClient(url, readerSetup);
       const step = 64n;
       for (let from = BigInt(row.first); from < BigInt(row.last); from += step)
-        yield (await readEnvelopes(client, { from, to: from + step, bytesMax: 1 << 30 })) ?? [];
+        yield (await readEnvelopes(client, { from, to: from + step, bytesMax: 1 << 30 }, blockCodec)) ?? [];
       await client.end();
     },
     close: () => committer.close(),

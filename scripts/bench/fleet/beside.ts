@@ -36,7 +36,7 @@ export const measureBeside = async (
   await Promise.all(streams.map((stream) => stream.stop()));
   const sent = streams.reduce((sum, stream) => sum + stream.acknowledged(), 0);
   for (const sender of senders) sender.close();
-  const [row] = await lab.database.sql<{ stored: number }[]>`select count(*)::int as stored from ingest_envelope`;
+  const [row] = await lab.database.sql<{ stored: number }[]>`select sum(envelopes)::int as stored from ingest_block`;
   // Each stream has one more, which moves its cursor.
   if (row?.stored !== sent + streams.length)
     throw new Error(`${sent} envelopes were acknowledged, ${row?.stored} are stored`);

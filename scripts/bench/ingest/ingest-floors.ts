@@ -1,9 +1,13 @@
+import { create } from "@bufbuild/protobuf";
 import { from as copyFrom } from "pg-copy-streams";
 import { createCommitter } from "../../../functions/ingest/committer.ts";
+import { blockCodec } from "../../../functions/node/ingest/block-codec.ts";
 import { openCommitClient } from "../../../functions/store/ingest/commit-frames.ts";
 import { openCopyClient } from "../../../functions/store/ingest/copy-transaction.ts";
-import { encodeRows, envelopeColumns, headerBytes } from "../../../functions/store/ingest/envelope-rows.ts";
+import { runOf } from "../../../functions/store/ingest/envelope-run.ts";
 import { systemClock } from "../../../kit/clock.ts";
+import { EnvelopeSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { encodeRow, envelopeColumns } from "./envelope-rows.ts";
 
 const signature = Buffer.from("PGCOPY\n\xff\r\n\0\0\0\0\0\0\0\0\0", "latin1");
 const trailer = Uint8Array.of(0xff, 0xff);
@@ -17,16 +21,11 @@ export const measureCopyLoop = async (options: {
   payloadBytes: number;
 }): Promise<number> => {
   const payload = crypto.getRandomValues(new Uint8Array(options.payloadBytes));
-  const rows = Array.from({ length: options.rowsOfBatch }, (_, index) => ({
-    sequence: BigInt(2 ** 28 + index),
-    kind: "otel_log",
-    observedAt: { seconds: 1_795_000_000n, nanos: 123_000_000 },
-    source: "otlp",
-    attributes: {},
-    payload,
-  }));
-  const group = { hostId: "spiffe://fleet.bench/floor", queueId: new Uint8Array(16), receivedAt: Date.now(), rows };
-  const copied = Buffer.concat([signature, encodeRows(group).bytes.subarray(headerBytes), trailer]);
+  const queue = { hostId: "spiffe://fleet.bench/floor", queueId: new Uint8Array(16), at: Date.now() };
+  const rows = Array.from({ length: options.rowsOfBatch }, (_, index) =>
+    encodeRow({ ...queue, sequence: BigInt(2 ** 28 + index), kind: "otel_log", source: "otlp", payload }),
+  );
+  const copied = Buffer.concat([signature, ...rows, trailer]);
   const chunks: Uint8Array[] = [];
   for (let at = 0; at < copied.length; at += chunkBytes) chunks.push(copied.subarray(at, at + chunkBytes));
   const client = await openCopyClient(options.url);
@@ -34,9 +33,7 @@ export const measureCopyLoop = async (options: {
   const until = startedAt + options.seconds * 1000;
   let batches = 0;
   while (performance.now() < until) {
-    const stream = client.query(
-      copyFrom(`copy ingest_envelope (${envelopeColumns.join(",")}) from stdin with (format binary)`),
-    );
+    const stream = client.query(copyFrom(`copy ingest_envelope (${envelopeColumns}) from stdin with (format binary)`));
     await new Promise<void>((resolve, reject) => {
       stream.once("finish", resolve);
       stream.once("error", reject);
@@ -60,6 +57,7 @@ export const measureGroupLoop = async (options: {
   const committer = createCommitter({
     connect: () => openCommitClient(options.url),
     clock: systemClock,
+    codec: blockCodec,
     observe: { batch: () => undefined },
   });
   const payload = crypto.getRandomValues(new Uint8Array(options.payloadBytes));
@@ -68,10 +66,10 @@ export const measureGroupLoop = async (options: {
   const loop = async (hostId: string) => {
     const queueId = crypto.getRandomValues(new Uint8Array(16));
     for (let sequence = 1n; performance.now() < until; sequence++) {
-      const row = { sequence, kind: "otel_log", source: "otlp", attributes: {}, payload };
-      const rows = encodeRows({ hostId, queueId, receivedAt: Date.now(), rows: [row] });
+      const envelope = create(EnvelopeSchema, { sequence, kind: "otel_log", source: "otlp", payload });
+      const run = runOf([envelope]);
       const span = { previousSequence: sequence - 1n, lastSequence: sequence };
-      await committer.commit({ hostId, queueId, rows, ...span }, options.payloadBytes);
+      await committer.commit({ hostId, queueId, receivedAt: Date.now(), run, ...span }, options.payloadBytes);
       envelopes++;
     }
   };

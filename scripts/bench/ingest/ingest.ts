@@ -74,7 +74,7 @@ const throughput = async (at: Target, load: Load): Promise<BenchFigures> => {
   await Promise.all(streams.map((stream) => stream.stop()));
   const sent = streams.reduce((sum, stream) => sum + stream.acknowledged(), 0);
   for (const sender of senders) sender.close();
-  const [row] = await database.sql<{ stored: number }[]>`select count(*)::int as stored from ingest_envelope`;
+  const [row] = await database.sql<{ stored: number }[]>`select sum(envelopes)::int as stored from ingest_block`;
   if (row?.stored !== sent + streams.length)
     throw new Error(`${sent} envelopes were acknowledged, ${row?.stored} are stored`);
   const peakRssMb = memoryOf(pid).peakMb;
@@ -164,7 +164,7 @@ const openStreams = async (at: Target, load: Load, count: number) => {
 
 /** Empties the table and writes a checkpoint, so that every measurement starts alike. */
 const reset = async ({ sql }: EmbeddedDatabase): Promise<void> => {
-  await sql`truncate ingest_envelope`;
+  await sql`truncate ingest_envelope, ingest_block`;
   await sql`checkpoint`;
 };
 

@@ -34,7 +34,7 @@ export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<
     const credentials = await core.files.client(hostId);
     const sender = await connectSender({ port: core.ingestPort, ca: core.ca, ...credentials });
     const stream = await sender.openStream({ hostId, envelopesOfFrame: rowsOfRequest, payloadBytes, framesInFlight });
-    await empty(core.database, "ingest_envelope");
+    await empty(core.database, "ingest_block");
     return { sender, stream };
   };
   const coreSide = async (): Promise<PeerFigures> => {
@@ -78,7 +78,7 @@ export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<
         await core.kill();
         await sleep(killAfterMs);
         sender.close();
-        return lossesOf(stream.acknowledged(), await countRows(core.database, "ingest_envelope"));
+        return lossesOf(stream.acknowledged(), await countStored(core.database));
       },
     },
     floor,
@@ -203,6 +203,9 @@ const empty = async ({ sql }: EmbeddedDatabase, table: string): Promise<void> =>
   await sql`truncate ${sql(table)}`;
   await sql`checkpoint`;
 };
+
+const countStored = async ({ sql }: EmbeddedDatabase): Promise<number> =>
+  Number((await sql<{ count: string }[]>`select coalesce(sum(envelopes), 0) as count from ingest_block`)[0]?.count);
 
 const countRows = async ({ sql }: EmbeddedDatabase, table: string): Promise<number> => {
   const [counted] = await sql<{ rows: number }[]>`select count(*)::float8 as rows from ${sql(table)}`;

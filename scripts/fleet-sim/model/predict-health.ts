@@ -6,8 +6,9 @@ import { createHash } from "node:crypto";
 import { checkConfig, publishConfig } from "../../../functions/domain/config/publish.ts";
 import { createPolicy } from "../../../functions/domain/enrollment/policies.ts";
 import { createToken } from "../../../functions/domain/enrollment/tokens.ts";
+import { blockCodec } from "../../../functions/node/ingest/block-codec.ts";
 import { commitFrames, openCommitClient } from "../../../functions/store/ingest/commit-frames.ts";
-import { encodeRows } from "../../../functions/store/ingest/envelope-rows.ts";
+import { runOf } from "../../../functions/store/ingest/envelope-run.ts";
 import { openApp } from "../../lab/in-process-core.ts";
 import { mintBridgeToken, people, seedPeople } from "../../lab/people.ts";
 import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
@@ -70,9 +71,8 @@ export const playHistories = async (
   /** A frame whose envelopes were all discarded counts as forwarded, and stores nothing. The client commits one at a time. */
   const forward = (identity: string, at: number): Promise<void> => {
     const queueId = createHash("sha256").update(`${identity} ${at}`).digest().subarray(0, 16);
-    const rows = encodeRows({ hostId: identity, queueId, receivedAt: at, rows: [] });
-    const frame = { hostId: identity, queueId, previousSequence: 0n, lastSequence: 1n, rows };
-    const commit = lastCommit.then(() => commitFrames(client, [frame], () => at));
+    const frame = { hostId: identity, queueId, previousSequence: 0n, lastSequence: 1n, receivedAt: at, run: runOf([]) };
+    const commit = lastCommit.then(() => commitFrames(client, [frame], { codec: blockCodec, now: () => at }));
     lastCommit = commit.catch(() => undefined);
     return commit.then(() => undefined);
   };

@@ -1,5 +1,6 @@
 import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
 import { systemClock } from "../../../kit/clock.ts";
+import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
 import type { ChaosBackend } from "./chaos-backend.ts";
 
 /** A short one, so that faults that take longer are short. */
@@ -27,7 +28,7 @@ const key = `case kind when 'otel_span' then substring(
 /** Returns the keys of a table with envelopes, of those that were stored by transactions from `since` on. */
 export const readKeys = async (
   sql: SqlClient,
-  table: "ingest_envelope" | "export_dead_letter",
+  table: "stored_envelope" | "export_dead_letter",
   since?: string,
 ): Promise<string[]> => {
   const where = since === undefined ? "" : `where xid >= ${since}`;
@@ -60,7 +61,8 @@ export const judgeExported = async (context: {
   httpPort: number;
 }): Promise<ExportJudgement> => {
   const { sql, backend, discarded, httpPort } = context;
-  const stored = new Set(await readKeys(sql, "ingest_envelope"));
+  await tabulateStored(sql);
+  const stored = new Set(await readKeys(sql, "stored_envelope"));
   const deadline = performance.now() + catchUpMs;
   for (;;) {
     const missing = [...stored].filter((key) => !backend.stored.has(key));

@@ -1,4 +1,5 @@
 import { systemClock } from "../../../kit/clock.ts";
+import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
 import { waitUntil } from "../../../scripts/lab/wait-until.ts";
 import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import { createNumberedQueue, type NumberedQueue } from "../../support/numbered-queue.ts";
@@ -69,6 +70,7 @@ export const checkStored = async (
   queues: readonly NumberedQueue[],
 ): Promise<NumberedResult> => {
   const total: NumberedResult = { acked: 0, stored: 0, missing: 0, duplicates: 0, disordered: 0 };
+  await tabulateStored(sql);
   for (const { hostId, queueId, acked, violations } of queues) {
     const [row] = await sql<{ stored: number; distinct: number; kept: number; disordered: number }[]>`
       select count(*)::int as stored, count(distinct sequence)::int as distinct,
@@ -76,7 +78,7 @@ export const checkStored = async (
           and convert_from(payload, 'UTF8') = host_id || ' ' || sequence)::int as kept,
         count(*) filter (where highest > sequence)::int as disordered
       from (select *, max(sequence) over (order by xid, sequence rows between unbounded preceding and 1 preceding) as highest
-        from (select * from ingest_envelope where host_id = ${hostId} and queue_id = ${queueId} order by xid, sequence) as sorted) as numbered`;
+        from (select * from stored_envelope where host_id = ${hostId} and queue_id = ${queueId} order by xid, sequence) as sorted) as numbered`;
     const { stored = 0, distinct = 0, kept = 0, disordered = 0 } = row ?? {};
     total.acked += Number(acked());
     total.stored += stored;

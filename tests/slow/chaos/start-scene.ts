@@ -137,7 +137,7 @@ export const startScene = async (sink: SinkName, cleanup: AsyncDisposableStack, 
     },
     async discardDatabase(since) {
       discarded.push(await readStoredQueues(sql, judgedHostIds, since));
-      for (const key of await readKeys(sql, "ingest_envelope", since)) discardedKeys.add(key);
+      for (const key of await readKeys(sql, "stored_envelope", since)) discardedKeys.add(key);
       for (const queue of numbered.queues) queue.expectRewind();
     },
   };

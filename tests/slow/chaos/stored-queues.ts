@@ -1,3 +1,4 @@
+import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
 import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import { lineBytes } from "../soak/load.ts";
 
@@ -29,6 +30,7 @@ export const readStoredQueues = async (
   hostIds: readonly string[],
   since = "0",
 ): Promise<StoredQueues> => {
+  await tabulateStored(sql);
   const rows = await sql<{ name: string; queueId: string; sequence: string }[]>`
     select encode(queue_id, 'hex') as "queueId", sequence::text as sequence,
       case kind
@@ -36,8 +38,8 @@ export const readStoredQueues = async (
         when 'otel_span' then substring(
           convert_from(substring(payload from position('span-'::bytea in payload)), 'utf8') from 'span-[0-9]+')
         else convert_from(payload, 'utf8') end as name
-    from ingest_envelope where host_id in ${sql([...hostIds])} and xid >= ${since}::text::bigint
-    order by xid, ingest_envelope.sequence`;
+    from stored_envelope where host_id in ${sql([...hostIds])} and xid >= ${since}::text::bigint
+    order by xid, stored_envelope.sequence`;
   const places = new Map<string, Place[]>();
   const newest = new Map<string, number>();
   let disordered = 0;

@@ -4,6 +4,7 @@
  * the senders retry by themselves; the SDK over gRPC does not, so it sends just before core continues. In the end core has stored every
  * span once. Prints one JSON object; exit code 1 when that does not hold.
  */
+
 import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -20,6 +21,7 @@ import { findPorts } from "../../../scripts/ports.ts";
 import { openEmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import { exportByGrpc, spansOf, traceRequest } from "../../support/otlp.ts";
 import { type OtlpAddresses, type OtlpSender, patientSenders, sendBySdkOverGrpc } from "../../support/otlp-senders.ts";
+import { findStored } from "../../support/stored-envelopes.ts";
 
 const hostId = "https://fleet.exporters/d/host-1";
 const spansPerSender = 50;
@@ -103,8 +105,8 @@ const run = async () => {
 
   const sent = Object.keys(outcomes).flatMap(namesOf);
   const readStored = async () => {
-    const rows = await sql<{ payload: Uint8Array }[]>`select payload from ingest_envelope`;
-    const names = rows.flatMap(({ payload }) => spansOf(payload).map(({ name }) => name));
+    const stored = await findStored(sql);
+    const names = stored.flatMap(({ payload }) => spansOf(payload).map(({ name }) => name));
     return names.filter((name) => !name.startsWith("filler"));
   };
   await wait("everything is stored", async () => new Set(await readStored()).size >= sent.length).catch(

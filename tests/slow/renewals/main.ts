@@ -3,10 +3,12 @@
  * while one of them forwards without a pause; the edge drops the response to the first renewal. Prints one JSON object; exit code 1
  * unless every line was stored once, every queue's sequences have no gap, and every host renewed as often as the time allows.
  */
+
 import { parseArgs } from "node:util";
 import { countContent } from "../../../scripts/demo/count-content.ts";
 import { type LabContext, reportFromLab } from "../../../scripts/lab/context.ts";
 import { type Deployment, startDeployment } from "../../../scripts/lab/deployment.ts";
+import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
 import { waitUntil } from "../../../scripts/lab/wait-until.ts";
 
 const certificateSeconds = 300;
@@ -26,9 +28,10 @@ const renewalsByHost = async ({ sql }: Deployment): Promise<Record<string, numbe
 
 /** Counts the queues whose stored sequences are not 1, 2, 3, … */
 const queuesWithGaps = async ({ sql }: Deployment): Promise<number> => {
+  await tabulateStored(sql);
   const [row] = await sql<{ count: number }[]>`
     select count(*)::int as count from (
-      select 1 from ingest_envelope group by host_id, queue_id
+      select 1 from stored_envelope group by host_id, queue_id
       having min(sequence) <> 1 or max(sequence) <> count(*) or count(distinct sequence) <> count(*)) as gaps`;
   return row?.count ?? -1;
 };

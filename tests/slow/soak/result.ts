@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
 import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import type { Load } from "./load.ts";
 
@@ -13,19 +14,20 @@ export interface Stored {
 export const readStored = async (sql: EmbeddedDatabase["sql"], load: Load, timeoutMs: number): Promise<Stored> => {
   const deadline = performance.now() + timeoutMs;
   for (;;) {
+    await tabulateStored(sql);
     const [counted] = await sql<{ lines: number; spans: number }[]>`
       select count(*) filter (where kind = 'log_line')::int as lines, count(*) filter (where kind = 'otel_span')::int as spans
-      from ingest_envelope`;
+      from stored_envelope`;
     const all = (counted?.lines ?? 0) >= load.lines() && (counted?.spans ?? 0) >= load.accepted.size;
     if (all || performance.now() > deadline) break;
     await sleep(500);
   }
   const [lines] = await sql<{ all: number; distinct: number }[]>`
-    select count(*)::int as all, count(distinct payload)::int as distinct from ingest_envelope where kind = 'log_line'`;
+    select count(*)::int as all, count(distinct payload)::int as distinct from stored_envelope where kind = 'log_line'`;
   const spans = await sql<{ number: number }[]>`
     select substring(convert_from(substring(payload from position('span-'::bytea in payload)), 'utf8') from 'span-([0-9]+)')::int
       as number
-    from ingest_envelope where kind = 'otel_span'`;
+    from stored_envelope where kind = 'otel_span'`;
   return { lines: lines?.all ?? 0, distinctLines: lines?.distinct ?? 0, spans: spans.map(({ number }) => number) };
 };
 

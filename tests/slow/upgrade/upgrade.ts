@@ -126,7 +126,7 @@ export const runUpgrade = async (
     until(`${identity} is served`, async () => {
       const [row] = await sql`
         select 1 from collector_health join collector_identity on identity_id = id
-        where identity = ${identity} and exists (select 1 from ingest_envelope where host_id = ${identity})`;
+        where identity = ${identity} and (exists (select 1 from ingest_block where host_id = ${identity}) or exists (select 1 from ingest_envelope where host_id = ${identity}))`;
       return row && identity;
     });
   const assign = async (enrolled: typeof upgraded, core: typeof old) => {
@@ -250,7 +250,12 @@ const startLabEdge = async (pki: LabPki, coreUrl: string) =>
   });
 
 const countOf = async (sql: SqlClient): Promise<number> =>
-  Number((await sql<{ count: string }[]>`select count(*) from ingest_envelope`)[0]?.count);
+  Number(
+    (
+      await sql<{ count: string }[]>`
+        select (select count(*) from ingest_envelope) + (select coalesce(sum(envelopes), 0) from ingest_block) as count`
+    )[0]?.count,
+  );
 
 const timeOf = async (sql: SqlClient): Promise<string> =>
   (await sql<{ now: string }[]>`select clock_timestamp()::text as now`)[0]?.now ?? "";

@@ -5,7 +5,7 @@ import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage } from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { addHostLosses } from "../../../store/export/dead-letters.ts";
-import type { StoredEnvelope } from "../../../store/export/read-envelopes.ts";
+import type { StoredEnvelope } from "../../../store/ingest/stored-envelope.ts";
 
 const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 afterAll(() => test.close());

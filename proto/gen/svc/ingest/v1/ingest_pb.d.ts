@@ -4,7 +4,7 @@
 
 // Telemetry ingest: a collector forwards envelopes to core over mutual TLS, and core acknowledges what PostgreSQL has committed.
 
-import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
+import type { GenEnum, GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import type { Message } from "@bufbuild/protobuf";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 
@@ -32,6 +32,14 @@ export declare type ForwardRequest = Message<"svc.ingest.v1.ForwardRequest"> & {
      */
     value: Frame;
     case: "frame";
+  } | {
+    /**
+     * Only where `Opened.block_encodings` has its encoding.
+     *
+     * @generated from field: svc.ingest.v1.Block block = 3;
+     */
+    value: Block;
+    case: "block";
   } | { case: undefined; value?: undefined };
 };
 
@@ -74,6 +82,8 @@ export declare const ForwardResponseSchema: GenMessage<ForwardResponse>;
  */
 export declare type SubmitRequest = Message<"svc.ingest.v1.SubmitRequest"> & {
   /**
+   * A frame, or a block in its place.
+   *
    * @generated from field: svc.ingest.v1.Frame frame = 1;
    */
   frame?: Frame | undefined;
@@ -84,6 +94,11 @@ export declare type SubmitRequest = Message<"svc.ingest.v1.SubmitRequest"> & {
    * @generated from field: svc.ingest.v1.Open open = 2;
    */
   open?: Open | undefined;
+
+  /**
+   * @generated from field: svc.ingest.v1.Block block = 3;
+   */
+  block?: Block | undefined;
 };
 
 /**
@@ -175,6 +190,13 @@ export declare type Opened = Message<"svc.ingest.v1.Opened"> & {
    * @generated from field: uint64 cursor = 1;
    */
   cursor: bigint;
+
+  /**
+   * The encodings of blocks that core accepts. Empty: this core takes frames only.
+   *
+   * @generated from field: repeated svc.ingest.v1.BlockEncoding block_encodings = 2;
+   */
+  blockEncodings: BlockEncoding[];
 };
 
 /**
@@ -217,6 +239,89 @@ export declare type Frame = Message<"svc.ingest.v1.Frame"> & {
  * Use `create(FrameSchema)` to create a new message.
  */
 export declare const FrameSchema: GenMessage<Frame>;
+
+/**
+ * The envelopes of a frame in one piece, which core stores as it came. It means what the frame means.
+ *
+ * @generated from message svc.ingest.v1.Block
+ */
+export declare type Block = Message<"svc.ingest.v1.Block"> & {
+  /**
+   * @generated from field: string host_id = 1;
+   */
+  hostId: string;
+
+  /**
+   * @generated from field: bytes queue_id = 2;
+   */
+  queueId: Uint8Array;
+
+  /**
+   * As in a Frame.
+   *
+   * @generated from field: uint64 previous_sequence = 3;
+   */
+  previousSequence: bigint;
+
+  /**
+   * The sequence of the last envelope.
+   *
+   * @generated from field: uint64 last_sequence = 4;
+   */
+  lastSequence: bigint;
+
+  /**
+   * How many envelopes `data` has.
+   *
+   * @generated from field: uint32 envelopes = 5;
+   */
+  envelopes: number;
+
+  /**
+   * The bytes of the encoded Envelopes, before compression. Bounded as a frame is.
+   *
+   * @generated from field: uint32 raw_bytes = 6;
+   */
+  rawBytes: number;
+
+  /**
+   * @generated from field: svc.ingest.v1.BlockEncoding encoding = 7;
+   */
+  encoding: BlockEncoding;
+
+  /**
+   * An encoded Envelopes, compressed as `encoding` says.
+   *
+   * @generated from field: bytes data = 8;
+   */
+  data: Uint8Array;
+};
+
+/**
+ * Describes the message svc.ingest.v1.Block.
+ * Use `create(BlockSchema)` to create a new message.
+ */
+export declare const BlockSchema: GenMessage<Block>;
+
+/**
+ * The content of a block. Its field has the number that it has in a Frame.
+ *
+ * @generated from message svc.ingest.v1.Envelopes
+ */
+export declare type Envelopes = Message<"svc.ingest.v1.Envelopes"> & {
+  /**
+   * In rising order of sequence.
+   *
+   * @generated from field: repeated svc.ingest.v1.Envelope envelopes = 4;
+   */
+  envelopes: Envelope[];
+};
+
+/**
+ * Describes the message svc.ingest.v1.Envelopes.
+ * Use `create(EnvelopesSchema)` to create a new message.
+ */
+export declare const EnvelopesSchema: GenMessage<Envelopes>;
 
 /**
  * @generated from message svc.ingest.v1.Envelope
@@ -326,6 +431,35 @@ export declare type Rejection = Message<"svc.ingest.v1.Rejection"> & {
 export declare const RejectionSchema: GenMessage<Rejection>;
 
 /**
+ * @generated from enum svc.ingest.v1.BlockEncoding
+ */
+export enum BlockEncoding {
+  /**
+   * @generated from enum value: BLOCK_ENCODING_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * As it is.
+   *
+   * @generated from enum value: BLOCK_ENCODING_NONE = 1;
+   */
+  NONE = 1,
+
+  /**
+   * One zstd frame (RFC 8878), without a dictionary.
+   *
+   * @generated from enum value: BLOCK_ENCODING_ZSTD = 2;
+   */
+  ZSTD = 2,
+}
+
+/**
+ * Describes the enum svc.ingest.v1.BlockEncoding.
+ */
+export declare const BlockEncodingSchema: GenEnum<BlockEncoding>;
+
+/**
  * Served on the ingest listener over gRPC, gRPC-Web and Connect (HTTP/2, mTLS). docs/protocol.md shows how to write a client.
  *
  * A call needs no metadata: the client certificate is the credential. Gzip is accepted and not required.
@@ -345,8 +479,8 @@ export declare const RejectionSchema: GenMessage<Rejection>;
  */
 export declare const IngestService: GenService<{
   /**
-   * The client sends Open first and frames after it; core answers Opened first and then one Ack a frame, in order.
-   * Several frames may be in flight: the cursor makes a resend harmless and a gap an error.
+   * The client sends Open first and frames or blocks after it; core answers Opened first and then one Ack each, in order.
+   * Several may be in flight: the cursor makes a resend harmless and a gap an error.
    *
    * @generated from rpc svc.ingest.v1.IngestService.Forward
    */
@@ -356,7 +490,7 @@ export declare const IngestService: GenService<{
     output: typeof ForwardResponseSchema;
   },
   /**
-   * One frame, one ack: for small senders and for tests of a client.
+   * One frame or block, one ack: for small senders and for tests of a client.
    *
    * @generated from rpc svc.ingest.v1.IngestService.Submit
    */

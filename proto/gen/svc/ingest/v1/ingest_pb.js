@@ -4,14 +4,14 @@
 
 // Telemetry ingest: a collector forwards envelopes to core over mutual TLS, and core acknowledges what PostgreSQL has committed.
 
-import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
+import { enumDesc, fileDesc, messageDesc, serviceDesc, tsEnum } from "@bufbuild/protobuf/codegenv2";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 
 /**
  * Describes the file svc/ingest/v1/ingest.proto.
  */
 export const file_svc_ingest_v1_ingest = /*@__PURE__*/
-  fileDesc("ChpzdmMvaW5nZXN0L3YxL2luZ2VzdC5wcm90bxINc3ZjLmluZ2VzdC52MSJnCg5Gb3J3YXJkUmVxdWVzdBIjCgRvcGVuGAEgASgLMhMuc3ZjLmluZ2VzdC52MS5PcGVuSAASJQoFZnJhbWUYAiABKAsyFC5zdmMuaW5nZXN0LnYxLkZyYW1lSABCCQoHbWVzc2FnZSJoCg9Gb3J3YXJkUmVzcG9uc2USJwoGb3BlbmVkGAEgASgLMhUuc3ZjLmluZ2VzdC52MS5PcGVuZWRIABIhCgNhY2sYAiABKAsyEi5zdmMuaW5nZXN0LnYxLkFja0gAQgkKB21lc3NhZ2UiVwoNU3VibWl0UmVxdWVzdBIjCgVmcmFtZRgBIAEoCzIULnN2Yy5pbmdlc3QudjEuRnJhbWUSIQoEb3BlbhgCIAEoCzITLnN2Yy5pbmdlc3QudjEuT3BlbiIxCg5TdWJtaXRSZXNwb25zZRIfCgNhY2sYASABKAsyEi5zdmMuaW5nZXN0LnYxLkFjayKeAQoET3BlbhIPCgdob3N0X2lkGAEgASgJEhAKCHF1ZXVlX2lkGAIgASgMEhIKCnNlc3Npb25faWQYAyABKAwSHAoUcHJldmlvdXNfc2Vzc2lvbl9pZHMYBCADKAwSFQoNYWNrZWRfdGhyb3VnaBgFIAEoBBIZCgxzZW50X3Rocm91Z2gYBiABKARIAIgBAUIPCg1fc2VudF90aHJvdWdoIhgKBk9wZW5lZBIOCgZjdXJzb3IYASABKAQicQoFRnJhbWUSDwoHaG9zdF9pZBgBIAEoCRIQCghxdWV1ZV9pZBgCIAEoDBIZChFwcmV2aW91c19zZXF1ZW5jZRgDIAEoBBIqCgllbnZlbG9wZXMYBCADKAsyFy5zdmMuaW5nZXN0LnYxLkVudmVsb3BlIuwBCghFbnZlbG9wZRIQCghzZXF1ZW5jZRgBIAEoBBIMCgRraW5kGAIgASgJEi8KC29ic2VydmVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzb3VyY2UYBCABKAkSOwoKYXR0cmlidXRlcxgFIAMoCzInLnN2Yy5pbmdlc3QudjEuRW52ZWxvcGUuQXR0cmlidXRlc0VudHJ5Eg8KB3BheWxvYWQYBiABKAwaMQoPQXR0cmlidXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiWgoDQWNrEhAKCHF1ZXVlX2lkGAEgASgMEhUKDWFja2VkX3Rocm91Z2gYAiABKAQSKgoIcmVqZWN0ZWQYAyADKAsyGC5zdmMuaW5nZXN0LnYxLlJlamVjdGlvbiI8CglSZWplY3Rpb24SEAoIc2VxdWVuY2UYASABKAQSDAoEY29kZRgCIAEoCRIPCgdtZXNzYWdlGAMgASgJMqQBCg1Jbmdlc3RTZXJ2aWNlEkwKB0ZvcndhcmQSHS5zdmMuaW5nZXN0LnYxLkZvcndhcmRSZXF1ZXN0Gh4uc3ZjLmluZ2VzdC52MS5Gb3J3YXJkUmVzcG9uc2UoATABEkUKBlN1Ym1pdBIcLnN2Yy5pbmdlc3QudjEuU3VibWl0UmVxdWVzdBodLnN2Yy5pbmdlc3QudjEuU3VibWl0UmVzcG9uc2VCGFoWc3ZjL2luZ2VzdC92MTtpbmdlc3R2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("ChpzdmMvaW5nZXN0L3YxL2luZ2VzdC5wcm90bxINc3ZjLmluZ2VzdC52MSKOAQoORm9yd2FyZFJlcXVlc3QSIwoEb3BlbhgBIAEoCzITLnN2Yy5pbmdlc3QudjEuT3BlbkgAEiUKBWZyYW1lGAIgASgLMhQuc3ZjLmluZ2VzdC52MS5GcmFtZUgAEiUKBWJsb2NrGAMgASgLMhQuc3ZjLmluZ2VzdC52MS5CbG9ja0gAQgkKB21lc3NhZ2UiaAoPRm9yd2FyZFJlc3BvbnNlEicKBm9wZW5lZBgBIAEoCzIVLnN2Yy5pbmdlc3QudjEuT3BlbmVkSAASIQoDYWNrGAIgASgLMhIuc3ZjLmluZ2VzdC52MS5BY2tIAEIJCgdtZXNzYWdlInwKDVN1Ym1pdFJlcXVlc3QSIwoFZnJhbWUYASABKAsyFC5zdmMuaW5nZXN0LnYxLkZyYW1lEiEKBG9wZW4YAiABKAsyEy5zdmMuaW5nZXN0LnYxLk9wZW4SIwoFYmxvY2sYAyABKAsyFC5zdmMuaW5nZXN0LnYxLkJsb2NrIjEKDlN1Ym1pdFJlc3BvbnNlEh8KA2FjaxgBIAEoCzISLnN2Yy5pbmdlc3QudjEuQWNrIp4BCgRPcGVuEg8KB2hvc3RfaWQYASABKAkSEAoIcXVldWVfaWQYAiABKAwSEgoKc2Vzc2lvbl9pZBgDIAEoDBIcChRwcmV2aW91c19zZXNzaW9uX2lkcxgEIAMoDBIVCg1hY2tlZF90aHJvdWdoGAUgASgEEhkKDHNlbnRfdGhyb3VnaBgGIAEoBEgAiAEBQg8KDV9zZW50X3Rocm91Z2giTwoGT3BlbmVkEg4KBmN1cnNvchgBIAEoBBI1Cg9ibG9ja19lbmNvZGluZ3MYAiADKA4yHC5zdmMuaW5nZXN0LnYxLkJsb2NrRW5jb2RpbmcicQoFRnJhbWUSDwoHaG9zdF9pZBgBIAEoCRIQCghxdWV1ZV9pZBgCIAEoDBIZChFwcmV2aW91c19zZXF1ZW5jZRgDIAEoBBIqCgllbnZlbG9wZXMYBCADKAsyFy5zdmMuaW5nZXN0LnYxLkVudmVsb3BlIsABCgVCbG9jaxIPCgdob3N0X2lkGAEgASgJEhAKCHF1ZXVlX2lkGAIgASgMEhkKEXByZXZpb3VzX3NlcXVlbmNlGAMgASgEEhUKDWxhc3Rfc2VxdWVuY2UYBCABKAQSEQoJZW52ZWxvcGVzGAUgASgNEhEKCXJhd19ieXRlcxgGIAEoDRIuCghlbmNvZGluZxgHIAEoDjIcLnN2Yy5pbmdlc3QudjEuQmxvY2tFbmNvZGluZxIMCgRkYXRhGAggASgMIjcKCUVudmVsb3BlcxIqCgllbnZlbG9wZXMYBCADKAsyFy5zdmMuaW5nZXN0LnYxLkVudmVsb3BlIuwBCghFbnZlbG9wZRIQCghzZXF1ZW5jZRgBIAEoBBIMCgRraW5kGAIgASgJEi8KC29ic2VydmVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzb3VyY2UYBCABKAkSOwoKYXR0cmlidXRlcxgFIAMoCzInLnN2Yy5pbmdlc3QudjEuRW52ZWxvcGUuQXR0cmlidXRlc0VudHJ5Eg8KB3BheWxvYWQYBiABKAwaMQoPQXR0cmlidXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiWgoDQWNrEhAKCHF1ZXVlX2lkGAEgASgMEhUKDWFja2VkX3Rocm91Z2gYAiABKAQSKgoIcmVqZWN0ZWQYAyADKAsyGC5zdmMuaW5nZXN0LnYxLlJlamVjdGlvbiI8CglSZWplY3Rpb24SEAoIc2VxdWVuY2UYASABKAQSDAoEY29kZRgCIAEoCRIPCgdtZXNzYWdlGAMgASgJKmEKDUJsb2NrRW5jb2RpbmcSHgoaQkxPQ0tfRU5DT0RJTkdfVU5TUEVDSUZJRUQQABIXChNCTE9DS19FTkNPRElOR19OT05FEAESFwoTQkxPQ0tfRU5DT0RJTkdfWlNURBACMqQBCg1Jbmdlc3RTZXJ2aWNlEkwKB0ZvcndhcmQSHS5zdmMuaW5nZXN0LnYxLkZvcndhcmRSZXF1ZXN0Gh4uc3ZjLmluZ2VzdC52MS5Gb3J3YXJkUmVzcG9uc2UoATABEkUKBlN1Ym1pdBIcLnN2Yy5pbmdlc3QudjEuU3VibWl0UmVxdWVzdBodLnN2Yy5pbmdlc3QudjEuU3VibWl0UmVzcG9uc2VCGFoWc3ZjL2luZ2VzdC92MTtpbmdlc3R2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * Describes the message svc.ingest.v1.ForwardRequest.
@@ -63,25 +63,51 @@ export const FrameSchema = /*@__PURE__*/
   messageDesc(file_svc_ingest_v1_ingest, 6);
 
 /**
+ * Describes the message svc.ingest.v1.Block.
+ * Use `create(BlockSchema)` to create a new message.
+ */
+export const BlockSchema = /*@__PURE__*/
+  messageDesc(file_svc_ingest_v1_ingest, 7);
+
+/**
+ * Describes the message svc.ingest.v1.Envelopes.
+ * Use `create(EnvelopesSchema)` to create a new message.
+ */
+export const EnvelopesSchema = /*@__PURE__*/
+  messageDesc(file_svc_ingest_v1_ingest, 8);
+
+/**
  * Describes the message svc.ingest.v1.Envelope.
  * Use `create(EnvelopeSchema)` to create a new message.
  */
 export const EnvelopeSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 7);
+  messageDesc(file_svc_ingest_v1_ingest, 9);
 
 /**
  * Describes the message svc.ingest.v1.Ack.
  * Use `create(AckSchema)` to create a new message.
  */
 export const AckSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 8);
+  messageDesc(file_svc_ingest_v1_ingest, 10);
 
 /**
  * Describes the message svc.ingest.v1.Rejection.
  * Use `create(RejectionSchema)` to create a new message.
  */
 export const RejectionSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 9);
+  messageDesc(file_svc_ingest_v1_ingest, 11);
+
+/**
+ * Describes the enum svc.ingest.v1.BlockEncoding.
+ */
+export const BlockEncodingSchema = /*@__PURE__*/
+  enumDesc(file_svc_ingest_v1_ingest, 0);
+
+/**
+ * @generated from enum svc.ingest.v1.BlockEncoding
+ */
+export const BlockEncoding = /*@__PURE__*/
+  tsEnum(BlockEncodingSchema);
 
 /**
  * Served on the ingest listener over gRPC, gRPC-Web and Connect (HTTP/2, mTLS). docs/protocol.md shows how to write a client.

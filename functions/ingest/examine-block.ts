@@ -1,0 +1,77 @@
+import { fromBinary } from "@bufbuild/protobuf";
+import {
+  type Block,
+  BlockEncoding,
+  type Envelope,
+  EnvelopesSchema,
+  type Frame,
+} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { Problem } from "../problems.ts";
+import type { BlockCodec } from "../store/ingest/block-codec.ts";
+import { checkClaims, type ExaminedFrame, examineFrame, type FrameLimits, heldBytes } from "./examine-frame.ts";
+import { checkEnvelopes } from "./limit-messages.ts";
+import { frameOf, scanEnvelopes } from "./scan-envelopes.ts";
+
+/** The encodings of blocks that core reads. */
+export const blockEncodings = [BlockEncoding.NONE, BlockEncoding.ZSTD];
+
+/** The context of examining what a caller has sent. */
+export interface Examination {
+  /** The caller's. */
+  identity: string;
+  /** `frameBytesMax` bounds the envelopes before compression. */
+  limits: FrameLimits & { frameBytesMax: number };
+  /** Milliseconds since the Unix epoch. */
+  receivedAt: number;
+  codec: Pick<BlockCodec, "decompress">;
+}
+
+/** Examines a frame or a block. */
+export const examineSent = (sent: Frame | Block, examination: Examination): ExaminedFrame => {
+  if (sent.$typeName === "svc.ingest.v1.Block") return examineBlock(sent, examination);
+  return examineFrame(sent, examination.identity, examination.limits, examination.receivedAt);
+};
+
+/**
+ * Examines a block as the frame of its envelopes, and keeps the bytes of its sender if core stores all of them. Throws as `examineFrame`
+ * does: also `frame_too_large` for more than `frameBytesMax`, before anything is decompressed, and `frame_invalid` for data that are not
+ * what the block says of them.
+ */
+export const examineBlock = (sent: Block, examination: Examination): ExaminedFrame => {
+  const { identity, limits, receivedAt, codec } = examination;
+  checkClaims(sent, identity, limits);
+  const { queueId, previousSequence } = sent;
+  const bytes = decode(sent, limits.frameBytesMax, codec);
+  const read = scanEnvelopes(bytes, limits, previousSequence);
+  const examined = read
+    ? frameOf(read, { hostId: identity, queueId, previousSequence, receivedAt })
+    : examineFrame({ ...sent, envelopes: decodeEnvelopes(bytes) }, identity, limits, receivedAt);
+  const { frame, rejected, discarded } = examined;
+  if (
+    frame.lastSequence !== sent.lastSequence ||
+    frame.run.count + rejected.length + discarded.length !== sent.envelopes
+  )
+    throw invalid("last_sequence or envelopes is not that of the block's data");
+  if (read === undefined || discarded.length > 0 || sent.encoding !== BlockEncoding.ZSTD) return examined;
+  const run = { ...frame.run, compressed: sent.data };
+  return { ...examined, frame: { ...frame, run }, bytes: heldBytes(read.heldBytes, run) };
+};
+
+const decode = ({ rawBytes, encoding, data }: Block, bytesMax: number, codec: Pick<BlockCodec, "decompress">) => {
+  if (rawBytes > bytesMax) throw new Problem("frame_too_large");
+  if (encoding === BlockEncoding.NONE && data.length === rawBytes) return data;
+  const bytes = encoding === BlockEncoding.ZSTD ? codec.decompress(data, rawBytes) : null;
+  if (bytes === null) throw invalid("a block's data are not raw_bytes in its encoding");
+  return bytes;
+};
+
+const decodeEnvelopes = (bytes: Uint8Array): Envelope[] => {
+  checkEnvelopes(bytes);
+  try {
+    return fromBinary(EnvelopesSchema, bytes, { readUnknownFields: false }).envelopes;
+  } catch (cause) {
+    throw invalid("a block's data are no envelopes", cause);
+  }
+};
+
+const invalid = (detail: string, cause?: unknown): Problem => new Problem("frame_invalid", { detail, cause });

@@ -1,0 +1,126 @@
+/** What a batch of frames stores, and where it leaves their queues: see the invariants of commit-frames.ts. */
+import type { BlockToStore } from "./block-rows.ts";
+import { type EnvelopeRun, joinRuns, runAbove } from "./envelope-run.ts";
+import { HourCounts } from "./hours.ts";
+
+/** One frame, checked: its envelopes rise in sequence, above `previousSequence` and up to `lastSequence`. */
+export interface FrameToCommit {
+  hostId: string;
+  queueId: Uint8Array;
+  /** The session that opened the queue; absent for a client that names none, whose frames are not fenced. */
+  sessionId?: Uint8Array | undefined;
+  /** Milliseconds since the Unix epoch. */
+  receivedAt: number;
+  /** The envelopes to store. */
+  run: EnvelopeRun;
+  previousSequence: bigint;
+  /** The last sequence that the frame consumes, stored or not. Equal to `previousSequence` for an empty frame. */
+  lastSequence: bigint;
+}
+
+/** The outcome of a frame: `cursor` is its queue's after the commit, `before` its queue's just before this frame. */
+export interface CommittedFrame {
+  outcome: "committed" | "sequence_gap" | "queue_forked";
+  before: bigint;
+  cursor: bigint;
+  storedRows: number;
+  /** The bytes of the stored payloads. */
+  storedBytes: number;
+}
+
+/** A queue as a transaction finds it, and leaves it. */
+export interface BatchQueue {
+  hostId: string;
+  queueHex: string;
+  cursor: bigint;
+  initial: bigint;
+  /** In hex; empty while no session has opened the queue. */
+  session: string;
+  isNew: boolean;
+}
+
+/** Returns a unique key of a queue: host ids hold no NUL. */
+export const queueKey = (hostId: string, queueId: Uint8Array): string => `${hostId}\0${queueId.toHex()}`;
+
+/** Returns the queues of a batch at their expected cursors; without one, as new. */
+export const queuesIn = (frames: readonly FrameToCommit[], expected?: ReadonlyMap<string, bigint>) => {
+  const queues = new Map<string, BatchQueue>();
+  for (const { hostId, queueId, sessionId } of frames) {
+    const key = queueKey(hostId, queueId);
+    const known = queues.get(key);
+    // Frames without a session may come first.
+    if (known && sessionId && known.session === "") known.session = sessionId.toHex();
+    if (known) continue;
+    const cursor = expected?.get(key);
+    const initial = cursor ?? 0n;
+    const session = sessionId?.toHex() ?? "";
+    queues.set(key, {
+      hostId,
+      queueHex: queueId.toHex(),
+      cursor: initial,
+      initial,
+      session,
+      isNew: cursor === undefined,
+    });
+  }
+  return queues;
+};
+
+/** Whether a frame is of the session that has opened its queue. */
+export const isOfSession = ({ sessionId }: FrameToCommit, queue: BatchQueue | undefined): boolean =>
+  sessionId === undefined || queue?.session === sessionId.toHex();
+
+/** Decides the outcome of each frame; moves the queues' cursors to where the frames leave them. */
+export const decideFrames = (frames: readonly FrameToCommit[], queues: ReadonlyMap<string, BatchQueue>) => {
+  const stored = new Map<BatchQueue, FrameToCommit[]>();
+  const hours = new HourCounts();
+  const outcomes = frames.map((frame): CommittedFrame => {
+    const queue = queues.get(queueKey(frame.hostId, frame.queueId));
+    const before = queue?.cursor ?? 0n;
+    const refused = { before, cursor: before, storedRows: 0, storedBytes: 0 };
+    if (queue === undefined || frame.previousSequence > before) return { outcome: "sequence_gap", ...refused };
+    if (!isOfSession(frame, queue))
+      // Without a session the row is not the one that was opened: the database was restored, or the queue is not of the newest.
+      return { outcome: queue.session === "" ? "sequence_gap" : "queue_forked", ...refused };
+    if (frame.lastSequence <= before) return { outcome: "committed", ...refused };
+    const run = runAbove(frame.run, before);
+    if (run.count > 0) {
+      const others = stored.get(queue);
+      if (others) others.push({ ...frame, run });
+      else stored.set(queue, [{ ...frame, run }]);
+      hours.add(frame.hostId, run.kinds);
+    }
+    queue.cursor = frame.lastSequence;
+    const figures = { storedRows: run.count, storedBytes: run.payloadBytes };
+    return { outcome: "committed", before, cursor: frame.lastSequence, ...figures };
+  });
+  return { outcomes, blocks: [...stored.values()].flatMap(blocksOf), hours };
+};
+
+/** Frames that wait together become one block up to this size, unless their sender compressed them. */
+const joinedBytesMax = 1024 * 1024;
+
+/** Returns the blocks of one queue's frames. */
+const blocksOf = (frames: readonly FrameToCommit[]): BlockToStore[] => {
+  const blocks: BlockToStore[] = [];
+  let open: FrameToCommit[] = [];
+  let bytes = 0;
+  const close = () => {
+    const [first, ...others] = open;
+    const last = open.at(-1);
+    if (first === undefined || last === undefined) return;
+    const { hostId, queueId, receivedAt } = last;
+    blocks.push({ hostId, queueId, receivedAt, run: joinRuns([first.run, ...others.map(({ run }) => run)]) });
+    open = [];
+    bytes = 0;
+  };
+  for (const frame of frames) {
+    const { run } = frame;
+    if (run.compressed || bytes + run.bytes.length > joinedBytesMax) close();
+    open.push(frame);
+    bytes += run.bytes.length;
+    if (run.compressed) close();
+  }
+  close();
+  return blocks;
+};

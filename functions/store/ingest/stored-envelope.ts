@@ -1,0 +1,53 @@
+import { type BlockCodec, blockEncodings } from "./block-codec.ts";
+import { envelopesOf } from "./envelope-run.ts";
+
+/** A stored envelope. */
+export interface StoredEnvelope {
+  hostId: string;
+  queueId: Uint8Array;
+  sequence: bigint;
+  kind: string;
+  /** Microseconds since the Unix epoch; null when the sender gave no time. */
+  observedAt: bigint | null;
+  /** Microseconds since the Unix epoch. */
+  receivedAt: bigint;
+  source: string;
+  attributes: Readonly<Record<string, string>>;
+  payload: Uint8Array;
+}
+
+/** A block whose data cannot be read: the disk of the database returned other bytes than were stored. */
+export class BlockCorrupt extends Error {
+  override readonly name = "BlockCorrupt";
+}
+
+/** A block as `ingest_block` has it. */
+export interface StoredBlock {
+  hostId: string;
+  queueId: Uint8Array;
+  /** Microseconds since the Unix epoch. */
+  receivedAt: bigint;
+  rawBytes: number;
+  encoding: number;
+  data: Uint8Array;
+}
+
+/** Reads the envelopes of a block. Throws `BlockCorrupt`. */
+export const readStoredBlock = (block: StoredBlock, codec: Pick<BlockCodec, "decompress">): StoredEnvelope[] => {
+  const { hostId, queueId, receivedAt } = block;
+  return envelopesOf({ bytes: decodeData(block, codec) }).map(
+    ({ sequence, kind, observedAt, source, attributes, payload }): StoredEnvelope => ({
+      ...{ hostId, queueId, sequence, kind, receivedAt, source, attributes, payload },
+      observedAt: observedAt ? observedAt.seconds * 1_000_000n + BigInt(Math.floor(observedAt.nanos / 1000)) : null,
+    }),
+  );
+};
+
+const decodeData = (
+  { rawBytes, encoding, data }: Pick<StoredBlock, "rawBytes" | "encoding" | "data">,
+  codec: Pick<BlockCodec, "decompress">,
+): Uint8Array => {
+  const bytes = encoding === blockEncodings.zstd ? codec.decompress(data, rawBytes) : data;
+  if (bytes?.length !== rawBytes) throw new BlockCorrupt("a stored block cannot be decompressed");
+  return bytes;
+};
