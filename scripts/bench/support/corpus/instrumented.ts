@@ -1,0 +1,241 @@
+import { type Attributes, type HrTime, ROOT_CONTEXT, SpanKind, SpanStatusCode, trace } from "@opentelemetry/api";
+import { ProtobufMetricsSerializer, ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
+import { defaultResource, type Resource, resourceFromAttributes } from "@opentelemetry/resources";
+import { MeterProvider, MetricReader } from "@opentelemetry/sdk-metrics";
+import { TracerProvider } from "@opentelemetry/sdk-trace";
+import type { Random } from "../../../fleet-sim/scenario/random.ts";
+import { messageOf, pathOf, status } from "./lines.ts";
+import { type CorpusService, frames, services, statements, userAgents } from "./vocabulary.ts";
+
+const version = "0.301.0";
+const instrumented = services.filter(({ form }) => form !== "syslog");
+
+/** An export request of the SDK, in protobuf, and when it was sent, in milliseconds since the Unix epoch. */
+export interface CorpusRequest {
+  bytes: Uint8Array;
+  at: number;
+}
+
+/**
+ * Makes trace export requests of `spansOfRequest` spans of one service with the OpenTelemetry SDK, whose spans have the attributes of its
+ * instrumentations of HTTP, Express, pg and KafkaJS; a part of the requests fails, with the exception.
+ */
+export function* createSpanRequests(
+  random: Random,
+  startedAt: number,
+  spansOfRequest: number,
+): Generator<CorpusRequest, never> {
+  const programs = instrumented.map((service) => createProgram(random, service));
+  let us = 0;
+  for (;;) {
+    const program = programs[random.between(0, programs.length - 1)] ?? programs[0];
+    us += random.between(500, 20_000);
+    program?.serve(startedAt, us);
+    while (program !== undefined && program.ended.length >= spansOfRequest) {
+      const bytes = ProtobufTraceSerializer.serializeRequest(program.ended.splice(0, spansOfRequest));
+      if (bytes === undefined) throw new Error("the SDK did not encode its spans");
+      yield { bytes, at: startedAt + Math.floor(us / 1000) };
+    }
+  }
+}
+
+const uuid = (random: Random): string =>
+  random
+    .bytes(16)
+    .toHex()
+    .replace(/(.{8})(.{4})(.{4})(.{4})/, "$1-$2-$3-$4-");
+
+const resourceOf = (random: Random, { name, version: release }: CorpusService): Resource =>
+  defaultResource().merge(
+    resourceFromAttributes({
+      "service.name": name,
+      "service.version": release,
+      "service.instance.id": uuid(random),
+      "deployment.environment.name": "production",
+      "host.name": "web-07",
+      "process.runtime.name": "nodejs",
+      "process.runtime.version": "24.11.1",
+      "k8s.pod.name": `${name}-6f9c7d-${random.bytes(3).toHex()}`,
+    }),
+  );
+
+/** A service with its tracers. */
+const createProgram = (random: Random, service: CorpusService) => {
+  const ended: Parameters<typeof ProtobufTraceSerializer.serializeRequest>[0] = [];
+  const done = async () => undefined;
+  const provider = new TracerProvider({
+    resource: resourceOf(random, service),
+    idGenerator: { generateTraceId: () => random.bytes(16).toHex(), generateSpanId: () => random.bytes(8).toHex() },
+    spanProcessors: [{ onStart: () => undefined, onEnd: (span) => ended.push(span), forceFlush: done, shutdown: done }],
+  });
+  const records = service.form === "logfmt";
+  const scope = (name: string) => provider.getTracer(`@opentelemetry/instrumentation-${name}`, version);
+  const tracers = { http: scope("http"), express: scope("express"), pg: scope("pg"), kafkajs: scope("kafkajs") };
+
+  /** Makes the spans of one request, or of one message, that begins `us` microseconds after `startedAt`. */
+  const serve = (startedAt: number, us: number): void => {
+    const timeOf = (at: number): HrTime => {
+      const whole = Math.floor(at);
+      const seconds = Math.floor(startedAt / 1000) + Math.floor(whole / 1e6);
+      return [seconds, (whole % 1e6) * 1000 + random.between(0, 999)];
+    };
+    const start = (
+      kind: keyof typeof tracers,
+      spanKind: SpanKind,
+      name: string,
+      attributes: Attributes,
+      at: number,
+      context = ROOT_CONTEXT,
+    ) => tracers[kind].startSpan(name, { kind: spanKind, attributes, startTime: timeOf(at) }, context);
+
+    const remote = {
+      traceId: random.bytes(16).toHex(),
+      spanId: random.bytes(8).toHex(),
+      traceFlags: 1,
+      isRemote: true,
+    };
+    const caller = random.fraction() < 0.6 ? trace.setSpanContext(ROOT_CONTEXT, remote) : ROOT_CONTEXT;
+    const isMessage = random.fraction() < 0.15;
+    const route = random.pick(service.routes);
+    const method = random.weighted([
+      ["GET", 7],
+      ["POST", 3],
+    ]);
+    const code = status(random);
+    const root = isMessage
+      ? start("kafkajs", SpanKind.CONSUMER, "process orders.paid", messageAttributes(random, "process"), us, caller)
+      : start(
+          "http",
+          SpanKind.SERVER,
+          `${method} ${route}`,
+          requestAttributes(random, { method, route, code }),
+          us,
+          caller,
+        );
+    const within = trace.setSpan(ROOT_CONTEXT, root);
+    let at = us + random.between(80, 400);
+    if (!isMessage) {
+      const handler = { "express.name": route, "express.type": "request_handler", "http.route": route };
+      const span = start("express", SpanKind.INTERNAL, `request handler - ${route}`, handler, at, within);
+      span.end(timeOf(at + random.between(2, 30)));
+    }
+    for (let queries = random.between(1, 3); queries > 0; queries--) {
+      const [sql, parameters] = random.pick(statements);
+      const operation = sql.split(" ", 1)[0] ?? "";
+      const values = Array.from({ length: records ? parameters : 0 }, (_, n) => [
+        `db.query.parameter.${n}`,
+        String(random.between(1, 9_999_999)),
+      ]);
+      const database = {
+        "db.system.name": "postgresql",
+        "db.namespace": "shop",
+        "db.query.text": sql,
+        "db.operation.name": operation,
+      };
+      const server = { "server.address": "shop-db.internal", "server.port": 5432, ...Object.fromEntries(values) };
+      const span = start("pg", SpanKind.CLIENT, `pg.query:${operation} shop`, { ...database, ...server }, at, within);
+      at += random.between(200, 9_000);
+      span.end(timeOf(at));
+    }
+    if (method === "POST" && code < 400) {
+      const attributes = messageAttributes(random, "send");
+      const span = start("kafkajs", SpanKind.PRODUCER, "send orders.paid", attributes, at, within);
+      at += random.between(500, 4_000);
+      span.end(timeOf(at));
+    }
+    if (code >= 500) {
+      const [name, message] = messageOf(random);
+      const lines = Array.from({ length: random.between(4, 9) }, () => {
+        const call = random.pick(frames);
+        return `    at ${call} (/app/dist/${call.split(".", 1)[0]}.js:${random.between(10, 900)}:${random.between(3, 60)})`;
+      });
+      root.recordException({ name, message, stack: `${name}: ${message}\n${lines.join("\n")}` }, timeOf(at));
+      root.setStatus({ code: SpanStatusCode.ERROR, message });
+      root.setAttribute("error.type", name);
+    }
+    root.end(timeOf(at + random.between(50, 900)));
+  };
+  return { ended, serve };
+};
+
+const requestAttributes = (
+  random: Random,
+  { method, route, code }: { method: string; route: string; code: number },
+): Attributes => ({
+  "http.request.method": method,
+  "url.scheme": "http",
+  "url.path": pathOf(random, route),
+  "http.route": route,
+  "server.address": "shop.example.com",
+  "network.peer.address": `10.0.${random.between(0, 7)}.${random.between(1, 254)}`,
+  "network.peer.port": random.between(1_024, 65_535),
+  "network.protocol.version": "1.1",
+  "user_agent.original": random.pick(userAgents),
+  "http.response.status_code": code,
+});
+
+const messageAttributes = (random: Random, operation: string): Attributes => ({
+  "messaging.system": "kafka",
+  "messaging.destination.name": "orders.paid",
+  "messaging.operation.name": operation,
+  "messaging.destination.partition.id": String(random.between(0, 23)),
+  "messaging.kafka.message.key": uuid(random),
+});
+
+/** Keeps nothing: the corpus collects when it wants. */
+class CorpusReader extends MetricReader {
+  protected override onForceFlush = async () => undefined;
+  protected override onShutdown = async () => undefined;
+}
+
+const exportSeconds = 60;
+
+/** Makes metric export requests of the OpenTelemetry SDK, of one service after the other, a minute apart. */
+export async function* createMetricRequests(random: Random, startedAt: number): AsyncGenerator<CorpusRequest, never> {
+  const programs = instrumented.map((service) => {
+    const reader = new CorpusReader();
+    const provider = new MeterProvider({ resource: resourceOf(random, service), readers: [reader] });
+    const meter = provider.getMeter("@opentelemetry/instrumentation-http", version);
+    const runtime = provider.getMeter("@opentelemetry/instrumentation-runtime-node", version);
+    const boundaries = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10];
+    const duration = {
+      unit: "s",
+      description: "Duration of HTTP server requests.",
+      advice: { explicitBucketBoundaries: boundaries },
+    };
+    const requests = meter.createHistogram("http.server.request.duration", duration);
+    const active = meter.createUpDownCounter("http.server.active_requests", { unit: "{request}" });
+    const loop = runtime.createGauge("nodejs.eventloop.delay.p99", { unit: "s" });
+    const heap = runtime.createGauge("v8js.memory.heap.used", { unit: "By" });
+    const bytes = meter.createCounter("http.server.response.body.bytes", { unit: "By" });
+    const collect = async () => {
+      for (let served = random.between(20, 60); served > 0; served--) {
+        const route = { "http.route": random.pick(service.routes) };
+        requests.record(0.001 / (random.fraction() + 0.001), {
+          ...route,
+          "http.response.status_code": random.pick([200, 404]),
+        });
+        bytes.add(random.between(40, 90_000), route);
+      }
+      active.add(random.between(-3, 3));
+      loop.record(random.fraction() / 20);
+      for (const space of ["new_space", "old_space", "code_space"])
+        heap.record(random.between(1e6, 9e7), { "v8js.heap.space.name": space });
+      return (await reader.collect()).resourceMetrics;
+    };
+    return collect;
+  });
+  for (let minute = 1; ; minute++)
+    for (const [index, collect] of programs.entries()) {
+      const metrics = await collect();
+      const at = startedAt + minute * exportSeconds * 1000 + index * 1_379;
+      const time = (ms: number): HrTime => [Math.floor(ms / 1000), (ms % 1000) * 1e6 + random.between(0, 999_999)];
+      // The SDK reads the system's clock.
+      for (const { metrics: instruments } of metrics.scopeMetrics)
+        for (const { dataPoints } of instruments)
+          for (const point of dataPoints) Object.assign(point, { startTime: time(startedAt), endTime: time(at) });
+      const bytes = ProtobufMetricsSerializer.serializeRequest(metrics);
+      if (bytes === undefined) throw new Error("the SDK did not encode its metrics");
+      yield { bytes, at };
+    }
+}
