@@ -76,17 +76,13 @@ export const withCollector = <Result>(
     }
   });
 
-const lineBytes = 200;
-
-/** Writes a log of `count` lines of 200 bytes, numbered from `first`. */
-export const writeLines = async (path: string, count: number, first = 0): Promise<void> => {
+/** Writes a log of `count` lines. */
+export const writeLines = async (path: string, count: number, nextLine: () => Buffer): Promise<void> => {
   await using file = await open(path, "w");
   const perWrite = 10_000;
-  for (let from = first; from < first + count; from += perWrite) {
-    let text = "";
-    for (let line = from; line < Math.min(from + perWrite, first + count); line++)
-      text += `${`2026-11-20T12:00:00.000Z INFO order ${line} was paid in ${line % 977} ms by customer ${line * 7}`.padEnd(lineBytes - 1, ".")}\n`;
-    await file.write(text);
+  for (let from = 0; from < count; from += perWrite) {
+    const lines = Array.from({ length: Math.min(perWrite, count - from) }, () => `${nextLine().toString("latin1")}\n`);
+    await file.write(lines.join(""));
   }
 };
 

@@ -4,6 +4,7 @@ import { runOf } from "../../../functions/store/ingest/envelope-run.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { EnvelopeSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { quantile } from "../../lab/quantile.ts";
+import { type CorpusRecord, createSupply } from "../support/corpus/corpus.ts";
 
 /** Envelopes of a frame, and hosts that send them in turn. */
 const frameRows = 50;
@@ -27,13 +28,9 @@ export interface ExportLoad {
   store(envelopes: number): Promise<void>;
 }
 
-/** Creates a load of lines of `payloadBytes`. */
-export const createExportLoad = (committer: Pick<Committer, "commit">, payloadBytes: number): ExportLoad => {
-  // As compressible as logs are: half of it random.
-  const payload = Buffer.concat([
-    Buffer.from(crypto.getRandomValues(new Uint8Array(payloadBytes >> 2)).toHex()),
-    Buffer.alloc(payloadBytes - 2 * (payloadBytes >> 2), "GET /index.html 200 "),
-  ]);
+/** Creates a load of these lines. */
+export const createExportLoad = (committer: Pick<Committer, "commit">, lines: readonly CorpusRecord[]): ExportLoad => {
+  const nextLine = createSupply(lines);
   const queueId = crypto.getRandomValues(new Uint8Array(16));
   const cursors = new Array<bigint>(hosts).fill(0n);
   let host = 0;
@@ -52,13 +49,13 @@ export const createExportLoad = (committer: Pick<Committer, "commit">, payloadBy
           source: "files",
           attributes: { "file.path": "/var/log/app.log" },
           observedAt: { seconds: 1_795_000_000n, nanos: 0 },
-          payload,
+          payload: nextLine(),
         }),
       ),
     );
     const startedAt = performance.now();
-    const frame = { hostId, queueId, receivedAt: Date.now(), run, previousSequence, lastSequence };
-    await committer.commit(frame, frameRows * payloadBytes);
+    const receivedAt = Date.now();
+    await committer.commit({ hostId, queueId, receivedAt, run, previousSequence, lastSequence }, run.payloadBytes);
     return performance.now() - startedAt;
   };
   const figuresOf = (latencies: readonly number[], seconds: number): LoadFigures => {

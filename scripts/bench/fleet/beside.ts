@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { connectSender, type Sender, type SenderStream } from "../ingest/ingest-sender.ts";
 import { rounded } from "../support/bench.ts";
+import { type CorpusRecord, createCorpus, describeCorpus } from "../support/corpus/corpus.ts";
 import { tableBytes } from "./disk.ts";
 import { createEnroller } from "./enroll.ts";
 import { type FleetLab, fleetPrefix, startCpuMeter } from "./lab.ts";
@@ -8,7 +9,6 @@ import { describeSamples } from "./phases.ts";
 import { measureRevocation } from "./revocation.ts";
 
 const framesOf = 200;
-const payloadBytes = 1024;
 /** Streams that share the envelopes, each of a host of its own. */
 const streamsMax = 8;
 
@@ -20,7 +20,8 @@ export const measureBeside = async (
   lab: FleetLab,
   { ms, envelopesPerSecond, renewalsPerSecond }: { ms: number; envelopesPerSecond: number; renewalsPerSecond: number },
 ) => {
-  const { senders, streams } = await openStreams(lab);
+  const corpus = await createCorpus({ mix: "mixed" });
+  const { senders, streams } = await openStreams(lab, corpus);
   await lab.workers.take();
   const acks: number[] = [];
   const meter = startCpuMeter(lab);
@@ -46,6 +47,7 @@ export const measureBeside = async (
   const renewals = figures.took.renew ?? new Float64Array();
   return {
     envelopes_per_second: rounded(acknowledged / seconds),
+    corpus: await describeCorpus(corpus, "mixed"),
     ack_ms: describeSamples(Float64Array.from(acks)),
     table_bytes_each: rounded((await tableBytes(lab.database.sql)).envelopes / row.stored),
     heartbeats: { per_second: rounded(heartbeats.length / seconds, 1), latency_ms: describeSamples(heartbeats) },
@@ -58,7 +60,11 @@ export const measureBeside = async (
   };
 };
 
-const openStreams = async (lab: FleetLab): Promise<{ senders: Sender[]; streams: SenderStream[] }> => {
+const openStreams = async (
+  lab: FleetLab,
+  corpus: readonly CorpusRecord[],
+): Promise<{ senders: Sender[]; streams: SenderStream[] }> => {
+  const share = corpus.length / streamsMax;
   const ports = lab.ingestPorts();
   const enroller = createEnroller({ apiPort: lab.apiPort(), token: lab.token, inFlight: 1 });
   const senders: Sender[] = [];
@@ -69,7 +75,8 @@ const openStreams = async (lab: FleetLab): Promise<{ senders: Sender[]; streams:
     const { cert, key } = await enroller.enroll({ identity: hostId, deviceId });
     const sender = await connectSender({ port: ports[index % ports.length] ?? 0, ca: lab.caPem, cert, key });
     senders.push(sender);
-    const stream = await sender.openStream({ hostId, envelopesOfFrame: framesOf, payloadBytes, framesInFlight: 1 });
+    const records = corpus.slice(index * share, (index + 1) * share);
+    const stream = await sender.openStream({ hostId, envelopesOfFrame: framesOf, records, framesInFlight: 1 });
     // A stream that fails acknowledges nothing more, which the count at the end shows.
     stream.failed.catch(() => undefined);
     streams.push(stream);

@@ -1,12 +1,15 @@
 /**
- * A sender as cheap as possible, so that the bench measures core: raw HTTP/2, and a frame that is encoded once. It patches a frame's
- * sequences in place, as varints of five bytes each; that is why they start at 2^28.
+ * A sender as cheap as possible, so that the bench measures core: raw HTTP/2, and frames that are encoded once. It patches a frame's
+ * sequences in place, as varints of five bytes each; that is why they start at 2^28. Each later use of a frame has other ids and times.
  */
 import { type ClientHttp2Session, connect } from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
+import { BinaryReader } from "@bufbuild/protobuf/wire";
+import { blockCodec } from "../../../functions/node/ingest/block-codec.ts";
 import { unpooled } from "../../../kit/buffer-pool.ts";
-import { ForwardRequestSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { BlockEncoding, ForwardRequestSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
+import { type CorpusRecord, envelopesOf, refreshed } from "../support/corpus/corpus.ts";
 
 /** Sequences from here on take five bytes. */
 const firstSequence = 2 ** 28;
@@ -16,7 +19,10 @@ const ackBytesMax = 1 << 20;
 export interface StreamOptions {
   hostId: string;
   envelopesOfFrame: number;
-  payloadBytes: number;
+  /** Sends each as a block, which it compresses then. */
+  asBlocks?: boolean;
+  /** What the stream sends, again and again, each time with other ids and times. */
+  records: readonly CorpusRecord[];
   framesInFlight: number;
 }
 
@@ -76,10 +82,20 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
     message: { case: "open", value: { hostId, queueId, sessionId: queueId } },
   });
   // The frame moves the cursor to where sequences take five bytes.
-  const messages = [toBinary(ForwardRequestSchema, open), frameOf(options, queueId, 0, firstSequence - 1, 1)];
+  const probe: CorpusRecord = {
+    kind: "log_line",
+    source: "files",
+    attributes: {},
+    at: 0,
+    payload: Buffer.of(0x2e),
+    slots: [],
+  };
+  const messages = [toBinary(ForwardRequestSchema, open), frameOf(hostId, queueId, 0, firstSequence - 1, [probe])];
   stream.write(frameGrpcMessages(messages));
 
-  const encodeFrame = createFrameEncoder(options, queueId);
+  const encodeNext = createFrameEncoder(options, queueId);
+  const encodeFrame = (first: number): Uint8Array =>
+    options.asBlocks ? asBlock(options, queueId, first, encodeNext(first)) : encodeNext(first);
   const sentAt: number[] = [];
   let next = firstSequence;
   let received = 0;
@@ -135,43 +151,86 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
 };
 
 const frameOf = (
-  { hostId, payloadBytes }: StreamOptions,
+  hostId: string,
   queueId: Uint8Array,
   previous: number,
   first: number,
-  count: number,
-  payload: Uint8Array = new Uint8Array(payloadBytes),
+  records: readonly CorpusRecord[],
 ): Uint8Array => {
-  const envelopes = Array.from({ length: count }, (_, index) => ({
-    sequence: BigInt(first + index),
-    kind: "otel_log",
-    observedAt: { seconds: 1_795_000_000n, nanos: 123_000_000 },
-    source: "otlp",
-    payload,
-  }));
-  const value = { hostId, queueId, previousSequence: BigInt(previous), envelopes };
+  const value = { hostId, queueId, previousSequence: BigInt(previous), envelopes: envelopesOf(records, first) };
   return toBinary(ForwardRequestSchema, create(ForwardRequestSchema, { message: { case: "frame", value } }));
 };
 
-/** Returns a function that returns the frame starting at a sequence. */
+/** Any sequence whose varints occur nowhere else in a frame before its payloads. */
+const sample = firstSequence + 0x1f_ffff;
+
+/** A frame, where its sequences are, the one before it first, and what changes with each use. */
+const templateOf = ({ hostId }: StreamOptions, queueId: Uint8Array, records: readonly CorpusRecord[]) => {
+  const bytes = Buffer.from(frameGrpcMessages([frameOf(hostId, queueId, sample - 1, sample, records)]));
+  let from = 0;
+  const find = (wanted: Uint8Array): number => {
+    const at = bytes.indexOf(wanted, from);
+    if (at < 0) throw new Error("a sequence or a payload was not found in the frame");
+    from = at + wanted.length;
+    return at;
+  };
+  const sequences = [find(varint5(sample - 1))];
+  const slots = records.flatMap((record, index) => {
+    sequences.push(find(varint5(sample + index)));
+    const start = find(record.payload);
+    return record.slots.map((slot) => ({ ...slot, at: start + slot.at }));
+  });
+  return { bytes, sequences, slots };
+};
+
+/** Returns a function that returns the next frame, which starts at a sequence. */
 const createFrameEncoder = (options: StreamOptions, queueId: Uint8Array): ((first: number) => Buffer) => {
-  const { envelopesOfFrame, payloadBytes } = options;
-  const payload = crypto.getRandomValues(new Uint8Array(payloadBytes));
-  // Any sequence whose varints occur nowhere else in the frame.
-  const sample = firstSequence + 0x1f_ffff;
-  const template = frameGrpcMessages([frameOf(options, queueId, sample - 1, sample, envelopesOfFrame, payload)]);
-  const offsets: number[] = [];
-  for (let index = 0; index <= envelopesOfFrame; index++) {
-    const at = Buffer.from(template.buffer).indexOf(varint5(sample - 1 + index), (offsets.at(-1) ?? -5) + 5);
-    if (at < 0) throw new Error("a sequence was not found in the frame");
-    offsets.push(at);
-  }
+  const { envelopesOfFrame, records } = options;
+  const templates = Array.from({ length: Math.floor(records.length / envelopesOfFrame) }, (_, index) =>
+    templateOf(options, queueId, records.slice(index * envelopesOfFrame, (index + 1) * envelopesOfFrame)),
+  );
+  let sent = 0;
   return (first) => {
-    const bytes = Buffer.from(template);
-    for (const [index, at] of offsets.entries()) writeVarint5(bytes, at, first - 1 + index);
+    const template = templates[sent % templates.length];
+    if (template === undefined) throw new Error("the stream has too few records for a frame");
+    const bytes = refreshed(template.bytes, template.slots, Math.floor(sent++ / templates.length));
+    for (const [index, at] of template.sequences.entries()) writeVarint5(bytes, at, first - 1 + index);
     return bytes;
   };
 };
+
+/** Bytes of gRPC before a message, and the tag of a frame within it. */
+const prefixBytes = 5;
+
+/** Returns a frame's envelopes as a block, compressed. */
+const asBlock = (
+  { hostId, envelopesOfFrame }: StreamOptions,
+  queueId: Uint8Array,
+  first: number,
+  frame: Uint8Array,
+): Uint8Array => {
+  const reader = new BinaryReader(frame);
+  reader.pos = prefixBytes;
+  // The request and its frame begin with a tag and a length; the claims come before the envelopes.
+  reader.uint32();
+  reader.uint32();
+  while (reader.buf[reader.pos] !== envelopeTag) {
+    const [, type] = reader.tag();
+    reader.skip(type);
+  }
+  const raw = frame.subarray(reader.pos);
+  const data = blockCodec.compress(raw);
+  const previousSequence = BigInt(first - 1);
+  const value = {
+    ...{ hostId, queueId, previousSequence, lastSequence: previousSequence + BigInt(envelopesOfFrame) },
+    ...{ envelopes: envelopesOfFrame, rawBytes: raw.length, encoding: BlockEncoding.ZSTD, data },
+  };
+  const request = create(ForwardRequestSchema, { message: { case: "block", value } });
+  return frameGrpcMessages([toBinary(ForwardRequestSchema, request)]);
+};
+
+/** The tag of `envelopes` in a frame. */
+const envelopeTag = 0x22;
 
 const writeVarint5 = (bytes: Uint8Array, at: number, value: number): void => {
   bytes[at] = (value & 0x7f) | 0x80;

@@ -1,24 +1,37 @@
 import { type IngestCore, prepareIngestCore } from "../../lab/ingest-core.ts";
 import { quantile } from "../../lab/quantile.ts";
 import { type EmbeddedDatabase, openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
-import { type Bench, type BenchFigures, ratedFigures, readBenchOptions, rounded } from "../support/bench.ts";
+import { type Bench, type BenchFigures, readBenchOptions, rounded } from "../support/bench.ts";
+import { type CorpusMix, type CorpusRecord, createCorpus, describeCorpus, readMix } from "../support/corpus/corpus.ts";
+import { judgeGoals } from "../support/goals.ts";
 import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
-import { measureCopyLoop, measureGroupLoop } from "./ingest-floors.ts";
+import { warmFloor } from "../support/warm-floor.ts";
+import { measureUse } from "./database-use.ts";
+import { type Floor, measureCopyLoop, measureInsertLoops } from "./ingest-floors.ts";
 import { connectSender, type Sender, type SenderStream } from "./ingest-sender.ts";
 
 /**
- * Measures telemetry through core: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of `--payload` bytes,
- * `--in-flight` of them unacknowledged in all but at least one a stream, for `--seconds`. Core is a process of its own on a durable
- * PostgreSQL whose log is warm. The floor, measured before and after, is a loop that only COPYs the same rows in batches of what is in
- * flight; for frames of one envelope it is the group commit alone, without a network. The database must have what was acknowledged. With
- * more than 256 streams all but one are idle: the bench then measures the cost of an idle stream, and the effect of idle streams on a
- * busy one.
+ * Measures telemetry through core: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of the corpus (`--corpus spans`,
+ * `lines`, `metrics` or `mixed`), by default as blocks, compressed while it runs, with `--wire frames` as frames, `--in-flight` of them unacknowledged in all but at least one a stream, for `--seconds` after a sixth of
+ * that to warm up. Core is a process of its own on a durable PostgreSQL. The floor is a loop that only COPYs the same envelopes as rows, in
+ * batches of what is in flight; for frames of one envelope it is as many loops that wait for a plain INSERT of all that wait. It is warmed
+ * until two in a row agree, and measured once more after. The database must have what was acknowledged. With more than 256 streams all but
+ * one are idle: the bench then measures the cost of an idle stream, and the effect of idle streams on a busy one.
  */
 export const ingestBench: Bench = async (args) => {
-  const defaults = { seconds: 60, streams: 1, frame: 200, payload: 1024, "in-flight": 16 };
-  const { seconds, streams, frame, payload, "in-flight": inFlight } = readBenchOptions(args, defaults);
+  const defaults = { seconds: 60, streams: 1, frame: 200, corpus: "spans", wire: "blocks", "in-flight": 16 };
+  const { seconds, streams, frame, corpus, wire, "in-flight": inFlight } = readBenchOptions(args, defaults);
   const framesInFlight = Math.max(1, Math.round(inFlight / streams));
-  const load: Load = { seconds, streams, envelopesOfFrame: frame, payloadBytes: payload, framesInFlight };
+  const mix = readMix(corpus);
+  const load: Load = {
+    seconds,
+    streams,
+    envelopesOfFrame: frame,
+    asBlocks: wire === "blocks" && frame > 1,
+    mix,
+    records: await createCorpus({ mix }),
+    framesInFlight,
+  };
   await using database = await openEmbeddedDatabase();
   const files = await prepareIngestCore(database.url);
   const core = await files.start();
@@ -35,7 +48,9 @@ interface Load {
   seconds: number;
   streams: number;
   envelopesOfFrame: number;
-  payloadBytes: number;
+  asBlocks: boolean;
+  mix: CorpusMix;
+  records: readonly CorpusRecord[];
   /** Of each stream. */
   framesInFlight: number;
 }
@@ -49,69 +64,90 @@ interface Target {
 
 const throughput = async (at: Target, load: Load): Promise<BenchFigures> => {
   const { database, pid } = at;
+  const { records, mix } = load;
   const small = load.envelopesOfFrame === 1;
   const rowsOfBatch = load.streams * load.framesInFlight * load.envelopesOfFrame;
-  const floorOf = async () => {
-    const { url } = database;
-    const loop = { url, seconds: Math.max(3, load.seconds / 6), payloadBytes: load.payloadBytes };
-    const rate = small
-      ? await measureGroupLoop({ ...loop, senders: rowsOfBatch })
-      : await measureCopyLoop({ ...loop, rowsOfBatch });
-    await reset(database);
-    return rate;
-  };
-  await warmLog(database);
-  const before = await floorOf();
+  const warmUpSeconds = Math.max(3, load.seconds / 6);
+  const loop = { url: database.url, pid: database.pid, seconds: warmUpSeconds, records };
+  const floorAfter = await warmFloor<Floor>(() =>
+    small ? measureInsertLoops({ ...loop, senders: rowsOfBatch }) : measureCopyLoop({ ...loop, rowsOfBatch }),
+  );
   const { senders, streams } = await openStreams(at, load, load.streams);
-  const latencies: number[] = [];
-  const cpu = cpuMeter(at);
-  const startedAt = performance.now();
+  const acknowledged = () => streams.reduce((sum, stream) => sum + stream.acknowledged(), 0);
+  let latencies: number[] = [];
   for (const stream of streams) stream.run((latency) => latencies.push(latency));
+  await new Promise((resolve) => setTimeout(resolve, warmUpSeconds * 1000));
+  latencies = [];
+  const warmUp = acknowledged();
+  const run = async (statement: string) => (await database.sql.unsafe(statement))[0];
+  const databaseUse = await measureUse(run, { pid: database.pid, table: "ingest_block" });
+  const cpuNow = () => ({ core: cpuSecondsOf(pid), sender: process.cpuUsage() });
+  const cpu = cpuNow();
+  const startedAt = performance.now();
   await new Promise((resolve) => setTimeout(resolve, load.seconds * 1000));
-  const acknowledged = streams.reduce((sum, stream) => sum + stream.acknowledged(), 0);
-  const seconds = (performance.now() - startedAt) / 1000;
-  const used = cpu();
+  const envelopes = acknowledged() - warmUp;
+  const elapsed = (performance.now() - startedAt) / 1000;
+  const { core, sender } = cpuNow();
+  const { cpu_us: postgresUs, ...bytes } = await databaseUse(envelopes);
   await Promise.all(streams.map((stream) => stream.stop()));
-  const sent = streams.reduce((sum, stream) => sum + stream.acknowledged(), 0);
+  const sent = acknowledged();
   for (const sender of senders) sender.close();
   const [row] = await database.sql<{ stored: number }[]>`select sum(envelopes)::int as stored from ingest_block`;
   if (row?.stored !== sent + streams.length)
     throw new Error(`${sent} envelopes were acknowledged, ${row?.stored} are stored`);
-  const peakRssMb = memoryOf(pid).peakMb;
-  await reset(database);
-  const after = await floorOf();
+  const peakMb = memoryOf(pid).peakMb;
+  await database.sql`truncate ingest_block`;
+  const floor = await floorAfter();
 
-  const result = ratedFigures({
-    figure: acknowledged / seconds,
-    floor: (before + after) / 2,
-    goal: small ? 0.7 : 0.85,
-  });
+  const perSecond = envelopes / elapsed;
+  const ratio = rounded(perSecond / floor.rate, 3);
   const samples = Float64Array.from(latencies);
-  const p99 = quantile(samples, 0.99);
+  const p99 = tenths(quantile(samples, 0.99));
+  const coreUs = rounded(((core - cpu.core) * 1e6) / envelopes, 2);
+  const senderUs = sender.user - cpu.sender.user + sender.system - cpu.sender.system;
+  const bytesOfRows = floor.measured.table_bytes + floor.measured.wal_bytes;
+  const bytesShare = rounded((bytes.table_bytes + bytes.wal_bytes) / bytesOfRows, 3);
+  const common = { ratio, ack_p99_ms: p99, core_mb: peakMb };
+  const judged = small
+    ? judgeGoals("ingest --streams 64 --frame 1", { ratio, per_second: perSecond })
+    : judgeGoals("ingest", {
+        ...common,
+        core_us: coreUs,
+        postgres_us: postgresUs,
+        bytes_spans: mix === "spans" ? bytesShare : null,
+        bytes_lines: mix === "lines" ? bytesShare : null,
+      });
   return {
-    ...result,
+    figure: rounded(perSecond),
     unit: "envelopes/s",
-    ok: result.ok && peakRssMb < 350 && (small ? result.figure >= 15_000 : p99 < 100),
+    floor: rounded(floor.rate),
+    ratio,
+    goal: judged.goal,
+    ok: judged.ok && floor.agreed,
     details: {
-      ...load,
+      seconds: load.seconds,
+      streams: load.streams,
+      envelopes_of_frame: load.envelopesOfFrame,
+      wire: load.asBlocks ? "blocks" : "frames",
+      frames_in_flight: load.framesInFlight,
+      corpus: await describeCorpus(records, mix),
       stored: sent,
-      ack_ms: { p50: tenths(quantile(samples, 0.5)), p99: tenths(p99), max: tenths(quantile(samples, 1)) },
-      core_peak_rss_mb: peakRssMb,
-      cpu_us_each: Object.fromEntries(
-        Object.entries(used).map(([name, seconds]) => [name, tenths((seconds * 1e6) / acknowledged)]),
-      ),
+      ack_ms: { p50: tenths(quantile(samples, 0.5)), p99, max: tenths(quantile(samples, 1)) },
+      core_peak_rss_mb: peakMb,
+      cpu_us_each: { core: coreUs, postgres: postgresUs, sender: rounded(senderUs / envelopes, 2) },
+      bytes_each: bytes,
+      bytes_by_those_of_rows: bytesShare,
       floor: small
-        ? `group commit of ${rowsOfBatch} loops without a network`
+        ? `plain INSERTs of what ${rowsOfBatch} loops wait for`
         : `bare COPY loop, ${rowsOfBatch} rows a transaction`,
-      floor_before: rounded(before),
-      floor_after: rounded(after),
-      goals: small ? "ratio >= 0.7, >= 15000/s" : "ratio >= 0.85, ack p99 < 100 ms, core's peak RSS < 350 MB",
+      floors: { ...floor, rate: rounded(floor.rate) },
+      goals: judged.goals,
     },
   };
 };
 
 const idleStreams = async (at: Target, load: Load): Promise<BenchFigures> => {
-  const busyLoad = { ...load, framesInFlight: 1, envelopesOfFrame: Math.min(load.envelopesOfFrame, 20) };
+  const busyLoad = { ...load, streams: 1, framesInFlight: 1, envelopesOfFrame: Math.min(load.envelopesOfFrame, 20) };
   const busy = await openStreams(at, busyLoad, 1);
   const [stream] = busy.streams;
   if (stream === undefined) throw new Error("no stream");
@@ -131,67 +167,40 @@ const idleStreams = async (at: Target, load: Load): Promise<BenchFigures> => {
   const among = await measure();
   for (const sender of [...busy.senders, ...idle.senders]) sender.close();
   const ratio = tenths(among / alone);
+  const { ok, goal, goals } = judgeGoals("ingest --streams 2000", { ratio, core_kib_each: kibEach });
   return {
     figure: tenths(among),
     unit: "ms ack p99 of a busy stream among idle ones (less is better)",
     floor: tenths(alone),
     ratio,
-    goal: 2,
-    ok: ratio < 2 && kibEach < 60,
+    goal,
+    ok,
     details: {
       idle_streams: idle.streams.length,
       connections: idle.senders.length,
       core_rss_kib_each: tenths(kibEach),
-      goals: "core's RSS per idle stream < 60 KiB; p99 of one busy stream < 2 x alone",
+      corpus: await describeCorpus(load.records, load.mix),
+      goals,
     },
   };
 };
 
-/** Opens streams, eight on each connection (the most that core accepts), each connection with an identity of its own. */
+/** Opens streams, each with its share of the records, eight on each connection (the most that core accepts), each connection with an identity of its own. */
 const openStreams = async (at: Target, load: Load, count: number) => {
   const senders: Sender[] = [];
   const streams: SenderStream[] = [];
   const connections = Math.ceil(count / 8);
+  const share = Math.floor(load.records.length / load.streams);
   for (let index = 0; index < connections; index++) {
     const hostId = `spiffe://fleet.bench/${crypto.randomUUID()}`;
     const sender = await connectSender({ port: at.port, ca: at.files.caPem, ...(await at.files.client(hostId)) });
     senders.push(sender);
-    for (let stream = 0; stream < 8 && streams.length < count; stream++)
-      streams.push(await sender.openStream({ ...load, hostId }));
+    for (let stream = 0; stream < 8 && streams.length < count; stream++) {
+      const records = load.records.slice(streams.length * share, (streams.length + 1) * share);
+      streams.push(await sender.openStream({ ...load, records, hostId }));
+    }
   }
   return { senders, streams };
-};
-
-/** Empties the table and writes a checkpoint, so that every measurement starts alike. */
-const reset = async ({ sql }: EmbeddedDatabase): Promise<void> => {
-  await sql`truncate ingest_envelope, ingest_block`;
-  await sql`checkpoint`;
-};
-
-/**
- * Writes as much log as a checkpoint recycles. PostgreSQL zeroes each new segment first, which in a young database costs a third of the
- * rate: the floor before the run would pay it alone.
- */
-const warmLog = async (database: EmbeddedDatabase): Promise<void> => {
-  await measureCopyLoop({ url: database.url, seconds: 4, rowsOfBatch: 3_200, payloadBytes: 1_024 });
-  await reset(database);
-};
-
-/** Returns a function that returns the CPU seconds since this call, of each of the three that share the machine. */
-const cpuMeter = ({ pid, database }: Target) => {
-  const read = () => {
-    const { user, system } = process.cpuUsage();
-    return { core: cpuSecondsOf(pid), sender: (user + system) / 1e6, database: cpuSecondsOf(database.pid) };
-  };
-  const before = read();
-  return () => {
-    const now = read();
-    return {
-      core: now.core - before.core,
-      sender: now.sender - before.sender,
-      database: now.database - before.database,
-    };
-  };
 };
 
 const tenths = (value: number): number => rounded(value, 1);

@@ -4,29 +4,55 @@ import { prepareIngestCore } from "../../lab/ingest-core.ts";
 import { type RunningNats, startNats } from "../../lab/nats-servers.ts";
 import { quantile } from "../../lab/quantile.ts";
 import { openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
-import { type Bench, ratedFigures, readBenchOptions, rounded } from "../support/bench.ts";
+import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
+import { type CorpusRecord, createCorpus, createSupply, describeCorpus, readMix } from "../support/corpus/corpus.ts";
+import { judgeGoals } from "../support/goals.ts";
 import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
+import { warmFloor } from "../support/warm-floor.ts";
 import { connectSender, type Sender, type SenderStream } from "./ingest-sender.ts";
 
 /**
- * Measures telemetry through core into NATS JetStream: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of
- * `--payload` bytes for `--seconds`, `--nodes` nodes that each have a replica; with `--sync-always` they sync each write, which
- * needs a nats-server of 2.10 in `NATS_SERVER`. The floor, measured before and after, is a bare publisher of the official
- * client on the same nodes: as many subjects, each message with the expected sequence of its subject and the acknowledgement of the one
- * before. The stream must have what was acknowledged, once.
+ * Measures telemetry through core into NATS JetStream: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of the corpus
+ * (`--corpus`) for `--seconds`, to `--nodes` nodes that each have a replica. Twice: with nodes as they ship, which sync their files every two
+ * minutes, so that a power cut loses what one replica acknowledged, and with every message synced, which needs a nats-server of 2.10 in
+ * `NATS_SERVER`. The floor, warmed until two in a row agree, is a bare publisher of the official client on the same nodes: as many subjects,
+ * each message with the expected sequence of its subject and the acknowledgement of the one before. The stream must have what was
+ * acknowledged, once.
  */
 export const sinkNatsBench: Bench = async (args) => {
-  const defaults = {
-    seconds: 15,
-    streams: 64,
-    frame: 50,
-    payload: 1024,
-    "in-flight": 2,
-    nodes: 1,
-    "sync-always": false as const,
-  };
+  const defaults = { seconds: 15, streams: 64, frame: 50, corpus: "spans", "in-flight": 2, nodes: 1 };
   const options = readBenchOptions(args, defaults);
-  const { seconds, streams, frame, payload, "in-flight": framesInFlight, nodes, "sync-always": syncAlways } = options;
+  const mix = readMix(options.corpus);
+  const records = await createCorpus({ mix });
+  const shipped = await measureSink({ ...options, records, syncAlways: false });
+  const synced = await measureSink({ ...options, records, syncAlways: true }).catch(
+    (error: unknown) => `not measured: ${error instanceof Error ? error.message : String(error)}`,
+  );
+  const { per_second: perSecond, floor, ratio, acknowledged, stored } = shipped;
+  const lost = Math.abs(acknowledged - stored);
+  const { ok, goal, goals } = judgeGoals("sink-nats", { per_second: perSecond, ratio, lost });
+  return {
+    figure: perSecond,
+    unit: "envelopes/s acknowledged, files synced every two minutes",
+    floor: rounded(floor.rate),
+    ratio,
+    goal,
+    ok: ok && floor.agreed,
+    details: { ...options, corpus: await describeCorpus(records, mix), shipped, every_message_synced: synced, goals },
+  };
+};
+
+interface SinkLoad {
+  seconds: number;
+  streams: number;
+  frame: number;
+  "in-flight": number;
+  nodes: number;
+  records: readonly CorpusRecord[];
+  syncAlways: boolean;
+}
+
+const measureSink = async ({ seconds, streams, frame, nodes, records, syncAlways, ...load }: SinkLoad) => {
   await using database = await openEmbeddedDatabase();
   const nats = await startNats({ nodes, syncAlways, fileStoreBytes: 8 * 2 ** 30 });
   const files = await prepareIngestCore(database.url, {
@@ -37,59 +63,56 @@ export const sinkNatsBench: Bench = async (args) => {
       SVC_NATS_DURABILITY: syncAlways ? "synced" : "replicated",
     },
   });
-  const core = await files.start();
   const senders: Sender[] = [];
-  try {
-    const floorSeconds = Math.max(3, seconds / 4);
-    await measureBarePublisher(nats, { seconds: 1, streams, payload });
-    const before = await measureBarePublisher(nats, { seconds: floorSeconds, streams, payload });
-    const opened: SenderStream[] = [];
-    for (let index = 0; index * 8 < streams; index++) {
-      const hostId = `spiffe://fleet.bench/${crypto.randomUUID()}`;
-      const sender = await connectSender({ port: core.ingestPort, ca: files.caPem, ...(await files.client(hostId)) });
-      senders.push(sender);
-      const load = { hostId, envelopesOfFrame: frame, payloadBytes: payload, framesInFlight };
-      for (let stream = 0; stream < 8 && opened.length < streams; stream++) opened.push(await sender.openStream(load));
+  const resources = new AsyncDisposableStack();
+  resources.defer(() => nats.stop());
+  resources.defer(() => files.remove());
+  resources.defer(() => senders.forEach((sender) => void sender.close()));
+  await using _resources = resources;
+  const core = await files.start();
+  resources.defer(() => void core.process.kill("SIGKILL"));
+  const floorSeconds = Math.max(3, seconds / 4);
+  const floorAfter = await warmFloor(async () => ({
+    rate: await measureBarePublisher(nats, { seconds: floorSeconds, streams, next: createSupply(records) }),
+  }));
+  const opened: SenderStream[] = [];
+  const share = Math.floor(records.length / streams);
+  for (let index = 0; index * 8 < streams; index++) {
+    const hostId = `spiffe://fleet.bench/${crypto.randomUUID()}`;
+    const sender = await connectSender({ port: core.ingestPort, ca: files.caPem, ...(await files.client(hostId)) });
+    senders.push(sender);
+    for (let stream = 0; stream < 8 && opened.length < streams; stream++) {
+      const own = records.slice(opened.length * share, (opened.length + 1) * share);
+      const options = { hostId, envelopesOfFrame: frame, records: own, framesInFlight: load["in-flight"] };
+      opened.push(await sender.openStream(options));
     }
-    const pid = core.process.pid ?? 0;
-    const had = await envelopesIn(nats);
-    const cpuBefore = cpuSecondsOf(pid);
-    const startedAt = performance.now();
-    const latencies: number[] = [];
-    for (const stream of opened) stream.run((latency) => latencies.push(latency));
-    await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
-    await Promise.all(opened.map((stream) => stream.stop()));
-    const elapsed = (performance.now() - startedAt) / 1000;
-    const cpu = cpuSecondsOf(pid) - cpuBefore;
-    const acknowledged = opened.reduce((sum, stream) => sum + stream.acknowledged(), 0);
-    const stored = (await envelopesIn(nats)) - had;
-    const after = await measureBarePublisher(nats, { seconds: floorSeconds, streams, payload });
-    const result = ratedFigures({ figure: acknowledged / elapsed, floor: (before + after) / 2, goal: 0.7 });
-    const samples = Float64Array.from(latencies);
-    return {
-      ...result,
-      unit: "envelopes/s",
-      ok: result.ok && stored === acknowledged,
-      details: {
-        ...options,
-        nats_server: nats.connection.info?.version,
-        acknowledged,
-        stored,
-        ack_ms: { p50: rounded(quantile(samples, 0.5), 1), p99: rounded(quantile(samples, 0.99), 1) },
-        core_cpu_us_each: rounded((cpu * 1e6) / acknowledged, 1),
-        core_peak_rss_mb: memoryOf(pid).peakMb,
-        floor: "bare publisher of @nats-io/jetstream with expected sequences, one message in flight a subject",
-        floor_before: rounded(before),
-        floor_after: rounded(after),
-        goals: "ratio >= 0.7, stored = acknowledged",
-      },
-    };
-  } finally {
-    for (const sender of senders) sender.close();
-    core.process.kill("SIGKILL");
-    await files.remove();
-    await nats.stop();
   }
+  const pid = core.process.pid ?? 0;
+  const had = await envelopesIn(nats);
+  const cpuBefore = cpuSecondsOf(pid);
+  const startedAt = performance.now();
+  const latencies: number[] = [];
+  for (const stream of opened) stream.run((latency) => latencies.push(latency));
+  await new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+  await Promise.all(opened.map((stream) => stream.stop()));
+  const elapsed = (performance.now() - startedAt) / 1000;
+  const cpu = cpuSecondsOf(pid) - cpuBefore;
+  const acknowledged = opened.reduce((sum, stream) => sum + stream.acknowledged(), 0);
+  const stored = (await envelopesIn(nats)) - had;
+  const floor = await floorAfter();
+  const samples = Float64Array.from(latencies);
+  return {
+    durability: `${nodes} ${nodes === 1 ? "replica, its" : "replicas, their"} files synced ${syncAlways ? "with every message" : "every two minutes"}`,
+    nats_server: nats.connection.info?.version,
+    per_second: rounded(acknowledged / elapsed),
+    floor,
+    ratio: rounded(acknowledged / elapsed / floor.rate, 3),
+    acknowledged,
+    stored,
+    ack_ms: { p50: rounded(quantile(samples, 0.5), 1), p99: rounded(quantile(samples, 0.99), 1) },
+    core_cpu_us_each: rounded((cpu * 1e6) / acknowledged, 1),
+    core_peak_rss_mb: memoryOf(pid).peakMb,
+  };
 };
 
 const envelopesIn = async ({ manager }: RunningNats): Promise<number> =>
@@ -98,11 +121,10 @@ const envelopesIn = async ({ manager }: RunningNats): Promise<number> =>
 /** Measures messages a second of `streams` loops, each on a subject of its own in the stream of envelopes. */
 const measureBarePublisher = async (
   nats: RunningNats,
-  { seconds, streams, payload }: { seconds: number; streams: number; payload: number },
+  { seconds, streams, next }: { seconds: number; streams: number; next: () => Uint8Array },
 ): Promise<number> => {
   const connection = await connect({ servers: nats.addresses });
   const js = jetstream(connection);
-  const bytes = crypto.getRandomValues(new Uint8Array(payload));
   const run = crypto.randomUUID();
   const startedAt = performance.now();
   const until = startedAt + seconds * 1000;
@@ -110,7 +132,7 @@ const measureBarePublisher = async (
   const loop = async (subject: string) => {
     let last = 0;
     while (performance.now() < until) {
-      last = (await js.publish(subject, bytes, { expect: { lastSubjectSequence: last } })).seq;
+      last = (await js.publish(subject, next(), { expect: { lastSubjectSequence: last } })).seq;
       messages++;
     }
   };

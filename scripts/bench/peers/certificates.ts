@@ -105,7 +105,6 @@ export const openCertificates = async ({ seconds, peers, defer }: PairContext): 
   return {
     work: "a certificate for a one-time token",
     sides,
-    goals: [{ peer: "step-ca, badger", figure: "certificates_per_second", atLeast: 0.8 }],
   };
 };
 

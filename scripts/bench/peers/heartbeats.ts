@@ -83,7 +83,7 @@ export const openHeartbeats = async ({ seconds, peers, defer }: PairContext): Pr
   };
   const program = await peers("opamp-server");
   const sides = program === undefined ? [ours, floor] : [ours, floor, await openOpamp(program, hostCount, defer)];
-  return { work: "a heartbeat", sides, goals: [] };
+  return { work: "a heartbeat", sides };
 };
 
 const connectAll = async (

@@ -84,7 +84,7 @@ export const openIdle = async ({ seconds, peers, defer }: PairContext): Promise<
         }),
     });
   }
-  return { work: "an idle agent", sides, goals: [] };
+  return { work: "an idle agent", sides };
 };
 
 /** Returns the megabytes of files, and of the files of folders. */

@@ -11,6 +11,7 @@ import {
   withFolder,
   writeLines,
 } from "../collector/collector-run.ts";
+import { createCorpus, createSupply, describeCorpus } from "../support/corpus/corpus.ts";
 import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
 import { type OtelcolQueue, startOtelcol } from "./otelcol.ts";
 import type { Pair, PeerFigures, Side } from "./pair.ts";
@@ -20,25 +21,27 @@ const linesPerSecond = 60_000;
 /** A warm-up sends this share of the lines, so that the compilers of both sides have seen the work. */
 const warmUpShare = 1 / 3;
 
-/** 1,000 lines of 200 bytes: read from a file, queued, compressed, sent over mutual TLS and acknowledged. */
+/** 1,000 lines of the corpus: read from a file, queued, compressed, sent over mutual TLS and acknowledged. */
 export const openLines = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
   await bundlePrograms(undefined, ["svc-collector"]);
   const lines = Math.round(seconds * linesPerSecond);
   const warmUpLines = Math.round(lines * warmUpShare);
+  const records = await createCorpus({ mix: "lines" });
   const ourSink = defer(await startSink());
 
   /** Measures a program that reads `folder`/*.log and forwards to a sink. */
   const measure = async (folder: string, pid: number, sink: BenchSink): Promise<PeerFigures> => {
-    const deliver = async (name: string, count: number, first: number) => {
+    const nextLine = createSupply(records);
+    const deliver = async (name: string, count: number) => {
       const before = await sink.received();
-      await writeLines(join(folder, name), count, first);
+      await writeLines(join(folder, name), count, nextLine);
       const [cpu, startedAt] = [cpuSecondsOf(pid), performance.now()];
       await rename(join(folder, name), join(folder, `${name}.log`));
       await waitForEnvelopes(sink, before + count);
       return { cpuSeconds: cpuSecondsOf(pid) - cpu, elapsed: (performance.now() - startedAt) / 1000 };
     };
-    await deliver("warm-up", warmUpLines, 0);
-    const { cpuSeconds, elapsed } = await deliver("measured", lines, warmUpLines);
+    await deliver("warm-up", warmUpLines);
+    const { cpuSeconds, elapsed } = await deliver("measured", lines);
     return {
       cpu_ms: (cpuSeconds * 1e6) / lines,
       lines_per_second: lines / elapsed,
@@ -60,7 +63,7 @@ export const openLines = async ({ seconds, peers, defer }: PairContext): Promise
       name: "node:sqlite, gzip",
       kind: "floor",
       guarantees: "reads and stores the lines, synced, and compresses; nothing sent",
-      measure: () => withFolder((folder) => measureStore(folder, lines)),
+      measure: () => withFolder((folder) => measureStore(folder, lines, createSupply(records))),
     },
   ];
   const program = await peers("otelcol");
@@ -90,16 +93,16 @@ export const openLines = async ({ seconds, peers, defer }: PairContext): Promise
       otelcol("otelcol, batch processor", "memory", "position and queue in memory"),
     );
   }
-  return { work: "1,000 lines of 200 bytes", sides, goals: [{ peer: synced, figure: "cpu_ms", atMost: 1 }] };
+  return { work: "1,000 lines", sides, corpus: await describeCorpus(records, "lines") };
 };
 
 const synced = "otelcol, file_storage with fsync";
 const linesOfTransaction = 1000;
 
 /** Reads a file of lines, stores each line as a row with node:sqlite, synchronous FULL, and compresses each transaction's. */
-const measureStore = async (folder: string, count: number): Promise<PeerFigures> => {
+const measureStore = async (folder: string, count: number, nextLine: () => Buffer): Promise<PeerFigures> => {
   const path = join(folder, "app.log");
-  await writeLines(path, count);
+  await writeLines(path, count, nextLine);
   const [before, startedAt] = [process.cpuUsage(), performance.now()];
   const lines = (await readFile(path, "utf8")).split("\n");
   using database = new DatabaseSync(join(folder, "floor.db"));

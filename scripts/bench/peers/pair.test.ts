@@ -61,15 +61,18 @@ describe("the goals of a pair", () => {
   const results = measurePair({ sides: [side("we", "ours", cpu(3)), side("they", "peer", cpu(2))] }, 1);
 
   it("are met within their bounds", async () => {
-    const of = async (bounds: { atMost?: number; atLeast?: number }) =>
-      checkGoals([{ peer: "they", figure: "cpu_ms", ...bounds }], await results).map(({ met }) => met);
-    expect(await of({ atMost: 1.5 })).toEqual([true]);
-    expect(await of({ atMost: 1.4 })).toEqual([false]);
-    expect(await of({ atLeast: 1.5 })).toEqual([true]);
-    expect(await of({ atLeast: 1.6 })).toEqual([false]);
+    const of = async (atMost: number, peer?: string) =>
+      checkGoals([{ ...(peer === undefined ? {} : { peer }), figure: "cpu_ms", atMost }], await results).map(
+        ({ met }) => met,
+      );
+    expect(await of(1.5, "they")).toEqual([true]);
+    expect(await of(1.4, "they")).toEqual([false]);
+    expect(await of(3)).toEqual([true]);
+    expect(await of(2.9)).toEqual([false]);
   });
 
-  it("are not checked against a peer that was not measured", async () => {
-    expect(checkGoals([{ peer: "another", figure: "cpu_ms", atMost: 9 }], await results)).toEqual([]);
+  it("are not judged against a peer that was not measured", async () => {
+    const goals = checkGoals([{ peer: "another", figure: "cpu_ms", atMost: 9 }], await results);
+    expect(goals).toMatchObject([{ value: null, met: "not judged" }]);
   });
 });

@@ -24,12 +24,11 @@ export interface PeerLosses {
   lost: number;
 }
 
-/** The quotient of our figure by a peer's that a pair must reach. */
+/** The most that our figure may be, divided by a peer's where there is one. */
 export interface PairGoal {
-  peer: string;
+  peer?: string;
   figure: string;
-  atMost?: number;
-  atLeast?: number;
+  atMost: number;
 }
 
 /** The same work done by us, by peers, and by a floor: the least that any program must do for it. */
@@ -37,7 +36,8 @@ export interface Pair {
   /** Names one unit of it. */
   work: string;
   sides: readonly Side[];
-  goals: readonly PairGoal[];
+  /** What is sent. */
+  corpus?: unknown;
 }
 
 /** The medians of a side. */
@@ -79,13 +79,14 @@ export const measurePair = async ({ sides }: Pick<Pair, "sides">, rounds: number
   });
 };
 
-/** Returns the goals that the results were compared with, and whether each is met. A peer that was not measured has no entry. */
+/** Compares the results with each goal. A peer that was not measured is not judged. */
 export const checkGoals = (goals: readonly PairGoal[], results: readonly SideResult[]) =>
-  goals.flatMap((goal) => {
-    const quotient = results.find(({ side }) => side.name === goal.peer)?.oursDividedBy[goal.figure];
-    if (quotient === undefined) return [];
-    const { atMost = Number.POSITIVE_INFINITY, atLeast = 0 } = goal;
-    return [{ ...goal, quotient, met: quotient <= atMost && quotient >= atLeast }];
+  goals.map((goal) => {
+    const ours = results.find(({ side }) => side.kind === "ours")?.figures;
+    const compared = results.find(({ side }) => side.name === goal.peer)?.oursDividedBy;
+    const value = (goal.peer === undefined ? ours : compared)?.[goal.figure];
+    const met = value === undefined ? ("not judged" as const) : value <= goal.atMost;
+    return { ...goal, value: value ?? null, met };
   });
 
 /** Returns whether a figure is CPU time for a unit of work. */

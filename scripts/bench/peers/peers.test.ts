@@ -3,11 +3,12 @@ import { readPairNames } from "./pairs.ts";
 import { createPeers, summarizeGoals } from "./peers.ts";
 
 describe("the comparison with peers", () => {
-  it("builds no peer without Go, and passes with the floors alone", async () => {
+  it("builds no peer without Go, and never passes with the floors alone", async () => {
     const { peers, versions } = createPeers(undefined, () => Promise.reject(new Error("built")));
     expect(await peers("otelcol")).toBeUndefined();
     expect(versions).toEqual({});
-    expect(summarizeGoals([])).toMatchObject({ figure: 0, floor: 0, ratio: 1, ok: true });
+    expect(summarizeGoals([])).toMatchObject({ figure: 0, floor: 0, ratio: 0, ok: false });
+    expect(summarizeGoals([{ met: true }, { met: "not judged" }])).toMatchObject({ figure: 1, goal: 2, ok: false });
   });
 
   it("builds peers with Go and reports their versions", async () => {

@@ -1,14 +1,15 @@
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { checkGoals, measurePair } from "./pair.ts";
 import { pairNames, pairs, readPairNames } from "./pairs.ts";
+import { peerGoals } from "./peer-goals.ts";
 import { buildPeer, findGo, type PeerName, recipes } from "./programs.ts";
 import { formatPair, tableHead } from "./table.ts";
 
 /**
  * Measures us beside other projects that do the same work: `--rounds` rounds, each side once in a round, with a load sender of ours, and the
  * CPU time of all processes that do the work. It builds the peers from public Go modules on first use and prints a Markdown table of
- * medians. Without Go it measures us beside the floors only. `--only` selects pairs, `--seconds` is how long a side works in a round. The
- * figure is the number of goals met.
+ * medians. Without Go it measures us beside the floors only, and is not ok: what has no peer to compare with is not judged. `--only`
+ * selects pairs, `--seconds` is how long a side works in a round. The figure is the number of goals met.
  */
 export const peersBench: Bench = async (args) => {
   const options = readBenchOptions(args, { only: pairNames.join(","), seconds: 6, rounds: 3 });
@@ -17,7 +18,8 @@ export const peersBench: Bench = async (args) => {
   if (go === undefined) console.error("there is no Go on this machine: only the floors are measured");
   const { peers, versions } = createPeers(go);
   const compared: Record<string, unknown> = {};
-  const goals: ReturnType<typeof checkGoals> = [];
+  const corpora: Record<string, unknown> = {};
+  const goals: (ReturnType<typeof checkGoals>[number] & { pair: string })[] = [];
   const table = [tableHead];
   for (const name of readPairNames(options.only)) {
     await using resources = new AsyncDisposableStack();
@@ -34,10 +36,14 @@ export const peersBench: Bench = async (args) => {
       spread: rounded(spread, 2),
       killed,
     }));
-    goals.push(...checkGoals(pair.goals, results));
+    corpora[name] = pair.corpus;
+    goals.push(...checkGoals(peerGoals[name], results).map((goal) => ({ pair: name, ...goal })));
   }
   console.log(table.join("\n"));
-  return { ...summarizeGoals(goals), details: { compared, goals, versions, go: go !== undefined, seconds, rounds } };
+  return {
+    ...summarizeGoals(goals),
+    details: { compared, corpora, goals, versions, go: go !== undefined, seconds, rounds },
+  };
 };
 
 /** Returns what pairs get as `peers`, and the versions that they asked for. Without Go there is no peer. */
@@ -51,16 +57,16 @@ export const createPeers = (go: string | undefined, build: typeof buildPeer = bu
   return { peers, versions };
 };
 
-/** The figures of the bench: how many goals are met. Nothing fails where nothing was compared. */
-export const summarizeGoals = (goals: readonly { met: boolean }[]) => {
-  const met = goals.filter((goal) => goal.met).length;
+/** The figures of the bench: how many goals are met. One that was not judged is not met. */
+export const summarizeGoals = (goals: readonly { met: boolean | "not judged" }[]) => {
+  const met = goals.filter((goal) => goal.met === true).length;
   return {
     figure: met,
     unit: "goals met beside the peers",
     floor: goals.length,
-    ratio: goals.length === 0 ? 1 : rounded(met / goals.length, 2),
+    ratio: goals.length === 0 ? 0 : rounded(met / goals.length, 2),
     goal: goals.length,
-    ok: met === goals.length,
+    ok: goals.length > 0 && met === goals.length,
   };
 };
 

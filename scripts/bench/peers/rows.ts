@@ -10,6 +10,7 @@ import { measureCopyLoop } from "../ingest/ingest-floors.ts";
 import { connectSender } from "../ingest/ingest-sender.ts";
 import { libpqKeywords } from "../ingest/libpq-keywords.ts";
 import { runAll } from "../support/bench.ts";
+import { type CorpusRecord, createCorpus, createSupply, describeCorpus } from "../support/corpus/corpus.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
 import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
 import { startPeerCore } from "./core.ts";
@@ -18,7 +19,6 @@ import type { Pair, PeerFigures, PeerLosses, Side } from "./pair.ts";
 import type { PairContext } from "./pairs.ts";
 import { startProgram } from "./process.ts";
 
-const payloadBytes = 200;
 const rowsOfRequest = 200;
 const framesInFlight = 16;
 const perSecond = 60_000;
@@ -26,14 +26,21 @@ const perSecond = 60_000;
 const warmUpShare = 1 / 3;
 const killAfterMs = 1_000;
 
-/** A row of 200 bytes of payload into PostgreSQL, from requests of 200 over TLS. */
+/** A line of the corpus into PostgreSQL as a row, from requests of 200 over TLS. */
 export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<Pair> => {
+  const records = await createCorpus({ mix: "lines" });
   const core = defer(await startPeerCore());
   const openStream = async () => {
     const hostId = `spiffe://fleet.bench/${crypto.randomUUID()}`;
     const credentials = await core.files.client(hostId);
     const sender = await connectSender({ port: core.ingestPort, ca: core.ca, ...credentials });
-    const stream = await sender.openStream({ hostId, envelopesOfFrame: rowsOfRequest, payloadBytes, framesInFlight });
+    const stream = await sender.openStream({
+      hostId,
+      envelopesOfFrame: rowsOfRequest,
+      records,
+      framesInFlight,
+      asBlocks: true,
+    });
     await empty(core.database, "ingest_block");
     return { sender, stream };
   };
@@ -56,10 +63,10 @@ export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<
     kind: "floor",
     guarantees: "copies the same rows in batches; no network, no cursor",
     measure: async () => {
-      await empty(floorDatabase, "ingest_envelope");
       const [usage, database] = [process.cpuUsage(), cpuSecondsOf(floorDatabase.pid)];
       const rowsOfBatch = framesInFlight * rowsOfRequest;
-      const rate = await measureCopyLoop({ url: floorDatabase.url, seconds, rowsOfBatch, payloadBytes });
+      const { url, pid } = floorDatabase;
+      const { rate } = await measureCopyLoop({ url, pid, seconds, rowsOfBatch, records });
       const { user, system } = process.cpuUsage(usage);
       const after = { loop: (user + system) / 1e6, postgres: cpuSecondsOf(floorDatabase.pid) - database };
       return { ...microsecondsOf({}, after, rate * seconds), rows_per_second: rate };
@@ -84,11 +91,11 @@ export const openRows = async ({ seconds, peers, defer }: PairContext): Promise<
     floor,
   ];
   const program = await peers("telegraf");
-  if (program !== undefined) sides.push(await openTelegraf(program, seconds, defer));
+  if (program !== undefined) sides.push(await openTelegraf(program, { seconds, records, defer }));
   return {
     work: "a row into PostgreSQL",
     sides,
-    goals: [{ peer: telegrafName, figure: "cpu_us", atMost: 1 }],
+    corpus: await describeCorpus(records, "lines"),
   };
 };
 
@@ -99,7 +106,10 @@ const closeAll = (connections: readonly HttpsSender[]): void => {
 const telegrafName = "telegraf, influx listener";
 
 /** Starts telegraf with an HTTP listener of influx lines and its postgresql output, on a durable PostgreSQL of its own. */
-const openTelegraf = async (program: string, seconds: number, defer: PairContext["defer"]): Promise<Side> => {
+const openTelegraf = async (
+  program: string,
+  { seconds, records, defer }: Pick<PairContext, "seconds" | "defer"> & { records: readonly CorpusRecord[] },
+): Promise<Side> => {
   const database = defer(await openEmbeddedDatabase());
   const folder = await mkdtemp(join(tmpdir(), "bench-telegraf-"));
   defer({ [Symbol.asyncDispose]: () => rm(folder, { recursive: true }) });
@@ -134,12 +144,13 @@ const openTelegraf = async (program: string, seconds: number, defer: PairContext
   await listening(port);
   const connections = await Promise.all(Array.from({ length: framesInFlight }, () => connectHttps({ port, ca })));
   defer({ [Symbol.asyncDispose]: async () => closeAll(connections) });
-  const message = "x".repeat(payloadBytes);
+  const nextLine = createSupply(records);
   let sequence = 0;
   const bodyOf = (): string => {
     const lines: string[] = [];
     for (let row = 0; row < rowsOfRequest; row++) {
       sequence++;
+      const message = nextLine().toString("latin1").replace(/["\\]/g, "\\$&");
       lines.push(
         `log,kind=otel_log,queue=0123456789abcdef sequence=${sequence}i,message="${message}" ${1_780_000_000_000_000 + sequence}000`,
       );

@@ -16,6 +16,13 @@ import { createLines } from "./lines.ts";
 export const corpusMixes = ["spans", "metrics", "lines", "mixed"] as const;
 export type CorpusMix = (typeof corpusMixes)[number];
 
+/** Reads the name of a kind; throws on an unknown one. */
+export const readMix = (given: string): CorpusMix => {
+  const mix = corpusMixes.find((known) => known === given);
+  if (mix === undefined) throw new Error(`no corpus is named ${given}: ${corpusMixes.join(", ")}`);
+  return mix;
+};
+
 /** A record, as a collector makes an envelope of it. */
 export interface CorpusRecord {
   kind: "otel_span" | "otel_metric" | "log_line";
@@ -135,6 +142,16 @@ export const refreshed = (bytes: Uint8Array, slots: readonly Slot[], use: number
     else
       for (let byte = 0; byte < length; byte++) copy[at + byte] = (copy[at + byte] as number) ^ (key[byte] as number);
   return copy;
+};
+
+/** Returns a function that returns the next payload: those of all records, and again with other ids and times. */
+export const createSupply = (records: readonly CorpusRecord[]): (() => Buffer<ArrayBuffer>) => {
+  let used = 0;
+  return () => {
+    const record = records[used % records.length];
+    if (record === undefined) throw new Error("the corpus is empty");
+    return refreshed(record.payload, record.slots, Math.floor(used++ / records.length));
+  };
 };
 
 const keys = new Map<number, Uint8Array>();

@@ -4,7 +4,7 @@ import { defaultResource, type Resource, resourceFromAttributes } from "@opentel
 import { MeterProvider, MetricReader } from "@opentelemetry/sdk-metrics";
 import { TracerProvider } from "@opentelemetry/sdk-trace";
 import type { Random } from "../../../fleet-sim/scenario/random.ts";
-import { messageOf, pathOf, status } from "./lines.ts";
+import { filledPath, messageOf, status } from "./lines.ts";
 import { type CorpusService, frames, services, statements, userAgents } from "./vocabulary.ts";
 
 const version = "0.301.0";
@@ -164,7 +164,7 @@ const requestAttributes = (
 ): Attributes => ({
   "http.request.method": method,
   "url.scheme": "http",
-  "url.path": pathOf(random, route),
+  "url.path": filledPath(random, route),
   "http.route": route,
   "server.address": "shop.example.com",
   "network.peer.address": `10.0.${random.between(0, 7)}.${random.between(1, 254)}`,

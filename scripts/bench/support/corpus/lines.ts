@@ -35,7 +35,7 @@ const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "
 const two = (value: number) => String(value).padStart(2, "0");
 const address = (random: Random) => `10.${random.between(0, 31)}.${random.between(0, 255)}.${random.between(1, 254)}`;
 /** A path with an id in the place of each parameter. */
-export const pathOf = (random: Random, route: string): string =>
+export const filledPath = (random: Random, route: string): string =>
   route.replace(/:\w+/g, () => String(random.between(1_000, 9_999_999)));
 /** Milliseconds as services take them: mostly few, sometimes many. */
 const millis = (random: Random) => (0.3 / (random.fraction() + 0.0004)).toFixed(3);
@@ -57,7 +57,7 @@ const forms: Readonly<Record<CorpusService["form"], Form>> = {
   logfmt: (random, { routes }, at) => {
     const common = `time=${iso(at)} level=${isError(random) ? "error" : "info"} trace_id=${random.bytes(16).toHex()}`;
     const handled = () =>
-      `msg="request handled" method=${method(random)} path=${pathOf(random, random.pick(routes))} status=${status(random)} duration_ms=${millis(random)} bytes=${random.between(40, 90_000)}`;
+      `msg="request handled" method=${method(random)} path=${filledPath(random, random.pick(routes))} status=${status(random)} duration_ms=${millis(random)} bytes=${random.between(40, 90_000)}`;
     const queried = () => {
       const [sql] = random.pick(statements);
       return `msg="slow query" rows=${random.between(0, 5_000)} duration_ms=${millis(random)} sql=${JSON.stringify(sql)}`;
@@ -72,7 +72,7 @@ const forms: Readonly<Record<CorpusService["form"], Form>> = {
       return [JSON.stringify({ ...common, level: 50, err: { type, message }, msg: "request failed" })];
     const request = {
       method: method(random),
-      url: pathOf(random, random.pick(routes)),
+      url: filledPath(random, random.pick(routes)),
       user: random.between(1, 900_000),
     };
     return [
@@ -88,7 +88,7 @@ const forms: Readonly<Record<CorpusService["form"], Form>> = {
   nginx: (random, { routes }, at) => {
     const date = new Date(at);
     const time = `${two(date.getUTCDate())}/${months[date.getUTCMonth()]}/${date.getUTCFullYear()}:${iso(at).slice(11, 19)} +0000`;
-    const path = `${pathOf(random, random.pick(routes))}${random.fraction() < 0.3 ? `?page=${random.between(1, 400)}` : ""}`;
+    const path = `${filledPath(random, random.pick(routes))}${random.fraction() < 0.3 ? `?page=${random.between(1, 400)}` : ""}`;
     return [
       `${address(random)} - - [${time}] "${method(random)} ${path} HTTP/1.1" ${status(random)} ${random.between(120, 200_000)} "https://shop.example.com/" "${random.pick(userAgents)}" ${millis(random)}`,
     ];
@@ -98,7 +98,7 @@ const forms: Readonly<Record<CorpusService["form"], Form>> = {
     const head = (level: string, logger: string) =>
       `${iso(at).replace("T", " ").replace("Z", "")} ${level.padEnd(5)} [${name},${random.bytes(16).toHex()},${random.bytes(8).toHex()}] ${thread} c.e.shop.${name}.${logger} : `;
     if (random.fraction() > 0.01) {
-      const call = `${method(random)} ${pathOf(random, random.pick(routes))}`;
+      const call = `${method(random)} ${filledPath(random, random.pick(routes))}`;
       return [
         `${head("INFO", "RequestLog")}${call} -> ${status(random)} in ${millis(random)} ms, customer ${random.between(1, 900_000)}`,
       ];

@@ -1,0 +1,120 @@
+/** A bound of a figure that a bench measures; the table of goals in docs/performance.md is generated from these. */
+interface Goal {
+  /** What is measured, in at most twelve words. */
+  what: string;
+  unit: string;
+  bound: "≥" | "≤" | "<";
+  value: number;
+}
+
+const goal =
+  (bound: Goal["bound"]) =>
+  (value: number, unit: string, what: string): Goal => ({ what, unit, bound, value });
+const atLeast = goal("≥");
+const atMost = goal("≤");
+const below = goal("<");
+
+/** Every goal by the bench that judges it; the first is that of the bench's figure. */
+export const benchGoals = {
+  ingest: {
+    ratio: atLeast(2, "×", "durable, deduplicated envelopes/s, by a warm COPY of them as rows"),
+    core_us: atMost(1.8, "µs", "core's CPU an envelope"),
+    postgres_us: atMost(1, "µs", "PostgreSQL's CPU an envelope"),
+    bytes_spans: atMost(0.18, "×", "bytes of table and log, by those of rows, `--corpus spans`"),
+    bytes_lines: atMost(0.25, "×", "the same, `--corpus lines`"),
+    ack_p99_ms: below(60, "ms", "ack p99"),
+    core_mb: below(300, "MB", "core's peak memory"),
+  },
+  "ingest --streams 64 --frame 1": {
+    ratio: atLeast(0.7, "×", "by 64 loops that wait for plain INSERTs of many rows"),
+    per_second: atLeast(15_000, "/s", "the same"),
+  },
+  "ingest --streams 2000": {
+    ratio: below(2, "×", "ack p99 of a busy stream, by that alone"),
+    core_kib_each: below(60, "KiB", "core's memory for an idle stream"),
+  },
+  heartbeat: {
+    cpu_us: atMost(250, "µs", "CPU of a signed, stored heartbeat, core and PostgreSQL"),
+    ratio: atLeast(0.5, "×", "heartbeats/s, by signature checks/s on one core"),
+    p99_ms: below(150, "ms", "p99 at full load"),
+    core_mb: below(350, "MB", "core's peak memory"),
+  },
+  enroll: {
+    cpu_us: atMost(600, "µs", "CPU a certificate, one-time tokens, core and PostgreSQL"),
+    p99_ms: below(150, "ms", "p99"),
+  },
+  health: {
+    route_ms: below(60, "ms", "p95 of a page at 100,000 hosts"),
+    database_ms: below(25, "ms", "p95 of a page at the database"),
+    operators_ms: below(150, "ms", "p95 for eight operators at once"),
+    summary_ms: below(40, "ms", "p95 of the summary"),
+    facets_ms: below(150, "ms", "p95 of the facets"),
+    csv_s: below(5, "s", "a CSV of 100,000 rows"),
+    csv_mb: below(50, "MB", "memory for it"),
+    heartbeats: atLeast(0.95, "×", "heartbeats written beside, by `--heartbeats`"),
+  },
+  ui: {
+    interactive: below(1, "×", "until `/fleet` is interactive, by 1,000 ms or 5 floors"),
+    input_ms: below(100, "ms", "response to any input"),
+    layout_shift: atMost(0, "", "layout shift"),
+    fleet_kib: atMost(60, "KiB", "script on `/fleet`, gzip"),
+    login_kib: atMost(15, "KiB", "script on `/login`, gzip"),
+    style_kib: atMost(12, "KiB", "style of any page, gzip"),
+    axe: atMost(0, "", "axe violations in any state, theme and width"),
+  },
+  start: {
+    core_s: below(1, "s", "core is ready, database migrated"),
+    run_s: below(0.4, "s", "collector `run` forwards"),
+    diag_s: below(0.3, "s", "collector `diag` ends"),
+    worker_kib: below(1024, "KiB", "the worker's bundle, gzip"),
+  },
+  collector: {
+    spans_ms: atMost(2.6, "ms", "CPU for 1,000 spans: received, durable, forwarded, acknowledged"),
+    spans: atLeast(120_000, "/s", "spans/s"),
+    lines_ms: atMost(2.6, "ms", "CPU for 1,000 lines"),
+    lines: atLeast(60_000, "/s", "lines/s"),
+    loaded_mb: below(110, "MB", "memory under load"),
+    idle_mb: atMost(64, "MB", "memory when idle"),
+    idle_percent: atMost(0.2, "%", "CPU when idle"),
+  },
+  chat: {
+    first_token_ms: below(150, "ms", "p95 to the mock's first word at 100,000 hosts"),
+    ack_ratio: below(2, "×", "ingest's ack p99 beside 50 conversations, by that alone"),
+    failed: atMost(0, "", "failed queries of them"),
+  },
+  "sink-nats": {
+    per_second: atLeast(150_000, "/s", "envelopes/s in JetStream as it ships, 64 queues"),
+    ratio: atLeast(0.7, "×", "by a bare publisher of messages with the same headers"),
+    lost: atMost(0, "", "acknowledged envelopes that are not stored once"),
+  },
+  export: {
+    ratio: atLeast(0.8, "×", "envelopes/s while others arrive, by a loop that reads and sends"),
+    times_arrival: atLeast(5, "×", "the same, by what arrives"),
+    slowdown: atMost(0.1, "×", "fewer commits at the arrival rate"),
+    saturated_slowdown: atMost(0.1, "×", "fewer commits of a saturated ingest"),
+  },
+  ratchet: { rise: atMost(0.15, "×", "largest rise of CPU time for a unit since the committed figures") },
+} as const satisfies Readonly<Record<string, Readonly<Record<string, Goal>>>>;
+
+type Judged<Name extends keyof typeof benchGoals> = Readonly<Record<keyof (typeof benchGoals)[Name], number | null>>;
+
+/**
+ * Compares the figures of a bench with all of its goals. `null` is a figure that this run did not measure, which meets and misses nothing;
+ * without any other figure nothing is `ok`. `goal` is the bound of the first.
+ */
+export const judgeGoals = <Name extends keyof typeof benchGoals>(name: Name, figures: Judged<Name>) => {
+  const named = Object.entries<Goal>(benchGoals[name]);
+  const judged = named.map(([key, { value, bound, unit }]) => {
+    const figure = figures[key as keyof Judged<Name>];
+    const met = figure === null ? "not judged" : isWithin(figure, bound, value);
+    return [key, { figure, goal: `${bound} ${value}${unit === "" ? "" : ` ${unit}`}`, met }] as const;
+  });
+  const results = judged.map(([, { met }]) => met);
+  const ok = results.includes(true) && !results.includes(false);
+  return { ok, goal: named[0]?.[1].value ?? Number.NaN, goals: Object.fromEntries(judged) };
+};
+
+const isWithin = (figure: number, bound: Goal["bound"], value: number): boolean => {
+  if (bound === "≥") return figure >= value;
+  return bound === "≤" ? figure <= value : figure < value;
+};
