@@ -12,6 +12,8 @@ import { type ClientHttp2Session, connect } from "node:http2";
 import { gzipSync } from "node:zlib";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { ExportTraceServiceRequestSchema } from "../../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { createLines } from "../../../scripts/bench/support/corpus/lines.ts";
+import { createRandom } from "../../../scripts/fleet-sim/scenario/random.ts";
 
 const tickMs = 50;
 
@@ -49,7 +51,10 @@ const rotate = (path: string, how: Rotation): void => {
   rmSync(`${path}.1`);
 };
 
-const lineOf = (number: number): string => `${number} an order was paid and is on its way to the customer\n`;
+const corpus = createLines(createRandom("soak"), 0);
+const texts = Array.from({ length: 10_000 }, () => corpus.next().value.text);
+/** Its number makes a line unique. */
+const lineOf = (number: number): string => `${number} ${texts[number % texts.length]}\n`;
 /** Returns the size of a line in the log. */
 export const lineBytes = (number: number): number => lineOf(number).length;
 
