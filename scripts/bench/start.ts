@@ -13,13 +13,11 @@ import { labCoreEnvironment } from "../lab/core-environment.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type Bench, median, rounded } from "./support/bench.ts";
 import { issueBenchCredentials, writeCollector } from "./support/collector-files.ts";
+import { judgeGoals } from "./support/goals.ts";
 import { startProcess } from "./support/processes.ts";
 
 const execute = promisify(execFile);
 const runs = 7;
-
-/** Upper bounds, in seconds and bytes. */
-const goals = { core: 1, run: 0.4, diag: 0.3, worker: 1024 * 1024 };
 
 /**
  * Measures the seconds until programs are of use: core on a migrated database with ingest and signer to `ready`, the collector's `run`
@@ -51,13 +49,14 @@ export const startBench: Bench = async () => {
     const run = await medianOf(() => secondsToLine([...collector, "run", "--config", config], {}, "collector runs"));
     const diag = await medianOf(() => secondsToEnd([...collector, "diag", "--config", config], {}));
     const worker = await workerBytes(join(folder, "worker"));
-    const ok = core < goals.core && run < goals.run && diag < goals.diag && worker < goals.worker;
+    const figures = { core_s: core, run_s: run, diag_s: diag, worker_kib: worker / 1024 };
+    const { ok, goal, goals } = judgeGoals("start", figures);
     return {
       figure: core,
       unit: "s",
       floor,
       ratio: rounded(core / floor, 1),
-      goal: goals.core,
+      goal,
       ok,
       details: {
         core_ready_seconds: core,

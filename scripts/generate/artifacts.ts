@@ -7,6 +7,7 @@ import {
   renderWebConfiguration,
 } from "./configuration.ts";
 import { documentedRoutes, namedSchemas } from "./documented-routes.ts";
+import { renderGoals } from "./goals-table.ts";
 import { replaceRegion } from "./markdown.ts";
 import { historyFile, renderHistory } from "./migration-history.ts";
 import { openApiOf } from "./openapi.ts";
@@ -45,6 +46,7 @@ export const renderArtifacts = async (): Promise<Artifact[]> => [
   { path: "proto/openapi.json", text: renderOpenApi() },
   { path: "docs/problems.md", text: renderProblemsPage() },
   { path: "docs/chat-relations.md", text: renderChatRelationsPage() },
+  { path: "docs/performance-goals.md", text: renderGoals() },
   ...renderReliabilityPages(),
   renderConfigurationPage("docs/configuration.md"),
   renderSecurityPage("docs/security.md"),

@@ -9,12 +9,12 @@ import { prepareIngestCore } from "../../lab/ingest-core.ts";
 import { quantile } from "../../lab/quantile.ts";
 import { openEmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { connectCollector, createCollectorSender } from "../collector/collector-sender.ts";
-import { type Bench, ratedFigures, readBenchOptions, rounded, runAll, runAtRate } from "../support/bench.ts";
+import { type Bench, readBenchOptions, rounded, runAll, runAtRate } from "../support/bench.ts";
+import { benchGoals, judgeGoals } from "../support/goals.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
 import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
 import { type BenchHost, enrollBenchHosts } from "./enrolled-hosts.ts";
 
-const goal = 0.5;
 /** Core accepts six heartbeats a minute of a host, and the warm-up is one of them. */
 const roundsMax = 5;
 /** Core limits the handshakes of a remote address. */
@@ -114,9 +114,20 @@ export const heartbeatBench: Bench = async (args) => {
     if (written[0]?.rows !== count) throw new Error("the last round is not in the database");
     const microsecondsEach = (cpuSeconds: number) => rounded((cpuSeconds / count / rounds) * 1e6);
     const floor = floorRates.reduce((sum, rate) => sum + rate, 0) / rounds;
+    const perSecond = (count * rounds) / seconds;
+    const coreMb = memoryOf(corePid).peakMb;
+    const cpuUs = microsecondsEach(cpu.core + cpu.postgres);
+    // At a given rate the machine is idle in between.
+    const ratio = rate > 0 ? null : rounded(perSecond / floor, 3);
+    const p99 = rounded(quantile(latencies, 0.99));
+    const { ok, goals } = judgeGoals("heartbeat", { cpu_us: cpuUs, ratio, p99_ms: p99, core_mb: coreMb });
     return {
-      ...ratedFigures({ figure: (count * rounds) / seconds, floor, goal }),
+      figure: rounded(perSecond),
       unit: "heartbeats/s",
+      floor: rounded(floor),
+      ratio: rounded(perSecond / floor, 3),
+      goal: benchGoals.heartbeat.ratio.value,
+      ok,
       details: {
         hosts: count,
         rounds,
@@ -128,8 +139,9 @@ export const heartbeatBench: Bench = async (args) => {
           postgres: microsecondsEach(cpu.postgres),
           sender: microsecondsEach(cpu.sender),
         },
-        latency_ms: { p50: rounded(quantile(latencies, 0.5)), p99: rounded(quantile(latencies, 0.99)) },
-        core_peak_rss_mb: memoryOf(corePid).peakMb,
+        latency_ms: { p50: rounded(quantile(latencies, 0.5)), p99 },
+        core_peak_rss_mb: coreMb,
+        goals,
         floor: "P-256 verifications of the same signatures by node:crypto on one core",
       },
     };

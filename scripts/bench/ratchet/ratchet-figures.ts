@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { isCpu, type PeerFigures } from "../peers/pair.ts";
 import { rounded } from "../support/bench.ts";
+import { benchGoals } from "../support/goals.ts";
 
 const measured = v.strictObject({
   /** `cpu_ms` or `cpu_us`. */
@@ -22,9 +23,6 @@ const committed = v.record(
 export type Measured = v.InferOutput<typeof measured>;
 /** The figures of `ratchet.json`, by kind of work. */
 export type Committed = v.InferOutput<typeof committed>;
-
-/** The rise of a quotient that fails. */
-const riseMax = 0.15;
 
 /** Parses `ratchet.json`; throws when it is not valid. */
 export const readCommitted = (text: string): Committed => v.parse(committed, JSON.parse(text));
@@ -71,5 +69,11 @@ export const compareFigures = (before: Committed, now: Readonly<Record<string, M
     const change = known === undefined ? 0 : figure.quotient / known.quotient - 1;
     // Unknown units cannot be compared.
     const comparable = known === undefined || known.unit === figure.unit;
-    return { name, ...figure, committed: known?.quotient ?? null, change, ok: comparable && change <= riseMax };
+    return {
+      name,
+      ...figure,
+      committed: known?.quotient ?? null,
+      change,
+      ok: comparable && change <= benchGoals.ratchet.rise.value,
+    };
   });

@@ -4,6 +4,7 @@ import { systemClock } from "../../../kit/clock.ts";
 import { measurePair, type Side } from "../peers/pair.ts";
 import { type PairName, pairs, readPairNames } from "../peers/pairs.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
+import { judgeGoals } from "../support/goals.ts";
 import {
   type Committed,
   compareFigures,
@@ -44,13 +45,14 @@ export const ratchetBench: Bench = async (given) => {
   }
   const results = compareFigures(update ? {} : committed, measured);
   const worst = Math.max(0, ...results.map(({ change }) => change));
+  const { ok, goal } = judgeGoals("ratchet", { rise: worst });
   return {
     figure: rounded(worst, 3),
     unit: "largest rise of CPU time for a unit, divided by the floor's (less is better)",
     floor: 0,
     ratio: rounded(worst, 3),
-    goal: 0.15,
-    ok: update || results.every(({ ok }) => ok),
+    goal,
+    ok: update || (ok && results.every((result) => result.ok)),
     details: { results: update ? measured : results, updated: update, machine, seconds, rounds },
   };
 };

@@ -39,12 +39,6 @@ export const readBenchOptions = <Defaults extends Readonly<Record<string, number
 /** Rounds to this many decimal places. */
 export const rounded = (value: number, digits = 0): number => Math.round(value * 10 ** digits) / 10 ** digits;
 
-/** Figure, floor, ratio and goal of a rate, where more is better and the goal is a ratio. */
-export const ratedFigures = ({ figure, floor, goal }: Pick<BenchFigures, "figure" | "floor" | "goal">) => {
-  const ratio = rounded(figure / floor, 3);
-  return { figure: rounded(figure), floor: rounded(floor), ratio, goal, ok: ratio >= goal };
-};
-
 /** Returns the middle sample. */
 export const median = (samples: readonly number[]): number =>
   samples.toSorted((a, b) => a - b)[Math.floor(samples.length / 2)] ?? Number.NaN;

@@ -1,5 +1,5 @@
-/** A bound of a figure that a bench measures; the table of goals in docs/performance.md is generated from these. */
-interface Goal {
+/** A bound of a figure that a bench measures; docs/performance-goals.md is generated from these. */
+export interface Goal {
   /** What is measured, in at most twelve words. */
   what: string;
   unit: string;
@@ -107,12 +107,16 @@ export const judgeGoals = <Name extends keyof typeof benchGoals>(name: Name, fig
   const judged = named.map(([key, { value, bound, unit }]) => {
     const figure = figures[key as keyof Judged<Name>];
     const met = figure === null ? "not judged" : isWithin(figure, bound, value);
-    return [key, { figure, goal: `${bound} ${value}${unit === "" ? "" : ` ${unit}`}`, met }] as const;
+    return [key, { figure, goal: describeGoal({ bound, value, unit }), met }] as const;
   });
   const results = judged.map(([, { met }]) => met);
   const ok = results.includes(true) && !results.includes(false);
   return { ok, goal: named[0]?.[1].value ?? Number.NaN, goals: Object.fromEntries(judged) };
 };
+
+/** Returns a bound such as `≥ 15,000/s`. */
+export const describeGoal = ({ bound, value, unit }: Omit<Goal, "what">): string =>
+  `${bound} ${value.toLocaleString("en-US")}${unit.startsWith("/") ? "" : " "}${unit}`.trim();
 
 const isWithin = (figure: number, bound: Goal["bound"], value: number): boolean => {
   if (bound === "≥") return figure >= value;
