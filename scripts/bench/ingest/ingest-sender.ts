@@ -9,7 +9,7 @@ import { blockCodec } from "../../../functions/node/ingest/block-codec.ts";
 import { unpooled } from "../../../kit/buffer-pool.ts";
 import { BlockEncoding, ForwardRequestSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
-import { type CorpusRecord, envelopesOf, refreshed } from "../support/corpus/corpus.ts";
+import { type CorpusRecord, envelopesOf, refresh } from "../support/corpus/corpus.ts";
 
 /** Sequences from here on take five bytes. */
 const firstSequence = 2 ** 28;
@@ -93,10 +93,9 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
   const messages = [toBinary(ForwardRequestSchema, open), frameOf(hostId, queueId, 0, firstSequence - 1, [probe])];
   stream.write(frameGrpcMessages(messages));
 
-  const encodeNext = createFrameEncoder(options, queueId);
-  const encodeFrame = (first: number): Uint8Array =>
-    options.asBlocks ? asBlock(options, queueId, first, encodeNext(first)) : encodeNext(first);
-  const sentAt: number[] = [];
+  const free: ArrayBuffer[] = [];
+  const encodeFrame = createFrameEncoder(options, queueId, free);
+  const sentFrames: { at: number; memory: ArrayBuffer }[] = [];
   let next = firstSequence;
   let received = 0;
   let running = false;
@@ -106,16 +105,20 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
   let drained: (() => void) | undefined;
 
   const send = () => {
-    sentAt.push(performance.now());
-    stream.write(encodeFrame(next));
+    const frame = encodeFrame(next);
+    sentFrames.push({ at: performance.now(), memory: frame.buffer });
+    stream.write(options.asBlocks ? asBlock(options, queueId, next, frame) : frame);
     next += envelopesOfFrame;
   };
   const receive = () => {
     // Opened, and the ack of the first frame.
     if (received++ < 2) return received === 2 && opened.resolve();
-    onAck(performance.now() - (sentAt.shift() ?? 0));
+    const acked = sentFrames.shift();
+    if (acked === undefined) throw new Error("an ack without a frame");
+    onAck(performance.now() - acked.at);
+    free.push(acked.memory);
     if (running) send();
-    else if (sentAt.length === 0) drained?.();
+    else if (sentFrames.length === 0) drained?.();
   };
   const reader = createGrpcMessageReader(ackBytesMax, unpooled, () => new Error("an ack is too large"));
   stream.on("data", (chunk: Buffer<ArrayBuffer>) => {
@@ -142,7 +145,7 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
     async stop() {
       running = false;
       clearInterval(paced);
-      if (sentAt.length > 0) await Promise.race([new Promise<void>((resolve) => (drained = resolve)), failed]);
+      if (sentFrames.length > 0) await Promise.race([new Promise<void>((resolve) => (drained = resolve)), failed]);
     },
     acknowledged: () => Math.max(0, received - 2) * envelopesOfFrame,
     failed,
@@ -164,7 +167,7 @@ const frameOf = (
 /** Any sequence whose varints occur nowhere else in a frame before its payloads. */
 const sample = firstSequence + 0x1f_ffff;
 
-/** A frame, where its sequences are, the one before it first, and what changes with each use. */
+/** A frame, and where its sequences, the one before it first, and its payloads are. */
 const templateOf = ({ hostId }: StreamOptions, queueId: Uint8Array, records: readonly CorpusRecord[]) => {
   const bytes = Buffer.from(frameGrpcMessages([frameOf(hostId, queueId, sample - 1, sample, records)]));
   let from = 0;
@@ -175,25 +178,35 @@ const templateOf = ({ hostId }: StreamOptions, queueId: Uint8Array, records: rea
     return at;
   };
   const sequences = [find(varint5(sample - 1))];
-  const slots = records.flatMap((record, index) => {
+  const payloads = records.map(({ payload, slots }, index) => {
     sequences.push(find(varint5(sample + index)));
-    const start = find(record.payload);
-    return record.slots.map((slot) => ({ ...slot, at: start + slot.at }));
+    return { start: find(payload), slots };
   });
-  return { bytes, sequences, slots };
+  return { bytes, sequences, payloads };
 };
 
-/** Returns a function that returns the next frame, which starts at a sequence. */
-const createFrameEncoder = (options: StreamOptions, queueId: Uint8Array): ((first: number) => Buffer) => {
+/**
+ * Returns a function that returns the next frame, which starts at a sequence, in `free` memory where there is some: new memory for each would
+ * cost this process more than anything else.
+ */
+const createFrameEncoder = (
+  options: StreamOptions,
+  queueId: Uint8Array,
+  free: ArrayBuffer[],
+): ((first: number) => Buffer<ArrayBuffer>) => {
   const { envelopesOfFrame, records } = options;
   const templates = Array.from({ length: Math.floor(records.length / envelopesOfFrame) }, (_, index) =>
     templateOf(options, queueId, records.slice(index * envelopesOfFrame, (index + 1) * envelopesOfFrame)),
   );
+  const bytesMax = Math.max(0, ...templates.map((template) => template.bytes.length));
   let sent = 0;
   return (first) => {
     const template = templates[sent % templates.length];
     if (template === undefined) throw new Error("the stream has too few records for a frame");
-    const bytes = refreshed(template.bytes, template.slots, Math.floor(sent++ / templates.length));
+    const bytes = Buffer.from(free.pop() ?? new ArrayBuffer(bytesMax), 0, template.bytes.length);
+    bytes.set(template.bytes);
+    const use = Math.floor(sent++ / templates.length);
+    for (const { start, slots } of template.payloads) refresh(bytes, start, slots, use);
     for (const [index, at] of template.sequences.entries()) writeVarint5(bytes, at, first - 1 + index);
     return bytes;
   };
@@ -214,7 +227,7 @@ const asBlock = (
   // The request and its frame begin with a tag and a length; the claims come before the envelopes.
   reader.uint32();
   reader.uint32();
-  while (reader.buf[reader.pos] !== envelopeTag) {
+  while (frame[reader.pos] !== envelopeTag) {
     const [, type] = reader.tag();
     reader.skip(type);
   }

@@ -128,20 +128,27 @@ const findSlots = (bytes: Uint8Array, offset: number, fields: Fields, slots: Slo
 /** How far a use of the pool moves every time on: longer than the pool, so that no time occurs again on a day. */
 const secondsOfUse = 43;
 
-/** Returns a copy of `bytes` with the slots of its `use`, counted from 0, whose copy is equal. */
-export const refreshed = (bytes: Uint8Array, slots: readonly Slot[], use: number): Buffer<ArrayBuffer> => {
-  const copy = Buffer.from(bytes);
-  if (use === 0) return copy;
+/** Returns a copy of a payload as its `use` sends it, counted from 0, whose copy is equal. */
+export const refreshed = (payload: Uint8Array, slots: readonly Slot[], use: number): Buffer<ArrayBuffer> => {
+  const copy = Buffer.from(payload);
+  refresh(copy, 0, slots, use);
+  return copy;
+};
+
+/** Changes the payload that begins at `start` to that of its `use`. */
+export const refresh = (copy: Buffer, start: number, slots: readonly Slot[], use: number): void => {
+  if (use === 0) return;
   const key = keyOf(use);
   const seconds = use * secondsOfUse;
-  for (const { at, kind, length } of slots)
+  for (const { at: offset, kind, length } of slots) {
+    const at = start + offset;
     if (kind === "nanos") addNanos(copy, at, seconds);
     else if (kind === "clock") addToClock(copy, at, seconds);
     else if (kind === "hex")
       for (let digit = 0; digit < length; digit++) xorDigit(copy, at + digit, key[digit & 15] as number);
     else
       for (let byte = 0; byte < length; byte++) copy[at + byte] = (copy[at + byte] as number) ^ (key[byte] as number);
-  return copy;
+  }
 };
 
 /** Returns a function that returns the next payload: those of all records, and again with other ids and times. */
