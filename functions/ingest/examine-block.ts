@@ -13,7 +13,7 @@ import { checkEnvelopes } from "./limit-messages.ts";
 import { frameOf, scanEnvelopes } from "./scan-envelopes.ts";
 
 /** The encodings of blocks that core reads. */
-export const blockEncodings = [BlockEncoding.NONE, BlockEncoding.ZSTD];
+export const acceptedEncodings = [BlockEncoding.NONE, BlockEncoding.ZSTD];
 
 /** The context of examining what a caller has sent. */
 export interface Examination {

@@ -34,7 +34,7 @@ import {
 import type { ByteBudget } from "./byte-budget.ts";
 import { toConnectError } from "./connect-error.ts";
 import { decodeForward, decodeSubmit, submittedKey } from "./decode-requests.ts";
-import { blockEncodings, examineSent } from "./examine-block.ts";
+import { acceptedEncodings, examineSent } from "./examine-block.ts";
 import { checkClaims, type ExaminedFrame, envelopeOverheadBytes, type FrameLimits } from "./examine-frame.ts";
 import { type DecodeMessage, type ForwardAnswer, type ForwardMessage, forward } from "./forward.ts";
 import type { IncompleteMessages } from "./incomplete-messages.ts";
@@ -178,7 +178,10 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
           async open(claims: Open): Promise<ForwardAnswer> {
             checkClaims(claims, caller.identity, limits);
             queue = await sink.open(claims);
-            return { case: "opened", value: create(OpenedSchema, { cursor: queue.cursor, blockEncodings }) };
+            return {
+              case: "opened",
+              value: create(OpenedSchema, { cursor: queue.cursor, blockEncodings: acceptedEncodings }),
+            };
           },
           async accept(frame: ExaminedFrame): Promise<ForwardAnswer> {
             const ack = await acceptOf(queue, frame, disconnected);

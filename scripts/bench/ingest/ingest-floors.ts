@@ -4,7 +4,7 @@
  */
 import { Client } from "pg";
 import { from as copyFrom } from "pg-copy-streams";
-import { type CorpusRecord, envelopesOf } from "../support/corpus/corpus.ts";
+import { type CorpusRecord, toEnvelopes } from "../support/corpus/corpus.ts";
 import { type DatabaseUse, measureUse } from "./database-use.ts";
 
 const columns = "host_id, queue_id, sequence, kind, observed_at, received_at, source, attributes, payload";
@@ -89,7 +89,7 @@ const encodeRows = (records: readonly CorpusRecord[]): Buffer[] => {
     return bytes;
   };
   const time = (ms: number) => int64(BigInt(ms - postgresEpochMs) * 1000n);
-  return envelopesOf(records, 2 ** 28).flatMap(({ sequence, kind, source, attributes, payload }, index) => {
+  return toEnvelopes(records, 2 ** 28).flatMap(({ sequence, kind, source, attributes, payload }, index) => {
     const at = records[index]?.at ?? 0;
     const json = Buffer.from(`\x01${JSON.stringify(attributes)}`);
     const texts = [Buffer.from(kind), time(at), time(at), Buffer.from(source), json, payload];

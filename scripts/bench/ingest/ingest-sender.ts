@@ -9,7 +9,7 @@ import { blockCodec } from "../../../functions/node/ingest/block-codec.ts";
 import { unpooled } from "../../../kit/buffer-pool.ts";
 import { BlockEncoding, ForwardRequestSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
-import { type CorpusRecord, envelopesOf, refresh } from "../support/corpus/corpus.ts";
+import { type CorpusRecord, refresh, toEnvelopes } from "../support/corpus/corpus.ts";
 
 /** Sequences from here on take five bytes. */
 const firstSequence = 2 ** 28;
@@ -160,7 +160,7 @@ const frameOf = (
   first: number,
   records: readonly CorpusRecord[],
 ): Uint8Array => {
-  const value = { hostId, queueId, previousSequence: BigInt(previous), envelopes: envelopesOf(records, first) };
+  const value = { hostId, queueId, previousSequence: BigInt(previous), envelopes: toEnvelopes(records, first) };
   return toBinary(ForwardRequestSchema, create(ForwardRequestSchema, { message: { case: "frame", value } }));
 };
 

@@ -215,7 +215,7 @@ const chunks = <Item>(items: readonly Item[], size: number): Item[][] =>
   );
 
 /** Returns the envelopes of records, as a frame has them, with sequences from `first`. */
-export const envelopesOf = (records: readonly CorpusRecord[], first: number) =>
+export const toEnvelopes = (records: readonly CorpusRecord[], first: number) =>
   records.map(({ kind, source, attributes, at, payload }, index) => ({
     sequence: BigInt(first + index),
     kind,
@@ -226,7 +226,7 @@ export const envelopesOf = (records: readonly CorpusRecord[], first: number) =>
   }));
 
 const encodeEnvelopes = (records: readonly CorpusRecord[]): Uint8Array =>
-  toBinary(FrameSchema, create(FrameSchema, { envelopes: envelopesOf(records, 2 ** 28) }));
+  toBinary(FrameSchema, create(FrameSchema, { envelopes: toEnvelopes(records, 2 ** 28) }));
 
 const ratios = (blocks: readonly Uint8Array[], records: number) => {
   const raw = blocks.reduce((sum, { length }) => sum + length, 0);
