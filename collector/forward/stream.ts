@@ -1,11 +1,11 @@
 import type { Clock } from "../../kit/clock.ts";
+import { freeBytes } from "../../kit/free-bytes.ts";
 import type { Span, Tracer } from "../../kit/tracing/tracer.ts";
 import { GrpcError } from "../../proto/grpc-status.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecords } from "../queue/record.ts";
 import { type BatchLimits, nextBatch } from "./batch.ts";
 import type { Compressor } from "./compressor.ts";
-import { freeBytes } from "./free-bytes.ts";
 import type { GrpcConnection, GrpcRequest } from "./grpc-stream.ts";
 import {
   type Ack,

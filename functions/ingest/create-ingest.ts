@@ -18,7 +18,7 @@ export interface IngestNeeds {
   /** Where frames are stored. */
   sink: Sink;
   /** `blockCodec` of node/ingest/block-codec.ts. */
-  codec: Pick<BlockCodec, "decompress">;
+  codec: Pick<BlockCodec, "decompress" | "free">;
   clock: Clock;
   log: Log;
   observe: IngestObserver;

@@ -80,6 +80,20 @@ describe("examineBlock", () => {
     expect(kept({ ...lines(0), previousSequence: 7n }).count).toBe(0);
   });
 
+  it("frees what it decompressed on release, and keeps nothing of the message but the data that core stores", () => {
+    const block = blockOf(lines(3, { payload: new Uint8Array(30_000) }));
+    block.queueId = Uint8Array.from(sentQueue);
+    const { frame, release } = examineBlock(block, {
+      ...{ identity: sentIdentity, limits: { ...limits, payloadBytesMax: 30_000 }, receivedAt, codec: blockCodec },
+    });
+    expect(frame.run.bytes.length).toBe(block.rawBytes);
+    block.queueId.fill(0);
+    release?.();
+    expect(frame.run.bytes.length).toBe(0);
+    expect(frame.queueId).toEqual(sentQueue);
+    expect(frame.run.compressed).toBe(block.data);
+  });
+
   it("G1: decompresses nothing of a block that says that it is too large, and no more than it says", () => {
     const never = { ...blockCodec, decompress: () => expect.fail("it was decompressed") };
     const large = { ...blockOf(lines(1)), rawBytes: 100_001 };

@@ -23,7 +23,7 @@ export interface Examination {
   limits: FrameLimits & { frameBytesMax: number };
   /** Milliseconds since the Unix epoch. */
   receivedAt: number;
-  codec: Pick<BlockCodec, "decompress">;
+  codec: Pick<BlockCodec, "decompress" | "free">;
 }
 
 /** Examines a frame or a block. */
@@ -40,12 +40,14 @@ export const examineSent = (sent: Frame | Block, examination: Examination): Exam
 export const examineBlock = (sent: Block, examination: Examination): ExaminedFrame => {
   const { identity, limits, receivedAt, codec } = examination;
   checkClaims(sent, identity, limits);
-  const { queueId, previousSequence } = sent;
+  const { previousSequence } = sent;
+  // Outlives the message that it is a part of.
+  const queueId = Uint8Array.from(sent.queueId);
   const bytes = decode(sent, limits.frameBytesMax, codec);
   const read = scanEnvelopes(bytes, limits, previousSequence);
   const examined = read
     ? frameOf(read, { hostId: identity, queueId, previousSequence, receivedAt })
-    : examineFrame({ ...sent, envelopes: decodeEnvelopes(bytes) }, identity, limits, receivedAt);
+    : examineFrame({ ...sent, queueId, envelopes: decodeEnvelopes(bytes) }, identity, limits, receivedAt);
   const { frame, rejected, discarded } = examined;
   if (
     frame.lastSequence !== sent.lastSequence ||
@@ -54,7 +56,12 @@ export const examineBlock = (sent: Block, examination: Examination): ExaminedFra
     throw invalid("last_sequence or envelopes is not that of the block's data");
   if (read === undefined || discarded.length > 0 || sent.encoding !== BlockEncoding.ZSTD) return examined;
   const run = { ...frame.run, compressed: sent.data };
-  return { ...examined, frame: { ...frame, run }, bytes: heldBytes(read.heldBytes, run) };
+  return {
+    ...examined,
+    frame: { ...frame, run },
+    bytes: heldBytes(read.heldBytes, run),
+    release: () => codec.free(bytes),
+  };
 };
 
 const decode = ({ rawBytes, encoding, data }: Block, bytesMax: number, codec: Pick<BlockCodec, "decompress">) => {

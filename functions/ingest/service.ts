@@ -54,7 +54,7 @@ export interface IngestDependencies {
   limits: FrameLimits & { frameBytesMax: number };
   /** Serves Forward over binary gRPC in place of `plain`. Without it Connect's handlers serve everything. */
   fastPath: ((plain: UniversalHandler, shared: SharedWithFastPath) => UniversalHandler) | undefined;
-  codec: Pick<BlockCodec, "decompress">;
+  codec: Pick<BlockCodec, "decompress" | "free">;
   clock: Pick<Clock, "now" | "sleep">;
   observe: IngestObserver;
   log: { error(fields: object, message: string): void };

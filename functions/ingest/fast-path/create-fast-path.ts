@@ -34,9 +34,16 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
     const reader = createGrpcMessageReader(bytesMax, buffers, () => new Problem("frame_too_large"));
     const decoding = (data: Bytes) => (): ForwardMessage => {
       const frame = readFrame(data, { identity: caller.identity, limits, receivedAt: clock.now() });
-      // The generated code's objects refer to the buffer as well, and nobody knows until when.
-      if (frame === undefined) return shared.decode(data, caller);
-      return { case: "frame", value: { ...frame, release: () => buffers.release(data) } };
+      if (frame !== undefined) return { case: "frame", value: { ...frame, release: () => buffers.release(data) } };
+      const decoded = shared.decode(data, caller);
+      // Objects of the generated code refer to the buffer as well, and nobody knows until when; a block that is stored as it came has none.
+      if (decoded.case !== "frame" || decoded.value.release === undefined) return decoded;
+      const { release } = decoded.value;
+      const releaseBoth = () => {
+        release();
+        buffers.release(data);
+      };
+      return { case: "frame", value: { ...decoded.value, release: releaseBoth } };
     };
     const decompress = async (data: Bytes): Promise<Bytes> => {
       const decompressed = await gzip.decompress(data, bytesMax);

@@ -1,5 +1,6 @@
 import { hash } from "node:crypto";
 import { constants, zstdCompressSync, zstdDecompressSync } from "node:zlib";
+import { freeBytes } from "../../../kit/free-bytes.ts";
 import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 
 /** The result with `info`, which @types/node leaves out. */
@@ -24,6 +25,10 @@ export const blockCodec: BlockCodec = {
     } catch {
       return null;
     }
+  },
+  free(decompressed) {
+    // A smaller one is a part of Node's pool.
+    if (decompressed.buffer.byteLength === decompressed.length + 1) freeBytes(decompressed, { whole: true });
   },
   digest: (raw) => hash("sha256", raw, "buffer"),
 };

@@ -7,6 +7,8 @@ export interface BlockCodec {
   compress(raw: Uint8Array): Uint8Array;
   /** Returns what was compressed; null unless that is `rawBytes` long. It makes no more than that, whatever the data claim. */
   decompress(data: Uint8Array, rawBytes: number): Uint8Array<ArrayBuffer> | null;
+  /** Frees what `decompress` returned, which nothing uses any more. */
+  free(decompressed: Uint8Array): void;
   /** Returns the SHA-256. */
   digest(raw: Uint8Array): Uint8Array;
 }
