@@ -3,9 +3,8 @@ import { createMemo, createSignal, Show } from "solid-js";
 import { AuditEventPage, type AuditEventView } from "../../../proto/audit-event.ts";
 import { createReport } from "../api/create-report.ts";
 import { Icon } from "../design/icon.tsx";
-import { ListPager } from "../design/list-pager.tsx";
-import { Loaded } from "../design/loaded.tsx";
-import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { RecordList } from "../design/record-list.tsx";
+import type { RecordColumn } from "../design/record-table.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
@@ -71,79 +70,42 @@ const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => vo
     { name: "Did what", cell: (event) => <EventWhat event={event} names={page()?.names ?? {}} /> },
     { name: "Chain", cell: (event) => <Place event={event} asOf={report.asOf()} />, isNumber: true },
   ];
-  const nextPath = () => {
-    const next = page()?.next_cursor;
-    return next ? auditPath({ ...props.view, cursor: next }) : undefined;
-  };
-  const pager = (label: string) => (
-    <Show when={page()}>
-      {(known) => (
-        <ListPager
-          label={label}
-          rows={known().items.length}
-          isContinued={props.view.cursor !== undefined}
-          firstPath={auditPath(changeView(props.view, {}))}
-          nextPath={nextPath()}
-          noun="event"
-        />
-      )}
-    </Show>
-  );
+  const pathOf = (cursor?: string) => auditPath(changeView(props.view, cursor === undefined ? {} : { cursor }));
   return (
     <>
       <PageHead title="Audit" report={report} paused={paused()} onPause={setPaused}>
         <ChainStatus />
       </PageHead>
       <AuditFilters view={props.view} onChange={props.onChange} />
-      <div class="page-tools">
-        {pager("Pages of events")}
-        <div class="page-tools-end">
-          <a class="button" href={auditExportPath("csv", props.view)} download="">
-            <Icon name="export" /> CSV
-          </a>
-          <a class="button" href={auditExportPath("jsonl", props.view)} download="">
-            <Icon name="export" /> JSON lines
-          </a>
-        </div>
-      </div>
-      <Loaded
+      <RecordList
         report={report}
-        what="events"
-        heading
-        instead={{ href: "/audit", words: "Show all events" }}
-        value={page()}
-      >
-        {(known) => (
-          <Show
-            when={known().items.length > 0}
-            fallback={
-              <section class="notice">
-                <h2>No event matches</h2>
-                <Show when={nextPath()} fallback={<p>Change or clear the filters above.</p>}>
-                  {(path) => (
-                    <>
-                      <p>The newest 5,000 events under the other filters do not hold this text. Older ones may.</p>
-                      <a class="button" href={path()}>
-                        Search older events
-                      </a>
-                    </>
-                  )}
-                </Show>
-              </section>
-            }
-          >
-            <div class="shown" data-shown={report.phase()}>
-              <RecordTable
-                label="Audit events, newest first"
-                columns={columns}
-                rows={known().items}
-                isFailed={(event) => event.outcome === "failure"}
-              />
-              <Show when={known().items.length > 20}>{pager("Pages of events, below")}</Show>
-            </div>
-          </Show>
-        )}
-      </Loaded>
+        label="Audit events, newest first"
+        columns={columns}
+        isFailed={(event) => event.outcome === "failure"}
+        noun="event"
+        isContinued={props.view.cursor !== undefined}
+        pathOf={pathOf}
+        allPath="/audit"
+        downloads={[
+          { path: auditExportPath("csv", props.view), words: "CSV" },
+          { path: auditExportPath("jsonl", props.view), words: "JSON lines" },
+        ]}
+        empty={
+          <section class="notice">
+            <h2>No event matches</h2>
+            <Show when={page()?.next_cursor} fallback={<p>Change or clear the filters above.</p>}>
+              {(cursor) => (
+                <>
+                  <p>The newest 5,000 events under the other filters do not hold this text. Older ones may.</p>
+                  <a class="button" href={pathOf(cursor())}>
+                    Search older events
+                  </a>
+                </>
+              )}
+            </Show>
+          </section>
+        }
+      />
     </>
   );
 };

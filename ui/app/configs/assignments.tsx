@@ -3,11 +3,8 @@ import { createMemo, For, Show } from "solid-js";
 import { AssignmentPage, type ConfigAssignment } from "../../../proto/fleet-health/config-report.ts";
 import type { ConfigProgress } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
-import { OldNotice } from "../design/freshness.tsx";
-import { Icon } from "../design/icon.tsx";
-import { ListPager } from "../design/list-pager.tsx";
-import { Loaded } from "../design/loaded.tsx";
-import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { RecordList } from "../design/record-list.tsx";
+import type { RecordColumn } from "../design/record-table.tsx";
 import { formatTimestamp, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
@@ -41,7 +38,6 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
     intervalMs: 15_000,
     paused: () => props.paused,
   });
-  const page = () => report.answer()?.value;
   /** The address with a change of the filter, on its first page. */
   const pathOf = (change: Readonly<Record<string, string | undefined>>) => {
     const next = new URLSearchParams(params());
@@ -52,10 +48,10 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
     }
     return `/configs/${props.configId}${next.size === 0 ? "" : `?${next}`}#assignments`;
   };
-  const filterParams = () => {
+  const exportPath = () => {
     const filters = new URLSearchParams(params());
     filters.delete("cursor");
-    return filters;
+    return `${listPath()}/export.csv${filters.size === 0 ? "" : `?${filters}`}`;
   };
   const current = () => params().get("current") ?? undefined;
   const columns: readonly RecordColumn<ConfigAssignment>[] = [
@@ -104,28 +100,18 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
   return (
     <section class="config-panel" aria-labelledby="assignments">
       <h2 id="assignments">Assigned hosts</h2>
-      <OldNotice report={report} what="These hosts are" paused={props.paused} />
-      <div class="page-tools">
-        <div class="chips">
-          <For each={chips}>
-            {(chip) => (
-              <a
-                class="button"
-                href={pathOf({ current: chip.value })}
-                aria-current={current() === chip.value ? "true" : undefined}
-              >
-                {chip.words}
-              </a>
-            )}
-          </For>
-        </div>
-        <a
-          class="button"
-          href={`${listPath()}/export.csv${filterParams().size === 0 ? "" : `?${filterParams()}`}`}
-          download=""
-        >
-          <Icon name="export" /> CSV
-        </a>
+      <div class="chips">
+        <For each={chips}>
+          {(chip) => (
+            <a
+              class="button"
+              href={pathOf({ current: chip.value })}
+              aria-current={current() === chip.value ? "true" : undefined}
+            >
+              {chip.words}
+            </a>
+          )}
+        </For>
       </div>
       <Show when={params().get("since")}>
         {(since) => (
@@ -135,28 +121,18 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
           </p>
         )}
       </Show>
-      <Loaded
+      <RecordList
         report={report}
-        what="hosts"
-        instead={{ href: `/configs/${props.configId}`, words: "Show all assignments" }}
-        value={page()}
-      >
-        {(known) => (
-          <Show when={known().items.length > 0} fallback={<p class="quiet">No assignment matches.</p>}>
-            <div class="shown" data-shown={report.phase()}>
-              <RecordTable label="Assigned hosts, newest first" columns={columns} rows={known().items} />
-              <ListPager
-                label="Pages of assigned hosts"
-                rows={known().items.length}
-                isContinued={params().has("cursor")}
-                firstPath={pathOf({})}
-                nextPath={known().next_cursor === null ? undefined : pathOf({ cursor: known().next_cursor ?? "" })}
-                noun="assignment"
-              />
-            </div>
-          </Show>
-        )}
-      </Loaded>
+        part={props}
+        label="Assigned hosts, newest first"
+        columns={columns}
+        noun="assignment"
+        isContinued={params().has("cursor")}
+        pathOf={(cursor) => pathOf({ cursor })}
+        allPath={`/configs/${props.configId}`}
+        downloads={[{ path: exportPath(), words: "CSV" }]}
+        empty={<p class="quiet">No assignment matches.</p>}
+      />
     </section>
   );
 };

@@ -8,9 +8,9 @@ import {
 import { createReport } from "../api/create-report.ts";
 import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
-import { ListPager } from "../design/list-pager.tsx";
 import { Loaded } from "../design/loaded.tsx";
-import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { RecordList } from "../design/record-list.tsx";
+import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { PageHead } from "../shell/page-head.tsx";
@@ -45,11 +45,10 @@ export const ConfigsPage = () => {
     intervalMs: refreshIntervalMs,
     paused,
   });
-  const page = () => report.answer()?.value;
   const text = () => params().get("q") ?? "";
-  const pathOf = (change: Readonly<Record<string, string>>) => {
-    const next = new URLSearchParams({ ...(text() === "" ? {} : { q: text() }), ...change });
-    return next.size === 0 ? "/configs" : `/configs?${next}`;
+  const queryOf = (cursor?: string) => {
+    const query = new URLSearchParams({ ...(text() === "" ? {} : { q: text() }), ...(cursor && { cursor }) });
+    return query.size === 0 ? "" : `?${query}`;
   };
   const columns: readonly RecordColumn<ListedConfig>[] = [
     {
@@ -102,20 +101,6 @@ export const ConfigsPage = () => {
       }),
     ),
   ];
-  const pager = (label: string) => (
-    <Show when={page()}>
-      {(known) => (
-        <ListPager
-          label={label}
-          rows={known().items.length}
-          isContinued={params().has("cursor")}
-          firstPath={pathOf({})}
-          nextPath={known().next_cursor === null ? undefined : pathOf({ cursor: known().next_cursor ?? "" })}
-          noun="config"
-        />
-      )}
-    </Show>
-  );
   return (
     <div class="page">
       <PageHead title="Configs" report={report} paused={paused()} onPause={setPaused} />
@@ -140,49 +125,31 @@ export const ConfigsPage = () => {
           <Icon name="search" /> Find
         </button>
       </form>
-      <div class="page-tools">
-        {pager("Pages of configs")}
-        <a
-          class="button"
-          href={`/api/core/collector/configs/export.csv${text() === "" ? "" : `?${new URLSearchParams({ q: text() })}`}`}
-          download=""
-        >
-          <Icon name="export" /> CSV
-        </a>
-      </div>
-      <Loaded
+      <RecordList
         report={report}
-        what="configs"
-        heading
-        instead={{ href: "/configs", words: "Show all configs" }}
-        value={page()}
-      >
-        {(known) => (
-          <Show
-            when={known().items.length > 0}
-            fallback={
-              <section class="notice">
-                <h2>{text() === "" ? "No config has been published" : "No config matches"}</h2>
-                <p>
-                  {text() === ""
-                    ? "An administrator publishes configs through the API. Hosts may still run configs of their own, below."
-                    : "Search for a part of the name, or for the first characters of the hash."}
-                </p>
-                <Show when={text() !== ""}>
-                  <a class="button" href="/configs">
-                    Show all configs
-                  </a>
-                </Show>
-              </section>
-            }
-          >
-            <div class="shown" data-shown={report.phase()}>
-              <RecordTable label="Configs, newest first" columns={columns} rows={known().items} />
-              <Show when={known().items.length > 20}>{pager("Pages of configs, below")}</Show>
-            </div>
-          </Show>
-        )}
-      </Loaded>
+        label="Configs, newest first"
+        columns={columns}
+        noun="config"
+        isContinued={params().has("cursor")}
+        pathOf={(cursor) => `/configs${queryOf(cursor)}`}
+        allPath="/configs"
+        downloads={[{ path: `/api/core/collector/configs/export.csv${queryOf()}`, words: "CSV" }]}
+        empty={
+          <section class="notice">
+            <h2>{text() === "" ? "No config has been published" : "No config matches"}</h2>
+            <p>
+              {text() === ""
+                ? "An administrator publishes configs through the API. Hosts may still run configs of their own, below."
+                : "Search for a part of the name, or for the first characters of the hash."}
+            </p>
+            <Show when={text() !== ""}>
+              <a class="button" href="/configs">
+                Show all configs
+              </a>
+            </Show>
+          </section>
+        }
+      />
       <Unstored paused={paused()} />
     </div>
   );

@@ -2,13 +2,23 @@ import { Show } from "solid-js";
 import { formatCountOf } from "../format/format.ts";
 import { Icon } from "./icon.tsx";
 
-interface PageOfList {
-  rows: number;
-  isContinued: boolean;
-  nextPath: string | undefined;
+/** The words for the rows of a list, and their order. */
+export interface ListRows {
+  /** What a row is: `event`. */
   noun: string;
+  /** What several rows are, unless an `s` makes it so. */
   nouns?: string;
+  /** Newest first unless given. */
   order?: ListOrder;
+}
+
+interface PageOfList extends ListRows {
+  /** Rows of this page. */
+  rows: number;
+  /** Whether this is not the first page. */
+  isContinued: boolean;
+  /** The next page; undefined on the last. */
+  nextPath: string | undefined;
 }
 
 /** The order of a list: the newest row first, or from a first one to a last one. */
@@ -35,22 +45,7 @@ const endText = (page: PageOfList): string => {
 };
 
 /** The number of rows of a page of a list whose total nobody counts, and links to the first and the next page. */
-export const ListPager = (props: {
-  label: string;
-  /** Rows of this page. */
-  rows: number;
-  /** Whether this is not the first page. */
-  isContinued: boolean;
-  firstPath: string;
-  /** The next page; undefined on the last. */
-  nextPath: string | undefined;
-  /** What a row is: `event`. */
-  noun: string;
-  /** What several rows are, unless an `s` makes it so. */
-  nouns?: string;
-  /** Newest first unless given. */
-  order?: ListOrder;
-}) => (
+export const ListPager = (props: PageOfList & { label: string; firstPath: string }) => (
   <nav class="pager" aria-label={props.label}>
     <span>
       {countText(props)}

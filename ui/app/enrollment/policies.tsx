@@ -1,12 +1,9 @@
 import { createMemo, For, Show } from "solid-js";
 import { type ListedPolicy, PolicyPage } from "../../../proto/operator/enrollment.ts";
 import { createReport } from "../api/create-report.ts";
-import { OldNotice } from "../design/freshness.tsx";
-import { Icon } from "../design/icon.tsx";
 import { LabelLinks } from "../design/label-links.tsx";
-import { ListPager } from "../design/list-pager.tsx";
-import { Loaded } from "../design/loaded.tsx";
-import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { RecordList } from "../design/record-list.tsx";
+import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
@@ -39,7 +36,6 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
     intervalMs: 15_000,
     paused: () => props.paused,
   });
-  const page = () => report.answer()?.value;
   const pathOf = (cursor?: string) => {
     const { policies } = props.view;
     const params = new URLSearchParams();
@@ -128,52 +124,31 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
       ),
     },
   ];
+  const isFiltered = () => props.view.policies.size > 0;
   return (
-    <>
-      <OldNotice report={report} what="These policies are" paused={props.paused} />
-      <Loaded
-        report={report}
-        what="policies"
-        instead={{ href: "/enrollment", words: "Show all policies" }}
-        value={page()}
-      >
-        {(known) => (
-          <>
-            <div class="page-tools">
-              <ListPager
-                label="Pages of policies"
-                rows={known().items.length}
-                isContinued={props.view.policyCursor !== undefined}
-                firstPath={pathOf()}
-                nextPath={known().next_cursor === null ? undefined : pathOf(known().next_cursor ?? undefined)}
-                noun="policy"
-                nouns="policies"
-              />
-              <a
-                class="button"
-                href={`${listPath}/export.csv${props.view.policies.size === 0 ? "" : `?${props.view.policies}`}`}
-                download=""
-              >
-                <Icon name="export" /> CSV of the policies
-              </a>
-            </div>
-            <Show
-              when={known().items.length > 0}
-              fallback={
-                <p class="quiet">
-                  {props.view.policies.size === 0
-                    ? "No policy has been created. An administrator creates one through the API."
-                    : "No policy matches."}
-                </p>
-              }
-            >
-              <div class="shown" data-shown={report.phase()}>
-                <RecordTable label="Enrollment policies, newest first" columns={columns} rows={known().items} />
-              </div>
-            </Show>
-          </>
-        )}
-      </Loaded>
-    </>
+    <RecordList
+      report={report}
+      part={props}
+      label="Enrollment policies, newest first"
+      columns={columns}
+      noun="policy"
+      nouns="policies"
+      isContinued={props.view.policyCursor !== undefined}
+      pathOf={pathOf}
+      allPath="/enrollment"
+      downloads={[
+        {
+          path: `${listPath}/export.csv${isFiltered() ? `?${props.view.policies}` : ""}`,
+          words: "CSV of the policies",
+        },
+      ]}
+      empty={
+        <p class="quiet">
+          {isFiltered()
+            ? "No policy matches."
+            : "No policy has been created. An administrator creates one through the API."}
+        </p>
+      }
+    />
   );
 };

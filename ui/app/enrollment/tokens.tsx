@@ -1,11 +1,8 @@
 import { createMemo, Show } from "solid-js";
 import { type ListedToken, TokenPage } from "../../../proto/operator/enrollment.ts";
 import { createReport } from "../api/create-report.ts";
-import { OldNotice } from "../design/freshness.tsx";
-import { Icon } from "../design/icon.tsx";
-import { ListPager } from "../design/list-pager.tsx";
-import { Loaded } from "../design/loaded.tsx";
-import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { RecordList } from "../design/record-list.tsx";
+import type { RecordColumn } from "../design/record-table.tsx";
 import { formatUntil, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
@@ -29,7 +26,6 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
     intervalMs: 15_000,
     paused: () => props.paused,
   });
-  const page = () => report.answer()?.value;
   const pathOf = (cursor?: string) => {
     const params = new URLSearchParams(props.view.tokens);
     if (cursor !== undefined) params.set("cursor", cursor);
@@ -110,47 +106,28 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
       ),
     },
   ];
+  const isFiltered = () => props.view.tokens.size > 0;
   return (
-    <>
-      <OldNotice report={report} what="These tokens are" paused={props.paused} />
-      <Loaded report={report} what="tokens" instead={{ href: "/enrollment", words: "Show all tokens" }} value={page()}>
-        {(known) => (
-          <>
-            <div class="page-tools">
-              <ListPager
-                label="Pages of tokens"
-                rows={known().items.length}
-                isContinued={props.view.tokenCursor !== undefined}
-                firstPath={pathOf()}
-                nextPath={known().next_cursor === null ? undefined : pathOf(known().next_cursor ?? undefined)}
-                noun="token"
-              />
-              <a
-                class="button"
-                href={`${listPath}/export.csv${props.view.tokens.size === 0 ? "" : `?${props.view.tokens}`}`}
-                download=""
-              >
-                <Icon name="export" /> CSV of the tokens
-              </a>
-            </div>
-            <Show
-              when={known().items.length > 0}
-              fallback={
-                <p class="quiet">
-                  {props.view.tokens.size === 0
-                    ? "No token has been created. An administrator creates one through the API."
-                    : "No token matches."}
-                </p>
-              }
-            >
-              <div class="shown" data-shown={report.phase()}>
-                <RecordTable label="Bootstrap tokens, newest first" columns={columns} rows={known().items} />
-              </div>
-            </Show>
-          </>
-        )}
-      </Loaded>
-    </>
+    <RecordList
+      report={report}
+      part={props}
+      label="Bootstrap tokens, newest first"
+      columns={columns}
+      noun="token"
+      isContinued={props.view.tokenCursor !== undefined}
+      pathOf={pathOf}
+      allPath="/enrollment"
+      downloads={[
+        { path: `${listPath}/export.csv${isFiltered() ? `?${props.view.tokens}` : ""}`, words: "CSV of the tokens" },
+      ]}
+      empty={
+        <p class="quiet">
+          {isFiltered()
+            ? "No token matches."
+            : "No token has been created. An administrator creates one through the API."}
+        </p>
+      }
+    />
   );
 };
 

@@ -3,9 +3,8 @@ import { createMemo, createSignal, For, Show } from "solid-js";
 import { type Rollout, RolloutList } from "../../../proto/rollout/rollout.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
-import { ListPager } from "../design/list-pager.tsx";
-import { Loaded } from "../design/loaded.tsx";
-import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { RecordList } from "../design/record-list.tsx";
+import type { RecordColumn } from "../design/record-table.tsx";
 import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { PageHead } from "../shell/page-head.tsx";
@@ -48,11 +47,10 @@ export const RolloutsPage = () => {
     intervalMs: 10_000,
     paused,
   });
-  const page = () => report.answer()?.value;
   const configId = () => params().get("config_id");
   const isFiltered = () => params().has("state") || params().has("config_id") || params().has("identity_id");
   /** The address with other states or a cursor, on its first page without one. */
-  const pathOf = ({ states, cursor }: { states?: readonly RolloutState[]; cursor?: string } = {}) => {
+  const pathOf = ({ states, cursor }: { states?: readonly RolloutState[]; cursor?: string | undefined }) => {
     const next = new URLSearchParams(params());
     next.delete("cursor");
     if (states !== undefined) {
@@ -153,57 +151,37 @@ export const RolloutsPage = () => {
           </p>
         )}
       </Show>
-      <Loaded
+      <RecordList
         report={report}
-        what="rollouts"
-        heading
-        instead={{ href: "/rollouts", words: "Show all rollouts" }}
-        value={page()}
-      >
-        {(known) => (
+        label="Rollouts, newest first"
+        columns={columns}
+        isFailed={({ state, failed }) => failed > 0 && openStates.includes(state)}
+        noun="rollout"
+        isContinued={params().has("cursor")}
+        pathOf={(cursor) => pathOf({ cursor })}
+        allPath="/rollouts"
+        empty={
           <Show
-            when={known().items.length > 0}
+            when={isFiltered()}
             fallback={
-              <Show
-                when={isFiltered()}
-                fallback={
-                  <section class="notice">
-                    <h2>No config has been rolled out in waves</h2>
-                    <p>
-                      An administrator starts a rollout with <code>svc-admin rollouts create</code>. The page of a{" "}
-                      <a href="/configs">config</a> shows before which hosts would change.
-                    </p>
-                  </section>
-                }
-              >
-                <section class="notice">
-                  <h2>No rollout matches</h2>
-                  <a class="button" href="/rollouts">
-                    Show all rollouts
-                  </a>
-                </section>
-              </Show>
+              <section class="notice">
+                <h2>No config has been rolled out in waves</h2>
+                <p>
+                  An administrator starts a rollout with <code>svc-admin rollouts create</code>. The page of a{" "}
+                  <a href="/configs">config</a> shows before which hosts would change.
+                </p>
+              </section>
             }
           >
-            <div class="shown rollout-part" data-shown={report.phase()}>
-              <RecordTable
-                label="Rollouts, newest first"
-                columns={columns}
-                rows={known().items}
-                isFailed={({ state, failed }) => failed > 0 && openStates.includes(state)}
-              />
-              <ListPager
-                label="Pages of rollouts"
-                rows={known().items.length}
-                isContinued={params().has("cursor")}
-                firstPath={pathOf()}
-                nextPath={known().next_cursor === null ? undefined : pathOf({ cursor: known().next_cursor ?? "" })}
-                noun="rollout"
-              />
-            </div>
+            <section class="notice">
+              <h2>No rollout matches</h2>
+              <a class="button" href="/rollouts">
+                Show all rollouts
+              </a>
+            </section>
           </Show>
-        )}
-      </Loaded>
+        }
+      />
     </div>
   );
 };

@@ -2,11 +2,8 @@ import { createMemo, For, Show } from "solid-js";
 import { type Rollout, type RolloutTarget, RolloutTargetPage } from "../../../proto/rollout/rollout.ts";
 import { targetStatuses } from "../../../proto/rollout/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
-import { OldNotice } from "../design/freshness.tsx";
-import { Icon } from "../design/icon.tsx";
-import { ListPager } from "../design/list-pager.tsx";
-import { Loaded } from "../design/loaded.tsx";
-import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { RecordList } from "../design/record-list.tsx";
+import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
@@ -34,12 +31,11 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
     intervalMs: 10_000,
     paused: () => props.paused,
   });
-  const page = () => report.answer()?.value;
   /** The address with another wave or status, on its first page. */
   const pathOf = (change: {
     wave?: number | undefined;
     status?: TargetsView["status"] | undefined;
-    cursor?: string;
+    cursor?: string | undefined;
   }) => {
     const { wave, status, cursor } = { ...props.view, cursor: undefined, ...change };
     return targetsPath(props.rollout.id, {
@@ -113,7 +109,6 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
   return (
     <section class="rollout-part" aria-labelledby="targets">
       <h2 id="targets">Hosts</h2>
-      <OldNotice report={report} what="These hosts are" paused={props.paused} />
       <Show when={props.rollout.waves.length > 1}>
         <nav class="chips" aria-label="Hosts by wave">
           <a
@@ -136,59 +131,40 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
           </For>
         </nav>
       </Show>
-      <div class="page-tools">
-        <nav class="chips" aria-label="Hosts by status">
-          <a
-            class="button"
-            href={pathOf({ status: undefined })}
-            aria-current={props.view.status === undefined ? "true" : undefined}
-          >
-            All {formatCount(counts()?.targets ?? 0)}
-          </a>
-          <For each={targetStatuses.filter((status) => (counts()?.[status] ?? 0) > 0 || props.view.status === status)}>
-            {(status) => (
-              <a
-                class="button"
-                href={pathOf({ status })}
-                aria-current={props.view.status === status ? "true" : undefined}
-              >
-                {statusWords[status]} {formatCount(counts()?.[status] ?? 0)}
-              </a>
-            )}
-          </For>
-        </nav>
-        <a class="button" href={`${listPath()}/export.csv${filterText(props.view)}`} download="">
-          <Icon name="export" /> CSV
+      <nav class="chips" aria-label="Hosts by status">
+        <a
+          class="button"
+          href={pathOf({ status: undefined })}
+          aria-current={props.view.status === undefined ? "true" : undefined}
+        >
+          All {formatCount(counts()?.targets ?? 0)}
         </a>
-      </div>
-      <Loaded
+        <For each={targetStatuses.filter((status) => (counts()?.[status] ?? 0) > 0 || props.view.status === status)}>
+          {(status) => (
+            <a
+              class="button"
+              href={pathOf({ status })}
+              aria-current={props.view.status === status ? "true" : undefined}
+            >
+              {statusWords[status]} {formatCount(counts()?.[status] ?? 0)}
+            </a>
+          )}
+        </For>
+      </nav>
+      <RecordList
         report={report}
-        what="hosts"
-        instead={{ href: `/rollouts/${props.rollout.id}`, words: "Show all hosts" }}
-        value={page()}
-      >
-        {(known) => (
-          <Show when={known().items.length > 0} fallback={<p class="quiet">No host matches.</p>}>
-            <div class="shown rollout-part" data-shown={report.phase()}>
-              <RecordTable
-                label="Hosts in the order of the waves"
-                columns={columns}
-                rows={known().items}
-                isFailed={({ status }) => status === "failed"}
-              />
-              <ListPager
-                label="Pages of hosts"
-                rows={known().items.length}
-                isContinued={props.view.cursor !== undefined}
-                firstPath={pathOf({})}
-                nextPath={known().next_cursor === null ? undefined : pathOf({ cursor: known().next_cursor ?? "" })}
-                noun="host"
-                order="first to last"
-              />
-            </div>
-          </Show>
-        )}
-      </Loaded>
+        part={props}
+        label="Hosts in the order of the waves"
+        columns={columns}
+        isFailed={({ status }) => status === "failed"}
+        noun="host"
+        order="first to last"
+        isContinued={props.view.cursor !== undefined}
+        pathOf={(cursor) => pathOf({ cursor })}
+        allPath={`/rollouts/${props.rollout.id}`}
+        downloads={[{ path: `${listPath()}/export.csv${filterText(props.view)}`, words: "CSV" }]}
+        empty={<p class="quiet">No host matches.</p>}
+      />
     </section>
   );
 };
