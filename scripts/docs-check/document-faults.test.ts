@@ -51,6 +51,11 @@ describe("documentFaults", () => {
     ]);
   });
 
+  it("rejects a decision of more than half a page", () => {
+    expect(faultsOf("word ".repeat(401), "docs/decisions/a.md")).toEqual([expect.stringContaining("at most 400")]);
+    expect(faultsOf("word ".repeat(400), "docs/decisions/a.md")).toEqual([]);
+  });
+
   it("lets generated pages be long", () => {
     const text = `${"word ".repeat(1501)}\n\n${cell("word ".repeat(13))}`;
     expect(faultsOf(text, "docs/problems.md")).toEqual([]);

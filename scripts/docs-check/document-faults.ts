@@ -12,7 +12,8 @@ export interface DocumentContext {
   scripts: ReadonlySet<string>;
 }
 
-const wordsMax = 1500;
+/** A decision is half a page. */
+const wordsMaxOf = (path: string) => (path.startsWith("docs/decisions/") ? 400 : 1500);
 const cellWordsMax = 12;
 
 /** Pages that may be long and have long table cells: generated ones, with what they are generated from. */
@@ -53,8 +54,8 @@ const linkFaults = (
   return known?.has(anchor) ? [] : [`the link ${link} leads to no heading`];
 };
 
-const lengthFaults = ({ words, cells }: MarkdownDocument): string[] => [
-  ...(words > wordsMax ? [`${words} words; at most ${wordsMax}`] : []),
+const lengthFaults = ({ path, words, cells }: MarkdownDocument): string[] => [
+  ...(words > wordsMaxOf(path) ? [`${words} words; at most ${wordsMaxOf(path)}`] : []),
   ...cells
     .map((cell) => ({ cell, count: countWords(cell) }))
     .filter(({ count }) => count > cellWordsMax)
