@@ -1,5 +1,5 @@
 #!/bin/sh
-# Creates web's role, or gives it the present password, and grants what docs/deploy-web.md lists. Safe to repeat.
+# Creates web's role, or gives it the present password, and grants what docs/deploy.md lists. Safe to repeat.
 set -eu
 PGPASSWORD=$(cat "$DATABASE_PASSWORD_FILE")
 password=$(cat "$WEB_DATABASE_PASSWORD_FILE")

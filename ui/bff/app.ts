@@ -43,7 +43,7 @@ const crossSitePaths: readonly string[] = ["/api/auth/login", callbackPath];
 const formPaths: readonly string[] = [authorizePath, devicePath];
 
 /**
- * Creates web's HTTP app (docs/deploy-web.md). Order: request id, headers of every response, origin check, routes. One translator renders
+ * Creates web's HTTP app (docs/deploy.md). Order: request id, headers of every response, origin check, routes. One translator renders
  * every error.
  */
 export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => false }: WebAppOptions): Hono<WebEnv> => {

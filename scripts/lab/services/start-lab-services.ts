@@ -109,7 +109,7 @@ const writeEnvironment = async (path: string, variables: Readonly<Record<string,
   return path;
 };
 
-/** Creates web's role (docs/deploy-web.md), and grants its rights as soon as core has created the tables. */
+/** Creates web's role (docs/deploy.md), and grants its rights as soon as core has created the tables. */
 const grantWebRole = (url: string, password: string): { stop(): Promise<void> } => {
   const stopping = new AbortController();
   const run = async (): Promise<void> => {

@@ -7,10 +7,10 @@ import { createUserAgent } from "../../../scripts/lab/user-agent.ts";
 import { walkSignIn } from "../../../scripts/lab/walk-sign-in.ts";
 import { startTestWeb } from "../../../tests/support/web.ts";
 
-/** The statements of docs/deploy-web.md that operators run. */
+/** The statements of docs/deploy.md that operators run. */
 const documented =
   /database-role\.test\.ts -->\s+```sql\n(.*?)```/s.exec(
-    readFileSync(new URL("../../../docs/deploy-web.md", import.meta.url), "utf8"),
+    readFileSync(new URL("../../../docs/deploy.md", import.meta.url), "utf8"),
   )?.[1] ?? "";
 
 const role = `svc_web_${crypto.randomUUID().replaceAll("-", "")}`;
@@ -30,7 +30,7 @@ afterAll(async () => {
   await web.close();
 });
 
-describe("the database role of docs/deploy-web.md", () => {
+describe("the database role of docs/deploy.md", () => {
   it("suffices to sign in and to be ready", async () => {
     const agent = createUserAgent();
     await walkSignIn(agent, { origin: web.origin, account: people.admin.subject });
