@@ -1,8 +1,7 @@
 import type { RelationSummary, ToolName, ToolResult } from "../../proto/chat/tools.ts";
 import type { Inference, InferenceMessage, InferencePart } from "./inference.ts";
-import { lines, shown } from "./mock/answer-words.ts";
+import { type Row, shown } from "./mock/answer-words.ts";
 import { readQuestion } from "./mock/question.ts";
-import type { AnswerRows } from "./mock/topic.ts";
 import { topics } from "./mock/topics.ts";
 
 /**
@@ -43,27 +42,33 @@ const reply = (messages: readonly InferenceMessage[], toolsOffered: boolean): In
     if (first === undefined && toolsOffered) return [call(0, "list_tables", {})];
     return words(unknownQuestion(first?.result.kind === "relations" ? first.result.relations : []));
   }
-  const tables = results.map(({ result }) => rowsOf(result));
-  const statements = topic.next(question, tables);
-  if (statements.length === 0) return words(topic.answer(question, tables));
+  if (results.length > 0)
+    return words(
+      topic
+        .answer(
+          question,
+          results.map(({ result }) => rowsOf(result)),
+        )
+        .join("\n"),
+    );
   if (!toolsOffered)
     return words("I cannot answer this: it needs the fleet's data, and the SQL tools are not available now.");
-  const calls = statements.map((statement, index) => call(index, "query_sql", { statement }));
-  return tables.length > 0 ? calls : [...words(`${topic.intent}\n`), ...calls];
+  const calls = topic.statements(question).map((statement, index) => call(index, "query_sql", { statement }));
+  return [...words("I query the fleet's tables.\n"), ...calls];
 };
 
-const rowsOf = (result: ToolResult): AnswerRows =>
+const rowsOf = (result: ToolResult): Row[] =>
   result.kind === "rows"
     ? result.rows.map((row) => Object.fromEntries(result.columns.map(({ name }, at) => [name, row[at]])))
     : [];
 
 const unknownQuestion = (relations: readonly RelationSummary[]): string =>
-  lines(
+  [
     "I am the built-in mock, not a language model, and do not understand this question. Ask for example:",
-    topics.map(({ example }) => `- ${example}`),
-    relations.length > 0 ? "The tables that I can read:" : null,
-    relations.map(({ name, description }) => `- ${name}: ${description}`),
-  );
+    ...topics.map(({ example }) => `- ${example}`),
+    ...(relations.length > 0 ? ["The tables that I can read:"] : []),
+    ...relations.map(({ name, description }) => `- ${name}: ${description}`),
+  ].join("\n");
 
 /** Splits a text into its words, each with the white space after it. */
 const words = (text: string): InferencePart[] =>

@@ -76,7 +76,7 @@ beforeAll(async () => {
 const asked = <Name extends TruthName>(
   question: string,
   name: Name,
-  claims: (truth: Truths[Name]) => readonly string[],
+  claims: (truth: Truths[Name]) => readonly (string | RegExp)[],
 ) => ({
   question,
   /** Asks until the truth is the same before and after the answer: a host may become stale meanwhile. */
@@ -100,43 +100,48 @@ const dialogue = [
     ];
   }),
   asked("Which hosts are stale?", "stale", (hosts) => [
-    `${hosts.length} hosts in the state stale`,
+    new RegExp(`${hosts.length} hosts of \\d+ in the state stale`),
     ...hosts.slice(0, 10).map(({ device_id }) => `- ${device_id}:`),
   ]),
   asked(
     "Which hosts stopped forwarding in the last 2 hours since the rollout, and what do they have in common?",
     "stopped",
     ([found]) => [
-      `${found?.hosts} hosts of ${found?.forwarded} that ever forwarded stopped in the last 2 h`,
-      `- version ${found?.version}: all of them`,
-      `- platform ${found?.platform}: all of them`,
+      new RegExp(`${found?.hosts} hosts of \\d+ stopped forwarding in the last 2 h`),
+      `- version ${found?.version}: ${found?.hosts} of them`,
+      `- platform ${found?.platform}: ${found?.hosts} of them`,
     ],
   ),
-  asked("Which hosts never sent us anything?", "never", (hosts) => [`${hosts.length} hosts sent heartbeats and never`]),
-  asked("Which certificates run out in the next 12 days? Any expired?", "expiring", ([found]) => [
-    `of ${found?.expiring} hosts of ${found?.fleet} expire`,
-    `expired already: ${found?.expired}`,
+  asked("Which hosts never sent us anything?", "never", (hosts) => [
+    new RegExp(`${hosts.length} hosts of \\d+ sent heartbeats and never`),
+  ]),
+  asked("Which certificates run out in the next 12 days?", "expiring", ([found]) => [
+    new RegExp(`${found?.expiring} hosts of \\d+ have a certificate that expires within 12 d`),
   ]),
   asked("What versions are out there?", "versions", (versions) =>
     versions.map(({ version, hosts }) => `- ${version}: ${hosts} hosts`),
   ),
   asked("Which hosts drifted from the config we assigned?", "drift", (kinds) =>
-    kinds.map(({ drift, hosts }) => `- ${drift}: ${hosts} hosts`),
+    kinds
+      .filter(({ drift }) => drift === "drifted" || drift === "on_last_known_good")
+      .map(({ drift, hosts }) => `- ${drift}: ${hosts} hosts`),
   ),
-  asked("Are any queues at risk, and do hosts drop records?", "queues", ([found]) => [
-    `${found?.at_risk} queues at risk`,
-    `${found?.dropping} hosts lost data: ${found?.dropped} records dropped`,
+  asked("Are any queues at risk?", "queues", ([found]) => [
+    new RegExp(`${found?.at_risk} hosts of \\d+ have a queue at risk`),
   ]),
+  asked("Do hosts drop records?", "queues", ([found]) => [new RegExp(`${found?.dropping} hosts of \\d+ lost data`)]),
   asked("What is wrong with host-104?", "host", ([found]) => [
-    `host-104 is ${found?.state}`,
+    `host-104: state ${found?.state}`,
     `identity ${found?.identity}`,
     `version ${found?.version}`,
   ]),
   asked("Who changed what in the last hour?", "changes", (changes) =>
-    changes.map(({ actor, action, host, reason }) => `${actor}, ${action} of ${host} (${reason})`),
+    changes.map(
+      ({ actor, action, host, reason }) => `- ${action}: of ${host}, by ${actor}, outcome success, reason ${reason}`,
+    ),
   ),
   asked("Which enrollments were refused today?", "refusals", (refusals) =>
-    refusals.map(({ action, reason, events }) => `- ${action}, ${reason}: ${events} event`),
+    refusals.map(({ action, reason, events }) => new RegExp(`- ${action}: .*reason ${reason}, ${events} event`)),
   ),
 ];
 
@@ -145,7 +150,8 @@ describe("a dialogue with core", () => {
     const { text, claims } = await ask();
     expect(claims.length).toBeGreaterThan(0);
     expect(claims.join()).not.toMatch(/undefined|null|NaN/);
-    for (const claim of claims) expect(text).toContain(claim);
+    for (const claim of claims)
+      expect(text).toEqual(typeof claim === "string" ? expect.stringContaining(claim) : expect.stringMatching(claim));
   });
 
   it("has receipts that verify offline, by the keys of core", async () => {

@@ -1,6 +1,5 @@
 import { type SQL, sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
-import { ingestHour } from "../../drizzle/schema/ingest.ts";
 import { createChatSql } from "../../functions/chat-sql/create-chat-sql.ts";
 import { readFleetRules } from "../../functions/domain/fleet/rules.ts";
 import { fleetThresholds } from "../../functions/domain/fleet/thresholds.ts";
@@ -80,10 +79,10 @@ const linked = (answer: string): Promise<number[]> =>
 describe("the mock on the SQL tools", () => {
   it.each([
     ...topics.map(({ example }) => example),
-    "Who changed what since 2026-01-01T10:00?",
-    "Which hosts failed to authenticate since 2026-01-01?",
-    "Which hosts stopped forwarding since 2026-01-01?",
-    "Which hosts send most, top 50?",
+    "Who failed to sign in this month?",
+    "Who signed in today?",
+    "Which hosts stopped forwarding this month, top 50?",
+    "How many hosts are there by platform, and what do they have in common?",
     `What about "it's'; drop \\' table"?`,
     "What is the meaning of life?",
   ])("plans SQL that the tools accept: %s", async (question) => {
@@ -105,43 +104,36 @@ describe("the mock on the SQL tools", () => {
   it("finds the hosts that stopped, and that version and platform set them apart", async () => {
     const answer = await ask("Which hosts stopped forwarding in the last 2 hours, and what do they have in common?");
     expect(rolledOut).toBeGreaterThan(3);
-    expect(answer).toMatch(new RegExp(`^${rolledOut} hosts of \\d+ that ever forwarded stopped in the last 2 h`));
+    expect(answer).toMatch(new RegExp(`^${rolledOut} hosts of \\d+ stopped forwarding in the last 2 h`));
     expect(answer).toContain(
-      `What they have in common, and the others less:\n- version 1.11.0: all of them; ${rolledOut} of the `,
+      `What they have in common, and the others less:\n- version 1.11.0: ${rolledOut} of them, of `,
     );
-    expect(answer).toContain("- platform windows/amd64: all of them");
+    expect(answer).toContain(`- platform windows/amd64: ${rolledOut} of them`);
     expect(answer).not.toContain("- policy");
     expect(await ask("Which hosts stopped forwarding?")).toMatch(new RegExp(`^${rolledOut + 1} hosts of`));
   });
 
-  it("counts hosts that never forwarded, expiring certificates and drift as the report does", async () => {
-    const never = await report("forwarding=never");
-    const neverAnswer = await ask("Which hosts have never forwarded anything?");
-    expect(neverAnswer).toContain(`${never.items.length} hosts sent heartbeats and never forwarded`);
-    expect(await linked(neverAnswer)).toEqual([never.items.length]);
-
-    const expiring = (await report("expires_within_seconds=1209600")).items.filter(({ state }) => state !== "revoked");
-    expect(await ask("Which certificates expire within 14 days?")).toContain(
-      `The certificates of ${expiring.length} hosts of`,
-    );
-
-    const answer = await ask("Which hosts drift?");
-    for (const drift of ["drifted", "on_last_known_good", "in_sync"]) {
-      const hosts = (await report(`drift=${drift}`)).items.filter(({ state }) => state !== "revoked");
-      expect(answer).toContain(`- ${drift}: ${hosts.length} hosts`);
-    }
+  it.each([
+    ["Which hosts have never forwarded anything?", "forwarding=never", /^(\d+) hosts of \d+ sent heartbeats/],
+    ["Which hosts drift?", "drift=drifted&drift=on_last_known_good", /^(\d+) hosts of \d+ do not run/],
+    ["Which queues are at risk?", "condition=queue_at_risk&not_condition=revoked", /^(\d+) hosts of \d+ have a queue/],
+    ["Which certificates expire within 14 days?", "expires_within_seconds=1209600", /^(\d+) hosts of \d+ have a cert/],
+    ["Which hosts are offline?", "state=stale", /^(\d+) hosts of \d+ in the state stale/],
+  ])("counts as the report does, and links to it: %s", async (question, query, head) => {
+    const items = (await report(query)).items.filter(({ state }) => state !== "revoked");
+    const answer = await ask(question);
+    expect(items.length).toBeGreaterThan(0);
+    expect(head.exec(answer)?.[1]).toBe(String(items.length));
+    expect(answer).toContain("All of them: /fleet?");
+    // Times and sizes have units.
+    expect(answer).not.toMatch(/^- .*(seconds|bytes)/m);
   });
 
-  it("counts versions and queues as the report does", async () => {
+  it("counts versions as the report does", async () => {
     const { items } = await report("");
     const answer = await ask("Which versions run in the fleet?");
     for (const version of new Set(items.map((item) => item.version)))
       expect(answer).toContain(`- ${version}: ${items.filter((item) => item.version === version).length} hosts`);
-    const risky = items.filter(
-      ({ state, conditions }) =>
-        state !== "revoked" && conditions.some((condition) => condition.state === "queue_at_risk"),
-    );
-    expect(await ask("Which queues are at risk?")).toContain(`${risky.length} queues at risk`);
   });
 
   it.each(["Which hosts lost data in an hour?", "How much data was lost?", "Who drops records?"])(
@@ -155,52 +147,20 @@ describe("the mock on the SQL tools", () => {
           (queue.dropped_records_total ?? 0) + (queue.dead_letters ?? 0) + (queue.file_gaps_total ?? 0) > 0,
       );
       const answer = await ask(`${question} Show the top 50.`);
-      expect(answer).toContain(`${lost.length} hosts lost data`);
-      expect(answer).toContain("- host-3 (");
-      expect(answer).toContain("lines of rotated files 2 times, 4.0 KiB");
-      expect(answer).not.toContain("Core stored");
-      expect(await linked(answer)).toEqual([
-        items.filter(({ queue }) => (queue.dropped_records_total ?? 0) + (queue.dead_letters ?? 0) > 0).length,
-        items.filter(({ conditions }) => conditions.some(({ state }) => state === "queue_at_risk")).length,
-      ]);
+      expect(answer).toMatch(new RegExp(`^${lost.length} hosts of \\d+ lost data`));
+      expect(answer).toMatch(/- host-3: .*file gaps 2.*file gap 4\.0 KiB/);
     },
   );
-
-  it("adds up what core ingested by hour, kind and host", async () => {
-    const [first, second] = (await report("")).items.map(({ identity }) => identity);
-    const hour = Math.floor(test.clock.now() / 3_600_000) * 3_600_000;
-    await test.db.insert(ingestHour).values([
-      {
-        hostId: first ?? "",
-        kind: "otel_span",
-        hour: new Date(hour - 3_600_000),
-        envelopes: 1_500,
-        payloadBytes: 4_096,
-      },
-      { hostId: second ?? "", kind: "log_line", hour: new Date(hour - 3_600_000), envelopes: 20, payloadBytes: 1_024 },
-      {
-        hostId: second ?? "",
-        kind: "log_line",
-        hour: new Date(hour - 40 * 3_600_000),
-        envelopes: 7,
-        payloadBytes: 512,
-      },
-    ]);
-    const answer = await ask("How much is ingested per hour, and which hosts send most?");
-    expect(answer).toMatch(/^Core stored 1,520 records, 5\.0 KiB in the last 24 h, from 2 of \d+ hosts\./);
-    expect(answer).toContain("- otel_span: 1,500 records, 4.0 KiB\n- log_line: 20 records, 1.0 KiB");
-    expect(await ask("How much was ingested in the last 2 days?")).toContain("Core stored 1,527 records");
-  });
 
   it("describes one host, found by its device id, host name or part of it", async () => {
     const [host] = (await report("device=host-104")).items;
     const answer = await ask("What is wrong with host-104?");
-    expect(answer).toContain(`host-104 is ${host?.state}`);
+    expect(answer).toContain(`- host-104: state ${host?.state}`);
     expect(answer).toContain(`identity ${host?.identity}`);
     expect(await linked(answer)).toEqual([1]);
-    expect(await ask(`Show "=host104"`)).toContain("host-104 is");
-    expect(await ask("Where is ost-104?")).toContain("- host-104 (");
-    expect(await ask(`And "@odd%_\\97"?`)).toContain("@odd%_\\97 is");
+    expect(await ask(`Show "=host104"`)).toContain("- host-104: state");
+    expect(await ask("Where is ost-104?")).toContain("- host-104: state");
+    expect(await ask(`And "@odd%_\\97"?`)).toContain("- @odd%_\\97: state");
   });
 
   it("reads who changed what from the audit log", async () => {
@@ -211,7 +171,7 @@ describe("the mock on the SQL tools", () => {
     });
     expect(revoked.status).toBeLessThan(300);
     const answer = await ask("Who changed what in the last hour?");
-    expect(answer).toMatch(/identity\.revoke, 1 time/);
-    expect(answer).toMatch(/identity\.revoke of host-2 \(stolen_device\)/);
+    expect(answer).toMatch(/- identity\.revoke: by .*reason stolen_device, 1 event/);
+    expect(answer).toMatch(/- identity\.revoke: of host-2, .*reason stolen_device/);
   });
 });

@@ -4,12 +4,12 @@ import type { SqlClient } from "../../functions/store/database/pool/sql-client.t
 export interface Truths {
   states: { state: string; hosts: number }[];
   stale: { device_id: string }[];
-  stopped: { hosts: number; forwarded: number; version: string; platform: string }[];
+  stopped: { hosts: number; version: string; platform: string }[];
   never: { device_id: string }[];
-  expiring: { expiring: number; expired: number; fleet: number }[];
+  expiring: { expiring: number }[];
   versions: { version: string; hosts: number }[];
   drift: { drift: string; hosts: number }[];
-  queues: { at_risk: number; dropping: number; dropped: number }[];
+  queues: { at_risk: number; dropping: number }[];
   host: { state: string; identity: string; version: string }[];
   changes: { actor: string; action: string; host: string; reason: string }[];
   refusals: { action: string; reason: string; events: number }[];
@@ -75,20 +75,18 @@ const host = `with used as (
 const statements: Readonly<Record<TruthName, string>> = {
   states: "select state, count(*)::int as hosts from host group by state order by state",
   stale: "select device_id from host where state = 'stale' order by device_id",
-  stopped: `select count(*) filter (where stopped)::int as hosts, count(*)::int as forwarded,
+  stopped: `select count(*) filter (where stopped)::int as hosts,
       string_agg(distinct version, ' ') filter (where stopped) as version,
       string_agg(distinct platform, ' ') filter (where stopped) as platform
     from (select *, envelope between now() - interval '2 hours' and now() - interval '10 minutes' as stopped from host) h
     where not is_revoked and envelope is not null`,
   never:
     "select device_id from host where not is_revoked and heartbeat is not null and envelope is null order by device_id",
-  expiring: `select count(*) filter (where expires <= now() + interval '12 days')::int as expiring,
-      count(*) filter (where expires <= now())::int as expired, count(*)::int as fleet
+  expiring: `select count(*) filter (where expires <= now() + interval '12 days')::int as expiring
     from host where not is_revoked`,
   versions: "select version, count(*)::int as hosts from host group by version",
   drift: "select drift, count(*)::int as hosts from host where not is_revoked group by drift",
-  queues: `select count(*) filter (where is_at_risk)::int as at_risk, count(*) filter (where dropped > 0)::int as dropping,
-      sum(dropped)::int as dropped
+  queues: `select count(*) filter (where is_at_risk)::int as at_risk, count(*) filter (where dropped > 0)::int as dropping
     from host where not is_revoked`,
   host: "select state, identity, version from host where device_id = 'host-104'",
   changes: `select e.actor_display as actor, e.action, h.device_id as host, e.reason_code as reason

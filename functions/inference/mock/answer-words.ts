@@ -1,14 +1,10 @@
-import { type FleetFilter, filterToParams } from "../../../proto/fleet-health/filter.ts";
-import type { Period } from "./sql.ts";
+/** A row of a query, by column. */
+export type Row = Readonly<Record<string, unknown>>;
 
 /** Returns a value of a row for a person. Names were written by others: without line breaks and control characters, and not too long. */
 export const shown = (value: unknown, lengthMax = 120): string => {
   if (value === null || value === undefined || value === "") return "none";
-  const text = Array.isArray(value)
-    ? value.join(", ")
-    : typeof value === "object"
-      ? JSON.stringify(value)
-      : String(value);
+  const text = String(Array.isArray(value) ? value.join(", ") : value);
   // biome-ignore lint/suspicious/noControlCharactersInRegex: these are what it replaces
   const line = text.replace(/[\u0000-\u001f\u007f-\u009f\u2028\u2029]+/g, " ").trim();
   return line.length > lengthMax ? `${line.slice(0, lengthMax)}…` : line;
@@ -32,51 +28,45 @@ const units: readonly (readonly [number, string, number])[] = [
 
 /** Returns a length of time in whole units, such as `3 h`. */
 export const lasting = (seconds: unknown): string => {
-  const length = Math.abs(numberIn(seconds));
-  const [size, unit] = units.find(([, , from]) => length >= from) ?? [1, "s"];
-  return `${Math.floor(length / size)} ${unit}`;
+  const length = numberIn(seconds);
+  const [size, unit] = units.find(([, , from]) => Math.abs(length) >= from) ?? [1, "s"];
+  return `${Math.trunc(length / size)} ${unit}`;
 };
 
-/** Returns a period in words, such as `in the last 24 h`. */
-export const duringPeriod = ({ since, seconds }: Period): string =>
-  since === null ? `in the last ${lasting(seconds)}` : `since ${at(since)}`;
-
-/** Returns how long ago something happened; `never` for null. */
-export const ago = (seconds: unknown): string =>
-  seconds === null || seconds === undefined ? "never" : `${lasting(seconds)} ago`;
-
-/** Returns a timestamp in UTC, to the minute. */
-export const at = (value: unknown): string => {
-  const time = value === null || value === undefined ? Number.NaN : Date.parse(String(value));
-  return Number.isNaN(time) ? shown(value) : `${new Date(time).toISOString().slice(0, 16).replace("T", " ")} UTC`;
-};
-
-/** Returns a size in binary units. */
-export const sized = (bytes: unknown): string => {
+const sized = (bytes: unknown): string => {
   let size = numberIn(bytes);
-  for (const unit of ["B", "KiB", "MiB", "GiB"]) {
+  for (const unit of ["B", "KiB", "MiB"]) {
     if (size < 1024) return `${unit === "B" ? size : size.toFixed(1)} ${unit}`;
     size /= 1024;
   }
-  return `${size.toFixed(1)} TiB`;
+  return `${size.toFixed(1)} GiB`;
 };
 
-/** Returns the start of a config's hash. */
-export const hash = (value: unknown): string => (typeof value === "string" ? shown(value.slice(0, 12)) : "none");
-
-/** Returns the path of the fleet page with a filter. */
-export const fleetPath = (filter: FleetFilter): string => {
-  const params = filterToParams(filter);
-  return params.size === 0 ? "/fleet" : `/fleet?${params}`;
+/** What the end of a column's name says about its values. */
+const formats: Readonly<Record<string, (value: unknown) => string>> = {
+  seconds: lasting,
+  bytes: sized,
+  at: (value) => `${new Date(String(value)).toISOString().slice(0, 16).replace("T", " ")} UTC`,
+  hash: (value) => shown(value).slice(0, 12),
 };
 
-/** Returns the lines of an answer. */
-export const lines = (...parts: readonly (string | readonly (string | null)[] | null)[]): string =>
-  parts
-    .flat()
-    .filter((line) => line !== null)
-    .join("\n");
-
-/** Returns a line that reports rows which are not listed; null when all are. */
-export const more = (total: unknown, listed: number): string | null =>
-  numberIn(total) > listed ? `- and ${(numberIn(total) - listed).toLocaleString("en-US")} more` : null;
+/**
+ * Returns the rows as lines, each with its first column and then the others that have a value: `- web-01: state stale, heartbeat age 2 h`. A
+ * column of one word is a count when it ends in `s`, as in `- stale: 12 hosts`.
+ */
+export const listed = (rows: readonly Row[]): string[] =>
+  rows.map((row) => {
+    const [[, first] = [], ...others] = Object.entries(row);
+    const values = others.flatMap(([name, value]) => {
+      if (value === null || value === undefined || value === "" || value === "0" || value === 0) return [];
+      const [, words = name, end = ""] = /^(.*)_([a-z]+)$/.exec(name) ?? [];
+      const format = formats[end];
+      if (format) return [`${words.replaceAll("_", " ")} ${format(value)}`];
+      return [
+        /^[a-z]+s$/.test(name) && numberIn(value) > 0
+          ? counted(value, name.slice(0, -1))
+          : `${name.replaceAll("_", " ")} ${shown(value)}`,
+      ];
+    });
+    return `- ${shown(first)}${values.length > 0 ? `: ${values.join(", ")}` : ""}`;
+  });
