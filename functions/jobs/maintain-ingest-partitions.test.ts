@@ -3,7 +3,8 @@ import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
-import { confirmClock, findRetentionPause } from "../store/retention/retention-clock.ts";
+import { confirmClock } from "../store/retention/retention-clock.ts";
+import { findRetentionPause } from "../store/retention/retention-pause.ts";
 import { maintainIngestPartitions } from "./maintain-ingest-partitions.ts";
 
 let database: TestDatabase;

@@ -14,7 +14,7 @@ import { databaseProblem } from "../store/database/problem.ts";
 import { clockDifferenceMsMax, readServerSettings } from "../store/database/server-settings.ts";
 import { countHeld, findDirectorySync } from "../store/directory/directory.ts";
 import { countGapHosts } from "../store/ingest/gaps.ts";
-import { findRetentionPause, type RetentionPause } from "../store/retention/retention-clock.ts";
+import { findRetentionPause, type RetentionPause } from "../store/retention/retention-pause.ts";
 import type { Check, CheckResult } from "./readiness.ts";
 
 const ready = (detail: string): CheckResult => ({ status: "ready", detail });

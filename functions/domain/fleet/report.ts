@@ -10,7 +10,7 @@ import {
   summarizeFleet,
 } from "../../store/fleet/report.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
-import { findRetentionPause, type RetentionPause } from "../../store/retention/retention-clock.ts";
+import { findRetentionPause, type RetentionPause } from "../../store/retention/retention-pause.ts";
 import { type FleetCore, readFleetRules } from "./rules.ts";
 
 /** A page of the fleet with its rules, the summary of the whole fleet, and what of the deployment its operators must know. */

@@ -1,6 +1,7 @@
 import type { Core } from "../../core.ts";
 import { readDatabaseTime } from "../../store/database/server-settings.ts";
-import { confirmClock, type RetentionPause } from "../../store/retention/retention-clock.ts";
+import { confirmClock } from "../../store/retention/retention-clock.ts";
+import type { RetentionPause } from "../../store/retention/retention-pause.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 
 /**

@@ -1,6 +1,5 @@
 import { sql } from "drizzle-orm";
 import type { Database, Executor } from "../database/database.ts";
-import { storedTotal } from "../ingest/stored.ts";
 
 /** How far an export is behind. */
 export interface ExportLag {
@@ -24,6 +23,8 @@ export interface ExportLag {
 }
 
 const countedMax = 100_000;
+/** The number of envelopes that were ever stored. */
+const storedTotal = sql`(select coalesce(sum(envelopes), 0)::bigint from ingest_stored)`;
 
 /** Returns how far each export is behind, by name; none where nothing was ever exported. */
 export const findExportLags = async (db: Database): Promise<ExportLag[]> => {

@@ -18,9 +18,6 @@ export const storedCount = (blocks: readonly BlockToStore[]): string[] => {
   return count === 0 ? [] : [`execute count_stored(${count})`];
 };
 
-/** The number of envelopes that were ever stored, as a subquery. */
-export const storedTotal = sql`(select coalesce(sum(envelopes), 0)::bigint from ingest_stored)`;
-
 /** Adds the counts of backends that have ended up in row 0. */
 export const foldStoredCounts = async (db: Executor): Promise<void> => {
   await db.execute(sql`

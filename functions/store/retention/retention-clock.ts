@@ -8,17 +8,9 @@ import { and, eq, isNull, lt, or } from "drizzle-orm";
 import { retentionClock } from "../../../drizzle/schema/ingest.ts";
 import { dayMs } from "../../../kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
+import { findRetentionPause, pauseBetween, type RetentionPause } from "./retention-pause.ts";
 
 type RetentionRow = Omit<typeof retentionClock.$inferSelect, "singleton">;
-
-/** A jump of the database's clock that pauses retention. */
-export interface RetentionPause {
-  /** When the clock was seen before it, and at first after it. */
-  from: Date;
-  to: Date;
-  /** When it ends by itself, by the database's clock. */
-  until: Date;
-}
 
 /** Returns what follows from seeing the database's clock at `now`. The first time, nothing is dropped on that day. */
 export const seeClock = (row: RetentionRow | undefined, now: Date): RetentionRow => {
@@ -48,16 +40,8 @@ export const recordClock = (db: Database, now: Date): Promise<RetentionPause | n
     return pauseOf(next);
   });
 
-/** Returns the pause of retention; null without one. */
-export const findRetentionPause = async (db: Executor): Promise<RetentionPause | null> => {
-  const [row] = await db.select().from(retentionClock);
-  return row === undefined ? null : pauseOf(row);
-};
-
 const pauseOf = ({ jumpedFrom, jumpedAt }: RetentionRow): RetentionPause | null =>
-  jumpedFrom === null || jumpedAt === null
-    ? null
-    : { from: jumpedFrom, to: jumpedAt, until: new Date(jumpedAt.getTime() + dayMs) };
+  jumpedFrom === null || jumpedAt === null ? null : pauseBetween(jumpedFrom, jumpedAt);
 
 /** Whether a day's data may be dropped now; the transaction that drops it makes it the one of this day. */
 export const claimDrop = async (tx: Executor, now: Date): Promise<boolean> => {
