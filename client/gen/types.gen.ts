@@ -3369,7 +3369,7 @@ export type ListConfigAssignmentsResponses = {
             assigned_by: string;
             assigned_by_email: string | null;
             ended_at: string | null;
-            rollout: 'silent' | 'running' | 'failed' | 'drifted' | null;
+            progress: 'silent' | 'running' | 'failed' | 'drifted' | null;
             applied_at: string | null;
         }>;
         next_cursor: string | null;
@@ -5237,8 +5237,8 @@ export type ReportFleetHealthData = {
         not_desired_config?: Array<string> | string;
         running_config?: Array<string> | string;
         not_running_config?: Array<string> | string;
-        rollout?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
-        not_rollout?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+        progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+        not_progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
         condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
         not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
         heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
@@ -5408,8 +5408,8 @@ export type CountFleetHealthData = {
         not_desired_config?: Array<string> | string;
         running_config?: Array<string> | string;
         not_running_config?: Array<string> | string;
-        rollout?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
-        not_rollout?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+        progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+        not_progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
         condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
         not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
         heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
@@ -5594,8 +5594,8 @@ export type ExportFleetHealthData = {
         not_desired_config?: Array<string> | string;
         running_config?: Array<string> | string;
         not_running_config?: Array<string> | string;
-        rollout?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
-        not_rollout?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+        progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+        not_progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
         condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
         not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
         heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';

@@ -88,7 +88,7 @@ export const ConfigAssignment = v.strictObject({
   /** When another config or none was assigned. */
   ended_at: v.nullable(IsoTimestamp),
   /** The config progress of the host; null once the assignment has ended or the host is revoked. */
-  rollout: v.nullable(v.picklist(configProgress)),
+  progress: v.nullable(v.picklist(configProgress)),
   /** When the host first reported that it runs the config; null while its last heartbeat does not. */
   applied_at: v.nullable(IsoTimestamp),
 });

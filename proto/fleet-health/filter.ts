@@ -153,7 +153,7 @@ export const filterParts = {
   ...both("desiredConfig", "desired_config", hashes),
   /** The config that the last heartbeat names. */
   ...both("runningConfig", "running_config", hashes),
-  ...both("rollout", "rollout", names(configProgress, "must be silent, running, failed or drifted")),
+  ...both("progress", "progress", names(configProgress, "must be silent, running, failed or drifted")),
   /** A condition that applies, even if another one decides the state. */
   ...both("condition", "condition", names(fleetConditions, "must be a condition")),
   ...both("heartbeat", "heartbeat", names(heartbeatKinds, "must be recent or never")),

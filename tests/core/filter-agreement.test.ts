@@ -81,7 +81,7 @@ const assignedAt = new Map(
     )
   ).map(({ id, at }) => [id, Date.parse(at)]),
 );
-const rolloutOf = (row: FleetHealthRow) => {
+const progressOf = (row: FleetHealthRow) => {
   const { desired_config_hash: desired, running_config_hash: running } = row.config;
   if (row.state === "revoked" || desired === null) return null;
   if (heartbeat(row) < Math.max(assignedAt.get(row.identity_id) ?? 0, now - 180_000)) return "silent";
@@ -120,7 +120,7 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
   drift: (row, drift: string) => row.config.drift === drift,
   attention: (row) =>
     attentionStates.some((state) => state === row.state) || row.forwarding === "stopped" || row.forwarding === "never",
-  rollout: (row, step: string) => rolloutOf(row) === step,
+  progress: (row, step: string) => progressOf(row) === step,
   heartbeat: (row, kind: string) =>
     kind === "never" ? row.last_heartbeat_at === null : row.state !== "revoked" && within(heartbeat(row), 180),
   condition: (row, condition: string) => row.conditions.some(({ state }) => state === condition),
@@ -212,7 +212,7 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   ),
   drift: several(...driftKinds),
   attention: fc.constant(["needed"]),
-  rollout: several(...configProgress),
+  progress: several(...configProgress),
   heartbeat: several("recent", "never"),
   condition: several(...fleetConditions),
   forwarder: several("connected", "disconnected"),

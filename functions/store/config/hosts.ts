@@ -197,7 +197,7 @@ export interface AssignmentListRow {
   assignedBy: string;
   assignedByEmail: string | null;
   endedAt: Date | null;
-  rollout: ConfigProgress | null;
+  progress: ConfigProgress | null;
   appliedAt: Date | null;
 }
 
@@ -222,7 +222,7 @@ export const listAssignments = async (
   >(sql`
     select a.id, a.identity_id as "identityId", f.identity, f.device_id as "deviceId", a.assigned_at,
       a.assigned_by as "assignedBy", p.primary_email as "assignedByEmail", a.ended_at,
-      case when ${isOpen} then ${progressOf(rules)} end as rollout,
+      case when ${isOpen} then ${progressOf(rules)} end as progress,
       case when ${isOpen} and running_config = desired_config then nullif(${appliedAt}, '-infinity') end as applied_at
     from (select * from config_assignment a where ${sql.join(where, sql` and `)} order by id desc limit ${limit + 1}) a
     cross join lateral (select * from fleet_host where identity_id = a.identity_id limit 1) f

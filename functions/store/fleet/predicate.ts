@@ -86,7 +86,7 @@ const alternatives: Alternatives = {
   drift: (kinds) => [oneOf(sql`drift`, kinds)],
   desiredConfig: (hashes) => hashes.map((hash) => hashBegins("desired_config", hash)),
   runningConfig: (hashes) => hashes.map((hash) => hashBegins("running_config", hash)),
-  rollout: (kinds, rules) => kinds.map((progress) => progressPredicate(progress, rules)),
+  progress: (kinds, rules) => kinds.map((progress) => progressPredicate(progress, rules)),
   condition: (conditions, rules) => conditions.map((condition) => conditionPredicate(condition, rules)),
   heartbeat: (kinds, rules) => kinds.map((kind) => (kind === "recent" ? isActive(rules) : sql`not ${hasHeartbeat}`)),
   forwarding: (kinds, rules) => kinds.map((kind) => forwardingIs(kind, rules)),

@@ -42,7 +42,7 @@ export interface Term {
 type TextPart = "text" | "device" | "hostname" | "identity" | "platform" | "version";
 
 const names = (
-  part: "states" | "attention" | "condition" | "drift" | "rollout" | "heartbeat" | "forwarding" | "forwarder" | "auth",
+  part: "states" | "attention" | "condition" | "drift" | "progress" | "heartbeat" | "forwarding" | "forwarder" | "auth",
   {
     key = part as string,
     example,
@@ -238,7 +238,7 @@ export const terms: readonly Term[] = [
     write: writeSize,
     fault: "A fill level is a share like 50%, or a size like 10MiB.",
   }),
-  names("rollout", { example: "drifted,failed", meaning: "what a host has made of its desired config" }),
+  names("progress", { example: "drifted,failed", meaning: "what a host has made of its desired config" }),
   names("attention", { example: "needed", meaning: "hosts that need somebody" }),
   names("condition", { example: "stale", meaning: "a condition that applies, whatever the state" }),
   names("forwarder", { example: "disconnected", meaning: "connection to core, as the host reports it" }),

@@ -73,7 +73,7 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
       cell: (row) => (
         <Show
           when={row.ended_at}
-          fallback={row.rollout === null ? <span class="quiet">revoked</span> : progressWords[row.rollout]}
+          fallback={row.progress === null ? <span class="quiet">revoked</span> : progressWords[row.progress]}
         >
           {(at) => (
             <span class="quiet">

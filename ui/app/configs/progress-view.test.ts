@@ -14,7 +14,7 @@ const none: ProgressHosts = {
 };
 const hash = "f8b4c0".padEnd(64, "0");
 
-describe("a rollout in words", () => {
+describe("the progress of a config in words", () => {
   it("says whether it finished, when, or how many hosts are left", () => {
     expect(progressSentence(none)).toBe("Assigned to no host.");
     const part = { ...none, desired: 1200, running: 1000, silent: 150, silent_running: 100, drifted: 50 };
@@ -32,7 +32,7 @@ describe("a rollout in words", () => {
   });
 
   it("links each figure to its hosts, and names a config without a name by its hash", () => {
-    expect(figurePath("drifted", hash)).toBe(`/fleet?desired_config=${hash}&rollout=drifted`);
+    expect(figurePath("drifted", hash)).toBe(`/fleet?desired_config=${hash}&progress=drifted`);
     expect(figurePath("desired", hash)).not.toContain("revoked");
     expect(configName({ name: null, config_hash: hash })).toBe("f8b4c0000000");
   });

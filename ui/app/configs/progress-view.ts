@@ -11,11 +11,11 @@ const notRevoked = fleetStates.filter((state) => state !== "revoked");
 
 const filters: Record<ProgressFigure, (hash: string) => FleetFilter> = {
   desired: (hash) => ({ states: notRevoked, desiredConfig: [hash] }),
-  running: (hash) => ({ desiredConfig: [hash], rollout: ["running"] }),
-  failed: (hash) => ({ desiredConfig: [hash], rollout: ["failed"] }),
-  drifted: (hash) => ({ desiredConfig: [hash], rollout: ["drifted"] }),
-  silent: (hash) => ({ desiredConfig: [hash], rollout: ["silent"] }),
-  silent_running: (hash) => ({ desiredConfig: [hash], runningConfig: [hash], rollout: ["silent"] }),
+  running: (hash) => ({ desiredConfig: [hash], progress: ["running"] }),
+  failed: (hash) => ({ desiredConfig: [hash], progress: ["failed"] }),
+  drifted: (hash) => ({ desiredConfig: [hash], progress: ["drifted"] }),
+  silent: (hash) => ({ desiredConfig: [hash], progress: ["silent"] }),
+  silent_running: (hash) => ({ desiredConfig: [hash], runningConfig: [hash], progress: ["silent"] }),
   undesired: (hash) => ({ states: notRevoked, runningConfig: [hash], notDesiredConfig: [hash] }),
   left: (hash) => ({ states: notRevoked, desiredConfig: [hash], notRunningConfig: [hash] }),
 };

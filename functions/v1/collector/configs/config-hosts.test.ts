@@ -35,8 +35,8 @@ describe("the hosts of a config", () => {
     const property = fc.asyncProperty(fc.constantFrom(...configs), async ({ config_hash: hash, hosts }) => {
       const desired = `desired_config=${hash}`;
       const counted = { desired: await rowsOf(`${desired}&not_state=revoked`) } as Record<string, number>;
-      for (const rollout of configProgress) counted[rollout] = await rowsOf(`${desired}&rollout=${rollout}`);
-      counted.silent_running = await rowsOf(`${desired}&rollout=silent&running_config=${hash}`);
+      for (const progress of configProgress) counted[progress] = await rowsOf(`${desired}&progress=${progress}`);
+      counted.silent_running = await rowsOf(`${desired}&progress=silent&running_config=${hash}`);
       counted.undesired = await rowsOf(`running_config=${hash}&not_desired_config=${hash}&not_state=revoked`);
       const { finished_at: _, ...figures } = hosts;
       expect(figures).toEqual(counted);
@@ -125,8 +125,11 @@ describe("the assignments of a config", () => {
   it("say what each host has made of it, as the figures and the batches count", async () => {
     const { items } = await get<AssignmentPage>(`${path}/assignments?limit=1000`);
     const { hosts, batches } = await get<ConfigDetail>(path);
-    for (const rollout of configProgress)
-      expect([rollout, items.filter((item) => item.rollout === rollout).length]).toEqual([rollout, hosts[rollout]]);
+    for (const progress of configProgress)
+      expect([progress, items.filter((item) => item.progress === progress).length]).toEqual([
+        progress,
+        hosts[progress],
+      ]);
     expect(batches.length).toBeGreaterThan(5);
     for (const batch of batches) {
       const query = new URLSearchParams({ since: batch.from, until: batch.until, assigned_by: batch.assigned_by });
@@ -137,7 +140,7 @@ describe("the assignments of a config", () => {
         batch.current,
       );
     }
-    for (const item of items) expect(item.applied_at === null || item.rollout !== "drifted").toBe(true);
+    for (const item of items) expect(item.applied_at === null || item.progress !== "drifted").toBe(true);
   });
 
   it("answer 404 for an unknown config", async () => {
@@ -160,8 +163,8 @@ describe("the exports of configs", () => {
     const path = `/v1/collector/configs/${seededConfigId(11)}/assignments`;
     const rows = readCsv(await get<string>(`${path}/export.csv?current=true`));
     const assignments: ConfigAssignment[] = (await get<AssignmentPage>(`${path}?current=true&limit=1000`)).items;
-    expect(rows.map(({ identity_id, rollout }) => [identity_id, rollout])).toEqual(
-      assignments.map(({ identity_id, rollout }) => [identity_id, rollout ?? ""]),
+    expect(rows.map(({ identity_id, progress }) => [identity_id, progress])).toEqual(
+      assignments.map(({ identity_id, progress }) => [identity_id, progress ?? ""]),
     );
     const events = await get<{ items: { details: object; target: { id: string } }[] }>(
       "/v1/audit-events?action=config.export&limit=2",

@@ -57,6 +57,6 @@ export const assignmentView = (row: AssignmentListRow): ConfigAssignment => ({
   assigned_by: row.assignedBy,
   assigned_by_email: row.assignedByEmail,
   ended_at: row.endedAt?.toISOString() ?? null,
-  rollout: row.rollout,
+  progress: row.progress,
   applied_at: row.appliedAt?.toISOString() ?? null,
 });

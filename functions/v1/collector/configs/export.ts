@@ -39,7 +39,7 @@ const assignmentColumns: readonly CsvColumn<ConfigAssignment>[] = [
   ["assigned_by", ({ assigned_by }) => assigned_by],
   ["assigned_by_email", ({ assigned_by_email }) => assigned_by_email],
   ["ended_at", ({ ended_at }) => ended_at],
-  ["rollout", ({ rollout }) => rollout],
+  ["progress", ({ progress }) => progress],
   ["applied_at", ({ applied_at }) => applied_at],
 ];
 

@@ -59,7 +59,7 @@ describe("suggestions", () => {
     ["-version:1.4|", ["-version:1.4.0"]],
     ["platform:|", ["platform:linux/amd64"]],
     ["platform:AMD|", ["platform:linux/amd64"]],
-    ["rollout:|", ["rollout:silent", "rollout:running", "rollout:failed", "rollout:drifted"]],
+    ["progress:|", ["progress:silent", "progress:running", "progress:failed", "progress:drifted"]],
     ["forwarding:|", ["forwarding:forwarding", "forwarding:stopped", "forwarding:never"]],
     ["hb>1|", ["hb>10m", "hb>1h", "hb>1d"]],
     ["version:1.4.0,1|", ['version:1.4.0,"1.3 beta"']],

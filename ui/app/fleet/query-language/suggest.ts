@@ -153,7 +153,7 @@ const forwardingMeanings: Readonly<Record<Forwarding, string>> = {
   never: "heartbeats, never forwarded",
 };
 
-const rolloutMeanings: Readonly<Record<ConfigProgress, string>> = {
+const progressMeanings: Readonly<Record<ConfigProgress, string>> = {
   silent: "no heartbeat since its config was assigned, or stale",
   running: "runs its desired config",
   failed: "reports its config as invalid",
@@ -182,8 +182,8 @@ const valuesOf = ({ part, key }: Term, values: FleetValues): Suggestion[] => {
       return (values.versions ?? []).map(({ version, count }) => valueItem(version, "", count));
     case "platform":
       return (values.platforms ?? []).map(({ platform, count }) => valueItem(platform, "", count));
-    case "rollout":
-      return configProgress.map((step) => valueItem(step, rolloutMeanings[step]));
+    case "progress":
+      return configProgress.map((step) => valueItem(step, progressMeanings[step]));
     case "label":
       return (values.labels?.find((label) => key === `label.${label.key}`)?.values ?? []).map(({ value, count }) =>
         valueItem(value, "", count),
