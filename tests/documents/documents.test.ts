@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { parseEnv } from "node:util";
 import { describe, expect, it } from "vitest";
 import { coreFileForms, coreVariables, parseCoreConfig } from "../../functions/config/core-config.ts";
@@ -24,6 +24,22 @@ describe("the documents", () => {
     expect(faults).toEqual([]);
     expect(documents).toBeGreaterThan(60);
     expect(commands.run).toBeGreaterThan(15);
+  });
+
+  it("name every folder of the repository and of core, and say in a readme what lives in each at the top", () => {
+    const folders = new Set(
+      repositoryFiles("*").flatMap((path) => {
+        const [top = "", inner, ...rest] = path.split("/");
+        if (inner === undefined || top.startsWith(".")) return [];
+        return top === "functions" && rest.length > 0 ? [top, `${top}/${inner}`] : [top];
+      }),
+    );
+    const architecture = readFileSync("docs/architecture.md", "utf8");
+    const isNamed = (folder: string) => architecture.includes(`| \`${folder}/`);
+    expect([...folders].filter((folder) => !isNamed(folder))).toEqual([]);
+    const tops = [...folders].filter((folder) => !folder.includes("/"));
+    expect(tops.filter((folder) => !existsSync(`${folder}/README.md`))).toEqual([]);
+    expect(folders.size).toBeGreaterThan(20);
   });
 
   it("set only variables of core, web and compose.yaml in env files", () => {
