@@ -220,6 +220,19 @@ describe("deadlines", () => {
     await close();
   });
 
+  it("keeps a statement prepared in its session, once for all of its values", async () => {
+    const { sql, db, close } = connectDatabase({ url: database.url, connectionsMax: 1 });
+    for (const value of [1, 2])
+      expect(await executePrepared(db, text`select ${value}::int as prepared_once`)).toEqual([
+        { prepared_once: value },
+      ]);
+    const kept = await sql.unsafe(
+      "select statement from pg_prepared_statements where statement like '%prepared_once%'",
+    );
+    expect(kept).toEqual([{ statement: "select $1::int as prepared_once" }]);
+    await close();
+  });
+
   it("D9: sends no setting in the startup message, and has its settings all the same", async () => {
     const { sql, close } = await proxied();
     expect(

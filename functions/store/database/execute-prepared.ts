@@ -18,6 +18,7 @@ export const prepareStatement = <Row>(
   db: Executor,
   statement: SQL,
 ): ((values: Readonly<Record<string, unknown>>) => Promise<readonly Row[]>) => {
+  // The only use of what drizzle does not document; database.test.ts fails when it changes.
   const prepare = () => db._.session.prepareQuery(dialect.sqlToQuery(statement), undefined, "prepared", false);
   // With the first call: routes are also made without a database, to be described.
   let prepared: ReturnType<typeof prepare> | undefined;
