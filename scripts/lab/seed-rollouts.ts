@@ -1,75 +1,221 @@
 import { sql } from "drizzle-orm";
-import { collectorConfig } from "../../drizzle/schema/config.ts";
-import type { Database } from "../../functions/store/database/database.ts";
-import { configHash } from "../../proto/collector-config/hash.ts";
+import { rollout, type StoredBreach } from "../../drizzle/schema/rollout.ts";
+import { type AuditEntry, recordAudits } from "../../functions/domain/audit/audit-log.ts";
+import type { Database, Executor } from "../../functions/store/database/database.ts";
+import { systemClock } from "../../kit/clock.ts";
+import type { Entropy } from "../../kit/entropy.ts";
+import type { AuditAction } from "../../proto/audit-actions.ts";
+import { evidenceMax } from "../../proto/rollout/rollout.ts";
+import type { RolloutCondition, RolloutState } from "../../proto/rollout/vocabulary.ts";
 import { people } from "./people.ts";
 
-const dayMs = 86_400_000;
+const minute = 60_000;
 
-/** The text of the `n`th seeded config. */
-const seededYaml = (n: number): string => `# ${n % 2 === 0 ? "web servers" : "databases"}, revision ${n}
-forwarder:
-  endpoint: ingest.example.com:8443
-  mtls:
-    cert_file: current/tls.crt
-    key_file: current/tls.key
-    ca_file: ca.pem
-  batch:
-    max_envelopes: ${100 + n}
-buffer:
-  dir: data
-  max_disk_usage_mb: ${n % 3 === 0 ? 200 : 100}
-sources:
-  - type: otlp
-    grpc: {}
-${n % 2 === 0 ? "  - type: file\n    include: [/var/log/nginx/*.log]\n" : "  - type: host_metrics\n    interval_seconds: 30\n"}`;
+/** The state of a seeded rollout, and how far its second wave of three is. */
+interface SeededRollout {
+  state: RolloutState;
+  filter: string;
+  wave: number;
+  /** Minutes from its start until now. */
+  age: number;
+  /** One host in this many of the started waves failed; 0 for none. */
+  failedEvery: number;
+  /** The wave whose hosts have not all applied the config. */
+  openWave?: number;
+  reason?: { code: "gate_breached" | "operator"; detail: string | null };
+}
 
-const idOf = (kind: string, n: number): string => `01920000-0000-7000-${kind}-${n.toString(16).padStart(12, "0")}`;
+/** The seeded rollouts, oldest first: one in each state. */
+export const seededRollouts = [
+  { state: "completed", filter: "", wave: 3, age: 2880, failedEvery: 37 },
+  {
+    ...{ state: "rolled_back", filter: "platform:linux/arm64", wave: 1, age: 1500, failedEvery: 3 },
+    reason: { code: "gate_breached", detail: null },
+  },
+  {
+    ...{ state: "aborted", filter: "label.env:staging", wave: 2, age: 1440, failedEvery: 0 },
+    reason: { code: "operator", detail: "the change is not needed any more" },
+  },
+  {
+    ...{ state: "paused", filter: "label.team:payments", wave: 2, age: 95, failedEvery: 4 },
+    reason: { code: "gate_breached", detail: null },
+  },
+  { state: "soaking", filter: "label.team:search", wave: 1, age: 12, failedEvery: 0 },
+  { state: "running", filter: "platform:linux/amd64 -label.env:dev", wave: 2, age: 32, failedEvery: 0, openWave: 2 },
+] as const satisfies readonly SeededRollout[];
 
-/** Returns the id of the `n`th seeded config, from 0 on: the highest is the newest. */
-export const seededConfigId = (n: number): string => idOf("b100", n);
+const idOf = (n: number): string => `01920000-0000-7000-b300-${n.toString(16).padStart(12, "0")}`;
+
+/** Returns the id of the seeded rollout in a state. */
+export const seededRolloutId = (state: (typeof seededRollouts)[number]["state"]): string =>
+  idOf(seededRollouts.findIndex((each) => each.state === state));
+
+const waves = [
+  { number: 1, percent: 5, soak: 600 },
+  { number: 2, percent: 25, soak: 1800 },
+  { number: 3, percent: 100, soak: 0 },
+] as const;
+
+const beganAfter = 4 * minute;
+
+/** When core found the breach, after the start of the rollout. */
+const breachAfter = ({ wave }: SeededRollout): number => (5 + 30 * (wave - 1)) * minute;
 
 /**
- * Publishes `count` configs, at least four, and assigns the newest four to the hosts of `seedFleet`, which many of them run, and some
- * report as invalid, or have not reported since. Every 101st host runs a config that was never published. The same arguments give the same rows.
+ * Writes one rollout in each state into a database with hosts and configs, with the events that core would have audited. No host is in
+ * two of them. The same arguments give the same rows.
  */
-export const seedRollouts = async (db: Database, { count, now }: { count: number; now: Date }): Promise<void> => {
-  const at = sql`${now.toISOString()}::timestamptz`;
-  const newest = sql`((array[${sql.join(
-    [1, 2, 3, 4].map((back) => sql`${seededConfigId(count - back)}::uuid`),
-    sql`, `,
-  )}])[1 + n % 4])`;
-  const configs = await Promise.all(
-    Array.from({ length: count }, async (_, n) => {
-      const yaml = seededYaml(n);
-      return {
-        id: seededConfigId(n),
-        name: `${n % 2 === 0 ? "web servers" : "databases"} r${n}`,
-        yaml,
-        configHash: (await configHash(yaml)) ?? "",
-        sizeBytes: yaml.length,
-        createdAt: new Date(now.getTime() - (count - n) * dayMs),
-        createdBy: people.admin.userId,
-      };
-    }),
+export const seedRollouts = async (db: Database, { now, entropy }: { now: Date; entropy: Entropy }): Promise<void> => {
+  const configs = await db.execute<{ id: string; config_hash: string }>(
+    sql`select id, config_hash from collector_config order by id desc limit ${seededRollouts.length}`,
   );
-  await db.transaction(async (tx) => {
-    await tx.execute(sql`set local statement_timeout = 0`);
-    await tx.insert(collectorConfig).values(configs);
-    await tx.execute(sql`update config_assignment set ended_at = ${at} - interval '3 hours' where ended_at is null`);
-    await tx.execute(sql`insert into config_assignment (id, identity_id, config_id, assigned_at, assigned_by)
-      select ('01920000-0000-7000-b200-' || lpad(to_hex(n), 12, '0'))::uuid, id, ${newest},
-        ${at} - make_interval(secs => case when n % 23 = 0 then 0 else 7200 - n % 7200 end), ${people.admin.userId}::uuid
-      from (select id, row_number() over (order by id) as n from collector_identity) hosts where n % 6 <> 5`);
-    await tx.execute(sql`update collector_health h set running_config_hash = running, running_config_since = since
-      from (
-        select i.id, case when n % 101 = 0 then encode(sha256(('unstored ' || n % 2)::bytea), 'hex')
-            when n % 9 = 0 then h.running_config_hash else c.config_hash end as running,
-          least(${at}, a.assigned_at + make_interval(secs => n % 600)) as since
-        from (select id, row_number() over (order by id) as n from collector_identity) i
-        join collector_health h on h.identity_id = i.id
-        left join config_assignment a on a.identity_id = i.id and a.ended_at is null
-        left join collector_config c on c.id = a.config_id
-      ) report where report.id = h.identity_id`);
+  for (const [index, each] of seededRollouts.entries()) {
+    const config = configs[index % configs.length];
+    if (config === undefined) throw new Error("seed configs first");
+    await db.transaction((tx) => seedOne(tx, { each, index, config, now, entropy }));
+  }
+};
+
+interface Seeding {
+  each: SeededRollout;
+  index: number;
+  config: { id: string; config_hash: string };
+  now: Date;
+  entropy: Entropy;
+}
+
+const seedOne = async (tx: Executor, { each, index, config, now, entropy }: Seeding): Promise<void> => {
+  const id = idOf(index);
+  const start = new Date(now.getTime() - each.age * minute);
+  const at = (after: number) => sql`${new Date(start.getTime() + after).toISOString()}::timestamptz`;
+  const hasEnded = ["completed", "rolled_back", "aborted"].includes(each.state);
+  const isReverted = each.state === "rolled_back";
+  const endedAt = hasEnded ? new Date(start.getTime() + (each.state === "completed" ? 90 : 14) * minute) : null;
+  await tx.insert(rollout).values({
+    ...{ id, configId: config.id, filter: each.filter, state: each.state, wave: each.wave, maxFailedPercent: 5 },
+    conditions: ["config_invalid", "stale", "rolled_back", "queue_at_risk", "not_applied"],
+    ...{ onBreach: isReverted ? "roll_back" : "pause", gateFrom: start, breach: null },
+    ...{ reasonCode: each.reason?.code ?? null, reason: each.reason?.detail ?? null },
+    ...{ createdAt: start, createdBy: people.admin.userId, createdByWorkload: false },
+    ...{ createdByName: people.admin.email, updatedAt: endedAt ?? now, endedAt },
   });
+  const stride = sql.raw(String(seededRollouts.length));
+  // A host of a later wave waits, or was never reached; every `failedEvery`th host of the others failed.
+  await tx.execute(sql`insert into rollout_target (rollout_id, place, identity_id, wave, status, reason, assigned_at, applied_at,
+      failed_at, condition, condition_began_at, condition_detail, reverted_at)
+    select ${id}::uuid, place, id, wave, status, reason,
+      case when status not in ('pending', 'skipped') then ${at(minute)} + later end,
+      case when status in ('applied', 'reverted') and not failed then ${at(3 * minute)} + later end,
+      case when failed and status in ('failed', 'reverted') then ${at(beganAfter + minute)} + later end,
+      case when failed and status in ('failed', 'reverted') then (array['config_invalid', 'rolled_back', 'stale'])[1 + place % 3] end,
+      case when failed and status in ('failed', 'reverted') then ${at(beganAfter)} + later + make_interval(secs => place % 60) end,
+      case when failed and status in ('failed', 'reverted') then (array['sources[1].include: must be an array',
+        'back on its last known good config', 'last heartbeat 240 s ago, threshold 180 s'])[1 + place % 3] end,
+      case when status = 'reverted' then ${at(12 * minute)} + later end
+    from (
+      select *, make_interval(mins => 30 * (wave - 1)) as later, case
+        when refuses then 'skipped'
+        when wave > ${each.wave} then 'pending'
+        when ${isReverted} then 'reverted'
+        when failed then 'failed'
+        when wave = ${each.openWave ?? 0} and place % 2 = 0 then 'assigned'
+        else 'applied' end as status,
+        case when refuses then 'apply_desired_config_off' end as reason
+      from (
+        select place, id, place = hosts as refuses,
+          case when place <= ceil(hosts * 0.05) then 1 when place <= ceil(hosts * 0.25) then 2 else 3 end as wave,
+          case when ${each.failedEvery} = 0 then false else place % greatest(1, ${each.failedEvery}::int) = 0 end as failed
+        from (
+          select id, row_number() over (order by md5(id::text))::int as place, count(*) over ()::int as hosts
+          from (select i.id, row_number() over (order by i.id) as n from collector_identity i) numbered
+          where n % ${stride} = ${index}
+        ) placed
+      ) waves
+    ) decided`);
+  await tx.execute(sql`insert into rollout_wave (rollout_id, number, percent, soak_seconds, targets, pending, assigned, applied, failed,
+      skipped, reverted, started_at, soak_until, completed_at)
+    select ${id}::uuid, number, percent, soak, count(t.*), ${sql.join(
+      ["pending", "assigned", "applied", "failed", "skipped", "reverted"].map(
+        (status) => sql`count(*) filter (where t.status = ${status})`,
+      ),
+      sql`, `,
+    )},
+      case when number <= ${each.wave} then ${at(0)} + make_interval(mins => 30 * (number - 1)) end,
+      case when number = ${each.wave} and ${each.state === "soaking"} then ${now.toISOString()}::timestamptz + interval '7 minutes' end,
+      case when number < ${each.wave} or (number = ${each.wave} and ${each.state === "completed"})
+        then ${at(0)} + make_interval(mins => 30 * number) end
+    from (values ${sql.join(
+      waves.map(({ number, percent, soak }) => sql`(${number}::int, ${percent}::float8, ${soak}::int)`),
+      sql`, `,
+    )}) w (number, percent, soak)
+    left join rollout_target t on t.rollout_id = ${id}::uuid and t.wave = w.number group by 1, 2, 3, 4`);
+  if (each.reason?.code === "gate_breached") {
+    const breach = await breachOf(tx, { id, wave: each.wave, at: new Date(start.getTime() + breachAfter(each)) });
+    await tx.update(rollout).set({ breach }).where(sql`id = ${id}::uuid`);
+  }
+  const eventsAt = (time: number, entries: readonly AuditEntry[]) =>
+    recordAudits(tx, { clock: { ...systemClock, now: () => time }, entropy }, entries);
+  const entry = entryOf(id);
+  const waveHosts = await tx.execute<{ wave: number; hosts: number }>(
+    sql`select number as wave, targets as hosts from rollout_wave where rollout_id = ${id}::uuid order by 1`,
+  );
+  const hosts = waveHosts.reduce((sum, wave) => sum + wave.hosts, 0);
+  await eventsAt(start.getTime(), [
+    entry("rollout.create", { config_id: config.id, config_hash: config.config_hash, filter: each.filter, hosts }),
+  ]);
+  for (const { wave, hosts: started } of waveHosts.filter(({ wave }) => wave <= each.wave))
+    await eventsAt(start.getTime() + (wave - 1) * 30 * minute + 1000, [
+      entry("rollout.wave_start", { wave, hosts: started }),
+    ]);
+  if (each.reason?.code === "gate_breached")
+    await eventsAt(start.getTime() + breachAfter(each), [entry("rollout.breach", { wave: each.wave })]);
+  const last = lastActions[each.state];
+  if (last !== undefined)
+    await eventsAt((endedAt ?? new Date(start.getTime() + breachAfter(each) + 1000)).getTime(), [
+      { ...entry(last, { hosts }), reason: each.reason?.detail ?? null },
+    ]);
+};
+
+const lastActions: Readonly<Partial<Record<RolloutState, AuditAction>>> = {
+  completed: "rollout.complete",
+  rolled_back: "rollout.roll_back",
+  aborted: "rollout.abort",
+  paused: "rollout.pause",
+};
+
+const entryOf =
+  (id: string) =>
+  (action: AuditAction, details: Record<string, unknown>): AuditEntry => {
+    const isAutomatic = ["rollout.wave_start", "rollout.breach", "rollout.complete"].includes(action);
+    return {
+      actor: isAutomatic
+        ? { type: "system", id: "core", display: "core" }
+        : { type: "operator", id: people.admin.userId, display: people.admin.email },
+      ...{ action, target: { type: "rollout", id }, outcome: "success", details },
+    };
+  };
+
+/** Returns the breach of a wave from its failed targets. */
+const breachOf = async (
+  tx: Executor,
+  { id, wave, at }: { id: string; wave: number; at: Date },
+): Promise<StoredBreach> => {
+  const failed = await tx.execute<
+    Record<"id" | "identity" | "detail" | "began", string> & { condition: RolloutCondition }
+  >(
+    sql`select t.identity_id as id, i.identity, t.condition, t.condition_detail as detail, t.condition_began_at as began
+      from rollout_target t join collector_identity i on i.id = t.identity_id
+      where rollout_id = ${id}::uuid and wave = ${wave} and condition is not null order by place`,
+  );
+  const [counted] = await tx.execute<{ assigned: number }>(
+    sql`select count(assigned_at)::int as assigned from rollout_target where rollout_id = ${id}::uuid and wave = ${wave}`,
+  );
+  return {
+    ...{ wave, failed: failed.length, failedPercent: (failed.length / (counted?.assigned || 1)) * 100 },
+    at: at.toISOString(),
+    evidence: failed.slice(0, evidenceMax).map(({ id: identityId, began, ...row }) => ({
+      ...{ identityId, identity: row.identity, condition: row.condition, detail: row.detail },
+      beganAt: new Date(began).toISOString(),
+    })),
+  };
 };

@@ -21,7 +21,7 @@ import { createInProcessCore } from "../lab/in-process-core.ts";
 import { openWeb } from "../lab/in-process-web.ts";
 import { seedPeople } from "../lab/people.ts";
 import { seedEnrollment } from "../lab/seed-enrollment.ts";
-import { seededRolloutId, seedWaveRollouts } from "../lab/seed-wave-rollouts.ts";
+import { seededRolloutId, seedRollouts } from "../lab/seed-rollouts.ts";
 import { type VisitOptions, visitPage } from "../lab/visit-page.ts";
 import { openEmbeddedDatabase } from "../postgres/embedded-database.ts";
 import { type PicturedFleet, pictureFleet } from "./fleet.ts";
@@ -253,7 +253,7 @@ try {
   const fleet = await pictureFleet(database, 312);
   if (fleet.now !== now) throw new Error("the fleet has another timestamp");
   await seedEnrollment(database.db, new Date(now));
-  await seedWaveRollouts(database.db, { now: new Date(now), entropy: core.entropy });
+  await seedRollouts(database.db, { now: new Date(now), entropy: core.entropy });
   await chainAuditEvents(core);
   // Returns undefined once all events are verified.
   while (await verifyChain(core));

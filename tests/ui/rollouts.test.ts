@@ -4,9 +4,9 @@ import type { ConfigDetail } from "../../proto/fleet-health/config-report.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
 import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { seedConfigs, seededConfigId } from "../../scripts/lab/seed-configs.ts";
 import { seedEnrollment, seededPolicyId } from "../../scripts/lab/seed-enrollment.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { seededConfigId, seedRollouts } from "../../scripts/lab/seed-rollouts.ts";
 import { flawsOf } from "../../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import { startTestWeb, type TestWeb } from "../support/web.ts";
@@ -19,7 +19,7 @@ beforeAll(async () => {
   web = await startTestWeb({ ui });
   const now = new Date(web.clock.now());
   await seedFleet(web.core.db, { count: 320, now });
-  await seedRollouts(web.core.db, { count: 12, now });
+  await seedConfigs(web.core.db, { count: 12, now });
   await seedEnrollment(web.core.db, now);
 });
 afterAll(async () => {

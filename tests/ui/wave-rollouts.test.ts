@@ -4,10 +4,10 @@ import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import type { Rollout, RolloutPreview, RolloutTargetPage } from "../../proto/rollout/rollout.ts";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
 import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { seedConfigs, seededConfigId } from "../../scripts/lab/seed-configs.ts";
 import { seedEnrollment } from "../../scripts/lab/seed-enrollment.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
-import { seededConfigId, seedRollouts } from "../../scripts/lab/seed-rollouts.ts";
-import { seededRolloutId, seededRollouts, seedWaveRollouts } from "../../scripts/lab/seed-wave-rollouts.ts";
+import { seededRolloutId, seededRollouts, seedRollouts } from "../../scripts/lab/seed-rollouts.ts";
 import { flawsOf } from "../../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
@@ -22,8 +22,8 @@ beforeAll(async () => {
   [web, empty] = await Promise.all([startTestWeb({ ui }), startTestWeb({ ui })]);
   const now = new Date(web.clock.now());
   await seedFleet(web.core.db, { count: 320, now });
-  await seedRollouts(web.core.db, { count: 12, now });
-  await seedWaveRollouts(web.core.db, { now, entropy: createSeededEntropy(1) });
+  await seedConfigs(web.core.db, { count: 12, now });
+  await seedRollouts(web.core.db, { now, entropy: createSeededEntropy(1) });
   await seedEnrollment(web.core.db, now);
 });
 afterAll(async () => {

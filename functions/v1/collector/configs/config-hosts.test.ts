@@ -11,8 +11,8 @@ import type {
 } from "../../../../proto/fleet-health/config-report.ts";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import { configProgress } from "../../../../proto/fleet-health/vocabulary.ts";
+import { seedConfigs, seededConfigId } from "../../../../scripts/lab/seed-configs.ts";
 import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
-import { seededConfigId, seedRollouts } from "../../../../scripts/lab/seed-rollouts.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { readCsv } from "../../../../tests/support/csv.ts";
 
@@ -20,7 +20,7 @@ const test = await createTestCore();
 afterAll(() => test.close());
 const now = new Date(test.clock.now());
 await seedFleet(test.db, { count: 400, now });
-await seedRollouts(test.db, { count: 12, now });
+await seedConfigs(test.db, { count: 12, now });
 
 const get = async <Body>(path: string) => (await test.api<Body>("GET", path, { as: "auditor" })).body;
 const configs = (await get<ConfigList>("/v1/collector/configs")).items;
