@@ -1,5 +1,7 @@
 import { fetchStatus } from "../../../collector/status/status-socket.ts";
 import { systemClock } from "../../../kit/clock.ts";
+import { median } from "../../../scripts/bench/support/bench.ts";
+import { memoryOf } from "../../../scripts/bench/support/processes.ts";
 import { bundlePrograms } from "../../../scripts/bundle/bundle-programs.ts";
 import { createSeededEntropy } from "../../fakes/entropy.ts";
 import { copyStream } from "./copy-stream.ts";
@@ -34,6 +36,8 @@ export interface ChaosReport extends ExportJudgement {
   /** What audit events of forks and gaps lack or make up. */
   event_faults: readonly string[];
   core_peak_mb: number;
+  /** The memory of the collector before each of its kills. */
+  collector_mb: readonly number[];
   /** The programs that ended without being killed, each time with the exit code; they are started again. */
   ended: readonly string[];
   /** The goals that were not met; empty when `ok`. */
@@ -57,15 +61,21 @@ export const runChaos = async (options: {
   seed: number;
   minutes: number;
   sink?: SinkName;
+  /** Lines and spans that the collector receives. */
+  recordsPerSecond?: number;
   names?: readonly string[];
   progress?: (line: string) => void;
 }): Promise<ChaosReport> => {
-  const { seed, minutes, sink = "postgres", progress = () => undefined } = options;
+  const { seed, minutes, sink = "postgres", recordsPerSecond = 200, progress = () => undefined } = options;
   const { names = faultNamesOf(sink) } = options;
   await bundlePrograms(undefined, ["svc-server", "svc-collector"]);
   await using cleanup = new AsyncDisposableStack();
   const memory = createPeakMeter();
-  const started = await startScene(sink, cleanup, memory.sample);
+  const collectorMb: number[] = [];
+  const started = await startScene({ sink, recordsPerSecond }, cleanup, {
+    core: memory.sample,
+    collector: (pid) => collectorMb.push(memoryOf(pid).nowMb),
+  });
   const { scene, collected, numbered, discarded, discardedKeys, ended } = started;
   const { sql, nats, cores, copied, backend } = scene;
   const ackTimes = [...numbered.ackTimes, ...copied.map((host) => host.ackTimes)];
@@ -141,18 +151,37 @@ export const runChaos = async (options: {
     ...goalsOfNone.filter((count) => !(counts[count] === 0)).map((count) => `${count}: ${counts[count]}`),
     ...fromQueues.faults,
     ...ended,
+    ...growthOf(collectorMb),
     ...(peakMb > corePeakMbMax ? [`core's memory: ${peakMb} MB, at most ${corePeakMbMax} MB`] : []),
     ...new Set(reports.map(({ fault }) => fault)).values().flatMap((name) => brokenGoals(name, reports)),
   ];
-  return { seed, minutes, faults: reports, ...counts, core_peak_mb: peakMb, ended, broken, ok: broken.length === 0 };
+  return {
+    seed,
+    minutes,
+    faults: reports,
+    ...counts,
+    core_peak_mb: peakMb,
+    collector_mb: collectorMb,
+    ended,
+    broken,
+    ok: broken.length === 0,
+  };
+};
+
+/** Says that the collector's runs need more and more memory: the median of the last third against that of the first, of nine at least. */
+const growthOf = (runsMb: readonly number[]): string[] => {
+  const third = Math.floor(runsMb.length / 3);
+  const [early, late] = [median(runsMb.slice(0, third)), median(runsMb.slice(-third))];
+  return third >= 3 && late > early * 1.25 ? [`the collector's memory grew from ${early} to ${late} MB`] : [];
 };
 
 /** Waits until the collector's queue has been empty for 3 s, for 60 s at most: what it counts as lost must not be merely late. */
 const untilEmpty = async (collectorDir: string): Promise<void> => {
   const deadline = performance.now() + drainTimeoutMs;
   for (let polls = 0; polls < 6 && performance.now() < deadline; polls++) {
-    const { queue } = await fetchStatus(collectorDir);
-    if (queue.records > 0) polls = 0;
+    // A collector that was just killed does not answer yet.
+    const status = await fetchStatus(collectorDir).catch(() => null);
+    if (status === null || status.queue.records > 0) polls = 0;
     await systemClock.sleep(500);
   }
 };

@@ -51,7 +51,7 @@ const rotate = (path: string, how: Rotation): void => {
   rmSync(`${path}.1`);
 };
 
-const corpus = createLines(createRandom("soak"), 0);
+const corpus = createLines(createRandom("chaos"), 0);
 const texts = Array.from({ length: 10_000 }, () => corpus.next().value.text);
 /** Its number makes a line unique. */
 const lineOf = (number: number): string => `${number} ${texts[number % texts.length]}\n`;

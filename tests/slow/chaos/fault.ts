@@ -1,11 +1,11 @@
 import type { ConnectedDatabase } from "../../../functions/store/database/database.ts";
 import type { EmbeddedPostgres } from "../../../scripts/postgres/embedded-postgres.ts";
 import type { TcpProxy } from "../../fakes/tcp-proxy.ts";
-import type { KilledProgram } from "../soak/killed-program.ts";
-import type { Rotation } from "../soak/load.ts";
 import type { ChaosBackend } from "./chaos-backend.ts";
 import type { WrongClocks } from "./clocks.ts";
+import type { Rotation } from "./collector-load.ts";
 import type { CopiedHost } from "./copied-hosts.ts";
+import type { KilledProgram } from "./killed-program.ts";
 import type { ProxiedNats } from "./proxied-nats.ts";
 
 /** The targets of faults. */

@@ -2,7 +2,7 @@ import { readFileSync, rmSync, statSync, truncateSync, writeFileSync } from "nod
 import { join } from "node:path";
 import { fetchStatus } from "../../../collector/status/status-socket.ts";
 import { systemClock } from "../../../kit/clock.ts";
-import type { Rotation } from "../soak/load.ts";
+import type { Rotation } from "./collector-load.ts";
 import { type Fault, seconds } from "./fault.ts";
 
 const startedMs = 30_000;

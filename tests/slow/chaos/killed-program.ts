@@ -10,9 +10,6 @@ export interface KilledProgram {
   restart(): Promise<void>;
   /** Its process id; 0 before the first start. */
   pid(): number;
-  /** Kills and restarts it after each `pauseMs()`, until `signal` aborts; leaves it running. */
-  killRepeatedly(pauseMs: () => number, signal: AbortSignal): Promise<void>;
-  kills(): number;
   /** Kills it and does not restart it. */
   end(): Promise<void>;
 }
@@ -32,7 +29,6 @@ export const createKilledProgram = (
   }: { beforeKill?: (pid: number) => void; onEnd?: (how: number | string | null) => void } = {},
 ): KilledProgram => {
   let child: ChildProcess | undefined;
-  let kills = 0;
   let started = Promise.resolve();
   const killed = new WeakSet<ChildProcess>();
   const startOnce = async () => {
@@ -59,21 +55,12 @@ export const createKilledProgram = (
   };
   const restart = async () => {
     await kill();
-    kills += 1;
     await start();
   };
   return {
     start,
     restart,
     pid: () => child?.pid ?? 0,
-    kills: () => kills,
-    killRepeatedly: async (pauseMs, signal) => {
-      for (;;) {
-        await sleep(pauseMs(), undefined, { signal }).catch(() => undefined);
-        if (signal.aborted) return;
-        await restart();
-      }
-    },
     end: async () => {
       await started.catch(() => undefined);
       if (child !== undefined && child.exitCode === null && child.signalCode === null) await kill();

@@ -10,20 +10,19 @@ import { prepareIngestCore } from "../../../scripts/lab/ingest-core.ts";
 import { findPorts } from "../../../scripts/ports.ts";
 import { startTcpProxy } from "../../fakes/tcp-proxy.ts";
 import { startReplicatedPostgres } from "../../support/replicated-postgres.ts";
-import { writeCollectorFiles } from "../soak/collector-files.ts";
-import { createKilledProgram } from "../soak/killed-program.ts";
-import { startLoad } from "../soak/load.ts";
 import { startChaosBackend } from "./chaos-backend.ts";
 import { createWrongClocks } from "./clocks.ts";
+import { writeCollectorFiles } from "./collector-files.ts";
+import { startLoad } from "./collector-load.ts";
 import { startCopiedHost } from "./copied-hosts.ts";
 import { exportEnvironment, readKeys } from "./exported.ts";
 import type { Scene, SinkName } from "./fault.ts";
 import { drainTimeoutMs } from "./inject.ts";
+import { createKilledProgram } from "./killed-program.ts";
 import { startNumberedLoad } from "./load.ts";
 import { startProxiedNats } from "./proxied-nats.ts";
 import { readStoredQueues, type StoredQueues } from "./stored-queues.ts";
 
-const linesAndSpansPerSecond = 200;
 const hostIds = ["a", "b", "c", "d"].map((name) => `https://fleet.chaos/d/${name}`);
 const copiedHostIds = ["e", "f"].map((name) => `https://fleet.chaos/d/${name}`);
 /** The host of the collector. */
@@ -34,7 +33,11 @@ const coreCount = 2;
 const restartMs = 200;
 
 /** Starts PostgreSQL, NATS if it is the sink, cores, the export with its backend, and hosts that send. All of it ends with `cleanup`. */
-export const startScene = async (sink: SinkName, cleanup: AsyncDisposableStack, beforeKill: (pid: number) => void) => {
+export const startScene = async (
+  { sink, recordsPerSecond }: { sink: SinkName; recordsPerSecond: number },
+  cleanup: AsyncDisposableStack,
+  beforeKill: { core(pid: number): void; collector(pid: number): void },
+) => {
   const dir = await mkdtemp(join(tmpdir(), "chaos-"));
   cleanup.defer(() => rm(dir, { recursive: true }));
   const clocks = await createWrongClocks();
@@ -50,7 +53,8 @@ export const startScene = async (sink: SinkName, cleanup: AsyncDisposableStack, 
   const { sql, close } = connectDatabase({
     url: `postgres://postgres@127.0.0.1:${direct.port}/postgres`,
     openSocket: openDatabaseSocket,
-    deadlineMs: drainTimeoutMs,
+    // The oracle reads all that was stored.
+    deadlineMs: 10 * drainTimeoutMs,
   });
   cleanup.defer(() => close(1));
   const [otlpPort = 0, ...corePorts] = await findPorts(1 + 2 * coreCount);
@@ -90,7 +94,11 @@ export const startScene = async (sink: SinkName, cleanup: AsyncDisposableStack, 
     return supervisedProgram;
   };
   const cores = ingestPorts.map((port, index) =>
-    supervised("core", { env: { SVC_INGEST_GRPC_ADDR: `127.0.0.1:${port}`, PORT: `${httpPorts[index]}` } }, beforeKill),
+    supervised(
+      "core",
+      { env: { SVC_INGEST_GRPC_ADDR: `127.0.0.1:${port}`, PORT: `${httpPorts[index]}` } },
+      beforeKill.core,
+    ),
   );
   // One after the other: the first migrates.
   for (const core of cores) await core.start();
@@ -105,10 +113,13 @@ export const startScene = async (sink: SinkName, cleanup: AsyncDisposableStack, 
   for (const { close: end } of [balancer, link]) cleanup.defer(end);
   const collectorOptions = { ...(await files.client(collectorHostId)), caPem: files.caPem };
   const { config, log } = await writeCollectorFiles(dir, { ...collectorOptions, otlpPort, ingestPort: link.port });
-  const collector = createKilledProgram(["run", "--config", config], { onEnd: onEnd("the collector") });
+  const collector = createKilledProgram(["run", "--config", config], {
+    beforeKill: beforeKill.collector,
+    onEnd: onEnd("the collector"),
+  });
   cleanup.defer(() => collector.end());
   await collector.start();
-  const collected = startLoad(log, `127.0.0.1:${otlpPort}`, linesAndSpansPerSecond);
+  const collected = startLoad(log, `127.0.0.1:${otlpPort}`, recordsPerSecond);
   cleanup.defer(() => collected.stop());
   const numbered = await startNumberedLoad(hostIds, { port: balancer.port, ...files });
   const tlsOf = async (hostId: string) => ({ ...(await files.client(hostId)), ca: files.caPem });

@@ -1,6 +1,6 @@
 import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
 import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
-import { lineBytes } from "../soak/load.ts";
+import { lineBytes } from "./collector-load.ts";
 
 /** The queue and sequence under which a record is stored. */
 interface Place {

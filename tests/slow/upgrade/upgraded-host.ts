@@ -8,8 +8,8 @@ import type { LabPki } from "../../../scripts/lab/ca/pki.ts";
 import type { OperatorApi } from "../../../scripts/lab/operator-api.ts";
 import { findPorts } from "../../../scripts/ports.ts";
 import { logged, type Program, startProgram, stopProgram } from "../../support/program.ts";
+import { type Load, startLoad } from "../chaos/collector-load.ts";
 import { judge, readStoredQueues } from "../chaos/stored-queues.ts";
-import { type Load, startLoad } from "../soak/load.ts";
 import type { CheckedOut } from "./previous.ts";
 
 /** The prefix of the identities of an upgrade's hosts. */
