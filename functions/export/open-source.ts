@@ -51,7 +51,8 @@ export const createSources = async (
     const manager = await manageStream(connection, stream);
     return {
       prepare: () => ofThisSink(name, prepareStreamPosition({ db, manager, stream }, name, start)),
-      open: (lease) => openStreamSource({ db, connection, manager, stream, lease, clock, log, chunkBytes }),
+      open: (lease) =>
+        openStreamSource({ db, connection, manager, stream, lease, clock, log, chunkBytes, codec: blockCodec }),
       close: () => connection.close(),
     };
   });

@@ -5,6 +5,8 @@ export interface StreamMessage {
   subject: string;
   headers: MsgHdrs | undefined;
   data: Uint8Array;
+  /** The bytes of memory that its envelopes take. */
+  heldBytes: number;
   /** Its sequence in the stream. */
   sequence: number;
   /** The number of the consumer's deliveries through this one. */
@@ -15,6 +17,8 @@ export interface StreamMessage {
   ack(): void;
 }
 
+/** The bytes of memory of a message beside its data. */
+const overheadBytes = 512;
 const acknowledge = new TextEncoder().encode("+ACK");
 
 /**
@@ -30,5 +34,15 @@ export const toStreamMessage = (message: Msg): StreamMessage => {
     throw new TypeError(`a message of a consumer has the reply ${message.reply}`);
   const { subject, headers, data } = message;
   const storedAt = Math.floor(nanos / 1_000_000);
-  return { subject, headers, data, sequence, delivery, storedAt, ack: () => void message.respond(acknowledge) };
+  const heldBytes = Math.max(data.length, Number(headers?.get("Svc-Raw-Bytes") || 0)) + overheadBytes;
+  return {
+    subject,
+    headers,
+    data,
+    heldBytes,
+    sequence,
+    delivery,
+    storedAt,
+    ack: () => void message.respond(acknowledge),
+  };
 };

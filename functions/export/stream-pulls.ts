@@ -15,7 +15,7 @@ export interface PullOptions {
   stream: string;
   consumer: string;
   clock: Pick<Clock, "sleep">;
-  /** The buffer's aim: a request is sent below it. */
+  /** The aim of what is taken, in memory, and of the buffer, whose blocks are compressed: a request is sent below it. */
   bytes: number;
   /** The largest message of the server: a request that has less room for it never ends with it. */
   messageBytesMax: number;
@@ -24,15 +24,13 @@ export interface PullOptions {
 /** The buffer of pulls. */
 export interface StreamPulls {
   /**
-   * Returns what has arrived once it is as much as aimed at, or after a tenth of a second, in the order of the stream. Rejects once a delivery
-   * is missing, or the consumer.
+   * Returns what has arrived, up to the aim, once it is as much, or after a tenth of a second, in the order of the stream. Rejects once a
+   * delivery is missing, or the consumer.
    */
   take(): Promise<StreamMessage[]>;
   close(): void;
 }
 
-/** The bytes of memory of a message beside its payload. */
-export const messageOverhead = 512;
 const lingerMs = 100;
 const batch = 1_000;
 const expiresMs = 5_000;
@@ -50,7 +48,9 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
   const closed = new AbortController();
   const bytesMax = Math.max(bytes, options.messageBytesMax);
   let buffer: StreamMessage[] = [];
+  /** Bytes of the buffer, and those that its envelopes take once they are decompressed. */
   let buffered = 0;
+  let held = 0;
   let failure: Error | undefined;
   let delivered = 0;
   let last = 0;
@@ -89,8 +89,9 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
     if (pulled.sequence > last) {
       last = pulled.sequence;
       buffer.push(pulled);
-      buffered += pulled.data.length + messageOverhead;
-      if (buffered >= bytes) filled.resolve();
+      buffered += pulled.data.length;
+      held += pulled.heldBytes;
+      if (held >= bytes) filled.resolve();
     }
     left -= 1;
     if (left === 0) ended.resolve();
@@ -142,10 +143,17 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
       const waited = clock.sleep(lingerMs, closed.signal).catch(() => undefined);
       await Promise.race([filled.promise, waited]);
       if (failure) throw failure;
-      const taken = buffer;
-      buffer = [];
-      buffered = 0;
-      filled = Promise.withResolvers();
+      const taken: StreamMessage[] = [];
+      let takenBytes = 0;
+      for (const message of buffer) {
+        if (taken.length > 0 && takenBytes + message.heldBytes > bytes) break;
+        taken.push(message);
+        takenBytes += message.heldBytes;
+        buffered -= message.data.length;
+      }
+      buffer = buffer.slice(taken.length);
+      held -= takenBytes;
+      if (held < bytes) filled = Promise.withResolvers();
       freed.resolve();
       freed = Promise.withResolvers();
       return taken;

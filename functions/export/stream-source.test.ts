@@ -1,4 +1,5 @@
 import { create } from "@bufbuild/protobuf";
+import { MsgHdrsImpl } from "@nats-io/transport-node";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { OpenSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
@@ -7,6 +8,7 @@ import { createTestDatabase, type TestDatabase } from "../../tests/support/datab
 import { streamSettings } from "../../tests/support/nats-sink.ts";
 import { type EnvelopeStore, openStreamStore, storedQueue } from "../../tests/support/stored-envelopes.ts";
 import { noteExportLags } from "../ingest/nats-sink/export-lags.ts";
+import { blockCodec } from "../node/ingest/block-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { findExportLags } from "../store/export/lag.ts";
 import {
@@ -65,7 +67,7 @@ const openSource = async (start: "oldest" | "now" = "oldest") => {
   const { lease } = await acquireExportLease(db, "default", { owner: crypto.randomUUID() });
   if (lease === null) throw new Error("another process has the lease");
   const source = await openStreamSource({
-    ...{ db, manager, stream, lease, clock, log },
+    ...{ db, manager, stream, lease, clock, log, codec: blockCodec },
     connection: nats.connection,
     chunkBytes: 1 << 20,
   });
@@ -131,6 +133,68 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
         Array.from({ length: 10 }, (_, index) => `${host}${index}`),
       );
     await expect.poll(() => log.text()).toContain("skipped a foreign message");
+  });
+
+  it("returns the kinds of a frame in the order of their sequence", async () => {
+    const kinds = ["log_line", "otel_span", "otel_log", "log_line", "otel_span"];
+    await store.envelopes(
+      "a",
+      kinds.map((kind, index) => ({ kind, payload: Buffer.from(String(index)) })),
+    );
+    expect((await nats.manager.streams.info(stream)).state.messages).toBe(3);
+    const [chunk] = await readChunks(await openSource(), 5);
+    expect(chunk?.queues.flat().map(({ kind }) => kind)).toEqual(kinds);
+  });
+
+  it("returns the envelopes of versions that stored each as a message", async () => {
+    const stored = {
+      ...{ "Svc-Sequence": "7", "Svc-Kind": "log_line", "Svc-Host": "spiffe://fleet.test/%C3%BC" },
+      ...{ "Svc-Queue": Buffer.from(storedQueue).toString("hex"), "Svc-Received-At": "2026-11-18T11:06:41.000000Z" },
+      ...{ "Svc-Observed-At": "2026-11-18T11:06:40.000005Z", "Svc-Source": "/%0A", "Svc-Attributes": '{"a":"\\n"}' },
+    };
+    nats.connection.publish("svc.ingest.log_line.a.b", "a line", {
+      headers: MsgHdrsImpl.fromRecord(
+        Object.fromEntries(Object.entries(stored).map(([name, value]) => [name, [value]])),
+      ),
+    });
+    const [chunk] = await readChunks(await openSource(), 1);
+    expect(chunk?.queues).toEqual([
+      [
+        {
+          ...{ hostId: "spiffe://fleet.test/ü", queueId: storedQueue, sequence: 7n, kind: "log_line", source: "/\n" },
+          ...{ observedAt: 1_795_000_000_000_005n, receivedAt: 1_795_000_001_000_000n, attributes: { a: "\n" } },
+          payload: new Uint8Array(Buffer.from("a line")),
+        },
+      ],
+    ]);
+  });
+
+  it("returns no more at once than was aimed at, before compression", async () => {
+    const large = Buffer.alloc(900_000, "telemetry ");
+    for (let block = 0; block < 4; block++) await store.lines("a", [large.toString()]);
+    const chunks = await readChunks(await openSource(), 4);
+    expect(chunks.map(({ envelopes }) => envelopes)).toEqual([1, 1, 1, 1]);
+    expect(chunks.map(({ bytes }) => bytes > 900_000 && bytes < 1 << 20)).toEqual([true, true, true, true]);
+  });
+
+  it("skips a block whose data are not what its headers say", async () => {
+    await store.lines("a", ["x".repeat(3_000)]);
+    const first = await nats.manager.streams.getMessage(stream, { seq: 1 });
+    first?.header.delete("Nats-Expected-Last-Subject-Sequence");
+    const send = (change: Record<string, string>, data = first?.data) => {
+      const headers = MsgHdrsImpl.fromRecord(
+        Object.fromEntries((first?.header.keys() ?? []).map((name) => [name, [first?.header.get(name) ?? ""]])),
+      );
+      for (const [name, value] of Object.entries(change)) headers.set(name, value);
+      nats.connection.publish("svc.ingest.log_line.a.b", data, { headers });
+    };
+    send({ "Svc-Raw-Bytes": "5" });
+    send({ "Svc-Raw-Bytes": "1000000000000" });
+    send({ "Svc-Encoding": "gzip" });
+    send({}, new Uint8Array(9));
+    send({ "Svc-Sequence": "2" });
+    expect(await readLines(await openSource(), 2)).toHaveLength(2);
+    expect(log.text().split("skipped a foreign message")).toHaveLength(5);
   });
 
   it("begins behind all that is stored, if it should", async () => {
@@ -208,14 +272,14 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     if (!chunk) throw new Error("nothing was read");
     await source.commit(chunk, none);
     source.close();
-    await store.lines("a", ["4", "5", "6"]);
-    await nats.manager.streams.purge(stream, { seq: 6 });
+    for (const line of ["4", "5", "6"]) await store.lines("a", [line]);
+    await nats.manager.streams.purge(stream, { seq: 4 });
     const behind = await openSource();
     const [rest] = await readChunks(behind, 1);
     if (!rest) throw new Error("nothing was read");
     await behind.commit(rest, none);
     expect(await connection.sql`select lost::int, position::int from export_position`).toEqual([
-      { lost: 2, position: 6 },
+      { lost: 2, position: 4 },
     ]);
     behind.close();
     await store.close();
@@ -237,7 +301,7 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
   it("is reported with its lag by every core, whether a process exports or not", async () => {
     const note = () => noteExportLags({ manager: nats.manager, db: connection.db, stream });
     const source = await openSource();
-    await store.lines("a", ["1", "2", "3"]);
+    for (const line of ["1", "2", "3"]) await store.lines("a", [line]);
     await note();
     const [lag] = await findExportLags(connection.db);
     expect(lag).toMatchObject({ name: "default", envelopes: 3, isRunning: true });

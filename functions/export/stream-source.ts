@@ -5,11 +5,12 @@ import type { Log } from "../../kit/log.ts";
 import { type StreamState, streamStateOf } from "../ingest/nats-sink/stream-state.ts";
 import type { Database } from "../store/database/database.ts";
 import { createStreamPosition, type ExportLease, moveExportPosition, moveToStream } from "../store/export/positions.ts";
+import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
-import { readStreamEnvelope } from "./stream-envelope.ts";
+import { readStreamBlock } from "./stream-block.ts";
 import type { StreamMessage } from "./stream-message.ts";
-import { messageOverhead, pullMessages } from "./stream-pulls.ts";
+import { pullMessages } from "./stream-pulls.ts";
 
 /** The dependencies of the source. */
 export interface StreamSourceOptions {
@@ -21,6 +22,7 @@ export interface StreamSourceOptions {
   lease: ExportLease;
   clock: Pick<Clock, "sleep">;
   log: Pick<Log, "warn">;
+  codec: Pick<BlockCodec, "decompress">;
   /** The size of a chunk that the source aims at. */
   chunkBytes: number;
 }
@@ -62,13 +64,13 @@ export const prepareStreamPosition = async (
 };
 
 /**
- * Reads the stream of envelopes in its order, which is the order of each queue, behind the lease's position. The position is in PostgreSQL, in
+ * Reads the stream of blocks in its order, which is the order of each queue's kinds, behind the lease's position. The position is in PostgreSQL, in
  * one transaction with the dead letters; the durable consumer is created anew at it. So a process that continues begins with the oldest
  * message that is not exported: a consumer that went on would deliver new ones first, and those that the last process had when their time is
  * up. A chunk's acknowledgement covers all before it. A stream that is not the lease's is read from its beginning.
  */
 export const openStreamSource = async (options: StreamSourceOptions): Promise<ClosableSource> => {
-  const { db, connection, manager, stream, lease, clock, log, chunkBytes } = options;
+  const { db, connection, manager, stream, lease, clock, log, codec, chunkBytes } = options;
   await followStream(options, await streamStateOf(manager, stream));
   const consumer = consumerNameOf(lease.name);
   await replaceConsumer(manager, stream, consumer, lease.position);
@@ -86,17 +88,20 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
       if (!isBehindFirst) lost += message.sequence - last - 1;
       isBehindFirst = false;
       last = message.sequence;
-      bytes += message.data.length + messageOverhead;
-      const envelope = readStreamEnvelope(message);
-      if (envelope === undefined)
+      bytes += message.heldBytes;
+      const read = readStreamBlock(message, codec);
+      if (read === undefined)
         log.warn({ subject: message.subject, seq: message.sequence }, "skipped a foreign message");
-      if (!envelope) continue;
-      envelopes += 1;
-      const key = `${envelope.hostId}\0${envelope.queueId.toHex()}`;
-      const queue = queues.get(key);
-      if (queue) queue.push(envelope);
-      else queues.set(key, [envelope]);
+      const [first] = read ?? [];
+      if (!read || !first) continue;
+      envelopes += read.length;
+      const key = `${first.hostId}\0${first.queueId.toHex()}`;
+      const queue = queues.get(key) ?? [];
+      queues.set(key, queue);
+      for (const envelope of read) queue.push(envelope);
     }
+    // Blocks of several kinds overlap.
+    for (const queue of queues.values()) queue.sort((a, b) => (a.sequence < b.sequence ? -1 : 1));
     const chunk = { queues: [...queues.values()], envelopes, bytes, last: end, lost };
     chunks.set(chunk, chunk);
     return chunk;

@@ -1,9 +1,11 @@
-import { hash } from "node:crypto";
 import { jetstream } from "@nats-io/jetstream";
 import { connect, type NatsConnection } from "@nats-io/transport-node";
+import { readStreamBlock } from "../../functions/export/stream-block.ts";
 import { createNatsSink, type NatsSink } from "../../functions/ingest/nats-sink/create-nats-sink.ts";
 import type { StreamSettings } from "../../functions/ingest/nats-sink/prepare-streams.ts";
 import type { PostgresSinkNeeds } from "../../functions/ingest/postgres-sink.ts";
+import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import type { StoredEnvelope } from "../../functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "../../kit/clock.ts";
 import type { RunningNats } from "../../scripts/lab/nats-servers.ts";
 import { waitUntil } from "../../scripts/lab/wait-until.ts";
@@ -49,7 +51,6 @@ export const natsSinkOn =
       ...needs,
       connection,
       settings: { ...streamSettings, ...settings },
-      digest: (bytes) => hash("sha256", bytes, "hex"),
       observe: {
         ...needs.observe,
         published: () => undefined,
@@ -61,16 +62,18 @@ export const natsSinkOn =
     });
   };
 
-/** An envelope as the stream has it. */
+/** A block as the stream has it. */
 export interface StoredMessage {
   subject: string;
-  sequence: number;
   headers: Record<string, string>;
-  payload: string;
-  bytes: Uint8Array;
+  data: Buffer;
+  /** Its envelopes, and their sequences and payloads. */
+  envelopes: readonly StoredEnvelope[];
+  sequences: number[];
+  texts: string[];
 }
 
-/** Reads the envelopes of a stream in its order, without fences. */
+/** Reads the blocks of a stream in its order, without fences. Throws for a message that is no block. */
 export const readStream = async (nats: RunningNats, stream = streamSettings.stream): Promise<StoredMessage[]> => {
   const messages: StoredMessage[] = [];
   const { state } = await nats.manager.streams.info(stream);
@@ -81,14 +84,15 @@ export const readStream = async (nats: RunningNats, stream = streamSettings.stre
   const consumer = await waitUntil(waiting, () => jetstream(nats.connection).consumers.get(stream));
   for await (const { subject, headers: head, data, info } of await consumer.consume()) {
     if (head !== undefined && !head.has("Svc-Fence")) {
-      const headers = Object.fromEntries(head.keys().map((name) => [name, head.get(name)]));
-      const bytes = Uint8Array.from(data);
+      const envelopes = readStreamBlock({ headers: head, data }, blockCodec);
+      if (envelopes === undefined) throw new TypeError(`a message on ${subject} is no block`);
       messages.push({
         subject,
-        sequence: Number(headers["Svc-Sequence"]),
-        headers,
-        bytes,
-        payload: new TextDecoder().decode(bytes),
+        data: Buffer.from(data),
+        headers: Object.fromEntries(head.keys().map((name) => [name, head.get(name)])),
+        envelopes,
+        sequences: envelopes.map(({ sequence }) => Number(sequence)),
+        texts: envelopes.map(({ payload }) => new TextDecoder().decode(payload)),
       });
     }
     if (info.pending === 0) break;

@@ -1,10 +1,15 @@
 /**
  * Sends the envelopes of the stream to a backend as OTLP over HTTP, in the order of the stream. An example: one consumer, no metrics.
- * A message is acknowledged once the backend has it; a message that the backend rejects for good is terminated, and named on stderr.
+ * A message is a block of envelopes of one kind. It is acknowledged once the backend has them; one with an envelope that the backend rejects
+ * for good is terminated, and named on stderr, once the backend has the others.
  */
 import { parseArgs } from "node:util";
-import { AckPolicy, jetstream, jetstreamManager } from "@nats-io/jetstream";
+import { zstdDecompressSync } from "node:zlib";
+import { fromBinary } from "@bufbuild/protobuf";
+import { AckPolicy, type JsMsg, jetstream, jetstreamManager } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
+// Generated from proto/svc/ingest/v1/ingest.proto.
+import { EnvelopesSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 
 const { values } = parseArgs({
   options: {
@@ -24,6 +29,25 @@ const paths: Readonly<Record<string, string>> = {
 /** The statuses after which OTLP demands a retry. */
 const passing = new Set([429, 502, 503, 504]);
 
+const payloadsOf = ({ headers, data }: JsMsg): Uint8Array[] => {
+  const encoding = headers?.get("Svc-Encoding");
+  // Before blocks, a message was one envelope's payload.
+  if (!encoding) return [data];
+  const maxOutputLength = Number(headers?.get("Svc-Raw-Bytes"));
+  const bytes = encoding === "zstd" ? zstdDecompressSync(data, { maxOutputLength }) : data;
+  return fromBinary(EnvelopesSchema, bytes).envelopes.map(({ payload }) => payload);
+};
+
+const send = (path: string, body: Uint8Array): Promise<number> =>
+  fetch(new URL(path, values.to), {
+    method: "POST",
+    headers: { "content-type": "application/x-protobuf" },
+    body: Uint8Array.from(body),
+  }).then(
+    (response) => response.status,
+    () => 503,
+  );
+
 const connection = await connect({ servers: values.servers.split(","), maxReconnectAttempts: -1 });
 const manager = await jetstreamManager(connection);
 await manager.consumers.add(values.stream, {
@@ -40,12 +64,12 @@ for await (const message of await consumer.consume({ max_messages: 1 })) {
     message.ack();
     continue;
   }
-  const body = Uint8Array.from(message.data);
-  const headers = { "content-type": "application/x-protobuf" };
-  const status = await fetch(new URL(path, values.to), { method: "POST", headers, body }).then(
-    (response) => response.status,
-    () => 503,
-  );
+  // Requests of OTLP that follow each other are one with the resources of all: protobuf appends repeated fields.
+  const payloads = payloadsOf(message);
+  let status = await send(path, Buffer.concat(payloads));
+  // One of them is to blame.
+  if (status >= 300 && !passing.has(status) && payloads.length > 1)
+    for (const payload of payloads) status = Math.max(status, await send(path, payload));
   if (status < 300) message.ack();
   else if (passing.has(status)) message.nak(1_000);
   else {

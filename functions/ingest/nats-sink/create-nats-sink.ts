@@ -1,5 +1,5 @@
 /**
- * The sink that stores envelopes in NATS JetStream. PostgreSQL is not in the path of a frame: it receives the counts once a second, and
+ * The sink that stores blocks of envelopes in NATS JetStream. PostgreSQL is not in the path of a frame: it receives the counts once a second, and
  * the audit events of forks and gaps. Invariants, beside those of `queue-streams.ts`:
  * - The work of one queue runs in its lane, one after the other; a view is changed in its lane only.
  * - After any failure the view is dropped: what is stored then is read again, so an envelope that was stored without its
@@ -11,10 +11,10 @@ import { LRUCache } from "lru-cache";
 import { withTimeout } from "../../../kit/with-timeout.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database/database.ts";
+import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 import { openCommitClient } from "../../store/ingest/commit-frames.ts";
 import { findCursor } from "../../store/ingest/cursors.ts";
 import type { CommittedFrame, FrameToCommit } from "../../store/ingest/decide-frames.ts";
-import { envelopesOf, runAbove } from "../../store/ingest/envelope-run.ts";
 import { addGap } from "../../store/ingest/gaps.ts";
 import type { CommitObserver } from "../committer.ts";
 import { checkOpen, decideOpen, type OpenedQueue } from "../open-queue.ts";
@@ -33,9 +33,10 @@ import { createServerInspection } from "./check-servers.ts";
 import { watchExportLags } from "./export-lags.ts";
 import { createHealth } from "./health.ts";
 import { createLanes } from "./lanes.ts";
+import { planBlocks } from "./plan-blocks.ts";
 import { checkStreams, prepareStreams, type StreamSettings } from "./prepare-streams.ts";
 import { createPublisher, type Publisher, type PublishObserver, StaleSequence } from "./publisher.ts";
-import { createQueueStreams, type QueueView, viewKey } from "./queue-streams.ts";
+import { createQueueStreams, highestStored, nameChains, type QueueView, viewKey } from "./queue-streams.ts";
 import { createStoredCounts } from "./stored-counts.ts";
 
 /** The dependencies of the sink. */
@@ -46,8 +47,7 @@ export interface NatsSinkNeeds extends QueueEventNeeds {
   settings: StreamSettings;
   /** Returns the URL of the database for the counts. */
   databaseUrl(): Promise<string>;
-  /** Returns the SHA-256 of bytes in hex. */
-  digest(bytes: Uint8Array): string;
+  codec: Pick<BlockCodec, "compress" | "digest">;
   observe: LossObserver & CommitObserver & PublishObserver;
 }
 
@@ -56,6 +56,8 @@ export interface NatsSink extends Sink {
   waiting: Publisher["waiting"];
 }
 
+/** Bytes of a message's headers at most: they count against the server's `max_payload`. */
+const headerBytesMax = 4 * 1024;
 /** Views in memory; one that was evicted is read again. */
 const viewsMax = 20_000;
 const attemptsMax = 5;
@@ -68,7 +70,7 @@ const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
 
 /** Makes the sink; checks the servers and creates or checks the streams, see `checkServers` and `prepareStreams`. */
 export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> => {
-  const { connection, settings, db, clock, observe, log } = needs;
+  const { connection, settings, db, clock, codec, observe, log } = needs;
   const manager: JetStreamManager = await jetstreamManager(connection);
   const inspectServers = createServerInspection({ connection, settings, log });
   await inspectServers(0);
@@ -78,7 +80,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     await inspectServers(round);
   };
   const publisher = createPublisher({ connection, clock, observe });
-  const streams = createQueueStreams({ manager, publisher, streams: names, digest: needs.digest });
+  const streams = createQueueStreams({ manager, publisher, streams: names, codec });
   const record = createQueueEventRecorder(needs);
   const counts = createStoredCounts({
     connect: async () => openCommitClient(await needs.databaseUrl()),
@@ -99,14 +101,15 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     work: (view: QueueView, isFresh: boolean) => Promise<Result>,
   ): Promise<Result> => {
     const key = viewKey(queue);
-    let cursor = -1n;
+    let stored = -1n;
     for (let attempt = 1; ; attempt++) {
       const cached = views.get(key);
       try {
         const view = cached ?? (await streams.load(queue));
-        // While others move the queue, each attempt is at another one of its envelopes.
-        if (view.cursor > cursor) attempt = 1;
-        cursor = view.cursor;
+        // While others move the queue, each attempt is at another one of its blocks.
+        const storedNow = storedOf(view);
+        if (storedNow > stored) attempt = 1;
+        stored = storedNow;
         const result = await work(view, cached === undefined);
         views.set(key, view);
         return result;
@@ -124,15 +127,27 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     frame: FrameToCommit,
     stored: { rows: number; bytes: number },
   ): Promise<void> => {
-    for (const envelope of envelopesOf(runAbove(frame.run, view.cursor))) {
-      await streams.append(view, envelope, frame.receivedAt);
-      stored.rows++;
-      stored.bytes += envelope.payload.length;
-      counts.envelope(frame.hostId, envelope.kind, envelope.payload.length);
+    const blocks = planBlocks(frame, {
+      cursor: view.cursor,
+      chainOf: nameChains(view),
+      storedThrough: (chain) => view.chains.get(chain)?.storedThrough ?? 0n,
+      // Another server may have another limit.
+      bytesMax: (connection.info?.max_payload ?? 0) - headerBytesMax,
+      codec,
+    });
+    await streams.declare(
+      view,
+      blocks.map(({ chain }) => chain),
+    );
+    for (const block of blocks) {
+      await streams.append(view, block, frame.receivedAt);
+      stored.rows += block.run.count;
+      stored.bytes += block.run.payloadBytes;
+      counts.add(frame.hostId, block.run.kinds);
       counts.host(frame.hostId);
     }
     if (frame.lastSequence <= view.cursor) return;
-    // The last ones were rejected or discarded: nothing of them is in the chains.
+    // All of the rest was rejected or discarded, or is stored: no block has moved the cursor.
     await streams.writeState(view, { cursor: frame.lastSequence });
     counts.host(frame.hostId);
   };
@@ -166,11 +181,12 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     const isFenced = sessionId.length > 0;
     const queue = { hostId, queueId, cursor: 0n, sessionId: isFenced ? sessionId : undefined };
     if (!isFenced && ackedThrough === 0n) return { ...queue, cursor: (await streams.load(queue)).cursor };
-    const decide = ({ cursor, session }: QueueView) =>
-      decideOpen(
-        { cursor, sessionId: session === "" ? null : Uint8Array.fromHex(session) },
-        { sessionId, previousSessionIds, ackedThrough, sentThrough },
-      );
+    const decide = (view: QueueView) => {
+      const held = view.session === "" ? null : Uint8Array.fromHex(view.session);
+      const claims = { sessionId, previousSessionIds, ackedThrough, sentThrough };
+      const decided = decideOpen({ cursor: view.cursor, sessionId: held }, claims);
+      return { ...decided, isForked: decided.isForked || highestStored(view) > (sentThrough ?? highestStored(view)) };
+    };
     /** Records a loss, and other events of the queue with it. */
     const recordLoss = async (lost: Loss | undefined, others: readonly QueueEvent[] = []): Promise<void> => {
       if (lost === undefined && others.length === 0) return;
@@ -233,6 +249,10 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   };
 };
 
+/** Returns a number that rises with each block that is stored of a queue. */
+const storedOf = ({ cursor, chains }: QueueView): bigint =>
+  [...chains.values()].reduce((sum, { storedThrough }) => sum + storedThrough, cursor);
+
 /** Returns why nothing of a frame is stored, as `commitFrames` decides it. */
 const refusalOf = (view: QueueView, frame: FrameToCommit): "sequence_gap" | "queue_forked" | undefined => {
   if (frame.previousSequence > view.cursor) return "sequence_gap";
@@ -241,8 +261,8 @@ const refusalOf = (view: QueueView, frame: FrameToCommit): "sequence_gap" | "que
 };
 
 /** Whether retention explains that the streams know less of a queue than its sender: it has stored nothing for so long. */
-const hasExpired = ({ ends, stateAt }: QueueView, { maxAgeSeconds }: StreamSettings, now: number): boolean =>
+const hasExpired = ({ chains, stateAt }: QueueView, { maxAgeSeconds }: StreamSettings, now: number): boolean =>
   maxAgeSeconds > 0 &&
-  [...ends.values()].every((end) => end === 0) &&
+  [...chains.values()].every(({ end }) => end === 0) &&
   stateAt > 0 &&
   now - stateAt >= maxAgeSeconds * 1000;

@@ -6,6 +6,7 @@ import { frame, newQueue, openSession, testHost } from "../../../tests/support/f
 import { connectForeign, forwardAll, submit } from "../../../tests/support/grpc-client.ts";
 import { startTestIngest, type TestIngest } from "../../../tests/support/ingest.ts";
 import { natsSinkOn, type Publish, readStream } from "../../../tests/support/nats-sink.ts";
+import { testRun } from "../../../tests/support/stored-envelopes.ts";
 import { encodeToken } from "./subjects.ts";
 
 const canStart = await canStartNats();
@@ -27,7 +28,7 @@ const sendBeside = async (
   subject: string,
   stream: string,
   headers: Readonly<Record<string, string>>,
-  payload = "",
+  payload: Uint8Array | string = "",
 ): Promise<(publish: Publish) => void> => {
   const last = await nats.manager.streams.getMessage(stream, { last_by_subj: subject });
   if (last === null) throw new Error("the subject has no message");
@@ -81,14 +82,19 @@ describe.skipIf(!canStart)("a takeover, while the server stores what an earlier 
               { frame: frame(queue, from, through) },
             ]);
       expect((await send(0, 1, 1)).error).toBeUndefined();
-      beside = await sendBeside(`svc.ingest.log_line.${name}`, "SVC_INGEST", { "Svc-Sequence": "2" }, "line 2");
+      const block = testRun([{ sequence: 2n, kind: "log_line", payload: Buffer.from("line 2") }]).bytes;
+      const headers = {
+        ...{ "Svc-Sequence": "2", "Svc-First-Sequence": "2", "Svc-Last-Sequence": "2" },
+        "Svc-Raw-Bytes": String(block.length),
+      };
+      beside = await sendBeside(`svc.ingest.log_line.${name}`, "SVC_INGEST", headers, block);
       expect((await send(1, 2, 3)).error).toBeUndefined();
       expect(beside).toBeUndefined();
       const stored = (await readStream(nats)).filter(({ headers }) => headers["Svc-Queue"] === queue.toString("hex"));
-      expect(stored.map(({ sequence, payload }) => [sequence, payload])).toEqual([
-        [1, "line 1"],
-        [2, "line 2"],
-        [3, "line 3"],
+      expect(stored.map(({ sequences, texts }) => [sequences, texts])).toEqual([
+        [[1], ["line 1"]],
+        [[2], ["line 2"]],
+        [[3], ["line 3"]],
       ]);
     },
   );
@@ -143,12 +149,12 @@ describe.skipIf(!canStart)("the sink of NATS on a cluster of three", () => {
     const stored = await readStream(nats);
     for (const { hostId, queueId, acked } of load.queues) {
       const own = stored.filter(({ headers }) => headers["Svc-Queue"] === Buffer.from(queueId).toString("hex"));
-      const sequences = own.map(({ sequence }) => sequence);
+      const sequences = own.flatMap((message) => message.sequences);
       expect(sequences.slice(0, Number(acked()))).toEqual(
         Array.from({ length: Number(acked()) }, (_, index) => index + 1),
       );
       expect(new Set(sequences).size).toBe(sequences.length);
-      expect(own.at(0)?.payload).toBe(`${hostId} 1`);
+      expect(own.at(0)?.texts[0]).toBe(`${hostId} 1`);
     }
   });
 });

@@ -1,3 +1,5 @@
+import { hash } from "node:crypto";
+import { constants, zstdCompressSync } from "node:zlib";
 import { status } from "@grpc/grpc-js";
 import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import { canStartNats, type RunningNats, startNats } from "../../../scripts/lab/nats-servers.ts";
@@ -10,7 +12,8 @@ import {
   submit,
 } from "../../../tests/support/grpc-client.ts";
 import { startTestIngest, type TestIngest } from "../../../tests/support/ingest.ts";
-import { natsSinkOn, readStream, type StoredMessage } from "../../../tests/support/nats-sink.ts";
+import { natsSinkOn, type Publish, readStream, type StoredMessage } from "../../../tests/support/nats-sink.ts";
+import { testRun } from "../../../tests/support/stored-envelopes.ts";
 
 const canStart = await canStartNats();
 
@@ -40,7 +43,8 @@ const connect = async (to: TestIngest = test): Promise<ForeignClient> => {
 };
 const ofQueue = async (queue: Buffer): Promise<StoredMessage[]> =>
   (await readStream(nats)).filter(({ headers }) => headers["Svc-Queue"] === queue.toString("hex"));
-const sequencesOf = async (queue: Buffer): Promise<number[]> => (await ofQueue(queue)).map(({ sequence }) => sequence);
+const sequencesOf = async (queue: Buffer): Promise<number[]> =>
+  (await ofQueue(queue)).flatMap(({ sequences }) => sequences);
 const cursorsOf = ({ messages }: { messages: { opened?: { cursor: string } | null; ack?: object | null }[] }) =>
   messages.map((message) => message.opened?.cursor ?? (message.ack as { acked_through: string }).acked_through);
 const forked = { code: status.FAILED_PRECONDITION, reason: "queue_forked" };
@@ -52,7 +56,7 @@ const mixed = (queue: Buffer, from: number, kinds: readonly string[]) => {
 };
 
 describe.skipIf(!canStart)("the sink of NATS", () => {
-  it("stores each envelope as one message, in order, with its facts as headers and its payload as it is", async () => {
+  it("stores a frame as one block for each kind, in order, with its facts as headers", async () => {
     const queue = newQueue();
     const session = newQueue();
     const client = await connect();
@@ -63,21 +67,55 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     expect(cursorsOf(ended)).toEqual(["0", "3"]);
     const stored = await ofQueue(queue);
     const name = `spiffe%3A%2F%2Ffleet%2Etest%2Fhost-1.${queue.toString("hex")}`;
-    expect(stored.map(({ subject, sequence, payload }) => [subject, sequence, payload])).toEqual([
-      [`svc.ingest.log_line.${name}`, 1, "line 1"],
-      [`svc.ingest.otel_span.${name}`, 2, "line 2"],
-      [`svc.ingest.log_line.${name}`, 3, "line 3"],
+    expect(stored.map(({ subject, sequences, texts }) => [subject, sequences, texts])).toEqual([
+      [`svc.ingest.log_line.${name}`, [1, 3], ["line 1", "line 3"]],
+      [`svc.ingest.otel_span.${name}`, [2], ["line 2"]],
     ]);
-    expect(stored[0]?.headers).toMatchObject({
-      "Svc-Kind": "log_line",
-      "Svc-Host": testHost,
-      "Svc-Session": session.toString("hex"),
-      "Svc-Observed-At": "2026-11-18T11:06:40.123456Z",
-      "Svc-Received-At": expect.stringMatching(/^2\d{3}-.*\d{6}Z$/),
-      "Svc-Attributes": '{"file.path":"/var/log/app.log"}',
-      "Svc-Sha256": Buffer.from(await crypto.subtle.digest("SHA-256", Buffer.from("line 1"))).toString("hex"),
+    expect(stored[0]?.envelopes[0]).toMatchObject({
+      ...{ hostId: testHost, source, attributes: { "file.path": "/var/log/app.log" } },
+      observedAt: 1_795_000_000_123_456n,
     });
-    expect(decodeURIComponent(stored[0]?.headers["Svc-Source"] ?? "")).toBe(source);
+    const kinds = ["log_line", "otel_span", "log_line"];
+    const ofKind = (kind: string) =>
+      testRun(
+        sent.envelopes.flatMap((each, index) =>
+          kinds[index] === kind
+            ? [{ ...each, sequence: BigInt(each.sequence), kind, observedAt: index === 0 ? observedAt : undefined }]
+            : [],
+        ),
+      ).bytes;
+    const observedAt = { seconds: 1_795_000_000n, nanos: 123_456_789 };
+    expect(stored.map(({ headers }) => headers)).toMatchObject([
+      {
+        ...{ "Svc-Sequence": "1", "Svc-First-Sequence": "1", "Svc-Last-Sequence": "3", "Svc-Envelopes": "2" },
+        ...{ "Svc-Kind": "log_line", "Svc-Host": testHost, "Svc-Session": session.toString("hex") },
+        "Svc-Received-At": expect.stringMatching(/^2\d{3}-.*\d{6}Z$/),
+        ...{ "Svc-Encoding": "none", "Svc-Raw-Bytes": String(ofKind("log_line").length) },
+        "Svc-Sha256": hash("sha256", ofKind("log_line")),
+      },
+      {
+        ...{ "Svc-Sequence": "3", "Svc-First-Sequence": "2", "Svc-Last-Sequence": "2", "Svc-Envelopes": "1" },
+        "Svc-Sha256": hash("sha256", ofKind("otel_span")),
+      },
+    ]);
+  });
+
+  it("stores a block of one kind as its sender compressed it", async () => {
+    const queue = newQueue();
+    const envelopes = frame(queue, 1, 100).envelopes.map((each) => ({ ...each, sequence: BigInt(each.sequence) }));
+    const raw = testRun(envelopes).bytes;
+    const data = zstdCompressSync(raw, { params: { [constants.ZSTD_c_compressionLevel]: 19 } });
+    const head = { host_id: testHost, queue_id: queue, previous_sequence: 0, last_sequence: 100, envelopes: 100 };
+    const block = { ...head, raw_bytes: raw.length, encoding: "BLOCK_ENCODING_ZSTD", data };
+    expect(cursorsOf(await forwardAll(await connect(), [open(queue), { block }]))).toEqual(["0", "100"]);
+    const [stored] = await ofQueue(queue);
+    expect(stored?.data.equals(data)).toBe(true);
+    expect(stored?.headers).toMatchObject({ "Svc-Encoding": "zstd", "Svc-Envelopes": "100" });
+    // Cut at the cursor.
+    expect(cursorsOf(await forwardAll(await connect(), [open(queue), { frame: frame(queue, 1, 102) }]))).toEqual([
+      ...["100", "102"],
+    ]);
+    expect((await ofQueue(queue)).map(({ sequences }) => sequences.length)).toEqual([100, 2]);
   });
 
   it("stores a resend once, through either core, and reports the cursor at the next open", async () => {
@@ -99,7 +137,87 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     const frames = [open(queue), { frame: mixed(queue, 1, kinds) }, { frame: mixed(queue, 31, kinds) }];
     const ended = await Promise.all([one, two, one].map((client) => forwardAll(client, frames)));
     for (const each of ended) expect(cursorsOf(each).at(-1)).toBe("60");
-    expect(await sequencesOf(queue)).toEqual(Array.from({ length: 60 }, (_, index) => index + 1));
+    expect((await sequencesOf(queue)).sort((a, b) => a - b)).toEqual(
+      Array.from({ length: 60 }, (_, index) => index + 1),
+    );
+    for (const kind of ["log_line", "otel_span", "otel_metric"]) {
+      const own = (await ofQueue(queue)).filter(({ headers }) => headers["Svc-Kind"] === kind);
+      expect(own.flatMap(({ sequences }) => sequences)).toEqual(
+        Array.from({ length: 60 }, (_, index) => index + 1).filter((sequence) => kinds[(sequence - 1) % 30] === kind),
+      );
+    }
+  });
+
+  describe("a frame of which core has stored one kind and not the other", () => {
+    const kinds = ["log_line", "otel_span", "log_line", "otel_span", "log_line"];
+    /** Sends the frame 1 to 5 through a core that loses its stream after the lines. */
+    const storeLines = async (queue: Buffer, opening: object) => {
+      const around = (publish: Publish, ...message: Parameters<Publish>) => {
+        if (message[0].startsWith("svc.ingest.otel_span")) throw new Error("the stream is lost");
+        publish(...message);
+      };
+      const core = await startTestIngest({ sink: natsSinkOn(nats, { around }), database: test.database });
+      const client = connectForeign(core, await core.client({}));
+      const ended = await forwardAll(client, [opening, { frame: mixed(queue, 1, kinds) }]);
+      client.close();
+      await core.close();
+      expect(ended.error).toMatchObject({ reason: "stream_unavailable" });
+      expect(await sequencesOf(queue)).toEqual([1, 3, 5]);
+    };
+
+    it("reports the cursor below what is missing, and stores the rest once, however it is cut again", async () => {
+      const queue = newQueue();
+      const [mine, next] = [newQueue(), newQueue()];
+      await storeLines(queue, openSession(queue, { session_id: mine }));
+      const again = openSession(queue, { session_id: next, previous_session_ids: [mine], sent_through: 5 });
+      const frames = [mixed(queue, 2, kinds.slice(1, 4)), mixed(queue, 5, ["log_line", "log_line"])];
+      const ended = await forwardAll(await connect(), [again, ...frames.map((each) => ({ frame: each }))]);
+      expect(cursorsOf(ended)).toEqual(["1", "4", "6"]);
+      expect((await ofQueue(queue)).map(({ sequences }) => sequences)).toEqual([[1, 3, 5], [2, 4], [6]]);
+    });
+
+    it("stores the rest once for a sender without sessions", async () => {
+      const queue = newQueue();
+      await storeLines(queue, open(queue));
+      expect(cursorsOf(await forwardAll(await connect(), [open(queue), { frame: mixed(queue, 1, kinds) }]))).toEqual([
+        ...["1", "5"],
+      ]);
+      expect((await ofQueue(queue)).map(({ sequences }) => sequences)).toEqual([
+        [1, 3, 5],
+        [2, 4],
+      ]);
+    });
+
+    it("Q11: rejects a copy of the queue that has sent less than is stored", async () => {
+      const queue = newQueue();
+      const [mine, copy] = [newQueue(), newQueue()];
+      await storeLines(queue, openSession(queue, { session_id: mine }));
+      const opening = openSession(queue, { session_id: copy, previous_session_ids: [mine], sent_through: 2 });
+      expect((await forwardAll(await connect(), [opening])).error).toMatchObject(forked);
+    });
+  });
+
+  it("splits a block above the server's max_payload", async () => {
+    const small = await startNats({ settings: "max_payload: 65536" });
+    const core = await startTestIngest({ sink: natsSinkOn(small), config: { payloadBytesMax: 40_000 } });
+    const client = connectForeign(core, await core.client({}));
+    try {
+      const queue = newQueue();
+      const sent = frame(queue, 1, 40);
+      for (const envelope of sent.envelopes)
+        envelope.payload = Buffer.from(crypto.getRandomValues(new Uint8Array(9_000)));
+      (sent.envelopes[20] as { payload: Buffer }).payload = Buffer.from(crypto.getRandomValues(new Uint8Array(40_000)));
+      expect((await submit(client, sent)).messages).toMatchObject([{ ack: { acked_through: "40" } }]);
+      const stored = await readStream(small);
+      expect(stored.flatMap(({ sequences }) => sequences)).toEqual(Array.from({ length: 40 }, (_, index) => index + 1));
+      expect(stored.length).toBeGreaterThan(6);
+      expect(stored.length).toBeLessThan(16);
+      expect(Math.max(...stored.map(({ data }) => data.length))).toBeLessThan(65_536);
+    } finally {
+      client.close();
+      await core.close();
+      await small.stop();
+    }
   });
 
   it("rejects a frame beyond a gap with the cursor, and stores nothing of it", async () => {
@@ -140,10 +258,10 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     expect(cursorsOf(taken)).toEqual(["2", "3"]);
     old.call.write({ frame: mixed(queue, 3, ["otel_metric", "otel_span"]) });
     expect((await old.ended).error).toMatchObject(forked);
-    expect((await ofQueue(queue)).map(({ sequence, headers }) => [sequence, headers["Svc-Kind"]])).toEqual([
-      [1, "log_line"],
-      [2, "otel_span"],
-      [3, "log_line"],
+    expect((await ofQueue(queue)).map(({ sequences, headers }) => [sequences, headers["Svc-Kind"]])).toEqual([
+      [[1], "log_line"],
+      [[2], "otel_span"],
+      [[3], "log_line"],
     ]);
   });
 

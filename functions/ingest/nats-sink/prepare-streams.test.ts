@@ -130,14 +130,14 @@ describe.skipIf(!canStart)("the streams", () => {
       const queue = newQueue();
       await submit(client, frame(queue, 1, 2));
       const { config } = await nats.manager.streams.info("SVC_INGEST");
-      await nats.manager.streams.update("SVC_INGEST", { ...config, max_msgs: 3 });
+      await nats.manager.streams.update("SVC_INGEST", { ...config, max_msgs: 1 });
       const full = await submit(client, frame(queue, 3, 6));
       expect(full.error).toMatchObject({ reason: "stream_unavailable" });
       expect(test.ingest.health()).toEqual({ healthy: false, detail: "the stream is at its limit" });
       await nats.manager.streams.update("SVC_INGEST", { ...config, max_msgs: -1 });
       await expect.poll(() => test.ingest.health().healthy).toBe(true);
       expect((await submit(client, frame(queue, 3, 6))).messages).toMatchObject([{ ack: { acked_through: "6" } }]);
-      expect((await readStream(nats)).map(({ sequence }) => sequence)).toEqual([1, 2, 3, 4, 5, 6]);
+      expect((await readStream(nats)).flatMap(({ sequences }) => sequences)).toEqual([1, 2, 3, 4, 5, 6]);
     } finally {
       client.close();
       await test.close();

@@ -1,7 +1,7 @@
 /**
- * A queue in JetStream. Its envelopes are messages on one subject for each kind; its state (session, kinds, cursor) is the last message
- * of a subject in a second stream, which keeps only that. Every message expects the last one of its subject, so each subject is a
- * chain that one writer at a time can extend. Invariants:
+ * A queue in JetStream. Its envelopes are blocks, each a message of one kind, on one subject for each kind; its state (session, kinds,
+ * cursor) is the last message of a subject in a second stream, which keeps only that. Every message expects the last one of its subject, so
+ * each subject is a chain that one writer at a time can extend. Invariants:
  * - A kind is in the state before its first envelope is stored: `open` finds every chain that a writer may extend.
  * - The session changes by a message on the state's chain. Then `fence` extends each chain of envelopes by a message without one: from
  *   there on, whatever an earlier session sends expects what is no longer last, and the stream rejects it. So the fence holds across
@@ -9,26 +9,37 @@
  * - Servers before 2.9.21 compare the sequence when they receive a message, not when they store it: what they had received before a fence
  *   was stored can stand before or after it. So whoever takes a queue over extends each chain twice. The second message is sent when the
  *   first is stored: it follows all of these, and what stands before it is read.
- * - The envelopes of a queue are published one after the other, each after the acknowledgement of the one before. So what is stored is
- *   a prefix of what was sent, and the cursor is the highest sequence at the ends of its chains.
+ * - The blocks of a queue are published one after the other, each after the acknowledgement of the one before, those of a frame before those
+ *   of the next. So each chain has a prefix of what was sent of its kinds, up to `storedThrough`: what a resend repeats of it is cut.
+ * - `Svc-Sequence` of a message is the queue's cursor once it is stored: everything up to it is in the chains, or was rejected or discarded.
+ *   Blocks of a frame with several kinds overlap, so it may be below their envelopes. The cursor is the highest at the ends of the chains.
  */
 import type { JetStreamManager, StoredMsg } from "@nats-io/jetstream";
-import type { Envelope } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 import { cursorsOfHostMax, type QueueName } from "../../store/ingest/cursors.ts";
 import { queueKey } from "../../store/ingest/decide-frames.ts";
+import type { PlannedBlock } from "./plan-blocks.ts";
 import { type Publisher, StaleSequence, unavailable } from "./publisher.ts";
 import { type QueueSubjects, stateSubjectsOf, subjectsOf } from "./subjects.ts";
+
+/** A chain of envelopes, as this core last read or wrote it. */
+interface Chain {
+  /** The stream sequence at its end; 0 for one without a message. */
+  end: number;
+  /** The sequence of its last envelope. */
+  storedThrough: bigint;
+}
 
 /** A queue, as this core last read or wrote it. */
 export interface QueueView extends QueueName {
   subjects: QueueSubjects;
-  /** The headers that name the queue, the same for all its envelopes. */
+  /** The headers that name the queue, the same for all its blocks. */
   nameHeaders: Readonly<Record<string, string>>;
   /** The session that opened the queue, in hex; empty for none. */
   session: string;
   cursor: bigint;
-  /** The stream sequence at the end of each chain of envelopes, by kind; 0 for one without a message. */
-  ends: Map<string, number>;
+  /** By the kind in their subject. */
+  chains: Map<string, Chain>;
   /** The stream sequence of the state, and when it was stored; 0 for a queue without one. */
   stateEnd: number;
   stateAt: number;
@@ -39,58 +50,59 @@ export interface QueueView extends QueueName {
 /** Reads and extends the chains of queues; see the invariants above. All reject with `StaleSequence` when the view is not current. */
 export interface QueueStreams {
   load(queue: QueueName): Promise<QueueView>;
-  /** Stores an envelope, and moves the view's cursor to it. */
-  append(view: QueueView, envelope: Envelope, receivedAt: number): Promise<void>;
+  /** Stores chains that are to be extended in the queue's state. */
+  declare(view: QueueView, chains: Iterable<string>): Promise<void>;
+  /** Stores a block of a declared chain, and moves the view's cursor. */
+  append(view: QueueView, block: PlannedBlock, receivedAt: number): Promise<void>;
   /** Stores the state. For a new queue, deletes the oldest states of its host above `cursorsOfHostMax`. */
   writeState(view: QueueView, state: { session?: string; cursor?: bigint }): Promise<void>;
   /** Extends every chain, so that no earlier session can; the view's cursor then is the queue's. The state must be its session's. */
   fence(view: QueueView): Promise<void>;
 }
 
-/** Kinds of a queue that have a subject of their own: a caller must not fill the servers' memory with subjects. */
+/** Kinds of a queue that have a chain of their own: a caller must not fill the servers' memory with subjects. */
 const kindsMax = 16;
-/** The subject of all further kinds. */
+/** The chain of all further kinds. */
 const otherKind = "other";
 /** An earlier session can be faster than its fence that often. */
 const fenceAttemptsMax = 50;
 const empty = new Uint8Array();
 
-/** Makes the access to the streams; `digest` returns the SHA-256 of a payload in hex. */
+/** Makes the access to the streams. */
 export const createQueueStreams = ({
   manager,
   publisher,
   streams,
-  digest,
+  codec,
 }: {
   manager: Pick<JetStreamManager, "streams">;
   publisher: Publisher;
   streams: { envelopes: string; queues: string };
-  digest(payload: Uint8Array): string;
+  codec: Pick<BlockCodec, "digest">;
 }): QueueStreams => {
   /** Returns the last message of a subject, as the stream's leader has it. */
   const last = (stream: string, subject: string) =>
     publisher.answerTo(manager.streams.getMessage(stream, { last_by_subj: subject }));
 
-  /** Moves the view's cursor to the highest envelope of a subject from after `after` to the message at `through`. */
-  const readBetween = async (view: QueueView, subject: string, after: number, through: number): Promise<void> => {
+  /** Reads the messages of a chain from after `after` to the one at `through`. */
+  const readBetween = async (view: QueueView, kind: string, after: number, through: number): Promise<void> => {
+    const subject = view.subjects.envelopes(kind);
     for (let read = after; read < through; ) {
       // The client's type leaves out what servers have had since 2.9.
       const query = { seq: read + 1, next_by_subj: subject };
       const message = await publisher.answerTo(manager.streams.getMessage(streams.envelopes, query));
       if (message === null) throw unavailable(new Error("the server that answered lacks the newest message"));
-      moveCursor(view, message);
+      readMessage(view, kind, message);
       read = message.seq;
     }
   };
 
   const loadEnd = async (view: QueueView, kind: string): Promise<void> => {
-    const subject = view.subjects.envelopes(kind);
-    const message = await last(streams.envelopes, subject);
-    view.ends.set(kind, message?.seq ?? 0);
-    if (message === null) return;
-    moveCursor(view, message);
+    const message = await last(streams.envelopes, view.subjects.envelopes(kind));
+    if (message === null) return void view.chains.set(kind, { end: 0, storedThrough: 0n });
+    readMessage(view, kind, message);
     const after = message.header.get("Svc-Fence-After");
-    if (after !== "") await readBetween(view, subject, Number(after), message.seq);
+    if (after !== "") await readBetween(view, kind, Number(after), message.seq);
   };
 
   /** Finds the kinds of a queue without a state: new, or no longer among the newest of its host. */
@@ -120,7 +132,7 @@ export const createQueueStreams = ({
       expected: view.stateEnd,
       headers: {
         "Svc-Session": session,
-        "Svc-Kinds": [...view.ends.keys()].join(","),
+        "Svc-Kinds": [...view.chains.keys()].join(","),
         "Svc-Cursor": String(cursor),
       },
       payload: empty,
@@ -130,9 +142,27 @@ export const createQueueStreams = ({
     if (isNew) await trim(view.hostId).catch(() => undefined);
   };
 
-  const extend = async (view: QueueView, kind: string, headers: Record<string, string>, payload: Uint8Array) => {
-    const subject = view.subjects.envelopes(kind);
-    view.ends.set(kind, await publisher.publish({ subject, expected: view.ends.get(kind) ?? 0, headers, payload }));
+  const extend = async (
+    view: QueueView,
+    kind: string,
+    {
+      storedThrough,
+      cursor,
+      headers,
+      payload,
+    }: Pick<Chain, "storedThrough"> & {
+      cursor: bigint;
+      headers: Record<string, string>;
+      payload: Uint8Array;
+    },
+  ) => {
+    const end = await publisher.publish({
+      subject: view.subjects.envelopes(kind),
+      expected: chainOf(view, kind).end,
+      headers: { "Svc-Sequence": String(cursor), "Svc-Last-Sequence": String(storedThrough), ...headers },
+      payload,
+    });
+    view.chains.set(kind, { end, storedThrough });
   };
 
   return {
@@ -147,7 +177,7 @@ export const createQueueStreams = ({
         nameHeaders: { "Svc-Host": encodeURI(hostId), "Svc-Queue": queueId.toHex() },
         session: state?.header.get("Svc-Session") ?? "",
         cursor: BigInt(state?.header.get("Svc-Cursor") || 0),
-        ends: new Map(),
+        chains: new Map(),
         stateEnd: state?.seq ?? 0,
         stateAt: state?.time.getTime() ?? 0,
         isOwn: false,
@@ -156,33 +186,31 @@ export const createQueueStreams = ({
       await Promise.all(known.map((kind) => loadEnd(view, kind)));
       return view;
     },
-    async append(view, envelope, receivedAt) {
-      const { kind: sent, payload, sequence } = envelope;
-      const kind = view.ends.has(sent) || view.ends.size < kindsMax ? sent : otherKind;
-      if (!view.ends.has(kind)) {
-        view.ends.set(kind, 0);
-        await writeState(view, {});
-      }
-      await extend(view, kind, factsOf(view, envelope, receivedAt, digest), payload);
-      view.cursor = sequence;
+    async declare(view, chains) {
+      const known = view.chains.size;
+      for (const kind of chains) if (!view.chains.has(kind)) view.chains.set(kind, { end: 0, storedThrough: 0n });
+      if (view.chains.size > known) await writeState(view, {});
+    },
+    async append(view, block, receivedAt) {
+      const { chain, run, cursor, data } = block;
+      const headers = factsOf(view, block, receivedAt, codec);
+      await extend(view, chain, { storedThrough: run.lastSequence, cursor, headers, payload: data });
+      view.cursor = cursor;
     },
     writeState,
     async fence(view) {
       if (view.stateEnd > 0) await writeState(view, {});
-      if (view.ends.size === 0) return;
+      if (view.chains.size === 0) return;
       const { state } = await publisher.answerTo(manager.streams.info(streams.envelopes));
-      for (const kind of view.ends.keys()) {
+      for (const kind of view.chains.keys()) {
         for (let attempt = 1; ; attempt++) {
           try {
             for (let times = 0; times < 2; times++) {
-              const headers = {
-                "Svc-Fence": view.session,
-                "Svc-Fence-After": String(state.last_seq),
-                "Svc-Sequence": String(view.cursor),
-              };
-              await extend(view, kind, headers, empty);
+              const headers = { "Svc-Fence": view.session, "Svc-Fence-After": String(state.last_seq) };
+              const { storedThrough } = chainOf(view, kind);
+              await extend(view, kind, { storedThrough, cursor: view.cursor, headers, payload: empty });
             }
-            await readBetween(view, view.subjects.envelopes(kind), state.last_seq, view.ends.get(kind) ?? 0);
+            await readBetween(view, kind, state.last_seq, chainOf(view, kind).end);
             break;
           } catch (error) {
             if (!(error instanceof StaleSequence) || attempt >= fenceAttemptsMax) throw error;
@@ -194,32 +222,51 @@ export const createQueueStreams = ({
   };
 };
 
-const moveCursor = (view: QueueView, { header }: StoredMsg): void => {
-  const sequence = BigInt(header.get("Svc-Sequence") || 0);
-  if (sequence > view.cursor) view.cursor = sequence;
+const chainOf = ({ chains }: QueueView, kind: string): Chain => chains.get(kind) ?? { end: 0, storedThrough: 0n };
+
+/** Moves the view to a message of a chain. One of an earlier version is one envelope, and has no last sequence. */
+const readMessage = (view: QueueView, kind: string, { seq, header }: StoredMsg): void => {
+  const cursor = BigInt(header.get("Svc-Sequence") || 0);
+  const last = BigInt(header.get("Svc-Last-Sequence") || cursor);
+  const { end, storedThrough } = chainOf(view, kind);
+  view.chains.set(kind, { end: Math.max(end, seq), storedThrough: last > storedThrough ? last : storedThrough });
+  if (cursor > view.cursor) view.cursor = cursor;
 };
+
+/** Returns how the envelopes of a kind are named in their subject, if those before it are, too. */
+export const nameChains = ({ chains }: Pick<QueueView, "chains">): ((kind: string) => string) => {
+  const named = new Set(chains.keys());
+  return (kind) => {
+    const chain = named.has(kind) || named.size < kindsMax ? kind : otherKind;
+    named.add(chain);
+    return chain;
+  };
+};
+
+/** Returns the highest sequence that is stored of a queue: above the cursor where a frame is stored in part. */
+export const highestStored = ({ cursor, chains }: Pick<QueueView, "cursor" | "chains">): bigint =>
+  [...chains.values()].reduce((highest, { storedThrough: last }) => (last > highest ? last : highest), cursor);
 
 /** The key of a queue in the maps of this core. */
 export const viewKey = ({ hostId, queueId }: QueueName): string => queueKey(hostId, queueId);
 
-/** The headers of an envelope (docs/nats.md). Text of the sender is percent-encoded: a header ends at the end of its line. */
+/** The headers of a block (docs/nats.md). Text of the sender is percent-encoded: a header ends at the end of its line. */
 const factsOf = (
   view: QueueView,
-  { sequence, kind, observedAt, source, attributes, payload }: Envelope,
+  { kind, run, encoding }: PlannedBlock,
   receivedAt: number,
-  digest: (payload: Uint8Array) => string,
+  codec: Pick<BlockCodec, "digest">,
 ): Record<string, string> => ({
-  "Svc-Sequence": String(sequence),
+  "Svc-First-Sequence": String(run.firstSequence),
+  "Svc-Envelopes": String(run.count),
   "Svc-Kind": kind,
   ...view.nameHeaders,
   ...(view.session && { "Svc-Session": view.session }),
-  ...(observedAt && { "Svc-Observed-At": timeOf(Number(observedAt.seconds) * 1000, observedAt.nanos) }),
-  "Svc-Received-At": timeOf(receivedAt, (receivedAt % 1000) * 1_000_000),
-  "Svc-Source": encodeURI(source),
-  "Svc-Attributes": JSON.stringify(attributes),
-  "Svc-Sha256": digest(payload),
+  "Svc-Received-At": timeOf(receivedAt),
+  "Svc-Encoding": encoding,
+  "Svc-Raw-Bytes": String(run.bytes.length),
+  "Svc-Sha256": codec.digest(run.bytes).toHex(),
 });
 
-/** Formats a time, in milliseconds, in UTC with the microseconds of these nanoseconds. */
-const timeOf = (ms: number, nanos: number): string =>
-  `${new Date(ms).toISOString().slice(0, 20)}${String(Math.floor(nanos / 1000)).padStart(6, "0")}Z`;
+/** Formats a time, in milliseconds, in UTC with microseconds. */
+const timeOf = (ms: number): string => new Date(ms).toISOString().replace("Z", "000Z");

@@ -1,13 +1,14 @@
 import type { Client } from "pg";
 import type { Clock } from "../../../kit/clock.ts";
 import { addStoredCounts } from "../../store/ingest/commit-frames.ts";
+import type { EnvelopeRun } from "../../store/ingest/envelope-run.ts";
 import { HourCounts } from "../../store/ingest/hours.ts";
 import { createCommitConnections } from "../commit-connections.ts";
 
 /** Counts for PostgreSQL what the stream stored: `last_envelope_at` and the volume of each host. */
 export interface StoredCounts {
-  /** Counts an envelope that the stream has stored. */
-  envelope(host: string, kind: string, payloadBytes: number): void;
+  /** Counts envelopes that the stream has stored, by their kinds. */
+  add(host: string, kinds: EnvelopeRun["kinds"]): void;
   /** Notes that envelopes of a host were consumed, stored or not. */
   host(host: string): void;
   /** Writes every second, until the signal aborts, then once more. */
@@ -53,9 +54,7 @@ export const createStoredCounts = ({
   };
 
   return {
-    envelope(host, kind, payloadBytes) {
-      hours.addEnvelope(host, kind, payloadBytes);
-    },
+    add: (host, kinds) => hours.add(host, kinds),
     host(host) {
       hosts.set(host, clock.now());
     },

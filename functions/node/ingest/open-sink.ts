@@ -1,4 +1,3 @@
-import { hash } from "node:crypto";
 import type { Log } from "../../../kit/log.ts";
 import type { IngestConfig } from "../../config/core-config.ts";
 import { createPostgresSink, type PostgresSinkNeeds } from "../../ingest/postgres-sink.ts";
@@ -13,8 +12,8 @@ export interface OpenedSink {
   payloadBytesMax: number;
 }
 
-/** Bytes of a message's headers: the largest message of a server holds them beside the payload. */
-const headerBytesReserved = 16 * 1024;
+/** Bytes of a message beside the payload of its envelope: headers, and the source and attributes of the envelope. */
+const envelopeBytesReserved = 16 * 1024;
 
 /** Reads the files that the sink needs, as opening it does. Throws `ConfigError` for one that cannot be read. */
 export const checkSinkFiles = async ({ sink }: Pick<IngestConfig, "sink">): Promise<void> => {
@@ -29,16 +28,14 @@ export const openSink = async (
   { metrics, log, ...needs }: Omit<PostgresSinkNeeds, "observe" | "log" | "codec"> & { metrics: Metrics; log: Log },
 ): Promise<OpenedSink> => {
   const { sink: settings, payloadBytesMax } = config;
-  const shared = { ...needs, log, observe: metrics.observeIngest };
+  const shared = { ...needs, log, codec: blockCodec, observe: metrics.observeIngest };
   await noteSink(needs.db, settings.kind, new Date(needs.clock.now()));
-  if (settings.kind === "postgres")
-    return { sink: createPostgresSink({ ...shared, codec: blockCodec }), payloadBytesMax };
+  if (settings.kind === "postgres") return { sink: createPostgresSink(shared), payloadBytesMax };
   const { connectNats } = await import("./connect-nats.ts");
   const { createNatsSink } = await import("../../ingest/nats-sink/create-nats-sink.ts");
-  const digest = (bytes: Uint8Array) => hash("sha256", bytes, "hex");
   const observe = { ...metrics.observeIngest, ...metrics.observePublishes() };
   return connectNats(settings, { clock: needs.clock, log }, async (connection) => {
-    const sink = await createNatsSink({ ...shared, connection, settings, digest, observe });
+    const sink = await createNatsSink({ ...shared, connection, settings, observe });
     metrics.gauge(
       "core_ingest_nats_publishes_waiting",
       "Messages that wait for the stream's acknowledgement",
@@ -49,7 +46,7 @@ export const openSink = async (
       "How long the oldest of these messages has waited",
       () => sink.waiting().seconds,
     );
-    const messageBytesMax = (connection.info?.max_payload ?? payloadBytesMax) - headerBytesReserved;
+    const messageBytesMax = (connection.info?.max_payload ?? payloadBytesMax) - envelopeBytesReserved;
     if (messageBytesMax < payloadBytesMax)
       log.warn(
         { max_payload: connection.info?.max_payload, payload_bytes_max: messageBytesMax },

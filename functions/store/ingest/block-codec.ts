@@ -1,3 +1,5 @@
+import type { EnvelopeRun } from "./envelope-run.ts";
+
 /** The encodings of a block's data, as `svc.ingest.v1.BlockEncoding` numbers them. */
 export const blockEncodings = { none: 1, zstd: 2 } as const;
 
@@ -12,3 +14,15 @@ export interface BlockCodec {
   /** Returns the SHA-256. */
   digest(raw: Uint8Array): Uint8Array;
 }
+
+/** Compressing less costs more than it saves. */
+const compressedBytesMin = 2048;
+
+/** Returns a run as it is stored: as its sender compressed it, or else compressed here. */
+export const encodeRun = (
+  { bytes, compressed }: Pick<EnvelopeRun, "bytes" | "compressed">,
+  codec: Pick<BlockCodec, "compress">,
+): { encoding: keyof typeof blockEncodings; data: Uint8Array } => {
+  if (compressed === undefined && bytes.length < compressedBytesMin) return { encoding: "none", data: bytes };
+  return { encoding: "zstd", data: compressed ?? codec.compress(bytes) };
+};

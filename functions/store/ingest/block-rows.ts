@@ -1,7 +1,7 @@
 /**
  * Rows of `ingest_block` in PostgreSQL's binary COPY format (its manual, "COPY", "Binary Format"), each as one CopyData message.
  */
-import { type BlockCodec, blockEncodings } from "./block-codec.ts";
+import { type BlockCodec, blockEncodings, encodeRun } from "./block-codec.ts";
 import type { EnvelopeRun } from "./envelope-run.ts";
 
 /** The columns, in the order of a row's values. */
@@ -30,8 +30,6 @@ export interface BlockToStore {
   run: EnvelopeRun;
 }
 
-/** Compressing less costs more than it saves. */
-const compressedBytesMin = 2048;
 const postgresEpochMs = 946_684_800_000;
 const textOid = 25;
 const copyData = 0x64;
@@ -42,8 +40,7 @@ export const encodeBlockRow = (
   codec: Pick<BlockCodec, "compress" | "digest">,
 ): Buffer => {
   const { bytes, count, payloadBytes, observed } = run;
-  const compressed = run.compressed ?? (bytes.length >= compressedBytesMin ? codec.compress(bytes) : undefined);
-  const data = compressed ?? bytes;
+  const { encoding, data } = encodeRun(run, codec);
   const host = Buffer.from(hostId);
   const kinds = Array.from(run.kinds.keys(), (kind) => Buffer.from(kind));
   const kindsBytes = 20 + kinds.reduce((sum, kind) => sum + 4 + kind.length, 0);
@@ -86,7 +83,7 @@ export const encodeBlockRow = (
   time(receivedAt);
   field(digest);
   int32(2);
-  int16(compressed ? blockEncodings.zstd : blockEncodings.none);
+  int16(blockEncodings[encoding]);
   field(data);
   row[0] = copyData;
   row.writeUInt32BE(at - 1, 1);

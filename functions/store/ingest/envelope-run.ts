@@ -4,7 +4,9 @@
  * was cut, rejected or discarded is encoded again.
  */
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { type BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { type Envelope, EnvelopesSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { decodeText, eachField, eachValue, readWire, wireTag } from "../../../proto/wire.ts";
 
 /** How many envelopes of a kind, and the bytes of their payloads. */
 export interface KindCount {
@@ -27,34 +29,110 @@ export interface EnvelopeRun {
   compressed?: Uint8Array | undefined;
 }
 
+/** The figures of a run. */
+type Figures = Omit<EnvelopeRun, "bytes" | "compressed" | "kinds"> & { kinds: Map<string, KindCount> };
+
+/** What the figures need of an envelope. */
+interface EnvelopeHead {
+  sequence: bigint;
+  kind: string;
+  payloadBytes: number;
+  /** Since the Unix epoch; undefined when its sender gave no time. */
+  observedSeconds: number | undefined;
+}
+
+const noFigures = (): Figures => ({
+  count: 0,
+  payloadBytes: 0,
+  firstSequence: 0n,
+  lastSequence: 0n,
+  kinds: new Map(),
+  observed: undefined,
+});
+
+const addHead = (figures: Figures, { sequence, kind, payloadBytes, observedSeconds }: EnvelopeHead): void => {
+  if (figures.count++ === 0) figures.firstSequence = sequence;
+  figures.lastSequence = sequence;
+  figures.payloadBytes += payloadBytes;
+  if (observedSeconds !== undefined) figures.observed = widen(figures.observed, observedSeconds);
+  addKind(figures.kinds, kind, { envelopes: 1, payloadBytes });
+};
+
+const addKind = (kinds: Map<string, KindCount>, kind: string, { envelopes, payloadBytes }: KindCount): void => {
+  const counted = kinds.get(kind);
+  if (counted === undefined) kinds.set(kind, { envelopes, payloadBytes });
+  else {
+    counted.envelopes += envelopes;
+    counted.payloadBytes += payloadBytes;
+  }
+};
+
 /** Encodes envelopes, which rise in sequence. */
 export const runOf = (envelopes: readonly Envelope[]): EnvelopeRun => {
-  const kinds = new Map<string, KindCount>();
-  let payloadBytes = 0;
-  let observed: EnvelopeRun["observed"];
-  for (const { kind, payload, observedAt } of envelopes) {
-    const counted = kinds.get(kind) ?? { envelopes: 0, payloadBytes: 0 };
-    counted.envelopes++;
-    counted.payloadBytes += payload.length;
-    kinds.set(kind, counted);
-    payloadBytes += payload.length;
-    if (observedAt) observed = widen(observed, Number(observedAt.seconds));
-  }
-  return {
-    bytes: toBinary(EnvelopesSchema, create(EnvelopesSchema, { envelopes: [...envelopes] })),
-    count: envelopes.length,
-    payloadBytes,
-    firstSequence: envelopes[0]?.sequence ?? 0n,
-    lastSequence: envelopes.at(-1)?.sequence ?? 0n,
-    kinds,
-    observed,
-  };
+  const figures = noFigures();
+  for (const { sequence, kind, payload, observedAt } of envelopes)
+    addHead(figures, {
+      ...{ sequence, kind, payloadBytes: payload.length },
+      observedSeconds: observedAt && Number(observedAt.seconds),
+    });
+  return { ...figures, bytes: toBinary(EnvelopesSchema, create(EnvelopesSchema, { envelopes: [...envelopes] })) };
 };
+
+/**
+ * Sorts the envelopes of a run by their key into runs of their own, without decoding them: each key's are in the order of the run. Leaves out
+ * those without a key.
+ */
+export const partitionRun = (
+  { bytes }: Pick<EnvelopeRun, "bytes">,
+  keyOf: (envelope: Pick<EnvelopeHead, "sequence" | "kind">) => string | undefined,
+): Map<string, EnvelopeRun> => {
+  const parts = new Map<string, { figures: Figures; pieces: Uint8Array[] }>();
+  readWire(bytes, (reader) => {
+    let start = 0;
+    eachValue(reader, bytes.length, 4, (end) => {
+      const head = readHead(bytes, reader, end);
+      const key = keyOf(head);
+      if (key !== undefined) {
+        const part = parts.get(key) ?? { figures: noFigures(), pieces: [] };
+        parts.set(key, part);
+        addHead(part.figures, head);
+        part.pieces.push(bytes.subarray(start, end));
+      }
+      start = end;
+    });
+  });
+  return new Map([...parts].map(([key, { figures, pieces }]) => [key, { ...figures, bytes: Buffer.concat(pieces) }]));
+};
+
+const readHead = (bytes: Uint8Array, reader: BinaryReader, end: number): EnvelopeHead => {
+  const head: EnvelopeHead = { sequence: 0n, kind: "", payloadBytes: 0, observedSeconds: undefined };
+  eachField(reader, end, (tag, fieldEnd) => {
+    // Bigints: a string only where there are none.
+    if (tag === sequenceTag) head.sequence = reader.uint64() as bigint;
+    else if (tag === kindTag) head.kind = decodeText(bytes.subarray(reader.pos, fieldEnd));
+    else if (tag === payloadTag) head.payloadBytes = fieldEnd - reader.pos;
+    else if (tag === observedAtTag) {
+      head.observedSeconds = 0;
+      eachField(reader, fieldEnd, (part) => {
+        if (part === secondsTag) head.observedSeconds = Number(reader.int64());
+      });
+    }
+  });
+  return head;
+};
+
+const [sequenceTag, kindTag] = [wireTag(1, WireType.Varint), wireTag(2, WireType.LengthDelimited)] as const;
+const [observedAtTag, payloadTag] = [
+  wireTag(3, WireType.LengthDelimited),
+  wireTag(6, WireType.LengthDelimited),
+] as const;
+const secondsTag = wireTag(1, WireType.Varint);
 
 /** Returns what of a run is above `cursor`; the run itself when that is all. */
 export const runAbove = (run: EnvelopeRun, cursor: bigint): EnvelopeRun => {
   if (run.count === 0 || run.firstSequence > cursor) return run;
-  return runOf(envelopesOf(run).filter(({ sequence }) => sequence > cursor));
+  const above = partitionRun(run, ({ sequence }) => (sequence > cursor ? "" : undefined)).get("");
+  return above ?? { ...noFigures(), bytes: new Uint8Array() };
 };
 
 /** Decodes a run. */
@@ -65,26 +143,16 @@ export const envelopesOf = ({ bytes }: Pick<EnvelopeRun, "bytes">): Envelope[] =
 export const joinRuns = (runs: readonly [EnvelopeRun, ...EnvelopeRun[]]): EnvelopeRun => {
   const [first] = runs;
   if (runs.length === 1) return first;
-  const bytes = new Uint8Array(runs.reduce((sum, run) => sum + run.bytes.length, 0));
-  const joined = { ...first, bytes, count: 0, payloadBytes: 0, compressed: undefined };
+  const joined = { ...first, count: 0, payloadBytes: 0, compressed: undefined };
   const kinds = new Map<string, KindCount>();
-  let at = 0;
   for (const run of runs) {
-    bytes.set(run.bytes, at);
-    at += run.bytes.length;
     joined.count += run.count;
     joined.payloadBytes += run.payloadBytes;
     joined.lastSequence = run.lastSequence;
     if (run.observed) joined.observed = widen(widen(joined.observed, run.observed.from), run.observed.to);
-    for (const [kind, { envelopes, payloadBytes }] of run.kinds) {
-      const known = kinds.get(kind);
-      kinds.set(kind, {
-        envelopes: (known?.envelopes ?? 0) + envelopes,
-        payloadBytes: (known?.payloadBytes ?? 0) + payloadBytes,
-      });
-    }
+    for (const [kind, counted] of run.kinds) addKind(kinds, kind, counted);
   }
-  return { ...joined, kinds };
+  return { ...joined, bytes: Buffer.concat(runs.map(({ bytes }) => bytes)), kinds };
 };
 
 /** Returns a span of seconds that also has `seconds`: the same, where it has. */

@@ -33,13 +33,6 @@ export class HourCounts {
     }
   }
 
-  /** Adds one envelope. */
-  addEnvelope(host: string, kind: string, payloadBytes: number): void {
-    const counted = this.#of(host, kind);
-    counted.envelopes += 1;
-    counted.bytes += payloadBytes;
-  }
-
   /** Adds the counts of others. */
   addAll(others: HourCounts): void {
     for (const { host, kind, envelopes, bytes } of others.#counts.values()) {

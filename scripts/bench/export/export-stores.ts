@@ -1,7 +1,6 @@
-import { hash } from "node:crypto";
 import { jetstream } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
-import { readStreamEnvelope } from "../../../functions/export/stream-envelope.ts";
+import { readStreamBlock } from "../../../functions/export/stream-block.ts";
 import { type Committer, createCommitter } from "../../../functions/ingest/committer.ts";
 import { createNatsSink } from "../../../functions/ingest/nats-sink/create-nats-sink.ts";
 import { blockCodec } from "../../../functions/node/ingest/block-codec.ts";
@@ -71,7 +70,7 @@ const openNatsStore = async (database: EmbeddedDatabase): Promise<ExportStore> =
     settings,
     db: database.db,
     databaseUrl: async () => database.url,
-    digest: (bytes) => hash("sha256", bytes, "hex"),
+    codec: blockCodec,
     clock: systemClock,
     entropy: systemEntropy,
     log: { warn: ignore },
@@ -92,8 +91,7 @@ const openNatsStore = async (database: EmbeddedDatabase): Promise<ExportStore> =
       const messages = await consumer.consume({ max_messages: readAhead });
       let envelopes: StoredEnvelope[] = [];
       for await (const { headers, data, seq } of messages) {
-        const envelope = readStreamEnvelope({ headers, data });
-        if (envelope) envelopes.push(envelope);
+        for (const envelope of readStreamBlock({ headers, data }, blockCodec) ?? []) envelopes.push(envelope);
         if (envelopes.length < readAhead && seq < state.last_seq) continue;
         yield envelopes;
         envelopes = [];

@@ -10,18 +10,14 @@ export const copyStream = async (nats: RunningNats, sql: SqlClient): Promise<voi
   const messages = await readStream(nats);
   const since = Date.now() - messages.length;
   await sql`truncate ingest_envelope`;
-  for (let start = 0; start < messages.length; start += 500) {
-    const rows = messages.slice(start, start + 500).map(({ headers, sequence, bytes }, index) => ({
-      host_id: decodeURIComponent(headers["Svc-Host"] ?? ""),
-      queue_id: Buffer.from(headers["Svc-Queue"] ?? "", "hex"),
-      sequence: String(sequence),
-      kind: headers["Svc-Kind"] ?? "",
-      received_at: new Date(since + start + index).toISOString(),
-      xid: start + index + 1,
-      source: decodeURIComponent(headers["Svc-Source"] ?? ""),
-      attributes: headers["Svc-Attributes"] ?? "{}",
-      payload: Buffer.from(bytes),
-    }));
-    await sql`insert into ingest_envelope ${sql(rows)}`;
-  }
+  const rows = messages.flatMap(({ envelopes }, index) =>
+    envelopes.map(({ hostId, queueId, sequence, kind, source, attributes, payload }) => ({
+      ...{ host_id: hostId, queue_id: queueId, sequence: String(sequence), kind, source, payload },
+      received_at: new Date(since + index).toISOString(),
+      xid: index + 1,
+      attributes: JSON.stringify(attributes),
+    })),
+  );
+  for (let start = 0; start < rows.length; start += 500)
+    await sql`insert into ingest_envelope ${sql(rows.slice(start, start + 500))}`;
 };
