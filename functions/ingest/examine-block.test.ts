@@ -77,6 +77,15 @@ describe("examineBlock", () => {
     expect(examine(whole).frame.run.compressed).toBe(whole.data);
     expect(kept(lines(3, { kind: "otel_span", payload: health })).compressed).toBeUndefined();
     expect(kept(lines(3, { payload: new Uint8Array(41) })).compressed).toBeUndefined();
+    const early = blockOf(lines(3, { observedAt: { seconds: -1n } }));
+    expect(examine(early).frame.run.compressed).toBe(early.data);
+    const { envelopes } = create(FrameSchema, lines(3));
+    const unknown = create(EnvelopesSchema, { envelopes });
+    unknown.$unknown = [{ no: 9, wireType: 0, data: Uint8Array.of(1) }];
+    const raw = toBinary(EnvelopesSchema, unknown);
+    const other = { ...blockOf(lines(3)), rawBytes: raw.length, data: blockCodec.compress(raw) };
+    expect(examine(other).frame.run.count).toBe(3);
+    expect(examine(other).frame.run.compressed).toBeUndefined();
     expect(kept({ ...lines(0), previousSequence: 7n }).count).toBe(0);
   });
 

@@ -1,4 +1,5 @@
 import { fromBinary } from "@bufbuild/protobuf";
+import { equalBytes } from "../../kit/bytes.ts";
 import {
   type Block,
   BlockEncoding,
@@ -54,12 +55,14 @@ export const examineBlock = (sent: Block, examination: Examination): ExaminedFra
     frame.run.count + rejected.length + discarded.length !== sent.envelopes
   )
     throw invalid("last_sequence or envelopes is not that of the block's data");
-  if (read === undefined || discarded.length > 0 || sent.encoding !== BlockEncoding.ZSTD) return examined;
+  // Of other data, such as fields that core does not know, only what it has checked is stored.
+  const isWhole = frame.run.bytes === bytes || equalBytes(frame.run.bytes, bytes);
+  if (!isWhole || sent.encoding !== BlockEncoding.ZSTD) return examined;
   const run = { ...frame.run, compressed: sent.data };
   return {
     ...examined,
     frame: { ...frame, run },
-    bytes: heldBytes(read.heldBytes, run),
+    bytes: Math.max(examined.bytes, heldBytes(0, run)),
     release: () => codec.free(bytes),
   };
 };
