@@ -20,11 +20,12 @@ const sentEnvelopes = fc.array(
       { weight: 1, arbitrary: fc.integer({ max: 5_000, min: 0 }) },
     ),
   }),
-  { maxLength: 60 },
+  { maxLength: 60, size: "max" },
 );
 
 it("stores each envelope once, in the order of its kind, however often a frame is stored in part and sent again", () => {
   let splits = 0;
+  const others = new Set<string>();
   const property = fc.property(sentEnvelopes, fc.infiniteStream(fc.nat(7)), (sent, ends) => {
     let last = 0n;
     const envelopes = sent.map(({ kind, step, bytes }) => {
@@ -33,12 +34,18 @@ it("stores each envelope once, in the order of its kind, however often a frame i
     });
     const view = { cursor: 0n, chains: new Map<string, { end: number; storedThrough: bigint }>() };
     const stored = new Map<bigint, string>();
+    const discarded = new Set<bigint>();
+    const isDone = ({ sequence }: { sequence: bigint }) => stored.has(sequence) || discarded.has(sequence);
     while (view.cursor < last) {
       const previousSequence = view.cursor;
       const rest = envelopes.filter(({ sequence }) => sequence > previousSequence);
       const some = rest.slice(0, ends.next().value * 10 || rest.length);
       const lastSequence = some.at(-1)?.sequence ?? last;
-      const frame = { ...queue, previousSequence, lastSequence, receivedAt: 0, run: testRun(some) };
+      // Another core may discard what the one before would have stored.
+      const kept = ends.next().value === 0 ? some.filter(({ kind }) => kind === some.at(-1)?.kind) : some;
+      for (const { sequence } of some) discarded.add(sequence);
+      for (const { sequence } of kept) discarded.delete(sequence);
+      const frame = { ...queue, previousSequence, lastSequence, receivedAt: 0, run: testRun(kept) };
       const blocks = planBlocks(frame, {
         cursor: view.cursor,
         chainOf: nameChains(view),
@@ -60,14 +67,14 @@ it("stores each envelope once, in the order of its kind, however often a frame i
         expect(chain === kind || chain === "other").toBe(true);
         expect(view.chains.size).toBeLessThanOrEqual(17);
         view.cursor = cursor;
-        for (const { sequence } of envelopes) if (sequence <= cursor) expect(stored.has(sequence)).toBe(true);
+        expect(envelopes.filter(({ sequence }) => sequence <= cursor).every(isDone)).toBe(true);
+        if (chain !== kind) others.add(kind);
         if (run.count < (frame.run.kinds.get(kind)?.envelopes ?? 0)) splits++;
       }
     }
-    expect([...stored].sort(([a], [b]) => (a < b ? -1 : 1))).toEqual(
-      envelopes.map(({ sequence, kind }) => [sequence, kind]),
-    );
+    expect(envelopes.every(isDone)).toBe(true);
   });
   fc.assert(property, { numRuns: 300, seed: 1 });
+  expect(others.size).toBeGreaterThan(4);
   expect(splits).toBeGreaterThan(30);
 });
