@@ -9,8 +9,8 @@ export interface CommitConnections {
    * `DEADLINE_EXCEEDED`.
    */
   run<Result>(work: (client: Client) => Promise<Result>): Promise<Result>;
-  /** Resolves once a connection has been opened; returns false if `close` came first. */
-  untilAvailable(): Promise<boolean>;
+  /** Resolves once a connection has been opened; returns false if `signal` aborts first, or `close` comes. */
+  untilAvailable(signal: AbortSignal): Promise<boolean>;
   /** Closes the connections that are in use; their work rejects. */
   destroyActive(): void;
   /** Closes the idle connections. */
@@ -69,10 +69,11 @@ export const createCommitConnections = ({
         ended.abort("ended");
       }
     },
-    async untilAvailable() {
+    async untilAvailable(signal) {
+      const ended = AbortSignal.any([closed.signal, signal]);
       for (;;) {
-        await clock.sleep(retryMs, closed.signal).catch(() => undefined);
-        if (closed.signal.aborted) return false;
+        await clock.sleep(retryMs, ended).catch(() => undefined);
+        if (ended.aborted) return false;
         const client = await connect().catch(() => undefined);
         if (client === undefined) continue;
         destroyClient(client);

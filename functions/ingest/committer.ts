@@ -24,9 +24,9 @@ import { Problem } from "../problems.ts";
 import { canRetryIndividually, databaseProblem, isLockTimeout } from "../store/database/problem.ts";
 import { type CommitNeeds, commitDeadlineMs, commitFrames, commitFramesAhead } from "../store/ingest/commit-frames.ts";
 import { type CommittedFrame, type FrameToCommit, queueKey } from "../store/ingest/decide-frames.ts";
-import { type Batch, beginBatch } from "./commit-batch.ts";
+import { type Batch, type BatchPace, beginBatch, type FrameGroup, groupFrames } from "./commit-batch.ts";
 import { createCommitConnections } from "./commit-connections.ts";
-import { createWaitingFrames } from "./waiting-frames.ts";
+import { createWaitingFrames, type Pending } from "./waiting-frames.ts";
 
 /** Receives facts about commits. */
 export interface CommitObserver {
@@ -58,12 +58,17 @@ export interface CommitterOptions {
   batchBytesMax?: number;
 }
 
-/** A queue that is in running batches: since when, in how many, and when the last of them ends. */
-interface Busy {
-  since: number;
-  batches: number;
-  ended: Promise<void>;
-}
+/**
+ * The state of a committer:
+ * - "committing": the last batch committed, or none has run. It becomes "failing" when the server fails a batch.
+ * - "failing": it goes on with batches, and `probe` opens connections until one succeeds: without it a core that gets no frames, because it is
+ *   not ready, would stay so. It becomes "committing" with the first batch that commits or connection that opens.
+ * - "closing", from either: it accepts no frames, and calls `drained` once none is pending.
+ */
+type CommitterState =
+  | { name: "committing" }
+  | { name: "failing"; probe: AbortController }
+  | { name: "closing"; drained(): void };
 
 const expectedMax = 20_000;
 const stalledAfterMs = 10_000;
@@ -78,7 +83,7 @@ const connectionsMax = 8;
 /** A batch of at most this size is not too large, however slow. */
 const batchBytesMin = 256 * 1024;
 
-const bytesOf = (frames: Batch["frames"]): number => frames.reduce((sum, { bytes }) => sum + bytes, 0);
+const bytesOf = (frames: FrameGroup["frames"]): number => frames.reduce((sum, { bytes }) => sum + bytes, 0);
 
 /** Makes a committer; it connects with the first frame. */
 export const createCommitter = ({
@@ -91,94 +96,81 @@ export const createCommitter = ({
   batchBytesMax = 16 * 1024 * 1024,
 }: CommitterOptions): Committer => {
   const commits: CommitNeeds = { codec, now: clock.now };
-  const busy = new Map<string, Busy>();
+  const pool = createCommitConnections({ connect, clock, timeoutMs: batchTimeoutMs });
+  const limit = createBatchLimit({ bytesMax: batchBytesMax, timeoutMs: batchTimeoutMs });
+  /** The batches that run, the oldest first. */
+  const batches = new Set<Batch>();
   /** The cursor of each queue once its running batches have committed. */
   const expected = new LRUCache<string, bigint>({ max: expectedMax });
-  let bytesMax = batchBytesMax;
   const waiting = createWaitingFrames({
     clock,
-    batchBytesMax: () => bytesMax,
-    isBusy: (key) => busy.has(key),
+    batchBytesMax: limit.bytes,
+    isBusy: (key) => batches.values().some(({ keys }) => keys.has(key)),
     isUnknown: (key) => expected.get(key) === undefined,
   });
-  const pool = createCommitConnections({ connect, clock, timeoutMs: batchTimeoutMs });
-  const batches = new Set<Batch>();
-  let running = 0;
-  let stuckBatches = 0;
-  let probing = false;
-  let slow = false;
-  let closing = false;
-  let failure: unknown;
-  let drained: (() => void) | undefined;
+  let state: CommitterState = { name: "committing" };
 
-  const putBack = ({ frames, keys }: Pick<Batch, "frames" | "keys">): void => {
+  const forget = (keys: Iterable<string>): void => {
     for (const key of keys) expected.delete(key);
+  };
+  const putBack = ({ frames, keys }: FrameGroup): void => {
+    forget(keys);
     waiting.putBack(frames);
   };
-  /** Puts the frames of all batches that wait for an earlier one back, the newest batch first. */
-  const yieldWaiting = (): void => {
+  /** Puts the frames of all batches that are behind an earlier one back, the newest batch first. */
+  const yieldBehind = (): void => {
     for (const batch of [...batches].reverse()) {
-      if (!batch.state.isWaiting || batch.state.hasYielded) continue;
+      if (batch.state.name !== "behind") continue;
       putBack(batch);
-      batch.yield();
+      batch.state.yield();
     }
   };
 
+  const mayBegin = (): boolean => {
+    let moving = 0;
+    let isSlow = false;
+    for (const { pace } of batches) {
+      if (pace !== "stuck") moving++;
+      if (pace === "slow") isSlow = true;
+    }
+    if (moving >= connections || batches.size >= connectionsMax) return false;
+    return moving === 0 || isSlow || waiting.bytes() >= parallelBytesMin;
+  };
   const pump = (): void => {
-    while (
-      running - stuckBatches < connections &&
-      running < connectionsMax &&
-      (running === stuckBatches || slow || waiting.bytes() >= parallelBytesMin)
-    ) {
+    while (mayBegin()) {
       const frames = waiting.take();
       if (frames.length === 0) break;
-      running++;
-      const batch = beginBatch(frames, { expected, endedOf: (key) => busy.get(key)?.ended });
-      batches.add(batch);
-      let isStuck = false;
-      const timers = [
-        setTimeout(() => {
-          slow = true;
-          pump();
-        }, slowAfterMs),
-        setTimeout(() => {
-          isStuck = true;
-          stuckBatches++;
-          waiting.hold(batch.keys);
-          yieldWaiting();
-          pump();
-        }, stuckAfterMs),
-      ];
-      const ended = run(batch);
-      for (const key of batch.keys) {
-        const { since = frames[0]?.since ?? 0, batches = 0 } = busy.get(key) ?? {};
-        busy.set(key, { since, batches: batches + 1, ended });
-      }
-      void ended.finally(() => {
-        for (const timer of timers) clearTimeout(timer);
-        slow = false;
-        running--;
-        if (isStuck) stuckBatches--;
-        batches.delete(batch);
-        if (isStuck) waiting.release(batch.keys);
-        for (const key of batch.keys) leave(key);
-        pump();
-      });
+      begin(beginBatch(frames, { expected, running: batches, clock }));
     }
-    if (running === 0 && waiting.isEmpty()) drained?.();
+    if (state.name === "closing" && batches.size === 0 && waiting.isEmpty()) state.drained();
+  };
+  const begin = (batch: Batch): void => {
+    batches.add(batch);
+    const becomes = (pace: BatchPace, afterMs: number) =>
+      setTimeout(() => {
+        batch.pace = pace;
+        if (pace === "stuck") {
+          waiting.hold(batch.keys);
+          yieldBehind();
+        }
+        pump();
+      }, afterMs);
+    const timers = [becomes("slow", slowAfterMs), becomes("stuck", stuckAfterMs)];
+    batch.ended = run(batch, batch);
+    void batch.ended.finally(() => {
+      for (const timer of timers) clearTimeout(timer);
+      batches.delete(batch);
+      if (batch.pace === "stuck") waiting.release(batch.keys);
+      pump();
+    });
   };
 
-  const leave = (key: string): void => {
-    const entry = busy.get(key);
-    if (entry === undefined || entry.batches === 1) busy.delete(key);
-    else busy.set(key, { ...entry, since: clock.monotonic(), batches: entry.batches - 1 });
-  };
-
-  const run = async (batch: Batch): Promise<void> => {
-    const { frames, keys } = batch;
+  /** Commits a group of a batch's frames and settles them; a batch that has yielded settles none. */
+  const run = async (batch: Batch, group: FrameGroup): Promise<void> => {
+    const { frames, keys } = group;
     try {
-      const outcomes = await attempt(batch);
-      failure = undefined;
+      const outcomes = await attempt(batch, group);
+      recover();
       for (const [index, { resolve, reject }] of frames.entries()) {
         const outcome = outcomes[index];
         if (outcome) resolve(outcome);
@@ -186,101 +178,115 @@ export const createCommitter = ({
       }
       waiting.rejoin(keys);
     } catch (cause) {
-      if (batch.state.hasYielded) return;
-      for (const key of keys) expected.delete(key);
-      const bytes = bytesOf(frames);
-      if (bytes > batchBytesMin && errorCode(cause) === "DEADLINE_EXCEEDED")
-        bytesMax = Math.max(batchBytesMin, bytes / 2);
-      if (isLockTimeout(cause)) {
-        waiting.isolate(keys);
-        if (keys.size > 1) {
-          yieldWaiting();
-          return putBack(batch);
-        }
+      if (batch.state.name === "yielded") return;
+      forget(keys);
+      limit.failed(bytesOf(frames), cause);
+      if (isLockTimeout(cause)) waiting.isolate(keys);
+      if (isLockTimeout(cause) && keys.size > 1) {
+        yieldBehind();
+        putBack(group);
+      } else if (frames.length > 1 && canRetryIndividually(cause)) await retryIndividually(batch, frames);
+      else {
+        // A lock says nothing about the server.
+        if (!isLockTimeout(cause)) fail();
+        const reason = databaseProblem(cause) ?? cause;
+        for (const { reject } of frames) reject(reason);
       }
-      if (frames.length > 1 && canRetryIndividually(cause)) return void (await retryIndividually(batch));
-      // A lock says nothing about the server.
-      if (!isLockTimeout(cause)) {
-        failure = cause;
-        void probe();
-      }
-      const reason = databaseProblem(cause) ?? cause;
-      for (const { reject } of frames) reject(reason);
     }
   };
 
-  /** Connects after a failure until that succeeds: without it a core that gets no frames, because it is not ready, would stay so. */
-  const probe = async (): Promise<void> => {
-    if (probing) return;
-    probing = true;
-    if (await pool.untilAvailable()) failure = undefined;
-    probing = false;
-  };
-
-  /** Runs each frame as a batch: only one that cannot be stored, and those after it in its queue, then fail. */
-  const retryIndividually = async (batch: Batch): Promise<void> => {
-    for (const pending of batch.frames) {
-      if (batch.state.hasYielded) return;
-      const keys = new Set([queueKey(pending.frame.hostId, pending.frame.queueId)]);
-      await run({ ...batch, frames: [pending], keys, expected: undefined });
+  /** Runs each frame alone: only one that cannot be stored, and those after it in its queue, then fail. */
+  const retryIndividually = async (batch: Batch, frames: readonly Pending[]): Promise<void> => {
+    for (const pending of frames) {
+      if (batch.state.name === "yielded") return;
+      await run(batch, groupFrames([pending]));
     }
   };
 
-  const attempt = ({ frames, keys, expected: cursors, turn }: Batch): Promise<CommittedFrame[]> =>
+  const attempt = ({ turn }: Batch, { frames, keys, expected: cursors }: FrameGroup): Promise<CommittedFrame[]> =>
     pool.run(async (client) => {
       const startedAt = clock.monotonic();
-      const batch = frames.map(({ frame }) => frame);
-      let outcomes = cursors && (await commitFramesAhead(client, batch, { ...commits, expected: cursors, turn }));
+      const some = frames.map(({ frame }) => frame);
+      let outcomes = cursors && (await commitFramesAhead(client, some, { ...commits, expected: cursors, turn }));
       if (outcomes === undefined) {
-        for (const key of keys) expected.delete(key);
+        forget(keys);
         await turn;
-        outcomes = await commitFrames(client, batch, commits);
-        for (const [index, frame] of batch.entries()) {
+        outcomes = await commitFrames(client, some, commits);
+        for (const [index, frame] of some.entries()) {
           const cursor = outcomes[index]?.cursor;
           if (cursor !== undefined) expected.set(queueKey(frame.hostId, frame.queueId), cursor);
         }
       }
       const rows = outcomes.reduce((sum, { storedRows }) => sum + storedRows, 0);
       const ms = clock.monotonic() - startedAt;
-      if (bytesMax < batchBytesMax && ms < batchTimeoutMs / 2 && bytesOf(frames) > bytesMax / 2)
-        bytesMax = Math.min(batchBytesMax, bytesMax * 2);
+      limit.committed(bytesOf(frames), ms);
       observe.batch({ seconds: ms / 1000, frames: frames.length, rows });
       return outcomes;
     });
 
+  const recover = (): void => {
+    if (state.name !== "failing") return;
+    state.probe.abort();
+    state = { name: "committing" };
+  };
+  const fail = (): void => {
+    if (state.name !== "committing") return;
+    const probe = new AbortController();
+    state = { name: "failing", probe };
+    void pool.untilAvailable(probe.signal).then((isAvailable) => isAvailable && recover());
+  };
+  /** Resolves once no frame is pending, or when `graceMs` have passed and those that are pending have failed. */
+  const drain = async (graceMs: number): Promise<void> => {
+    const drained = Promise.withResolvers<void>();
+    if (state.name === "failing") state.probe.abort();
+    state = { name: "closing", drained: drained.resolve };
+    const timer = new AbortController();
+    const late = clock.sleep(graceMs, timer.signal).then(
+      () => {
+        waiting.rejectAll(new Problem("shutting_down"));
+        pool.destroyActive();
+      },
+      () => undefined,
+    );
+    pump();
+    await drained.promise;
+    timer.abort();
+    await late;
+  };
+
   return {
     commit: (frame, bytes) =>
       new Promise((resolve, reject) => {
-        if (closing) return reject(new Error("the committer is closed"));
+        if (state.name === "closing") return reject(new Error("the committer is closed"));
         waiting.add({ frame, bytes, since: clock.monotonic(), resolve, reject });
         pump();
       }),
     health() {
-      if (failure !== undefined) return { healthy: false, detail: "the last batch did not commit" };
+      if (state.name === "failing") return { healthy: false, detail: "the last batch did not commit" };
       let oldest = waiting.oldest() ?? clock.monotonic();
-      for (const { since } of busy.values()) oldest = Math.min(oldest, since);
+      for (const batch of batches) if (batch.state.name === "first") oldest = Math.min(oldest, batch.state.since);
       const waited = clock.monotonic() - oldest;
       return waited > stalledAfterMs
         ? { healthy: false, detail: `a frame has been waiting for ${Math.round(waited / 1000)} s` }
         : { healthy: true, detail: "committing" };
     },
     async close(graceMs = 3_000) {
-      closing = true;
-      if (running > 0 || !waiting.isEmpty()) {
-        const ended = new Promise<void>((resolve) => (drained = resolve));
-        const timer = new AbortController();
-        const late = clock.sleep(graceMs, timer.signal).then(
-          () => {
-            waiting.rejectAll(new Problem("shutting_down"));
-            pool.destroyActive();
-          },
-          () => undefined,
-        );
-        await ended;
-        timer.abort();
-        await late;
-      }
+      await drain(graceMs);
       await pool.close();
+    },
+  };
+};
+
+/** Limits the bytes of a batch to what the server can finish in time. */
+const createBatchLimit = ({ bytesMax, timeoutMs }: { bytesMax: number; timeoutMs: number }) => {
+  let limit = bytesMax;
+  return {
+    bytes: () => limit,
+    failed(bytes: number, cause: unknown): void {
+      if (bytes > batchBytesMin && errorCode(cause) === "DEADLINE_EXCEEDED") limit = Math.max(batchBytesMin, bytes / 2);
+    },
+    committed(bytes: number, ms: number): void {
+      if (limit < bytesMax && ms < timeoutMs / 2 && bytes > limit / 2) limit = Math.min(bytesMax, limit * 2);
     },
   };
 };
