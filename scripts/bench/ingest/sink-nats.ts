@@ -1,4 +1,4 @@
-import { jetstream } from "@nats-io/jetstream";
+import { AckPolicy, jetstream } from "@nats-io/jetstream";
 import { connect } from "@nats-io/transport-node";
 import { prepareIngestCore } from "../../lab/ingest-core.ts";
 import { type RunningNats, startNats } from "../../lab/nats-servers.ts";
@@ -115,8 +115,21 @@ const measureSink = async ({ seconds, streams, frame, nodes, records, syncAlways
   };
 };
 
-const envelopesIn = async ({ manager }: RunningNats): Promise<number> =>
-  (await manager.streams.info("SVC_INGEST")).state.messages;
+/** Counts the envelopes of all blocks, by their headers. */
+const envelopesIn = async ({ connection, manager }: RunningNats): Promise<number> => {
+  const { state } = await manager.streams.info("SVC_INGEST");
+  const { name } = await manager.consumers.add("SVC_INGEST", {
+    ...{ ack_policy: AckPolicy.None, headers_only: true, inactive_threshold: 60e9 },
+  });
+  const consumer = await jetstream(connection).consumers.get("SVC_INGEST", name);
+  let envelopes = 0;
+  if (state.messages === 0) return envelopes;
+  for await (const { headers, info } of await consumer.consume()) {
+    envelopes += Number(headers?.get("Svc-Envelopes") || 0);
+    if (info.pending === 0) break;
+  }
+  return envelopes;
+};
 
 /** Measures messages a second of `streams` loops, each on a subject of its own in the stream of envelopes. */
 const measureBarePublisher = async (
