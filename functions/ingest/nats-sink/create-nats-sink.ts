@@ -56,8 +56,8 @@ export interface NatsSink extends Sink {
   waiting: Publisher["waiting"];
 }
 
-/** Bytes of a message's headers at most: they count against the server's `max_payload`. */
-const headerBytesMax = 4 * 1024;
+/** Bytes of a message's headers at most, with an encoded host id of 6 KiB: they count against the server's `max_payload`. */
+const headerBytesMax = 8 * 1024;
 /** Views in memory; one that was evicted is read again. */
 const viewsMax = 20_000;
 const attemptsMax = 5;
