@@ -4,13 +4,12 @@ import { ConfigError } from "../kit/env.ts";
 import { type Log, oneLine } from "../kit/log.ts";
 import { type ExportConfig, parseExportConfig } from "./config/export-config.ts";
 import { createExportClient } from "./export/create-client.ts";
-import { createDelivery, limitsOf } from "./export/create-delivery.ts";
+import { limitsOf } from "./export/create-delivery.ts";
 import { createExportMetrics } from "./export/export-metrics.ts";
 import { createSources, type ExportSources } from "./export/open-source.ts";
 import { createPace } from "./export/pace.ts";
-import { pumpChunks } from "./export/pump-chunks.ts";
 import { retryDeadLetters } from "./export/retry-dead-letters.ts";
-import { runLeased } from "./export/run-leased.ts";
+import { runExport } from "./export/run-export.ts";
 import { serveMetrics } from "./export/serve-metrics.ts";
 import { createCoreServers, type NamedServers } from "./node/database/database-servers.ts";
 import { untilAvailable, withDatabaseFaults } from "./node/database/prepare-database.ts";
@@ -77,42 +76,12 @@ const serve = async (
     });
     void reloadChangedFiles({ clock: systemClock, log }, client, stopping.signal);
     log.info({ export: name, metrics_port: listener?.port ?? null }, "ready");
-    await runLeased({
-      db: database.db,
-      name,
+    await runExport({
+      ...{ db: database.db, config, client, log, metrics, open: opened.open },
       owner: uuidv7({ clock: systemClock, entropy: systemEntropy }),
       clock: systemClock,
-      log,
+      entropy: systemEntropy,
       stopping: stopping.signal,
-      lastError: metrics.lastError,
-      observe: metrics.observe,
-      run: async (lease, signal) => {
-        const source = await opened.open(lease);
-        const delivery = createDelivery({
-          ...{ db: database.db, config, client, clock: systemClock, entropy: systemEntropy, log },
-          observe: metrics.observe,
-        });
-        try {
-          await pumpChunks({
-            source,
-            deliverAll: delivery.deliverAll,
-            lanes: config.concurrency,
-            bufferBytesMax: config.bufferBytesMax,
-            clock: systemClock,
-            stopping: stopping.signal,
-            signal,
-            observe: {
-              buffered: metrics.observe.buffered,
-              committed: (outcome) => {
-                delivery.committed(outcome);
-                metrics.observe.committed(outcome);
-              },
-            },
-          });
-        } finally {
-          source.close();
-        }
-      },
     }).catch((cause: unknown) => {
       if (cause instanceof ExportPositionElsewhere) throw elsewhereFault(name, cause.message);
       throw cause;
