@@ -5,7 +5,7 @@
  */
 import type { Client, Connection, Submittable } from "pg";
 import { type DatabaseServer, serverError, type Transaction } from "./database.ts";
-import { argumentsOf, messagesOf, readCopiedRows, splitStatements } from "./read-statements.ts";
+import { argumentsOf, messagesOf, readCopiedBlocks, splitStatements } from "./read-statements.ts";
 import { createStatements, type Row } from "./statements.ts";
 import type { StoredEnvelope } from "./tables.ts";
 import type { Process, World } from "./world.ts";
@@ -109,6 +109,7 @@ export const connectCommitClient = async (
       if (transaction !== open) throw new Error("Connection terminated unexpectedly");
       server.commit(open);
       transaction = undefined;
+      if (server.losesAnswer()) onLost();
       return { rows: [], tag: "COMMIT" };
     }
     if (statement.startsWith("copy ")) {
@@ -117,11 +118,14 @@ export const connectCommitClient = async (
         if (hasLeft || !isServed) throw new Error("unexpected EOF on client connection");
         await new Promise<void>((resolve) => (message.wake = resolve));
       }
-      const rows = readCopiedRows(message.copies[index] ?? []);
-      server.write(open, ({ envelopes }, xid) =>
-        envelopes.push(...rows.map((row): StoredEnvelope => ({ ...row, xid }))),
-      );
-      return { rows: [], tag: `COPY ${rows.length}` };
+      const copied = readCopiedBlocks(message.copies[index] ?? []);
+      server.write(open, ({ envelopes, blocks }, xid) => {
+        for (const { columns, rows } of copied) {
+          blocks.push({ xid, columns, envelopes: rows.length });
+          envelopes.push(...rows.map((row): StoredEnvelope => ({ ...row, xid })));
+        }
+      });
+      return { rows: [], tag: `COPY ${copied.length}` };
     }
     const call = /^execute (\w+)\s*\((.*)\)$/s.exec(statement);
     if (call === null) throw new Error(`the model does not know the statement ${statement}`);

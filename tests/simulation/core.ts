@@ -15,7 +15,7 @@ import { connectCommitClient, type DatabaseDelays } from "./commit-client.ts";
 import type { DatabaseServer } from "./database.ts";
 import type { Network, Target } from "./network.ts";
 import { createModelRegister, type RegisterFault } from "./register.ts";
-import type { Process, World } from "./world.ts";
+import { endProcess, type Process, type World } from "./world.ts";
 
 /** A core that serves hosts. */
 export interface SimulatedCore extends Target {
@@ -54,7 +54,7 @@ export const startCore = (world: World, { name, server, network, delays, fault =
     const connect = (): Promise<Client> =>
       connectCommitClient(world, { server, core: process, delays, onOpened: (sever) => connections.push(sever) });
     const register = createModelRegister(world, {
-      ...{ server, delays },
+      ...{ server, client: process, delays },
       ...(fault.register && { fault: fault.register }),
     });
     const sink: Sink = {
@@ -106,7 +106,7 @@ export const startCore = (world: World, { name, server, network, delays, fault =
         if (status !== "ok") throw status ?? new Error("a call without a status");
       },
       kill: () => {
-        process.isAlive = false;
+        endProcess(process);
         network.cut(({ core }) => core === process);
         for (const sever of connections) sever();
       },

@@ -3,9 +3,10 @@
  * real server. Invariants of the model, as of the server:
  * - What a transaction writes is seen by others once it has committed, all at once; a connection that ends before takes it back.
  * - A row is locked by one transaction until it ends; who waits longer than its `lock_timeout` fails with 55P03.
- * - A transaction has an id from its first write on, and ids rise.
+ * - A transaction has an id from its first write on, and ids rise. A snapshot knows the oldest that has not ended.
+ * - A server that is restored, or a standby that is promoted, goes on after the last commit that it has: it gives the same ids anew.
  */
-import { type EnvelopeKey, emptyTables, type Tables } from "./tables.ts";
+import { copyTables, type EnvelopeKey, emptyTables, type Tables } from "./tables.ts";
 import type { Process, World } from "./world.ts";
 
 /** How the server differs from a real one: a planted fault. */
@@ -13,6 +14,10 @@ export interface ServerFault {
   ignoresExpectedCursors?: boolean;
   keepsCursors?: boolean;
   grantsEveryLock?: boolean;
+  /** A snapshot does not know of transactions that have not ended. */
+  forgetsOpenTransactions?: boolean;
+  /** A restore leaves no trace in what the server says of itself. */
+  keepsIdentity?: boolean;
 }
 
 /** A transaction. */
@@ -28,6 +33,12 @@ export interface DatabaseServer {
   readonly process: Process;
   /** What has committed. */
   readonly tables: Tables;
+  /** Milliseconds since 1970, by the server's clock. */
+  now(): number;
+  /** When it was started, and the timeline that it is on. */
+  readonly identity: { startedAt: string; timeline: number };
+  /** The oldest id of a transaction that has not ended, and the one after the last that has. */
+  snapshot(): { xmin: number; xmax: number };
   readonly fault: ServerFault;
   begin(): Transaction;
   /** Resolves once the row is locked; rejects with 55P03. */
@@ -42,12 +53,16 @@ export interface DatabaseServer {
   restart(): void;
   /** Keeps what is committed now, to restore it later. */
   backUp(): Tables;
-  /** Goes back to a backup, or to a standby that lagged. */
-  restore(tables: Tables): void;
+  /** Goes back to a backup; to one of a standby that is promoted, on another timeline. */
+  restore(tables: Tables, options?: { isPromotion: boolean }): void;
   /** How often it was restored: what core's check of its lineage finds. */
   restores(): number;
   /** Refuses connections until then. */
   refuseUntil(ms: number): void;
+  /** Until then some connections end after a commit, before its answer. */
+  loseAnswersUntil(ms: number): void;
+  /** Whether the answer to a commit is lost now. */
+  losesAnswer(): boolean;
 }
 
 /** An error as the server reports it. */
@@ -59,7 +74,11 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
   const process = world.process("database");
   let tables = emptyTables();
   let nextXid = 1;
+  let lastEnded = 0;
+  const active = new Set<number>();
+  let identity = { startedAt: "0", timeline: 1 };
   let refusedUntil = 0;
+  let losingUntil = 0;
   let restores = 0;
   const connections = new Set<() => void>();
   const owners = new Map<string, Transaction>();
@@ -79,7 +98,11 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
     }
     transaction.held.clear();
   };
+  const end = ({ xid }: Transaction): void => {
+    if (xid !== undefined && active.delete(xid)) lastEnded = Math.max(lastEnded, xid);
+  };
   const abandon = (transaction: Transaction): void => {
+    end(transaction);
     for (const [row, queue] of waiting)
       waiting.set(
         row,
@@ -91,6 +114,7 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
   const disconnectAll = (): void => {
     for (const lose of [...connections]) lose();
     connections.clear();
+    if (!fault.keepsIdentity) identity = { ...identity, startedAt: String(world.now()) };
   };
 
   return {
@@ -98,6 +122,14 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
     fault,
     get tables() {
       return tables;
+    },
+    now: () => world.clockOf(process).now(),
+    get identity() {
+      return identity;
+    },
+    snapshot: () => {
+      const open = fault.forgetsOpenTransactions ? [] : active;
+      return { xmin: Math.min(lastEnded + 1, ...open), xmax: lastEnded + 1 };
     },
     begin: () => ({ xid: undefined, held: new Set(), writes: [], lockTimeoutMs: 5_000 }),
     lock: (transaction, row) => {
@@ -124,12 +156,17 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
       });
     },
     write: (transaction, change) => {
-      transaction.xid ??= nextXid++;
+      if (transaction.xid === undefined) {
+        transaction.xid = nextXid++;
+        active.add(transaction.xid);
+      }
       transaction.writes.push(change);
     },
     commit: (transaction) => {
       for (const change of transaction.writes) change(tables, transaction.xid ?? 0);
+      tables.lastXid = Math.max(tables.lastXid, transaction.xid ?? 0);
       transaction.writes.length = 0;
+      end(transaction);
       release(transaction);
     },
     rollback: abandon,
@@ -139,16 +176,24 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
       return () => void connections.delete(onLost);
     },
     restart: disconnectAll,
-    backUp: () => structuredClone(tables),
-    restore: (backup) => {
+    backUp: () => copyTables(tables),
+    restore: (backup, { isPromotion } = { isPromotion: false }) => {
       disconnectAll();
-      tables = structuredClone(backup);
+      tables = copyTables(backup);
+      active.clear();
+      lastEnded = tables.lastXid;
+      nextXid = lastEnded + 1;
+      if (isPromotion && !fault.keepsIdentity) identity = { ...identity, timeline: identity.timeline + 1 };
       restores += 1;
     },
     restores: () => restores,
     refuseUntil: (ms) => {
       refusedUntil = ms;
     },
+    loseAnswersUntil: (ms) => {
+      losingUntil = ms;
+    },
+    losesAnswer: () => world.now() < losingUntil && world.chance.isLikely(0.3),
   };
 };
 

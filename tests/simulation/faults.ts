@@ -7,7 +7,8 @@ import type { Tables } from "./tables.ts";
 /** Does something to a lab. */
 export type Fault = (lab: Lab) => void;
 
-const seconds = (lab: Lab, min: number, max: number): number => lab.world.chance.integer(min * 1000, max * 1000);
+/** Draws milliseconds of so many seconds. */
+export const seconds = (lab: Lab, min: number, max: number): number => lab.world.chance.integer(min * 1000, max * 1000);
 const anyHost = (lab: Lab): SimulatedHost => lab.world.chance.pick(lab.hosts);
 
 const restartLater = (lab: Lab, host: SimulatedHost): void => {
@@ -94,5 +95,13 @@ export const faults: Readonly<Record<string, Fault>> = {
   "the database is restored from a backup": (lab) => {
     const backup: Tables = lab.server.backUp();
     lab.world.after(seconds(lab, 1, 20), () => lab.server.restore(backup));
+  },
+  "a standby that lags is promoted": (lab) => {
+    const standby: Tables = lab.server.backUp();
+    lab.world.after(lab.world.chance.integer(0, 3_000), () => lab.server.restore(standby, { isPromotion: true }));
+  },
+  "answers to commits are lost": (lab) => lab.server.loseAnswersUntil(lab.world.now() + seconds(lab, 1, 20)),
+  "the database's clock jumps": (lab) => {
+    lab.server.process.clockOffsetMs = lab.world.chance.integer(-40, 40) * 86_400_000;
   },
 };

@@ -9,7 +9,7 @@ import type { Entropy } from "../../kit/entropy.ts";
 import { cutPower, type Disk, openDiskStore, type StoreFault } from "./disk.ts";
 import type { Link, Network, Target } from "./network.ts";
 import type { Oracle } from "./oracle.ts";
-import type { Process, World } from "./world.ts";
+import { endProcess, type Process, type World } from "./world.ts";
 
 /** A running collector. */
 export interface SimulatedHost {
@@ -114,7 +114,7 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
     isRunning: () => host.process.isAlive,
     start: () => void Object.assign(host, run()),
     kill: ({ isPowerCut }) => {
-      host.process.isAlive = false;
+      endProcess(host.process);
       network.cut((of) => of.hostId === hostId);
       if (isPowerCut) cutPower(disk);
     },

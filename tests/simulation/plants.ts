@@ -1,7 +1,9 @@
 /** Planted faults: mistakes that the oracle has to find, each at a seam of the product. */
+import type { BackendFault } from "./backend.ts";
 import type { SinkFault } from "./core.ts";
 import type { ServerFault } from "./database.ts";
 import type { StoreFault } from "./disk.ts";
+import type { SourceFault } from "./exporter.ts";
 import type { QueueFault } from "./host.ts";
 import type { RegisterFault } from "./register.ts";
 
@@ -13,6 +15,8 @@ export interface Plant {
   register?: RegisterFault;
   server?: ServerFault;
   missesRestores?: boolean;
+  backend?: BackendFault;
+  source?: SourceFault;
 }
 
 /** The mistakes by name. */
@@ -49,6 +53,11 @@ export const plants: Readonly<Record<string, Plant>> = {
   "a session does not fence the one before": { register: { keepsSession: true } },
   "a core does not notice that its database was restored": { missesRestores: true },
   "a lost range is not recorded": { register: { recordsNothing: true } },
+  "an export reads past open transactions": { server: { forgetsOpenTransactions: true } },
+  "an export does not notice that its server went back": { server: { keepsIdentity: true } },
+  "an export takes a lost answer for a success": { backend: { takesLossForSuccess: true } },
+  "an export takes every success for one of OTLP": { backend: { takesAnySuccess: true } },
+  "an export leaves out what it read before its lease ended": { source: { commitsEarly: true } },
 };
 
 /** Returns the object with some members replaced; its getters stay alive. */

@@ -39,12 +39,16 @@ const splitOutsideQuotes = (text: string, separator: string): string[] => {
 /** Bytes before the first row: a signature, flags and the length of an extension. */
 const headerBytes = 19;
 
-/** Returns the envelopes of a COPY of blocks, of which the parts are the data of its messages. */
-export const readCopiedRows = (
-  parts: readonly Uint8Array[],
-): { hostId: string; queueHex: string; sequence: number; text: string }[] => {
+/** A copied block, and its envelopes. */
+export interface CopiedBlock {
+  columns: ReadonlyMap<string, Buffer>;
+  rows: { hostId: string; queueHex: string; sequence: number; text: string }[];
+}
+
+/** Returns the blocks of a COPY, of which the parts are the data of its messages. */
+export const readCopiedBlocks = (parts: readonly Uint8Array[]): CopiedBlock[] => {
   const bytes = Buffer.concat(parts);
-  const rows: ReturnType<typeof readCopiedRows> = [];
+  const blocks: CopiedBlock[] = [];
   for (let at = headerBytes; at < bytes.length; ) {
     const columns = bytes.readInt16BE(at);
     at += 2;
@@ -65,15 +69,15 @@ export const readCopiedRows = (
       encoding: values.get("encoding")?.readInt16BE() ?? 0,
       data: values.get("data") ?? Buffer.alloc(0),
     };
-    for (const { hostId, sequence, payload } of readStoredBlock(block, blockCodec))
-      rows.push({
-        hostId,
-        queueHex: block.queueId.toString("hex"),
-        sequence: Number(sequence),
-        text: Buffer.from(payload).toString(),
-      });
+    const rows = readStoredBlock(block, blockCodec).map(({ hostId, sequence, payload }) => ({
+      hostId,
+      queueHex: block.queueId.toString("hex"),
+      sequence: Number(sequence),
+      text: Buffer.from(payload).toString(),
+    }));
+    blocks.push({ columns: values, rows });
   }
-  return rows;
+  return blocks;
 };
 
 /** Returns the messages of a client: CopyData (`d`) and CopyDone (`c`). */

@@ -1,9 +1,15 @@
 /** One simulation: a seed decides the lab, what happens to it and when; the oracle judges what is left. */
 
+import { type ExportLag, findExportLags } from "../../functions/store/export/lag.ts";
+import { type Backend, createBackend } from "./backend.ts";
 import type { DatabaseDelays } from "./commit-client.ts";
 import { type SimulatedCore, startCore } from "./core.ts";
 import { createDatabaseServer, type DatabaseServer } from "./database.ts";
 import { createDisk } from "./disk.ts";
+import { connectExportDatabase } from "./export-database.ts";
+import { exportFaults } from "./export-faults.ts";
+import { areExported, judgeExports } from "./export-laws.ts";
+import { type ExportLimits, type SimulatedExporter, startExporter } from "./exporter.ts";
 import { faults } from "./faults.ts";
 import { type SimulatedHost, startHost } from "./host.ts";
 import { createNetwork, type Network } from "./network.ts";
@@ -20,7 +26,14 @@ export interface Lab {
   delays: DatabaseDelays;
   hosts: SimulatedHost[];
   cores: SimulatedCore[];
+  backend: Backend;
+  exporters: SimulatedExporter[];
+  limits: ExportLimits;
+  /** When the last source ends. */
+  sourcesUntilMs: number;
   killCore(index: number, restartAfterMs: number): void;
+  /** Ends an exporter, at once or as its service manager does, and starts it again. */
+  endExporter(index: number, how: "kill" | "stop", restartAfterMs: number): void;
   /** Starts a machine from a copy of a host's disk. */
   copy(host: SimulatedHost): void;
 }
@@ -50,14 +63,18 @@ export interface SimulateOptions {
 const faultsUntilMs = 60_000;
 /** Every documented wait fits: backoff of 30 s, 60 s without an answer, 40 s of silence. */
 const settleMs = 240_000;
+/** Longer than a lease, and than any wait of those that have nothing to do. */
+const restMs = 15_000;
+const restStepMs = 2_000;
 
 /** Runs one simulation. */
 export const simulate = ({ seed, plant = {}, only }: SimulateOptions): Promise<Outcome> =>
   inWorld(seed, async (world) => {
     const { chance } = world;
     const lab = startLab(world, plant);
-    const names = Object.keys(faults);
-    const drawn = Array.from({ length: chance.integer(1, 10) }, () => ({
+    const known = { ...faults, ...exportFaults };
+    const names = Object.keys(known);
+    const drawn = Array.from({ length: chance.integer(1, 12) }, () => ({
       at: chance.integer(1_000, faultsUntilMs),
       name: chance.pick(names),
     })).toSorted((a, b) => a.at - b.at);
@@ -65,13 +82,19 @@ export const simulate = ({ seed, plant = {}, only }: SimulateOptions): Promise<O
     for (const { at, name } of injected)
       world.after(at, () => {
         world.note(name);
-        faults[name]?.(lab);
+        known[name]?.(lab);
       });
     await world.runUntil(faultsUntilMs + 20_000);
     heal(lab);
-    await world.runUntil(faultsUntilMs + settleMs);
-    const { hosts, cores, server, oracle } = lab;
-    const breaches = oracle.judge({ tables: server.tables, hosts, cores });
+    await untilRest(lab);
+    const { hosts, cores, server, oracle, backend, exporters, limits } = lab;
+    const lags = await readLags(lab);
+    const { tables } = server;
+    const hasGoneBack = server.restores() > 0;
+    const breaches = [
+      ...oracle.judge({ tables, hosts, cores }),
+      ...judgeExports({ tables, backend, exporters, limits, lags, hasGoneBack }),
+    ];
     for (const { law, detail } of breaches) world.note(`BROKEN ${law}: ${detail}`);
     const { lines, digest } = world.history();
     const acknowledged = oracle.acknowledged();
@@ -86,6 +109,29 @@ export const simulate = ({ seed, plant = {}, only }: SimulateOptions): Promise<O
       simulatedMs: world.now(),
     };
   });
+
+/**
+ * Runs until every queue is empty and exported and a while longer, in which nothing may change; at most `settleMs`.
+ */
+const untilRest = async ({ world, hosts, server, sourcesUntilMs }: Lab): Promise<void> => {
+  const end = faultsUntilMs + settleMs;
+  const isAtRest = () =>
+    world.now() > sourcesUntilMs &&
+    hosts.every(({ queue }) => queue.stats().records === 0) &&
+    areExported({ tables: server.tables });
+  while (world.now() < end && !isAtRest()) await world.runUntil(Math.min(end, world.now() + restStepMs));
+  await world.runUntil(Math.min(end, world.now() + restMs));
+};
+
+/** Reads what each core reports of exports. */
+const readLags = async ({ world, server, delays }: Lab): Promise<ExportLag[]> => {
+  const client = world.process("readiness");
+  const db = world.as(client, () => connectExportDatabase(world, { server, client, delays }));
+  let lags: ExportLag[] = [];
+  world.as(client, () => void findExportLags(db).then((found) => (lags = found)));
+  await world.runUntil(world.now() + 1_000);
+  return lags;
+};
 
 const startLab = (world: World, plant: Plant): Lab => {
   const { chance } = world;
@@ -103,7 +149,7 @@ const startLab = (world: World, plant: Plant): Lab => {
     network,
     oracle,
     coreOf,
-    appendMs: chance.integer(100, 1_000),
+    appendMs: chance.integer(300, 2_000),
     untilMs: chance.integer(faultsUntilMs / 2, faultsUntilMs + 40_000),
     fault: plant,
   };
@@ -111,8 +157,26 @@ const startLab = (world: World, plant: Plant): Lab => {
     const machine = `host-${index + 1}`;
     return startHost(world, { ...shared, machine, hostId: `spiffe://sim/${machine}`, disk: createDisk() });
   });
+  const backend = createBackend(world);
+  const limits: ExportLimits = {
+    bufferBytesMax: chance.integer(1_000, 20_000),
+    requestBytesMax: chance.integer(500, 5_000),
+    concurrency: chance.integer(1, 4),
+    ...{ deadLettersMax: 200, hostDeadLettersMax: 20 },
+  };
+  const exporter = (name: string) => startExporter(world, { name, backend, server, delays, limits, fault: plant });
+  const exporters = Array.from({ length: chance.integer(1, 2) }, (_, index) => exporter(`exporter ${index + 1}`));
   return {
-    ...{ world, oracle, network, server, delays, hosts, cores },
+    ...{ world, oracle, network, server, delays, hosts, cores, backend, exporters, limits },
+    sourcesUntilMs: shared.untilMs,
+    endExporter: (index, how, restartAfterMs) => {
+      exporters[index]?.[how]();
+      world.after(restartAfterMs, () => {
+        const ended = exporters[index];
+        if (ended === undefined || ended.process.isAlive) return;
+        exporters[index] = exporter(ended.name);
+      });
+    },
     killCore: (index, restartAfterMs) => {
       cores[index]?.kill();
       world.after(restartAfterMs, () => {
@@ -127,7 +191,10 @@ const startLab = (world: World, plant: Plant): Lab => {
 };
 
 /** Ends every fault that lasts. */
-const heal = ({ hosts, world, delays }: Lab): void => {
+const heal = ({ hosts, world, delays, backend }: Lab): void => {
+  Object.assign(backend, { mood: "well", isDoubled: false, delayMs: [1, 20] });
+  backend.rejectedHosts.clear();
+  backend.partialHosts.clear();
   delays.commitMs = [0, 10];
   for (const host of hosts) {
     Object.assign(host.link, { isBlackHole: false, delayMs: [1, 40] });

@@ -66,10 +66,19 @@ export const createStatements = (
         });
         return [];
       }
-      // Counts and times, which decide nothing here; a host has fewer queues than are trimmed.
       case "touch_hosts":
-      case "count_hours":
+        server.write(open, (tables) => {
+          const at = Date.parse(args[1] ?? "");
+          for (const host of hosts) tables.hosts.set(host, Math.max(at, tables.hosts.get(host) ?? at));
+        });
+        return [];
       case "count_stored":
+        server.write(open, (tables) => {
+          tables.stored += Number(args[0]);
+        });
+        return [];
+      // Counts that decide nothing here; a host has fewer queues than are trimmed.
+      case "count_hours":
       case "trim_queues":
         return [];
       default:

@@ -1,4 +1,5 @@
-/** The tables that ingest writes, as far as they decide. */
+/** The tables that ingest and exports write, as far as they decide. */
+import type { Values } from "./sql-expressions.ts";
 
 /** Names an envelope. */
 export interface EnvelopeKey {
@@ -11,6 +12,13 @@ export interface EnvelopeKey {
 export interface StoredEnvelope extends EnvelopeKey {
   text: string;
   xid: number;
+}
+
+/** A row of `ingest_block`: the columns as they were copied in. */
+export interface BlockRow {
+  readonly xid: number;
+  readonly envelopes: number;
+  readonly columns: ReadonlyMap<string, Buffer>;
 }
 
 /** A row of `ingest_cursor`. */
@@ -30,13 +38,50 @@ export interface QueueRecord {
   details: Record<string, number | string>;
 }
 
-/** Everything that is committed. */
+/** Everything that is committed. Rows of lists are never changed. */
 export interface Tables {
   cursors: Map<string, CursorRow>;
   /** In the order of their commits. */
   envelopes: StoredEnvelope[];
+  blocks: BlockRow[];
   records: QueueRecord[];
+  /** When each host last stored something, in milliseconds. */
+  hosts: Map<string, number>;
+  /** The envelopes that `ingest_stored` counts. */
+  stored: number;
+  /** `export_position`, by name. */
+  positions: Map<string, Values>;
+  /** `export_dead_letter`. */
+  deadLetters: Values[];
+  /** `export_host_loss`, by host and name. */
+  hostLosses: Map<string, Values>;
+  /** The highest id of a transaction that has committed. */
+  lastXid: number;
 }
 
 /** Returns an empty database. */
-export const emptyTables = (): Tables => ({ cursors: new Map(), envelopes: [], records: [] });
+export const emptyTables = (): Tables => ({
+  cursors: new Map(),
+  envelopes: [],
+  blocks: [],
+  records: [],
+  hosts: new Map(),
+  stored: 0,
+  positions: new Map(),
+  deadLetters: [],
+  hostLosses: new Map(),
+  lastXid: 0,
+});
+
+/** Returns a copy. */
+export const copyTables = (tables: Tables): Tables => ({
+  ...tables,
+  cursors: new Map([...tables.cursors].map(([key, row]) => [key, { ...row }])),
+  envelopes: [...tables.envelopes],
+  blocks: [...tables.blocks],
+  records: [...tables.records],
+  hosts: new Map(tables.hosts),
+  positions: new Map([...tables.positions].map(([key, row]) => [key, { ...row }])),
+  deadLetters: [...tables.deadLetters],
+  hostLosses: new Map([...tables.hostLosses].map(([key, row]) => [key, { ...row }])),
+});

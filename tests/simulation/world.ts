@@ -19,7 +19,16 @@ export interface Process {
   suspendedUntil: number;
   /** What its wall clock is off, in milliseconds. */
   clockOffsetMs: number;
+  /** Called when it is killed, as its peers learn that its connections have ended. */
+  readonly onEnd: Set<() => void>;
 }
+
+/** Ends a process as SIGKILL does. */
+export const endProcess = (process: Process): void => {
+  process.isAlive = false;
+  for (const notify of process.onEnd) notify();
+  process.onEnd.clear();
+};
 
 /** Draws from the seed. */
 export interface Chance {
@@ -100,8 +109,16 @@ export const inWorld = async <Result>(seed: number, act: (world: World) => Promi
   }
 };
 
+const newProcess = (name: string): Process => ({
+  name,
+  isAlive: true,
+  suspendedUntil: 0,
+  clockOffsetMs: 0,
+  onEnd: new Set(),
+});
+
 const createWorld = (seed: number, settle: () => Promise<void>): World => {
-  const outside: Process = { name: "world", isAlive: true, suspendedUntil: 0, clockOffsetMs: 0 };
+  const outside: Process = newProcess("world");
   const current = new AsyncLocalStorage<Process>();
   const events = new TinyQueue<Event>([], (a, b) => a.at - b.at || a.order - b.order);
   const random = createRandom(seed);
@@ -133,7 +150,7 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
     chance,
     entropy: { bytes: (length) => Uint8Array.from({ length }, () => random() >>> 24) },
     now: () => time,
-    process: (name) => ({ name, isAlive: true, suspendedUntil: 0, clockOffsetMs: 0 }),
+    process: newProcess,
     as: (process, act) => current.run(process, act),
     after,
     pause: (ms) => new Promise((resolve) => after(ms, resolve)),

@@ -1,0 +1,146 @@
+/**
+ * Judges what exports did, from the backend's side. Its laws:
+ * 1. What is stored was accepted by the backend, or rejected by it and kept as a dead letter, counted as the host's loss or as a rejected item.
+ * 2. The backend receives the envelopes of a queue in their order.
+ * 3. An envelope is sent again only for a reason: its answer was lost or late, or another term began; at most four times for late answers.
+ * 4. A term sends at most what fits into the buffer of the one before again, unless the database went back.
+ * 5. Dead letters and losses are of what the backend rejected, and of nothing else.
+ * 6. At rest an export has passed what is stored, no more and no less, and reports no lag.
+ * 7. No exporter has more in memory than its limit and a chunk.
+ */
+
+import type { ExportLag } from "../../functions/store/export/lag.ts";
+import type { Backend } from "./backend.ts";
+import { queueRow } from "./database.ts";
+import { chunkBytesOf, type ExportLimits, type SimulatedExporter } from "./exporter.ts";
+import type { Breach } from "./oracle.ts";
+import type { Tables } from "./tables.ts";
+
+/** What is left of the exports of a history. */
+export interface ExportsAfter {
+  tables: Tables;
+  backend: Backend;
+  exporters: readonly SimulatedExporter[];
+  limits: ExportLimits;
+  lags: readonly ExportLag[];
+  /** Whether the database ever went back to an earlier state. */
+  hasGoneBack: boolean;
+}
+
+/** A backend that answers within five minutes has a line at most so often. */
+const lateMax = 4;
+/** A chunk may be so much larger than its aim; a transaction is read whole. */
+const overshoot = 4;
+
+/** Returns the laws that exports broke. */
+export const judgeExports = (after: ExportsAfter): Breach[] => [
+  ...judgeExported(after),
+  ...judgeOrder(after.backend),
+  ...judgeRepeats(after.backend),
+  ...judgeTerms(after),
+  ...judgeLetters(after),
+  ...judgeLags(after),
+  ...judgeMemory(after),
+];
+
+const judgeExported = ({ tables, backend }: ExportsAfter): Breach[] => {
+  const accepted = new Set(backend.accepted.map(({ text }) => text));
+  const letters = new Set(tables.deadLetters.map(letterKey));
+  const missing = tables.envelopes.filter(
+    (envelope) => !accepted.has(envelope.text) && !letters.has(`${queueRow(envelope)}\0${envelope.sequence}`),
+  );
+  return [...Map.groupBy(missing, ({ hostId }) => hostId)].flatMap(([hostId, lost]) => {
+    const counted = Number(tables.hostLosses.get(`${hostId}\0default`)?.envelopes ?? 0);
+    const rejected = lost.filter(({ text }) => backend.rejectedItems.has(text)).length;
+    const detail = `${hostId}: ${lost.length}, first ${lost[0]?.text}; ${counted} reported, ${rejected} rejected items`;
+    return lost.length <= counted + rejected ? [] : [{ law: "what is stored is exported", detail }];
+  });
+};
+
+const letterKey = ({ host_id, queue_id, sequence }: Tables["deadLetters"][number]): string =>
+  `${host_id}\0${Buffer.from(queue_id as Uint8Array).toString("hex")}\0${sequence}`;
+
+const judgeOrder = ({ accepted }: Backend): Breach[] => {
+  const last = new Map<string, number>();
+  const seen = new Set<string>();
+  for (const record of accepted) {
+    const row = queueRow(record);
+    if (seen.has(`${row}\0${record.sequence}`)) continue;
+    seen.add(`${row}\0${record.sequence}`);
+    const before = last.get(row) ?? 0;
+    if (record.sequence < before)
+      return [{ law: "exported in order", detail: `${record.text} at ${record.sequence} behind ${before}` }];
+    last.set(row, record.sequence);
+  }
+  return [];
+};
+
+const judgeRepeats = ({ accepted }: Backend): Breach[] => {
+  for (const [key, times] of Map.groupBy(accepted, ({ term, queueHex, text }) => `${term} ${queueHex} ${text}`)) {
+    const heard = times.filter(({ answer }) => answer === "heard").length;
+    const late = times.filter(({ answer }) => answer === "late").length;
+    if (heard > 1 || heard + late > lateMax)
+      return [{ law: "sent again only for a reason", detail: `${key}: heard ${heard} times, late ${late}` }];
+  }
+  return [];
+};
+
+const judgeTerms = ({ backend, tables, limits, hasGoneBack }: ExportsAfter): Breach[] => {
+  if (hasGoneBack) return [];
+  const heardIn = new Map<string, string>();
+  const repeated = new Map<string, Map<string, number>>();
+  for (const { term, queueHex, sequence, text, answer } of backend.accepted) {
+    const key = `${queueHex} ${sequence}`;
+    const before = heardIn.get(key);
+    if (before !== undefined && epochOf(before) < epochOf(term))
+      repeated.set(term, (repeated.get(term) ?? new Map()).set(key, text.length));
+    else if (answer === "heard" && before === undefined) heardIn.set(key, term);
+  }
+  const max = limits.bufferBytesMax + chunkMax(tables, limits);
+  return [...repeated].flatMap(([term, some]) => {
+    const bytes = some.values().reduce((sum, length) => sum + length, 0);
+    return bytes <= max
+      ? []
+      : [{ law: "few are sent again", detail: `${term} repeats ${bytes} of at most ${max} bytes` }];
+  });
+};
+
+const epochOf = (term: string): number => Number(term.slice(term.lastIndexOf(" ")));
+
+/** The most bytes that a chunk can have. */
+const chunkMax = ({ envelopes }: Tables, limits: ExportLimits): number => {
+  const transactions = new Map<number, number>();
+  for (const { xid, text } of envelopes) transactions.set(xid, (transactions.get(xid) ?? 0) + text.length);
+  return Math.max(overshoot * chunkBytesOf(limits), ...transactions.values());
+};
+
+const judgeLetters = ({ tables, backend }: ExportsAfter): Breach[] => {
+  const isRejected = (hostId: unknown) => backend.everRejected.has(String(hostId));
+  const wrong = [...tables.deadLetters, ...tables.hostLosses.values()].find(({ host_id }) => !isRejected(host_id));
+  return wrong
+    ? [{ law: "only what is rejected becomes a dead letter", detail: `${wrong.host_id}: ${wrong.reason}` }]
+    : [];
+};
+
+const judgeLags = ({ tables, lags, exporters }: ExportsAfter): Breach[] => {
+  const passed = Number(tables.positions.get("default")?.passed ?? 0);
+  const breaches: Breach[] = [];
+  const stored = tables.envelopes.length;
+  if (passed !== stored) breaches.push({ law: "what is stored is passed once", detail: `${passed} of ${stored}` });
+  const [lag] = lags;
+  const isAlive = exporters.some(({ process }) => process.isAlive);
+  if (!lag || lag.envelopes > 0 || lag.unaccounted > 0 || lag.isRunning !== isAlive)
+    breaches.push({ law: "an export at rest reports no lag", detail: JSON.stringify(lag ?? null) });
+  return breaches;
+};
+
+const judgeMemory = ({ exporters, tables, limits }: ExportsAfter): Breach[] => {
+  const max = limits.bufferBytesMax + chunkMax(tables, limits);
+  return exporters.flatMap(({ name, bufferedMax }) =>
+    bufferedMax() <= max ? [] : [{ law: "memory is bounded", detail: `${name} had ${bufferedMax()} of ${max} bytes` }],
+  );
+};
+
+/** Whether the backend has what it should, so that the history may end. */
+export const areExported = ({ tables }: { tables: Tables }): boolean =>
+  Number(tables.positions.get("default")?.passed ?? -1) === tables.envelopes.length;
