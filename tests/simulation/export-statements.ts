@@ -39,8 +39,8 @@ function textOf(part: { queryChunks: readonly unknown[] }): string {
 export const createExportStatements = (server: DatabaseServer): ExecuteStatement => {
   const expressions = new Map<string, Expression>();
   const evaluate = (text: string, scope: Scope): Value => {
-    let expression = expressions.get(text);
-    if (expression === undefined) expressions.set(text, (expression = readExpression(text)));
+    const expression = expressions.get(text) ?? readExpression(text);
+    expressions.set(text, expression);
     return expression(scope);
   };
   const scopeOf = (params: readonly unknown[], row: Values): Scope => ({
