@@ -50,6 +50,8 @@ export interface Backend {
   isDoubled: boolean;
   /** How long requests and answers travel. */
   delayMs: readonly [number, number];
+  /** How often each was changed. */
+  readonly turns: Record<"mood" | "isDoubled" | "delayMs", number>;
   readonly accepted: Accepted[];
   /** The hosts of which it ever rejected something, and the texts of items that it rejected in accepted requests. */
   readonly everRejected: Set<string>;
@@ -62,9 +64,16 @@ export interface BackendFault {
   takesAnySuccess?: boolean;
 }
 
+/** How a backend is unless something happens to it. */
+export const usualBackend: Pick<Backend, "mood" | "isDoubled" | "delayMs"> = {
+  mood: "well",
+  isDoubled: false,
+  delayMs: [1, 20],
+};
+
 /** Makes a backend. */
 export const createBackend = (world: World): Backend => ({
-  ...{ process: world.process("backend"), mood: "well", isDoubled: false, delayMs: [1, 20], accepted: [] },
+  ...{ process: world.process("backend"), ...usualBackend, turns: { mood: 0, isDoubled: 0, delayMs: 0 }, accepted: [] },
   ...{ rejectedHosts: new Set(), partialHosts: new Set(), everRejected: new Set(), rejectedItems: new Set() },
 });
 

@@ -1,19 +1,15 @@
 /** What happens to exporters and their backend, drawn from the seed. */
-import type { BackendMood } from "./backend.ts";
+import { type Backend, type BackendMood, usualBackend } from "./backend.ts";
 import { type Fault, seconds } from "./faults.ts";
 import type { Lab } from "./simulate.ts";
 
-/** Changes something of the backend for a while. */
-const forAWhile = <Key extends "mood" | "isDoubled" | "delayMs">(
-  lab: Lab,
-  key: Key,
-  value: Lab["backend"][Key],
-): void => {
+/** Changes one thing of the backend for a while; of several changes the last one counts. */
+const forAWhile = <Key extends keyof typeof usualBackend>(lab: Lab, key: Key, value: Backend[Key]): void => {
   const { backend, world } = lab;
-  const before = backend[key];
   backend[key] = value;
+  const turn = ++backend.turns[key];
   world.after(seconds(lab, 1, 30), () => {
-    if (backend[key] === value) backend[key] = before;
+    if (backend.turns[key] === turn) Object.assign(backend, { [key]: usualBackend[key] });
   });
 };
 

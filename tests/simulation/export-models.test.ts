@@ -72,7 +72,11 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]): Promise<unk
   const leases = new Map<string, ExportLease>();
   let [seenUntil, sequence]: [string | undefined, number] = [undefined, 0];
   const run = async ({ act, owner, count }: ExportStep): Promise<unknown> => {
-    const lease = leases.get(owner) ?? { ...{ name: "default", owner, epoch: 0, position: 0n }, stream: null, identity: null };
+    const lease = leases.get(owner) ?? {
+      ...{ name: "default", owner, epoch: 0, position: 0n },
+      stream: null,
+      identity: null,
+    };
     switch (act) {
       case "commit": {
         const from = sequence;

@@ -1,7 +1,7 @@
 /** One simulation: a seed decides the lab, what happens to it and when; the oracle judges what is left. */
 
 import { type ExportLag, findExportLags } from "../../functions/store/export/lag.ts";
-import { type Backend, createBackend } from "./backend.ts";
+import { type Backend, createBackend, usualBackend } from "./backend.ts";
 import type { DatabaseDelays } from "./commit-client.ts";
 import { type SimulatedCore, startCore } from "./core.ts";
 import { createDatabaseServer, type DatabaseServer } from "./database.ts";
@@ -170,12 +170,16 @@ const startLab = (world: World, plant: Plant): Lab => {
     ...{ world, oracle, network, server, delays, hosts, cores, backend, exporters, limits },
     sourcesUntilMs: shared.untilMs,
     endExporter: (index, how, restartAfterMs) => {
-      exporters[index]?.[how]();
-      world.after(restartAfterMs, () => {
-        const ended = exporters[index];
-        if (ended === undefined || ended.process.isAlive) return;
-        exporters[index] = exporter(ended.name);
-      });
+      const ended = exporters[index];
+      if (ended === undefined) return;
+      ended[how]();
+      // One that stops delivers what it has read, for a while.
+      const restart = (): void => {
+        if (exporters[index] !== ended) return;
+        if (ended.process.isAlive) world.after(1_000, restart);
+        else exporters[index] = exporter(ended.name);
+      };
+      world.after(restartAfterMs, restart);
     },
     killCore: (index, restartAfterMs) => {
       cores[index]?.kill();
@@ -192,7 +196,7 @@ const startLab = (world: World, plant: Plant): Lab => {
 
 /** Ends every fault that lasts. */
 const heal = ({ hosts, world, delays, backend }: Lab): void => {
-  Object.assign(backend, { mood: "well", isDoubled: false, delayMs: [1, 20] });
+  Object.assign(backend, usualBackend);
   backend.rejectedHosts.clear();
   backend.partialHosts.clear();
   delays.commitMs = [0, 10];
