@@ -18,11 +18,11 @@ it("Q3: deletes what core has acknowledged once a full disk has room, without an
     { openStore: (now) => openDiskStore(disk, { entropy, now }), onClosed: () => undefined },
   );
   await queue.append([testRecord("sent")]);
-  disk.isFull = true;
+  disk.failure = "full";
   await expect(queue.ack(1)).rejects.toThrow(/full/);
   await clock.advance(5_000);
   expect(queue.stats().records).toBe(1);
-  disk.isFull = false;
+  disk.failure = undefined;
   await clock.advance(1_000);
   expect([queue.stats().records, queue.stats().droppedRecordsTotal]).toEqual([0, 0]);
   await queue.close();

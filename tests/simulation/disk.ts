@@ -39,12 +39,12 @@ export interface Disk {
   image: DiskImage | undefined;
   /** What survives a power cut. */
   synced: DiskImage | undefined;
-  /** Whether the next transactions fail as on a full disk. */
-  isFull: boolean;
+  /** How the next transactions fail: as on a full disk, or with EIO, which reads have too. */
+  failure: "full" | "error" | undefined;
 }
 
 /** Creates an empty disk. */
-export const createDisk = (): Disk => ({ image: undefined, synced: undefined, isFull: false });
+export const createDisk = (): Disk => ({ image: undefined, synced: undefined, failure: undefined });
 
 /** Loses what is not synced. */
 export const cutPower = (disk: Disk): void => {
@@ -150,13 +150,14 @@ export const openDiskStore = (
       return image().state;
     },
     transaction: (change) => {
-      if (disk.isFull)
-        throw Object.assign(new Error("database or disk is full"), { code: "ERR_SQLITE_ERROR", errcode: 13 });
+      if (disk.failure === "full") throw sqliteError(13, "database or disk is full");
+      if (disk.failure === "error") throw sqliteError(778, "disk I/O error");
       const { transaction, end } = begin();
       change(transaction);
       return end();
     },
     read: (sequence, recordsMax, bytesMax) => {
+      if (disk.failure === "error") throw sqliteError(266, "disk I/O error");
       const reader = createBlockReader(recordsMax, bytesMax);
       for (const { first, last, block } of image().rows) {
         if (last <= sequence) continue;
@@ -176,6 +177,9 @@ export const openDiskStore = (
     close: () => undefined,
   };
 };
+
+const sqliteError = (errcode: number, message: string): Error =>
+  Object.assign(new Error(message), { code: "ERR_SQLITE_ERROR", errcode });
 
 const newState = (entropy: Entropy, reading: { ageMs: number; wallMs: number }): QueueState => ({
   queueId: entropy.bytes(16),

@@ -1,8 +1,10 @@
 /** What happens to a lab, drawn from the seed. Every fault ends by itself, or with `heal`. */
 import type { DiskImage } from "./disk.ts";
 import type { SimulatedHost } from "./host.ts";
+import { wholeLink } from "./network.ts";
 import type { Lab } from "./simulate.ts";
 import type { Tables } from "./tables.ts";
+import type { Process } from "./world.ts";
 
 /** Does something to a lab. */
 export type Fault = (lab: Lab) => void;
@@ -17,6 +19,13 @@ const restartLater = (lab: Lab, host: SimulatedHost): void => {
   });
 };
 
+/** Makes a wall clock up to a fifth too fast or too slow from now on. */
+const drift = ({ world }: Lab, process: Process): void => {
+  const rate = world.chance.integer(-20, 20) / 100;
+  process.clockOffsetMs += (process.clockRate - rate) * world.now();
+  process.clockRate = rate;
+};
+
 /** The faults by name. */
 export const faults: Readonly<Record<string, Fault>> = {
   "a host's connections are cut": (lab) => {
@@ -25,14 +34,23 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   "a host's network swallows everything": (lab) => {
     const { link } = anyHost(lab);
-    link.isBlackHole = true;
-    lab.world.after(seconds(lab, 1, 60), () => (link.isBlackHole = false));
+    link.lost = new Set(["up", "down"]);
+    lab.world.after(seconds(lab, 1, 60), () => (link.lost = wholeLink.lost));
+  },
+  "a host's connection is half-open": (lab) => {
+    const { link } = anyHost(lab);
+    link.lost = new Set([lab.world.chance.pick(["up", "down"] as const)]);
+    lab.world.after(seconds(lab, 1, 60), () => (link.lost = wholeLink.lost));
+  },
+  "a proxy sends a host's call again": (lab) => {
+    const { hostId } = anyHost(lab);
+    const target = lab.cores.find(({ process }) => process.isAlive);
+    if (target) lab.network.repeat((of) => of.hostId === hostId, target);
   },
   "a host's network is slow": (lab) => {
     const { link } = anyHost(lab);
-    const before = link.delayMs;
     link.delayMs = [200, 4_000];
-    lab.world.after(seconds(lab, 1, 20), () => (link.delayMs = before));
+    lab.world.after(seconds(lab, 1, 20), () => (link.delayMs = wholeLink.delayMs));
   },
   "a collector is killed": (lab) => {
     const host = anyHost(lab);
@@ -49,9 +67,16 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   "a host's disk is full": (lab) => {
     const { disk } = anyHost(lab);
-    disk.isFull = true;
-    lab.world.after(seconds(lab, 1, 20), () => (disk.isFull = false));
+    disk.failure = "full";
+    lab.world.after(seconds(lab, 1, 20), () => (disk.failure = undefined));
   },
+  "a host's disk has errors": (lab) => {
+    const { disk } = anyHost(lab);
+    disk.failure = "error";
+    lab.world.after(seconds(lab, 1, 20), () => (disk.failure = undefined));
+  },
+  "a host's clock drifts": (lab) => drift(lab, anyHost(lab).process),
+  "a core's clock drifts": (lab) => drift(lab, lab.world.chance.pick(lab.cores).process),
   "a host's clock jumps": (lab) => {
     anyHost(lab).process.clockOffsetMs = lab.world.chance.integer(-40, 40) * 86_400_000;
   },

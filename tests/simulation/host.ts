@@ -7,7 +7,7 @@ import type { NewRecord } from "../../collector/queue/record.ts";
 import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { cutPower, type Disk, openDiskStore, type StoreFault } from "./disk.ts";
-import type { Link, Network, Target } from "./network.ts";
+import { type Link, type Network, type Target, wholeLink } from "./network.ts";
 import type { Oracle } from "./oracle.ts";
 import { endProcess, type Process, type World } from "./world.ts";
 
@@ -55,7 +55,7 @@ const limits = {
 /** Makes a host and starts it. */
 export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
   const { hostId, machine, disk, network, oracle, coreOf, appendMs, untilMs, fault = {} } = needs;
-  const link: Link = { delayMs: [1, 40], isBlackHole: false };
+  const link: Link = { ...wholeLink };
 
   const open = (process: Process): { queue: Queue; forwarder: Forwarder } => {
     const clock = world.clockOf(process);

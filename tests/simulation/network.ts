@@ -1,6 +1,7 @@
 /**
  * Connections between hosts and cores: gRPC's bytes in both directions, without TLS and HTTP/2. Bytes arrive in their order, after a delay;
- * a cut loses what is on its way, at any byte; a silent peer is noticed by the ping alone.
+ * a cut loses what is on its way, at any byte; a silent peer is noticed by the ping alone. While a path loses a direction, its bytes are sent
+ * again until it does not, as TCP does: also those of a connection that one side has given up.
  */
 import type { GrpcCall, GrpcConnection } from "../../collector/forward/grpc-stream.ts";
 import { unpooled } from "../../kit/buffer-pool.ts";
@@ -23,14 +24,22 @@ export type Listener = (call: ArrivedCall) => AsyncIterable<Uint8Array>;
 export interface Link {
   /** Milliseconds that bytes travel: at least, and at most. */
   delayMs: readonly [number, number];
-  /** Nothing arrives, and nobody is told. */
-  isBlackHole: boolean;
+  /** The directions in which nothing arrives, and nobody is told: of one alone, the connection is half-open. */
+  lost: ReadonlySet<Direction>;
 }
+
+/** From a host to a core, or back. */
+export type Direction = "up" | "down";
+
+/** A link that loses nothing. */
+export const wholeLink: Link = { delayMs: [1, 40], lost: new Set() };
 
 /** The network of a world. */
 export interface Network {
   /** Opens a connection of a host to whatever core `listenerOf` finds when it is used. */
   connect(from: { hostId: string; process: Process; link: Link }, listenerOf: () => Target | undefined): GrpcConnection;
+  /** Sends what connections have carried to a core once more, as a proxy does that takes a call for lost. Nobody waits for the answers. */
+  repeat(isOf: (of: { hostId: string; core: Process }) => boolean, target: Target): void;
   /** Cuts the connections for which `isOf` is true. */
   cut(isOf: (of: { hostId: string; core: Process }) => boolean): void;
 }
@@ -43,12 +52,16 @@ export interface Target {
 
 interface Open {
   of: { hostId: string; core: Process };
+  /** The bytes that have arrived at the core. */
+  carried: Uint8Array<ArrayBuffer>[];
   cut(): void;
 }
 
 /** Ping and its answer: the time after which a silent peer counts as gone, as in collector/forward/connection.ts. */
 const silenceMs = 40_000;
 const segmentBytesMax = 1400;
+/** When bytes that were lost are sent again. */
+const resendMs = 1_000;
 
 /** Makes the network of a world. */
 export const createNetwork = (world: World): Network => {
@@ -74,7 +87,7 @@ export const createNetwork = (world: World): Network => {
         const begin = () => {
           if (ended.signal.aborted) return;
           const target = listenerOf();
-          if (link.isBlackHole) return void world.after(silenceMs, () => fail("the server does not answer"));
+          if (link.lost.size > 0) return void world.after(silenceMs, () => fail("the server does not answer"));
           if (target === undefined) return fail("connection refused");
           exchange(target);
         };
@@ -86,6 +99,7 @@ export const createNetwork = (world: World): Network => {
           const isSevered = () => lost.signal.aborted;
           const connection: Open = {
             of: { hostId, core: target.process },
+            carried: [],
             cut: () => {
               if (isSevered()) return;
               lost.abort(new Error("the connection was cut"));
@@ -102,17 +116,28 @@ export const createNetwork = (world: World): Network => {
           open.add(connection);
           ended.signal.addEventListener("abort", () => {
             open.delete(connection);
-            if (!isSevered()) world.as(target.process, () => world.after(travel(), severServer));
+            deliver("up", severServer);
           });
 
-          /** Delivers bytes in order, unless the connection or its path is lost meanwhile. */
-          const deliver = (side: "up" | "down", act: () => void): void => {
+          const held: Record<Direction, (() => void)[]> = { up: [], down: [] };
+          const receiver = (side: Direction) => (side === "up" ? target.process : process);
+          const flush = (side: Direction): void => {
+            if (isSevered() || held[side].length === 0) return;
+            if (link.lost.has(side)) {
+              world.as(receiver(side), () => world.after(resendMs, () => flush(side)));
+              return;
+            }
+            for (const act of held[side].splice(0)) act();
+          };
+          /** Delivers bytes in order, unless the connection is lost meanwhile. */
+          const deliver = (side: Direction, act: () => void): void => {
             const at = Math.max(side === "up" ? upAt : downAt, world.now() + travel());
             if (side === "up") upAt = at;
             else downAt = at;
-            world.as(side === "up" ? target.process : process, () =>
+            world.as(receiver(side), () =>
               world.after(at - world.now(), () => {
-                if (!isSevered() && !link.isBlackHole) act();
+                held[side].push(act);
+                if (held[side].length === 1 || !link.lost.has(side)) flush(side);
               }),
             );
           };
@@ -124,7 +149,10 @@ export const createNetwork = (world: World): Network => {
                 const length = Math.min(bytes.length - at, world.chance.integer(1, segmentBytesMax));
                 const segment = bytes.slice(at, at + length);
                 at += length;
-                deliver("up", () => body.push(segment));
+                deliver("up", () => {
+                  connection.carried.push(segment);
+                  body.push(segment);
+                });
               }
               await world.pause(1);
             }
@@ -152,7 +180,7 @@ export const createNetwork = (world: World): Network => {
           world.as(target.process, () => void answer());
           const watch = () => {
             if (ended.signal.aborted) return;
-            if (link.isBlackHole || !target.process.isAlive) return fail("the server does not answer");
+            if (link.lost.size > 0 || !target.process.isAlive) return fail("the server does not answer");
             world.after(silenceMs, watch);
           };
           world.after(silenceMs, watch);
@@ -163,8 +191,27 @@ export const createNetwork = (world: World): Network => {
     return { run, session: () => undefined, abort: () => closing() };
   };
 
+  const repeat: Network["repeat"] = (isOf, target) => {
+    for (const { of, carried } of [...open].filter((connection) => isOf(connection.of))) {
+      const body = createByteQueue();
+      for (const segment of carried) body.push(segment.slice());
+      const lost = new AbortController();
+      const drain = async (): Promise<void> => {
+        for await (const _ of target.listener({ hostId: of.hostId, body: body.read(), signal: lost.signal }));
+      };
+      world.as(target.process, () => {
+        drain().catch(() => undefined);
+        world.after(resendMs, () => {
+          lost.abort(new Error("the connection was lost"));
+          body.fail(new Error("the connection was lost"));
+        });
+      });
+    }
+  };
+
   return {
     connect,
+    repeat,
     cut: (isOf) => {
       for (const connection of [...open]) if (isOf(connection.of)) connection.cut();
     },

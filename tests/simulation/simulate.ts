@@ -12,7 +12,7 @@ import { areExported, judgeExports } from "./export-laws.ts";
 import { type ExportLimits, type SimulatedExporter, startExporter } from "./exporter.ts";
 import { faults } from "./faults.ts";
 import { type SimulatedHost, startHost } from "./host.ts";
-import { createNetwork, type Network } from "./network.ts";
+import { createNetwork, type Network, wholeLink } from "./network.ts";
 import { type Breach, createOracle, type Oracle } from "./oracle.ts";
 import type { Plant } from "./plants.ts";
 import { inWorld, type World } from "./world.ts";
@@ -201,8 +201,8 @@ const heal = ({ hosts, world, delays, backend }: Lab): void => {
   backend.partialHosts.clear();
   delays.commitMs = [0, 10];
   for (const host of hosts) {
-    Object.assign(host.link, { isBlackHole: false, delayMs: [1, 40] });
-    host.disk.isFull = false;
+    Object.assign(host.link, wholeLink);
+    host.disk.failure = undefined;
     if (!host.isRunning()) host.start();
   }
   world.note("all faults are over");

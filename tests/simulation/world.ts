@@ -19,6 +19,8 @@ export interface Process {
   suspendedUntil: number;
   /** What its wall clock is off, in milliseconds. */
   clockOffsetMs: number;
+  /** What it gains in a millisecond. */
+  clockRate: number;
   /** Called when it is killed, as its peers learn that its connections have ended. */
   readonly onEnd: Set<() => void>;
 }
@@ -114,6 +116,7 @@ const newProcess = (name: string): Process => ({
   isAlive: true,
   suspendedUntil: 0,
   clockOffsetMs: 0,
+  clockRate: 0,
   onEnd: new Set(),
 });
 
@@ -155,7 +158,7 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
     after,
     pause: (ms) => new Promise((resolve) => after(ms, resolve)),
     clockOf: (process) => ({
-      now: () => epochMs + time + process.clockOffsetMs,
+      now: () => Math.floor(epochMs + time * (1 + process.clockRate) + process.clockOffsetMs),
       monotonic: () => time,
       sleep: (ms, signal) =>
         new Promise((resolve, reject) => {
