@@ -1,4 +1,5 @@
 /** A core's ingest as the product builds it, on the model of the server: from the bytes of a call to the commit. */
+import { hash } from "node:crypto";
 import { createConnectRouter, createContextValues } from "@connectrpc/connect";
 import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol";
 import type { Client } from "pg";
@@ -6,20 +7,27 @@ import { callerCertificateKey } from "../../functions/ingest/admission.ts";
 import { createCommitter } from "../../functions/ingest/committer.ts";
 import { createIngest, type Ingest } from "../../functions/ingest/create-ingest.ts";
 import { createFastPath } from "../../functions/ingest/fast-path/create-fast-path.ts";
+import { createNatsSink } from "../../functions/ingest/nats-sink/create-nats-sink.ts";
 import { createQueueOpener } from "../../functions/ingest/open-queue.ts";
+import type { QueueEventNeeds } from "../../functions/ingest/queue-events.ts";
 import type { Sink } from "../../functions/ingest/sink.ts";
 import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
 import type { Clock } from "../../kit/clock.ts";
-import { readGrpcStatus } from "../../proto/grpc-status.ts";
+import { GrpcError, readGrpcStatus } from "../../proto/grpc-status.ts";
 import { connectCommitClient, type DatabaseDelays } from "./commit-client.ts";
 import type { DatabaseServer } from "./database.ts";
+import { connectExportDatabase } from "./export-database.ts";
+import type { JetStream } from "./jetstream.ts";
+import { connectStreams } from "./nats-connection.ts";
 import type { Network, Target } from "./network.ts";
 import { createModelRegister, type RegisterFault } from "./register.ts";
+import { createSinkStatements } from "./sink-statements.ts";
 import { endProcess, type Process, type World } from "./world.ts";
 
 /** A core that serves hosts. */
 export interface SimulatedCore extends Target {
-  ingest: Ingest;
+  /** Undefined until its sink is open. */
+  ingest: Ingest | undefined;
   /** Ends the process as SIGKILL does. */
   kill(): void;
 }
@@ -33,64 +41,62 @@ export interface CoreNeeds {
   server: DatabaseServer;
   network: Network;
   delays: DatabaseDelays;
+  /** Where it stores envelopes; undefined: in the database. */
+  jetstream: JetStream | undefined;
   fault?: { sink?: SinkFault; register?: RegisterFault; missesRestores?: boolean } | undefined;
 }
 
 const certificateMs = 365 * 86_400_000;
+/** What a core may have in memory of frames that are not stored. */
+export const inFlightBytesMax = 4 * 2 ** 20;
+const startMs = 1_000;
 
 /** Starts a core. */
-export const startCore = (world: World, { name, server, network, delays, fault = {} }: CoreNeeds): SimulatedCore => {
+export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
+  const { name, server, network, jetstream, fault = {} } = needs;
   const process: Process = world.process(name);
   return world.as(process, () => {
     const clock = world.clockOf(process);
-    const observe = { committed: nothing, refused: nothing, gap: nothing, implausibleGap: nothing, batch: nothing };
-    const log = {
-      debug: nothing,
-      info: nothing,
-      warn: nothing,
-      error: (fields: object) => world.note(`${name}: ${JSON.stringify(fields)}`),
-    };
     const connections: (() => void)[] = [];
-    const connect = (): Promise<Client> =>
-      connectCommitClient(world, { server, core: process, delays, onOpened: (sever) => connections.push(sever) });
-    const register = createModelRegister(world, {
-      ...{ server, client: process, delays },
-      ...(fault.register && { fault: fault.register }),
-    });
-    const sink: Sink = {
-      ...createQueueOpener({ register, clock, observe, log, pause: () => clock.sleep(20) }),
-      ...createCommitter({ connect, clock, codec: blockCodec, observe }),
+    const shared: SinkNeeds = {
+      ...{ ...needs, process, clock, codec: blockCodec, entropy: world.entropy, observe: observers },
+      log: {
+        debug: nothing,
+        info: nothing,
+        warn: nothing,
+        error: (fields: object) => world.note(`${name}: ${JSON.stringify(fields)}`),
+      },
+      connect: () =>
+        connectCommitClient(world, { ...needs, core: process, onOpened: (sever) => connections.push(sever) }),
     };
     let handler: UniversalHandler | undefined;
-    const ingest = createIngest({
-      config: { frameBytesMax: 2 ** 20, payloadBytesMax: 2 ** 20, discardSpanNames: [], requireEnrollment: false },
-      hostIdBytesMax: 512,
-      sink: fault.sink?.(sink) ?? sink,
-      codec: blockCodec,
-      clock,
-      log,
-      observe,
-      certificates: {
-        find: async () => new Map(),
-        areActive: async () => true,
-        use: async () => undefined,
-        refused: async () => undefined,
-      },
-      fastPath: (plain, shared) => {
-        handler = createFastPath(plain, shared);
-        return handler;
-      },
-    });
-    ingest.routes.routes(createConnectRouter(), identity);
-    const end = new AbortController();
-    ingest.watch(end.signal).catch(nothing);
-    if (!fault.missesRestores) void watchRestores(server, clock, ingest.reopenStreams);
+    const start = (sink: Sink): void => {
+      const ingest = createIngest({
+        config: { frameBytesMax: 2 ** 20, payloadBytesMax: 2 ** 20, discardSpanNames: [], requireEnrollment: false },
+        ...{ hostIdBytesMax: 512, inFlightBytesMax, codec: blockCodec, clock, log: shared.log, observe: observers },
+        sink: fault.sink?.(sink) ?? sink,
+        certificates: {
+          find: async () => new Map(),
+          areActive: async () => true,
+          use: async () => undefined,
+          refused: async () => undefined,
+        },
+        fastPath: (plain, some) => {
+          handler = createFastPath(plain, some);
+          return handler;
+        },
+      });
+      ingest.routes.routes(createConnectRouter(), identity);
+      ingest.watch(new AbortController().signal).catch(nothing);
+      if (!fault.missesRestores) void watchRestores(server, clock, ingest.reopenStreams);
+      core.ingest = ingest;
+    };
 
-    return {
+    const core: SimulatedCore = {
       process,
-      ingest,
+      ingest: undefined,
       async *listener({ hostId, body, signal }) {
-        if (handler === undefined) throw new Error("ingest has no handler");
+        if (handler === undefined) throw new GrpcError("unavailable", "core has not started");
         const contextValues = createContextValues().set(callerCertificateKey, {
           identity: { ok: true, kind: "uri", identity: hostId },
           fingerprintSha256: Buffer.from(hostId).toString("hex").padEnd(64, "0").slice(0, 64),
@@ -111,7 +117,52 @@ export const startCore = (world: World, { name, server, network, delays, fault =
         for (const sever of connections) sever();
       },
     };
+    if (jetstream) void openStreamSink(world, jetstream, shared).then(start);
+    else start(openDatabaseSink(world, shared));
+    return core;
   });
+};
+
+/** What both sinks need. */
+interface SinkNeeds extends CoreNeeds, QueueEventNeeds {
+  process: Process;
+  clock: Clock;
+  codec: typeof blockCodec;
+  observe: typeof observers;
+  log: Record<"debug" | "info" | "warn" | "error", (fields: object) => void>;
+  connect(): Promise<Client>;
+}
+
+const openDatabaseSink = (world: World, needs: SinkNeeds): Sink => {
+  const { process, clock, server, delays, fault } = needs;
+  const register = createModelRegister(world, {
+    ...{ server, delays, client: process },
+    ...(fault?.register && { fault: fault.register }),
+  });
+  return {
+    ...createQueueOpener({ ...needs, register, pause: () => clock.sleep(20) }),
+    ...createCommitter(needs),
+  };
+};
+
+/** Opens the sink once the servers answer: a core that cannot ends, and is started again. */
+const openStreamSink = async (world: World, jetstream: JetStream, needs: SinkNeeds): Promise<Sink> => {
+  const { process, clock, server } = needs;
+  const db = connectExportDatabase(world, { ...needs, client: process }, createSinkStatements(server));
+  for (;;) {
+    const connection = connectStreams(world, { jetstream, client: process });
+    try {
+      return await createNatsSink({
+        ...{ ...needs, db, connection, connectCommitter: needs.connect },
+        settings: { stream: "SVC_INGEST", replicas: 1, durability: "replicated", maxAgeSeconds: 0 },
+        codec: blockCodec,
+      });
+    } catch (cause) {
+      world.note(`${needs.name} does not start: ${String(cause)}`);
+      await connection.close();
+      await clock.sleep(startMs);
+    }
+  }
 };
 
 /** Core's probe of the database: what it finds is a count here (functions/domain/directory/restored.ts). */
@@ -124,6 +175,10 @@ const watchRestores = async (server: DatabaseServer, clock: Clock, onRestored: (
 const probeMs = 1_000;
 
 const nothing = (): void => undefined;
+const observers = {
+  ...{ committed: nothing, refused: nothing, gap: nothing, implausibleGap: nothing, batch: nothing },
+  ...{ published: nothing, publishFailed: nothing },
+};
 
 /** Hosts of a simulation do not compress. */
 const identity: Compression = {

@@ -10,9 +10,12 @@ import type { Values } from "./sql-expressions.ts";
 import type { World } from "./world.ts";
 
 /** Makes the database of a process. */
-export const connectExportDatabase = (world: World, needs: SessionNeeds): Database => {
+export const connectExportDatabase = (
+  world: World,
+  needs: SessionNeeds,
+  execute: ExecuteStatement = createExportStatements(needs.server),
+): Database => {
   const session = createDatabaseSession(world, needs);
-  const execute = createExportStatements(needs.server);
   const runnerOf = (once: DatabaseSession["once"]) => ({
     unsafe: (text: string, params: readonly unknown[] = []) => statement(once, execute, { text, params }),
   });

@@ -118,10 +118,12 @@ export const faults: Readonly<Record<string, Fault>> = {
     lab.world.after(seconds(lab, 1, 20), () => (lab.delays.commitMs = before));
   },
   "the database is restored from a backup": (lab) => {
+    if (lab.jetstream) return;
     const backup: Tables = lab.server.backUp();
     lab.world.after(seconds(lab, 1, 20), () => lab.server.restore(backup));
   },
   "a standby that lags is promoted": (lab) => {
+    if (lab.jetstream) return;
     const standby: Tables = lab.server.backUp();
     lab.world.after(lab.world.chance.integer(0, 3_000), () => lab.server.restore(standby, { isPromotion: true }));
   },

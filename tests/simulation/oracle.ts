@@ -139,8 +139,8 @@ const judgeRest = (hosts: readonly SimulatedHost[], cores: readonly SimulatedCor
         ];
   }),
   ...cores.flatMap(({ process, ingest }) => {
-    const { inFlightBytes } = ingest.gauges();
-    const { healthy, detail } = ingest.health();
+    const { inFlightBytes } = ingest?.gauges() ?? { inFlightBytes: 0 };
+    const { healthy, detail } = ingest?.health() ?? { healthy: false, detail: "has not started" };
     return inFlightBytes === 0 && healthy
       ? []
       : [{ law: "core comes to rest", detail: `${process.name}: ${inFlightBytes} bytes in flight, ${detail}` }];

@@ -5,6 +5,7 @@ import type { ServerFault } from "./database.ts";
 import type { StoreFault } from "./disk.ts";
 import type { SourceFault } from "./exporter.ts";
 import type { QueueFault } from "./host.ts";
+import type { StreamFault } from "./jetstream.ts";
 import type { RegisterFault } from "./register.ts";
 
 /** A mistake. */
@@ -17,6 +18,7 @@ export interface Plant {
   missesRestores?: boolean;
   backend?: BackendFault;
   source?: SourceFault;
+  streams?: StreamFault;
 }
 
 /** The mistakes by name. */
@@ -53,6 +55,7 @@ export const plants: Readonly<Record<string, Plant>> = {
   "a session does not fence the one before": { register: { keepsSession: true } },
   "a core does not notice that its database was restored": { missesRestores: true },
   "a lost range is not recorded": { register: { recordsNothing: true } },
+  "the stream stores whatever it is sent": { streams: { ignoresExpected: true } },
   "an export reads past open transactions": { server: { forgetsOpenTransactions: true } },
   "an export does not notice that its server went back": { server: { keepsIdentity: true } },
   "an export takes a lost answer for a success": { backend: { takesLossForSuccess: true } },

@@ -12,9 +12,12 @@ import { areExported, judgeExports } from "./export-laws.ts";
 import { type ExportLimits, type SimulatedExporter, startExporter } from "./exporter.ts";
 import { faults } from "./faults.ts";
 import { type SimulatedHost, startHost } from "./host.ts";
+import { createJetStream, type JetStream } from "./jetstream.ts";
 import { createNetwork, type Network, wholeLink } from "./network.ts";
 import { type Breach, createOracle, type Oracle } from "./oracle.ts";
 import type { Plant } from "./plants.ts";
+import { healStreams, streamFaults } from "./stream-faults.ts";
+import { withStreamed } from "./stream-tables.ts";
 import { inWorld, type World } from "./world.ts";
 
 /** Everything that a fault can reach. */
@@ -28,6 +31,8 @@ export interface Lab {
   cores: SimulatedCore[];
   backend: Backend;
   exporters: SimulatedExporter[];
+  /** Undefined where core stores in the database. */
+  jetstream: JetStream | undefined;
   limits: ExportLimits;
   /** When the last source ends. */
   sourcesUntilMs: number;
@@ -58,6 +63,8 @@ export interface SimulateOptions {
   plant?: Plant | undefined;
   /** The faults to inject, in place of those that the seed draws: for a smaller history of the same seed. */
   only?: readonly number[] | undefined;
+  /** Where core stores: in JetStream or in the database, in place of what the seed draws. */
+  streamed?: boolean | undefined;
 }
 
 const faultsUntilMs = 60_000;
@@ -65,14 +72,16 @@ const faultsUntilMs = 60_000;
 const settleMs = 240_000;
 /** Longer than a lease, and than any wait of those that have nothing to do. */
 const restMs = 15_000;
+/** How many histories store in JetStream. */
+const streamedShare = 0.3;
 const restStepMs = 2_000;
 
 /** Runs one simulation. */
-export const simulate = ({ seed, plant = {}, only }: SimulateOptions): Promise<Outcome> =>
+export const simulate = ({ seed, plant = {}, only, streamed }: SimulateOptions): Promise<Outcome> =>
   inWorld(seed, async (world) => {
     const { chance } = world;
-    const lab = startLab(world, plant);
-    const known = { ...faults, ...exportFaults };
+    const lab = startLab(world, plant, streamed);
+    const known: typeof faults = { ...faults, ...(lab.jetstream ? streamFaults : exportFaults) };
     const names = Object.keys(known);
     const drawn = Array.from({ length: chance.integer(1, 12) }, () => ({
       at: chance.integer(1_000, faultsUntilMs),
@@ -88,13 +97,14 @@ export const simulate = ({ seed, plant = {}, only }: SimulateOptions): Promise<O
     heal(lab);
     await untilRest(lab);
     const { hosts, cores, server, oracle, backend, exporters, limits } = lab;
-    const lags = await readLags(lab);
-    const { tables } = server;
+    const { jetstream } = lab;
+    const tables = jetstream ? withStreamed(server.tables, jetstream) : server.tables;
     const hasGoneBack = server.restores() > 0;
-    const breaches = [
-      ...oracle.judge({ tables, hosts, cores }),
-      ...judgeExports({ tables, backend, exporters, limits, lags, hasGoneBack }),
-    ];
+    const breaches = oracle.judge({ tables, hosts, cores });
+    if (jetstream === undefined) {
+      const lags = await readLags(lab);
+      breaches.push(...judgeExports({ tables, backend, exporters, limits, lags, hasGoneBack }));
+    }
     for (const { law, detail } of breaches) world.note(`BROKEN ${law}: ${detail}`);
     const { lines, digest } = world.history();
     const acknowledged = oracle.acknowledged();
@@ -102,7 +112,7 @@ export const simulate = ({ seed, plant = {}, only }: SimulateOptions): Promise<O
       seed,
       breaches,
       acknowledged,
-      stored: server.tables.envelopes.length,
+      stored: tables.envelopes.length,
       injected,
       digest,
       lines,
@@ -113,12 +123,12 @@ export const simulate = ({ seed, plant = {}, only }: SimulateOptions): Promise<O
 /**
  * Runs until every queue is empty and exported and a while longer, in which nothing may change; at most `settleMs`.
  */
-const untilRest = async ({ world, hosts, server, sourcesUntilMs }: Lab): Promise<void> => {
+const untilRest = async ({ world, hosts, server, jetstream, sourcesUntilMs }: Lab): Promise<void> => {
   const end = faultsUntilMs + settleMs;
   const isAtRest = () =>
     world.now() > sourcesUntilMs &&
     hosts.every(({ queue }) => queue.stats().records === 0) &&
-    areExported({ tables: server.tables });
+    (jetstream !== undefined || areExported({ tables: server.tables }));
   while (world.now() < end && !isAtRest()) await world.runUntil(Math.min(end, world.now() + restStepMs));
   await world.runUntil(Math.min(end, world.now() + restMs));
 };
@@ -133,13 +143,18 @@ const readLags = async ({ world, server, delays }: Lab): Promise<ExportLag[]> =>
   return lags;
 };
 
-const startLab = (world: World, plant: Plant): Lab => {
+const startLab = (world: World, plant: Plant, streamed: boolean | undefined): Lab => {
   const { chance } = world;
   const oracle = createOracle();
   const network = createNetwork(world);
   const server = createDatabaseServer(world, plant.server);
   const delays: DatabaseDelays = { travelMs: [0, 3], commitMs: [0, 10] };
-  const core = (name: string) => startCore(world, { name, server, network, delays, fault: plant });
+  const isDrawn = chance.isLikely(streamedShare);
+  const isStreamed = streamed ?? isDrawn;
+  const jetstream = isStreamed
+    ? createJetStream(world, { isOld: chance.isLikely(0.3), fault: plant.streams })
+    : undefined;
+  const core = (name: string) => startCore(world, { name, server, network, delays, jetstream, fault: plant });
   const cores = Array.from({ length: chance.integer(1, 2) }, (_, index) => core(`core ${index + 1}`));
   const coreOf = () => {
     const running = cores.filter(({ process }) => process.isAlive);
@@ -165,9 +180,12 @@ const startLab = (world: World, plant: Plant): Lab => {
     ...{ deadLettersMax: 200, hostDeadLettersMax: 20 },
   };
   const exporter = (name: string) => startExporter(world, { name, backend, server, delays, limits, fault: plant });
-  const exporters = Array.from({ length: chance.integer(1, 2) }, (_, index) => exporter(`exporter ${index + 1}`));
+  // The export of a stream is not simulated.
+  const exporters = Array.from({ length: isStreamed ? 0 : chance.integer(1, 2) }, (_, index) =>
+    exporter(`exporter ${index + 1}`),
+  );
   return {
-    ...{ world, oracle, network, server, delays, hosts, cores, backend, exporters, limits },
+    ...{ world, oracle, network, server, delays, hosts, cores, backend, exporters, limits, jetstream },
     sourcesUntilMs: shared.untilMs,
     endExporter: (index, how, restartAfterMs) => {
       const ended = exporters[index];
@@ -195,7 +213,8 @@ const startLab = (world: World, plant: Plant): Lab => {
 };
 
 /** Ends every fault that lasts. */
-const heal = ({ hosts, world, delays, backend }: Lab): void => {
+const heal = ({ hosts, world, delays, backend, jetstream }: Lab): void => {
+  if (jetstream) healStreams(jetstream);
   Object.assign(backend, usualBackend);
   backend.rejectedHosts.clear();
   backend.partialHosts.clear();

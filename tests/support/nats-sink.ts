@@ -5,6 +5,7 @@ import { createNatsSink, type NatsSink } from "../../functions/ingest/nats-sink/
 import type { StreamSettings } from "../../functions/ingest/nats-sink/prepare-streams.ts";
 import type { PostgresSinkNeeds } from "../../functions/ingest/postgres-sink.ts";
 import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { openCommitClient } from "../../functions/store/ingest/commit-frames.ts";
 import type { StoredEnvelope } from "../../functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "../../kit/clock.ts";
 import type { RunningNats } from "../../scripts/lab/nats-servers.ts";
@@ -50,6 +51,7 @@ export const natsSinkOn =
     return createNatsSink({
       ...needs,
       connection,
+      connectCommitter: async () => openCommitClient(await needs.databaseUrl()),
       settings: { ...streamSettings, ...settings },
       observe: {
         ...needs.observe,

@@ -8,11 +8,11 @@
 import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { LRUCache } from "lru-cache";
+import type { Client } from "pg";
 import { withTimeout } from "../../../kit/with-timeout.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database/database.ts";
 import type { BlockCodec } from "../../store/ingest/block-codec.ts";
-import { openCommitClient } from "../../store/ingest/commit-frames.ts";
 import { findCursor } from "../../store/ingest/cursors.ts";
 import type { CommittedFrame, FrameToCommit } from "../../store/ingest/decide-frames.ts";
 import { addGap } from "../../store/ingest/gaps.ts";
@@ -45,8 +45,8 @@ export interface NatsSinkNeeds extends QueueEventNeeds {
   /** Closed with the sink. */
   connection: NatsConnection;
   settings: StreamSettings;
-  /** Returns the URL of the database for the counts. */
-  databaseUrl(): Promise<string>;
+  /** Opens a connection of `openCommitClient` for the counts. */
+  connectCommitter(): Promise<Client>;
   codec: Pick<BlockCodec, "compress" | "digest">;
   observe: LossObserver & CommitObserver & PublishObserver;
 }
@@ -83,7 +83,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   const streams = createQueueStreams({ manager, publisher, streams: names, codec });
   const record = createQueueEventRecorder(needs);
   const counts = createStoredCounts({
-    connect: async () => openCommitClient(await needs.databaseUrl()),
+    connect: needs.connectCommitter,
     clock,
     onError: (err) => log.warn({ err }, "counts of stored envelopes could not be written; they are kept"),
   });

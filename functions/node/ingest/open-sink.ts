@@ -2,6 +2,7 @@ import type { Log } from "../../../kit/log.ts";
 import type { IngestConfig } from "../../config/core-config.ts";
 import { createPostgresSink, type PostgresSinkNeeds } from "../../ingest/postgres-sink.ts";
 import type { Sink } from "../../ingest/sink.ts";
+import { openCommitClient } from "../../store/ingest/commit-frames.ts";
 import { noteSink } from "../../store/ingest/sinks.ts";
 import type { Metrics } from "../metrics.ts";
 import { blockCodec } from "./block-codec.ts";
@@ -34,8 +35,9 @@ export const openSink = async (
   const { connectNats } = await import("./connect-nats.ts");
   const { createNatsSink } = await import("../../ingest/nats-sink/create-nats-sink.ts");
   const observe = { ...metrics.observeIngest, ...metrics.observePublishes() };
+  const connectCommitter = async () => openCommitClient(await needs.databaseUrl());
   return connectNats(settings, { clock: needs.clock, log }, async (connection) => {
-    const sink = await createNatsSink({ ...shared, connection, settings, observe });
+    const sink = await createNatsSink({ ...shared, connection, settings, observe, connectCommitter });
     metrics.gauge(
       "core_ingest_nats_publishes_waiting",
       "Messages that wait for the stream's acknowledgement",

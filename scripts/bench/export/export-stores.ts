@@ -69,7 +69,7 @@ const openNatsStore = async (database: EmbeddedDatabase): Promise<ExportStore> =
     connection: await connect({ servers: nats.addresses }),
     settings,
     db: database.db,
-    databaseUrl: async () => database.url,
+    connectCommitter: () => openCommitClient(database.url),
     codec: blockCodec,
     clock: systemClock,
     entropy: systemEntropy,

@@ -1,0 +1,25 @@
+/** The statements with which the sink of JetStream records forks and gaps, on the model of the server. */
+
+import { type DatabaseServer, queueRow } from "./database.ts";
+import { createExportStatements, type ExecuteStatement } from "./export-statements.ts";
+
+/** Makes the function that executes them, and those of exports; it throws for any other. */
+export const createSinkStatements = (server: DatabaseServer): ExecuteStatement => {
+  const execute = createExportStatements(server);
+  return async (open, text, params) => {
+    if (/^select .* from "collector_identity" where/.test(text)) return [];
+    if (/^insert into "audit_pending"|^insert into "ingest_gap"|^update "collector_health"/.test(text)) return [];
+    if (text.startsWith('select "cursor" from "ingest_cursor"')) {
+      const [hostId, queue] = params as [string, Uint8Array];
+      const row = server.tables.cursors.get(queueRow({ hostId, queueHex: Buffer.from(queue).toString("hex") }));
+      return row ? [{ cursor: String(row.cursor) }] : [];
+    }
+    if (!text.startsWith('insert into "audit_event"')) return execute(open, text, params);
+    const rows = JSON.parse(String(params[0])) as { action: string; details: Record<string, string> }[];
+    const events = rows.map(({ action, details: { host_id = "", queue_id = "", ...details } }) => ({
+      ...{ hostId: host_id, queueHex: queue_id, action, details },
+    }));
+    server.write(open, ({ records }) => records.push(...events));
+    return [];
+  };
+};
