@@ -107,7 +107,7 @@ export const createJetStream = (
     );
     const state = {
       ...{ messages: messages.length, bytes: messages.reduce((sum, { data }) => sum + data.length, 0) },
-      ...{ first_seq: first?.seq ?? lastSeq + 1, first_ts: first?.time ?? zero },
+      ...{ first_seq: first?.seq ?? (lastSeq === 0 ? 0 : lastSeq + 1), first_ts: first?.time ?? zero },
       ...{ last_seq: lastSeq, last_ts: last?.time ?? zero, consumer_count: 0 },
       ...(filter !== undefined && { subjects }),
     };
@@ -123,7 +123,8 @@ export const createJetStream = (
 
   const request: JetStream["request"] = (subject, body) => {
     if (subject === "$JS.API.INFO") return { streams: streams.size };
-    const [, call = "", name = ""] = /^\$JS\.API\.STREAM\.(INFO|CREATE|MSG\.GET|PURGE)\.(\w+)$/.exec(subject) ?? [];
+    const [, call = "", name = ""] =
+      /^\$JS\.API\.STREAM\.(INFO|CREATE|DELETE|MSG\.GET|PURGE)\.(\w+)$/.exec(subject) ?? [];
     if (call === "CREATE") {
       // The fields that a server sets by itself, as far as they are read.
       const config = { max_bytes: -1, max_msgs: -1, ...body };
@@ -147,6 +148,8 @@ export const createJetStream = (
         stream.messages = stream.messages.filter((message) => !isMatch(String(body.filter), message.subject));
         return { success: true, purged: before - stream.messages.length };
       }
+      case "DELETE":
+        return { success: streams.delete(name) };
       default:
         return undefined;
     }

@@ -78,7 +78,7 @@ export const connectStreams = (
     if (isUp) send();
     else unsent = [...unsent, send];
   };
-  const request = (subject: string, payload: Uint8Array): Promise<Msg> =>
+  const request = (subject: string, payload = new Uint8Array()): Promise<Msg> =>
     new Promise((resolve, reject) => {
       const cancel = world.after(requestTimeoutMs, () => reject(new errors.TimeoutError()));
       const body =
