@@ -41,13 +41,16 @@ export interface Disk {
   synced: DiskImage | undefined;
   /** How the next transactions fail: as on a full disk, or with EIO, which reads have too. */
   failure: "full" | "error" | undefined;
+  /** How often it went back to an older image. */
+  restores: number;
 }
 
 /** Creates an empty disk. */
-export const createDisk = (): Disk => ({ image: undefined, synced: undefined, failure: undefined });
+export const createDisk = (): Disk => ({ image: undefined, synced: undefined, failure: undefined, restores: 0 });
 
 /** Loses what is not synced. */
 export const cutPower = (disk: Disk): void => {
+  if (disk.image !== disk.synced) disk.restores += 1;
   disk.image = disk.synced;
 };
 

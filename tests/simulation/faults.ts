@@ -87,6 +87,7 @@ export const faults: Readonly<Record<string, Fault>> = {
     lab.world.after(seconds(lab, 1, 20), () => {
       host.kill({ isPowerCut: false });
       host.disk.image = host.disk.synced = image;
+      host.disk.restores += 1;
       lab.oracle.restored(host.machine, since);
       restartLater(lab, host);
     });

@@ -41,11 +41,12 @@ export interface HostNeeds {
   /** How often a source appends, in milliseconds, and until when. */
   appendMs: number;
   untilMs: number;
+  /** The limit of the queue. */
+  queueBytesMax: number;
   fault?: { store?: StoreFault; queue?: QueueFault } | undefined;
 }
 
 const limits = {
-  maxDiskUsageBytes: 64 * 1024,
   maxRecordAgeSeconds: 7 * 86_400,
   atRiskBytesPercent: 80,
   atRiskOldestSeconds: 3_600,
@@ -54,14 +55,14 @@ const limits = {
 
 /** Makes a host and starts it. */
 export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
-  const { hostId, machine, disk, network, oracle, coreOf, appendMs, untilMs, fault = {} } = needs;
+  const { hostId, machine, disk, network, oracle, coreOf, appendMs, untilMs, queueBytesMax, fault = {} } = needs;
   const link: Link = { ...wholeLink };
 
   const open = (process: Process): { queue: Queue; forwarder: Forwarder } => {
     const clock = world.clockOf(process);
     const entropy: Entropy = world.entropy;
     const opened = createQueue(
-      { ...limits, clock, entropy },
+      { ...limits, maxDiskUsageBytes: queueBytesMax, clock, entropy },
       {
         openStore: (now) => openDiskStore(disk, { entropy, now, ...(fault.store && { fault: fault.store }) }),
         onClosed: () => undefined,

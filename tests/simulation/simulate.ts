@@ -18,6 +18,7 @@ import { type Breach, createOracle, type Oracle } from "./oracle.ts";
 import type { Plant } from "./plants.ts";
 import { healStreams, streamFaults } from "./stream-faults.ts";
 import { withStreamed } from "./stream-tables.ts";
+import { type Watch, watchLaws } from "./watch-laws.ts";
 import { inWorld, type World } from "./world.ts";
 
 /** Everything that a fault can reach. */
@@ -34,6 +35,7 @@ export interface Lab {
   /** Undefined where core stores in the database. */
   jetstream: JetStream | undefined;
   limits: ExportLimits;
+  watch: Watch;
   /** When the last source ends. */
   sourcesUntilMs: number;
   killCore(index: number, restartAfterMs: number): void;
@@ -97,10 +99,10 @@ export const simulate = ({ seed, plant = {}, only, streamed }: SimulateOptions):
     heal(lab);
     await untilRest(lab);
     const { hosts, cores, server, oracle, backend, exporters, limits } = lab;
-    const { jetstream } = lab;
+    const { jetstream, watch } = lab;
     const tables = jetstream ? withStreamed(server.tables, jetstream) : server.tables;
     const hasGoneBack = server.restores() > 0;
-    const breaches = oracle.judge({ tables, hosts, cores });
+    const breaches = [...oracle.judge({ tables, hosts, cores }), ...watch.breaches()];
     if (jetstream === undefined) {
       const lags = await readLags(lab);
       breaches.push(...judgeExports({ tables, backend, exporters, limits, lags, hasGoneBack }));
@@ -166,6 +168,8 @@ const startLab = (world: World, plant: Plant, streamed: boolean | undefined): La
     coreOf,
     appendMs: chance.integer(300, 2_000),
     untilMs: chance.integer(faultsUntilMs / 2, faultsUntilMs + 40_000),
+    // A small one is full within an outage.
+    queueBytesMax: chance.pick([3_000, 8_000, 64 * 1024]),
     fault: plant,
   };
   const hosts = Array.from({ length: chance.integer(1, 3) }, (_, index) => {
@@ -184,8 +188,9 @@ const startLab = (world: World, plant: Plant, streamed: boolean | undefined): La
   const exporters = Array.from({ length: isStreamed ? 0 : chance.integer(1, 2) }, (_, index) =>
     exporter(`exporter ${index + 1}`),
   );
+  const watch = watchLaws(world, { hosts, cores });
   return {
-    ...{ world, oracle, network, server, delays, hosts, cores, backend, exporters, limits, jetstream },
+    ...{ watch, world, oracle, network, server, delays, hosts, cores, backend, exporters, limits, jetstream },
     sourcesUntilMs: shared.untilMs,
     endExporter: (index, how, restartAfterMs) => {
       const ended = exporters[index];

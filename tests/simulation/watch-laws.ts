@@ -1,0 +1,79 @@
+/**
+ * Judges a history while it runs. Its laws:
+ * 1. Memory and disk are bounded: a core's frames and a host's queue never exceed their limits.
+ * 2. Health is told within its time: a collector that nobody hears, or that hears nobody, says that it is not connected; one that can speak to
+ *    a core that runs is connected; a queue that is nearly full, or that has lost something, says so.
+ * 3. Totals only grow: of what a queue has dropped, and of its dead letters, unless its disk went back.
+ */
+import { inFlightBytesMax, type SimulatedCore } from "./core.ts";
+import type { SimulatedHost } from "./host.ts";
+import type { Breach } from "./oracle.ts";
+import type { World } from "./world.ts";
+
+/** Laws that were broken so far. */
+export interface Watch {
+  breaches(): Breach[];
+}
+
+const everyMs = 1_000;
+/** A ping and its answer, with the time until the next one is sent. */
+const silenceMs = 85_000;
+/** The longest backoff, a call to a peer that does not answer before it, and the first answer. */
+const connectMs = 30_000 + 45_000 + 20_000;
+const atRiskPercent = 80;
+
+/** Begins to watch. */
+export const watchLaws = (
+  world: World,
+  { hosts, cores }: { hosts: readonly SimulatedHost[]; cores: readonly SimulatedCore[] },
+): Watch => {
+  const found = new Map<string, Breach>();
+  const add = (law: string, detail: string): void => void found.set(law, found.get(law) ?? { law, detail });
+  const since = new Map<string, number>();
+  /** Returns for how long a condition has held. */
+  const heldMs = (name: string, isTrue: boolean): number => {
+    if (!isTrue) since.delete(name);
+    else if (!since.has(name)) since.set(name, world.now());
+    return isTrue ? world.now() - (since.get(name) ?? 0) : 0;
+  };
+  const totals = new Map<string, { restores: number; dropped: number; letters: number }>();
+
+  const watchHost = (host: SimulatedHost): void => {
+    const { machine, link, queue, forwarder, disk, process } = host;
+    const isAwake = process.isAlive && process.suspendedUntil < world.now();
+    const status = forwarder.status();
+    const mute = heldMs(`${machine} is mute`, isAwake && link.lost.size > 0);
+    if (mute > silenceMs && status.connected)
+      add("health is told within its time", `${machine} is connected after ${mute} ms of silence`);
+    // One core is enough, but a call may go to any.
+    const canSpeak = isAwake && link.lost.size === 0 && link.delayMs[1] < 1_000 && disk.failure === undefined;
+    const areUp = cores.every(
+      ({ process: core, ingest }) => core.isAlive && core.suspendedUntil < world.now() && ingest?.health().healthy,
+    );
+    const spoken = heldMs(`${machine} can speak`, canSpeak && areUp);
+    if (spoken > connectMs && !status.connected)
+      add("a collector that can connects", `${machine} has not for ${spoken} ms: ${status.lastError}`);
+    const stats = queue.stats();
+    if (stats.bytes > stats.maxBytes)
+      add("a queue keeps to its limit", `${machine}: ${stats.bytes} of ${stats.maxBytes}`);
+    if (stats.bytes * 100 >= stats.maxBytes * atRiskPercent && !stats.atRisk)
+      add("health is told within its time", `${machine} is not at risk with ${stats.bytes} of ${stats.maxBytes} bytes`);
+    // A disk that goes back takes the totals with it.
+    const before = totals.get(machine)?.restores === disk.restores ? totals.get(machine) : undefined;
+    const { droppedRecordsTotal: dropped, deadLetters: letters } = stats;
+    if (before && (dropped < before.dropped || letters < before.letters))
+      add("totals only grow", `${machine}: ${dropped} dropped, ${letters} dead letters`);
+    totals.set(machine, { restores: disk.restores, dropped, letters });
+  };
+  const watchCore = ({ process, ingest }: SimulatedCore): void => {
+    const bytes = ingest?.gauges().inFlightBytes ?? 0;
+    if (bytes > inFlightBytesMax) add("a core keeps to its memory", `${process.name}: ${bytes} bytes`);
+  };
+  const watch = (): void => {
+    for (const host of hosts) watchHost(host);
+    for (const core of cores) watchCore(core);
+    world.after(everyMs, watch);
+  };
+  world.after(everyMs, watch);
+  return { breaches: () => [...found.values()] };
+};
