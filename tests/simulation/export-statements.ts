@@ -57,14 +57,21 @@ export const createExportStatements = (server: DatabaseServer): ExecuteStatement
       letters: () => BigInt(server.tables.deadLetters.filter(({ name }) => name === row.name).length),
     },
   });
-  /** Evaluates `a as b, c` on a row. */
-  const select = (list: string, scope: Scope): Values =>
-    Object.fromEntries(
-      splitList(list).map((item) => {
-        const [, text = item, name = item] = /^(.*) as (\w+)$/s.exec(item) ?? [];
-        return [name, evaluate(text, scope)];
-      }),
-    );
+  const lists = new Map<string, (readonly [string, string])[]>();
+  /** Returns the names and expressions of a list. */
+  const itemsOf = (list: string, pattern: RegExp): (readonly [string, string])[] => {
+    const found = lists.get(list);
+    if (found !== undefined) return found;
+    const items = splitList(list).map((item) => {
+      const { name = item, text = item } = pattern.exec(item)?.groups ?? {};
+      return [name, text] as const;
+    });
+    lists.set(list, items);
+    return items;
+  };
+  const evaluateAll = (list: string, pattern: RegExp, scope: Scope): Values =>
+    Object.fromEntries(itemsOf(list, pattern).map(([name, text]) => [name, evaluate(text, scope)]));
+  const select = (list: string, scope: Scope): Values => evaluateAll(list, /^(?<text>.*) as (?<name>\w+)$/s, scope);
   const isTrue = (condition: string, scope: Scope): boolean => evaluate(condition, scope) === true;
   const pendingOf = (from: number): Values => {
     const blocks = server.tables.blocks.filter(({ xid }) => xid >= from);
@@ -88,12 +95,7 @@ export const createExportStatements = (server: DatabaseServer): ExecuteStatement
       const scope = found();
       // As the server: a row that changed while its lock was awaited is evaluated again.
       if (!isTrue(condition, scope)) continue;
-      const changes = Object.fromEntries(
-        splitList(set).map((assignment) => {
-          const [, column = "", text = ""] = /^(\w+) = (.*)$/s.exec(assignment) ?? [];
-          return [column, evaluate(text, scope)];
-        }),
-      );
+      const changes = evaluateAll(set, /^(?<name>\w+) = (?<text>.*)$/s, scope);
       server.write(open, ({ positions }) => void positions.set(name, { ...positions.get(name), ...changes }));
       results.push(returning === "" ? {} : select(returning, scopeOf(params, { ...scope.row, ...changes })));
     }
@@ -110,9 +112,19 @@ export const createExportStatements = (server: DatabaseServer): ExecuteStatement
     return [];
   };
 
-  return async (open, written, params) => {
-    let text = written.trim().replaceAll(/\s+/g, " ").replace(oldest, "0");
+  const known = new Map<string, string>();
+  /** Returns a statement with names for what it asks of the server. */
+  const nameConstants = (written: string): string => {
+    let text = known.get(written);
+    if (text !== undefined) return text;
+    text = written.trim().replaceAll(/\s+/g, " ").replace(oldest, "0");
     for (const [part, name] of constants) text = text.replaceAll(part, name);
+    // Others name a position, and are not sent again.
+    if (!pendingRows.test(text)) known.set(written, text);
+    return text;
+  };
+  return async (open, written, params) => {
+    let text = nameConstants(written);
     if (text.startsWith("set local ") || text.includes("brin_summarize_new_values")) return [];
     const pending = pendingRows.exec(text);
     if (pending && text.startsWith("select rows, count, age")) {

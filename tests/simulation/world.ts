@@ -123,6 +123,16 @@ const newProcess = (name: string): Process => ({
 const createWorld = (seed: number, settle: () => Promise<void>): World => {
   const outside: Process = newProcess("world");
   const current = new AsyncLocalStorage<Process>();
+  /** Enters a process; made once for each, since a context is copied for each `run`. */
+  const entries = new WeakMap<Process, ReturnType<typeof AsyncLocalStorage.snapshot>>();
+  const enter = <Result>(process: Process, act: () => Result): Result => {
+    let entry = entries.get(process);
+    if (entry === undefined) {
+      entry = current.run(process, () => AsyncLocalStorage.snapshot());
+      entries.set(process, entry);
+    }
+    return entry(act);
+  };
   const events = new TinyQueue<Event>([], (a, b) => a.at - b.at || a.order - b.order);
   const random = createRandom(seed);
   const lines: string[] = [];
@@ -154,7 +164,7 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
     entropy: { bytes: (length) => Uint8Array.from({ length }, () => random() >>> 24) },
     now: () => time,
     process: newProcess,
-    as: (process, act) => current.run(process, act),
+    as: enter,
     after,
     pause: (ms) => new Promise((resolve) => after(ms, resolve)),
     clockOf: (process) => ({
@@ -179,7 +189,7 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
       lines.push(dated);
       digest.update(`${dated}\n`);
     },
-    inside: (act) => current.run(outside, act),
+    inside: (act) => enter(outside, act),
     isInside: () => current.getStore() !== undefined,
     async runUntil(ms) {
       await settle();
@@ -192,7 +202,7 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
           continue;
         }
         time = event.at;
-        current.run(process, event.act);
+        enter(process, event.act);
         await settle();
       }
       time = Math.max(time, ms);
