@@ -90,6 +90,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     observe,
     log,
   });
+  needs.sink.onRestored?.(streams.reopen);
   return {
     routes,
     async watch(signal) {

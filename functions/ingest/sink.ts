@@ -7,4 +7,7 @@ import type { QueueOpener } from "./open-queue.ts";
  * - The frames of a queue are stored in the order of their calls, each envelope once, however often it is sent and through which core.
  * - After a session has opened a queue, no frame of an earlier session stores anything.
  */
-export interface Sink extends QueueOpener, Committer {}
+export interface Sink extends QueueOpener, Committer {
+  /** Calls `notify` each time that what was stored has gone back to an earlier state, where the sink itself finds out. */
+  onRestored?(notify: () => void): void;
+}

@@ -1,5 +1,4 @@
 /** A core's ingest as the product builds it, on the model of the server: from the bytes of a call to the commit. */
-import { hash } from "node:crypto";
 import { createConnectRouter, createContextValues } from "@connectrpc/connect";
 import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol";
 import type { Client } from "pg";

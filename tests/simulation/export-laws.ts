@@ -35,7 +35,7 @@ const overshoot = 4;
 /** Returns the laws that exports broke. */
 export const judgeExports = (after: ExportsAfter): Breach[] => [
   ...judgeExported(after),
-  ...judgeOrder(after.backend),
+  ...judgeOrder(after),
   ...judgeRepeats(after.backend),
   ...judgeTerms(after),
   ...judgeLetters(after),
@@ -60,12 +60,15 @@ const judgeExported = ({ tables, backend }: ExportsAfter): Breach[] => {
 const letterKey = ({ host_id, queue_id, sequence }: Tables["deadLetters"][number]): string =>
   `${host_id}\0${Buffer.from(queue_id as Uint8Array).toString("hex")}\0${sequence}`;
 
-/** A request whose answer nobody received may arrive again once the backend no longer rejects what is in it. */
-const judgeOrder = ({ accepted, everRejected }: Backend): Breach[] => {
+/**
+ * A request whose answer nobody received may arrive again once the backend no longer rejects what is in it. A database that goes back may
+ * have what was lost in between, and lacks the dead letters since: then the order is that of each term.
+ */
+const judgeOrder = ({ backend: { accepted, everRejected }, hasGoneBack }: ExportsAfter): Breach[] => {
   const last = new Map<string, number>();
   const seen = new Set<string>();
   for (const record of accepted) {
-    const row = queueRow(record);
+    const row = hasGoneBack ? `${record.term}\0${queueRow(record)}` : queueRow(record);
     if (seen.has(`${row}\0${record.sequence}`)) continue;
     if (record.answer !== "heard" && everRejected.has(record.hostId)) continue;
     seen.add(`${row}\0${record.sequence}`);

@@ -59,6 +59,8 @@ export interface JetStream {
   /** Calls `onLost` when the connection is lost. */
   connect(onLost: () => void): () => void;
   loseLeader(): void;
+  /** Keeps what is stored now. Returns what goes back to it: as servers do that lost their disks and were restored from a snapshot. */
+  backUp(): () => void;
 }
 
 const expectedHeader = "Nats-Expected-Last-Subject-Sequence";
@@ -185,6 +187,15 @@ export const createJetStream = (
       const kept = waiting.slice(0, world.chance.integer(0, waiting.length));
       waiting = kept.map((entry) => ({ ...entry, answer: () => undefined }));
       for (const lose of [...connections]) lose();
+    },
+    backUp: () => {
+      const kept = [...streams].map(([name, stream]) => [name, { ...stream, messages: [...stream.messages] }] as const);
+      return () => {
+        streams.clear();
+        for (const [name, stream] of kept) streams.set(name, { ...stream, messages: [...stream.messages] });
+        waiting = [];
+        jetstream.loseLeader();
+      };
     },
   };
   return jetstream;

@@ -33,6 +33,10 @@ export const streamFaults: Readonly<Record<string, Fault>> = {
     (jetstream) => (jetstream.losesAcks = true),
     (jetstream) => (jetstream.losesAcks = false),
   ),
+  "the streams are restored from a backup": (lab) => {
+    const restore = lab.jetstream?.backUp();
+    if (restore) lab.world.after(seconds(lab, 1, 20), restore);
+  },
   "the stream is slow": forAWhile(
     (jetstream) => (jetstream.storeMs = [100, 7_000]),
     (jetstream) => (jetstream.storeMs = [0, 5]),

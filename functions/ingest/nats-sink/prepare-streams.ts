@@ -7,6 +7,7 @@ import {
   RetentionPolicy,
   StorageType,
   type StreamConfig,
+  type StreamInfo,
 } from "@nats-io/jetstream";
 import { ConfigError, type ConfigFault } from "../../../kit/env.ts";
 import type { DurabilitySettings } from "./check-servers.ts";
@@ -85,9 +86,9 @@ export const prepareStreams = async (
   const wanted = wantedStreams(settings);
   for (const stream of wanted) {
     try {
-      faults.push(...(await faultsIn(streams, stream)));
+      faults.push(...faultsOf(stream, (await streams.info(stream.name)).config));
     } catch (error) {
-      if (!(error instanceof JetStreamApiError) || error.code !== JetStreamApiCodes.StreamNotFound) throw error;
+      if (!isStreamMissing(error)) throw error;
       await streams.add(stream).catch((cause: unknown) => {
         if (cause instanceof JetStreamApiError && passingCodes.has(cause.code)) throw cause;
         throw new ConfigError([{ variable: "SVC_NATS_REPLICAS", message: refusal(stream, cause) }]);
@@ -98,17 +99,21 @@ export const prepareStreams = async (
   return { envelopes: settings.stream, queues: queuesStream(settings) };
 };
 
-/** Checks the streams again while they are in use. Throws as `prepareStreams`, and creates nothing. */
+/** Checks the streams again while they are in use, and returns what the servers say of them. Throws as `prepareStreams`, and creates nothing. */
 export const checkStreams = async (
   { streams }: Pick<JetStreamManager, "streams">,
   settings: StreamSettings,
-): Promise<void> => {
-  const faults = await Promise.all(wantedStreams(settings).map((stream) => faultsIn(streams, stream)));
-  if (faults.flat().length > 0) throw new ConfigError(faults.flat());
+): Promise<StreamInfo[]> => {
+  const wanted = wantedStreams(settings);
+  const found = await Promise.all(wanted.map(({ name }) => streams.info(name)));
+  const faults = wanted.flatMap((stream, at) => faultsOf(stream, (found[at] as StreamInfo).config));
+  if (faults.length > 0) throw new ConfigError(faults);
+  return found;
 };
 
-const faultsIn = async (streams: JetStreamManager["streams"], wanted: WantedStream): Promise<ConfigFault[]> =>
-  faultsOf(wanted, (await streams.info(wanted.name)).config);
+/** Whether an error says that there is no such stream. */
+export const isStreamMissing = (error: unknown): boolean =>
+  error instanceof JetStreamApiError && error.code === JetStreamApiCodes.StreamNotFound;
 
 const refusal = ({ name, num_replicas }: WantedStream, cause: unknown): string =>
   `the servers refuse to create the stream ${name} with ${num_replicas} replicas: ${cause instanceof Error ? cause.message : String(cause)}`;

@@ -1,0 +1,29 @@
+import { status } from "@grpc/grpc-js";
+import { expect, it, onTestFinished } from "vitest";
+import { canStartNats, startNats } from "../../../scripts/lab/nats-servers.ts";
+import { frame, newQueue, openSession } from "../../../tests/support/frames.ts";
+import { connectForeign, openForward } from "../../../tests/support/grpc-client.ts";
+import { startTestIngest } from "../../../tests/support/ingest.ts";
+import { natsSinkOn, streamSettings } from "../../../tests/support/nats-sink.ts";
+
+const canStart = await canStartNats();
+
+it.skipIf(!canStart)("Q12: ends the stream of a host that is silent when JetStream has gone back", async () => {
+  const nats = await startNats();
+  onTestFinished(() => nats.stop());
+  const test = await startTestIngest({ sink: natsSinkOn(nats) });
+  onTestFinished(() => test.close());
+  const client = connectForeign(test, await test.client({}));
+  onTestFinished(() => client.close());
+  const queue = newQueue();
+  const { call, messages, ended } = openForward(client);
+  call.write(openSession(queue, { session_id: newQueue() }));
+  call.write({ frame: frame(queue, 1, 3) });
+  await expect.poll(() => messages.length).toBe(2);
+  // As it is after a restore from a backup of before: the host, which sends nothing more, would never learn of its loss.
+  const { streams } = nats.manager;
+  const { config } = await streams.info(streamSettings.stream);
+  await streams.delete(streamSettings.stream);
+  await streams.add(config);
+  expect((await ended).error).toMatchObject({ code: status.UNAVAILABLE, reason: "database_unavailable" });
+});
