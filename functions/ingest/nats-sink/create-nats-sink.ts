@@ -240,6 +240,8 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       await recordLoss(decide(view).lost, [forkEvent(view.cursor)]);
       throw new Problem("queue_forked");
     };
+    // What this core last saw may be ahead of a stream that has gone back since, with a state that is as it was then.
+    views.delete(viewKey(queue));
     return withView(queue, async (view, isFresh) => {
       if (decide(view).isForked) {
         if (!isFresh) throw new StaleSequence();

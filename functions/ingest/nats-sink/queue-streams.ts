@@ -214,7 +214,10 @@ export const createQueueStreams = ({
             break;
           } catch (error) {
             if (!(error instanceof StaleSequence) || attempt >= fenceAttemptsMax) throw error;
+            const before = view.ends.get(kind) ?? 0;
             await loadEnd(view, kind);
+            // The stream has gone back: the view's cursor is ahead of it.
+            if ((view.ends.get(kind) ?? 0) < before) throw error;
           }
         }
       }
