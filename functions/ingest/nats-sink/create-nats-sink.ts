@@ -5,7 +5,7 @@
  * - After any failure the view is dropped: what is stored then is read again, so an envelope that was stored without its
  *   acknowledgement is not stored again.
  */
-import { type JetStreamManager, jetstreamManager, type StreamInfo } from "@nats-io/jetstream";
+import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { LRUCache } from "lru-cache";
 import type { Client } from "pg";
@@ -37,6 +37,7 @@ import { planBlocks } from "./plan-blocks.ts";
 import { checkStreams, isStreamMissing, prepareStreams, type StreamSettings } from "./prepare-streams.ts";
 import { createPublisher, type Publisher, type PublishObserver, StaleSequence } from "./publisher.ts";
 import { createQueueStreams, highestStored, nameChains, type QueueView, viewKey } from "./queue-streams.ts";
+import { createRestoreDetector } from "./restore-detector.ts";
 import { createStoredCounts } from "./stored-counts.ts";
 
 /** The dependencies of the sink. */
@@ -68,30 +69,6 @@ const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
   return cursor < lost.from ? lost : { ...lost, from: cursor + 1n };
 };
 
-/**
- * Finds out that a stream has gone back: it was missing, was created again, or ends before where it ended. A host that sends finds it by itself;
- * of one that is silent nobody would report the loss.
- */
-const createRestoreDetector = () => {
-  let seen = new Map<string, { created: string; last: number }>();
-  let wasMissing = false;
-  return {
-    noteMissing: () => {
-      wasMissing = true;
-    },
-    isFound: (streams: readonly StreamInfo[]): boolean => {
-      const hasGoneBack = streams.some(({ config, created, state }) => {
-        const before = seen.get(config.name);
-        return before !== undefined && (created !== before.created || state.last_seq < before.last);
-      });
-      seen = new Map(streams.map(({ config, created, state }) => [config.name, { created, last: state.last_seq }]));
-      const isFound = hasGoneBack || wasMissing;
-      wasMissing = false;
-      return isFound;
-    },
-  };
-};
-
 /** Makes the sink; checks the servers and creates or checks the streams, see `checkServers` and `prepareStreams`. */
 export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> => {
   const { connection, settings, db, clock, codec, observe, log } = needs;
@@ -99,11 +76,11 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   const inspectServers = createServerInspection({ connection, settings, log });
   await inspectServers(0);
   const names = await prepareStreams(manager, settings);
-  const restores = createRestoreDetector();
-  restores.isFound(await checkStreams(manager, settings));
+  const restores = createRestoreDetector(manager, names.envelopes);
+  await restores.isFound(await checkStreams(manager, settings));
   const inspect = async (round: number): Promise<void> => {
     try {
-      if (restores.isFound(await checkStreams(manager, settings))) {
+      if (await restores.isFound(await checkStreams(manager, settings))) {
         log.warn({}, "a stream has gone back, as after a restore from a backup; every queue is opened anew");
         views.clear();
         for (const notify of restoreListeners) notify();
@@ -176,7 +153,8 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       blocks.map(({ chain }) => chain),
     );
     for (const block of blocks) {
-      await streams.append(view, block, frame.receivedAt);
+      const seq = await streams.append(view, block, frame.receivedAt);
+      restores.noteStored({ seq, queue: view.queueId.toHex(), sequence: block.cursor });
       stored.rows += block.run.count;
       stored.bytes += block.run.payloadBytes;
       counts.add(frame.hostId, block.run.kinds);

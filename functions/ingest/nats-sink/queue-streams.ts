@@ -52,8 +52,8 @@ export interface QueueStreams {
   load(queue: QueueName): Promise<QueueView>;
   /** Stores chains that are to be extended in the queue's state. */
   declare(view: QueueView, chains: Iterable<string>): Promise<void>;
-  /** Stores a block of a declared chain, and moves the view's cursor. */
-  append(view: QueueView, block: PlannedBlock, receivedAt: number): Promise<void>;
+  /** Stores a block of a declared chain, and moves the view's cursor. Returns its sequence in the stream. */
+  append(view: QueueView, block: PlannedBlock, receivedAt: number): Promise<number>;
   /** Stores the state. For a new queue, deletes the oldest states of its host above `cursorsOfHostMax`. */
   writeState(view: QueueView, state: { session?: string; cursor?: bigint }): Promise<void>;
   /** Extends every chain, so that no earlier session can; the view's cursor then is the queue's. The state must be its session's. */
@@ -196,6 +196,7 @@ export const createQueueStreams = ({
       const headers = factsOf(view, block, receivedAt, codec);
       await extend(view, chain, { storedThrough: run.lastSequence, cursor, headers, payload: data });
       view.cursor = cursor;
+      return view.chains.get(chain)?.end ?? 0;
     },
     writeState,
     async fence(view) {
