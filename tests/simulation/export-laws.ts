@@ -62,13 +62,14 @@ const letterKey = ({ host_id, queue_id, sequence }: Tables["deadLetters"][number
 
 /**
  * A request whose answer nobody received may arrive again once the backend no longer rejects what is in it. A database that goes back may
- * have what was lost in between, and lacks the dead letters since: then the order is that of each term.
+ * have what was lost in between, and lacks the dead letters since; so does a term that ended before it stored them. Then the order is that of each term.
  */
 const judgeOrder = ({ backend: { accepted, everRejected }, hasGoneBack }: ExportsAfter): Breach[] => {
   const last = new Map<string, number>();
   const seen = new Set<string>();
   for (const record of accepted) {
-    const row = hasGoneBack ? `${record.term}\0${queueRow(record)}` : queueRow(record);
+    const isOfTerm = hasGoneBack || everRejected.has(record.hostId);
+    const row = isOfTerm ? `${record.term}\0${queueRow(record)}` : queueRow(record);
     if (seen.has(`${row}\0${record.sequence}`)) continue;
     if (record.answer !== "heard" && everRejected.has(record.hostId)) continue;
     seen.add(`${row}\0${record.sequence}`);
