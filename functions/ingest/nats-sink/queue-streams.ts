@@ -99,7 +99,9 @@ export const createQueueStreams = ({
 
   const loadEnd = async (view: QueueView, kind: string): Promise<void> => {
     const message = await last(streams.envelopes, view.subjects.envelopes(kind));
-    if (message === null) return void view.chains.set(kind, { end: 0, storedThrough: 0n });
+    // From nothing, whatever the view had: the stream may have gone back.
+    view.chains.set(kind, { end: 0, storedThrough: 0n });
+    if (message === null) return;
     readMessage(view, kind, message);
     const after = message.header.get("Svc-Fence-After");
     if (after !== "") await readBetween(view, kind, Number(after), message.seq);
@@ -215,10 +217,10 @@ export const createQueueStreams = ({
             break;
           } catch (error) {
             if (!(error instanceof StaleSequence) || attempt >= fenceAttemptsMax) throw error;
-            const before = view.ends.get(kind) ?? 0;
+            const before = chainOf(view, kind).end;
             await loadEnd(view, kind);
             // The stream has gone back: the view's cursor is ahead of it.
-            if ((view.ends.get(kind) ?? 0) < before) throw error;
+            if (chainOf(view, kind).end < before) throw error;
           }
         }
       }
