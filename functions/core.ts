@@ -9,6 +9,7 @@ import type { Cryptography } from "./signer/cryptography.ts";
 import type { Signer } from "./signer/signer.ts";
 import type { Database } from "./store/database/database.ts";
 import type { HeartbeatStore } from "./store/fleet/heartbeats.ts";
+import type { BlockCodec } from "./store/ingest/block-codec.ts";
 
 /** Counts requests and their outcomes. Labels never hold a host. */
 export interface Observer {
@@ -55,6 +56,8 @@ export interface Core {
   tracer: Tracer;
   /** Signature checks and digests: node:crypto on Node, WebCrypto in workerd. */
   cryptography: Cryptography;
+  /** Reads the blocks of telemetry. */
+  codec: Pick<BlockCodec, "decompress" | "digest">;
   /** Null without a configured enrollment signer; the routes for collectors do not exist then. */
   signer: Signer | null;
   /** Verifies client certificates against `SVC_ENROLLMENT_CA_CERT_FILE`; trusts none without a signer. */

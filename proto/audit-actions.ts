@@ -32,6 +32,8 @@ export const auditActions = [
   "enrollment.export",
   "fleet.export",
   "audit.export",
+  "telemetry.read",
+  "telemetry.copy",
   "chat.tool_call",
   "operator.sign_in",
   "operator.sign_out",

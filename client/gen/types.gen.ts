@@ -5872,6 +5872,85 @@ export type GetFleetVolumeResponses = {
 
 export type GetFleetVolumeResponse = GetFleetVolumeResponses[keyof GetFleetVolumeResponses];
 
+export type ReadHostEnvelopesData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        from?: string;
+        to?: string;
+        kind?: string;
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        grep?: string;
+        follow?: 'true' | 'false';
+        limit?: number;
+    };
+    url: '/v1/collector/hosts/{id}/envelopes';
+};
+
+export type ReadHostEnvelopesErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ReadHostEnvelopesError = ReadHostEnvelopesErrors[keyof ReadHostEnvelopesErrors];
+
+export type ReadHostEnvelopesResponses = {
+    /**
+     * A line of JSON for each envelope, with its text and its payload; one with `damaged_block` for a block that cannot be read. An empty line each 10 s without others.
+     */
+    200: string;
+};
+
+export type ReadHostEnvelopesResponse = ReadHostEnvelopesResponses[keyof ReadHostEnvelopesResponses];
+
 export type ListAuditEventsData = {
     body?: never;
     path?: never;

@@ -14,7 +14,10 @@ export const textStream = (
     async pull(controller) {
       // The reader has read the previous string.
       read.abort();
-      const { done, value } = await texts.next();
+      // An empty string is nothing to send; an iterator yields it so that its end is possible there.
+      let next = await texts.next();
+      while (!next.done && next.value === "") next = await texts.next();
+      const { done, value } = next;
       if (done) {
         controller.close();
         return;

@@ -40,6 +40,7 @@ import { healthDetailRoute } from "./collector/health/get.ts";
 import { healthReportRoute } from "./collector/health/report.ts";
 import { healthVolumeRoute } from "./collector/health/volume.ts";
 import { heartbeatRoute } from "./collector/heartbeat.ts";
+import { readEnvelopesRoute } from "./collector/hosts/envelopes.ts";
 import { assignConfigRoute, clearConfigRoute, rollBackConfigRoute } from "./collector/identities/desired-config.ts";
 import { getIdentityRoute } from "./collector/identities/get.ts";
 import { listIdentitiesRoute } from "./collector/identities/list.ts";
@@ -131,6 +132,7 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
   healthExportRoute(core),
   healthDetailRoute(core),
   healthVolumeRoute(core),
+  readEnvelopesRoute(core),
   listAuditEventsRoute(core),
   auditChainRoute(core),
   auditCsvRoute(core),

@@ -43,6 +43,16 @@ export const readStoredBlock = (block: StoredBlock, codec: Pick<BlockCodec, "dec
   );
 };
 
+/** Reads a block as `readStoredBlock` does, and checks its digest: zstd alone does not notice every damage. Throws `BlockCorrupt`. */
+export const readCheckedBlock = (
+  block: StoredBlock & { digest: Uint8Array },
+  codec: Pick<BlockCodec, "decompress" | "digest">,
+): StoredEnvelope[] => {
+  const raw = decodeData(block, codec);
+  if (codec.digest(raw).toHex() !== block.digest.toHex()) throw new BlockCorrupt("a stored block has another digest");
+  return readStoredBlock({ ...block, encoding: blockEncodings.none, data: raw }, codec);
+};
+
 const decodeData = (
   { rawBytes, encoding, data }: Pick<StoredBlock, "rawBytes" | "encoding" | "data">,
   codec: Pick<BlockCodec, "decompress">,

@@ -100,6 +100,11 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "exported the audit log as {target}[, {rows} events]",
     "began to export the audit log as {target}[, {rows} events]",
   ],
+  "telemetry.read": ["read the telemetry of {target}", "could not read the telemetry of {target}"],
+  "telemetry.copy": [
+    "copied telemetry to the table {target}[: {envelopes} envelopes]",
+    "could not copy telemetry to the table {target}",
+  ],
   "chat.tool_call": [
     "let chat read the fleet[ with {tool}][, {row_count} rows]",
     "let chat ask for the fleet[ with {tool}], which failed",

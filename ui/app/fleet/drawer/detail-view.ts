@@ -153,6 +153,8 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "enrollment.export": ["Enrollment exported", "Export of enrollment ended early"],
   "fleet.export": ["Fleet exported", "Fleet export ended early"],
   "audit.export": ["Audit log exported", "Audit log export ended early"],
+  "telemetry.read": ["Telemetry read", "Reading telemetry failed"],
+  "telemetry.copy": ["Telemetry copied to a table", "Copying telemetry failed"],
   "chat.tool_call": ["Chat read the fleet", "Chat could not read the fleet"],
   "operator.sign_in": ["Signed in", "Sign-in rejected"],
   "operator.sign_out": ["Signed out", "Signing out failed"],

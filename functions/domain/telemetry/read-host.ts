@@ -1,0 +1,218 @@
+/**
+ * Reads the stored telemetry of a host again, oldest first. Memory is bounded by one block, whatever is asked for: the newest envelopes
+ * are found by counting backwards, keeping none of them. Between blocks an empty batch is yielded, so that a reader can end at any time.
+ */
+import { recordTexts } from "../../../proto/telemetry/record-texts.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import { findIdentity } from "../../store/certificate/identities.ts";
+import {
+  type BlockHorizon,
+  type BlockPlace,
+  type BlockSearch,
+  findBlockPlaces,
+  type HostRange,
+  readBlockAt,
+  readBlockHorizon,
+} from "../../store/ingest/host-blocks.ts";
+import { BlockCorrupt, type StoredEnvelope } from "../../store/ingest/stored-envelope.ts";
+import { readHostRows } from "../../store/rows/read-host-rows.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import type { Operator } from "../operator/authenticate.ts";
+
+/** Which telemetry of a host to read. */
+export interface TelemetryQuery extends Pick<HostRange, "from" | "to" | "kind"> {
+  /** Envelopes with a line that contains this, in any case; empty: all. */
+  grep: string;
+  /** The newest so many envelopes; null: all of the range. */
+  limit: number | null;
+  /** Goes on with what is stored from now on. */
+  follow: boolean;
+}
+
+/** An envelope with its lines, or a block that is damaged. */
+export type ReadTelemetry = { envelope: StoredEnvelope; texts: string[] } | { damaged: BlockPlace };
+
+type Needs = Pick<Core, "db" | "clock" | "entropy" | "codec">;
+
+const placesOfPage = 500;
+/** A batch ends after so many bytes of payload. */
+const batchBytes = 128 * 1024;
+const followMs = 1_000;
+/** A block is stored within this time after it was received: a commit has seconds. */
+const commitMs = 60_000;
+
+/** Reads the telemetry of an enrolled host, audited as `telemetry.read` before the first of it. Throws 404 `not_found`. */
+export const readHostTelemetry = async (
+  core: Needs,
+  identityId: string,
+  query: TelemetryQuery,
+  audit: { operator: Operator; origin: Origin; asked: Readonly<Record<string, unknown>> },
+): Promise<{ host: string; batches: AsyncGenerator<ReadTelemetry[], void, void> }> => {
+  const found = await findIdentity(core.db, identityId);
+  if (found === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  const { operator, origin, asked } = audit;
+  const from = query.from?.toISOString() ?? null;
+  const to = query.to?.toISOString() ?? null;
+  await core.db.transaction((tx) =>
+    recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "telemetry.read",
+      target: { type: "collector_identity", id: identityId },
+      outcome: "success",
+      origin,
+      details: { identity: found.identity, filters: { ...asked, from, to } },
+    }),
+  );
+  return { host: found.identity, batches: batchesOf(core, found.identity, query) };
+};
+
+async function* batchesOf(core: Needs, hostId: string, query: TelemetryQuery): AsyncGenerator<ReadTelemetry[], void> {
+  const { from, to, kind, limit, follow } = query;
+  const range: HostRange = { hostId, from, to, kind };
+  const select = selectionOf(query);
+  // What is stored by then is read as the past, all else as it comes.
+  const horizon = follow ? await readBlockHorizon(core.db) : null;
+  const xids = horizon ? { from: null, to: horizon.xid } : undefined;
+  // Rows of an earlier version have no index by host: only a range that begins somewhere is searched for them.
+  const readRows = from === null ? undefined : () => readHostRows(core.db, range);
+  if (limit === null) {
+    if (readRows) yield* batchRows(readRows(), select, 0);
+    yield* readPlaces(core, placesOf(core, range, { order: "oldest", xids }), select, 0);
+  } else {
+    let [found, oldest, newest]: [number, BlockPlace | undefined, BlockPlace | undefined] = [0, undefined, undefined];
+    for await (const place of placesOf(core, range, { order: "newest", xids })) {
+      [oldest, newest] = [place, newest ?? place];
+      found += await countSelected(core, place, select, query);
+      if (found >= limit) break;
+      yield [];
+    }
+    if (readRows && found < limit) {
+      let rows = 0;
+      for await (const some of readRows()) {
+        rows += some.filter(select).length;
+        yield [];
+      }
+      yield* batchRows(readRows(), select, Math.max(0, rows - (limit - found)));
+    }
+    if (oldest) {
+      const places = placesOf(core, range, { order: "oldest", xids, from: oldest, upTo: newest });
+      yield* readPlaces(core, places, select, Math.max(0, found - limit));
+    }
+  }
+  if (horizon) yield* followBlocks(core, range, select, horizon);
+}
+
+type Select = (envelope: StoredEnvelope) => ReadTelemetry | undefined;
+
+const selectionOf =
+  ({ kind, grep }: Pick<TelemetryQuery, "kind" | "grep">): Select =>
+  (envelope) => {
+    if (kind !== null && envelope.kind !== kind) return undefined;
+    const texts = recordTexts(envelope, grep);
+    return grep !== "" && texts.length === 0 ? undefined : { envelope, texts };
+  };
+
+/** Yields the places of a range, of which the database returns a page at a time. */
+async function* placesOf(
+  { db }: Pick<Core, "db">,
+  range: HostRange,
+  { from, ...search }: Pick<BlockSearch, "order" | "xids" | "upTo"> & { from?: BlockPlace | undefined },
+): AsyncGenerator<BlockPlace, void, void> {
+  if (from) yield from;
+  for (let beyond = from; ; ) {
+    const places = await findBlockPlaces(db, range, { ...search, beyond, limit: placesOfPage });
+    yield* places;
+    beyond = places.at(-1);
+    if (places.length < placesOfPage) return;
+  }
+}
+
+/** Returns how many envelopes of a block are selected; those of a damaged one are. */
+const countSelected = async (
+  core: Needs,
+  place: BlockPlace,
+  select: Select,
+  { kind, grep }: Pick<TelemetryQuery, "kind" | "grep">,
+): Promise<number> => {
+  if (grep === "" && (kind === null || place.kinds.length === 1)) return place.envelopes;
+  const envelopes = await readPlace(core, place);
+  return envelopes === "damaged" ? place.envelopes : envelopes.filter(select).length;
+};
+
+const readPlace = async ({ db, codec }: Needs, place: BlockPlace): Promise<StoredEnvelope[] | "damaged"> => {
+  try {
+    return await readBlockAt(db, place, codec);
+  } catch (cause) {
+    if (cause instanceof BlockCorrupt) return "damaged";
+    throw cause;
+  }
+};
+
+/** Reads blocks, without the first `skip` selected envelopes of the first one. */
+async function* readPlaces(
+  core: Needs,
+  places: AsyncIterable<BlockPlace>,
+  select: Select,
+  skip: number,
+): AsyncGenerator<ReadTelemetry[], void, void> {
+  let left = skip;
+  for await (const place of places) {
+    const envelopes = await readPlace(core, place);
+    if (envelopes === "damaged") yield [{ damaged: place }];
+    else yield* batches(envelopes, select, left);
+    left = 0;
+  }
+}
+
+async function* batchRows(
+  rows: AsyncIterable<readonly StoredEnvelope[]>,
+  select: Select,
+  skip: number,
+): AsyncGenerator<ReadTelemetry[], void, void> {
+  let left = skip;
+  for await (const some of rows) {
+    yield* batches(some, select, left);
+    if (left > 0) left -= Math.min(left, some.filter(select).length);
+  }
+}
+
+/** Yields what is selected in batches, without the first `skip`; the last one may be empty. */
+function* batches(
+  envelopes: readonly StoredEnvelope[],
+  select: Select,
+  skip: number,
+): Generator<ReadTelemetry[], void, void> {
+  let batch: ReadTelemetry[] = [];
+  let [left, bytes] = [skip, 0];
+  for (const envelope of envelopes) {
+    const selected = select(envelope);
+    if (selected === undefined || left-- > 0) continue;
+    batch.push(selected);
+    bytes += envelope.payload.length;
+    if (bytes < batchBytes) continue;
+    yield batch;
+    [batch, bytes] = [[], 0];
+  }
+  yield batch;
+}
+
+/** Yields what is stored from a horizon on, once every transaction before it has ended: so nothing is missed, and nothing comes twice. */
+async function* followBlocks(
+  core: Needs,
+  range: HostRange,
+  select: Select,
+  horizon: BlockHorizon,
+): AsyncGenerator<ReadTelemetry[], void> {
+  for (let { xid, at } = horizon; ; ) {
+    yield [];
+    await core.clock.sleep(followMs);
+    const next = await readBlockHorizon(core.db);
+    if (next.xid === xid) continue;
+    const since = Math.max(at - commitMs, range.from?.getTime() ?? 0);
+    const xids = { from: xid, to: next.xid };
+    const places = placesOf(core, { ...range, from: new Date(since) }, { order: "oldest", xids });
+    yield* readPlaces(core, places, select, 0);
+    ({ xid, at } = next);
+  }
+}

@@ -1,0 +1,135 @@
+/**
+ * Finds and reads the blocks of one host by the time of receipt. Statements are short, and a block is read alone: whatever is asked for,
+ * a reader occupies a connection for milliseconds at a time, and no more memory than a block has.
+ */
+import { type SQL, sql } from "drizzle-orm";
+import type { Executor } from "../database/database.ts";
+import type { BlockCodec } from "./block-codec.ts";
+import { readCheckedBlock, type StoredEnvelope } from "./stored-envelope.ts";
+
+/** Which telemetry of a host: received from `from` on, and before `to`. */
+export interface HostRange {
+  hostId: string;
+  from: Date | null;
+  to: Date | null;
+  /** Of this kind alone. */
+  kind: string | null;
+}
+
+/** Where a block is, and what it has. */
+export interface BlockPlace {
+  hostId: string;
+  /** Microseconds since the Unix epoch. */
+  receivedAt: bigint;
+  /** The same as PostgreSQL writes it, which alone finds the block again. */
+  receivedText: string;
+  queueId: Uint8Array;
+  firstSequence: bigint;
+  lastSequence: bigint;
+  envelopes: number;
+  kinds: readonly string[];
+}
+
+/** Which blocks of a range to find. */
+export interface BlockSearch {
+  order: "oldest" | "newest";
+  limit: number;
+  /** Without the place itself. */
+  beyond?: BlockPlace | undefined;
+  /** Up to this place. */
+  upTo?: BlockPlace | undefined;
+  /** `from <= xid < to`. */
+  xids?: { from: bigint | null; to: bigint } | undefined;
+}
+
+const microseconds = sql`(extract(epoch from received_at) * 1e6)::bigint::text`;
+
+type PlaceRow = Record<"received_at" | "received" | "first_sequence" | "last_sequence", string> & {
+  queue_id: Uint8Array;
+  envelopes: number;
+  kinds: string[];
+};
+
+const key = sql`(received_at, queue_id, first_sequence)`;
+const keyOf = ({ receivedText, queueId, firstSequence }: BlockPlace): SQL =>
+  sql`(${receivedText}::timestamptz, ${bytea(queueId)}, ${String(firstSequence)}::bigint)`;
+const bytea = (bytes: Uint8Array): SQL => sql`decode(${bytes.toHex()}, 'hex')`;
+const every = (conditions: readonly (SQL | undefined)[]): SQL =>
+  sql.join(
+    conditions.filter((condition) => condition !== undefined),
+    sql` and `,
+  );
+
+/** Returns the condition of a range: its host, its times. */
+export const isInRange = ({ hostId, from, to }: Pick<HostRange, "hostId" | "from" | "to">): SQL =>
+  every([
+    sql`host_id = ${hostId}`,
+    from ? sql`received_at >= ${from.toISOString()}::timestamptz` : undefined,
+    to ? sql`received_at < ${to.toISOString()}::timestamptz` : undefined,
+  ]);
+
+/** Finds places of blocks, by the index on host and time of receipt. */
+export const findBlockPlaces = async (
+  db: Pick<Executor, "execute">,
+  range: HostRange,
+  { order, limit, beyond, upTo, xids }: BlockSearch,
+): Promise<BlockPlace[]> => {
+  const isOldest = order === "oldest";
+  const direction = sql.raw(isOldest ? "asc" : "desc");
+  const conditions = [
+    isInRange(range),
+    range.kind === null ? undefined : sql`${range.kind} = any(kinds)`,
+    // The first column alone as well: it bounds the scan of the index.
+    beyond && sql`received_at ${sql.raw(isOldest ? ">=" : "<=")} ${beyond.receivedText}::timestamptz`,
+    beyond && sql`${key} ${sql.raw(isOldest ? ">" : "<")} ${keyOf(beyond)}`,
+    upTo && sql`received_at <= ${upTo.receivedText}::timestamptz and ${key} <= ${keyOf(upTo)}`,
+    xids && sql`xid < ${String(xids.to)}::bigint`,
+    xids && xids.from !== null ? sql`xid >= ${String(xids.from)}::bigint` : undefined,
+  ];
+  const rows = await db.execute<PlaceRow>(sql`
+    select received_at::text as received_at, ${microseconds} as received, queue_id, first_sequence::text as first_sequence,
+      last_sequence::text as last_sequence, envelopes, kinds
+    from ingest_block where ${every(conditions)}
+    order by received_at ${direction}, queue_id ${direction}, first_sequence ${direction} limit ${limit}`);
+  return rows.map((row) => ({
+    hostId: range.hostId,
+    receivedAt: BigInt(row.received),
+    receivedText: row.received_at,
+    queueId: row.queue_id,
+    firstSequence: BigInt(row.first_sequence),
+    lastSequence: BigInt(row.last_sequence),
+    envelopes: row.envelopes,
+    kinds: row.kinds,
+  }));
+};
+
+type DataRow = { raw_bytes: number; encoding: number; data: Uint8Array; digest: Uint8Array };
+
+/** Reads a block; none where retention has dropped it. Throws `BlockCorrupt`. */
+export const readBlockAt = async (
+  db: Pick<Executor, "execute">,
+  place: BlockPlace,
+  codec: Pick<BlockCodec, "decompress" | "digest">,
+): Promise<StoredEnvelope[]> => {
+  const { hostId, queueId, receivedAt } = place;
+  const [row] = await db.execute<DataRow>(sql`
+    select raw_bytes, encoding, data, digest from ingest_block where host_id = ${hostId} and received_at = ${place.receivedText}::timestamptz
+      and queue_id = ${bytea(queueId)} and first_sequence = ${String(place.firstSequence)}::bigint limit 1`);
+  if (row === undefined) return [];
+  const { raw_bytes: rawBytes, encoding, data, digest } = row;
+  return readCheckedBlock({ hostId, queueId, receivedAt, rawBytes, encoding, data, digest }, codec);
+};
+
+/** The oldest transaction id that was in use at a time, in milliseconds: nothing below it can appear later. */
+export interface BlockHorizon {
+  xid: bigint;
+  at: number;
+}
+
+/** Returns the horizon of the present. */
+export const readBlockHorizon = async (db: Pick<Executor, "execute">): Promise<BlockHorizon> => {
+  const [row] = await db.execute<Record<"xid" | "at", string>>(sql`
+    select pg_snapshot_xmin(pg_current_snapshot())::text as xid,
+      (extract(epoch from clock_timestamp()) * 1000)::bigint::text as at`);
+  return { xid: BigInt(row?.xid ?? 0), at: Number(row?.at ?? 0) };
+};

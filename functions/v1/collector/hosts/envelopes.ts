@@ -1,0 +1,130 @@
+import * as v from "valibot";
+import { parseDuration } from "../../../../proto/fleet-health/query-language/duration.ts";
+import { Identifier, parseTimestamp } from "../../../../proto/management/text.ts";
+import type { DamagedBlockLine, EnvelopeLine } from "../../../../proto/telemetry/line.ts";
+import { isoTime } from "../../../../proto/telemetry/record-texts.ts";
+import { QueryInteger } from "../../../../proto/values.ts";
+import type { Core } from "../../../core.ts";
+import { type ReadTelemetry, readHostTelemetry } from "../../../domain/telemetry/read-host.ts";
+import { createDownloads, downloadName } from "../../../http/download.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { IdParams } from "../../shapes.ts";
+
+/** Returns the time in milliseconds at `now`. */
+type TimeAt = (now: number) => number;
+
+const QueryTime = v.pipe(
+  v.string("must be given once"),
+  v.rawTransform(({ dataset: { value }, addIssue, NEVER }): TimeAt => {
+    const ago = parseDuration(value);
+    if (ago !== undefined) return (now) => now - ago * 1000;
+    const at = parseTimestamp(value);
+    if (at !== undefined) return () => at;
+    addIssue({ message: "must be a time in UTC, such as 2026-01-31T08:00:00Z, or how long ago, such as 2h" });
+    return NEVER;
+  }),
+);
+
+const limitMax = 1_000_000;
+/** Without `from` and `limit`. */
+const newestByDefault = 100;
+
+const EnvelopesQuery = v.pipe(
+  v.strictObject({
+    from: v.optional(QueryTime),
+    to: v.optional(QueryTime),
+    kind: v.optional(v.pipe(v.string("must be given once"), v.regex(/^[a-z0-9_]{1,64}$/, "must be a kind"))),
+    grep: v.optional(Identifier(256)),
+    follow: v.optional(v.picklist(["true", "false"], "must be true or false"), "false"),
+    limit: v.optional(QueryInteger(1, limitMax)),
+  }),
+  v.check(({ follow, to }) => follow === "false" || to === undefined, "follow has no end: leave out to"),
+);
+
+/**
+ * `GET /v1/collector/hosts/{id}/envelopes`: streams the stored telemetry of a host, oldest first, with backpressure; audited before the
+ * first line. Runs on the pool of reports, a short statement for each block.
+ */
+export const readEnvelopesRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy" | "codec">) => {
+  const download = createDownloads(core);
+  return route({
+    method: "GET",
+    path: "/v1/collector/hosts/:id/envelopes",
+    operationId: "readHostEnvelopes",
+    summary: "The stored telemetry of a host, oldest first: of a range of receipt, or the newest",
+    guard: scope(core, "audit"),
+    params: IdParams,
+    query: EnvelopesQuery,
+    problems: ["not_found", "too_many_exports"],
+    replies: {
+      200: {
+        description:
+          "A line of JSON for each envelope, with its text and its payload; one with `damaged_block` for a block that cannot be read. An empty line each 10 s without others.",
+        type: "text/x-ndjson",
+      },
+    },
+    handle: ({ params, query, caller, origin }) =>
+      download(caller.userId, async () => {
+        const now = core.clock.now();
+        const { from, to, ...asked } = query;
+        const [first, end] = [from, to].map((at) => (at ? new Date(at(now)) : null)) as [Date | null, Date | null];
+        const read = {
+          ...{
+            from: first,
+            to: end,
+            kind: query.kind ?? null,
+            grep: query.grep ?? "",
+            follow: query.follow === "true",
+          },
+          limit: query.limit ?? (first === null ? newestByDefault : null),
+        };
+        const audit = { operator: caller, origin, asked };
+        const { host, batches } = await readHostTelemetry(core, params.id, read, audit);
+        return {
+          type: "text/x-ndjson; charset=utf-8",
+          fileName: downloadName(`telemetry-${host.slice(host.lastIndexOf("/") + 1)}`, {}, new Date(now), "jsonl"),
+          texts: linesOf(batches, core.clock),
+        };
+      }),
+  });
+};
+
+const silenceMs = 10_000;
+
+/** Yields the lines of batches; an empty one where nothing was sent for long, so that no proxy takes the stream for dead. */
+const linesOf = async function* (batches: AsyncIterable<ReadTelemetry[]>, clock: Pick<Core["clock"], "monotonic">) {
+  let sentAt = clock.monotonic();
+  for await (const batch of batches) {
+    const isSilent = batch.length === 0 && clock.monotonic() - sentAt < silenceMs;
+    if (!isSilent) sentAt = clock.monotonic();
+    if (batch.length > 0) yield batch.map((each) => `${JSON.stringify(lineView(each))}\n`).join("");
+    else yield isSilent ? "" : "\n";
+  }
+};
+
+const lineView = (read: ReadTelemetry): EnvelopeLine | DamagedBlockLine => {
+  if ("damaged" in read) {
+    const { queueId, firstSequence, lastSequence, envelopes, receivedAt } = read.damaged;
+    return {
+      damaged_block: {
+        queue_id: queueId.toHex(),
+        ...{ first_sequence: String(firstSequence), last_sequence: String(lastSequence), envelopes },
+        received_at: isoTime(receivedAt),
+      },
+    };
+  }
+  const { hostId, queueId, sequence, kind, observedAt, receivedAt, source, attributes, payload } = read.envelope;
+  return {
+    host_id: hostId,
+    queue_id: queueId.toHex(),
+    sequence: String(sequence),
+    kind,
+    observed_at: observedAt === null ? null : isoTime(observedAt),
+    received_at: isoTime(receivedAt),
+    source,
+    attributes: { ...attributes },
+    text: read.texts,
+    payload: payload.toBase64(),
+  };
+};

@@ -1,0 +1,216 @@
+/**
+ * Telemetry as text for people: a line for each log line, log record, span and point of a metric. A host wrote what is decoded here, so
+ * nothing is decoded whole: records are found on the wire and decoded one by one, each of bounded size, and only the first of them.
+ */
+import { fromBinary } from "@bufbuild/protobuf";
+import type { AnyValue, KeyValue } from "../gen/opentelemetry/proto/common/v1/common_pb.js";
+import { type LogRecord, LogRecordSchema, SeverityNumber } from "../gen/opentelemetry/proto/logs/v1/logs_pb.js";
+import { type Metric, MetricSchema } from "../gen/opentelemetry/proto/metrics/v1/metrics_pb.js";
+import { ResourceSchema } from "../gen/opentelemetry/proto/resource/v1/resource_pb.js";
+import {
+  type Span,
+  Span_SpanKind,
+  SpanSchema,
+  Status_StatusCode,
+} from "../gen/opentelemetry/proto/trace/v1/trace_pb.js";
+import { eachValue, ProtobufError, readWire } from "../wire.ts";
+
+/** What of an envelope its text needs; times are in microseconds since the Unix epoch. */
+export interface TextEnvelope {
+  kind: string;
+  observedAt: bigint | null;
+  receivedAt: bigint;
+  source: string;
+  attributes: Readonly<Record<string, string>>;
+  payload: Uint8Array;
+}
+
+/** Records of an envelope that are decoded; and the bytes of one: two bytes on the wire can be an object of hundreds. */
+const recordsMax = 10_000;
+const recordBytesMax = 256 * 1024;
+
+/**
+ * Returns the lines of an envelope, of which a record with line breaks has several: those that contain `grep`, in any case, or all. A line
+ * begins with its time in UTC and its kind. What cannot be decoded has a line that says so.
+ */
+export const recordTexts = (envelope: TextEnvelope, grep = ""): string[] => {
+  const wanted = grep.toLowerCase();
+  const texts: string[] = [];
+  const add = (text: string) => {
+    if (wanted === "" || text.toLowerCase().includes(wanted)) texts.push(text);
+  };
+  const textsOf = otlpTexts[envelope.kind];
+  if (textsOf === undefined) add(plainText(envelope));
+  else addRecords(envelope, textsOf, add);
+  return texts;
+};
+
+const at = (nanoseconds: bigint, { observedAt, receivedAt }: TextEnvelope): string =>
+  isoTime(nanoseconds > 0n ? nanoseconds / 1000n : (observedAt ?? receivedAt));
+
+/** Returns RFC 3339 in UTC with milliseconds, of microseconds. */
+export const isoTime = (microseconds: bigint): string => new Date(Number(microseconds / 1000n)).toISOString();
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+const plainText = (envelope: TextEnvelope): string => {
+  const { kind, attributes, payload } = envelope;
+  const { "file.path": path, ...rest } = attributes;
+  const words = [at(0n, envelope), kind, path ?? "", ...Object.entries(rest).map(([name, value]) => pair(name, value))];
+  return `${words.filter((word) => word !== "").join(" ")}: ${decodePlain(payload)}`;
+};
+
+const decodePlain = (payload: Uint8Array): string => {
+  try {
+    return utf8.decode(payload);
+  } catch {
+    return `(${payload.length} bytes that are no text)`;
+  }
+};
+
+/** Returns the lines of one record, and throws for one that cannot be decoded. */
+type RecordTexts = (record: Uint8Array, service: string, envelope: TextEnvelope) => Iterable<string>;
+
+const addRecords = (envelope: TextEnvelope, textsOf: RecordTexts, add: (text: string) => void): void => {
+  const { kind, payload } = envelope;
+  const notDecoded = (what: string) => add(`${at(0n, envelope)} ${kind} (${what})`);
+  let left = recordsMax;
+  let more = 0;
+  const visit = (record: Uint8Array, service: string) => {
+    if (left <= 0) return void more++;
+    left--;
+    if (record.length > recordBytesMax) return notDecoded(`a record of ${record.length} bytes, which is not decoded`);
+    try {
+      for (const text of textsOf(record, service, envelope)) {
+        left--;
+        add(text);
+      }
+    } catch {
+      notDecoded(`a record of ${record.length} bytes, which cannot be decoded`);
+    }
+  };
+  try {
+    eachRecord(payload, visit);
+  } catch (cause) {
+    if (!(cause instanceof ProtobufError)) throw cause;
+    notDecoded(`a payload of ${payload.length} bytes, which is malformed`);
+  }
+  if (more > 0) notDecoded(`${more} more records, which are not decoded`);
+};
+
+/** Calls `visit` with each record of a request and the name of its service: requests of the three signals number their fields alike. */
+const eachRecord = (payload: Uint8Array, visit: (record: Uint8Array, service: string) => void): void =>
+  readWire(payload, (reader) =>
+    eachValue(reader, payload.length, 1, (resourceEnd) => {
+      const start = reader.pos;
+      let service = "";
+      eachValue(reader, resourceEnd, 1, (end) => {
+        service = serviceOf(payload.subarray(reader.pos, end));
+      });
+      reader.pos = start;
+      eachValue(reader, resourceEnd, 2, (scopeEnd) =>
+        eachValue(reader, scopeEnd, 2, (end) => visit(payload.subarray(reader.pos, end), service)),
+      );
+    }),
+  );
+
+const serviceOf = (resource: Uint8Array): string => {
+  if (resource.length > recordBytesMax) return "";
+  try {
+    const { attributes } = fromBinary(ResourceSchema, resource);
+    const name = attributes.find(({ key }) => key === "service.name");
+    return name ? valueText(name.value) : "";
+  } catch {
+    return "";
+  }
+};
+
+const words = (...parts: readonly string[]): string => parts.filter((part) => part !== "").join(" ");
+const pair = (name: string, value: string): string => (value === "" ? "" : `${name}=${quoted(value)}`);
+const quoted = (text: string): string => (/[\s"]/.test(text) ? `"${text.replaceAll('"', '\\"')}"` : text);
+const attributesText = (attributes: readonly KeyValue[]): string =>
+  attributes.map(({ key, value }) => pair(key, valueText(value))).join(" ");
+const idText = (name: string, id: Uint8Array): string => pair(name, id.toHex());
+
+const valueText = (value: AnyValue | undefined): string => {
+  const found = value?.value;
+  switch (found?.case) {
+    case undefined:
+      return "";
+    case "bytesValue":
+      return found.value.toHex();
+    case "arrayValue":
+      return `[${found.value.values.map((each) => quoted(valueText(each))).join(", ")}]`;
+    case "kvlistValue":
+      return `{${attributesText(found.value.values)}}`;
+    default:
+      return String(found?.value);
+  }
+};
+
+function* spanTexts(record: Uint8Array, service: string, envelope: TextEnvelope): Generator<string> {
+  const span: Span = fromBinary(SpanSchema, record);
+  const { name, startTimeUnixNano: start, endTimeUnixNano: end, status, events } = span;
+  const isError = status?.code === Status_StatusCode.ERROR;
+  const milliseconds = end > 0n && end >= start ? `${(Number(end - start) / 1e6).toFixed(3)}ms` : "";
+  const kind = span.kind > Span_SpanKind.INTERNAL ? (Span_SpanKind[span.kind] ?? "").toLowerCase() : "";
+  const line = words(
+    ...[at(start, envelope), "span", name, kind, milliseconds],
+    isError ? words("ERROR", status?.message ?? "") : "",
+    pair("service", service),
+    attributesText(span.attributes),
+    ...[idText("trace", span.traceId), idText("span", span.spanId), idText("parent", span.parentSpanId)],
+  );
+  const parts = events.map((event) => `event ${words(event.name, attributesText(event.attributes))}`);
+  yield [line, ...parts].join("\n");
+}
+
+function* logTexts(record: Uint8Array, service: string, envelope: TextEnvelope): Generator<string> {
+  const log: LogRecord = fromBinary(LogRecordSchema, record);
+  yield words(
+    at(log.timeUnixNano || log.observedTimeUnixNano, envelope),
+    "log",
+    log.severityText || (log.severityNumber > 0 ? (SeverityNumber[log.severityNumber] ?? "") : ""),
+    log.eventName,
+    valueText(log.body),
+    pair("service", service),
+    attributesText(log.attributes),
+    idText("trace", log.traceId),
+    idText("span", log.spanId),
+  );
+}
+
+function* metricTexts(record: Uint8Array, service: string, envelope: TextEnvelope): Generator<string> {
+  const { name, unit, data }: Metric = fromBinary(MetricSchema, record);
+  for (const point of data.value?.dataPoints ?? [])
+    yield words(
+      at(point.timeUnixNano, envelope),
+      "metric",
+      `${name}${pointText(point)}`,
+      unit === "1" ? "" : unit,
+      pair("service", service),
+      attributesText(point.attributes),
+    );
+}
+
+type Point = NonNullable<Metric["data"]["value"]>["dataPoints"][number];
+
+const pointText = (point: Point): string => {
+  if ("value" in point) return `=${point.value.value ?? ""}`;
+  const sum = point.sum === undefined ? "" : ` sum=${point.sum}`;
+  if ("quantileValues" in point) {
+    const quantiles = point.quantileValues.map(({ quantile, value }) => ` p${quantile * 100}=${value}`);
+    return ` count=${point.count}${sum}${quantiles.join("")}`;
+  }
+  const extremes = [
+    point.min === undefined ? "" : ` min=${point.min}`,
+    point.max === undefined ? "" : ` max=${point.max}`,
+  ];
+  return ` count=${point.count}${sum}${extremes.join("")}`;
+};
+
+const otlpTexts: Readonly<Record<string, RecordTexts | undefined>> = {
+  otel_span: spanTexts,
+  otel_log: logTexts,
+  otel_metric: metricTexts,
+};
