@@ -13,6 +13,8 @@ const nodeOnly: Readonly<Record<string, string>> = {
   "functions/v1/operator/token-exchange.test.ts": "reads the issuers from a file, and counts refusals per process",
   "functions/v1/collector/wrong-clock.test.ts": "gives core a clock of its machine beside that of its database",
   "functions/v1/chat/sessions/turn.test.ts": "plays the model and the SQL tools, which are functions in this process",
+  "functions/v1/collector/hosts/follow-envelopes.test.ts":
+    "reads a stream without an end; what sends requests to workerd here reads whole responses",
   "functions/http/parse-request.test.ts": "mounts a route of its own, which the worker does not have",
   "functions/http/text-stream.test.ts": "calls a function and no route",
 };

@@ -44,7 +44,7 @@ export interface BlockSearch {
 
 const microseconds = sql`(extract(epoch from received_at) * 1e6)::bigint::text`;
 
-type PlaceRow = Record<"received_at" | "received" | "first_sequence" | "last_sequence", string> & {
+type PlaceRow = Record<"at" | "at_text" | "first" | "last", string> & {
   queue_id: Uint8Array;
   envelopes: number;
   kinds: string[];
@@ -86,18 +86,19 @@ export const findBlockPlaces = async (
     xids && sql`xid < ${String(xids.to)}::bigint`,
     xids && xids.from !== null ? sql`xid >= ${String(xids.from)}::bigint` : undefined,
   ];
+  // No column is named as one that sorts: "order by" would take its text.
   const rows = await db.execute<PlaceRow>(sql`
-    select received_at::text as received_at, ${microseconds} as received, queue_id, first_sequence::text as first_sequence,
-      last_sequence::text as last_sequence, envelopes, kinds
+    select ${microseconds} as at, received_at::text as at_text, queue_id, first_sequence::text as first,
+      last_sequence::text as last, envelopes, kinds
     from ingest_block where ${every(conditions)}
     order by received_at ${direction}, queue_id ${direction}, first_sequence ${direction} limit ${limit}`);
   return rows.map((row) => ({
     hostId: range.hostId,
-    receivedAt: BigInt(row.received),
-    receivedText: row.received_at,
+    receivedAt: BigInt(row.at),
+    receivedText: row.at_text,
     queueId: row.queue_id,
-    firstSequence: BigInt(row.first_sequence),
-    lastSequence: BigInt(row.last_sequence),
+    firstSequence: BigInt(row.first),
+    lastSequence: BigInt(row.last),
     envelopes: row.envelopes,
     kinds: row.kinds,
   }));

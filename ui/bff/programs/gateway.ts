@@ -27,6 +27,7 @@ const returnedHeaders = [
   "retry-after",
   "www-authenticate",
   "allow",
+  "x-accel-buffering",
 ];
 
 /**

@@ -64,8 +64,8 @@ export const readEnvelopesRoute = (core: Pick<Core, "config" | "db" | "clock" | 
         type: "text/x-ndjson",
       },
     },
-    handle: ({ params, query, caller, origin }) =>
-      download(caller.userId, async () => {
+    handle: async ({ params, query, caller, origin }) => {
+      const reply = await download(caller.userId, async () => {
         const now = core.clock.now();
         const { from, to, ...asked } = query;
         const [first, end] = [from, to].map((at) => (at ? new Date(at(now)) : null)) as [Date | null, Date | null];
@@ -86,11 +86,15 @@ export const readEnvelopesRoute = (core: Pick<Core, "config" | "db" | "clock" | 
           fileName: downloadName(`telemetry-${host.slice(host.lastIndexOf("/") + 1)}`, {}, new Date(now), "jsonl"),
           texts: linesOf(batches, core.clock),
         };
-      }),
+      });
+      return { ...reply, headers: { ...reply.headers, ...unbuffered } };
+    },
   });
 };
 
 const silenceMs = 10_000;
+/** Proxies such as nginx hold a response back unless told otherwise. */
+const unbuffered = { "X-Accel-Buffering": "no" };
 
 /** Yields the lines of batches; an empty one where nothing was sent for long, so that no proxy takes the stream for dead. */
 const linesOf = async function* (batches: AsyncIterable<ReadTelemetry[]>, clock: Pick<Core["clock"], "monotonic">) {

@@ -1,0 +1,125 @@
+import { sql } from "drizzle-orm";
+import { afterAll, expect, it } from "vitest";
+import type { EnvelopeLine } from "../../../../proto/telemetry/line.ts";
+import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { openEnvelopeStore } from "../../../../tests/support/stored-envelopes.ts";
+import { findBlockPlaces } from "../../../store/ingest/host-blocks.ts";
+
+const test = await createTestCore({ now: Date.now() });
+const { token } = await createTestToken(test);
+const host = await enrollTestCollector(test, { token, deviceId: "web-1" });
+const store = await openEnvelopeStore(test.database);
+afterAll(async () => {
+  await store.close();
+  await test.close();
+});
+
+/** Opens the stream of a host; `next` returns the lines that have arrived once they are so many. */
+const open = async (query: string) => {
+  const authorization = `Bearer ${await test.bridgeToken("auditor")}`;
+  const url = `http://core.test/v1/collector/hosts/${host.identityId}/envelopes${query}`;
+  const { body } = await test.fetch(new Request(url, { headers: { authorization } }));
+  const reader = (body as ReadableStream<Uint8Array>).getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  const pump = async () => {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      text += decoder.decode(value, { stream: true });
+    }
+  };
+  const pumping = pump();
+  const lines = () => text.split("\n").filter((line) => line !== "");
+  const payloads = () => lines().map((line) => atob((JSON.parse(line) as EnvelopeLine).payload));
+  // The source of the stream may be waiting.
+  const close = async () => {
+    let isClosed = false;
+    const closing = reader.cancel().finally(() => {
+      isClosed = true;
+    });
+    await until(() => isClosed);
+    await Promise.all([closing, pumping]);
+  };
+  return { payloads, text: () => text, close };
+};
+
+/** Advances core's clock until `done`. */
+const until = async (done: () => boolean) => {
+  await expect
+    .poll(async () => {
+      await test.clock.advance(1000);
+      return done();
+    })
+    .toBe(true);
+};
+
+it("follows what is stored, whatever the order of its commits, and nothing twice", async () => {
+  await store.lines(host.identity, ["before 1", "before 2"]);
+  const stream = await open("?follow=true&limit=1");
+  await until(() => stream.payloads().length === 1);
+  await store.lines(host.identity, ["after 1"]);
+  await until(() => stream.payloads().length === 2);
+  // A block that was received before, and is committed after another one.
+  await test.database.connect().db.transaction(async (tx) => {
+    await tx.execute(sql`insert into ingest_block select host_id, queue_id, 900, 900, envelopes, kinds, raw_bytes, payload_bytes, observed_from,
+      observed_to, received_at - interval '10 seconds', digest, encoding, data from ingest_block where first_sequence = 3`);
+    await store.lines(host.identity, ["after 2"]);
+    await test.clock.advance(5_000);
+    // The horizon waits for the open transaction.
+    expect(stream.payloads()).toEqual(["before 2", "after 1"]);
+  });
+  await until(() => stream.payloads().length === 4);
+  await test.clock.advance(5_000);
+  expect(stream.payloads()).toEqual(["before 2", "after 1", "after 1", "after 2"]);
+  await stream.close();
+});
+
+it("sends an empty line each ten seconds, and ends with its reader", async () => {
+  const stream = await open("?follow=true&grep=nothing%20has%20this");
+  await until(() => stream.text() === "\n\n");
+  // Eight streams of one operator are open at most.
+  await stream.close();
+  const streams = [];
+  for (let n = 0; n < 8; n++) {
+    const another = await open("?follow=true&limit=1");
+    await until(() => another.payloads().length === 1);
+    streams.push(another);
+  }
+  const authorization = `Bearer ${await test.bridgeToken("auditor")}`;
+  const url = `http://core.test/v1/collector/hosts/${host.identityId}/envelopes`;
+  const request = () => test.fetch(new Request(url, { headers: { authorization } }));
+  expect((await request()).status).toBe(429);
+  for (const another of streams) await another.close();
+  await expect
+    .poll(async () => {
+      await test.clock.advance(1000);
+      return (await request()).status;
+    })
+    .toBe(200);
+});
+
+it("finds blocks by the index on host and time of receipt", async () => {
+  await test.db.execute(sql`insert into ingest_block select 'host-' || n % 500, queue_id, n, n, 1, kinds, raw_bytes, payload_bytes, null, null,
+    received_at - n * interval '1 second', digest, encoding, data from ingest_block, generate_series(1, 20000) n where first_sequence = 3`);
+  await test.db.execute(sql`analyze ingest_block`);
+  const range = { hostId: "host-7", from: null, to: null, kind: null };
+  const [place] = await findBlockPlaces(test.db, range, { order: "newest", limit: 1 });
+  for (const search of [
+    { order: "newest", limit: 500 },
+    { order: "newest", limit: 500, beyond: place },
+    { order: "oldest", limit: 500, upTo: place, xids: { from: null, to: 1n << 40n } },
+  ] as const) {
+    const plans: string[] = [];
+    const explaining = {
+      execute: async (query: Parameters<typeof test.db.execute>[0]) => {
+        plans.push(JSON.stringify(await test.db.execute(sql`explain ${query as ReturnType<typeof sql>}`)));
+        return [];
+      },
+    } as unknown as typeof test.db;
+    await findBlockPlaces(explaining, range, search);
+    expect(plans[0]).toMatch(/Index Scan[^}]*ingest_block_default_host_id_received_at_idx/);
+    expect(plans[0]).not.toContain("Seq Scan");
+  }
+});
