@@ -6,7 +6,7 @@ import { declareCommands, groupSummaries } from "./commands/index.ts";
 import type { Commands } from "./terminal/command.ts";
 import { describeProblem } from "./terminal/describe-problem.ts";
 import { ActionFailure, type AdminExitCode, exitCodes } from "./terminal/exit-codes.ts";
-import { formats, withoutControls } from "./terminal/output.ts";
+import { formats, telemetryForms, withoutControls } from "./terminal/output.ts";
 import type { Terminal } from "./terminal/terminal.ts";
 
 /** The width of help that goes to a file. */
@@ -22,7 +22,11 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
     .description("Administers a collector fleet: policies, tokens, configs, hosts and the audit log")
     .version(packageJson.version)
     .option("--url <url>", "address of the fleet; else SVC_ADMIN_URL, else that of the session")
-    .addOption(new Option("-o, --output <format>", "form of the output").choices(formats).default("table"))
+    .addOption(
+      new Option("-o, --output <format>", "form of the output")
+        .choices([...new Set([...formats, ...telemetryForms])])
+        .default("table"),
+    )
     .option("-y, --yes", "answer questions with yes", false)
     .showHelpAfterError("(svc-admin --help lists the commands)")
     .configureOutput({
@@ -33,7 +37,7 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
     })
     .exitOverride();
   const commands: Commands = {
-    add: (path, { summary, options = [], load }) => {
+    add: (path, { summary, options = [], forms = formats, load }) => {
       const words = path.split(" ");
       const group = words.length > 1 && !/^[<[]/.test(words[1] ?? "") ? words.shift() : undefined;
       const parent =
@@ -45,8 +49,11 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
       for (const option of options) command.addOption(option);
       command.action(async (...given: unknown[]) => {
         const names = given.slice(0, -2).flat() as string[];
+        const form = program.getOptionValueSource("output") === "default" ? forms[0] : program.getOptionValue("output");
+        if (!forms.includes(form))
+          command.error(`error: option '-o, --output <format>' of this command is one of ${forms.join(", ")}.`);
         const work = await load();
-        exitCode = (await work(terminal, command.optsWithGlobals(), ...names)) ?? exitCodes.ok;
+        exitCode = (await work(terminal, { ...command.optsWithGlobals(), form }, ...names)) ?? exitCodes.ok;
       });
     },
   };

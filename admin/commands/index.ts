@@ -1,5 +1,6 @@
 import { Option } from "commander";
 import type { Commands } from "../terminal/command.ts";
+import { telemetryForms } from "../terminal/output.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
 import { all, count, durationOption, instant, interval, limit, parseLabel, reason, several } from "./options.ts";
 
@@ -13,6 +14,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   certificates: "Certificates of hosts: list, revoke",
   configs: "Collector configs: list, show, diff, preview, publish, assign, roll back",
   rollouts: "Rollouts of configs by waves: create, list, show, targets, watch, pause, resume, abort, roll back",
+  telemetry: "The stored telemetry of hosts: read",
   audit: "The audit log: list, follow, verify",
   directory: "The directory: the last sync",
 };
@@ -62,6 +64,7 @@ export const declareCommands = ({ add }: Commands): void => {
   declareHosts(add);
   declareConfigs(add);
   declareRollouts(add);
+  declareTelemetry(add);
   declareRecords(add);
 };
 
@@ -210,6 +213,22 @@ const declareConfigs = (add: Add): void => {
       reason(),
     ],
     load: async () => (await hosts()).rollBackConfigAction,
+  });
+};
+
+const declareTelemetry = (add: Add): void => {
+  add("telemetry read <host>", {
+    summary: "Print the stored telemetry of a host: the newest, or what was received in a range of time",
+    options: [
+      instant("--from <time>", "received from this time on"),
+      instant("--to <time>", "received before this time"),
+      new Option("--kind <kind>", "log_line, otel_log, otel_span, otel_metric, or another one"),
+      new Option("--grep <text>", "lines that contain this text, in any case"),
+      limit("the newest so many envelopes; 100 without --from"),
+      new Option("--follow", "go on with what arrives, until interrupted").conflicts("to"),
+    ],
+    forms: telemetryForms,
+    load: async () => (await import("./telemetry.ts")).readTelemetryAction,
   });
 };
 

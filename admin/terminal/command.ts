@@ -22,6 +22,12 @@ export interface Commands {
   /** Declares a command: its name with arguments, such as `policies show <id>`; `load` imports its work. */
   add<Options>(
     path: string,
-    declare: { summary: string; options?: readonly Option[]; load: () => Promise<Action<Options>> },
+    declare: {
+      summary: string;
+      options?: readonly Option[];
+      /** The values of `-o` in place of the usual ones, the first by default; the work has the one that is given as `form`. */
+      forms?: readonly string[];
+      load: () => Promise<Action<Options>>;
+    },
   ): void;
 }

@@ -3,6 +3,9 @@ import type { Terminal } from "./terminal.ts";
 /** The forms of `-o`. */
 export const formats = ["table", "json", "csv", "yaml"] as const;
 
+/** The forms of `svc-admin telemetry read`, the first by default. */
+export const telemetryForms = ["text", "json", "otlp"] as const;
+
 /** One of `formats`. */
 export type Format = (typeof formats)[number];
 

@@ -127,7 +127,7 @@ describe("the bundle that ships", () => {
     "rollouts roll-back": "printed --yes",
   };
   /** Commands that print no records, or that this test cannot repeat. */
-  const others = ["login", "init", "logout", "sessions revoke", "configs diff", "completion"];
+  const others = ["login", "init", "logout", "sessions revoke", "configs diff", "telemetry read", "completion"];
 
   beforeAll(async () => {
     writeFileSync(file, testConfigYaml(900));

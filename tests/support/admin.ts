@@ -34,7 +34,11 @@ export interface AdminUser {
  * `printed` stdout; the other members replace parts of the terminal.
  */
 export const createAdminUser = (
-  terminal: Partial<Terminal> & { columns?: number; shown?: (text: string) => void; printed?: () => void } = {},
+  terminal: Partial<Terminal> & {
+    columns?: number;
+    shown?: (text: string) => void;
+    printed?: (text: string) => void;
+  } = {},
 ): AdminUser => {
   const home = mkdtempSync(join(tmpdir(), "svc-admin-"));
   return {
@@ -56,7 +60,7 @@ export const createAdminUser = (
         out: {
           write: (text) => {
             written.out += text;
-            terminal.printed?.();
+            terminal.printed?.(text);
           },
           columns: terminal.columns,
         },

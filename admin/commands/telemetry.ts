@@ -1,0 +1,144 @@
+import * as v from "valibot";
+import type { FleetClient } from "../../client/connect.ts";
+import { type ReadHostEnvelopesData, readHostEnvelopes } from "../../client/index.ts";
+import { FleetError, problemOf } from "../../client/problem.ts";
+import { DamagedBlockLine, EnvelopeLine } from "../../proto/telemetry/line.ts";
+import type { Action } from "../terminal/command.ts";
+import { connect } from "../terminal/connect.ts";
+import { describeProblem } from "../terminal/describe-problem.ts";
+import { exitCodes } from "../terminal/exit-codes.ts";
+import { withoutControls } from "../terminal/output.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+import { resolveId } from "./names.ts";
+import type { Instant } from "./options.ts";
+
+interface TelemetryOptions {
+  from?: Instant;
+  to?: Instant;
+  kind?: string;
+  grep?: string;
+  limit?: number;
+  follow?: boolean;
+  form: string;
+}
+
+type Query = NonNullable<ReadHostEnvelopesData["query"]>;
+type Line = EnvelopeLine | DamagedBlockLine;
+
+const Line = v.pipe(v.string(), v.parseJson(), v.union([EnvelopeLine, DamagedBlockLine]));
+
+/** `svc-admin telemetry read`: the newest lines of a host, or those of a range; with `--follow` also what it sends from now on. */
+export const readTelemetryAction: Action<TelemetryOptions> = async (
+  terminal,
+  { follow = false, form, ...options },
+  name = "",
+) => {
+  const client = connect(terminal, options);
+  const id = await resolveId(client, "host", name);
+  const write =
+    form === "otlp" ? (await import("../terminal/otlp-lines.ts")).otlpLineOf : writers[form as "text" | "json"];
+  const query: Query = {
+    ...timeQuery("from", options.from),
+    ...timeQuery("to", options.to),
+    ...(options.kind === undefined ? {} : { kind: options.kind }),
+    ...(options.grep === undefined ? {} : { grep: options.grep }),
+    ...(options.limit === undefined ? {} : { limit: String(options.limit) }),
+    ...(follow ? { follow: "true" } : {}),
+  } as Query;
+  const counts = { read: 0, lost: 0 };
+  const print = (line: Line) => {
+    counts.read++;
+    const text = "damaged_block" in line ? undefined : write(line);
+    if (text !== undefined) return void terminal.out.write(text);
+    counts.lost++;
+    terminal.err.write(`svc-admin: ${"damaged_block" in line ? damageOf(line) : undecodable(line)}\n`);
+  };
+  if (follow) await followLines(terminal, { client, id, query, print });
+  else for await (const line of linesOf(client, id, query)) print(line);
+  if (counts.read === 0) terminal.err.write("No telemetry of this host was received in this range of time.\n");
+  return counts.lost > 0 ? exitCodes.partial : undefined;
+};
+
+/** Core counts back from its own clock. */
+const timeQuery = (name: "from" | "to", time: Instant | undefined): Query =>
+  time === undefined ? {} : { [name]: "at" in time ? time.at : `${time.secondsAgo}s` };
+
+const writers: Readonly<Record<"text" | "json", (line: EnvelopeLine) => string>> = {
+  json: (line) => `${JSON.stringify(line)}\n`,
+  // What follows a line break is indented: a host cannot write a line that looks like another one.
+  text: ({ text }) => text.map((each) => `${each.split(/\r?\n/).map(shown).join("\n    ")}\n`).join(""),
+};
+
+const shown = (text: string): string => withoutControls(text.replaceAll("\t", "    "));
+
+const damageOf = ({
+  damaged_block: { first_sequence: first, last_sequence: last, ...block },
+}: DamagedBlockLine): string =>
+  `a stored block is damaged: ${block.envelopes} envelopes, ${first} to ${last} of queue ${block.queue_id}, received at ${block.received_at}`;
+
+const undecodable = ({ kind, sequence, queue_id: queue }: EnvelopeLine): string =>
+  `an envelope is no request of OTLP: ${kind} ${sequence} of queue ${queue}`;
+
+/** Yields the lines of a response as they arrive. Throws a `FleetError` when it breaks off. */
+async function* linesOf(client: FleetClient, id: string, query: Query): AsyncGenerator<Line, void, void> {
+  const { data } = await readHostEnvelopes<true>({ client, path: { id }, query, parseAs: "stream" });
+  const decoder = new TextDecoder();
+  let parts: string[] = [];
+  try {
+    for await (const bytes of data as unknown as AsyncIterable<Uint8Array>) {
+      const [first = "", ...others] = decoder.decode(bytes, { stream: true }).split("\n");
+      parts.push(first);
+      for (const part of others) {
+        const line = parts.join("");
+        parts = [part];
+        if (line !== "") yield v.parse(Line, line);
+      }
+    }
+  } catch (cause) {
+    if (cause instanceof v.ValiError) throw cause;
+    throw brokenOff(cause);
+  }
+  if (parts.join("") !== "") throw brokenOff(undefined);
+}
+
+const brokenOff = (cause: unknown): FleetError =>
+  new FleetError(problemOf(new Error("the response broke off: what was printed is not all"), undefined), { cause });
+
+const resumeMs = 2_000;
+/** Blocks are committed out of order: what was received within this time before the newest line is read again. */
+const overlapMs = 60_000;
+
+/** Prints what arrives until interrupted; a stream that ends is opened again where it ended, so that a watch outlives a restart of core. */
+const followLines = async (
+  terminal: Pick<Terminal, "clock" | "err" | "signal">,
+  { client, id, query, print }: { client: FleetClient; id: string; query: Query; print(line: Line): void },
+): Promise<void> => {
+  /** The lines of the last minutes, with their times of receipt. */
+  const seen = new Map<string, number>();
+  let newest = 0;
+  let isOpened = false;
+  for (;;) {
+    const { limit: _, ...rest } = query;
+    const again = newest === 0 ? query : { ...rest, from: new Date(newest - overlapMs).toISOString() };
+    try {
+      for await (const line of linesOf(client, id, again)) {
+        isOpened = true;
+        const key = "damaged_block" in line ? JSON.stringify(line) : `${line.queue_id} ${line.sequence}`;
+        if (seen.has(key)) continue;
+        const at = Date.parse("damaged_block" in line ? line.damaged_block.received_at : line.received_at);
+        newest = Math.max(newest, at);
+        seen.set(key, at);
+        for (const [old, time] of seen) {
+          if (time >= newest - 2 * overlapMs) break;
+          seen.delete(old);
+        }
+        print(line);
+      }
+    } catch (error) {
+      const passes = error instanceof FleetError && error.problem.action === "retry" && !terminal.signal.aborted;
+      if (!passes || !isOpened) throw error;
+      terminal.err.write(describeProblem(error.problem));
+    }
+    await terminal.clock.sleep(resumeMs, terminal.signal);
+  }
+};

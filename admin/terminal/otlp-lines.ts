@@ -1,0 +1,90 @@
+/** Envelopes as OTLP/JSON (opentelemetry.io/docs/specs/otlp, "JSON Protobuf Encoding"): a request a line, which any receiver of it takes. */
+import { type DescMessage, fromBinary, type JsonValue, toJson } from "@bufbuild/protobuf";
+import { ExportLogsServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
+import { ExportMetricsServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
+import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import type { EnvelopeLine } from "../../proto/telemetry/line.ts";
+
+const requests: Readonly<Record<string, DescMessage | undefined>> = {
+  otel_span: ExportTraceServiceRequestSchema,
+  otel_log: ExportLogsServiceRequestSchema,
+  otel_metric: ExportMetricsServiceRequestSchema,
+};
+
+/** Returns an envelope as a line; undefined for one whose payload is no request. Lines of files are log records, as an export makes them. */
+export const otlpLineOf = (line: EnvelopeLine): string | undefined => {
+  const schema = requests[line.kind];
+  if (schema === undefined) return `${JSON.stringify(logRequestOf(line))}\n`;
+  try {
+    const json = toJson(schema, fromBinary(schema, Uint8Array.fromBase64(line.payload)), { enumAsInteger: true });
+    return `${JSON.stringify(withHexIds(json))}\n`;
+  } catch {
+    return undefined;
+  }
+};
+
+const idNames: ReadonlySet<string> = new Set(["traceId", "spanId", "parentSpanId"]);
+
+/** OTLP writes ids in hexadecimal, where JSON of protobuf has base64. Every member is one of the schema: keys of attributes are values. */
+const withHexIds = (json: JsonValue): JsonValue => {
+  if (Array.isArray(json)) return json.map(withHexIds);
+  if (typeof json !== "object" || json === null) return json;
+  return Object.fromEntries(
+    Object.entries(json).map(([name, value]) => [
+      name,
+      idNames.has(name) && typeof value === "string" ? Uint8Array.fromBase64(value).toHex() : withHexIds(value),
+    ]),
+  );
+};
+
+const attribute = (key: string, value: string) => ({ key, value: { stringValue: value } });
+
+const logRequestOf = (line: EnvelopeLine) => {
+  const { host_id: host, queue_id: queue, sequence, kind, source, attributes, payload } = line;
+  const { "file.path": path, ...rest } = attributes;
+  return {
+    resourceLogs: [
+      {
+        resource: {
+          attributes: [
+            attribute("host.name", host.slice(host.lastIndexOf("/") + 1)),
+            attribute("service.instance.id", host),
+            attribute("svc.host.identity", host),
+          ],
+        },
+        scopeLogs: [
+          {
+            scope: { name: source },
+            logRecords: [
+              {
+                timeUnixNano: `${Date.parse(line.observed_at ?? line.received_at)}000000`,
+                body: bodyOf(payload),
+                attributes: [
+                  ...(path === undefined
+                    ? []
+                    : [
+                        attribute("log.file.path", path),
+                        attribute("log.file.name", path.slice(path.lastIndexOf("/") + 1)),
+                      ]),
+                  ...Object.entries(rest).map(([key, value]) => attribute(key, value)),
+                  ...(kind === "log_line" ? [] : [attribute("svc.kind", kind)]),
+                  attribute("log.record.uid", `${queue}-${sequence}`),
+                ],
+              },
+            ],
+          },
+        ],
+      },
+    ],
+  };
+};
+
+const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
+const bodyOf = (payload: string) => {
+  try {
+    return { stringValue: utf8.decode(Uint8Array.fromBase64(payload)) };
+  } catch {
+    return { bytesValue: payload };
+  }
+};
