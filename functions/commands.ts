@@ -1,15 +1,21 @@
+import { parseArgs } from "node:util";
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
+import { timeAt } from "../proto/telemetry/time-at.ts";
 import type { CoreConfig } from "./config/core-config.ts";
 import { verifyAudit } from "./domain/audit/chain.ts";
 import { createRestoreCheck, holdAccess, type RestoreCore } from "./domain/directory/restored.ts";
 import { confirmRetention } from "./domain/retention/confirm-retention.ts";
 import { confirmAccess, listHeldAccess } from "./domain/scim/confirm-access.ts";
+import { copyTelemetry, type TelemetryCopy } from "./domain/telemetry/copy-telemetry.ts";
 import { createCoreServers } from "./node/database/database-servers.ts";
 import { prepareDatabase, withDatabaseFaults } from "./node/database/prepare-database.ts";
+import { blockCodec } from "./node/ingest/block-codec.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { connectDatabase, type Database } from "./store/database/database.ts";
+import type { SqlClient } from "./store/database/pool/sql-client.ts";
+import { type DamagedBlock, dropCopiedTable, TableRefused } from "./store/ingest/copy-to-table.ts";
 
 /** What `svc-server --help` prints. */
 export const serverUsage = `svc-server: core of the collector fleet
@@ -20,6 +26,8 @@ export const serverUsage = `svc-server: core of the collector fleet
   svc-server hold-access    after a restore that core cannot notice: hold all access until the directory states it again
   svc-server confirm-clock  the database's clock is right: end a pause of retention, and drop expired days each hour for a day
   svc-server verify-audit   recompute the audit log's hash chain: 0 and its head as JSON, or 1 and the first fault
+  svc-server envelopes --from TIME [--to TIME] [--host HOST] --table NAME   copy stored telemetry into a table of rows, for SQL
+  svc-server envelopes --drop --table NAME   drop such a table, and no other (docs/telemetry.md)
   svc-server export         send committed envelopes as OTLP to a backend (docs/export.md)
   svc-server verify-receipts FILE|-   verify the receipts of a conversation, offline (docs/chat.md)
 `;
@@ -32,6 +40,7 @@ export const databaseCommands = (
   "confirm-access": (config) => confirmAccessCommand(config, args),
   "hold-access": holdAccessCommand,
   "confirm-clock": confirmClockCommand,
+  envelopes: (config) => envelopesCommand(config, args),
 });
 
 /** Recomputes the audit chain and prints the result as one JSON object. */
@@ -77,6 +86,60 @@ const confirmClockCommand = (config: CoreConfig): Promise<number> =>
     return 0;
   });
 
+const envelopesUsage =
+  "svc-server envelopes --from TIME [--to TIME] [--host HOST] --table NAME, or --drop --table NAME; a TIME is as 2026-11-22T10:00:00Z, or as 2h before now\n";
+/** What core names its own tables is refused: partitions of days to come. */
+const tablePattern = /^(?!ingest_|pg_)[a-z_][a-z0-9_]{0,62}$/;
+
+/** Copies telemetry into a table, or drops such a table. Prints how many envelopes. Returns 1 if the table is refused or a block damaged. */
+const envelopesCommand = async (config: CoreConfig, args: readonly string[]): Promise<number> => {
+  const order = parseEnvelopesOrder(args);
+  if (order === null) {
+    process.stderr.write(envelopesUsage);
+    return 2;
+  }
+  const { table } = order;
+  let damaged = 0;
+  const onDamaged = (block: DamagedBlock) => {
+    damaged++;
+    const sequences = `${block.firstSequence} to ${block.lastSequence} of queue ${block.queueId.toHex()}`;
+    toStderr({}, `a stored block is damaged: ${sequences}, host ${block.hostId}, received at ${block.receivedAt}`);
+  };
+  try {
+    return await withRestoreCore(config, async (core) => {
+      if ("drop" in order) {
+        await dropCopiedTable(core.sql, table);
+        print({ dropped: table });
+        return 0;
+      }
+      const needs = { ...core, codec: blockCodec };
+      const envelopes = await copyTelemetry(needs, { ...order, onDamaged }, process.env.USER ?? "unknown user");
+      print({ table, envelopes, damaged_blocks: damaged });
+      return damaged > 0 ? 1 : 0;
+    });
+  } catch (error) {
+    if (!(error instanceof TableRefused)) throw error;
+    process.stderr.write(`${error.message}\n`);
+    return 1;
+  }
+};
+
+type EnvelopesOrder = { table: string; drop: true } | Omit<TelemetryCopy, "onDamaged">;
+
+const parseEnvelopesOrder = (args: readonly string[]): EnvelopesOrder | null => {
+  const text = { type: "string" } as const;
+  const options = { from: text, to: text, host: text, table: text, drop: { type: "boolean" } } as const;
+  try {
+    const { from, to, host, table = "", drop = false } = parseArgs({ args: [...args], options }).values;
+    if (!tablePattern.test(table)) return null;
+    if (drop) return from === undefined && to === undefined && host === undefined ? { table, drop } : null;
+    const [first, last] = [timeAt(from ?? ""), timeAt(to ?? "0s")];
+    return first && last ? { table, host, from: first, to: last } : null;
+  } catch {
+    return null;
+  }
+};
+
 const personView = ({ primaryEmail, scopes }: { primaryEmail: string; scopes: readonly string[] }) => ({
   email: primaryEmail,
   scopes,
@@ -87,17 +150,25 @@ const membershipView = ({ userName, group }: { userName: string; group: string }
 const print = (result: object): void => void process.stdout.write(`${JSON.stringify(result)}\n`);
 
 /** Runs a command on the migrated database. */
-const withRestoreCore = async (config: CoreConfig, run: (core: RestoreCore) => Promise<number>): Promise<number> => {
+const withRestoreCore = async (
+  config: CoreConfig,
+  run: (core: RestoreCore & { sql: SqlClient }) => Promise<number>,
+): Promise<number> => {
   await prepareDatabase(createCoreServers(config), { tenantId: config.tenantId, clock: systemClock, log: stderrLog });
-  return withDatabase(config, (db) => run({ config, db, clock: systemClock, entropy: systemEntropy, log: stderrLog }));
+  return withDatabase(config, (db, sql) =>
+    run({ config, db, sql, clock: systemClock, entropy: systemEntropy, log: stderrLog }),
+  );
 };
 
-const withDatabase = async (config: CoreConfig, run: (db: Database) => Promise<number>): Promise<number> => {
+const withDatabase = async (
+  config: CoreConfig,
+  run: (db: Database, sql: SqlClient) => Promise<number>,
+): Promise<number> => {
   const { sessions } = createCoreServers(config);
   // Without a deadline: one transaction may read the whole log, or change every person.
-  const database = connectDatabase({ ...sessions, connectionsMax: 1, deadlineMs: 0 });
+  const database = connectDatabase({ ...sessions, connectionsMax: 2, deadlineMs: 0 });
   try {
-    return await withDatabaseFaults(sessions.variable, () => run(database.db));
+    return await withDatabaseFaults(sessions.variable, () => run(database.db, database.sql));
   } finally {
     await database.close();
   }

@@ -1,68 +1,149 @@
-/** Stored telemetry as a table of rows, for SQL: blocks are compressed, which PostgreSQL cannot read. */
-import type { SqlClient } from "../database/pool/sql-client.ts";
+/**
+ * Stored telemetry as a table of rows, for SQL: blocks are compressed, which PostgreSQL cannot read. One connection reads, in a transaction
+ * that writes nothing; another one writes, in short ones: exports wait for every transaction that writes.
+ */
+import { errorCode } from "../../../kit/describe-error.ts";
+import type { SqlClient, SqlRunner } from "../database/pool/sql-client.ts";
 import type { BlockCodec } from "./block-codec.ts";
-import { readStoredBlock } from "./stored-envelope.ts";
+import { BlockCorrupt, readCheckedBlock, type StoredEnvelope } from "./stored-envelope.ts";
 
-/** Which telemetry to copy, by the time of receipt. */
+/** Which telemetry to copy, by the time of receipt, and whereto. */
 export interface CopiedTelemetry {
-  /** The table's name; it is created unless it exists. */
+  /** The name of the table, which must not exist. */
   table: string;
   from: Date;
   /** Exclusive. */
   to: Date;
   /** Of this host alone. */
-  hostId?: string;
+  hostId?: string | undefined;
+  /** Called for each block that is damaged, whose envelopes are left out. */
+  onDamaged?: ((block: DamagedBlock) => void) | undefined;
+}
+
+/** A block that cannot be read. */
+export interface DamagedBlock {
+  hostId: string;
+  queueId: Uint8Array;
+  firstSequence: string;
+  lastSequence: string;
+  receivedAt: string;
+}
+
+/** Why a table is not created or dropped. */
+export class TableRefused extends Error {
+  override readonly name = "TableRefused";
 }
 
 interface Block {
   host_id: string;
   queue_id: Uint8Array;
+  first_sequence: string;
+  last_sequence: string;
   received_at: string;
   xid: string;
   raw_bytes: number;
   encoding: number;
   data: Uint8Array;
+  digest: Uint8Array;
 }
 
-const blocksOfRead = 200;
+/** Each may have megabytes. */
+const blocksOfRead = 16;
+const rowsOfRead = 100;
 const rowsOfInsert = 2_000;
+/** The comment of a table that was created here: no other one is dropped. */
+const mark = "svc-server envelopes: a copy of telemetry, which retention does not drop";
+const duplicateTable = "42P07";
 
-/** Copies telemetry into a table, in one transaction; returns how many envelopes it has copied. */
-export const copyToTable = (
+/** Copies telemetry into a new table; returns how many envelopes it has copied. No table is left when it fails. Throws `TableRefused`. */
+export const copyToTable = async (
   sql: SqlClient,
-  { table, from, to, hostId }: CopiedTelemetry,
-  codec: Pick<BlockCodec, "decompress">,
-): Promise<number> =>
-  sql.begin(async (tx) => {
-    await tx`set local statement_timeout = 0`;
-    await tx`create table if not exists ${tx(table)} (
-      host_id text not null, queue_id bytea not null, sequence bigint not null, kind text not null, observed_at timestamptz,
-      received_at timestamptz not null, source text not null, attributes jsonb not null, payload bytea not null, xid bigint not null)`;
-    const [first, last] = [from.toISOString(), to.toISOString()];
-    const isWanted = tx`received_at >= ${first}::text::timestamptz and received_at < ${last}::text::timestamptz
-      ${hostId === undefined ? tx`` : tx`and host_id = ${hostId}`}`;
-    const { count } = await tx`
-      insert into ${tx(table)} select host_id, queue_id, sequence, kind, observed_at, received_at, source, attributes, payload, xid
-      from ingest_envelope where ${isWanted}`;
-    let copied = count;
-    await tx`declare blocks no scroll cursor for
-      select host_id, queue_id, received_at::text, xid::text, raw_bytes, encoding, data from ingest_block where ${isWanted}`;
-    for (;;) {
-      const blocks = await tx.unsafe<Block[]>(`fetch ${blocksOfRead} from blocks`);
-      if (blocks.length === 0) return copied;
-      const rows = blocks.flatMap((block) => rowsOf(block, codec));
-      for (let at = 0; at < rows.length; at += rowsOfInsert)
-        await tx`insert into ${tx(table)} ${tx(rows.slice(at, at + rowsOfInsert))}`;
-      copied += rows.length;
-    }
-  });
+  copied: CopiedTelemetry,
+  codec: Pick<BlockCodec, "decompress" | "digest">,
+): Promise<number> => {
+  const { table } = copied;
+  try {
+    await sql.begin(async (tx) => {
+      await tx`create table ${tx(table)} (
+        host_id text not null, queue_id bytea not null, sequence bigint not null, kind text not null, observed_at timestamptz,
+        received_at timestamptz not null, source text not null, attributes jsonb not null, payload bytea not null, xid bigint not null)`;
+      await tx.unsafe(`comment on table "${table.replaceAll('"', '""')}" is '${mark}'`);
+    });
+  } catch (cause) {
+    if (errorCode(cause) !== duplicateTable) throw cause;
+    throw new TableRefused(`the table ${table} exists already: choose another name, or drop it with --drop`, { cause });
+  }
+  try {
+    return await sql.begin("read only", (reader) => copyInto(sql, reader, copied, codec));
+  } catch (cause) {
+    await sql`drop table ${sql(table)}`;
+    throw cause;
+  }
+};
 
-const rowsOf = (block: Block, codec: Pick<BlockCodec, "decompress">) => {
-  const { host_id, queue_id, received_at, xid, raw_bytes: rawBytes, encoding, data } = block;
-  const stored = { hostId: host_id, queueId: queue_id, receivedAt: 0n, rawBytes, encoding, data };
-  return readStoredBlock(stored, codec).map(({ sequence, kind, observedAt, source, attributes, payload }) => ({
+const copyInto = async (
+  sql: SqlClient,
+  reader: SqlRunner,
+  { table, from, to, hostId, onDamaged }: CopiedTelemetry,
+  codec: Pick<BlockCodec, "decompress" | "digest">,
+): Promise<number> => {
+  await reader`set local statement_timeout = 0`;
+  await reader`set local idle_in_transaction_session_timeout = 0`;
+  const [first, last] = [from.toISOString(), to.toISOString()];
+  const isWanted = reader`received_at >= ${first}::text::timestamptz and received_at < ${last}::text::timestamptz
+    ${hostId === undefined ? reader`` : reader`and host_id = ${hostId}`}`;
+  let copied = 0;
+  const insert = async (rows: readonly object[]) => {
+    for (let at = 0; at < rows.length; at += rowsOfInsert)
+      await sql`insert into ${sql(table)} ${sql(rows.slice(at, at + rowsOfInsert))}`;
+    copied += rows.length;
+  };
+  await reader`declare single no scroll cursor for
+    select host_id, queue_id, sequence::text, kind, observed_at::text, received_at::text, source, attributes, payload, xid::text
+    from ingest_envelope where ${isWanted}`;
+  for (;;) {
+    const rows = await reader.unsafe(`fetch ${rowsOfRead} from single`);
+    if (rows.length === 0) break;
+    await insert(rows.map((row) => ({ ...row, attributes: JSON.stringify(row.attributes) })));
+  }
+  await reader`declare blocks no scroll cursor for
+    select host_id, queue_id, first_sequence::text, last_sequence::text, received_at::text, xid::text, raw_bytes, encoding, data, digest
+    from ingest_block where ${isWanted}`;
+  for (;;) {
+    const blocks = await reader.unsafe<Block[]>(`fetch ${blocksOfRead} from blocks`);
+    if (blocks.length === 0) return copied;
+    for (const block of blocks) await insert(rowsOf(block, codec, onDamaged));
+  }
+};
+
+const rowsOf = (
+  { host_id, queue_id, received_at, xid, raw_bytes: rawBytes, encoding, data, digest, ...block }: Block,
+  codec: Pick<BlockCodec, "decompress" | "digest">,
+  onDamaged: CopiedTelemetry["onDamaged"],
+): object[] => {
+  let envelopes: StoredEnvelope[];
+  try {
+    const stored = { hostId: host_id, queueId: queue_id, receivedAt: 0n, rawBytes, encoding, data, digest };
+    envelopes = readCheckedBlock(stored, codec);
+  } catch (cause) {
+    if (onDamaged === undefined || !(cause instanceof BlockCorrupt)) throw cause;
+    const { first_sequence: firstSequence, last_sequence: lastSequence } = block;
+    onDamaged({ hostId: host_id, queueId: queue_id, firstSequence, lastSequence, receivedAt: received_at });
+    return [];
+  }
+  return envelopes.map(({ sequence, kind, observedAt, source, attributes, payload }) => ({
     ...{ host_id, queue_id, sequence: String(sequence), kind, source, received_at, xid, payload },
     observed_at: observedAt === null ? null : new Date(Number(observedAt / 1000n)).toISOString(),
     attributes: JSON.stringify(attributes),
   }));
 };
+
+/** Drops a table that `copyToTable` has created. Throws `TableRefused` for any other one. */
+export const dropCopiedTable = (sql: SqlClient, table: string): Promise<void> =>
+  sql.begin(async (tx) => {
+    const [found] = await tx<{ mark: string | null }[]>`
+      select obj_description(to_regclass(quote_ident(${table}::text)), 'pg_class') as mark`;
+    if (found?.mark !== mark)
+      throw new TableRefused(`${table} is no table that svc-server envelopes has created: it stays`);
+    await tx`drop table ${tx(table)}`;
+  });

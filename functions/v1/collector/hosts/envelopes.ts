@@ -1,8 +1,8 @@
 import * as v from "valibot";
-import { parseDuration } from "../../../../proto/fleet-health/query-language/duration.ts";
-import { Identifier, parseTimestamp } from "../../../../proto/management/text.ts";
+import { Identifier } from "../../../../proto/management/text.ts";
 import type { DamagedBlockLine, EnvelopeLine } from "../../../../proto/telemetry/line.ts";
 import { isoTime } from "../../../../proto/telemetry/record-texts.ts";
+import { type TimeAt, timeAt } from "../../../../proto/telemetry/time-at.ts";
 import { QueryInteger } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { type ReadTelemetry, readHostTelemetry } from "../../../domain/telemetry/read-host.ts";
@@ -11,16 +11,11 @@ import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { IdParams } from "../../shapes.ts";
 
-/** Returns the time in milliseconds at `now`. */
-type TimeAt = (now: number) => number;
-
 const QueryTime = v.pipe(
   v.string("must be given once"),
   v.rawTransform(({ dataset: { value }, addIssue, NEVER }): TimeAt => {
-    const ago = parseDuration(value);
-    if (ago !== undefined) return (now) => now - ago * 1000;
-    const at = parseTimestamp(value);
-    if (at !== undefined) return () => at;
+    const at = timeAt(value);
+    if (at !== undefined) return at;
     addIssue({ message: "must be a time in UTC, such as 2026-01-31T08:00:00Z, or how long ago, such as 2h" });
     return NEVER;
   }),

@@ -1,0 +1,43 @@
+import type { Core } from "../../core.ts";
+import { findIdentity } from "../../store/certificate/identities.ts";
+import type { SqlClient } from "../../store/database/pool/sql-client.ts";
+import { readDatabaseTime } from "../../store/database/server-settings.ts";
+import { type CopiedTelemetry, copyToTable } from "../../store/ingest/copy-to-table.ts";
+import { recordAudit } from "../audit/audit-log.ts";
+
+type Needs = Pick<Core, "db" | "clock" | "entropy" | "codec"> & { sql: SqlClient };
+
+/** What to copy; times are those of the database's clock. */
+export interface TelemetryCopy extends Pick<CopiedTelemetry, "table" | "onDamaged"> {
+  from: (now: number) => number;
+  to: (now: number) => number;
+  /** An identity, or its id. */
+  host?: string | undefined;
+}
+
+/** Copies telemetry into a new table for `operator`, audited as `telemetry.copy`; returns how many envelopes. Throws `TableRefused`. */
+export const copyTelemetry = async (core: Needs, copy: TelemetryCopy, operator: string): Promise<number> => {
+  const { table, host, onDamaged } = copy;
+  const now = await readDatabaseTime(core.db);
+  const [from, to] = [new Date(copy.from(now)), new Date(copy.to(now))];
+  const isId = host !== undefined && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(host);
+  const hostId = isId ? (await findIdentity(core.db, host))?.identity : host;
+  const record = (outcome: "success" | "failure", envelopes: number | null) =>
+    core.db.transaction((tx) =>
+      recordAudit(tx, core, {
+        actor: { type: "system", id: "svc-server", display: `svc-server envelopes (${operator})` },
+        action: "telemetry.copy",
+        target: { type: "table", id: table },
+        outcome,
+        details: { from: from.toISOString(), to: to.toISOString(), host: hostId ?? host ?? null, envelopes },
+      }),
+    );
+  try {
+    const copied = await copyToTable(core.sql, { table, from, to, hostId: hostId ?? host, onDamaged }, core.codec);
+    await record("success", copied);
+    return copied;
+  } catch (cause) {
+    await record("failure", null);
+    throw cause;
+  }
+};

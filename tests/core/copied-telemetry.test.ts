@@ -1,0 +1,117 @@
+import { afterAll, expect, it } from "vitest";
+import { createTestDatabase } from "../support/database.ts";
+import { startProgram } from "../support/program.ts";
+import { openEnvelopeStore } from "../support/stored-envelopes.ts";
+
+/* `svc-server envelopes` of the bundle, on a database with blocks and a row of an earlier version. */
+
+const database = await createTestDatabase();
+const { sql } = database.connect();
+let at = Date.parse("2026-11-20T03:00:00Z");
+const store = await openEnvelopeStore(database, () => at);
+afterAll(async () => {
+  await store.close();
+  await database.drop();
+});
+
+const env = {
+  SVC_DATABASE_URL: database.url,
+  SVC_TENANT_ID: "01920000-0000-7000-8000-000000000001",
+  SVC_AUTH_TOKEN_SECRET: "a-test-secret-of-more-than-32-bytes",
+  SVC_DIRECTORY_DOMAIN: "example.test",
+  SVC_DIRECTORY_DELEGATE_EMAIL: "root@example.test",
+  SVC_DIRECTORY_SERVICE_ACCOUNT_KEY_FILE: "/nowhere/directory.json",
+  USER: "ada",
+};
+const run = async (...args: string[]) => {
+  const program = startProgram("functions/main.ts", ["envelopes", ...args], env);
+  const exitCode = await program.exited;
+  return { exitCode, printed: program.records, err: program.stderr };
+};
+const lines = async (table: string) =>
+  (
+    await sql<
+      { line: string }[]
+    >`select convert_from(payload, 'UTF8') as line from ${sql(table)} order by received_at, sequence`
+  ).map(({ line }) => line);
+
+await store.lines("host-a", ["a1", "a2"]);
+await store.lines("host-b", ["b1"]);
+await sql`insert into ingest_envelope (host_id, queue_id, sequence, kind, received_at, source, attributes, payload)
+  values ('host-a', '\\x01', 1, 'log_line', '2026-11-20T02:00:00Z', 'files', '{"a":"b"}', 'row')`;
+at += 3_600_000;
+await store.lines("host-a", ["later"]);
+
+it("copies a range of blocks and rows into a table, audited, and drops it", async () => {
+  const range = ["--from", "2026-11-20T00:00:00Z", "--to", "2026-11-20T04:00:00Z"];
+  expect(await run(...range, "--host", "host-a", "--table", "incident")).toEqual({
+    exitCode: 0,
+    printed: [{ table: "incident", envelopes: 3, damaged_blocks: 0 }],
+    err: "",
+  });
+  expect(await lines("incident")).toEqual(["row", "a1", "a2"]);
+  const [row] =
+    await sql`select host_id, sequence::text, kind, source, attributes, observed_at from incident where sequence = 1 and payload = 'a1'`;
+  expect(row).toMatchObject({
+    host_id: "host-a",
+    sequence: "1",
+    kind: "log_line",
+    source: "files",
+    attributes: { "file.path": "/var/log/app.log" },
+  });
+  expect((await run(...range, "--table", "everything")).printed).toEqual([
+    { table: "everything", envelopes: 4, damaged_blocks: 0 },
+  ]);
+  const events =
+    await sql`select actor_display, target_id, details from audit_event where action = 'telemetry.copy' order by id`;
+  expect(events[0]).toEqual({
+    actor_display: "svc-server envelopes (ada)",
+    target_id: "incident",
+    details: { from: "2026-11-20T00:00:00.000Z", to: "2026-11-20T04:00:00.000Z", host: "host-a", envelopes: 3 },
+  });
+  expect(await run("--drop", "--table", "incident")).toMatchObject({ exitCode: 0, printed: [{ dropped: "incident" }] });
+  expect(await sql`select to_regclass('incident') as incident`).toEqual([{ incident: null }]);
+});
+
+it("neither fills nor drops a table that it has not created", async () => {
+  await sql`create table mine (important text)`;
+  const range = ["--from", "30d"];
+  expect(await run(...range, "--table", "mine")).toMatchObject({
+    exitCode: 1,
+    printed: [],
+    err: expect.stringContaining("exists already"),
+  });
+  for (const table of ["mine", "audit_event", "unknown"])
+    expect(await run("--drop", "--table", table)).toMatchObject({
+      exitCode: 1,
+      err: expect.stringContaining("it stays"),
+    });
+  expect(await sql`select * from mine`).toEqual([]);
+  for (const args of [
+    ["--table", "no_range"],
+    [...range, "--table", "ingest_block_20990101"],
+    [...range, "--table", 'x"; drop table mine; --'],
+    [...range, "--table", "t", "--drop"],
+    ["--from", "yesterday", "--table", "t"],
+    [...range, "--everything", "--table", "t"],
+  ])
+    expect({ args, ...(await run(...args)) }).toMatchObject({ args, exitCode: 2, printed: [] });
+});
+
+it("leaves a damaged block out, names it and ends with 1", async () => {
+  await sql`update ingest_block set digest = sha256(digest) where host_id = 'host-b'`;
+  const { exitCode, printed, err } = await run(
+    "--from",
+    "2026-11-20T00:00:00Z",
+    "--to",
+    "2026-11-21T00:00:00Z",
+    "--table",
+    "damaged",
+  );
+  expect({ exitCode, printed }).toEqual({
+    exitCode: 1,
+    printed: [{ table: "damaged", envelopes: 4, damaged_blocks: 1 }],
+  });
+  expect(err).toMatch(/^a stored block is damaged: 1 to 1 of queue 0707.*, host host-b, received at 2026-11-20 03:00/);
+  expect(await lines("damaged")).toEqual(["row", "a1", "a2", "later"]);
+});
