@@ -15,7 +15,8 @@ import { blockCodec } from "./node/ingest/block-codec.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { connectDatabase, type Database } from "./store/database/database.ts";
 import type { SqlClient } from "./store/database/pool/sql-client.ts";
-import { type DamagedBlock, dropCopiedTable, TableRefused } from "./store/ingest/copy-to-table.ts";
+import { dropCopiedTable, TableRefused } from "./store/ingest/copy-to-table.ts";
+import { type DamagedBlock, describeDamage } from "./store/ingest/stored-envelope.ts";
 
 /** What `svc-server --help` prints. */
 export const serverUsage = `svc-server: core of the collector fleet
@@ -102,8 +103,7 @@ const envelopesCommand = async (config: CoreConfig, args: readonly string[]): Pr
   let damaged = 0;
   const onDamaged = (block: DamagedBlock) => {
     damaged++;
-    const sequences = `${block.firstSequence} to ${block.lastSequence} of queue ${block.queueId.toHex()}`;
-    toStderr({}, `a stored block is damaged: ${sequences}, host ${block.hostId}, received at ${block.receivedAt}`);
+    toStderr({}, `a stored block is damaged: ${describeDamage(block)}`);
   };
   try {
     return await withRestoreCore(config, async (core) => {

@@ -42,6 +42,7 @@ it.each([
     const acquired = await acquireExportLease(db, "default", { owner });
     if (acquired.lease === null) throw new Error("another process has the lease");
     const source = createPostgresSource({
+      onDamaged: () => undefined,
       codec: blockCodec,
       ...{ db, lease: acquired.lease, clock: clock, chunkBytes: 1 << 20, silenceMs: 30_000, disconnect: destroyClient },
       connect: () => openCopyClient(postgres.url(), readerSetup),

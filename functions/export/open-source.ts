@@ -8,6 +8,7 @@ import type { Database } from "../store/database/database.ts";
 import { createExportPosition, type ExportLease, ExportPositionForeign } from "../store/export/positions.ts";
 import { readerSetup } from "../store/export/read-envelopes.ts";
 import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
+import { describeDamage } from "../store/ingest/stored-envelope.ts";
 import { createPostgresSource } from "./postgres-source.ts";
 import type { ClosableSource } from "./source.ts";
 
@@ -41,6 +42,11 @@ export const createSources = async (
           ...{ db, lease, clock, chunkBytes, silenceMs, codec: blockCodec },
           connect: async () => openCopyClient(await sessions.servers.locate(), readerSetup),
           disconnect: destroyClient,
+          onDamaged: (block) =>
+            log.error(
+              { export: name, damaged: describeDamage(block) },
+              "a stored block is damaged; its envelopes are lost",
+            ),
         }),
       close: async () => undefined,
     };

@@ -17,6 +17,7 @@ import { readerSetup } from "../store/export/read-envelopes.ts";
 import { adoptExports } from "../store/export/renumber-envelopes.ts";
 import { blockColumns } from "../store/ingest/block-rows.ts";
 import { destroyClient, openCopyClient } from "../store/ingest/copy-transaction.ts";
+import { describeDamage } from "../store/ingest/stored-envelope.ts";
 import { createPostgresSource } from "./postgres-source.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 
@@ -24,6 +25,7 @@ let database: TestDatabase;
 let store: EnvelopeStore;
 let connection: ConnectedDatabase;
 const sources: ClosableSource[] = [];
+const damaged: string[] = [];
 beforeEach(async () => {
   database = await createTestDatabase();
   connection = database.connect();
@@ -59,6 +61,7 @@ const openSource = async ({
     clock: { monotonic: () => performance.now() },
     chunkBytes,
     silenceMs,
+    onDamaged: (block) => void damaged.push(describeDamage(block)),
   });
   sources.push(source);
   return source;
@@ -106,6 +109,24 @@ describe("the source of an export", () => {
     const [row] = await connection.sql<{ at: string }[]>`
       select (extract(epoch from received_at) * 1e6)::bigint::text as at from ingest_block limit 1`;
     expect(chunk?.queues[0]?.[0]?.receivedAt.toString()).toBe(row?.at);
+  });
+
+  it("passes over a damaged block, names it and counts its envelopes as lost", async () => {
+    await store.lines("h", ["1"]);
+    await store.lines("h", ["2", "3"]);
+    await connection.sql`update ingest_block set data = substr(data, 2) where first_sequence = 2`;
+    await store.lines("h", ["4"]);
+    const source = await openSource();
+    const lines: string[] = [];
+    await eventually(async () => {
+      for (let chunk = await source.read(); chunk !== null; chunk = await source.read()) {
+        lines.push(...linesOf(chunk).flat());
+        await source.commit(chunk, none);
+      }
+      expect(lines).toEqual(["1", "4"]);
+    });
+    expect(damaged).toEqual([expect.stringMatching(/^2 envelopes, 2 to 3 of queue 0707.*, host h, received at 20/)]);
+    expect(await connection.sql`select passed::int, lost::int from export_position`).toEqual([{ passed: 2, lost: 2 }]);
   });
 
   it("returns nothing that begins after a transaction that has not ended, and skips nothing of it", async () => {

@@ -4,10 +4,10 @@ import type { Database } from "../store/database/database.ts";
 import { serverCheck } from "../store/database/identity.ts";
 import { alignStoredCount } from "../store/export/lag.ts";
 import { type ExportLease, ExportLeaseLost, moveExportPosition, readHorizon } from "../store/export/positions.ts";
-import { readEnvelopes } from "../store/export/read-envelopes.ts";
+import { type ReadEnvelopes, readEnvelopes } from "../store/export/read-envelopes.ts";
 import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import { limitSilence } from "../store/ingest/copy-transaction.ts";
-import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
+import type { DamagedBlock, StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { summarizeRows } from "../store/rows/partitions.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 
@@ -22,6 +22,8 @@ export interface PostgresSourceOptions {
   /** The size of a chunk that the source aims at. */
   chunkBytes: number;
   codec: Pick<BlockCodec, "decompress">;
+  /** Called for each damaged block, whose envelopes are counted as lost. */
+  onDamaged(block: DamagedBlock): void;
   /** A server that sends nothing for so long while it is read is unreachable. */
   silenceMs: number;
 }
@@ -29,6 +31,8 @@ export interface PostgresSourceOptions {
 /** A chunk with where it ends. */
 interface PostgresChunk extends ExportChunk {
   to: bigint;
+  /** Envelopes of damaged blocks. */
+  lost: number;
 }
 
 const firstWidth = 1024n;
@@ -58,17 +62,17 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
     client = undefined;
   };
 
-  const readRange = async (to: bigint): Promise<StoredEnvelope[] | null> => {
+  const readRange = async (to: bigint): Promise<ReadEnvelopes | null> => {
     client ??= await connectOn(lease, options);
     try {
       const bytesMax = to === from + 1n ? Number.POSITIVE_INFINITY : chunkBytes * overshoot;
-      const rows = await limitSilence(
+      const read = await limitSilence(
         client,
         options.silenceMs,
         readEnvelopes(client, { from, to, bytesMax }, options.codec),
       );
-      if (rows === null) disconnect();
-      return rows;
+      if (read === null) disconnect();
+      return read;
     } catch (cause) {
       disconnect();
       throw cause;
@@ -81,9 +85,11 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
     summarizedAt = clock.monotonic();
   };
 
-  const toChunk = (rows: readonly StoredEnvelope[], to: bigint): ExportChunk => {
+  const toChunk = ({ envelopes: rows, damaged }: ReadEnvelopes, to: bigint): PostgresChunk => {
+    damaged.forEach(options.onDamaged);
+    const lost = damaged.reduce((sum, { envelopes }) => sum + envelopes, 0);
     const bytes = rows.reduce((sum, { payload }) => sum + payload.length, 0);
-    const chunk = { queues: groupQueues(rows), envelopes: rows.length, bytes, to };
+    const chunk = { queues: groupQueues(rows), envelopes: rows.length, bytes, to, lost };
     chunks.set(chunk, chunk);
     from = to;
     return chunk;
@@ -95,15 +101,15 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
         if (from >= horizon) horizon = await readHorizon(db, lease);
         if (from >= horizon) return null;
         const to = smallest(from + width, horizon);
-        const rows = await readRange(to);
-        if (rows === null) {
+        const read = await readRange(to);
+        if (read === null) {
           width = largest(1n, (to - from) / 4n);
           continue;
         }
-        width = nextWidth(width, { ids: to - from, bytes: bytesOf(rows), chunkBytes });
-        if (rows.length > 0) await summarize();
-        const isIdle = rows.length === 0 && clock.monotonic() - movedAt < idleCommitMs;
-        const chunk = toChunk(rows, to);
+        width = nextWidth(width, { ids: to - from, bytes: bytesOf(read.envelopes), chunkBytes });
+        if (read.envelopes.length > 0) await summarize();
+        const chunk = toChunk(read, to);
+        const isIdle = chunk.envelopes === 0 && chunk.lost === 0 && clock.monotonic() - movedAt < idleCommitMs;
         if (isIdle) continue;
         movedAt = clock.monotonic();
         return chunk;
@@ -112,7 +118,8 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
     async commit(chunk, outcome) {
       const read = chunks.get(chunk);
       if (read === undefined) throw new TypeError("a chunk of another source");
-      await moveExportPosition(db, lease, { ...outcome, passed: read.envelopes, position: read.to });
+      const { envelopes: passed, lost, to: position } = read;
+      await moveExportPosition(db, lease, { ...outcome, passed, lost, position });
       if (read.envelopes === 0) await alignStoredCount(db, lease.name);
     },
     close: disconnect,

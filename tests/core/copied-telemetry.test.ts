@@ -112,6 +112,8 @@ it("leaves a damaged block out, names it and ends with 1", async () => {
     exitCode: 1,
     printed: [{ table: "damaged", envelopes: 4, damaged_blocks: 1 }],
   });
-  expect(err).toMatch(/^a stored block is damaged: 1 to 1 of queue 0707.*, host host-b, received at 2026-11-20 03:00/);
+  expect(err).toMatch(
+    /^a stored block is damaged: 1 envelopes, 1 to 1 of queue 0707.*, host host-b, received at 2026-11-20T03:00/,
+  );
   expect(await lines("damaged")).toEqual(["row", "a1", "a2", "later"]);
 });

@@ -194,7 +194,7 @@ export interface ExportProgress {
   deadLetters: readonly ExportDeadLetter[];
   /** Envelopes that the backend rejected and that are kept nowhere. */
   dropped: readonly ExportDeadLetter[];
-  /** Envelopes that retention deleted before they were read. */
+  /** Envelopes that retention deleted before they were read, or whose block is damaged. */
   lost?: number;
 }
 

@@ -9,7 +9,7 @@
 import type { Client, Connection, Submittable } from "pg";
 import { createCopyFields } from "../database/copy-fields.ts";
 import type { BlockCodec } from "../ingest/block-codec.ts";
-import { readStoredBlock, type StoredBlock, type StoredEnvelope } from "../ingest/stored-envelope.ts";
+import { BlockCorrupt, type DamagedBlock, readStoredBlock, type StoredEnvelope } from "../ingest/stored-envelope.ts";
 import { copyRows, decodeRow } from "../rows/read-rows.ts";
 
 /** Which envelopes to read. */
@@ -23,17 +23,23 @@ export interface EnvelopeRange {
 /** For the session of a reader: the statistics of a partition that grows are always old. */
 export const readerSetup = "set enable_seqscan = off; set max_parallel_workers_per_gather = 0; set jit = off";
 
-/** Returns the envelopes of a range, in no order; null, having read no more than `bytesMax`, when they are more. Rejects when the database fails. */
+/** The envelopes of a range, in no order, and the blocks whose envelopes are missing, because their data are damaged. */
+export interface ReadEnvelopes {
+  envelopes: StoredEnvelope[];
+  damaged: DamagedBlock[];
+}
+
+/** Returns the envelopes of a range; null, having read no more than `bytesMax`, when they are more. Rejects when the database fails. */
 export const readEnvelopes = (
   client: Client,
   range: EnvelopeRange,
   codec: Pick<BlockCodec, "decompress">,
-): Promise<StoredEnvelope[] | null> =>
+): Promise<ReadEnvelopes | null> =>
   new Promise((resolve, reject) => {
     client.query(copyOut(range, codec, resolve, reject));
   });
 
-const columns = "host_id, queue_id, received_at, raw_bytes, encoding, data";
+const columns = "host_id, queue_id, first_sequence, last_sequence, envelopes, received_at, raw_bytes, encoding, data";
 
 const copyBlocks = ({ from, to }: EnvelopeRange): string =>
   `copy (select ${columns} from ingest_block where xid >= ${from} and xid < ${to}) to stdout with (format binary)`;
@@ -41,10 +47,11 @@ const copyBlocks = ({ from, to }: EnvelopeRange): string =>
 const copyOut = (
   range: EnvelopeRange,
   codec: Pick<BlockCodec, "decompress">,
-  resolve: (envelopes: StoredEnvelope[] | null) => void,
+  resolve: (read: ReadEnvelopes | null) => void,
   reject: (cause: unknown) => void,
 ): Submittable => {
   const envelopes: StoredEnvelope[] = [];
+  const damaged: DamagedBlock[] = [];
   let bytes = 0;
   let isTooLarge = false;
   let areRows = false;
@@ -55,7 +62,7 @@ const copyOut = (
     handleCopyData({ chunk }: { chunk: Buffer }, connection: Connection) {
       if (isTooLarge || failure !== undefined) return;
       try {
-        const read = areRows ? readRow(chunk) : readBlock(chunk, codec);
+        const read = areRows ? readRow(chunk) : readBlock(chunk, codec, damaged);
         bytes += read.bytes;
         if (bytes <= range.bytesMax) {
           for (const envelope of read.envelopes) envelopes.push(envelope);
@@ -75,7 +82,7 @@ const copyOut = (
       areRows = true;
     },
     handleError: (cause: Error) => reject(cause),
-    handleReadyForQuery: () => (failure === undefined ? resolve(envelopes) : reject(failure)),
+    handleReadyForQuery: () => (failure === undefined ? resolve({ envelopes, damaged }) : reject(failure)),
     handleRowDescription: () => undefined,
     handleDataRow: () => undefined,
     handleEmptyQuery: () => undefined,
@@ -89,19 +96,28 @@ const readRow = (chunk: Buffer): { bytes: number; envelopes: StoredEnvelope[] } 
   return { bytes: chunk.length, envelopes: row ? [row] : [] };
 };
 
+/** Adds a block whose data cannot be read to `damaged`: an export that stopped at it would never go on. */
 const readBlock = (
   chunk: Buffer,
   codec: Pick<BlockCodec, "decompress">,
+  damaged: DamagedBlock[],
 ): { bytes: number; envelopes: StoredEnvelope[] } => {
   const fields = createCopyFields(chunk);
   if (fields === undefined) return { bytes: 0, envelopes: [] };
-  const block: StoredBlock = {
+  const place: DamagedBlock = {
     hostId: fields.text(),
     queueId: fields.bytes(),
+    firstSequence: fields.bigint(),
+    lastSequence: fields.bigint(),
+    envelopes: fields.integer(),
     receivedAt: fields.time() ?? 0n,
-    rawBytes: fields.integer(),
-    encoding: fields.integer(),
-    data: fields.bytes(),
   };
-  return { bytes: block.rawBytes, envelopes: readStoredBlock(block, codec) };
+  const [rawBytes, encoding, data] = [fields.integer(), fields.integer(), fields.bytes()];
+  try {
+    return { bytes: rawBytes, envelopes: readStoredBlock({ ...place, rawBytes, encoding, data }, codec) };
+  } catch (cause) {
+    if (!(cause instanceof BlockCorrupt)) throw cause;
+    damaged.push(place);
+    return { bytes: 0, envelopes: [] };
+  }
 };

@@ -5,7 +5,7 @@
 import { errorCode } from "../../../kit/describe-error.ts";
 import type { SqlClient, SqlRunner } from "../database/pool/sql-client.ts";
 import type { BlockCodec } from "./block-codec.ts";
-import { BlockCorrupt, readCheckedBlock, type StoredEnvelope } from "./stored-envelope.ts";
+import { BlockCorrupt, type DamagedBlock, readCheckedBlock, type StoredEnvelope } from "./stored-envelope.ts";
 
 /** Which telemetry to copy, by the time of receipt, and whereto. */
 export interface CopiedTelemetry {
@@ -20,15 +20,6 @@ export interface CopiedTelemetry {
   onDamaged?: ((block: DamagedBlock) => void) | undefined;
 }
 
-/** A block that cannot be read. */
-export interface DamagedBlock {
-  hostId: string;
-  queueId: Uint8Array;
-  firstSequence: string;
-  lastSequence: string;
-  receivedAt: string;
-}
-
 /** Why a table is not created or dropped. */
 export class TableRefused extends Error {
   override readonly name = "TableRefused";
@@ -39,7 +30,9 @@ interface Block {
   queue_id: Uint8Array;
   first_sequence: string;
   last_sequence: string;
+  envelopes: number;
   received_at: string;
+  received: string;
   xid: string;
   raw_bytes: number;
   encoding: number;
@@ -107,7 +100,8 @@ const copyInto = async (
     await insert(rows.map((row) => ({ ...row, attributes: JSON.stringify(row.attributes) })));
   }
   await reader`declare blocks no scroll cursor for
-    select host_id, queue_id, first_sequence::text, last_sequence::text, received_at::text, xid::text, raw_bytes, encoding, data, digest
+    select host_id, queue_id, first_sequence::text, last_sequence::text, envelopes, received_at::text,
+      (extract(epoch from received_at) * 1e6)::bigint::text as received, xid::text, raw_bytes, encoding, data, digest
     from ingest_block where ${isWanted}`;
   for (;;) {
     const blocks = await reader.unsafe<Block[]>(`fetch ${blocksOfRead} from blocks`);
@@ -127,8 +121,15 @@ const rowsOf = (
     envelopes = readCheckedBlock(stored, codec);
   } catch (cause) {
     if (onDamaged === undefined || !(cause instanceof BlockCorrupt)) throw cause;
-    const { first_sequence: firstSequence, last_sequence: lastSequence } = block;
-    onDamaged({ hostId: host_id, queueId: queue_id, firstSequence, lastSequence, receivedAt: received_at });
+    const [firstSequence, lastSequence] = [BigInt(block.first_sequence), BigInt(block.last_sequence)];
+    const place = {
+      hostId: host_id,
+      queueId: queue_id,
+      firstSequence,
+      lastSequence,
+      receivedAt: BigInt(block.received),
+    };
+    onDamaged({ ...place, envelopes: block.envelopes });
     return [];
   }
   return envelopes.map(({ sequence, kind, observedAt, source, attributes, payload }) => ({

@@ -5,7 +5,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
 import type { BlockCodec } from "./block-codec.ts";
-import { readCheckedBlock, type StoredEnvelope } from "./stored-envelope.ts";
+import { type DamagedBlock, readCheckedBlock, type StoredEnvelope } from "./stored-envelope.ts";
 
 /** Which telemetry of a host: received from `from` on, and before `to`. */
 export interface HostRange {
@@ -17,16 +17,9 @@ export interface HostRange {
 }
 
 /** Where a block is, and what it has. */
-export interface BlockPlace {
-  hostId: string;
-  /** Microseconds since the Unix epoch. */
-  receivedAt: bigint;
-  /** The same as PostgreSQL writes it, which alone finds the block again. */
+export interface BlockPlace extends DamagedBlock {
+  /** `receivedAt` as PostgreSQL writes it, which alone finds the block again. */
   receivedText: string;
-  queueId: Uint8Array;
-  firstSequence: bigint;
-  lastSequence: bigint;
-  envelopes: number;
   kinds: readonly string[];
 }
 

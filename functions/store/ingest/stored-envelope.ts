@@ -1,3 +1,4 @@
+import type { Envelope } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { type BlockCodec, blockEncodings } from "./block-codec.ts";
 import { envelopesOf } from "./envelope-run.ts";
 
@@ -21,6 +22,24 @@ export class BlockCorrupt extends Error {
   override readonly name = "BlockCorrupt";
 }
 
+/** Which block is damaged. */
+export interface DamagedBlock {
+  hostId: string;
+  queueId: Uint8Array;
+  firstSequence: bigint;
+  lastSequence: bigint;
+  envelopes: number;
+  /** Microseconds since the Unix epoch. */
+  receivedAt: bigint;
+}
+
+/** Names a damaged block in a log. */
+export const describeDamage = (block: DamagedBlock): string => {
+  const { hostId, queueId, firstSequence, lastSequence, envelopes, receivedAt } = block;
+  const received = new Date(Number(receivedAt / 1000n)).toISOString();
+  return `${envelopes} envelopes, ${firstSequence} to ${lastSequence} of queue ${queueId.toHex()}, host ${hostId}, received at ${received}`;
+};
+
 /** A block as `ingest_block` has it. */
 export interface StoredBlock {
   hostId: string;
@@ -35,7 +54,7 @@ export interface StoredBlock {
 /** Reads the envelopes of a block. Throws `BlockCorrupt`. */
 export const readStoredBlock = (block: StoredBlock, codec: Pick<BlockCodec, "decompress">): StoredEnvelope[] => {
   const { hostId, queueId, receivedAt } = block;
-  return envelopesOf({ bytes: decodeData(block, codec) }).map(
+  return decodeEnvelopes(decodeData(block, codec)).map(
     ({ sequence, kind, observedAt, source, attributes, payload }): StoredEnvelope => ({
       ...{ hostId, queueId, sequence, kind, receivedAt, source, attributes, payload },
       observedAt: observedAt ? observedAt.seconds * 1_000_000n + BigInt(Math.floor(observedAt.nanos / 1000)) : null,
@@ -51,6 +70,14 @@ export const readCheckedBlock = (
   const raw = decodeData(block, codec);
   if (codec.digest(raw).toHex() !== block.digest.toHex()) throw new BlockCorrupt("a stored block has another digest");
   return readStoredBlock({ ...block, encoding: blockEncodings.none, data: raw }, codec);
+};
+
+const decodeEnvelopes = (bytes: Uint8Array): Envelope[] => {
+  try {
+    return envelopesOf({ bytes });
+  } catch (cause) {
+    throw new BlockCorrupt("a stored block cannot be decoded", { cause });
+  }
 };
 
 const decodeData = (

@@ -53,7 +53,7 @@ const openPostgresStore = async ({ url, sql, pid }: EmbeddedDatabase): Promise<E
       const client = await openCopyClient(url, readerSetup);
       const step = 64n;
       for (let from = BigInt(row.first); from < BigInt(row.last); from += step)
-        yield (await readEnvelopes(client, { from, to: from + step, bytesMax: 1 << 30 }, blockCodec)) ?? [];
+        yield (await readEnvelopes(client, { from, to: from + step, bytesMax: 1 << 30 }, blockCodec))?.envelopes ?? [];
       await client.end();
     },
     close: () => committer.close(),
