@@ -69,24 +69,24 @@ const decodePlain = (payload: Uint8Array): string => {
 };
 
 /** Returns the lines of one record, and throws for one that cannot be decoded. */
-type RecordTexts = (record: Uint8Array, service: string, envelope: TextEnvelope) => Iterable<string>;
+type RecordTexts = (record: Uint8Array, service: string, envelope: TextEnvelope) => string[];
 
 const addRecords = (envelope: TextEnvelope, textsOf: RecordTexts, add: (text: string) => void): void => {
   const { kind, payload } = envelope;
   const notDecoded = (what: string) => add(`${at(0n, envelope)} ${kind} (${what})`);
   let left = recordsMax;
   let more = 0;
-  const visit = (record: Uint8Array, service: string) => {
+  const visit = (start: number, end: number, service: string) => {
     if (left <= 0) return void more++;
     left--;
-    if (record.length > recordBytesMax) return notDecoded(`a record of ${record.length} bytes, which is not decoded`);
+    if (end - start > recordBytesMax) return notDecoded(`a record of ${end - start} bytes, which is not decoded`);
     try {
-      for (const text of textsOf(record, service, envelope)) {
-        left--;
+      for (const [index, text] of textsOf(payload.subarray(start, end), service, envelope).entries()) {
+        if (index > 0) left--;
         add(text);
       }
     } catch {
-      notDecoded(`a record of ${record.length} bytes, which cannot be decoded`);
+      notDecoded(`a record of ${end - start} bytes, which cannot be decoded`);
     }
   };
   try {
@@ -98,8 +98,8 @@ const addRecords = (envelope: TextEnvelope, textsOf: RecordTexts, add: (text: st
   if (more > 0) notDecoded(`${more} more records, which are not decoded`);
 };
 
-/** Calls `visit` with each record of a request and the name of its service: requests of the three signals number their fields alike. */
-const eachRecord = (payload: Uint8Array, visit: (record: Uint8Array, service: string) => void): void =>
+/** Calls `visit` with where each record of a request is and the name of its service: requests of the three signals number their fields alike. */
+const eachRecord = (payload: Uint8Array, visit: (start: number, end: number, service: string) => void): void =>
   readWire(payload, (reader) =>
     eachValue(reader, payload.length, 1, (resourceEnd) => {
       const start = reader.pos;
@@ -109,7 +109,7 @@ const eachRecord = (payload: Uint8Array, visit: (record: Uint8Array, service: st
       });
       reader.pos = start;
       eachValue(reader, resourceEnd, 2, (scopeEnd) =>
-        eachValue(reader, scopeEnd, 2, (end) => visit(payload.subarray(reader.pos, end), service)),
+        eachValue(reader, scopeEnd, 2, (end) => visit(reader.pos, end, service)),
       );
     }),
   );
@@ -129,7 +129,7 @@ const words = (...parts: readonly string[]): string => parts.filter((part) => pa
 const pair = (name: string, value: string): string => (value === "" ? "" : `${name}=${quoted(value)}`);
 const quoted = (text: string): string => (/[\s"]/.test(text) ? `"${text.replaceAll('"', '\\"')}"` : text);
 const attributesText = (attributes: readonly KeyValue[]): string =>
-  attributes.map(({ key, value }) => pair(key, valueText(value))).join(" ");
+  words(...attributes.map(({ key, value }) => pair(key, valueText(value))));
 const idText = (name: string, id: Uint8Array): string => pair(name, id.toHex());
 
 const valueText = (value: AnyValue | undefined): string => {
@@ -148,7 +148,7 @@ const valueText = (value: AnyValue | undefined): string => {
   }
 };
 
-function* spanTexts(record: Uint8Array, service: string, envelope: TextEnvelope): Generator<string> {
+const spanTexts: RecordTexts = (record, service, envelope) => {
   const span: Span = fromBinary(SpanSchema, record);
   const { name, startTimeUnixNano: start, endTimeUnixNano: end, status, events } = span;
   const isError = status?.code === Status_StatusCode.ERROR;
@@ -162,12 +162,12 @@ function* spanTexts(record: Uint8Array, service: string, envelope: TextEnvelope)
     ...[idText("trace", span.traceId), idText("span", span.spanId), idText("parent", span.parentSpanId)],
   );
   const parts = events.map((event) => `event ${words(event.name, attributesText(event.attributes))}`);
-  yield [line, ...parts].join("\n");
-}
+  return [[line, ...parts].join("\n")];
+};
 
-function* logTexts(record: Uint8Array, service: string, envelope: TextEnvelope): Generator<string> {
+const logTexts: RecordTexts = (record, service, envelope) => {
   const log: LogRecord = fromBinary(LogRecordSchema, record);
-  yield words(
+  const line = words(
     at(log.timeUnixNano || log.observedTimeUnixNano, envelope),
     "log",
     log.severityText || (log.severityNumber > 0 ? (SeverityNumber[log.severityNumber] ?? "") : ""),
@@ -178,20 +178,23 @@ function* logTexts(record: Uint8Array, service: string, envelope: TextEnvelope):
     idText("trace", log.traceId),
     idText("span", log.spanId),
   );
-}
+  return [line];
+};
 
-function* metricTexts(record: Uint8Array, service: string, envelope: TextEnvelope): Generator<string> {
+const metricTexts: RecordTexts = (record, service, envelope) => {
   const { name, unit, data }: Metric = fromBinary(MetricSchema, record);
-  for (const point of data.value?.dataPoints ?? [])
-    yield words(
+  const points: readonly Point[] = data.value?.dataPoints ?? [];
+  return points.map((point) =>
+    words(
       at(point.timeUnixNano, envelope),
       "metric",
       `${name}${pointText(point)}`,
       unit === "1" ? "" : unit,
       pair("service", service),
       attributesText(point.attributes),
-    );
-}
+    ),
+  );
+};
 
 type Point = NonNullable<Metric["data"]["value"]>["dataPoints"][number];
 
