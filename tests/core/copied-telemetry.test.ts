@@ -1,15 +1,23 @@
+import { execFileSync } from "node:child_process";
+import { mkdtempSync, rmSync, symlinkSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, expect, it } from "vitest";
 import { createTestDatabase } from "../support/database.ts";
+import { createBlockRunner } from "../support/documented-block.ts";
 import { startProgram } from "../support/program.ts";
 import { openEnvelopeStore } from "../support/stored-envelopes.ts";
 
-/* `svc-server envelopes` of the bundle, on a database with blocks and a row of an earlier version. */
+/* `svc-server envelopes` of the bundle and as docs/telemetry.md prints it, on a database with blocks and a row of an earlier version. */
 
 const database = await createTestDatabase();
 const { sql } = database.connect();
 let at = Date.parse("2026-11-20T03:00:00Z");
 const store = await openEnvelopeStore(database, () => at);
+const dir = mkdtempSync(join(tmpdir(), "svc-telemetry-"));
+const documented = createBlockRunner(dir);
 afterAll(async () => {
+  rmSync(dir, { recursive: true });
   await store.close();
   await database.drop();
 });
@@ -117,3 +125,37 @@ it("leaves a damaged block out, names it and ends with 1", async () => {
   );
   expect(await lines("damaged")).toEqual(["row", "a1", "a2", "later"]);
 });
+
+it("is copied and dropped by the commands of docs/telemetry.md", async () => {
+  const copied = documented("docs/telemetry.md", "svc-server envelopes --from", { env });
+  expect(copied).toMatchObject({ status: 0, stderr: "" });
+  expect(JSON.parse(copied.stdout)).toEqual({ table: "incident", envelopes: 3, damaged_blocks: 0 });
+  expect(await lines("incident")).toEqual(["row", "a1", "a2"]);
+  expect(documented("docs/telemetry.md", "svc-server envelopes --drop", { env })).toMatchObject({ status: 0 });
+  expect(await sql`select to_regclass('incident') as incident`).toEqual([{ incident: null }]);
+});
+
+const commandExists = (name: string): boolean => {
+  try {
+    execFileSync(name, ["--version"], { stdio: "ignore" });
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+it.skipIf(!["psql", "zstd", "protoc"].every(commandExists))(
+  "docs/telemetry.md: a block is read without core (needs psql, zstd and protoc)",
+  async () => {
+    await store.lines(
+      "host-a",
+      Array.from({ length: 100 }, (_, n) => `a line of a long block, which is compressed: ${n}`),
+    );
+    symlinkSync(new URL("../../proto", import.meta.url).pathname, join(dir, "proto"));
+    const { status, stdout, stderr } = documented("docs/telemetry.md", "psql", { env });
+    expect({ status, stderr }).toEqual({ status: 0, stderr: "" });
+    expect(stdout.match(/payload: "a line of a long block/g)).toHaveLength(100);
+    const [block] = await sql`select encode(digest, 'hex') as digest from ingest_block where encoding = 2`;
+    expect(stdout).toContain(`${block?.digest}  block`);
+  },
+);
