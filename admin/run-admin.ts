@@ -36,6 +36,7 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
       getErrHelpWidth: () => terminal.out.columns ?? helpColumns,
     })
     .exitOverride();
+  const formsOf = new Map<Command, readonly string[]>();
   const commands: Commands = {
     add: (path, { summary, options = [], forms = formats, load }) => {
       const words = path.split(" ");
@@ -47,6 +48,7 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
             program.command(group).description(groupSummaries[group] ?? ""));
       const command = parent.command(words.join(" ")).description(summary);
       for (const option of options) command.addOption(option);
+      if (forms !== formats) formsOf.set(command, forms);
       command.action(async (...given: unknown[]) => {
         const names = given.slice(0, -2).flat() as string[];
         const form = program.getOptionValueSource("output") === "default" ? forms[0] : program.getOptionValue("output");
@@ -64,7 +66,7 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
     .addArgument(new Argument("<shell>").choices(["bash", "zsh", "fish"] satisfies CompletionShell[]))
     .action(async (shell: CompletionShell) => {
       const { completionScript } = await import("./commands/completion.ts");
-      terminal.out.write(completionScript(shell, completedOf(program)));
+      terminal.out.write(completionScript(shell, completedOf(program, formsOf)));
     });
   try {
     await program.parseAsync(args, { from: "user" });
@@ -74,13 +76,14 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
   }
 };
 
-const completedOf = (program: Command): Completed[] =>
+const completedOf = (program: Command, formsOf: ReadonlyMap<Command, readonly string[]>): Completed[] =>
   program.commands.flatMap((command) => {
     const leaves = command.commands.length === 0 ? [command] : command.commands;
     return leaves.map((leaf) => ({
       words: leaf === command ? command.name() : `${command.name()} ${leaf.name()}`,
       summary: leaf.description(),
       choices: leaf.registeredArguments.flatMap(({ argChoices = [] }) => argChoices),
+      forms: formsOf.get(leaf) ?? [],
       flags: leaf.options.flatMap((option) => {
         const { long, required, optional, argChoices = [] } = option;
         const conflicts = leaf.options.filter((other) => excludes(option, other) || excludes(other, option));

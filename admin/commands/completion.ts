@@ -6,6 +6,8 @@ export interface Completed {
   summary: string;
   flags: readonly Flag[];
   choices: readonly string[];
+  /** The values of `-o`, where they are not the usual ones. */
+  forms: readonly string[];
 }
 
 /** An option of a command; `choices` are the values that it takes, where they are few, `conflicts` the flags that it excludes. */
@@ -28,8 +30,15 @@ const globalFlags: readonly Flag[] = [
 ];
 
 /** Returns the script that completes commands and options in a shell; the shell evaluates it once. */
-export const completionScript = (shell: CompletionShell, commands: readonly Completed[]): string =>
-  shell === "fish" ? fishScript(commands) : bashScript(shell, commands);
+export const completionScript = (shell: CompletionShell, commands: readonly Completed[]): string => {
+  const all = commands.map((command) => ({ ...command, flags: [...command.flags, ...outputFlags(command)] }));
+  return shell === "fish" ? fishScript(all) : bashScript(shell, all);
+};
+
+const outputFlags = ({ forms }: Completed): Flag[] =>
+  forms.length === 0
+    ? []
+    : ["--output", "-o"].map((name) => ({ name, takesValue: true, choices: forms, conflicts: [] }));
 
 /**
  * Bash, and zsh through its own emulation. The script follows the words as the parser does: each one belongs to the command, is the value of
@@ -54,7 +63,7 @@ const bashScript = (shell: "bash" | "zsh", commands: readonly Completed[]): stri
     words(`"${prefix}"`, prefix === "" ? [...names, "--version", ...long(globalFlags)] : names),
   );
   const leaves = commands.flatMap(({ words: command, flags, choices }) => {
-    const offered = long([...flags, ...globalFlags]);
+    const offered = [...new Set(long([...flags, ...globalFlags]))];
     return choices.length === 0
       ? [words(`"${command}"|"${command} "*`, offered)]
       : [words(`"${command}"`, [...choices, ...offered]), words(`"${command} "*`, offered)];

@@ -85,6 +85,8 @@ describe("completions", () => {
     ["svc-admin policies create --reenrollment ", "deny replace"],
     ["svc-admin configs show 0192 --o", "--output"],
     ["svc-admin fleet list -o ", "table json csv yaml"],
+    ["svc-admin telemetry read web-1 -o ", "text json otlp"],
+    ["svc-admin telemetry read web-1 --o", "--output"],
     ["svc-admin nonsense ", ""],
     ["svc-admin nonsense policies ", ""],
     // The values that this command takes, and not those that another one does.

@@ -245,6 +245,7 @@ describe("the generated client", () => {
     const onRow = { client, path: { identity_id: host.identityId } };
     expect((await fleet.getFleetHealth<true>(onRow)).data.item.identity).toBe(host.identity);
     expect((await fleet.getFleetVolume<true>(onRow)).response.status).toBe(200);
+    expect((await fleet.readHostEnvelopes<true>(onIdentity)).response.status).toBe(200);
 
     const reason = { body: { reason_code: "lost_device" } };
     await fleet.revokeCertificate<true>({ client, path: { id: renewed.data.certificate_id }, ...reason });
