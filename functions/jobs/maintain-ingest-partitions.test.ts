@@ -96,6 +96,33 @@ describe("maintainIngestPartitions", () => {
     ]);
   });
 
+  it("moves blocks to their day, with its index by host, and drops them with the rows of that day", async () => {
+    const storeBlock = (sequence: number) => connection.sql`
+      insert into ingest_block (host_id, queue_id, first_sequence, last_sequence, envelopes, kinds, raw_bytes, payload_bytes,
+        received_at, digest, encoding, data)
+      values ('h', '\\x00', ${sequence}, ${sequence + 199}, 200, '{log_line}', 1, 1, ${new Date(clock.now()).toISOString()}::text::timestamptz,
+        '', 1, '')`;
+    await connection.sql`
+      insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+      values ('behind', 0, now(), now(), 0, 0, 0, 0, now())`;
+    await storeBlock(1);
+    await tick();
+    await storeBlock(201);
+    await store(clock.now());
+    const [stored] =
+      await connection.sql`select distinct tableoid::regclass::text as partition, count(*) over ()::int as blocks from ingest_block`;
+    expect(stored).toEqual({ partition: "ingest_block_20260601", blocks: 2 });
+    const [index] = await connection.sql`
+      select indexdef as definition from pg_indexes where tablename = 'ingest_block_20260601' and indexdef like '%host_id%'`;
+    expect(index?.definition).toMatch(/USING btree \(host_id, received_at\)$/);
+    await passTo(Date.UTC(2026, 6, 2));
+    await tick(30);
+    expect((await tick(30))?.dropped).toEqual(["2026-06-01"]);
+    expect((await dropped()).at(-1)?.details).toMatchObject({ rows: 401, exact: true, not_exported: { behind: 401 } });
+    expect(await connection.sql`select lost::int from export_position`).toEqual([{ lost: 401 }]);
+    expect(await connection.sql`select count(*)::int as left from ingest_block`).toEqual([{ left: 0 }]);
+  });
+
   it("drops a day when its last envelope is older than the retention, and drops nothing for 0", async () => {
     await tick();
     await store(clock.now());
