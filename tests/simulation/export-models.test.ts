@@ -22,6 +22,7 @@ import { readerSetup } from "../../functions/store/export/read-envelopes.ts";
 import { commitFrames, openCommitClient } from "../../functions/store/ingest/commit-frames.ts";
 import { destroyClient, openCopyClient } from "../../functions/store/ingest/copy-transaction.ts";
 import type { StoredEnvelope } from "../../functions/store/ingest/stored-envelope.ts";
+import { describeDamage } from "../../functions/store/ingest/stored-envelope.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { startOtlpBackend } from "../support/otlp-backend.ts";
@@ -124,6 +125,9 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]): Promise<unk
           clock: { monotonic: () => 0 },
           connect: side.reader,
           disconnect: destroyClient,
+          onDamaged: (block) => {
+            throw new Error(describeDamage(block));
+          },
         });
         await side.settled(lease);
         const lines: string[] = [];

@@ -7,6 +7,7 @@ import type { ClosableSource } from "../../functions/export/source.ts";
 import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
 import { createExportPosition, type ExportLease } from "../../functions/store/export/positions.ts";
 import { destroyClient } from "../../functions/store/ingest/copy-transaction.ts";
+import { describeDamage } from "../../functions/store/ingest/stored-envelope.ts";
 import { type Backend, type BackendFault, createBackendClient } from "./backend.ts";
 import type { SessionNeeds } from "./database-session.ts";
 import { connectExportDatabase, connectReader } from "./export-database.ts";
@@ -76,6 +77,9 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
         ...{ db, lease, clock, silenceMs, codec: blockCodec, chunkBytes: chunkBytesOf(limits) },
         connect: () => connectReader(world, { ...needs, client: process }),
         disconnect: destroyClient,
+        onDamaged: (block) => {
+          throw new Error(describeDamage(block));
+        },
       });
       return fault.source?.commitsEarly ? committingEarly(source) : source;
     };
