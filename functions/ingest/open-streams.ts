@@ -119,12 +119,14 @@ export const createOpenStreams = ({
         }
         isRunning = false;
       };
+      // One listener: a signal composed for each tick costs more than the tick.
+      signal.addEventListener("abort", () => wake.abort(), { once: true });
       while (!signal.aborted) {
-        wake = new AbortController();
+        if (wake.signal.aborted) wake = new AbortController();
         if (!isTriggered || isRunning) {
           const ms = waitMs();
           const dueAt = clock.monotonic() + ms;
-          await clock.sleep(ms, AbortSignal.any([signal, wake.signal])).catch(() => undefined);
+          await clock.sleep(ms, wake.signal).catch(() => undefined);
           const lateMs = clock.monotonic() - dueAt;
           if (lateMs > longTurnMs) confirmedAt += lateMs;
         }
