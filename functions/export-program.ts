@@ -40,7 +40,7 @@ const usage = `svc-server export: sends committed envelopes as OTLP to a backend
 /** Loads the files of the backend's and the database's TLS, and of the headers. */
 const load = async (config: ExportConfig, log: Log) => {
   const loads = createConfigLoads();
-  const client = await loads.run(() => createExportClient(config, log));
+  const client = await loads.run(() => createExportClient(config, { log, clock: systemClock }));
   const servers = await loads.run(() => createCoreServers(config));
   await loads.run(() => checkSinkFiles(config));
   loads.end();
@@ -120,7 +120,10 @@ const lineOf = (letter: StoredDeadLetter) => ({
 /** Sends the dead letters of an export again, prints the counts, and returns 0 if none is left of those that there were. */
 const retryStoredLetters = (config: ExportConfig): Promise<number> =>
   withDatabase(config, async ({ db }) => {
-    const client = await createExportClient(config, { info: () => undefined, warn: () => undefined });
+    const client = await createExportClient(config, {
+      log: { info: () => undefined, warn: () => undefined },
+      clock: systemClock,
+    });
     const pace = createPace({ bytesMax: config.requestBytesMax, timeoutMs: config.timeoutMs }, systemClock);
     try {
       const { accepted, rejected, rejectedItems, skipped, failure } = await retryDeadLetters({

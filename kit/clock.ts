@@ -51,6 +51,14 @@ export const systemClock: Clock = {
     }),
 };
 
+/** Calls `act` after `ms` milliseconds. Returns what cancels the call. */
+export const callAfter = (clock: Pick<Clock, "sleep">, ms: number, act: () => void): (() => void) => {
+  const cancelled = new AbortController();
+  // With a reason, as the default one is an error with a stack.
+  clock.sleep(ms, cancelled.signal).then(act, () => undefined);
+  return () => cancelled.abort("cancelled");
+};
+
 /** Formats a timestamp as RFC 3339 in UTC with milliseconds, the only form that the API writes. */
 export const rfc3339 = (ms: number): string => new Date(ms).toISOString();
 

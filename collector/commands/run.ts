@@ -40,7 +40,7 @@ With SVC_TRACES_URL it sends traces of its own work there.
       platform: env.platform,
       startedAt: env.clock.now(),
     };
-    const log = createCollectorLog(loaded.config.log, env.stdout);
+    const log = createCollectorLog(loaded.config.log, env.stdout, env.clock);
     const tracer = await openTracer(env);
     flushCompileCache();
     // V8 would let garbage double the heap before a collection, and telemetry passing through is mostly garbage. This takes a third

@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import { type ConnectionOptions, connect, type TLSSocket } from "node:tls";
+import type { Clock } from "../../kit/clock.ts";
 import { GrpcError } from "../../proto/grpc-status.ts";
 import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
 import { createResumeTls } from "../identity/resume-tls.ts";
@@ -23,6 +24,7 @@ const ackBytesMax = 4 * 1024 * 1024;
 export const createConnector = (
   endpoint: string,
   { serverName, ...tls }: ForwarderTls,
+  clock: Pick<Clock, "sleep">,
 ): ((options: { compress: boolean }) => GrpcConnection) => {
   const authority = `https://${endpoint}`;
   const createConnection = createResumingConnection(new URL(authority), {
@@ -36,6 +38,7 @@ export const createConnector = (
       createConnection,
       responseBytesMax: ackBytesMax,
       ...pings,
+      clock,
       ...(compress ? { compress: createCompressor("gzip") } : {}),
     });
 };

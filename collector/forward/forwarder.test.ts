@@ -30,7 +30,7 @@ const clock = {
 
 const forward = (options: Partial<ForwarderOptions> = {}): Forwarder => {
   const forwarder = createForwarder({
-    connect: createConnector(peer.endpoint, peer.tls),
+    connect: createConnector(peer.endpoint, peer.tls, systemClock),
     hostId: peer.hostId,
     queue,
     batch: { maxEnvelopes: 10, maxBytes: 100_000, lingerMs: 1 },
@@ -307,16 +307,16 @@ describe("the connection", () => {
   it("fails to a server with a certificate of another CA or another name", async () => {
     await queue.append(records(1, 3));
     const other = await createTestCa({ name: "Other CA" });
-    const forwarder = forward({ connect: createConnector(peer.endpoint, { ...peer.tls, ca: other.pem }) });
+    const forwarder = forward({ connect: createConnector(peer.endpoint, { ...peer.tls, ca: other.pem }, systemClock) });
     await eventually(() => expect(forwarder.status().lastError).toMatch(/certificate/i));
     await stop();
     const misnamed = forward({
-      connect: createConnector(peer.endpoint, { ...peer.tls, serverName: "elsewhere.test" }),
+      connect: createConnector(peer.endpoint, { ...peer.tls, serverName: "elsewhere.test" }, systemClock),
     });
     await eventually(() => expect(misnamed.status().lastError).toMatch(/elsewhere\.test/));
     expect([peer.stored.length, queue.stats().records]).toEqual([0, 3]);
     await stop();
-    forward({ connect: createConnector(peer.endpoint, { ...peer.tls, serverName: "localhost" }) });
+    forward({ connect: createConnector(peer.endpoint, { ...peer.tls, serverName: "localhost" }, systemClock) });
     await empty();
   });
 
@@ -327,7 +327,9 @@ describe("the connection", () => {
       await issueTestCertificate({ ca: await createTestCa({ name: "Other CA" }), key }),
       "CERTIFICATE",
     );
-    const forwarder = forward({ connect: createConnector(peer.endpoint, { ...peer.tls, cert, key: key.pem }) });
+    const forwarder = forward({
+      connect: createConnector(peer.endpoint, { ...peer.tls, cert, key: key.pem }, systemClock),
+    });
     await eventually(() => expect(forwarder.status().lastError).not.toBeNull());
     expect(queue.stats().records).toBe(3);
     expect(forwarder.status().connected).toBe(false);

@@ -12,6 +12,7 @@ import { create } from "@bufbuild/protobuf";
 import { anyPack } from "@bufbuild/protobuf/wkt";
 import { expect, it, onTestFinished } from "vitest";
 import { unpooled } from "../../kit/buffer-pool.ts";
+import { systemClock } from "../../kit/clock.ts";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../proto/grpc-framing.ts";
 import { GrpcError, grpcStatusHeaders } from "../../proto/grpc-status.ts";
@@ -19,7 +20,7 @@ import { eventually } from "../../tests/support/eventually.ts";
 import { createCompressor } from "./compressor.ts";
 import { type GrpcCall, type GrpcConnectionOptions, openGrpcConnection } from "./grpc-stream.ts";
 
-const options = { responseBytesMax: 100, pingIntervalMs: 30_000, pingTimeoutMs: 10_000 };
+const options = { responseBytesMax: 100, pingIntervalMs: 30_000, pingTimeoutMs: 10_000, clock: systemClock };
 const grpc = { ":status": 200, "content-type": "application/grpc+proto" };
 const bytes = (text: string): Uint8Array<ArrayBuffer> => new TextEncoder().encode(text);
 

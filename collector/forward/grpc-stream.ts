@@ -12,6 +12,7 @@ import {
 } from "node:http2";
 import type { TLSSocket } from "node:tls";
 import { unpooled } from "../../kit/buffer-pool.ts";
+import { type Clock, callAfter } from "../../kit/clock.ts";
 import { createGrpcMessageReader, grpcMessagePrefix } from "../../proto/grpc-framing.ts";
 import { type GrpcCode, GrpcError, grpcCodeOfHttpStatus, readGrpcStatus } from "../../proto/grpc-status.ts";
 import type { Compressor } from "./compressor.ts";
@@ -57,6 +58,7 @@ export interface GrpcConnectionOptions {
   /** A connection that was silent for so long is pinged, and fails `pingTimeoutMs` later without an answer. */
   pingIntervalMs: number;
   pingTimeoutMs: number;
+  clock: Pick<Clock, "sleep">;
 }
 
 /** Opens a connection. Its failure rejects `run`, and nothing else. */
@@ -194,24 +196,29 @@ const write = (stream: ClientHttp2Stream, parts: readonly Uint8Array[], compress
 /** Pings a silent session; calls `fail` when it does not answer. Returns what to call when bytes arrive. */
 const pingOrFail = (
   session: ClientHttp2Session,
-  { pingIntervalMs, pingTimeoutMs }: Pick<GrpcConnectionOptions, "pingIntervalMs" | "pingTimeoutMs">,
+  { clock, pingIntervalMs, pingTimeoutMs }: Pick<GrpcConnectionOptions, "clock" | "pingIntervalMs" | "pingTimeoutMs">,
   fail: (reason: GrpcError) => void,
 ): (() => void) => {
   let silent = true;
-  let timeout: NodeJS.Timeout | undefined;
-  const interval = setInterval(() => {
-    if (silent && timeout === undefined && !session.connecting && !session.destroyed) {
-      timeout = setTimeout(() => fail(new GrpcError("unavailable", "core does not answer pings")), pingTimeoutMs);
+  let cancelTimeout: (() => void) | undefined;
+  let cancelCheck = (): void => undefined;
+  const check = () => {
+    if (silent && cancelTimeout === undefined && !session.connecting && !session.destroyed) {
+      cancelTimeout = callAfter(clock, pingTimeoutMs, () =>
+        fail(new GrpcError("unavailable", "core does not answer pings")),
+      );
       session.ping(() => {
-        clearTimeout(timeout);
-        timeout = undefined;
+        cancelTimeout?.();
+        cancelTimeout = undefined;
       });
     }
     silent = true;
-  }, pingIntervalMs);
+    cancelCheck = callAfter(clock, pingIntervalMs, check);
+  };
+  cancelCheck = callAfter(clock, pingIntervalMs, check);
   session.once("close", () => {
-    clearInterval(interval);
-    clearTimeout(timeout);
+    cancelCheck();
+    cancelTimeout?.();
   });
   return () => {
     silent = false;

@@ -33,7 +33,7 @@ const ackRetryMs = 1_000;
 
 /** Makes a queue on a store (the invariants are those of queue.ts); throws what opening the store throws. */
 export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueueParts): Queue => {
-  const { maxDiskUsageBytes, maxRecordAgeSeconds, clock, entropy } = options;
+  const { maxDiskUsageBytes, maxRecordAgeSeconds, clock } = options;
   let age = () => 0;
   const now = () => ({ ageMs: age(), wallMs: clock.now() });
   const store = parts.openStore(now, () => schedule());
@@ -87,7 +87,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
     state.ackedThrough = Math.max(state.ackedThrough, ackThrough);
   };
 
-  const { sessions, write, writeIfPossible } = createQueueSessions(store, entropy, {
+  const { sessions, write, writeIfPossible } = createQueueSessions(store, options, {
     deleteAcked,
     onNewQueueId: () => {
       for (const { resolve } of acks.splice(0)) resolve();

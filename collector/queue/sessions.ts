@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { hrtime } from "node:process";
+import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { isDiskUnwritable } from "./errors.ts";
 import { type QueueState, unsent } from "./format.ts";
@@ -46,7 +46,7 @@ type Change = (transaction: QueueTransaction) => void;
  */
 export const createQueueSessions = (
   store: QueueStore,
-  entropy: Entropy,
+  { clock, entropy }: { clock: Clock; entropy: Entropy },
   /** Deletes in the transaction of a new queue id what core has acknowledged: it does not count under the new one. */
   { deleteAcked, onNewQueueId, onWritten }: { deleteAcked: Change; onNewQueueId(): void; onWritten(): void },
 ) => {
@@ -92,7 +92,7 @@ export const createQueueSessions = (
       if (store.state.hostId !== hostId && store.state.hostId !== "") changeQueueId(0);
       writeIfPossible(({ state }) => {
         state.hostId = hostId;
-        state.sessions = addSession(state, drawSessionId(entropy));
+        state.sessions = addSession(state, drawSessionId(clock, entropy));
       });
       const { queueId, sessions: history, ackedThrough } = store.state;
       const ids = idsOf(history);
@@ -121,11 +121,11 @@ const sessionsMax = 16;
 
 /**
  * Draws the id of a session. A machine that was cloned with its memory has a clone's random numbers too, until the kernel draws new
- * ones: the time in nanoseconds makes the ids differ.
+ * ones: the monotonic time, in parts of a microsecond, makes the ids differ.
  */
-const drawSessionId = (entropy: Entropy): Uint8Array<ArrayBuffer> =>
+const drawSessionId = (clock: Clock, entropy: Entropy): Uint8Array<ArrayBuffer> =>
   Uint8Array.from(
-    createHash("sha256").update(entropy.bytes(32)).update(`${Date.now()} ${hrtime.bigint()}`).digest(),
+    createHash("sha256").update(entropy.bytes(32)).update(`${clock.now()} ${clock.monotonic()}`).digest(),
   ).slice(0, idBytes);
 
 /** Adds a session to the history of a queue; the oldest leaves it, but never the last one that core has answered. */

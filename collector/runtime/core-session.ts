@@ -194,12 +194,13 @@ const createSessionForwarder = (
 ): Forwarder => {
   const { config, credentials, ingestCaPem } = loaded;
   const { endpoint, mtls, batch, maxInFlightFrames, compression } = config.forwarder;
-  const connect = createConnector(endpoint, {
+  const tls = {
     cert: credentials.certificatePem,
     key: credentials.keyPem,
     ca: ingestCaPem,
     ...(mtls.serverName === undefined ? {} : { serverName: mtls.serverName }),
-  });
+  };
+  const connect = createConnector(endpoint, tls, env.clock);
   return createForwarder({
     connect,
     hostId: credentials.identity,

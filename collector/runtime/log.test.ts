@@ -1,9 +1,13 @@
 import { describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
 import { createCollectorLog } from "./log.ts";
 
 const write = (format: "json" | "text", fields: object, message: string): string => {
   const lines: string[] = [];
-  createCollectorLog({ level: "info", format }, { write: (text) => void lines.push(text) }).warn(fields, message);
+  createCollectorLog({ level: "info", format }, { write: (text) => void lines.push(text) }, systemClock).warn(
+    fields,
+    message,
+  );
   return lines.join("");
 };
 
@@ -42,7 +46,11 @@ describe("createCollectorLog", () => {
 
   it("writes only records of its level or above, and follows a change of level and format", () => {
     const lines: string[] = [];
-    const log = createCollectorLog({ level: "info", format: "json" }, { write: (text) => void lines.push(text) });
+    const log = createCollectorLog(
+      { level: "info", format: "json" },
+      { write: (text) => void lines.push(text) },
+      systemClock,
+    );
     log.debug({}, "one");
     log.info({}, "two");
     log.reload({ level: "error", format: "text" });

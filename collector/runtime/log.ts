@@ -1,3 +1,4 @@
+import { type Clock, rfc3339 } from "../../kit/clock.ts";
 import { describeError } from "../../kit/describe-error.ts";
 import { type Log, oneLine } from "../../kit/log.ts";
 import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
@@ -16,12 +17,12 @@ const levels = ["debug", "info", "warn", "error"] as const;
  * Creates the collector's log: one line for each record, with any field values. `json` is pino's format with times in RFC 3339;
  * `text` is `time LEVEL message {fields}`. By hand, because pino takes a tenth of the collector's start.
  */
-export const createCollectorLog = (initial: LogSettings, output: Output): ReloadableLog => {
+export const createCollectorLog = (initial: LogSettings, output: Output, clock: Pick<Clock, "now">): ReloadableLog => {
   let settings = initial;
   const logAt = (level: (typeof levels)[number]) => (fields: object, message: string) => {
     if (levels.indexOf(level) < levels.indexOf(settings.level)) return;
     const line = settings.format === "json" ? asJson : asText;
-    output.write(`${oneLine(line(level, new Date().toISOString(), message, fields))}\n`);
+    output.write(`${oneLine(line(level, rfc3339(clock.now()), message, fields))}\n`);
   };
   return {
     debug: logAt("debug"),

@@ -3,6 +3,7 @@ import { mkdtemp, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
 import { issueBenchCredentials } from "../../scripts/bench/support/collector-files.ts";
 import { createTestCa } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
@@ -48,7 +49,7 @@ it.each(["http/protobuf", "grpc"])("uses replaced certificates over %s without l
     },
     () => "",
   );
-  const client: FollowedClient = await createExportClient(config, log);
+  const client: FollowedClient = await createExportClient(config, { log, clock: systemClock });
   open.push(client);
   const answered = Promise.withResolvers<void>();
   before.answer = () => answered.promise.then(() => "accept" as const);
@@ -97,7 +98,7 @@ it.each(["http/protobuf", "grpc"])(
       },
       (name) => readFileSync(name, "utf8"),
     );
-    const client = await createExportClient(config, log);
+    const client = await createExportClient(config, { log, clock: systemClock });
     open.push(client);
     const send = async () => (await client.send("logs", request)).status;
 

@@ -1,4 +1,5 @@
 import { createSecureContext } from "node:tls";
+import type { Clock } from "../../kit/clock.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import { readKeyFile, readTrustedFile } from "../node/read-key-file.ts";
 import { loadFiles, type ReloadOptions } from "../node/reload-files.ts";
@@ -20,7 +21,7 @@ export interface FollowedClient extends OtlpClient {
  */
 export const createExportClient = async (
   config: ExportConfig,
-  log: ReloadOptions<unknown>["log"],
+  { log, clock }: { log: ReloadOptions<unknown>["log"]; clock: Clock },
 ): Promise<FollowedClient> => {
   const { endpoint, protocol, headersFile, concurrency, timeoutMs, isCompressed, caFile, clientCertificate } = config;
   const create = protocol === "grpc" ? createOtlpGrpcClient : createOtlpHttpClient;
@@ -36,7 +37,7 @@ export const createExportClient = async (
   const connect = () =>
     createRetirable(
       create({
-        ...{ endpoint, concurrency, timeoutMs, isCompressed, now: Date.now },
+        ...{ endpoint, concurrency, timeoutMs, isCompressed, clock },
         headers: headers.current(),
         tls: tls.current(),
       }),

@@ -1,3 +1,4 @@
+import type { Clock } from "../../kit/clock.ts";
 import type { ExportSignal } from "../config/export-config.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 
@@ -18,7 +19,7 @@ export interface OtlpClientOptions {
   /** The timeout of a request that has none of its own. */
   timeoutMs: number;
   isCompressed: boolean;
-  now(): number;
+  clock: Clock;
 }
 
 /** A connection that is not made in so long is not: a slow backend answers late, but connects at once. */

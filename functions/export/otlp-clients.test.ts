@@ -1,6 +1,7 @@
 import { create, toBinary } from "@bufbuild/protobuf";
 import { anyPack } from "@bufbuild/protobuf/wkt";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
 import { RetryInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../proto/gen/google/rpc/status_pb.js";
 import { ExportLogsServiceResponseSchema } from "../../proto/gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
@@ -38,7 +39,7 @@ describe.each(["http", "grpc"] as const)("the client of OTLP over %s", (protocol
       concurrency: 2,
       timeoutMs: 60_000,
       isCompressed: true,
-      now: Date.now,
+      clock: systemClock,
       ...some,
     });
     open.push(client);

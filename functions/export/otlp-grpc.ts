@@ -1,4 +1,5 @@
 import { type ClientHttp2Session, connect, constants, type IncomingHttpHeaders } from "node:http2";
+import { callAfter } from "../../kit/clock.ts";
 import type { ExportSignal } from "../config/export-config.ts";
 import { gzipFast } from "./gzip.ts";
 import { connectMsMax, type OtlpClient, type OtlpClientOptions, responseBytesMax } from "./otlp-client.ts";
@@ -17,7 +18,7 @@ const prefixBytes = 5;
  * (docs/decisions/2026-11-20-otlp-over-grpc-by-hand.md). A call without a response in time ends the connection, which may be half-open.
  */
 export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => {
-  const { endpoint, headers, tls, timeoutMs, isCompressed } = options;
+  const { endpoint, headers, tls, timeoutMs, isCompressed, clock } = options;
   let session: ClientHttp2Session | undefined;
   const open = (): ClientHttp2Session => {
     if (session && !session.closed && !session.destroyed) return session;
@@ -45,11 +46,12 @@ export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => 
       reject(cause);
       used.destroy();
     };
-    const connecting = setTimeout(
-      () => used.connecting && end(Object.assign(new Error("not connected in time"), { code: "ETIMEDOUT" })),
+    const stopConnecting = callAfter(
+      clock,
       Math.min(timeoutMs, connectMsMax),
+      () => used.connecting && end(Object.assign(new Error("not connected in time"), { code: "ETIMEDOUT" })),
     );
-    const timer = setTimeout(() => end(new DOMException("no response in time", "TimeoutError")), withinMs);
+    const stopWaiting = callAfter(clock, withinMs, () => end(new DOMException("no response in time", "TimeoutError")));
     let head: IncomingHttpHeaders = {};
     let trailers: IncomingHttpHeaders = {};
     const chunks: Buffer[] = [];
@@ -82,8 +84,8 @@ export const createOtlpGrpcClient = (options: OtlpClientOptions): OtlpClient => 
     try {
       return readGrpcOutcome(await promise);
     } finally {
-      clearTimeout(timer);
-      clearTimeout(connecting);
+      stopWaiting();
+      stopConnecting();
     }
   };
   return {

@@ -7,7 +7,7 @@ import { type OtlpOutcome, readHttpOutcome } from "./otlp-outcome.ts";
 
 /** Makes a client of OTLP/HTTP with protobuf, which keeps its connections open. */
 export const createOtlpHttpClient = (options: OtlpClientOptions): OtlpClient => {
-  const { endpoint, headers, tls, concurrency, timeoutMs, isCompressed, now } = options;
+  const { endpoint, headers, tls, concurrency, timeoutMs, isCompressed, clock } = options;
   const dispatcher = new Agent({
     connections: concurrency,
     pipelining: 1,
@@ -42,7 +42,7 @@ export const createOtlpHttpClient = (options: OtlpClientOptions): OtlpClient => 
       retryAfter: header("retry-after"),
       contentType: header("content-type"),
       body: new Uint8Array(await body.arrayBuffer()),
-      now: now(),
+      now: clock.now(),
     });
   };
   return {

@@ -18,7 +18,7 @@
 
 import { LRUCache } from "lru-cache";
 import type { Client } from "pg";
-import type { Clock } from "../../kit/clock.ts";
+import { type Clock, callAfter } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
 import { Problem } from "../problems.ts";
 import { canRetryIndividually, databaseProblem, isLockTimeout } from "../store/database/problem.ts";
@@ -147,18 +147,18 @@ export const createCommitter = ({
   const begin = (batch: Batch): void => {
     batches.add(batch);
     const becomes = (pace: BatchPace, afterMs: number) =>
-      setTimeout(() => {
+      callAfter(clock, afterMs, () => {
         batch.pace = pace;
         if (pace === "stuck") {
           waiting.hold(batch.keys);
           yieldBehind();
         }
         pump();
-      }, afterMs);
+      });
     const timers = [becomes("slow", slowAfterMs), becomes("stuck", stuckAfterMs)];
     batch.ended = run(batch, batch);
     void batch.ended.finally(() => {
-      for (const timer of timers) clearTimeout(timer);
+      for (const cancel of timers) cancel();
       batches.delete(batch);
       if (batch.pace === "stuck") waiting.release(batch.keys);
       pump();

@@ -28,12 +28,18 @@ export interface SourceFile {
   /** Names of `let` bindings at module level, which are state that outlives a call. */
   moduleState: readonly string[];
   readsEnvironment: boolean;
+  /** The platform's time, timers and randomness that the file uses, each once, in order. */
+  platformUses: readonly string[];
 }
 
 /** Whether a file runs in tests alone. */
 export const isTest = (path: string): boolean => /\.test\.tsx?$/.test(path) || path.startsWith("tests/");
 /** Whether a file is generated from another one. */
 export const isGenerated = (path: string): boolean => /^(proto|client)\/gen\//.test(path);
+
+/** Not `typeof setTimeout`, which is a type, nor the method of a socket. */
+const platformUse =
+  /(?<![\w.]|typeof )(?:globalThis\.)?(?:setTimeout|setInterval|setImmediate|Date\.now|new Date\(\)|performance\.now|Math\.random|AbortSignal\.timeout|hrtime|process\.hrtime|crypto\.(?:getRandomValues|randomUUID)|randomUUID|randomBytes|node:timers(?:\/promises)?)(?!\w)(?!\(ms: number\))/g;
 
 /** Reads every TypeScript file of the repository. */
 export const readSources = (): SourceFile[] =>
@@ -80,6 +86,7 @@ export const readSource = (path: string, text: string): SourceFile => {
     lines: text.split("\n").length - (text.endsWith("\n") ? 1 : 0),
     imports,
     moduleState,
+    platformUses: [...new Set([...code.matchAll(platformUse)].map(([use]) => use.replace(/^globalThis\./, "")))].sort(),
     readsEnvironment: /\bprocess\s*\.\s*env\b/.test(text),
   };
 };

@@ -14,6 +14,7 @@ import { dependencyFaults, lockFaults } from "./dependencies.ts";
 import { readSources } from "./imports.ts";
 import { changedMigrations, historyFaults, landedRevisions } from "./landed-migrations.ts";
 import { ownerFaults } from "./owners.ts";
+import { platformFaults } from "./platform-uses.ts";
 
 /** The result of a step. */
 export interface VerifyResult {
@@ -192,6 +193,11 @@ export const steps: readonly VerifyStep[] = [
     name: "architecture",
     remedy: "the rules are in scripts/verify/architecture.ts",
     check: async () => resultOf(violationsOf(sources())),
+  },
+  {
+    name: "time, timers, randomness",
+    remedy: "the exceptions and their reasons are in scripts/verify/platform-uses.ts",
+    check: async () => resultOf(platformFaults(sources())),
   },
   {
     name: "exported names",

@@ -57,7 +57,7 @@ const startMachine = (name: string) => {
           key: client.key,
           ca: core.caPem,
           serverName: "localhost",
-        }),
+        }, systemClock),
         hostId,
         queue: machine.queue(),
         batch: { maxEnvelopes: 5, maxBytes: 1_048_576, lingerMs: 1 },

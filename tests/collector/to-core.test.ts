@@ -36,7 +36,7 @@ const start = async (options: Parameters<typeof startTestIngest>[0] = {}) => {
       key: client.key,
       ca: core.caPem,
       serverName: "localhost",
-    }),
+    }, systemClock),
     hostId,
     queue,
     batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 1 },

@@ -4,6 +4,7 @@ import budgets from "../../scripts/verify/budgets.json" with { type: "json" };
 import { readDocuments, routeFaults, sizeFaults, sizesOf } from "../../scripts/verify/budgets.ts";
 import { readSource, readSources } from "../../scripts/verify/imports.ts";
 import { ownerFaults } from "../../scripts/verify/owners.ts";
+import { platformFaults } from "../../scripts/verify/platform-uses.ts";
 
 const repository = readSources();
 const sourcesOf = (files: Readonly<Record<string, string>>) =>
@@ -261,5 +262,45 @@ describe("exported names", () => {
     expect(ownerFaults(sourcesOf(owned))).toEqual([]);
     const second = { ...owned, "scripts/a/a.ts": "const b = 5; export { b as a };" };
     expect(ownerFaults(sourcesOf(second))).toEqual(["a: exported by kit/a.ts and scripts/a/a.ts"]);
+  });
+});
+
+describe("the platform's time, timers and randomness", () => {
+  it("are used only where a reason is given", () => {
+    expect(platformFaults(repository)).toEqual([]);
+  });
+
+  it.each([
+    ["setTimeout", "setTimeout(() => undefined, 1);"],
+    ["setInterval", "globalThis.setInterval(() => undefined, 1);"],
+    ["setImmediate", "export const later = setImmediate;"],
+    ["Date.now", "export const now = Date.now;"],
+    ["new Date()", "export const at = new Date().toISOString();"],
+    ["performance.now", "performance.now();"],
+    ["Math.random", "Math.random();"],
+    ["AbortSignal.timeout", "AbortSignal.timeout(1);"],
+    ["crypto.randomUUID", "crypto.randomUUID();"],
+    ["crypto.getRandomValues", "crypto.getRandomValues(new Uint8Array(1));"],
+    ["randomBytes", 'import { randomBytes } from "node:crypto";'],
+    ["node:timers/promises", 'import { scheduler } from "node:timers/promises";'],
+    ["process.hrtime", "process.hrtime.bigint();"],
+  ])("reject a planted %s in product code, but not in tests, scripts, pages and comments", (use, text) => {
+    const faultsOf = (path: string, planted: string) => platformFaults(sourcesOf({ [path]: planted }), []);
+    expect(faultsOf("functions/ingest/a.ts", text)).toEqual([expect.stringContaining(`uses ${use};`)]);
+    for (const path of ["functions/ingest/a.test.ts", "tests/a.ts", "scripts/a/a.ts", "ui/app/a.ts"])
+      expect(faultsOf(path, text)).toEqual([]);
+    expect(faultsOf("functions/ingest/a.ts", `// ${text}\n/* ${text} */`)).toEqual([]);
+  });
+
+  it("accept a type, a method of that name, and a given time", () => {
+    const text = "export let a: ReturnType<typeof setTimeout>; socket.setTimeout(1); new Date(0); clock.now();";
+    expect(platformFaults(sourcesOf({ "kit/a.ts": text }), [])).toEqual([]);
+  });
+
+  it("reject a reason that nothing needs", () => {
+    const reasons = [{ reason: "none", uses: { "kit/a.ts": ["Math.random", "Date.now"] } }];
+    expect(platformFaults(sourcesOf({ "kit/a.ts": "Date.now();" }), reasons)).toEqual([
+      "kit/a.ts: does not use Math.random; take it from scripts/verify/platform-uses.ts",
+    ]);
   });
 });

@@ -141,7 +141,7 @@ const run = (
   };
   const accepting = accept();
   const forwarding = createForwarder({
-    connect: createConnector(`localhost:${ingestPort}`, { ...tls, serverName: "localhost" }),
+    connect: createConnector(`localhost:${ingestPort}`, { ...tls, serverName: "localhost" }, systemClock),
     hostId,
     queue,
     batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 10 },
