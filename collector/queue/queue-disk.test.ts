@@ -48,6 +48,14 @@ describe.skipIf(!canMount)("on a small file system (needs root)", () => {
   const emptyDisk = () => {
     for (const name of readdirSync(disk)) if (name.startsWith("ballast")) unlinkSync(join(disk, name));
   };
+  /** Appends what still fits into the log. */
+  const fillLog = async (queue: Queue) => {
+    for (let isFull = false; !isFull; )
+      isFull = await queue.append([record("filler")]).then(
+        () => false,
+        () => true,
+      );
+  };
   const readOnly = (on: boolean) => execFileSync("mount", ["-o", `remount,${on ? "ro" : "rw"}`, disk]);
 
   it("Q3: rejects appends while the disk is full, keeps the stored records, and stores again when there is room", async () => {
@@ -84,12 +92,7 @@ describe.skipIf(!canMount)("on a small file system (needs root)", () => {
     // It fails with the first append on the full disk; the forwarder ignores that.
     const acknowledged = queue.ack(1, { lingerMs: 60_000 }).catch(() => undefined);
     fillDisk();
-    // These still fit into the log.
-    for (let isFull = false; !isFull; )
-      isFull = await queue.append([record("filler")]).then(
-        () => false,
-        () => true,
-      );
+    await fillLog(queue);
     const kept = texts(queue).slice(1);
     expect(() => queue.fork()).toThrow(/full/);
     expect([queue.queueId, texts(queue).slice(-kept.length), queue.stats().forks]).toEqual([before.queueId, kept, 0]);
@@ -102,6 +105,19 @@ describe.skipIf(!canMount)("on a small file system (needs root)", () => {
     await queue.close();
     const again = open();
     expect([again.queueId, texts(again), again.stats().forks]).toEqual([after.queueId, kept, 1]);
+  });
+
+  it("Q11: opens no session while the disk is full, as a copy of the machine has the last one too", async () => {
+    const queue = open();
+    await queue.append([record("before")]);
+    const before = queue.beginSession("spiffe://fleet.test/host-1");
+    fillDisk();
+    await fillLog(queue);
+    expect(() => queue.beginSession("spiffe://fleet.test/host-1")).toThrow(/full/);
+    emptyDisk();
+    const after = queue.beginSession("spiffe://fleet.test/host-1");
+    expect(after.sessionId).not.toEqual(before.sessionId);
+    expect(after.previousSessionIds).toEqual([before.sessionId]);
   });
 
   it("Q3: does not start on a read-only disk, names the reason, and starts when the disk is writable again", async () => {

@@ -22,8 +22,9 @@ export interface QueueSessions {
   /** The highest sequence that can have been sent under this queue id. */
   sentThrough(): number;
   /**
-   * Starts a session with core, for one stream of `hostId`: its id is on disk when this returns. While the disk cannot be written, it
-   * continues the last session instead. A queue that was another host's gets a new queue id first.
+   * Starts a session with core, for one stream of `hostId`: its id is on disk when this returns. Throws while the disk cannot be written: a
+   * copy of the machine may have the last session too, and core could not tell the two apart. A queue that was another host's gets a new
+   * queue id first.
    */
   beginSession(hostId: string): QueueSession;
   /** Core has opened the queue for the current session. Call it before the first frame is sent. */
@@ -90,15 +91,15 @@ export const createQueueSessions = (
     sentThrough,
     beginSession: (hostId) => {
       if (store.state.hostId !== hostId && store.state.hostId !== "") changeQueueId(0);
-      writeIfPossible(({ state }) => {
+      const sessionId = drawSessionId(clock, entropy);
+      write(({ state }) => {
         state.hostId = hostId;
-        state.sessions = addSession(state, drawSessionId(clock, entropy));
+        state.sessions = addSession(state, sessionId);
       });
+      onWritten();
       const { queueId, sessions: history, ackedThrough } = store.state;
-      const ids = idsOf(history);
-      const sessionId = ids.pop();
-      if (sessionId === undefined) throw new Error("the queue's disk cannot be written, and it has no session yet");
-      return { queueId, sessionId, previousSessionIds: ids, ackedThrough, sentThrough: sentThrough() };
+      const previousSessionIds = idsOf(history).slice(0, -1);
+      return { queueId, sessionId, previousSessionIds, ackedThrough, sentThrough: sentThrough() };
     },
     sessionAnswered: () => {
       isAnswered = 1;
