@@ -7,7 +7,7 @@ import { createCommitter } from "../../functions/ingest/committer.ts";
 import { createIngest, type Ingest } from "../../functions/ingest/create-ingest.ts";
 import { createFastPath } from "../../functions/ingest/fast-path/create-fast-path.ts";
 import { createNatsSink } from "../../functions/ingest/nats-sink/create-nats-sink.ts";
-import { createQueueOpener } from "../../functions/ingest/open-queue.ts";
+import { createQueueOpener, type QueueRegister } from "../../functions/ingest/open-queue.ts";
 import type { QueueEventNeeds } from "../../functions/ingest/queue-events.ts";
 import type { Sink } from "../../functions/ingest/sink.ts";
 import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
@@ -19,8 +19,9 @@ import { connectExportDatabase } from "./export-database.ts";
 import type { JetStream } from "./jetstream.ts";
 import { connectStreams } from "./nats-connection.ts";
 import type { Network, Target } from "./network.ts";
-import { createModelRegister, type RegisterFault } from "./register.ts";
+import { createModelRegister } from "./register.ts";
 import { createSinkStatements } from "./sink-statements.ts";
+import { tracedRegister, tracedSink } from "./trace.ts";
 import { endProcess, type Process, type World } from "./world.ts";
 
 /** A core that serves hosts. */
@@ -33,6 +34,9 @@ export interface SimulatedCore extends Target {
 
 /** Changes the sink: a planted fault. */
 export type SinkFault = (sink: Sink) => Sink;
+
+/** Changes the register of queues: a planted fault. */
+export type RegisterFault = <Tx>(register: QueueRegister<Tx>) => QueueRegister<Tx>;
 
 /** The dependencies of a core. */
 export interface CoreNeeds {
@@ -73,7 +77,7 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
       const ingest = createIngest({
         config: { frameBytesMax: 2 ** 20, payloadBytesMax: 2 ** 20, discardSpanNames: [], requireEnrollment: false },
         ...{ hostIdBytesMax: 512, inFlightBytesMax, codec: blockCodec, clock, log: shared.log, observe: observers },
-        sink: fault.sink?.(sink) ?? sink,
+        sink: tracedSink(world, name, fault.sink?.(sink) ?? sink),
         certificates: {
           find: async () => new Map(),
           areActive: async () => true,
@@ -134,10 +138,8 @@ interface SinkNeeds extends CoreNeeds, QueueEventNeeds {
 
 const openDatabaseSink = (world: World, needs: SinkNeeds): Sink => {
   const { process, clock, server, delays, fault } = needs;
-  const register = createModelRegister(world, {
-    ...{ server, delays, client: process },
-    ...(fault?.register && { fault: fault.register }),
-  });
+  const modelled = createModelRegister(world, { server, delays, client: process });
+  const register = tracedRegister(world, needs.name, fault?.register?.(modelled) ?? modelled);
   return {
     ...createQueueOpener({ ...needs, register, pause: () => clock.sleep(20) }),
     ...createCommitter(needs),

@@ -18,6 +18,10 @@ export interface ServerFault {
   forgetsOpenTransactions?: boolean;
   /** A restore leaves no trace in what the server says of itself. */
   keepsIdentity?: boolean;
+  /** A write does not wait for the commit of its transaction. */
+  writesAtOnce?: boolean;
+  /** A transaction whose client has gone keeps its locks. */
+  keepsLocks?: boolean;
 }
 
 /** A transaction. */
@@ -109,7 +113,7 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
         queue.filter((waiter) => waiter.transaction !== transaction),
       );
     transaction.writes.length = 0;
-    release(transaction);
+    if (!fault.keepsLocks) release(transaction);
   };
   const disconnectAll = (): void => {
     for (const lose of [...connections]) lose();
@@ -160,7 +164,8 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
         transaction.xid = nextXid++;
         active.add(transaction.xid);
       }
-      transaction.writes.push(change);
+      if (fault.writesAtOnce) change(tables, transaction.xid);
+      else transaction.writes.push(change);
     },
     commit: (transaction) => {
       for (const change of transaction.writes) change(tables, transaction.xid ?? 0);

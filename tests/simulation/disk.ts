@@ -60,6 +60,14 @@ export interface StoreFault {
   skipsSync?: boolean;
   /** The state row is not part of the transaction. */
   skipsState?: boolean;
+  /** The next sequence is read from the records that are left. */
+  countsAnew?: boolean;
+  /** A read begins one record late. */
+  readsLate?: boolean;
+  /** What is deleted leaves its bytes counted. */
+  keepsBytes?: boolean;
+  /** A dead letter counts twice. */
+  countsTwice?: boolean;
 }
 
 /** Opens the store on a disk. */
@@ -71,6 +79,11 @@ export const openDiskStore = (
   disk.synced ??= disk.image;
   // Opening moves the log into the database.
   if (!fault.skipsSync) disk.synced = disk.image;
+  if (fault.countsAnew)
+    disk.image = {
+      ...disk.image,
+      state: { ...disk.image.state, nextSequence: (disk.image.rows.at(-1)?.last ?? 0) + 1 },
+    };
   const encodeBlocks = createBlockMemory();
   const image = () => disk.image as DiskImage;
 
@@ -107,7 +120,7 @@ export const openDiskStore = (
       });
       rows = rows.flatMap((other) => (other === row ? kept : [other]));
       draft.records -= removed.records;
-      draft.bytes -= removed.bytes;
+      if (!fault.keepsBytes) draft.bytes -= removed.bytes;
       return removed.records;
     };
     const transaction: QueueTransaction = {
@@ -128,7 +141,7 @@ export const openDiskStore = (
         const row = rows.find(({ first, last }) => first <= sequence && sequence <= last);
         if (row === undefined) return false;
         reduce(row, (record) => record.sequence !== sequence);
-        draft.deadLetters += 1;
+        draft.deadLetters += fault.countsTwice ? 2 : 1;
         deadLetters = [...deadLetters, { sequence, queueId: draft.queueId.toHex(), code }].slice(-recordsMax);
         return true;
       },
@@ -166,7 +179,7 @@ export const openDiskStore = (
         if (last <= sequence) continue;
         // A reader may free what it was given.
         const copy = { ...block, envelopes: Uint8Array.from(block.envelopes) };
-        if (!reader.take(copy, first, Math.max(sequence + 1, first))) break;
+        if (!reader.take(copy, first, Math.max(sequence + 1 + (fault.readsLate ? 1 : 0), first))) break;
       }
       return reader;
     },

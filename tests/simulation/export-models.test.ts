@@ -23,6 +23,7 @@ import { commitFrames, openCommitClient } from "../../functions/store/ingest/com
 import { destroyClient, openCopyClient } from "../../functions/store/ingest/copy-transaction.ts";
 import type { StoredEnvelope } from "../../functions/store/ingest/stored-envelope.ts";
 import { describeDamage } from "../../functions/store/ingest/stored-envelope.ts";
+import { systemClock } from "../../kit/clock.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
 import { startOtlpBackend } from "../support/otlp-backend.ts";
@@ -211,7 +212,7 @@ it.each(moods)("the model of a backend that is %s answers as one on a network", 
   const real = await startOtlpBackend();
   const client = createOtlpHttpClient({
     ...{ endpoint: new URL(real.httpUrl), headers: {}, tls: {}, concurrency: 1, timeoutMs: 300, isCompressed: true },
-    now: () => 0,
+    clock: systemClock,
   });
   try {
     for (const rejected of [{}, { rejectedHosts: ["h"] }, { partialHosts: ["h"] }]) {

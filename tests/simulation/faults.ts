@@ -45,6 +45,8 @@ export const faults: Readonly<Record<string, Fault>> = {
   "a proxy sends a host's call again": (lab) => {
     const { hostId } = anyHost(lab);
     const target = lab.cores.find(({ process }) => process.isAlive);
+    // As a copy does, it comes with a session that is not the newest.
+    lab.oracle.copied(hostId);
     if (target) lab.network.repeat((of) => of.hostId === hostId, target);
   },
   "a host's network is slow": (lab) => {
@@ -89,6 +91,7 @@ export const faults: Readonly<Record<string, Fault>> = {
       host.disk.image = host.disk.synced = image;
       host.disk.restores += 1;
       lab.oracle.restored(host.machine, since);
+      lab.oracle.copied(host.hostId);
       restartLater(lab, host);
     });
   },
@@ -121,7 +124,10 @@ export const faults: Readonly<Record<string, Fault>> = {
   "the database is restored from a backup": (lab) => {
     if (lab.jetstream) return;
     const backup: Tables = lab.server.backUp();
-    lab.world.after(seconds(lab, 1, 20), () => lab.server.restore(backup));
+    lab.world.after(seconds(lab, 1, 20), () => {
+      lab.server.restore(backup);
+      for (const { hostId } of lab.hosts) lab.oracle.copied(hostId);
+    });
   },
   "a standby that lags is promoted": (lab) => {
     if (lab.jetstream) return;

@@ -5,10 +5,12 @@ import { createQueue } from "../../collector/queue/create-queue.ts";
 import type { Queue } from "../../collector/queue/queue.ts";
 import type { NewRecord } from "../../collector/queue/record.ts";
 import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { cutPower, type Disk, openDiskStore, type StoreFault } from "./disk.ts";
 import { type Link, type Network, type Target, wholeLink } from "./network.ts";
 import type { Oracle } from "./oracle.ts";
+import { tracedQueue } from "./trace.ts";
 import { endProcess, type Process, type World } from "./world.ts";
 
 /** A running collector. */
@@ -24,11 +26,18 @@ export interface SimulatedHost {
   /** Ends the process as SIGKILL does, and with a power cut loses what is not synced. */
   kill(options: { isPowerCut: boolean }): void;
   start(): void;
+  /** Appends one record, as a source does; resolves when it is acknowledged. */
+  offer(): Promise<void>;
   isRunning(): boolean;
 }
 
-/** Changes the queue that the forwarder uses: a planted fault. */
-export type QueueFault = (queue: Queue) => Queue;
+/** Changes what a collector is given: a planted fault. */
+export interface HostFault {
+  store?: StoreFault;
+  queue?: (queue: Queue) => Queue;
+  clock?: (clock: Clock) => Clock;
+  entropy?: (entropy: Entropy) => Entropy;
+}
 
 /** The dependencies of a host. */
 export interface HostNeeds {
@@ -43,7 +52,7 @@ export interface HostNeeds {
   untilMs: number;
   /** The limit of the queue. */
   queueBytesMax: number;
-  fault?: { store?: StoreFault; queue?: QueueFault } | undefined;
+  fault?: HostFault | undefined;
 }
 
 const limits = {
@@ -59,8 +68,8 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
   const link: Link = { ...wholeLink };
 
   const open = (process: Process): { queue: Queue; forwarder: Forwarder } => {
-    const clock = world.clockOf(process);
-    const entropy: Entropy = world.entropy;
+    const clock = fault.clock?.(world.clockOf(process)) ?? world.clockOf(process);
+    const entropy = fault.entropy?.(world.entropy) ?? world.entropy;
     const opened = createQueue(
       { ...limits, maxDiskUsageBytes: queueBytesMax, clock, entropy },
       {
@@ -68,7 +77,7 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
         onClosed: () => undefined,
       },
     );
-    const queue = fault.queue?.(opened) ?? opened;
+    const queue = tracedQueue(world, machine, fault.queue?.(opened) ?? opened);
     const forwarder = createForwarder({
       connect: () => network.connect({ hostId, process, link }, coreOf),
       hostId,
@@ -89,14 +98,18 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
   const produce = async (queue: Queue): Promise<void> => {
     while (world.now() < untilMs) {
       await world.pause(world.chance.integer(1, 2 * appendMs));
-      const texts = Array.from({ length: world.chance.integer(1, 5) }, () => oracle.produce(machine));
       try {
-        if ((await queue.append(texts.map(recordOf))) === "stored") oracle.acknowledge(hostId, texts);
+        await offer(queue, world.chance.integer(1, 5));
       } catch {
         // The disk cannot be written: the source keeps its records, and these count as never offered.
         await world.pause(1_000);
       }
     }
+  };
+  const offer = async (queue: Queue, records: number): Promise<void> => {
+    const texts = Array.from({ length: records }, () => oracle.produce(machine));
+    const offered = texts.map((text) => recordOf(text, world.chance.isLikely(refusedShare) ? refusedKind : "log_line"));
+    if ((await queue.append(offered)) === "stored") oracle.acknowledge(hostId, texts);
   };
 
   const run = (): Pick<SimulatedHost, "process" | "queue" | "forwarder"> => {
@@ -113,9 +126,14 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
     ...{ hostId, machine, disk, link },
     ...run(),
     isRunning: () => host.process.isAlive,
-    start: () => void Object.assign(host, run()),
+    start: () => {
+      world.note(`${machine} starts`);
+      Object.assign(host, run());
+    },
+    offer: () => world.as(host.process, () => offer(host.queue, 1)),
     kill: ({ isPowerCut }) => {
       endProcess(host.process);
+      world.note(`${machine} is killed`);
       network.cut((of) => of.hostId === hostId);
       if (isPowerCut) cutPower(disk);
     },
@@ -123,8 +141,12 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
   return host;
 };
 
-const recordOf = (text: string): NewRecord => ({
-  kind: "log_line",
+/** What core rejects, and how often a source has it. */
+const refusedKind = "Not a kind";
+const refusedShare = 0.01;
+
+const recordOf = (text: string, kind: string): NewRecord => ({
+  kind,
   observedAtMs: 0,
   source: "file",
   attributes: {},

@@ -1,11 +1,15 @@
 /**
  * `bun run simulate -- [--seed 1] [--seeds 1000] [--plant NAME] [--trace]`: simulates hosts, cores and their database on a virtual clock, one
- * history for each seed, and judges what is left (docs/simulation.md). A history that breaks a law is printed with a line that runs it
- * again. Stdout ends with one JSON object; exit code 1 when a law was broken.
+ * history for each seed, and judges what is left (docs/simulation.md). A history that breaks a law is made smaller and printed as a story,
+ * with the line that runs it again. `--plants` runs every planted fault until a seed finds it. Stdout ends with one JSON object; exit code
+ * 1 when a law was broken, or when a planted fault was not found.
  */
 import { parseArgs } from "node:util";
 import { plants } from "./plants.ts";
-import { simulate } from "./simulate.ts";
+import { searchPlants } from "./search-plants.ts";
+import { shrink } from "./shrink.ts";
+import { type Course, simulate } from "./simulate.ts";
+import { reportOf, traceOf } from "./story.ts";
 
 const { values } = parseArgs({
   args: process.argv.slice(2).filter((arg) => arg !== "--"),
@@ -13,39 +17,75 @@ const { values } = parseArgs({
     seed: { type: "string", default: "1" },
     seeds: { type: "string", default: "1" },
     plant: { type: "string" },
+    plants: { type: "boolean", default: false },
     trace: { type: "boolean", default: false },
+    "keep-size": { type: "boolean", default: false },
+    faults: { type: "string" },
+    hosts: { type: "string" },
+    cores: { type: "string" },
+    until: { type: "string" },
+    variation: { type: "string" },
   },
 });
 const plant = values.plant === undefined ? undefined : plants[values.plant];
-if (values.plant !== undefined && plant === undefined) {
+if (values.plant !== undefined && plant === undefined && !values.plants) {
   console.error(`--plant is one of these:\n${Object.keys(plants).join("\n")}`);
   process.exit(2);
 }
+const numberOf = (value: string | undefined) => (value === undefined ? undefined : Number(value));
+const narrowed: Omit<Course, "seed"> = {
+  faults: values.faults?.split(",").flatMap((index) => (index === "none" ? [] : [Number(index)])),
+  hosts: numberOf(values.hosts),
+  cores: numberOf(values.cores),
+  untilMs: numberOf(values.until),
+  variation: numberOf(values.variation),
+};
+
 const first = Number(values.seed);
+const seeds = Number(values.seeds);
 const started = performance.now();
-let [broken, acknowledged, simulatedMs, injected] = [0, 0, 0, 0];
-for (let seed = first; seed < first + Number(values.seeds); seed++) {
-  const outcome = await simulate({ seed, plant });
-  acknowledged += outcome.acknowledged;
-  simulatedMs += outcome.simulatedMs;
-  injected += outcome.injected.length;
-  if (values.trace) console.error(outcome.lines.join("\n"));
-  if (outcome.breaches.length === 0) continue;
-  broken += 1;
-  const planted = values.plant === undefined ? "" : ` --plant ${JSON.stringify(values.plant)}`;
-  console.error(`\nbun run simulate -- --seed ${seed}${planted} --trace   # digest ${outcome.digest}`);
-  for (const { at, name } of outcome.injected) console.error(`  ${(at / 1000).toFixed(1)} s  ${name}`);
-  for (const { law, detail } of outcome.breaches) console.error(`  BROKEN  ${law}: ${detail}`);
-}
-const seconds = (performance.now() - started) / 1000;
-console.log(
-  JSON.stringify({
-    seeds: Number(values.seeds),
-    broken,
-    acknowledged,
-    faults: injected,
-    simulated_hours: simulatedMs / 3_600_000,
-    seconds,
-  }),
-);
-process.exitCode = broken > 0 ? 1 : 0;
+const seconds = () => Math.round(performance.now() - started) / 1000;
+
+const runSeeds = async () => {
+  const injected: Record<string, number> = {};
+  let [broken, acknowledged, simulatedMs, digest] = [0, 0, 0, ""];
+  for (let seed = first; seed < first + seeds; seed++) {
+    const outcome = await simulate({ seed, ...narrowed }, plant);
+    acknowledged += outcome.acknowledged;
+    simulatedMs += outcome.simulatedMs;
+    digest = outcome.digest;
+    for (const { name } of outcome.injected) injected[name] = (injected[name] ?? 0) + 1;
+    if (values.trace) console.error(traceOf(outcome.notes).join("\n"));
+    if (outcome.breaches.length === 0) continue;
+    broken += 1;
+    if (values.trace || values["keep-size"]) console.error(`\n${reportOf(outcome, values.plant).join("\n")}`);
+    else console.error(`\n${reportOf(await shrink(outcome, plant), values.plant).join("\n")}`);
+  }
+  return {
+    isGood: broken === 0,
+    figures: {
+      ...{
+        seeds,
+        broken,
+        acknowledged,
+        faults: injected,
+        simulated_hours: simulatedMs / 3_600_000,
+        seconds: seconds(),
+      },
+      // Of the last seed: equal on every machine.
+      digest,
+    },
+  };
+};
+
+const runPlants = async () => {
+  const seedsMax = values.seeds === "1" ? 1_000 : seeds;
+  const names = Object.keys(plants).filter((name) => name.includes(values.plant ?? ""));
+  const found = await searchPlants({ names, first, seedsMax, onFound: (line) => console.error(line) });
+  const missed = found.filter(({ seeds }) => seeds === undefined).map(({ name }) => name);
+  return { isGood: missed.length === 0, figures: { plants: found.length, missed, seconds: seconds() } };
+};
+
+const { isGood, figures } = await (values.plants ? runPlants() : runSeeds());
+console.log(JSON.stringify(figures));
+process.exitCode = isGood ? 0 : 1;

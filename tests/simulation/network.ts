@@ -78,7 +78,11 @@ export const createNetwork = (world: World): Network => {
           ended.abort();
           settle();
         };
-        const fail = (message: string) => end(() => reject(new GrpcError("unavailable", message)));
+        const fail = (message: string) =>
+          end(() => {
+            world.note(`a connection of ${hostId} fails: ${message}`);
+            reject(new GrpcError("unavailable", message));
+          });
         signal.addEventListener("abort", () => end(() => reject(signal.reason)), { once: true });
         closing = () => fail("the connection was closed");
         if (signal.aborted) return end(() => reject(signal.reason));
@@ -93,6 +97,7 @@ export const createNetwork = (world: World): Network => {
         };
 
         const exchange = (target: Target) => {
+          world.note(`${process.name} connects to ${target.process.name}`);
           const lost = new AbortController();
           const body = createByteQueue();
           let [upAt, downAt] = [world.now(), world.now()];

@@ -6,6 +6,8 @@
  * 4. Nothing that is stored is reported as lost.
  * 5. Once the last fault is over, every queue becomes empty in time.
  * 6. Then core holds nothing: no bytes, and its sink is healthy.
+ * 7. A queue is reported as copied only if its machine was copied, a call repeated, or its disk or the database restored.
+ * 8. A dead letter is counted once.
  */
 
 import type { SimulatedCore } from "./core.ts";
@@ -19,6 +21,18 @@ export interface Breach {
   detail: string;
 }
 
+/** The laws by name. */
+export const laws = {
+  stored: "acknowledged is stored, or reported lost",
+  once: "stored once",
+  inOrder: "stored in order",
+  noFalseLoss: "what is stored is not reported lost",
+  goesOn: "all goes on after the last fault",
+  rests: "core comes to rest",
+  noFalseCopy: "a copy is reported only where there is one",
+  countsOnce: "a dead letter is counted once",
+} as const;
+
 /** Keeps what was promised. */
 export interface Oracle {
   /** Returns the text of a new record of a machine. */
@@ -27,8 +41,16 @@ export interface Oracle {
   acknowledge(hostId: string, texts: readonly string[]): void;
   /** A machine's disk went back to an image of when `acknowledged` was `since`: nobody can hold it to what it acknowledged after that. */
   restored(machine: string, since: number): void;
+  /** A host's queue exists twice or went back, or a call of it is repeated: core may report a copy. */
+  copied(hostId: string): void;
   acknowledged(): number;
-  judge(after: { tables: Tables; hosts: readonly SimulatedHost[]; cores: readonly SimulatedCore[] }): Breach[];
+  judge(after: {
+    tables: Tables;
+    hosts: readonly SimulatedHost[];
+    cores: readonly SimulatedCore[];
+    /** The machines whose last record, offered when all was well, is not stored. */
+    stuck: ReadonlySet<string>;
+  }): Breach[];
 }
 
 /** Makes an oracle. */
@@ -36,6 +58,7 @@ export const createOracle = (): Oracle => {
   const produced = new Map<string, number>();
   let promised: { hostId: string; text: string; number: number }[] = [];
   let acknowledged = 0;
+  const copies = new Set<string>();
 
   return {
     produce: (machine) => {
@@ -47,13 +70,17 @@ export const createOracle = (): Oracle => {
     restored: (machine, since) => {
       promised = promised.filter(({ text, number }) => number <= since || !text.startsWith(`${machine} `));
     },
+    copied: (hostId) => void copies.add(hostId),
     acknowledged: () => acknowledged,
-    judge: ({ tables, hosts, cores }) => [
+    judge: ({ tables, hosts, cores, stuck }) => [
       ...judgeStored(promised, tables, hosts),
       ...judgeDoubles(tables),
       ...judgeOrder(tables),
       ...judgeReports(tables),
+      ...judgeCopies(tables, copies),
+      ...judgeDeadLetters(hosts),
       ...judgeRest(hosts, cores),
+      ...[...stuck].map((machine) => ({ law: laws.goesOn, detail: `${machine} stores no record` })),
     ],
   };
 };
@@ -76,7 +103,7 @@ const judgeStored = (
       ? []
       : [
           {
-            law: "acknowledged is stored, or reported lost",
+            law: laws.stored,
             detail: `${hostId} lacks ${lost.length}, first ${lost[0]?.text}; reported ${excused.get(hostId) ?? 0}`,
           },
         ],
@@ -93,7 +120,7 @@ const judgeDoubles = ({ envelopes, records }: Tables): Breach[] => {
   });
   return doubles.length === 0
     ? []
-    : [{ law: "stored once", detail: `${doubles.length} twice, first ${doubles[0]?.text} at ${doubles[0]?.sequence}` }];
+    : [{ law: laws.once, detail: `${doubles.length} twice, first ${doubles[0]?.text} at ${doubles[0]?.sequence}` }];
 };
 
 const judgeOrder = ({ envelopes }: Tables): Breach[] => {
@@ -102,7 +129,7 @@ const judgeOrder = ({ envelopes }: Tables): Breach[] => {
     const row = queueRow(envelope);
     const before = last.get(row) ?? 0;
     if (envelope.sequence <= before)
-      return [{ law: "stored in order", detail: `${envelope.text} at ${envelope.sequence} behind ${before}` }];
+      return [{ law: laws.inOrder, detail: `${envelope.text} at ${envelope.sequence} behind ${before}` }];
     last.set(row, envelope.sequence);
   }
   return [];
@@ -119,11 +146,26 @@ const judgeReports = ({ envelopes, records }: Tables): Breach[] => {
     const held = stored.get(queueRow(record));
     const [from, through] = [Number(record.details.from), Number(record.details.through)];
     for (let sequence = from; sequence <= through; sequence++)
-      if (held?.has(sequence))
-        return [{ law: "what is stored is not reported lost", detail: `${record.hostId} at ${sequence}` }];
+      if (held?.has(sequence)) return [{ law: laws.noFalseLoss, detail: `${record.hostId} at ${sequence}` }];
     return [];
   });
 };
+
+const judgeCopies = ({ records }: Tables, copies: ReadonlySet<string>): Breach[] =>
+  records.flatMap(({ action, hostId }) =>
+    action === "queue.forked" && !copies.has(hostId)
+      ? [{ law: laws.noFalseCopy, detail: `${hostId} was not copied` }]
+      : [],
+  );
+
+const judgeDeadLetters = (hosts: readonly SimulatedHost[]): Breach[] =>
+  hosts.flatMap(({ machine, disk: { image } }) => {
+    const held = new Set(image?.deadLetters.map(({ queueId, sequence }) => `${queueId} ${sequence}`)).size;
+    const counted = image?.state.deadLetters ?? 0;
+    return held === counted
+      ? []
+      : [{ law: laws.countsOnce, detail: `${machine} counts ${counted} dead letters and has ${held}` }];
+  });
 
 const judgeRest = (hosts: readonly SimulatedHost[], cores: readonly SimulatedCore[]): Breach[] => [
   ...hosts.flatMap(({ machine, queue, forwarder }) => {
@@ -133,7 +175,7 @@ const judgeRest = (hosts: readonly SimulatedHost[], cores: readonly SimulatedCor
       ? []
       : [
           {
-            law: "all goes on after the last fault",
+            law: laws.goesOn,
             detail: `${machine} still has ${records}; connected ${connected}, ${lastError}`,
           },
         ];
@@ -143,6 +185,6 @@ const judgeRest = (hosts: readonly SimulatedHost[], cores: readonly SimulatedCor
     const { healthy, detail } = ingest?.health() ?? { healthy: false, detail: "has not started" };
     return inFlightBytes === 0 && healthy
       ? []
-      : [{ law: "core comes to rest", detail: `${process.name}: ${inFlightBytes} bytes in flight, ${detail}` }];
+      : [{ law: laws.rests, detail: `${process.name}: ${inFlightBytes} bytes in flight, ${detail}` }];
   }),
 ];

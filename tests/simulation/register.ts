@@ -4,12 +4,6 @@ import { queueRow } from "./database.ts";
 import { createDatabaseSession, type SessionNeeds, type Step } from "./database-session.ts";
 import type { World } from "./world.ts";
 
-/** How the register differs from a correct one: a planted fault. */
-export interface RegisterFault {
-  keepsSession?: boolean;
-  recordsNothing?: boolean;
-}
-
 /** A transaction of the register: what runs its steps. */
 export interface RegisterTransaction {
   step: Step;
@@ -17,10 +11,7 @@ export interface RegisterTransaction {
 }
 
 /** Makes the register of a core. */
-export const createModelRegister = (
-  world: World,
-  { fault = {}, ...needs }: SessionNeeds & { fault?: RegisterFault },
-): QueueRegister<RegisterTransaction> => {
+export const createModelRegister = (world: World, needs: SessionNeeds): QueueRegister<RegisterTransaction> => {
   const { server } = needs;
   const session = createDatabaseSession(world, needs);
   const keyOf = ({ hostId, queueId }: { hostId: string; queueId: Uint8Array }) =>
@@ -51,7 +42,7 @@ export const createModelRegister = (
     update: ({ step }, queues, now) =>
       step((tx) => {
         for (const queue of queues) {
-          const session = fault.keepsSession ? undefined : queue.sessionId?.toHex();
+          const session = queue.sessionId?.toHex();
           server.write(tx, ({ cursors }, xmin) => {
             const row = cursors.get(keyOf(queue));
             if (row)
@@ -67,7 +58,6 @@ export const createModelRegister = (
     addGap: async () => undefined,
     findSinkChange: async () => null,
     record: async ({ step }, { hostId, queueId }, events) => {
-      if (fault.recordsNothing) return events;
       return step((tx) => {
         for (const { action, details } of events)
           server.write(tx, ({ records }) => records.push({ hostId, queueHex: queueId.toHex(), action, details }));

@@ -19,7 +19,7 @@ import type { Plant } from "./plants.ts";
 import { healStreams, streamFaults } from "./stream-faults.ts";
 import { withStreamed } from "./stream-tables.ts";
 import { type Watch, watchLaws } from "./watch-laws.ts";
-import { inWorld, type World } from "./world.ts";
+import { createChance, createRandom, inWorld, type Note, type World } from "./world.ts";
 
 /** Everything that a fault can reach. */
 export interface Lab {
@@ -45,31 +45,49 @@ export interface Lab {
   copy(host: SimulatedHost): void;
 }
 
+/** What a seed decides before anything happens. */
+export interface Plan {
+  /** Core stores in JetStream, not in the database. */
+  isStreamed: boolean;
+  hosts: number;
+  cores: number;
+  exporters: number;
+  /** How often a source appends, on average. */
+  appendMs: number;
+  /** The limit of a queue: a small one is full within an outage. */
+  queueBytesMax: number;
+  /** When sources end. */
+  untilMs: number;
+  faults: readonly { at: number; name: string }[];
+}
+
+/** A seed, and what of its plan is left out or drawn differently: a history to run again. */
+export interface Course {
+  seed: number;
+  /** The faults to inject, by their place in the plan. */
+  faults?: readonly number[] | undefined;
+  hosts?: number | undefined;
+  cores?: number | undefined;
+  untilMs?: number | undefined;
+  /** Draws everything but the plan anew. */
+  variation?: number | undefined;
+}
+
 /** How a simulation ended. */
 export interface Outcome {
-  seed: number;
+  course: Course;
   breaches: Breach[];
   acknowledged: number;
   stored: number;
-  /** The faults that were injected, with their times in milliseconds. */
-  injected: { at: number; name: string }[];
+  /** What was injected, by its place in the plan. */
+  injected: { index: number; at: number; name: string }[];
   digest: string;
-  lines: readonly string[];
+  notes: readonly Note[];
   /** Simulated milliseconds. */
   simulatedMs: number;
 }
 
-/** Options of a simulation. */
-export interface SimulateOptions {
-  seed: number;
-  plant?: Plant | undefined;
-  /** The faults to inject, in place of those that the seed draws: for a smaller history of the same seed. */
-  only?: readonly number[] | undefined;
-  /** Where core stores: in JetStream or in the database, in place of what the seed draws. */
-  streamed?: boolean | undefined;
-}
-
-const faultsUntilMs = 60_000;
+const faultsUntilMs = 40_000;
 /** Every documented wait fits: backoff of 30 s, 60 s without an answer, 40 s of silence. */
 const settleMs = 240_000;
 /** Longer than a lease, and than any wait of those that have nothing to do. */
@@ -78,46 +96,62 @@ const restMs = 15_000;
 const streamedShare = 0.3;
 const restStepMs = 2_000;
 
-/** Runs one simulation. */
-export const simulate = ({ seed, plant = {}, only, streamed }: SimulateOptions): Promise<Outcome> =>
-  inWorld(seed, async (world) => {
-    const { chance } = world;
-    const lab = startLab(world, plant, streamed);
-    const known: typeof faults = { ...faults, ...(lab.jetstream ? streamFaults : exportFaults) };
-    const names = Object.keys(known);
-    const drawn = Array.from({ length: chance.integer(1, 12) }, () => ({
+/** What may happen in a history. */
+const faultsOf = ({ isStreamed }: Pick<Plan, "isStreamed">): typeof faults => ({
+  ...faults,
+  ...(isStreamed ? streamFaults : exportFaults),
+});
+
+/** Draws the plan of a seed. */
+export const drawPlan = (seed: number): Plan => {
+  const chance = createChance(createRandom(seed ^ 0x5bd1e995));
+  const isStreamed = chance.isLikely(streamedShare);
+  return {
+    isStreamed,
+    hosts: chance.integer(1, 3),
+    cores: chance.integer(1, 2),
+    exporters: chance.integer(1, 2),
+    appendMs: chance.integer(300, 2_000),
+    queueBytesMax: chance.pick([3_000, 8_000, 64 * 1024]),
+    untilMs: chance.integer(faultsUntilMs / 2, faultsUntilMs + 20_000),
+    faults: Array.from({ length: chance.integer(1, 12) }, () => ({
       at: chance.integer(1_000, faultsUntilMs),
-      name: chance.pick(names),
-    })).toSorted((a, b) => a.at - b.at);
-    const injected = drawn.filter((_, index) => only === undefined || only.includes(index));
+      name: chance.pick(Object.keys(faultsOf({ isStreamed }))),
+    })).toSorted((a, b) => a.at - b.at),
+  };
+};
+
+/** Runs one simulation. */
+export const simulate = (course: Course, plant: Plant = {}): Promise<Outcome> =>
+  inWorld(course.seed + Math.imul(course.variation ?? 0, 0x01000193), async (world) => {
+    const drawn = drawPlan(course.seed);
+    const { hosts = drawn.hosts, cores = drawn.cores, untilMs = drawn.untilMs } = course;
+    const lab = startLab(world, { ...drawn, hosts, cores, untilMs }, plant);
+    const injected = drawn.faults
+      .map((fault, index) => ({ ...fault, index }))
+      .filter(({ index }) => course.faults?.includes(index) ?? true);
     for (const { at, name } of injected)
       world.after(at, () => {
-        world.note(name);
-        known[name]?.(lab);
+        world.note(`FAULT ${name}`);
+        faultsOf(drawn)[name]?.(lab);
       });
     await world.runUntil(faultsUntilMs + 20_000);
     heal(lab);
-    await untilRest(lab);
-    const { hosts, cores, server, oracle, backend, exporters, limits } = lab;
-    const { jetstream, watch } = lab;
+    const stuck = offerLast(lab);
+    await untilRest(lab, stuck);
+    const { oracle, server, backend, exporters, limits, jetstream, watch } = lab;
     const tables = jetstream ? withStreamed(server.tables, jetstream) : server.tables;
     const hasGoneBack = server.restores() > 0;
-    const breaches = [...oracle.judge({ tables, hosts, cores }), ...watch.breaches()];
+    const breaches = [...oracle.judge({ tables, hosts: lab.hosts, cores: lab.cores, stuck }), ...watch.breaches()];
     if (jetstream === undefined) {
       const lags = await readLags(lab);
       breaches.push(...judgeExports({ tables, backend, exporters, limits, lags, hasGoneBack }));
     }
     for (const { law, detail } of breaches) world.note(`BROKEN ${law}: ${detail}`);
-    const { lines, digest } = world.history();
-    const acknowledged = oracle.acknowledged();
     return {
-      seed,
-      breaches,
-      acknowledged,
+      ...{ course, breaches, injected, ...world.history() },
+      acknowledged: oracle.acknowledged(),
       stored: tables.envelopes.length,
-      injected,
-      digest,
-      lines,
       simulatedMs: world.now(),
     };
   });
@@ -125,10 +159,14 @@ export const simulate = ({ seed, plant = {}, only, streamed }: SimulateOptions):
 /**
  * Runs until every queue is empty and exported and a while longer, in which nothing may change; at most `settleMs`.
  */
-const untilRest = async ({ world, hosts, server, jetstream, sourcesUntilMs }: Lab): Promise<void> => {
+const untilRest = async (
+  { world, hosts, server, jetstream, sourcesUntilMs }: Lab,
+  stuck: ReadonlySet<string>,
+): Promise<void> => {
   const end = faultsUntilMs + settleMs;
   const isAtRest = () =>
     world.now() > sourcesUntilMs &&
+    stuck.size === 0 &&
     hosts.every(({ queue }) => queue.stats().records === 0) &&
     (jetstream !== undefined || areExported({ tables: server.tables }));
   while (world.now() < end && !isAtRest()) await world.runUntil(Math.min(end, world.now() + restStepMs));
@@ -145,34 +183,24 @@ const readLags = async ({ world, server, delays }: Lab): Promise<ExportLag[]> =>
   return lags;
 };
 
-const startLab = (world: World, plant: Plant, streamed: boolean | undefined): Lab => {
+const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
   const { chance } = world;
   const oracle = createOracle();
   const network = createNetwork(world);
   const server = createDatabaseServer(world, plant.server);
   const delays: DatabaseDelays = { travelMs: [0, 3], commitMs: [0, 10] };
-  const isDrawn = chance.isLikely(streamedShare);
-  const isStreamed = streamed ?? isDrawn;
-  const jetstream = isStreamed
+  const jetstream = plan.isStreamed
     ? createJetStream(world, { isOld: chance.isLikely(0.3), fault: plant.streams })
     : undefined;
   const core = (name: string) => startCore(world, { name, server, network, delays, jetstream, fault: plant });
-  const cores = Array.from({ length: chance.integer(1, 2) }, (_, index) => core(`core ${index + 1}`));
+  const cores = Array.from({ length: plan.cores }, (_, index) => core(`core ${index + 1}`));
   const coreOf = () => {
     const running = cores.filter(({ process }) => process.isAlive);
     return running.length === 0 ? undefined : chance.pick(running);
   };
-  const shared = {
-    network,
-    oracle,
-    coreOf,
-    appendMs: chance.integer(300, 2_000),
-    untilMs: chance.integer(faultsUntilMs / 2, faultsUntilMs + 40_000),
-    // A small one is full within an outage.
-    queueBytesMax: chance.pick([3_000, 8_000, 64 * 1024]),
-    fault: plant,
-  };
-  const hosts = Array.from({ length: chance.integer(1, 3) }, (_, index) => {
+  const { appendMs, untilMs, queueBytesMax } = plan;
+  const shared = { network, oracle, coreOf, appendMs, untilMs, queueBytesMax, fault: plant };
+  const hosts = Array.from({ length: plan.hosts }, (_, index) => {
     const machine = `host-${index + 1}`;
     return startHost(world, { ...shared, machine, hostId: `spiffe://sim/${machine}`, disk: createDisk() });
   });
@@ -185,7 +213,7 @@ const startLab = (world: World, plant: Plant, streamed: boolean | undefined): La
   };
   const exporter = (name: string) => startExporter(world, { name, backend, server, delays, limits, fault: plant });
   // The export of a stream is not simulated.
-  const exporters = Array.from({ length: isStreamed ? 0 : chance.integer(1, 2) }, (_, index) =>
+  const exporters = Array.from({ length: plan.isStreamed ? 0 : plan.exporters }, (_, index) =>
     exporter(`exporter ${index + 1}`),
   );
   const watch = watchLaws(world, { hosts, cores });
@@ -211,10 +239,24 @@ const startLab = (world: World, plant: Plant, streamed: boolean | undefined): La
       });
     },
     copy: ({ hostId, machine, disk }) => {
+      oracle.copied(hostId);
       const copied = { ...disk };
       hosts.push(startHost(world, { ...shared, machine: `${machine}'`, hostId, disk: copied }));
     },
   };
+};
+
+/** Offers a record to every host once all is well; returns the machines that have not stored theirs. */
+const offerLast = ({ hosts }: Lab): ReadonlySet<string> => {
+  const stuck = new Set<string>();
+  for (const { machine, offer } of hosts) {
+    stuck.add(machine);
+    offer().then(
+      () => stuck.delete(machine),
+      () => undefined,
+    );
+  }
+  return stuck;
 };
 
 /** Ends every fault that lasts. */

@@ -4,6 +4,7 @@
  *   planned. After each event all promises settle before the next one, so a seed always gives the same history.
  * - An event belongs to the process that planned it. Those of a killed process never run, those of a suspended one run when it resumes.
  * - Timers of the platform (`setTimeout`, `setImmediate`) are events too, also those of code that is not given a clock.
+ * - The digest covers each note and the time and order of each event: two runs with one digest have taken the same course.
  */
 import { AsyncLocalStorage } from "node:async_hooks";
 import { createHash } from "node:crypto";
@@ -32,6 +33,14 @@ export const endProcess = (process: Process): void => {
   process.onEnd.clear();
 };
 
+/** A line of the history. */
+export interface Note {
+  at: number;
+  text: string;
+  /** What happens all the time: a story counts it. */
+  isRoutine: boolean;
+}
+
 /** Draws from the seed. */
 export interface Chance {
   /** A number in [0, 1). */
@@ -59,21 +68,22 @@ export interface World {
   /** The clock of a process, which follows its offset. */
   clockOf(process: Process): Clock;
   /** Adds a line to the history. */
-  note(line: string): void;
+  note(text: string, options?: { isRoutine: boolean }): void;
   /** Runs `act` in the world, whose timers are events. */
   inside<Result>(act: () => Result): Result;
   isInside(): boolean;
   /** Runs events until `ms`, or until there are none. */
   runUntil(ms: number): Promise<void>;
   /** The history, and its digest. */
-  history(): { lines: readonly string[]; digest: string };
+  history(): { notes: readonly Note[]; digest: string };
 }
 
 interface Event {
   at: number;
   order: number;
   process: Process;
-  act(): void;
+  /** Undefined once it is taken back. */
+  act: (() => void) | undefined;
 }
 
 /** The wall time of the beginning. */
@@ -82,7 +92,8 @@ const epochMs = Date.UTC(2026, 5, 1, 12);
 /** Creates a world and runs `act` in it, with the platform's timers replaced by its own. */
 export const inWorld = async <Result>(seed: number, act: (world: World) => Promise<Result>): Promise<Result> => {
   const platform = { setTimeout, clearTimeout, setImmediate, clearImmediate };
-  const settle = () => new Promise<void>((resolve) => platform.setImmediate(resolve));
+  // The queue of ticks runs once no promise is left to settle, sooner than a turn of the event loop.
+  const settle = () => new Promise<void>((resolve) => process.nextTick(resolve));
   const world = createWorld(seed, settle);
   const planned = new WeakMap<object, () => void>();
   const plan = (ms: number, run: () => void) => {
@@ -135,32 +146,23 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
   };
   const events = new TinyQueue<Event>([], (a, b) => a.at - b.at || a.order - b.order);
   const random = createRandom(seed);
-  const lines: string[] = [];
+  const notes: Note[] = [];
   const digest = createHash("sha256");
   let time = 0;
   let planned = 0;
-
-  const fraction = () => random() / 0x1_0000_0000;
-  const chance: Chance = {
-    fraction,
-    integer: (min, max) => min + Math.floor(fraction() * (max - min + 1)),
-    isLikely: (probability) => fraction() < probability,
-    pick: (items) => {
-      if (items.length === 0) throw new Error("nothing to pick from");
-      return items[Math.floor(fraction() * items.length)] as (typeof items)[number];
-    },
-  };
+  /** Of the events so far. */
+  let course = 0;
 
   const after: World["after"] = (ms, act) => {
-    const event = { at: time + Math.max(0, ms), order: planned++, process: current.getStore() ?? outside, act };
+    const event: Event = { at: time + Math.max(0, ms), order: planned++, process: current.getStore() ?? outside, act };
     events.push(event);
     return () => {
-      event.act = () => undefined;
+      event.act = undefined;
     };
   };
 
   return {
-    chance,
+    chance: createChance(random),
     entropy: { bytes: (length) => Uint8Array.from({ length }, () => random() >>> 24) },
     now: () => time,
     process: newProcess,
@@ -184,10 +186,9 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
           signal?.addEventListener("abort", stop, { once: true });
         }),
     }),
-    note: (line) => {
-      const dated = `${(time / 1000).toFixed(3)} ${line}`;
-      lines.push(dated);
-      digest.update(`${dated}\n`);
+    note: (text, { isRoutine } = { isRoutine: false }) => {
+      notes.push({ at: time, text, isRoutine });
+      digest.update(`${course} ${text}\n`);
     },
     inside: (act) => enter(outside, act),
     isInside: () => current.getStore() !== undefined,
@@ -195,24 +196,39 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
       await settle();
       for (let event = events.peek(); event !== undefined && event.at <= ms; event = events.peek()) {
         events.pop();
-        const { process } = event;
-        if (!process.isAlive) continue;
+        const { process, act } = event;
+        if (!process.isAlive || act === undefined) continue;
         if (process.suspendedUntil > event.at) {
           events.push(Object.assign(event, { at: process.suspendedUntil, order: planned++ }));
           continue;
         }
         time = event.at;
-        enter(process, event.act);
+        course = (Math.imul(course ^ event.order, 0x21f0aaad) ^ Math.floor(time * 1000)) >>> 0;
+        enter(process, act);
         await settle();
       }
       time = Math.max(time, ms);
     },
-    history: () => ({ lines, digest: digest.copy().digest("hex").slice(0, 16) }),
+    history: () => ({ notes, digest: digest.copy().update(`${course}`).digest("hex").slice(0, 16) }),
+  };
+};
+
+/** Makes what draws from a source of unsigned 32-bit integers. */
+export const createChance = (random: () => number): Chance => {
+  const fraction = () => random() / 0x1_0000_0000;
+  return {
+    fraction,
+    integer: (min, max) => min + Math.floor(fraction() * (max - min + 1)),
+    isLikely: (probability) => fraction() < probability,
+    pick: (items) => {
+      if (items.length === 0) throw new Error("nothing to pick from");
+      return items[Math.floor(fraction() * items.length)] as (typeof items)[number];
+    },
   };
 };
 
 /** SplitMix32: returns unsigned 32-bit integers. */
-const createRandom = (seed: number): (() => number) => {
+export const createRandom = (seed: number): (() => number) => {
   let state = seed >>> 0;
   return () => {
     state = (state + 0x9e3779b9) >>> 0;

@@ -1,0 +1,82 @@
+/** Notes what the parts of a lab do, at the interfaces between them. */
+import type { Queue } from "../../collector/queue/queue.ts";
+import type { QueueRegister } from "../../functions/ingest/open-queue.ts";
+import type { Sink } from "../../functions/ingest/sink.ts";
+import { withMembers } from "./with-members.ts";
+import type { World } from "./world.ts";
+
+const routine = { isRoutine: true };
+const shortId = (id: Uint8Array): string => id.toHex().slice(0, 6);
+const reasonOf = (error: unknown): string => (error instanceof Error ? error.message : String(error));
+
+/** Returns the queue of a machine, whose calls are noted. */
+export const tracedQueue = (world: World, machine: string, queue: Queue): Queue =>
+  withMembers(queue, {
+    append: async (records, options) => {
+      try {
+        const outcome = await queue.append(records, options);
+        world.note(`${machine} ${outcome} a source's records, through ${queue.lastSequence}`, routine);
+        return outcome;
+      } catch (error) {
+        world.note(`${machine} cannot store a source's records: ${reasonOf(error)}`);
+        throw error;
+      }
+    },
+    ack: (sequence, options) => {
+      world.note(`${machine} deletes through ${sequence}`, routine);
+      return queue.ack(sequence, options);
+    },
+    beginSession: (hostId) => {
+      const session = queue.beginSession(hostId);
+      const { ackedThrough, sentThrough } = session;
+      world.note(
+        `${machine} opens queue ${shortId(session.queueId)}, acknowledged through ${ackedThrough}, sent through ${sentThrough}`,
+      );
+      return session;
+    },
+    moveToDeadLetters: (sequence, code, message) => {
+      world.note(`${machine} moves ${sequence} to the dead letters: ${code}`);
+      return queue.moveToDeadLetters(sequence, code, message);
+    },
+    fork: () => {
+      queue.fork();
+      world.note(`${machine} continues as queue ${shortId(queue.queueId)}`);
+    },
+  });
+
+/** Returns the sink of a core, whose calls are noted. */
+export const tracedSink = (world: World, core: string, sink: Sink): Sink => ({
+  ...sink,
+  open: async (claims) => {
+    const queue = `queue ${shortId(claims.queueId)} of ${claims.hostId}`;
+    try {
+      const opened = await sink.open(claims);
+      world.note(`${core} opens ${queue} at ${opened.cursor}`);
+      return opened;
+    } catch (error) {
+      world.note(`${core} does not open ${queue}: ${reasonOf(error)}`);
+      throw error;
+    }
+  },
+  commit: async (frame, bytes) => {
+    const range = `${frame.previousSequence + 1n}..${frame.lastSequence} of queue ${shortId(frame.queueId)}`;
+    try {
+      const committed = await sink.commit(frame, bytes);
+      world.note(`${core} commits ${range}: ${committed.outcome}, ${committed.before} → ${committed.cursor}`, routine);
+      return committed;
+    } catch (error) {
+      world.note(`${core} does not commit ${range}: ${reasonOf(error)}`);
+      throw error;
+    }
+  },
+});
+
+/** Returns the register of a core, whose records are noted. */
+export const tracedRegister = <Tx>(world: World, core: string, register: QueueRegister<Tx>): QueueRegister<Tx> => ({
+  ...register,
+  record: (tx, queue, events) => {
+    for (const { action, details } of events)
+      world.note(`${core} records ${action} of ${queue.hostId}: ${JSON.stringify(details)}`);
+    return register.record(tx, queue, events);
+  },
+});
