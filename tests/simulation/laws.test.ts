@@ -1,0 +1,111 @@
+/** Falsifies a history that breaks no law, one law at a time: the oracle names it. */
+import { readFileSync } from "node:fs";
+import { expect, it } from "vitest";
+import type { QueueStats } from "../../collector/queue/stats.ts";
+import { laws } from "./oracle.ts";
+import { drawPlan, type Lab, simulate } from "./simulate.ts";
+import { withMembers } from "./with-members.ts";
+import type { World } from "./world.ts";
+
+const first = <Item>(items: readonly Item[]): Item => {
+  const [item] = items;
+  if (item === undefined) throw new Error("the history is empty");
+  return item;
+};
+
+const passSeconds = (world: World, seconds: number): Promise<void> => world.runUntil(world.now() + seconds * 1_000);
+
+/** Lets the first host report other figures for two seconds. */
+const withStats = async ({ hosts, world }: Lab, changed: Partial<QueueStats>): Promise<void> => {
+  const host = first(hosts);
+  const { queue } = host;
+  host.queue = withMembers(queue, { stats: () => ({ ...queue.stats(), ...changed }) });
+  await passSeconds(world, 2);
+};
+
+/** Changes that break a law, by its name. */
+const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = {
+  [laws.stored]: ({ server: { tables } }) => void tables.envelopes.pop(),
+  [laws.once]: ({ server: { tables } }) => {
+    const envelope = first(tables.envelopes);
+    tables.envelopes.push({ ...envelope, sequence: 1_000_000 });
+  },
+  [laws.inOrder]: ({ server: { tables } }) => void tables.envelopes.reverse(),
+  [laws.noFalseLoss]: ({ server: { tables } }) => {
+    const { hostId, queueHex, sequence } = first(tables.envelopes);
+    const details = { from: String(sequence), through: String(sequence) };
+    tables.records.push({ hostId, queueHex, action: "ingest.gap", details });
+  },
+  [laws.goesOn]: ({ hosts }) => {
+    const host = first(hosts);
+    const { queue } = host;
+    host.queue = withMembers(queue, { stats: () => ({ ...queue.stats(), records: 1 }) });
+  },
+  [laws.rests]: ({ cores }) => {
+    const core = first(cores);
+    if (core.ingest) core.ingest = { ...core.ingest, gauges: () => ({ inFlightBytes: 1, openStreams: 0 }) };
+  },
+  [laws.noFalseCopy]: ({ server: { tables } }) => {
+    const { hostId, queueHex } = first(tables.envelopes);
+    tables.records.push({ hostId, queueHex, action: "queue.forked", details: {} });
+  },
+  [laws.countsOnce]: ({ hosts }) => {
+    const { disk } = first(hosts);
+    if (disk.image) disk.image = { ...disk.image, state: { ...disk.image.state, deadLetters: 1_000 } };
+  },
+  "what is stored is exported": ({ backend }) => void backend.accepted.splice(0, 10),
+  "exported in order": ({ backend }) => void backend.accepted.reverse(),
+  "sent again only for a reason": ({ backend }) => void backend.accepted.push(first(backend.accepted)),
+  "few are sent again": ({ backend, limits }) => {
+    limits.bufferBytesMax = 0;
+    for (const accepted of [...backend.accepted]) backend.accepted.push({ ...accepted, term: `${accepted.term}0` });
+  },
+  "only what is rejected becomes a dead letter": ({ server: { tables } }) =>
+    void tables.deadLetters.push({ host_id: "a host", queue_id: new Uint8Array(16), sequence: 1n, reason: "none" }),
+  "what is stored is passed once": ({ server: { tables } }) => {
+    for (const [name, position] of tables.positions) tables.positions.set(name, { ...position, passed: 1n });
+  },
+  "an export at rest reports no lag": ({ server: { tables } }) => {
+    tables.stored += 1;
+  },
+  "memory is bounded": ({ exporters }) => {
+    first(exporters).bufferedMax = () => 1e9;
+  },
+  "a core keeps to its memory": async ({ cores, world }) => {
+    const core = first(cores);
+    if (core.ingest) core.ingest = { ...core.ingest, gauges: () => ({ inFlightBytes: 1e9, openStreams: 0 }) };
+    await passSeconds(world, 2);
+  },
+  "a queue keeps to its limit": (lab) => withStats(lab, { bytes: 1e9, atRisk: true }),
+  "health is told within its time": (lab) => withStats(lab, { bytes: first(lab.hosts).queue.stats().maxBytes }),
+  "totals only grow": async (lab) => {
+    await withStats(lab, { droppedRecordsTotal: 5 });
+    await withStats(lab, { droppedRecordsTotal: 4 });
+  },
+  "a collector that can connects": async ({ hosts, world }) => {
+    const host = first(hosts);
+    const { forwarder } = host;
+    host.forwarder = { ...forwarder, status: () => ({ ...forwarder.status(), connected: false }) };
+    await passSeconds(world, 90);
+  },
+};
+
+const quiet = { seed: 2, faults: [] };
+
+it("the history that is falsified breaks no law", async () => {
+  expect(drawPlan(quiet.seed).isStreamed).toBe(false);
+  expect((await simulate(quiet)).breaches).toEqual([]);
+});
+
+it.each(Object.entries(falsified))("the oracle names that not: %s", async (law, falsify) => {
+  const { breaches } = await simulate(quiet, {}, falsify);
+  expect(breaches.map((breach) => breach.law)).toContain(law);
+});
+
+it("every law has a falsified history", () => {
+  const sources = ["export-laws.ts", "watch-laws.ts"].map((name) =>
+    readFileSync(new URL(name, import.meta.url), "utf8"),
+  );
+  const others = [...sources.join("").matchAll(/(?:law: |add\(\s*)"([^"]+)"/g)].map(([, law]) => law);
+  expect(Object.keys(falsified).toSorted()).toEqual([...new Set([...Object.values(laws), ...others])].toSorted());
+});
