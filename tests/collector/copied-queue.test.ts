@@ -52,12 +52,16 @@ const startMachine = (name: string) => {
     forward: () => {
       stop = new AbortController();
       running = createForwarder({
-        connect: createConnector(`127.0.0.1:${core.port}`, {
-          cert: client.cert,
-          key: client.key,
-          ca: core.caPem,
-          serverName: "localhost",
-        }, systemClock),
+        connect: createConnector(
+          `127.0.0.1:${core.port}`,
+          {
+            cert: client.cert,
+            key: client.key,
+            ca: core.caPem,
+            serverName: "localhost",
+          },
+          systemClock,
+        ),
         hostId,
         queue: machine.queue(),
         batch: { maxEnvelopes: 5, maxBytes: 1_048_576, lingerMs: 1 },

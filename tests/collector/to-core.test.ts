@@ -31,12 +31,16 @@ const start = async (options: Parameters<typeof startTestIngest>[0] = {}) => {
   ends.push(() => queue.close());
   const client = await core.client({ uri: hostId });
   const forwarder = createForwarder({
-    connect: createConnector(`127.0.0.1:${core.port}`, {
-      cert: client.cert,
-      key: client.key,
-      ca: core.caPem,
-      serverName: "localhost",
-    }, systemClock),
+    connect: createConnector(
+      `127.0.0.1:${core.port}`,
+      {
+        cert: client.cert,
+        key: client.key,
+        ca: core.caPem,
+        serverName: "localhost",
+      },
+      systemClock,
+    ),
     hostId,
     queue,
     batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 1 },

@@ -193,13 +193,6 @@ const corePlants: Readonly<Record<string, Plant>> = {
         ),
     }),
   },
-  "a queue's session is not compared": {
-    register: (register) => ({
-      ...register,
-      lock: async (tx, queues, now) =>
-        (await register.lock(tx, queues, now)).map((row) => ({ ...row, sessionId: null })),
-    }),
-  },
   "a core does not notice that its database was restored": { missesRestores: true },
   "a lost range is not recorded": {
     register: (register) => ({ ...register, record: async (_, __, events) => events }),

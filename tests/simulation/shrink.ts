@@ -24,7 +24,7 @@ export const shrink = async (broken: Outcome, plant?: Plant): Promise<Outcome> =
     return false;
   };
 
-  const plan = drawPlan(broken.course.seed);
+  const plan = drawPlan(broken.course);
   for (let hosts = 1; hosts < (best.course.hosts ?? plan.hosts); hosts++) if (await attempt({ hosts })) break;
   for (let cores = 1; cores < (best.course.cores ?? plan.cores); cores++) if (await attempt({ cores })) break;
   const left = () => best.injected.map(({ index }) => index);

@@ -41,7 +41,7 @@ describe("a history that breaks a law", () => {
   it("shrinks to what breaks the same law, and is told with the line that runs it again", async () => {
     const name = "core opens a queue one behind its cursor";
     let seed = 1;
-    for (; drawPlan(seed).hosts < 3 || drawPlan(seed).faults.length < 5; seed++);
+    for (; drawPlan({ seed }).hosts < 3 || drawPlan({ seed }).faults.length < 5; seed++);
     const broken = await simulate({ seed }, plants[name]);
     const law = broken.breaches[0]?.law;
     const small = await shrink(broken, plants[name]);
