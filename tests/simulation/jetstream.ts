@@ -78,6 +78,7 @@ export const createJetStream = (
   const connections = new Set<() => void>();
   let waiting: { stream: ModelStream; message: Published; answer(answer: PublishAnswer): void }[] = [];
   let storedAt = 0;
+  let restores = 0;
 
   const lastOf = ({ messages }: ModelStream, subject: string): number =>
     messages.findLast((message) => message.subject === subject)?.seq ?? 0;
@@ -190,7 +191,11 @@ export const createJetStream = (
     },
     backUp: () => {
       const kept = [...streams].map(([name, stream]) => [name, { ...stream, messages: [...stream.messages] }] as const);
+      const since = restores;
       return () => {
+        // Another backup was restored since: from one of before, what is reported as lost would be there again.
+        if (restores !== since) return;
+        restores += 1;
         streams.clear();
         for (const [name, stream] of kept) streams.set(name, { ...stream, messages: [...stream.messages] });
         waiting = [];

@@ -183,7 +183,8 @@ const untilRest = async (
   const isAtRest = () =>
     world.now() > sourcesUntilMs &&
     stuck.size === 0 &&
-    hosts.every(({ queue }) => queue.stats().records === 0) &&
+    // Only a host that has come back says what it lacks.
+    hosts.every(({ queue, forwarder }) => queue.stats().records === 0 && forwarder.status().connected) &&
     (jetstream !== undefined || areExported({ tables: server.tables }));
   while (world.now() < end && !isAtRest()) await world.runUntil(Math.min(end, world.now() + restStepMs));
   await world.runUntil(Math.min(end, world.now() + restMs));
@@ -257,7 +258,9 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     copy: ({ hostId, machine, disk }) => {
       oracle.copied(hostId);
       const copied = { ...disk };
-      hosts.push(startHost(world, { ...shared, machine: `${machine}'`, hostId, disk: copied }));
+      // One machine may be copied twice.
+      const copies = hosts.filter((host) => host.hostId === hostId).length;
+      hosts.push(startHost(world, { ...shared, machine: `${machine}${"'".repeat(copies)}`, hostId, disk: copied }));
     },
   };
 };
