@@ -158,7 +158,8 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
 
   const routes = options.routes?.(core) ?? [...routesOf(core), ...usualOpsRoutes(core)];
   const app = createApp(core, { peerOf: (c: HttpContext) => c.env.peer, routes });
-  const workerUrl = inject("workerUrl");
+  const workerUrls = inject("workerUrls");
+  const workerUrl = workerUrls?.[Number(process.env.VITEST_POOL_ID ?? 0) % workerUrls.length];
   if (workerUrl !== undefined && (options.core || options.routes))
     throw new Error("the worker has no dependencies or routes of a test: list this file in vitest.workerd.config.ts");
   const remoteSigner = workerUrl !== undefined && options.wrapSigner ? await serveSigner(signer) : null;

@@ -1,27 +1,36 @@
+import { availableParallelism } from "node:os";
 import type { TestProject } from "vitest/node";
 import { unstable_startWorker } from "wrangler";
 import { provideDatabase } from "../global-setup.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
-    /** Where the worker under test listens; absent in the Node run. */
-    workerUrl?: string;
+    /** Where the workers under test listen; absent in the Node run. */
+    workerUrls?: readonly string[];
   }
 }
 
-/** One workerd for the run, started by wrangler as `wrangler dev` starts it, and one PostgreSQL that it reaches over TCP. */
+/**
+ * A workerd for each core of the machine, as one uses one core, started by wrangler as `wrangler dev` starts it, and one PostgreSQL that they
+ * reach over TCP.
+ */
 export default async (project: TestProject): Promise<() => Promise<void>> => {
   const dropDatabase = await provideDatabase(project, { tcp: true });
+  const workers = await Promise.all(Array.from({ length: availableParallelism() }, (_, index) => startWorker(index)));
+  project.provide("workerUrls", await Promise.all(workers.map(async (worker) => (await worker.url).href)));
+  return async () => {
+    await Promise.all(workers.map((worker) => worker.dispose()));
+    await dropDatabase();
+  };
+};
+
+const startWorker = async (index: number) => {
   const worker = await unstable_startWorker({
-    name: "svc-server-test",
+    name: `svc-server-test-${index}`,
     entrypoint: "tests/workerd/worker.ts",
     config: "wrangler.jsonc",
     dev: { server: { hostname: "127.0.0.1", port: 0 }, inspector: false, watch: false, logLevel: "error" },
   });
   await worker.ready;
-  project.provide("workerUrl", (await worker.url).href);
-  return async () => {
-    await worker.dispose();
-    await dropDatabase();
-  };
+  return worker;
 };

@@ -13,7 +13,7 @@ afterAll(() => test.close());
 
 describe("the worker", () => {
   it("serves the route tests of this run", async () => {
-    expect(inject("workerUrl")).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/$/);
+    expect(inject("workerUrls")?.[0]).toMatch(/^http:\/\/127\.0\.0\.1:\d+\/$/);
     // Only the Node server counts; a test core in this process would answer 403.
     const metrics = await test.fetch(new Request("http://core.test/metrics"));
     expect(metrics.status).toBe(404);

@@ -199,7 +199,7 @@ describe("the remote address of an enrollment", () => {
     // A new minute begins, so that the flood is one count.
     await clock.advance(60_000 - (clock.now() % 60_000));
     // In workerd each request has its own connection: as many are decided at the same time as are in flight.
-    const inFlight = inject("workerUrl") === undefined ? 300 : 10;
+    const inFlight = inject("workerUrls") === undefined ? 300 : 10;
     const flood = async () => {
       const codes: unknown[] = [];
       while (codes.length < 300) codes.push(...(await Promise.all(Array.from({ length: inFlight }, () => bad(from)))));
