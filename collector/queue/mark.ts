@@ -17,6 +17,10 @@ export interface QueueMark {
   lastSequence: number;
   records: number;
   checkpoints: readonly Checkpoint[];
+  /** The sequence up to which core has everything: it acknowledges in order. */
+  sentThrough: number;
+  /** The changes of checkpoints up to there, the last one of each key; undefined if the mark begins later. */
+  sentCheckpoints: readonly Checkpoint[] | undefined;
 }
 
 const Line = v.tuple([
@@ -27,21 +31,32 @@ const Line = v.tuple([
 
 /** Reads the mark of the queue in `dir`; undefined if it has none, or none that can be read. */
 export const readMark = (dir: string): QueueMark | undefined => {
-  let mark: QueueMark | undefined;
-  const checkpoints = new Map<string, Checkpoint>();
-  for (const text of linesOf(queueFiles(dir).mark)) {
-    const line = parseLine(text);
-    if (line === undefined) continue;
-    const [lastSequence, records, changed] = line;
-    for (const [source, key, value] of changed) {
-      const name = JSON.stringify([source, key]);
-      if (value === null) checkpoints.delete(name);
-      else checkpoints.set(name, { source, key, value });
-    }
-    mark = { lastSequence, records, checkpoints: [] };
-  }
-  return mark && { ...mark, checkpoints: [...checkpoints.values()] };
+  const lines = linesOf(queueFiles(dir).mark).flatMap((text) => parseLine(text) ?? []);
+  const newest = lines.at(-1);
+  if (newest === undefined) return undefined;
+  const { lastSequence, records } = newest;
+  const sentThrough = lastSequence - records;
+  const sent = lines.filter((line) => line.lastSequence <= sentThrough);
+  return {
+    ...{ lastSequence, records, sentThrough },
+    checkpoints: lastOfEach(lines).filter(({ value }) => value !== null),
+    sentCheckpoints: sent.length === 0 ? undefined : lastOfEach(sent),
+  };
 };
+
+/** Returns the last change of each checkpoint. */
+const lastOfEach = (lines: readonly MarkLine[]): Checkpoint[] => {
+  const last = new Map<string, Checkpoint>();
+  for (const { changed } of lines)
+    for (const [source, key, value] of changed) last.set(JSON.stringify([source, key]), { source, key, value });
+  return [...last.values()];
+};
+
+interface MarkLine {
+  lastSequence: number;
+  records: number;
+  changed: v.InferOutput<typeof Line>[2];
+}
 
 const linesOf = (path: string): string[] => {
   try {
@@ -51,11 +66,13 @@ const linesOf = (path: string): string[] => {
   }
 };
 
-const parseLine = (text: string): v.InferOutput<typeof Line> | undefined => {
+const parseLine = (text: string): MarkLine | undefined => {
   const json = Buffer.from(text.slice(9), "latin1");
   if (json.length === 0 || text.slice(0, 9) !== `${checksumOf(json)} `) return undefined;
   const parsed = v.safeParse(Line, JSON.parse(json.toString()));
-  return parsed.success ? parsed.output : undefined;
+  if (!parsed.success) return undefined;
+  const [lastSequence, records, changed] = parsed.output;
+  return { lastSequence, records, changed };
 };
 
 const checksumOf = (json: Uint8Array): string => crc32(json).toString(16).padStart(8, "0");

@@ -104,14 +104,24 @@ describe("K5: a queue whose WAL is damaged", () => {
     expect([queue.checkpoints("file").get("1:2"), queue.lastSequence]).toEqual(["300", 300]);
   });
 
-  it("(removed before the first checkpoint, so that no table is left) counts every record and keeps the positions", async () => {
+  it("(removed) reads again what core lacks, and no line that it has, if core had acknowledged a part", async () => {
+    await fillAndKill(250);
+    rmSync(wal());
+    const queue = open();
+    expect(queue.stats()).toMatchObject({ lostRecords: 50, droppedRecordsTotal: 50, atRisk: true });
+    expect([queue.checkpoints("file").get("1:2"), queue.lastSequence]).toEqual(["250", 300]);
+  });
+
+  it("(removed before the first checkpoint, so that no table is left) counts every record, and continues where core is", async () => {
     const live = open({}, join(root, "live"));
     await live.append([record("1"), record("2")], position("2"));
+    await live.ack(2);
+    await live.append([record("3")], position("3"));
     kill("live");
     rmSync(wal());
     const queue = open();
-    expect(queue.stats()).toMatchObject({ records: 0, lostRecords: 2, droppedRecordsTotal: 2, atRisk: true });
-    expect([queue.checkpoints("file").get("1:2"), queue.lastSequence]).toEqual(["2", 2]);
+    expect(queue.stats()).toMatchObject({ records: 0, lostRecords: 1, droppedRecordsTotal: 1, atRisk: true });
+    expect([queue.checkpoints("file").get("1:2"), queue.lastSequence]).toEqual(["2", 3]);
   });
 
   it("ends to be at risk a day later", async () => {

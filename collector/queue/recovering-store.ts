@@ -73,7 +73,8 @@ export const openRecoveringStore = (
         dir,
         () => {
           created = true;
-          return origin(found?.checkpoints ?? [], lost);
+          const kept = found?.sentCheckpoints?.filter(({ value }) => value !== null);
+          return origin(kept ?? found?.checkpoints ?? [], lost);
         },
         now,
       );
@@ -160,20 +161,21 @@ const withLosses = (checkpoints: readonly Checkpoint[], records: number, ageMs: 
 };
 
 /**
- * Counts what a sound database lacks of what the mark says, and moves its sequences behind that. Keeps the database's positions if records
- * are missing: the lines of files are then read again. Otherwise takes those of the mark, since core has every line before them.
+ * Counts what a sound database lacks of what the mark says, and moves its sequences behind that. Takes the positions up to which core has
+ * everything, if they are ahead of the database's: the lines of lost records are then read again, and no others.
  */
 const continueBehind = (mark: QueueMark | undefined, store: QueueStore, options: RecoveringStoreOptions): void => {
   if (mark === undefined || mark.lastSequence < store.state.nextSequence) return;
   const lost = missingRecords(mark, store.state);
-  const { ageMs, wallMs } = store.state;
+  const { ageMs, wallMs, nextSequence } = store.state;
+  const sent = (mark.sentThrough >= nextSequence - 1 && mark.sentCheckpoints) || [];
   store.transaction(({ state, putCheckpoint }) => {
     // The queue's clock does not run yet.
     Object.assign(state, { ageMs, wallMs, nextSequence: mark.lastSequence + 1 });
     state.sentThrough = Math.max(state.sentThrough, mark.lastSequence);
     state.droppedRecords += lost;
-    if (lost > 0) putCheckpoint(addLosses(store.allCheckpoints(), lost, ageMs));
-    else for (const checkpoint of mark.checkpoints) putCheckpoint(checkpoint);
+    for (const checkpoint of sent) putCheckpoint(checkpoint);
+    if (lost > 0) putCheckpoint(addLosses([...sent, ...store.allCheckpoints()], lost, ageMs));
   });
   if (lost > 0) options.onLost?.(lost);
 };
