@@ -18,7 +18,7 @@ it("D8: ends the COPY of a core that disappeared in its middle, and no other", a
   const ignore = () => undefined;
   abandoned.query({
     submit: (connection: Connection) =>
-      connection.query("begin; select pg_current_xact_id(); copy ingest_envelope from stdin"),
+      connection.query("begin; select pg_current_xact_id(); copy ingest_block from stdin"),
     ...{ handleRowDescription: ignore, handleDataRow: ignore, handleCommandComplete: ignore, handleError: ignore },
     // No rows follow.
     handleCopyInResponse: ignore,

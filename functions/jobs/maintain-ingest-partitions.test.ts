@@ -36,13 +36,22 @@ const passTo = async (time: number) => {
 const dropped = () => connection.sql<{ target: string; details: object }[]>`
   select target_id as target, details from audit_event where action = 'ingest_partition.drop' order by target_id`;
 
-const store = (receivedAt: number) => connection.sql`
+/** Stores a block of so many envelopes. */
+const store = (receivedAt: number, envelopes = 1) => connection.sql`
+  insert into ingest_block (host_id, queue_id, first_sequence, last_sequence, envelopes, kinds, raw_bytes, payload_bytes, received_at,
+    digest, encoding, data)
+  values ('h', '\\x00', 1, ${envelopes}::int, ${envelopes}::int, '{log_line}', 0, 0,
+    ${new Date(receivedAt).toISOString()}::text::timestamptz, '', 1, '')`;
+
+/** Stores a row as earlier versions did. */
+const storeRow = (receivedAt: number) => connection.sql`
   insert into ingest_envelope (host_id, queue_id, sequence, kind, received_at, source, attributes, payload)
   values ('h', '\\x00', 1, 'log_line', ${new Date(receivedAt).toISOString()}::text::timestamptz, '', '{}', '')`;
 
 /** Which partition holds which days. */
 const held = () => connection.sql<{ partition: string; day: string }[]>`
-  select tableoid::regclass::text as partition, to_char(received_at, 'YYYYMMDD') as day from ingest_envelope order by received_at`;
+  select tableoid::regclass::text as partition, to_char(received_at, 'YYYYMMDD') as day from ingest_block
+  union all select tableoid::regclass::text, to_char(received_at, 'YYYYMMDD') from ingest_envelope order by day, partition`;
 
 const day = 86_400_000;
 
@@ -55,23 +64,31 @@ describe("maintainIngestPartitions", () => {
     expect(report?.created.length).toBe(9);
     expect(await tick()).toBeUndefined();
     await store(clock.now());
-    expect(await held()).toEqual([{ partition: "ingest_envelope_20260601", day: "20260601" }]);
-    const [storage] = await connection.sql`select attstorage from pg_attribute
-      where attrelid = 'ingest_envelope_20260601'::regclass and attname = 'payload'`;
-    expect(storage?.attstorage).toBe("e");
+    await storeRow(clock.now());
+    expect(await held()).toEqual([
+      { partition: "ingest_block_20260601", day: "20260601" },
+      { partition: "ingest_envelope_20260601", day: "20260601" },
+    ]);
+    const storage = await connection.sql`select attname as name, attstorage as storage from pg_attribute
+      where attrelid in ('ingest_block_20260601'::regclass, 'ingest_envelope_20260601'::regclass) and attname in ('data', 'payload')
+      order by attname`;
+    expect(storage).toEqual([
+      { name: "data", storage: "e" },
+      { name: "payload", storage: "e" },
+    ]);
   });
 
   it("stores a row without a partition in the default one, and moves it when its partition is created", async () => {
     await store(clock.now());
     await store(clock.now() + 100 * day);
     expect((await held()).map(({ partition }) => partition)).toEqual([
-      "ingest_envelope_default",
-      "ingest_envelope_default",
+      "ingest_block_default",
+      "ingest_block_default",
     ]);
     await tick();
     expect(await held()).toEqual([
-      { partition: "ingest_envelope_20260601", day: "20260601" },
-      { partition: "ingest_envelope_default", day: "20260909" },
+      { partition: "ingest_block_20260601", day: "20260601" },
+      { partition: "ingest_block_default", day: "20260909" },
     ]);
   });
 
@@ -80,18 +97,19 @@ describe("maintainIngestPartitions", () => {
       insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
       values ('behind', 0, now(), now(), 0, 0, 0, 0, now()), ('done', 1000000000000000, now(), now(), 0, 0, 0, 0, now())`;
     await tick();
-    await store(clock.now());
-    await store(clock.now());
+    await store(clock.now(), 20);
+    await store(clock.now(), 3);
+    await storeRow(clock.now());
     await passTo(Date.UTC(2026, 6, 2));
     await tick(30);
     expect((await tick(30))?.dropped).toEqual(["2026-06-01"]);
     const drops = await dropped();
     expect(drops.map(({ details }) => (details as { not_exported?: object }).not_exported)).toEqual([
       undefined,
-      { behind: 2 },
+      { behind: 24 },
     ]);
     expect(await connection.sql`select name, lost::int from export_position order by name`).toEqual([
-      { name: "behind", lost: 2 },
+      { name: "behind", lost: 24 },
       { name: "done", lost: 0 },
     ]);
   });
@@ -147,19 +165,20 @@ describe("maintainIngestPartitions", () => {
     expect(await dropped()).toEqual([]);
   });
 
-  it("drops the data of one day on a day, the oldest first, each audited with its row count", async () => {
+  it("drops the data of one day on a day, the oldest first, each audited with its envelopes", async () => {
     await tick();
-    for (const days of [-1, 0, 0, 1]) await store(clock.now() + days * day);
-    await store(clock.now() - 400 * day);
+    for (const days of [-1, 0, 0, 1]) await store(clock.now() + days * day, 5);
+    await storeRow(clock.now());
+    await store(clock.now() - 400 * day, 7);
     await passTo(Date.UTC(2026, 7, 1));
     expect((await tick())?.dropped).toEqual(["2026-05-31"]);
     for (let ticks = 0; ticks < 3; ticks++) expect(await tick()).toBeUndefined();
-    expect((await held()).length).toBe(4);
+    expect((await held()).length).toBe(5);
     clock.set(clock.now() + day);
     expect((await tick())?.dropped).toEqual(["2026-06-01"]);
     expect(await dropped()).toEqual([
-      { target: "2026-05-31", details: { rows: 1, exact: true, partition: "day", retention_days: 30 } },
-      { target: "2026-06-01", details: { rows: 2, exact: true, partition: "day", retention_days: 30 } },
+      { target: "2026-05-31", details: { rows: 5, exact: true, partition: "day", retention_days: 30 } },
+      { target: "2026-06-01", details: { rows: 11, exact: true, partition: "day", retention_days: 30 } },
     ]);
     clock.set(clock.now() + day);
     expect((await tick())?.dropped).toEqual(["2026-06-02"]);
@@ -168,7 +187,7 @@ describe("maintainIngestPartitions", () => {
     for (let ticks = 0; ticks < 8; ticks++) await tick();
     expect((await dropped())[0]).toEqual({
       target: "2025-04-27",
-      details: { rows: 1, exact: true, partition: "default", retention_days: 30 },
+      details: { rows: 7, exact: true, partition: "default", retention_days: 30 },
     });
     expect(await held()).toEqual([]);
   });
@@ -240,7 +259,7 @@ describe("maintainIngestPartitions", () => {
   it("times out after two seconds behind a long read, so that COPY does not queue behind it, and succeeds later", async () => {
     const reader = database.connect();
     await reader.sql.begin(async (transaction) => {
-      await transaction`select count(*) from ingest_envelope`;
+      await transaction`select count(*) from ingest_block`;
       await expect(tick()).rejects.toMatchObject({ cause: { code: "55P03" } });
       await store(clock.now());
     });
