@@ -80,7 +80,7 @@ const describeWave = (wave: Wave): string => {
 const rolloutColumns: readonly Column<Rollout>[] = [
   ...columnsOf<Rollout>("id", "state"),
   { title: "wave", value: ({ wave, waves }) => `${wave}/${waves.length}` },
-  ...columnsOf<Rollout>("targets", "applied", "failed", "skipped"),
+  ...columnsOf<Rollout>("targets", "applied", "failed", "reverted", "reverted_failed", "skipped"),
   { title: "config", value: ({ config }) => config.name ?? config.config_hash.slice(0, 12) },
   ...columnsOf<Rollout>("filter", "created_by_name", "created_at"),
 ];
@@ -118,7 +118,7 @@ const printRollout = async (
 ): Promise<void> => {
   if (rollout === undefined) return;
   if (format !== "table") return printRecord(terminal, { format, record: rollout });
-  const { waves, gate, config, reason, breach, ...record } = rollout;
+  const { waves, gate, config, reason, breach, outages = [], ...record } = rollout;
   await printRecord(terminal, {
     format,
     record: {
@@ -126,6 +126,7 @@ const printRollout = async (
       config: `${config.id} ${config.config_hash.slice(0, 12)}${config.name === null ? "" : ` ${config.name}`}`,
       gate: `${gate.max_failed_percent} % ${gate.states.join(", ")}`,
       reason: reason === null ? "" : `${reason.code}${reason.detail === null ? "" : `: ${reason.detail}`}`,
+      outages: outages.map(({ began_at, ended_at }) => `${began_at} to ${ended_at ?? "now"}`).join(", "),
     },
   });
   terminal.out.write("\n");
@@ -135,6 +136,8 @@ const printRollout = async (
     "assigned",
     "applied",
     "failed",
+    "reverted",
+    "reverted_failed",
     "skipped",
     "soak_seconds",
     "started_at",
@@ -175,7 +178,7 @@ const changeColumns: readonly Column<Rollout>[] = [
   { title: "time", value: ({ updated_at }) => updated_at },
   { title: "state", value: ({ state }) => state },
   { title: "wave", value: ({ wave, waves }) => `${wave}/${waves.length}` },
-  ...columnsOf<Rollout>("targets", "assigned", "applied", "failed", "skipped", "reverted"),
+  ...columnsOf<Rollout>("targets", "assigned", "applied", "failed", "skipped", "reverted", "reverted_failed"),
 ];
 
 const follow = async (

@@ -3998,6 +3998,7 @@ export type ListRolloutsResponses = {
                 failed: number;
                 skipped: number;
                 reverted: number;
+                reverted_failed?: number;
                 started_at: string | null;
                 soak_until: string | null;
                 completed_at: string | null;
@@ -4014,6 +4015,7 @@ export type ListRolloutsResponses = {
             failed: number;
             skipped: number;
             reverted: number;
+            reverted_failed?: number;
             created_by: string;
             created_by_name: string;
             created_at: string;
@@ -4032,6 +4034,11 @@ export type ListRolloutsResponses = {
                     detail: string;
                 }>;
             } | null;
+            outages?: Array<{
+                began_at: string;
+                ended_at: string | null;
+                counted_from: string | null;
+            }>;
         }>;
         next_cursor: string | null;
     };
@@ -4167,6 +4174,7 @@ export type CreateRolloutResponses = {
             failed: number;
             skipped: number;
             reverted: number;
+            reverted_failed?: number;
             started_at: string | null;
             soak_until: string | null;
             completed_at: string | null;
@@ -4183,6 +4191,7 @@ export type CreateRolloutResponses = {
         failed: number;
         skipped: number;
         reverted: number;
+        reverted_failed?: number;
         created_by: string;
         created_by_name: string;
         created_at: string;
@@ -4201,6 +4210,11 @@ export type CreateRolloutResponses = {
                 detail: string;
             }>;
         } | null;
+        outages?: Array<{
+            began_at: string;
+            ended_at: string | null;
+            counted_from: string | null;
+        }>;
     };
 };
 
@@ -4322,6 +4336,7 @@ export type PauseRolloutResponses = {
             failed: number;
             skipped: number;
             reverted: number;
+            reverted_failed?: number;
             started_at: string | null;
             soak_until: string | null;
             completed_at: string | null;
@@ -4338,6 +4353,7 @@ export type PauseRolloutResponses = {
         failed: number;
         skipped: number;
         reverted: number;
+        reverted_failed?: number;
         created_by: string;
         created_by_name: string;
         created_at: string;
@@ -4356,6 +4372,11 @@ export type PauseRolloutResponses = {
                 detail: string;
             }>;
         } | null;
+        outages?: Array<{
+            began_at: string;
+            ended_at: string | null;
+            counted_from: string | null;
+        }>;
     };
 };
 
@@ -4477,6 +4498,7 @@ export type ResumeRolloutResponses = {
             failed: number;
             skipped: number;
             reverted: number;
+            reverted_failed?: number;
             started_at: string | null;
             soak_until: string | null;
             completed_at: string | null;
@@ -4493,6 +4515,7 @@ export type ResumeRolloutResponses = {
         failed: number;
         skipped: number;
         reverted: number;
+        reverted_failed?: number;
         created_by: string;
         created_by_name: string;
         created_at: string;
@@ -4511,6 +4534,11 @@ export type ResumeRolloutResponses = {
                 detail: string;
             }>;
         } | null;
+        outages?: Array<{
+            began_at: string;
+            ended_at: string | null;
+            counted_from: string | null;
+        }>;
     };
 };
 
@@ -4632,6 +4660,7 @@ export type AbortRolloutResponses = {
             failed: number;
             skipped: number;
             reverted: number;
+            reverted_failed?: number;
             started_at: string | null;
             soak_until: string | null;
             completed_at: string | null;
@@ -4648,6 +4677,7 @@ export type AbortRolloutResponses = {
         failed: number;
         skipped: number;
         reverted: number;
+        reverted_failed?: number;
         created_by: string;
         created_by_name: string;
         created_at: string;
@@ -4666,6 +4696,11 @@ export type AbortRolloutResponses = {
                 detail: string;
             }>;
         } | null;
+        outages?: Array<{
+            began_at: string;
+            ended_at: string | null;
+            counted_from: string | null;
+        }>;
     };
 };
 
@@ -4787,6 +4822,7 @@ export type RollBackRolloutResponses = {
             failed: number;
             skipped: number;
             reverted: number;
+            reverted_failed?: number;
             started_at: string | null;
             soak_until: string | null;
             completed_at: string | null;
@@ -4803,6 +4839,7 @@ export type RollBackRolloutResponses = {
         failed: number;
         skipped: number;
         reverted: number;
+        reverted_failed?: number;
         created_by: string;
         created_by_name: string;
         created_at: string;
@@ -4821,6 +4858,11 @@ export type RollBackRolloutResponses = {
                 detail: string;
             }>;
         } | null;
+        outages?: Array<{
+            began_at: string;
+            ended_at: string | null;
+            counted_from: string | null;
+        }>;
     };
 };
 
@@ -4910,6 +4952,7 @@ export type GetRolloutResponses = {
             failed: number;
             skipped: number;
             reverted: number;
+            reverted_failed?: number;
             started_at: string | null;
             soak_until: string | null;
             completed_at: string | null;
@@ -4926,6 +4969,7 @@ export type GetRolloutResponses = {
         failed: number;
         skipped: number;
         reverted: number;
+        reverted_failed?: number;
         created_by: string;
         created_by_name: string;
         created_at: string;
@@ -4944,6 +4988,11 @@ export type GetRolloutResponses = {
                 detail: string;
             }>;
         } | null;
+        outages?: Array<{
+            began_at: string;
+            ended_at: string | null;
+            counted_from: string | null;
+        }>;
     };
 };
 

@@ -2,6 +2,7 @@ import { sql } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import type { FleetFacets } from "../../proto/fleet-health/facets.ts";
 import type { FleetHealthDetail, FleetHealthReport } from "../../proto/fleet-health/report.ts";
+import type { Rollout } from "../../proto/rollout/rollout.ts";
 import { createTestCore } from "../../tests/support/core.ts";
 import { createRolloutLab } from "../../tests/support/rollout.ts";
 import { relationsAt } from "../chat-sql/relations.ts";
@@ -41,7 +42,8 @@ describe("an outage of core", async () => {
     await keep();
     await lab.settle();
     const { id } = await lab.start({ waves: [{ percent: 100, soak_seconds: 600 }], on_breach: "roll_back" });
-    await lab.runUntil(id, "soaking");
+    const soakUntil = ({ waves: [wave] }: Rollout) => Date.parse(wave?.soak_until ?? "");
+    const planned = soakUntil(await lab.runUntil(id, "soaking"));
     const [dead] = lab.fleet.hosts;
     for (const seconds of [80, 3 * 3600]) {
       await clock.advance(seconds * 1000);
@@ -62,7 +64,11 @@ describe("an outage of core", async () => {
       expect((await report("?state=stale")).items).toEqual([]);
       const facets = (await api<FleetFacets>("GET", "/v1/collector/health/facets", { as: "auditor" })).body;
       expect(facets.exports.stale).toBe(0);
-      expect(await lab.get(id)).toMatchObject({ state: "soaking", failed: 0, applied: 25, breach: null });
+      const rollout = await lab.get(id);
+      expect(rollout).toMatchObject({ state: "soaking", failed: 0, applied: 25, breach: null });
+      // The page of the rollout says why it takes longer, and until when.
+      expect(rollout.outages?.at(-1)).toMatchObject({ counted_from: expect.any(String) });
+      if (seconds === 80) expect(soakUntil(rollout) - planned).toBe((80 + 63) * 1000);
       expect((await report("?changed_within_seconds=60&device=web-2")).items).toEqual([]);
       if (dead) dead.isSilent = seconds > 80;
       await lab.fleet.beat();

@@ -81,10 +81,7 @@ describe("maintainIngestPartitions", () => {
   it("stores a row without a partition in the default one, and moves it when its partition is created", async () => {
     await store(clock.now());
     await store(clock.now() + 100 * day);
-    expect((await held()).map(({ partition }) => partition)).toEqual([
-      "ingest_block_default",
-      "ingest_block_default",
-    ]);
+    expect((await held()).map(({ partition }) => partition)).toEqual(["ingest_block_default", "ingest_block_default"]);
     await tick();
     expect(await held()).toEqual([
       { partition: "ingest_block_20260601", day: "20260601" },

@@ -72,6 +72,8 @@ describe("a rollout over 300 hosts", async () => {
     lab.fleet.react("rolls_back");
     const done = await runUntil(id, "rolled_back");
     expect(done).toMatchObject({ reverted: 13, skipped: 2, pending: 285, failed: 0, applied: 0 });
+    // That they were failed is not forgotten with their status.
+    expect([done.reverted_failed, done.waves.map((wave) => wave.reverted_failed)]).toEqual([13, [13, 0, 0]]);
     expect(await desiredOf(rest)).toEqual([before]);
     expect([await desiredOf([taken]), await desiredOf([cleared])]).toEqual([[other], [null]]);
     expect((await targetsOf(id, "&status=skipped")).map(({ reason }) => reason)).toEqual(["reassigned", "reassigned"]);

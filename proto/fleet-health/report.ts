@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { Id, IsoTimestamp } from "../values.ts";
+import { OutageView } from "./outage.ts";
 import { FleetHealthRow } from "./row.ts";
 import { fleetStates } from "./vocabulary.ts";
 
@@ -41,18 +42,6 @@ export const FleetSummaryView = v.strictObject({
 
 /** Counts over the fleet. */
 export type FleetSummaryView = v.InferOutput<typeof FleetSummaryView>;
-
-/** A time in which core could not receive: it counts for no threshold of a host. */
-export const OutageView = v.strictObject({
-  began_at: IsoTimestamp,
-  /** Null while it lasts. */
-  ended_at: v.nullable(IsoTimestamp),
-  /** From then on the silence of hosts counts: they had `return_seconds` to come back. */
-  counted_from: v.nullable(IsoTimestamp),
-});
-
-/** A time in which core could not receive. */
-export type OutageView = v.InferOutput<typeof OutageView>;
 
 /** How far `svc-server export` is behind under one name (docs/export.md). */
 export const ExportLagView = v.strictObject({
@@ -113,7 +102,7 @@ export type FleetHistoryEvent = v.InferOutput<typeof FleetHistoryEvent>;
 export const FleetHealthDetail = v.strictObject({
   generated_at: IsoTimestamp,
   thresholds: FleetThresholdsView,
-  /** Outages of core in the last 24 hours, the oldest first; absent without one. */
+  /** The newest outages of core since the host enrolled, the oldest first; absent without one. */
   outages: v.optional(v.array(OutageView)),
   item: FleetHealthRow,
   /** Every error of the config file, as the last heartbeat reports them; empty for a valid config. */

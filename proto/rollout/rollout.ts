@@ -1,5 +1,6 @@
 /** Rollouts as core reports them (docs/rollouts.md). */
 import * as v from "valibot";
+import { OutageView } from "../fleet-health/outage.ts";
 import { Id, IsoTimestamp } from "../values.ts";
 import { rolloutConditions, rolloutReasons, rolloutStates, targetReasons, targetStatuses } from "./vocabulary.ts";
 
@@ -78,6 +79,9 @@ export const RolloutBody = v.strictObject({
 /** Body of `POST /v1/collector/rollouts`. */
 export type RolloutBody = v.InferOutput<typeof RolloutBody>;
 
+/** Of `reverted`, those that had failed; absent from an earlier core. */
+const revertedFailed = { reverted_failed: v.optional(v.number()) };
+
 /** A wave. Its counts are of its own targets. */
 export const RolloutWave = v.strictObject({
   number: v.number(),
@@ -87,7 +91,9 @@ export const RolloutWave = v.strictObject({
   soak_seconds: v.number(),
   targets: v.number(),
   ...v.entriesFromList(targetStatuses, v.number()),
+  ...revertedFailed,
   started_at: TimestampOrNull,
+  /** Later after an outage of core, which counts for no soak. */
   soak_until: TimestampOrNull,
   completed_at: TimestampOrNull,
 });
@@ -135,6 +141,7 @@ export const Rollout = v.strictObject({
   on_breach: v.picklist(["pause", "roll_back"]),
   targets: v.number(),
   ...v.entriesFromList(targetStatuses, v.number()),
+  ...revertedFailed,
   created_by: v.string(),
   /** The email of a person, or the subject of a workload. */
   created_by_name: v.string(),
@@ -143,6 +150,8 @@ export const Rollout = v.strictObject({
   ended_at: TimestampOrNull,
   /** The newest breach of the gate. */
   breach: v.nullable(RolloutBreach),
+  /** Outages of core while it was open, the oldest first; absent without one. */
+  outages: v.optional(v.array(OutageView)),
 });
 
 /** A rollout. */

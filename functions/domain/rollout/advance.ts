@@ -2,7 +2,6 @@ import { evidenceMax } from "../../../proto/rollout/rollout.ts";
 import { endedStates } from "../../../proto/rollout/vocabulary.ts";
 import { type ConfigRow, findConfig } from "../../store/config/configs.ts";
 import type { Executor } from "../../store/database/database.ts";
-import { countedAfter } from "../../store/fleet/counted-time.ts";
 import type { CountingRules } from "../../store/fleet/rows.ts";
 import {
   countFailedSince,
@@ -27,6 +26,7 @@ import { type AuditEntry, recordAudit } from "../audit/audit-log.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 import { assignNext, revertNext, rolloutActor } from "./assign.ts";
 import type { RolloutCore } from "./create.ts";
+import { soakEnd } from "./waves.ts";
 
 /** The result of one step of a rollout: `more`: the next step may follow at once; `idle`: it waits; `busy`: another core advances rollouts. */
 export type Advance = "more" | "idle" | "busy";
@@ -153,7 +153,7 @@ class Step {
   /** Completes a wave that has soaked, and starts the next one; after the last wave, completes the rollout. */
   async #soak(): Promise<Advance> {
     const wave = await this.#wave();
-    if (wave.soakUntil !== null && this.#soaksUntil(wave, wave.soakUntil) > this.#now.getTime()) return "idle";
+    if (wave.soakUntil && soakEnd(wave, wave.soakUntil, this.#observed.outages) > this.#now.getTime()) return "idle";
     await updateWave(this.#tx, wave, { completedAt: this.#now });
     if (!(await this.#isLast(wave))) {
       await this.#change({ state: "running", wave: wave.number + 1 });
@@ -163,12 +163,6 @@ class Step {
     const { applied, failed, skipped, targets } = await this.#sums();
     await this.#audit("rollout.complete", { applied, failed, skipped, hosts: targets, config_id: this.#config.id });
     return "idle";
-  }
-
-  /** While core could not receive, nothing would have shown that a host fails. */
-  #soaksUntil({ soakSeconds }: WaveRow, planned: Date): number {
-    const from = planned.getTime() - soakSeconds * 1000;
-    return Math.max(planned.getTime(), countedAfter(from, soakSeconds, this.#observed.outages));
   }
 
   /** Reverts the next batch, or ends the rollout when none is left. */

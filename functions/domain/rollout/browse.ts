@@ -1,48 +1,40 @@
-import type { Core } from "../../core.ts";
-import { Problem } from "../../problems.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
-import { type DescribedRollout, findRollout, listRollouts, type RolloutFilter } from "../../store/rollout/rollouts.ts";
-import { listTargets, type TargetFilter, type TargetListRow } from "../../store/rollout/targets.ts";
-import type { Origin } from "../audit/audit-log.ts";
-import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
-import type { Operator } from "../operator/authenticate.ts";
+import type { Outage } from "../../store/fleet/counted-time.ts";
+import type { CountingRules } from "../../store/fleet/rows.ts";
+import { type DescribedRollout, listRollouts, type RolloutFilter } from "../../store/rollout/rollouts.ts";
+import { type FleetCore, readCountingRules } from "../fleet/rules.ts";
+import { requireRollout } from "./require-rollout.ts";
+import { soakEnd } from "./waves.ts";
+
+/** A rollout, and the outages of core while it was open. */
+export interface TimedRollout extends DescribedRollout {
+  outages: Outage[];
+}
+
+/** Adds the outages, which lengthen soaks. */
+const timed = (row: DescribedRollout, { outages }: CountingRules): TimedRollout => ({
+  ...row,
+  outages: outages.filter(
+    ({ beganAt, endedAt }) =>
+      (endedAt === null || endedAt > row.createdAt) && (row.endedAt === null || beganAt < row.endedAt),
+  ),
+  waves: row.waves.map((wave) => {
+    if (wave.soakUntil === null || wave.completedAt !== null) return wave;
+    const end = soakEnd(wave, wave.soakUntil, outages);
+    return Number.isFinite(end) ? { ...wave, soakUntil: new Date(end) } : wave;
+  }),
+});
 
 /** Returns one page of the rollouts, newest first. */
-export const browseRollouts = (
-  { db }: Pick<Core, "db">,
+export const browseRollouts = async (
+  core: FleetCore,
   filter: RolloutFilter,
   page: PageRequest,
-): Promise<Paged<DescribedRollout>> => listRollouts(db, filter, page);
+): Promise<Paged<TimedRollout>> => {
+  const [rules, { rows, next }] = await Promise.all([readCountingRules(core), listRollouts(core.db, filter, page)]);
+  return { rows: rows.map((row) => timed(row, rules)), next };
+};
 
 /** Returns a rollout. Throws 404 `not_found`. */
-export const describeRollout = async ({ db }: Pick<Core, "db">, id: string): Promise<DescribedRollout> => {
-  const row = await findRollout(db, id);
-  if (row === undefined) throw new Problem("not_found", { detail: "No such rollout" });
-  return row;
-};
-
-/** Returns one page of a rollout's targets, in the order of the waves. Throws 404 `not_found`. */
-export const browseTargets = async (
-  { db }: Pick<Core, "db">,
-  filter: TargetFilter,
-  { after, limit }: PageRequest,
-): Promise<{ rows: TargetListRow[]; next: string | null }> => {
-  await describeRollout({ db }, filter.rolloutId);
-  const { rows, next } = await listTargets(db, filter, { after: after === null ? null : Number(after), limit });
-  return { rows, next: next === null ? null : String(next) };
-};
-
-/** Returns every target of a rollout under a filter, in batches; audited. Throws 404 `not_found`. */
-export const exportTargets = async (
-  core: Pick<Core, "db" | "clock" | "entropy">,
-  filter: TargetFilter,
-  { operator, origin, asked }: { operator: Operator; origin: Origin; asked: Readonly<Record<string, unknown>> },
-): Promise<AsyncGenerator<TargetListRow[], void, void>> => {
-  await describeRollout(core, filter.rolloutId);
-  const target = { type: "rollout", id: filter.rolloutId };
-  return auditedExport(
-    core,
-    { operator, origin, action: "rollout.export", target, details: { filters: asked } },
-    (after: number | null) => listTargets(core.db, filter, { after, limit: exportBatchRows }),
-  );
-};
+export const describeRollout = async (core: FleetCore, id: string): Promise<TimedRollout> =>
+  timed(await requireRollout(core, id), await readCountingRules(core));

@@ -115,7 +115,8 @@ export const createRollout = async (
         on_breach: body.on_breach,
       },
     });
-    return { ...row, configName: config.name, configHash: config.configHash, waves };
+    const described = waves.map((wave) => ({ ...wave, revertedFailed: 0 }));
+    return { ...row, configName: config.name, configHash: config.configHash, waves: described };
   });
 };
 

@@ -1,5 +1,7 @@
 import type { WaveBody } from "../../../proto/rollout/rollout.ts";
 import { Problem } from "../../problems.ts";
+import { countedAfter, type Outage } from "../../store/fleet/counted-time.ts";
+import type { WaveRow } from "../../store/rollout/rollouts.ts";
 
 /** Returns how far a wave reaches: the number of `targets` that the rollout has reached with it. */
 const reachOf = (wave: WaveBody, targets: number): number =>
@@ -25,3 +27,7 @@ export const wavesReach = (waves: readonly WaveBody[], targets: number): number[
 
 const invalid = (index: number, message: string): Problem =>
   new Problem("rollout_waves_invalid", { errors: [{ path: `waves.${index}`, message }] });
+
+/** Returns when a soak ends that is planned until `planned`; infinitely late during an outage of core, in which nothing shows that a host fails. */
+export const soakEnd = ({ soakSeconds }: Pick<WaveRow, "soakSeconds">, planned: Date, outages: readonly Outage[]) =>
+  Math.max(planned.getTime(), countedAfter(planned.getTime() - soakSeconds * 1000, soakSeconds, outages));

@@ -1,4 +1,4 @@
-import { and, count, desc, eq, inArray, isNull, lt, type SQL, sql } from "drizzle-orm";
+import { and, count, desc, eq, inArray, isNotNull, isNull, lt, type SQL, sql } from "drizzle-orm";
 import { collectorConfig } from "../../../drizzle/schema/config.ts";
 import { rollout, rolloutTarget, rolloutWave } from "../../../drizzle/schema/rollout.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
@@ -11,11 +11,16 @@ export type RolloutRow = typeof rollout.$inferSelect;
 /** A wave's row. */
 export type WaveRow = typeof rolloutWave.$inferSelect;
 
+/** A wave, and how many of its reverted targets had failed. */
+export interface DescribedWave extends WaveRow {
+  revertedFailed: number;
+}
+
 /** A rollout with its waves in order, and the config that it assigns. */
 export interface DescribedRollout extends RolloutRow {
   configName: string | null;
   configHash: string;
-  waves: WaveRow[];
+  waves: DescribedWave[];
 }
 
 // Any constants work if all cores of a database use the same.
@@ -98,6 +103,36 @@ export interface RolloutFilter {
 
 const columns = { rollout, configName: collectorConfig.name, configHash: collectorConfig.configHash };
 
+const describeWaves = async (db: Executor, rolloutIds: readonly string[]): Promise<DescribedWave[]> => {
+  const waves = await db
+    .select()
+    .from(rolloutWave)
+    .where(anyOf(rolloutWave.rolloutId, rolloutIds))
+    .orderBy(rolloutWave.number);
+  const reverted = new Set(waves.filter((wave) => wave.reverted > 0).map(({ rolloutId }) => rolloutId));
+  const counts = await countRevertedFailed(db, [...reverted]);
+  return waves.map((wave) => ({
+    ...wave,
+    revertedFailed: counts.find(({ id, number }) => id === wave.rolloutId && number === wave.number)?.count ?? 0,
+  }));
+};
+
+/** A target that is reverted keeps when it failed. */
+const countRevertedFailed = async (db: Executor, rolloutIds: readonly string[]) =>
+  rolloutIds.length === 0
+    ? []
+    : db
+        .select({ id: rolloutTarget.rolloutId, number: rolloutTarget.wave, count: count() })
+        .from(rolloutTarget)
+        .where(
+          and(
+            anyOf(rolloutTarget.rolloutId, rolloutIds),
+            eq(rolloutTarget.status, "reverted"),
+            isNotNull(rolloutTarget.failedAt),
+          ),
+        )
+        .groupBy(rolloutTarget.rolloutId, rolloutTarget.wave);
+
 const findDescribed = async (db: Executor, where: SQL | undefined, limit: number): Promise<DescribedRollout[]> => {
   const rows = await db
     .select(columns)
@@ -106,16 +141,10 @@ const findDescribed = async (db: Executor, where: SQL | undefined, limit: number
     .where(where)
     .orderBy(desc(rollout.id))
     .limit(limit);
-  const waves = await db
-    .select()
-    .from(rolloutWave)
-    .where(
-      anyOf(
-        rolloutWave.rolloutId,
-        rows.map(({ rollout: { id } }) => id),
-      ),
-    )
-    .orderBy(rolloutWave.number);
+  const waves = await describeWaves(
+    db,
+    rows.map(({ rollout: { id } }) => id),
+  );
   const wavesOf = Map.groupBy(waves, ({ rolloutId }) => rolloutId);
   return rows.map(({ rollout: row, ...config }) => ({ ...row, ...config, waves: wavesOf.get(row.id) ?? [] }));
 };

@@ -1,6 +1,6 @@
 import { createMemo, For, Show } from "solid-js";
 import { AuditEventPage } from "../../../proto/audit-event.ts";
-import type { OutageView } from "../../../proto/fleet-health/report.ts";
+import type { OutageView } from "../../../proto/fleet-health/outage.ts";
 import type { Drift } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { type AuditView, auditExportPath, auditPath, changeView, eventsPath } from "../audit/audit-view.ts";

@@ -36,9 +36,18 @@ export const Breach = (props: { rollout: Rollout; breach: RolloutBreach; asOf: n
           The first {formatCount(props.breach.evidence.length)} of {formatCountOf(props.breach.failed, "host")} that
           failed.{" "}
         </Show>
-        <a href={targetsPath(props.rollout.id, { wave: props.breach.wave, status: "failed" })}>
-          Hosts of wave {props.breach.wave} that are failed now
-        </a>
+        <Show
+          when={props.rollout.reverted > 0}
+          fallback={
+            <a href={targetsPath(props.rollout.id, { wave: props.breach.wave, status: "failed" })}>
+              Hosts of wave {props.breach.wave} that are failed now
+            </a>
+          }
+        >
+          <a href={targetsPath(props.rollout.id, { wave: props.breach.wave, status: "reverted" })}>
+            Hosts of wave {props.breach.wave} that were reverted
+          </a>
+        </Show>
       </p>
     </section>
   );

@@ -1,18 +1,20 @@
 import { createMemo, For, Show } from "solid-js";
 import { AuditEventPage } from "../../../proto/audit-event.ts";
+import type { OutageView } from "../../../proto/fleet-health/outage.ts";
 import { createReport } from "../api/create-report.ts";
 import { type AuditView, auditExportPath, auditPath, eventsPath } from "../audit/audit-view.ts";
 import { EventActor, EventWhat } from "../audit/event-parts.tsx";
 import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { Loaded } from "../design/loaded.tsx";
+import { OutageEntry, withOutages } from "../fleet/summary/outages.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
 import "../audit/audit.css";
 import "../fleet/drawer/drawer.css";
 
-/** What happened to a rollout, newest first: the newest page of its audit events. */
-export const RolloutEvents = (props: { id: string; paused: boolean }) => {
+/** What happened to a rollout, newest first: the newest page of its audit events, and the outages of core between them. */
+export const RolloutEvents = (props: { id: string; paused: boolean; outages: readonly OutageView[] | undefined }) => {
   const { api } = usePageContext();
   const view = (): AuditView => ({ actions: [], target: props.id });
   const report = createReport({
@@ -23,6 +25,8 @@ export const RolloutEvents = (props: { id: string; paused: boolean }) => {
     paused: () => props.paused,
   });
   const page = report.current;
+  const entriesOf = ({ items, next_cursor }: AuditEventPage) =>
+    withOutages(items, props.outages, { timeOf: ({ occurred_at }) => occurred_at, isLast: next_cursor === null });
   return (
     <section class="rollout-part" aria-labelledby="timeline">
       <div class="page-tools">
@@ -39,18 +43,22 @@ export const RolloutEvents = (props: { id: string; paused: boolean }) => {
       <OldNotice report={report} what="These events are" paused={props.paused} />
       <Loaded report={report} what="events" value={page()}>
         {(known) => (
-          <Show when={known().items.length > 0} fallback={<p class="quiet">No events recorded.</p>}>
+          <Show when={entriesOf(known()).length > 0} fallback={<p class="quiet">No events recorded.</p>}>
             <ol class="timeline">
-              <For each={known().items}>
-                {(event) => (
-                  <li data-failed={event.outcome === "failure" ? "" : undefined}>
-                    <p class="quiet">
-                      <Time at={event.occurred_at} asOf={report.asOf()} /> ·{" "}
-                      <EventActor event={event} names={known().names} />
-                    </p>
-                    <EventWhat event={event} names={known().names} />
-                  </li>
-                )}
+              <For each={entriesOf(known())}>
+                {({ event, outage }) =>
+                  event ? (
+                    <li data-failed={event.outcome === "failure" ? "" : undefined}>
+                      <p class="quiet">
+                        <Time at={event.occurred_at} asOf={report.asOf()} /> ·{" "}
+                        <EventActor event={event} names={known().names} />
+                      </p>
+                      <EventWhat event={event} names={known().names} />
+                    </li>
+                  ) : (
+                    <OutageEntry outage={outage} at={<Time at={outage.began_at} asOf={report.asOf()} />} />
+                  )
+                }
               </For>
             </ol>
             <Show when={known().next_cursor}>

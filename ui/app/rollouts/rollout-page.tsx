@@ -4,6 +4,7 @@ import { Rollout } from "../../../proto/rollout/rollout.ts";
 import { targetStatuses } from "../../../proto/rollout/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { Loaded } from "../design/loaded.tsx";
+import { Outages } from "../fleet/summary/outages.tsx";
 import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { PageHead } from "../shell/page-head.tsx";
@@ -16,6 +17,7 @@ import { RolloutStateMark, TargetBar, TargetFigure } from "./rollout-parts.tsx";
 import {
   filterWords,
   gateSentence,
+  hadFailed,
   parseTargetsView,
   rolloutSentence,
   statusMeanings,
@@ -68,6 +70,9 @@ export const RolloutPage = () => {
         {(known) => (
           <>
             <div class="shown rollout-part" data-shown={report.phase()}>
+              <Show when={known().ended_at === null}>
+                <Outages outages={known().outages?.slice(-1)} asOf={report.asOf()} />
+              </Show>
               <Summary rollout={known()} asOf={report.asOf()} />
               <Show when={known().breach}>
                 {(breach) => <Breach rollout={known()} breach={breach()} asOf={report.asOf()} />}
@@ -75,7 +80,7 @@ export const RolloutPage = () => {
               <Waves rollout={known()} />
               <RolloutCommands rollout={known()} />
             </div>
-            <RolloutEvents id={known().id} paused={paused()} />
+            <RolloutEvents id={known().id} paused={paused()} outages={known().outages} />
             <Show
               when={view()}
               fallback={
@@ -118,7 +123,9 @@ const Summary = (props: { rollout: Rollout; asOf: number }) => {
             <small>those that the filter matched at the start</small>
           </dd>
         </div>
-        <For each={targetStatuses.filter((status) => props.rollout[status] > 0 || alwaysShown.has(status))}>
+        <For
+          each={targetStatuses.filter((status) => props.rollout[status] > 0 || shownAtZero(props.rollout).has(status))}
+        >
           {(status) => (
             <div>
               <dt>
@@ -134,7 +141,10 @@ const Summary = (props: { rollout: Rollout; asOf: number }) => {
                   figure={status}
                   of={`hosts ${statusWords[status]}`}
                 />
-                <small>{statusMeanings[status]}</small>
+                <small>
+                  {statusMeanings[status]}
+                  <Show when={status === "reverted" && hadFailed(props.rollout)}>{(words) => `; ${words()}`}</Show>
+                </small>
               </dd>
             </div>
           )}
@@ -175,4 +185,6 @@ const Summary = (props: { rollout: Rollout; asOf: number }) => {
 
 const capitalised = (word: string) => `${word.charAt(0).toUpperCase()}${word.slice(1)}`;
 
-const alwaysShown: ReadonlySet<string> = new Set(["pending", "applied", "failed"]);
+/** Once hosts are reverted, that none is failed now says nothing. */
+const shownAtZero = ({ reverted }: Rollout): ReadonlySet<string> =>
+  new Set(["pending", "applied", ...(reverted > 0 ? [] : ["failed"])]);

@@ -47,6 +47,16 @@ describe("a rollout in words", () => {
       "Rolling back in wave 1 of 2 by the gate: 1 host reverted.",
     ],
     [
+      {
+        ...ended,
+        state: "rolled_back",
+        reason: { code: "gate_breached", detail: null },
+        reverted: 25,
+        reverted_failed: 22,
+      },
+      "Rolled back at 2026-11-20 12:00:00 UTC by the gate: 25 hosts reverted, 22 of them had failed.",
+    ],
+    [
       { ...ended, state: "rolled_back", reason: { code: "operator", detail: null }, reverted: 3 },
       "Rolled back at 2026-11-20 12:00:00 UTC by an operator: 3 hosts reverted.",
     ],

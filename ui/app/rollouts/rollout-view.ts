@@ -167,6 +167,7 @@ export const rolloutSentence = (rollout: Rollout, zone: TimeZone): string => {
   const current = waves.find(({ number }) => number === wave);
   const place = `wave ${wave} of ${waves.length}`;
   const done = `${formatCount(applied)} of ${formatCountOf(targets, "host")} applied the config`;
+  const back = [`${formatCountOf(reverted, "host")} reverted`, hadFailed(rollout)].filter(Boolean).join(", ");
   const at = rollout.ended_at === null ? "" : ` at ${formatTimestamp(rollout.ended_at, zone)}`;
   switch (state) {
     case "running":
@@ -178,15 +179,19 @@ export const rolloutSentence = (rollout: Rollout, zone: TimeZone): string => {
     case "paused":
       return `Paused in ${place}${causeOf(rollout.reason)}: ${done}.`;
     case "rolling_back":
-      return `Rolling back in ${place}${causeOf(rollout.reason)}: ${formatCountOf(reverted, "host")} reverted.`;
+      return `Rolling back in ${place}${causeOf(rollout.reason)}: ${back}.`;
     case "rolled_back":
-      return `Rolled back${at}${causeOf(rollout.reason)}: ${formatCountOf(reverted, "host")} reverted.`;
+      return `Rolled back${at}${causeOf(rollout.reason)}: ${back}.`;
     case "aborted":
       return `Aborted${at}${causeOf(rollout.reason)}: ${done}.`;
     case "completed":
       return `Completed${at}: ${done}.`;
   }
 };
+
+/** Says how many of the reverted hosts had failed; undefined if none had, or core does not say. */
+export const hadFailed = ({ reverted_failed: failed = 0 }: Pick<Rollout, "reverted_failed">): string | undefined =>
+  failed === 0 ? undefined : `${formatCount(failed)} of them had failed`;
 
 /** A command of `svc-admin` that changes a rollout. */
 export interface RolloutCommand {

@@ -5,7 +5,7 @@ import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
-import { plainText } from "../format/format.ts";
+import { formatCount, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
@@ -105,7 +105,19 @@ export const RolloutsPage = () => {
     {
       name: "Failed",
       isNumber: true,
-      cell: (rollout) => <TargetFigure rolloutId={rollout.id} counts={rollout} figure="failed" of="hosts failed" />,
+      cell: (rollout) => (
+        <Show
+          when={rollout.reverted_failed}
+          fallback={<TargetFigure rolloutId={rollout.id} counts={rollout} figure="failed" of="hosts failed" />}
+        >
+          {(reverted) => (
+            <>
+              {formatCount(rollout.failed + reverted())}
+              <span class="second-line">{formatCount(reverted())} of them reverted</span>
+            </>
+          )}
+        </Show>
+      ),
     },
     {
       name: "Started",

@@ -2,7 +2,7 @@ import { For, Show } from "solid-js";
 import type { Rollout, RolloutWave } from "../../../proto/rollout/rollout.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { TargetBar, TargetFigure } from "./rollout-parts.tsx";
-import { reachOf, soakWords, wavePhase, waveSentence } from "./rollout-view.ts";
+import { hadFailed, reachOf, soakWords, wavePhase, waveSentence } from "./rollout-view.ts";
 
 const figures = [
   { figure: "applied", word: "applied" },
@@ -49,6 +49,7 @@ export const Waves = (props: { rollout: Rollout }) => {
                         of={`hosts in wave ${wave.number}`}
                       />{" "}
                       {word}
+                      <Show when={figure === "reverted" && hadFailed(wave)}>{(words) => `, ${words()}`}</Show>
                     </span>
                   )}
                 </For>

@@ -7,7 +7,8 @@ import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import type { CollectorEvent } from "../../../store/audit/list.ts";
 import type { HostLoss } from "../../../store/export/dead-letters.ts";
-import { healthRowView, outagesView, thresholdsView } from "./row.ts";
+import { outagesView } from "../outages.ts";
+import { healthRowView, thresholdsView } from "./row.ts";
 
 /** `GET /v1/collector/health/{identity_id}`: one collector and its audit events. */
 export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
@@ -22,11 +23,12 @@ export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     problems: ["not_found"],
     handle: async ({ params }) => {
       const { rules, row, background, history, exportLosses } = await reportHost(core, params.identity_id);
+      const item = healthRowView(row, rules);
       const body: FleetHealthDetail = {
         generated_at: rules.now.toISOString(),
         thresholds: thresholdsView(rules.thresholds),
-        ...outagesView(rules),
-        item: healthRowView(row, rules),
+        ...outagesView(rules.outages, Date.parse(item.enrolled_at)),
+        item,
         config_errors: background.configErrors ?? [],
         policy: { id: background.policyId, name: background.policyName, reenrollment: background.reenrollment },
         ...(exportLosses.length > 0 ? { export_losses: exportLosses.map(lossView) } : {}),

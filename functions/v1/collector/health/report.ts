@@ -7,7 +7,8 @@ import { createHealthReports, type FleetReport } from "../../../domain/fleet/rep
 import { scope } from "../../../http/guards.ts";
 import { createCursorSeal, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import { healthRowView, outagesView, thresholdsView } from "./row.ts";
+import { outagesView } from "../outages.ts";
+import { healthRowView, thresholdsView } from "./row.ts";
 
 const HealthQuery = v.pipe(
   v.strictObject({
@@ -18,6 +19,9 @@ const HealthQuery = v.pipe(
   }),
   v.check((query) => leavesState(query), noStateLeft),
 );
+
+/** Outages are shown for this long after their end: hosts that a longer one left silent have their own evidence. */
+const shownMs = 86_400_000;
 
 /** `GET /v1/collector/health`: the fleet health report. */
 export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
@@ -37,14 +41,14 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
       const [value = "", id = ""] = query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
       const after = query.cursor === undefined ? null : { value, id };
       const report = await reportHealth(filterFromQuery(query), { sort, order, limit, after });
-      const { now, thresholds } = report.rules;
+      const { now, thresholds, outages } = report.rules;
       const { summary, exports, retentionPause: pause } = report;
       return {
         status: 200,
         body: {
           generated_at: now.toISOString(),
           thresholds: thresholdsView(thresholds),
-          ...outagesView(report.rules),
+          ...outagesView(outages, now.getTime() - shownMs),
           summary: {
             enrolled: summary.enrolled,
             needs_attention: summary.needsAttention,

@@ -1,9 +1,8 @@
 import { timestampOf } from "../../../../kit/clock.ts";
-import type { FleetThresholdsView, OutageView } from "../../../../proto/fleet-health/report.ts";
+import type { FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { certificateStatus } from "../../../../proto/fleet-health/vocabulary.ts";
 import { conditionsOf } from "../../../domain/fleet/conditions.ts";
-import type { Outage } from "../../../store/fleet/counted-time.ts";
 import type { FleetRow } from "../../../store/fleet/report.ts";
 import type { CountingRules, FleetThresholds } from "../../../store/fleet/rows.ts";
 
@@ -92,19 +91,4 @@ export const thresholdsView = (thresholds: FleetThresholds): FleetThresholdsView
   return_seconds: thresholds.returnSeconds,
   cert_expiring_fraction: thresholds.certExpiringFraction,
   min_version: thresholds.versionMin,
-});
-
-/** Shown for this long after their end: hosts that a longer one left silent have their own evidence. */
-const shownMs = 86_400_000;
-
-/** Returns the views of the outages of the last day, as an optional property. */
-export const outagesView = ({ now, outages }: Pick<CountingRules, "now" | "outages">): { outages?: OutageView[] } => {
-  const shown = outages.filter(({ endedAt }) => endedAt === null || endedAt.getTime() > now.getTime() - shownMs);
-  return shown.length === 0 ? {} : { outages: shown.map(outageView) };
-};
-
-const outageView = ({ beganAt, endedAt, countedFrom }: Outage): OutageView => ({
-  began_at: beganAt.toISOString(),
-  ended_at: endedAt?.toISOString() ?? null,
-  counted_from: countedFrom?.toISOString() ?? null,
 });

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { RolloutTarget } from "../../../../proto/rollout/rollout.ts";
 import type { Core } from "../../../core.ts";
-import { exportTargets } from "../../../domain/rollout/browse.ts";
+import { exportTargets } from "../../../domain/rollout/targets.ts";
 import { type CsvColumn, csvTexts } from "../../../http/csv.ts";
 import { createDownloads, csvType, downloadName, viewsOf } from "../../../http/download.ts";
 import { scope } from "../../../http/guards.ts";

@@ -3,7 +3,7 @@ import { RolloutTargetPage, wavesMax } from "../../../../proto/rollout/rollout.t
 import { targetStatuses } from "../../../../proto/rollout/vocabulary.ts";
 import { QueryInteger } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
-import { browseTargets } from "../../../domain/rollout/browse.ts";
+import { browseTargets } from "../../../domain/rollout/targets.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";

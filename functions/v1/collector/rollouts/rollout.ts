@@ -1,13 +1,16 @@
 import type { Rollout, RolloutTarget, RolloutWave } from "../../../../proto/rollout/rollout.ts";
 import { rolloutReasons, type TargetStatus } from "../../../../proto/rollout/vocabulary.ts";
-import type { DescribedRollout, WaveRow } from "../../../store/rollout/rollouts.ts";
+import type { Outage } from "../../../store/fleet/counted-time.ts";
+import type { DescribedRollout, DescribedWave } from "../../../store/rollout/rollouts.ts";
 import type { TargetListRow } from "../../../store/rollout/targets.ts";
+import { outagesView } from "../outages.ts";
 
 const timestamp = (at: Date | null): string | null => at?.toISOString() ?? null;
 
-/** Returns the view of a rollout. */
-export const rolloutView = (row: DescribedRollout): Rollout => {
-  const sum = (count: "targets" | TargetStatus) => row.waves.reduce((all, wave) => all + wave[count], 0);
+/** Returns the view of a rollout, with the outages of core if they are known. */
+export const rolloutView = (row: DescribedRollout & { outages?: readonly Outage[] }): Rollout => {
+  const sum = (count: "targets" | "revertedFailed" | TargetStatus) =>
+    row.waves.reduce((all, wave) => all + wave[count], 0);
   const code = rolloutReasons.find((each) => each === row.reasonCode);
   return {
     id: row.id,
@@ -26,6 +29,7 @@ export const rolloutView = (row: DescribedRollout): Rollout => {
     failed: sum("failed"),
     skipped: sum("skipped"),
     reverted: sum("reverted"),
+    reverted_failed: sum("revertedFailed"),
     created_by: row.createdBy,
     created_by_name: row.createdByName,
     created_at: row.createdAt.toISOString(),
@@ -44,10 +48,11 @@ export const rolloutView = (row: DescribedRollout): Rollout => {
         detail: each.detail,
       })),
     },
+    ...outagesView(row.outages ?? []),
   };
 };
 
-const waveView = (row: WaveRow): RolloutWave => ({
+const waveView = (row: DescribedWave): RolloutWave => ({
   number: row.number,
   percent: row.percent,
   count: row.count,
@@ -59,6 +64,7 @@ const waveView = (row: WaveRow): RolloutWave => ({
   failed: row.failed,
   skipped: row.skipped,
   reverted: row.reverted,
+  reverted_failed: row.revertedFailed,
   started_at: timestamp(row.startedAt),
   soak_until: timestamp(row.soakUntil),
   completed_at: timestamp(row.completedAt),

@@ -1,6 +1,5 @@
 import { type JSX, Show } from "solid-js";
-import type { OutageView } from "../../../../proto/fleet-health/report.ts";
-
+import type { OutageView } from "../../../../proto/fleet-health/outage.ts";
 import { Icon } from "../../design/icon.tsx";
 import { formatCountOf, formatDuration, formatTimestamp, type TimeZone } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
@@ -28,14 +27,14 @@ const wordsOf = (outages: readonly OutageView[], asOf: number, zone: TimeZone): 
 };
 
 /** Names the outages of core of the last day; nothing without one. */
-export const Outages = (props: { outages: readonly OutageView[] | undefined; generatedAt: string | undefined }) => {
+export const Outages = (props: { outages: readonly OutageView[] | undefined; asOf: number }) => {
   const { times } = usePageContext();
   /** The silence of hosts counts again. */
   const isOver = () => {
     const countedFrom = props.outages?.at(-1)?.counted_from;
-    return countedFrom != null && countedFrom <= (props.generatedAt ?? "");
+    return countedFrom != null && Date.parse(countedFrom) <= props.asOf;
   };
-  const words = () => wordsOf(props.outages ?? [], Date.parse(props.generatedAt ?? ""), times.zone());
+  const words = () => wordsOf(props.outages ?? [], props.asOf, times.zone());
   return (
     <Show when={words()}>
       <p class="core-outages" classList={{ banner: !isOver() }} role="status">

@@ -1,0 +1,33 @@
+import type { Core } from "../../core.ts";
+import type { PageRequest } from "../../store/database/query-parts.ts";
+import { listTargets, type TargetFilter, type TargetListRow } from "../../store/rollout/targets.ts";
+import type { Origin } from "../audit/audit-log.ts";
+import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import { requireRollout } from "./require-rollout.ts";
+
+/** Returns one page of a rollout's targets, in the order of the waves. Throws 404 `not_found`. */
+export const browseTargets = async (
+  { db }: Pick<Core, "db">,
+  filter: TargetFilter,
+  { after, limit }: PageRequest,
+): Promise<{ rows: TargetListRow[]; next: string | null }> => {
+  await requireRollout({ db }, filter.rolloutId);
+  const { rows, next } = await listTargets(db, filter, { after: after === null ? null : Number(after), limit });
+  return { rows, next: next === null ? null : String(next) };
+};
+
+/** Returns every target of a rollout under a filter, in batches; audited. Throws 404 `not_found`. */
+export const exportTargets = async (
+  core: Pick<Core, "db" | "clock" | "entropy">,
+  filter: TargetFilter,
+  { operator, origin, asked }: { operator: Operator; origin: Origin; asked: Readonly<Record<string, unknown>> },
+): Promise<AsyncGenerator<TargetListRow[], void, void>> => {
+  await requireRollout(core, filter.rolloutId);
+  const target = { type: "rollout", id: filter.rolloutId };
+  return auditedExport(
+    core,
+    { operator, origin, action: "rollout.export", target, details: { filters: asked } },
+    (after: number | null) => listTargets(core.db, filter, { after, limit: exportBatchRows }),
+  );
+};
