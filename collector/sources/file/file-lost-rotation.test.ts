@@ -1,8 +1,10 @@
 import {
   appendFileSync,
   copyFileSync,
+  existsSync,
   readFileSync,
   renameSync,
+  statSync,
   truncateSync,
   unlinkSync,
   writeFileSync,
@@ -117,6 +119,80 @@ describe("K7: rotation while the collector runs", () => {
     await files.restart();
     await settle();
     expect(inOrder(files.texts())).toEqual(lines(1, 210));
+  });
+
+  it("by rename, by copy and truncate, and by rename again: reads no copy twice, also after a restart", async () => {
+    const rename = () => {
+      for (let old = 3; old >= 1; old--)
+        if (existsSync(files.log(`app.log.${old}`))) rotate(`app.log.${old}`, `app.log.${old + 1}`);
+      rotate("app.log", "app.log.1");
+    };
+    await begin();
+    rename();
+    files.write(51, 100);
+    await expectLines(100);
+    rotate("app.log.1", "app.log.2");
+    files.write(101, 110);
+    copyFileSync(files.log(), files.log("app.log.1"));
+    truncateSync(files.log());
+    files.write(111, 120);
+    await expectLines(120);
+    rename();
+    files.write(121, 130);
+    await expectLines(130);
+    await settle();
+    expect(inOrder(files.texts())).toEqual(lines(1, 130));
+    await files.restart({}, () => {
+      rename();
+      files.write(131, 140);
+    });
+    await expectLines(140);
+    await settle();
+    expect(inOrder(files.texts())).toEqual(lines(1, 140));
+  });
+
+  const copyAndTruncate = () => {
+    copyFileSync(files.log(), files.log("app.log.1"));
+    truncateSync(files.log());
+  };
+
+  it("by copy and truncate before anything was read since the last time: reads each copy", async () => {
+    await begin();
+    copyAndTruncate();
+    await settle();
+    for (let last = 50; last < 80; last += 10) {
+      if (existsSync(files.log("app.log.2"))) rotate("app.log.2", "app.log.3");
+      rotate("app.log.1", "app.log.2");
+      files.write(last + 1, last + 10);
+      copyAndTruncate();
+      await expectLines(last + 10);
+    }
+    files.write(81, 90);
+    await expectLines(90);
+    expect(files.queue.stats().fileGaps).toBe(0);
+  });
+
+  it("by rename and compression at once: reads neither twice, nor a later file that gets an inode from before", async () => {
+    const found = () => {
+      const { dev, ino } = statSync(files.log());
+      return eventually(() => expect([...files.queue.checkpoints("file").keys()]).toContain(`${dev}:${ino}`));
+    };
+    await begin();
+    for (let last = 50; last < 170; last += 20) {
+      // Found before anything is in it, then compressed before it is read; and compressed before it is found.
+      files.write(last + 1, last + 10);
+      rotate("app.log", "app.log.2");
+      gzip("app.log.2");
+      files.write(last + 11, last + 20);
+      rotate("app.log", "app.log.1");
+      gzip("app.log.1");
+      files.write(1, 0);
+      await found();
+      await expectLines(last + 20);
+      for (const name of ["app.log.1.gz", "app.log.2.gz"]) unlinkSync(files.log(name));
+    }
+    await settle();
+    expect(inOrder(files.texts())).toEqual(lines(1, 170));
   });
 
   it("by truncation without a copy: counts the bytes that it had seen and not stored", async () => {

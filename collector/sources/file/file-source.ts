@@ -71,7 +71,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
   const markerOf = (pattern: string) => `pattern:${pattern}`;
 
   const open = ({ file, stat }: OpenFile, position: Position): Tail =>
-    createTail(own, file, stat, position, { append: counted, clock, log }, rotation.truncated);
+    createTail(own, file, stat, position, { append: counted, clock, log }, rotation);
 
   const follow = async (opened: OpenFile, position: Position) => {
     const tail = open(opened, position);
@@ -96,14 +96,13 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
     if (position !== null && position.offset <= stat.size && (await hasSameHead(file, position))) return position;
     if (position?.path === path) {
       // It was copied and truncated meanwhile; or the inode is that of a new file.
-      const next = await positionAt(file, position, 0);
-      const restart = { source: checkpointSource, key: fileKey(stat), value: savePosition(next) };
-      await rotation.truncated({ position, unreadBytes: null, restart }, signal);
-      return next;
+      const restart = await positionAt(file, position, 0);
+      const truncation = { key: fileKey(stat), position, unreadBytes: null, restart, changedMs: stat.mtimeMs };
+      return await rotation.truncated(truncation, signal);
     }
     const directory = dirname(realPath);
     // Only if the path leads there through a symbolic link.
-    const location = { path, directory: directory === dirname(path) ? undefined : directory };
+    const location = { path, directory: directory === dirname(path) ? undefined : directory, foundMs: stat.mtimeMs };
     return await positionAt(file, location, patternIsNew && config.startAt === "end" ? stat.size : 0);
   };
 
@@ -154,6 +153,7 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
 
   /** Resumes files that were rotated while the collector was stopped, and deletes the checkpoints of deleted ones. */
   const resume = async () => {
+    const gone: [string, Position][] = [];
     for (const [key, value] of checkpoints()) {
       const position = parsePosition(value);
       if (position === null || tails.has(key) || !matches(config, position.path)) continue;
@@ -161,13 +161,22 @@ export const createFileSource = (config: FileSourceConfig, dependencies: FileSou
       const opened =
         (await findRenamed(dirname(position.path), isIt, config.rules)) ??
         (position.directory === undefined ? null : await findRenamed(position.directory, isIt, config.rules));
-      if (opened !== null && position.offset <= opened.stat.size && (await hasSameHead(opened.file, position))) {
+      // A compressed file of which nothing was read may have the inode of another one.
+      const isKnown = position.head.bytes > 0 || opened?.path.endsWith(".gz") === false;
+      if (
+        opened !== null &&
+        isKnown &&
+        position.offset <= opened.stat.size &&
+        (await hasSameHead(opened.file, position))
+      ) {
         await follow(opened, position);
         continue;
       }
       await opened?.file.close();
-      await rotation.resumeElsewhere(key, position, signal);
+      gone.push([key, position]);
     }
+    // Another file may have the inode of one that is gone.
+    for (const [key, position] of gone) await rotation.resumeElsewhere(key, position, signal);
   };
 
   const closeRotated = async () => {

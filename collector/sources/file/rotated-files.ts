@@ -3,6 +3,7 @@
  * otherwise by its first bytes.
  */
 import { randomUUID } from "node:crypto";
+import type { EventEmitter } from "node:events";
 import { constants as fileConstants } from "node:fs";
 import { type FileHandle, open, readdir, realpath, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -13,7 +14,7 @@ import type { FileRules } from "../source.ts";
 import type { OpenFile } from "./discovery.ts";
 import { ForbiddenFileError, openAllowedFile } from "./file-rules.ts";
 import { readAt } from "./lines.ts";
-import { fileKey, hasSameHead, isHeadOf, type Position } from "./position.ts";
+import { continues, fileKey, isHeadOf, type Position } from "./position.ts";
 
 /** The bytes to which a compressed file is read; more are counted as lost. */
 const unpackedBytesMax = 512 * 1024 * 1024;
@@ -77,14 +78,17 @@ export const openContent = async (path: string, rules: FileRules, startsLike?: P
   });
   if (opened === null || !isPacked(path)) return opened;
   try {
-    if (startsLike !== undefined && !(await hasPackedHead(opened.file, startsLike))) return null;
-    const file = await unpack(opened.file);
-    return { ...opened, file, stat: Object.assign(opened.stat, { size: (await file.stat()).size }) };
+    if (startsLike === undefined || (await hasPackedHead(opened.file, startsLike))) {
+      const file = await unpack(opened.file);
+      // Open as long as its content is: otherwise a new file could get its inode, and be taken for it.
+      (file as FileHandle & EventEmitter).once("close", () => void opened.file.close());
+      return { ...opened, file, stat: Object.assign(opened.stat, { size: (await file.stat()).size }) };
+    }
   } catch {
-    return null;
-  } finally {
-    await opened.file.close();
+    // It is not what its name says.
   }
+  await opened.file.close();
+  return null;
 };
 
 const isPacked = (name: string): boolean => name.endsWith(".gz");
@@ -116,10 +120,6 @@ const unpack = async (packed: FileHandle): Promise<FileHandle> => {
     throw error;
   }
 };
-
-/** Whether an open file continues what `position` read: it starts with the same bytes, and reaches as far. */
-export const continues = async ({ file, stat: { size } }: OpenFile, position: Position): Promise<boolean> =>
-  position.head.bytes > 0 && size >= position.offset && (await hasSameHead(file, position));
 
 /** Returns the open file other than those in `known` that continues `position`; null if there is none. */
 export const findContinuation = async (

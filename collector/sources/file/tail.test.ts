@@ -39,7 +39,7 @@ it("does not read from the old offset of a file that is rewritten between the ch
       clock: systemClock,
       log: createTestLog(),
     },
-    async () => undefined,
+    { truncated: async ({ restart }) => restart, unread: async ({ position }) => position },
   );
   await tail.step(signal);
   appendFileSync(path, "three\n");

@@ -4,7 +4,16 @@ import { batchLines, measureLineOverhead } from "../../queue/line-batch.ts";
 import type { Checkpoint } from "../../queue/record.ts";
 import type { SourceDependencies } from "../source.ts";
 import { readLines } from "./lines.ts";
-import { fileKey, hasSameHead, type Position, positionAt, positionIn, savePosition } from "./position.ts";
+import {
+  continues,
+  fileKey,
+  hasSameHead,
+  hasSameStart,
+  type Position,
+  positionAt,
+  positionIn,
+  savePosition,
+} from "./position.ts";
 
 /**
  * Follows one open file. Invariants:
@@ -20,6 +29,8 @@ export interface Tail {
   step(signal: AbortSignal): Promise<boolean>;
   /** Stores the remaining lines, also an incomplete last one, and deletes the checkpoint: the file will not be read again. Stores `more` with that. */
   finish(signal: AbortSignal, more?: readonly Checkpoint[]): Promise<void>;
+  /** Whether another open file is a copy of this one: of what was read from it, or of what it has now. */
+  isSameFile(other: { file: FileHandle; stat: Pick<Stats, "size"> }): Promise<boolean>;
   /** Monotonic time of the last detected change. */
   readonly changedAt: number;
   close(): Promise<void>;
@@ -27,11 +38,24 @@ export interface Tail {
 
 /** The state of a file before it was truncated. */
 export interface Truncation {
+  readonly key: string;
   readonly position: Position;
   /** Bytes behind the position that it is known to have had; null if nothing is known, as after a stop. */
   readonly unreadBytes: number | null;
-  /** Where its reading continues. Store it with what was read elsewhere of the old content. */
-  readonly restart: Checkpoint;
+  /** Where its reading continues. */
+  readonly restart: Position;
+  /** When the file was last changed. */
+  readonly changedMs: number;
+}
+
+/** What rotation does for a tail. Both return the position that they have stored. */
+export interface TailRotation {
+  truncated(truncation: Truncation, signal: AbortSignal): Promise<Position>;
+  /** Called when a file has changed of which nothing was read: it may have been truncated, with and without its copy, and not shown it. */
+  unread(
+    unread: Pick<Truncation, "key" | "position"> & { file: FileHandle; lostBytes: number },
+    signal: AbortSignal,
+  ): Promise<Position>;
 }
 
 /** Smaller than the smallest queue: a batch larger than the queue would always be dropped. */
@@ -44,7 +68,7 @@ export const createTail = (
   stat: { dev: number; ino: number },
   start: Position,
   { append, clock, log }: SourceDependencies,
-  onTruncated: (truncation: Truncation, signal: AbortSignal) => Promise<void>,
+  rotation: TailRotation,
 ): Tail => {
   const key = fileKey(stat);
   const { path } = start;
@@ -60,10 +84,10 @@ export const createTail = (
 
   const restartFile = async (signal: AbortSignal) => {
     log.info({ source, path }, "the file was truncated; reading it from its start");
-    const next = await positionAt(file, start, 0);
-    const restart = { source: checkpointSource, key, value: savePosition(next) };
-    await onTruncated({ position, unreadBytes: Math.max(0, sizeMax - position.offset), restart }, signal);
-    position = next;
+    const restart = await positionAt(file, position, 0);
+    const unreadBytes = Math.max(0, sizeMax - position.offset);
+    const changedMs = seen?.mtimeMs ?? 0;
+    position = await rotation.truncated({ key, position, unreadBytes, restart, changedMs }, signal);
     sizeMax = 0;
   };
 
@@ -78,7 +102,7 @@ export const createTail = (
     const { bounds, partial, next, chunk } = await readLines(file, offset, { final, admits, buffer });
     if (bounds.length === 0) return false;
     const moved =
-      position.offset === 0 ? positionIn(chunk, start, next) : await positionAt(file, start, next, position);
+      position.offset === 0 ? positionIn(chunk, position, next) : await positionAt(file, position, next, position);
     // After the read: a file that was rewritten since the last check must not be continued from the old offset.
     if (position.offset > 0 && !(await hasSameHead(file, position))) {
       await restartFile(signal);
@@ -92,8 +116,12 @@ export const createTail = (
 
   /** Restarts a file that was truncated or rewritten (copytruncate). */
   const detectTruncation = async (size: number, signal: AbortSignal): Promise<void> => {
-    if (size < position.offset || !(await hasSameHead(file, position))) await restartFile(signal);
-    else sizeMax = size;
+    if (size < position.offset || !(await hasSameHead(file, position))) return await restartFile(signal);
+    if (position.offset === 0) {
+      const lostBytes = size < sizeMax ? sizeMax : 0;
+      position = await rotation.unread({ key, position, file, lostBytes }, signal);
+    }
+    sizeMax = size;
   };
 
   return {
@@ -110,8 +138,8 @@ export const createTail = (
       const changed = seen === undefined || seen.size !== size || seen.mtimeMs !== mtimeMs;
       if (changed) {
         if (seen !== undefined) changedAt = clock.monotonic();
-        await detectTruncation(size, signal);
         seen = { size, mtimeMs };
+        await detectTruncation(size, signal);
         exhausted = false;
       }
       if (exhausted) return false;
@@ -123,6 +151,7 @@ export const createTail = (
       while (await store(true, signal));
       await append([], { checkpoints: [{ source: checkpointSource, key, value: null }, ...more], signal });
     },
+    isSameFile: async (other) => (await continues(other, position)) || (await hasSameStart(file, other.file)),
     close: () => file.close(),
   };
 };
