@@ -112,18 +112,13 @@ describe("maintainIngestPartitions", () => {
   });
 
   it("moves blocks to their day, with its index by host, and drops them with the rows of that day", async () => {
-    const storeBlock = (sequence: number) => connection.sql`
-      insert into ingest_block (host_id, queue_id, first_sequence, last_sequence, envelopes, kinds, raw_bytes, payload_bytes,
-        received_at, digest, encoding, data)
-      values ('h', '\\x00', ${sequence}, ${sequence + 199}, 200, '{log_line}', 1, 1, ${new Date(clock.now()).toISOString()}::text::timestamptz,
-        '', 1, '')`;
     await connection.sql`
       insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
       values ('behind', 0, now(), now(), 0, 0, 0, 0, now())`;
-    await storeBlock(1);
+    await store(clock.now(), 200);
     await tick();
-    await storeBlock(201);
-    await store(clock.now());
+    await store(clock.now(), 200);
+    await storeRow(clock.now());
     const [stored] =
       await connection.sql`select distinct tableoid::regclass::text as partition, count(*) over ()::int as blocks from ingest_block`;
     expect(stored).toEqual({ partition: "ingest_block_20260601", blocks: 2 });

@@ -20,6 +20,7 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["GET", "/collector/health/export.csv"],
   ["GET", `/collector/health/${id}`],
   ["GET", `/collector/health/${id}/volume`],
+  ["GET", `/collector/hosts/${id}/envelopes`],
   ["GET", "/collector/setup"],
   ["GET", "/collector/enrollment"],
   ["GET", "/collector/enrollment/refusals.csv"],
