@@ -122,7 +122,7 @@ describe("svc-admin rollouts watch", () => {
     const { exitCode, out, err } = await run("watch", id, "-o", "csv");
     expect({ exitCode, err }).toEqual({ exitCode: 0, err: "" });
     const lines = out.trimEnd().split("\r\n");
-    expect(lines[0]).toBe("time,state,wave,targets,assigned,applied,failed,skipped,reverted");
+    expect(lines[0]).toBe("time,state,wave,targets,assigned,applied,failed,skipped,reverted,reverted failed");
     expect(lines[1]).toContain(",running,1/2,4,0,0,");
     expect(lines.at(-1)).toContain(",completed,2/2,4,0,4,0,0,0");
     expect(new Set(lines).size).toBe(lines.length);
