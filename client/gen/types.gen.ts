@@ -4038,6 +4038,7 @@ export type ListRolloutsResponses = {
                 began_at: string;
                 ended_at: string | null;
                 counted_from: string | null;
+                is_clock_skip?: boolean;
             }>;
         }>;
         next_cursor: string | null;
@@ -4214,6 +4215,7 @@ export type CreateRolloutResponses = {
             began_at: string;
             ended_at: string | null;
             counted_from: string | null;
+            is_clock_skip?: boolean;
         }>;
     };
 };
@@ -4376,6 +4378,7 @@ export type PauseRolloutResponses = {
             began_at: string;
             ended_at: string | null;
             counted_from: string | null;
+            is_clock_skip?: boolean;
         }>;
     };
 };
@@ -4538,6 +4541,7 @@ export type ResumeRolloutResponses = {
             began_at: string;
             ended_at: string | null;
             counted_from: string | null;
+            is_clock_skip?: boolean;
         }>;
     };
 };
@@ -4700,6 +4704,7 @@ export type AbortRolloutResponses = {
             began_at: string;
             ended_at: string | null;
             counted_from: string | null;
+            is_clock_skip?: boolean;
         }>;
     };
 };
@@ -4862,6 +4867,7 @@ export type RollBackRolloutResponses = {
             began_at: string;
             ended_at: string | null;
             counted_from: string | null;
+            is_clock_skip?: boolean;
         }>;
     };
 };
@@ -4992,6 +4998,7 @@ export type GetRolloutResponses = {
             began_at: string;
             ended_at: string | null;
             counted_from: string | null;
+            is_clock_skip?: boolean;
         }>;
     };
 };
@@ -5393,6 +5400,7 @@ export type ReportFleetHealthResponses = {
             began_at: string;
             ended_at: string | null;
             counted_from: string | null;
+            is_clock_skip?: boolean;
         }>;
         summary: {
             enrolled: number;
@@ -5815,6 +5823,7 @@ export type GetFleetHealthResponses = {
             began_at: string;
             ended_at: string | null;
             counted_from: string | null;
+            is_clock_skip?: boolean;
         }>;
         item: FleetHealthRow;
         config_errors: Array<string>;

@@ -124,6 +124,8 @@ describe("the sessions of cores", () => {
     await pass(40_000, keep);
     isReady.value = true;
     await keep();
+    const shown = (await report("?limit=1")).outages ?? [];
+    expect(shown.map(({ is_clock_skip }) => is_clock_skip)).toEqual([undefined, undefined]);
     expect(await outages()).toEqual([
       [suspended, 80],
       [stopped, 40],
@@ -150,6 +152,7 @@ describe("the sessions of cores", () => {
     clock.set(right + 7_200_000);
     await pass(5_000, keep);
     expect(await outages()).toEqual([[right, 7200]]);
+    expect((await report("?limit=1")).outages).toMatchObject([{ is_clock_skip: true }]);
     clock.set(right + 5_000);
     await pass(5_000, keep);
     expect(await outages()).toEqual([]);

@@ -8,6 +8,8 @@ export const OutageView = v.strictObject({
   ended_at: v.nullable(IsoTimestamp),
   /** From then on the silence of hosts counts: they had `return_seconds` to come back. */
   counted_from: v.nullable(IsoTimestamp),
+  /** True if cores went on, and the database's clock skipped this time; absent otherwise. */
+  is_clock_skip: v.optional(v.boolean()),
 });
 
 /** A time in which core could not receive. */

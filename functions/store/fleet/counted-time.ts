@@ -11,6 +11,8 @@ export interface Outage {
   endedAt: Date | null;
   /** When time counts for hosts again; null while it lasts. */
   countedFrom: Date | null;
+  /** Cores went on through it: the database's clock skipped it. */
+  isClockSkip?: boolean;
 }
 
 interface Span {

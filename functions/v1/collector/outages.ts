@@ -10,8 +10,9 @@ export const outagesView = (
   return shown.length === 0 ? {} : { outages: shown.map(outageView) };
 };
 
-const outageView = ({ beganAt, endedAt, countedFrom }: Outage): OutageView => ({
+const outageView = ({ beganAt, endedAt, countedFrom, isClockSkip }: Outage): OutageView => ({
   began_at: beganAt.toISOString(),
   ended_at: endedAt?.toISOString() ?? null,
   counted_from: countedFrom?.toISOString() ?? null,
+  ...(isClockSkip ? { is_clock_skip: true } : {}),
 });

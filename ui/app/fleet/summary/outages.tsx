@@ -19,7 +19,7 @@ const wordsOf = (outages: readonly OutageView[], asOf: number, zone: TimeZone): 
   const from = formatTimestamp(last.began_at, zone);
   if (last.ended_at === null || last.counted_from === null)
     return `Core has not been able to receive since ${from}. Silence since then counts against no host.${others}`;
-  const what = `Core could not receive for ${lengthOf(last.began_at, last.ended_at)} from ${from}.`;
+  const what = `${whatHappened(last)} from ${from}.`;
   const left = Math.ceil((Date.parse(last.counted_from) - asOf) / 1000);
   return left > 0
     ? `${what} Hosts have ${formatDuration(left)} left to come back before their silence counts.${others}`
@@ -49,12 +49,16 @@ export const Outages = (props: { outages: readonly OutageView[] | undefined; asO
 export const OutageEntry = (props: { outage: OutageView; at: JSX.Element }) => (
   <li>
     <p class="drawer-quiet">{props.at}</p>
-    <p>{outageText(props.outage)}</p>
+    <p>{whatHappened(props.outage)}</p>
   </li>
 );
 
-const outageText = ({ began_at, ended_at }: OutageView): string =>
-  ended_at === null ? "Core cannot receive" : `Core could not receive for ${lengthOf(began_at, ended_at)}`;
+/** Says what happened, and for how long. */
+const whatHappened = ({ began_at, ended_at, is_clock_skip }: OutageView): string => {
+  if (ended_at === null) return "Core cannot receive";
+  const length = lengthOf(began_at, ended_at);
+  return is_clock_skip ? `The database's clock skipped ${length}` : `Core could not receive for ${length}`;
+};
 
 /** An entry of a timeline. */
 export type TimelineEntry<Event> = { event: Event; outage?: never } | { outage: OutageView; event?: never };
