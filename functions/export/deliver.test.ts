@@ -175,6 +175,20 @@ describe("deliver", () => {
     expect(mixed).toMatchObject({ exported: 3, deadLetters: [{ envelope: inner }] });
   });
 
+  it("takes no number of malformed payloads for a fault of the backend, however few hosts there are", async () => {
+    const malformed = { ...(envelopes[0] as StoredEnvelope), kind: "otel_span", payload: Uint8Array.of(10, 5) };
+    const abort = new AbortController();
+    const { run, states } = createDelivery(() => accepted, {
+      decideDeadLetter: async () => "wait",
+      clock: { sleep: async () => abort.abort(new Error("it waits")) },
+      signal: abort.signal,
+    });
+    expect(await run({ signal: "traces", envelopes: [malformed] })).toMatchObject({
+      dropped: [{ reason: "the payload is no OTLP request" }],
+    });
+    expect(states).toEqual([]);
+  });
+
   it("ends when it is aborted", async () => {
     const abort = new AbortController();
     const { run } = createDelivery(

@@ -78,7 +78,8 @@ export const deliver = async (request: ExportRequest, options: DeliveryOptions):
       if (envelopes.length > 1) return inHalves();
       const [envelope] = envelopes;
       const decision = envelope ? await options.decideDeadLetter(envelope.hostId, false) : "wait";
-      if (envelope && decision !== "wait") {
+      // What was not sent is no fault of the backend.
+      if (envelope && (decision !== "wait" || outcome.isUnsent)) {
         const letters = [{ envelope, reason: outcome.reason }];
         return { ...none, ...(decision === "store" ? { deadLetters: letters } : { dropped: letters }) };
       }
@@ -100,7 +101,7 @@ const send = async (request: ExportRequest, { client, pace, isAttested }: Delive
     body = encodeRequest(request, isAttested);
   } catch (cause) {
     if (!(cause instanceof ProtobufError)) throw cause;
-    return { status: "rejected", reason: "the payload is no OTLP request" };
+    return { status: "rejected", reason: "the payload is no OTLP request", isUnsent: true };
   }
   const [startedAt, timeoutMs] = [pace.clock.monotonic(), pace.timeoutMs()];
   const outcome = await client.send(request.signal, body, timeoutMs);

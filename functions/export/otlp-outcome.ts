@@ -10,8 +10,8 @@ export type OtlpOutcome =
   | { status: "accepted"; rejectedItems: number; message: string }
   /** To be sent again, as the backend says after `afterMs`. After a timeout the backend may have stored it. */
   | { status: "retry"; afterMs: number | null; reason: string; isTimeout?: true }
-  /** This request will never be accepted. */
-  | { status: "rejected"; reason: string }
+  /** This request will never be accepted; `isUnsent` if the export itself sees that it is malformed. */
+  | { status: "rejected"; reason: string; isUnsent?: true }
   /** No request of ours is accepted: wrong credentials, or a wrong address. */
   | { status: "refused"; reason: string };
 
