@@ -47,6 +47,19 @@ describe("sessions of a queue", () => {
     expect(ids[0]).not.toBe(ids[1]);
   });
 
+  it("Q12: state as acknowledged what waits to be deleted, too", async () => {
+    const queue = open();
+    await append(queue, "a", "b", "c");
+    queue.beginSession(host);
+    queue.markSent(3);
+    const acknowledged = queue.ack(2, { lingerMs: 60_000 });
+    // Deleted after the claim, it would be neither claimed nor sent: with a restored database, core would report no loss of it.
+    expect(queue.beginSession(host).ackedThrough).toBe(2);
+    expect(sequences(queue)).toEqual([3]);
+    await queue.close();
+    await acknowledged;
+  });
+
   it("Q11: keep the last one that core answered, and the newest 15 besides", () => {
     const queue = open();
     queue.beginSession(host);

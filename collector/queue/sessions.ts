@@ -48,7 +48,7 @@ type Change = (transaction: QueueTransaction) => void;
 export const createQueueSessions = (
   store: QueueStore,
   { clock, entropy }: { clock: Clock; entropy: Entropy },
-  /** Deletes in the transaction of a new queue id what core has acknowledged: it does not count under the new one. */
+  /** Deletes what core has acknowledged: it does not count under a new queue id, and a session states all of it. */
   { deleteAcked, onNewQueueId, onWritten }: { deleteAcked: Change; onNewQueueId(): void; onWritten(): void },
 ) => {
   let isAnswered = 0;
@@ -92,9 +92,11 @@ export const createQueueSessions = (
     beginSession: (hostId) => {
       if (store.state.hostId !== hostId && store.state.hostId !== "") changeQueueId(0);
       const sessionId = drawSessionId(clock, entropy);
-      write(({ state }) => {
-        state.hostId = hostId;
-        state.sessions = addSession(state, sessionId);
+      write((transaction) => {
+        // What is acknowledged is read no more, so core must be told of all of it.
+        deleteAcked(transaction);
+        transaction.state.hostId = hostId;
+        transaction.state.sessions = addSession(transaction.state, sessionId);
       });
       onWritten();
       const { queueId, sessions: history, ackedThrough } = store.state;
