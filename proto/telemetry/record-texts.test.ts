@@ -3,6 +3,7 @@ import { expect, it } from "vitest";
 import { ExportLogsServiceRequestSchema } from "../gen/opentelemetry/proto/collector/logs/v1/logs_service_pb.js";
 import { ExportMetricsServiceRequestSchema } from "../gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { ExportTraceServiceRequestSchema } from "../gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
+import { ResourceSchema } from "../gen/opentelemetry/proto/resource/v1/resource_pb.js";
 import { recordTexts } from "./record-texts.ts";
 
 const at = 1_795_000_000_000_000n;
@@ -114,6 +115,30 @@ it("decodes the first ten thousand of millions of records", () => {
   const lines = recordTexts(envelope("otel_span", field(0x0a, field(0x12, spans))));
   expect(lines).toHaveLength(10_001);
   expect(lines.at(-1)).toBe(`${time} otel_span (${spans.length / 2 - 10_000} more records, which are not decoded)`);
+});
+
+it("writes text in proportion to what was sent, whatever its records repeat", () => {
+  const charactersOf = (kind: string, payload: Uint8Array) =>
+    recordTexts(envelope(kind, payload)).reduce((sum, line) => sum + line.length, 0);
+  const repeated = (value: Uint8Array, bytesMax: number) => Buffer.concat(Array(bytesMax / value.length).fill(value));
+  const empty = Uint8Array.of(0x12, 0);
+  const service = encode(ResourceSchema, { attributes: [{ key: "service.name", value: text("s".repeat(200_000)) }] });
+  const spans = repeated(empty, 200_000);
+  const spansOfService = field(0x0a, Buffer.concat([field(0x0a, service), field(0x12, spans)]));
+  expect(charactersOf("otel_span", spansOfService)).toBeLessThan(5_000_000);
+  // A gauge of points that take two bytes each.
+  const points = field(0x2a, repeated(Uint8Array.of(0x0a, 0), 100_000));
+  const metric = field(0x12, Buffer.concat([field(0x0a, new Uint8Array(100_000).fill(97)), points]));
+  const metrics = recordTexts(envelope("otel_metric", field(0x0a, field(0x12, metric))));
+  expect(metrics.reduce((sum, line) => sum + line.length, 0)).toBeLessThan(5_000_000);
+  expect(metrics.at(-1)).toBe(`${time} otel_metric (more points of a metric, which are not decoded)`);
+  // Quotes in lists in lists.
+  let nested: Uint8Array = repeated(field(0x0a, field(0x0a, bytes('"'.repeat(38)))), 84_000);
+  for (let depth = 0; depth < 40; depth++) nested = field(0x0a, field(0x2a, nested));
+  const log = field(0x12, field(0x2a, field(0x2a, nested)));
+  const logs = field(0x0a, field(0x12, log));
+  expect(recordTexts(envelope("otel_log", logs))[0]).toMatch(/ log \[\[\[/);
+  expect(charactersOf("otel_log", logs)).toBeLessThan(5 * logs.length);
 });
 
 it("names records that are too large, too deep or malformed, and writes the others", () => {

@@ -28,6 +28,8 @@ export interface TextEnvelope {
 /** Records of an envelope that are decoded; and the bytes of one: two bytes on the wire can be an object of hundreds. */
 const recordsMax = 10_000;
 const recordBytesMax = 256 * 1024;
+/** Characters of what all records of a resource or all points of a metric repeat: two bytes on the wire are a line with all of it. */
+const sharedTextMax = 256;
 
 /**
  * Returns the lines of an envelope, of which a record with line breaks has several: those that contain `grep`, in any case, or all. A line
@@ -69,7 +71,7 @@ const decodePlain = (payload: Uint8Array): string => {
 };
 
 /** Returns the lines of one record, and throws for one that cannot be decoded. */
-type RecordTexts = (record: Uint8Array, service: string, envelope: TextEnvelope) => string[];
+type RecordTexts = (record: Uint8Array, service: string, envelope: TextEnvelope) => Iterable<string>;
 
 const addRecords = (envelope: TextEnvelope, textsOf: RecordTexts, add: (text: string) => void): void => {
   const { kind, payload } = envelope;
@@ -81,8 +83,9 @@ const addRecords = (envelope: TextEnvelope, textsOf: RecordTexts, add: (text: st
     left--;
     if (end - start > recordBytesMax) return notDecoded(`a record of ${end - start} bytes, which is not decoded`);
     try {
-      for (const [index, text] of textsOf(payload.subarray(start, end), service, envelope).entries()) {
-        if (index > 0) left--;
+      let lines = 0;
+      for (const text of textsOf(payload.subarray(start, end), service, envelope)) {
+        if (lines++ > 0 && left-- <= 0) return notDecoded("more points of a metric, which are not decoded");
         add(text);
       }
     } catch {
@@ -119,14 +122,16 @@ const serviceOf = (resource: Uint8Array): string => {
   try {
     const { attributes } = fromBinary(ResourceSchema, resource);
     const name = attributes.find(({ key }) => key === "service.name");
-    return name ? valueText(name.value) : "";
+    return name ? shared(valueText(name.value)) : "";
   } catch {
     return "";
   }
 };
 
+const shared = (text: string): string => (text.length > sharedTextMax ? `${text.slice(0, sharedTextMax)}…` : text);
 const words = (...parts: readonly string[]): string => parts.filter((part) => part !== "").join(" ");
-const pair = (name: string, value: string): string => (value === "" ? "" : `${name}=${quoted(value)}`);
+const unquotedPair = (name: string, value: string): string => (value === "" ? "" : `${name}=${value}`);
+const pair = (name: string, value: string): string => unquotedPair(name, quoted(value));
 const quoted = (text: string): string => (/[\s"]/.test(text) ? `"${text.replaceAll('"', '\\"')}"` : text);
 const attributesText = (attributes: readonly KeyValue[]): string =>
   words(...attributes.map(({ key, value }) => pair(key, valueText(value))));
@@ -140,12 +145,18 @@ const valueText = (value: AnyValue | undefined): string => {
     case "bytesValue":
       return found.value.toHex();
     case "arrayValue":
-      return `[${found.value.values.map((each) => quoted(valueText(each))).join(", ")}]`;
+      return `[${found.value.values.map(nestedText).join(", ")}]`;
     case "kvlistValue":
-      return `{${attributesText(found.value.values)}}`;
+      return `{${words(...found.value.values.map(({ key, value }) => unquotedPair(key, nestedText(value))))}}`;
     default:
       return String(found?.value);
   }
+};
+
+/** Quotes text alone: quoting lists in lists again at each level would make megabytes of backslashes. */
+const nestedText = (value: AnyValue | undefined): string => {
+  const isList = value?.value.case === "arrayValue" || value?.value.case === "kvlistValue";
+  return isList ? valueText(value) : quoted(valueText(value));
 };
 
 const spanTexts: RecordTexts = (record, service, envelope) => {
@@ -181,19 +192,18 @@ const logTexts: RecordTexts = (record, service, envelope) => {
   return [line];
 };
 
-const metricTexts: RecordTexts = (record, service, envelope) => {
+const metricTexts: RecordTexts = function* (record, service, envelope) {
   const { name, unit, data }: Metric = fromBinary(MetricSchema, record);
   const points: readonly Point[] = data.value?.dataPoints ?? [];
-  return points.map((point) =>
-    words(
+  for (const point of points)
+    yield words(
       at(point.timeUnixNano, envelope),
       "metric",
-      `${name}${pointText(point)}`,
-      unit === "1" ? "" : unit,
+      `${shared(name)}${pointText(point)}`,
+      unit === "1" ? "" : shared(unit),
       pair("service", service),
       attributesText(point.attributes),
-    ),
-  );
+    );
 };
 
 type Point = NonNullable<Metric["data"]["value"]>["dataPoints"][number];
