@@ -7,10 +7,10 @@ import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { findIdentity } from "../../store/certificate/identities.ts";
 import {
-  type BlockHorizon,
   type BlockPlace,
   type BlockSearch,
   findBlockPlaces,
+  findFirstReceipt,
   type HostRange,
   readBlockAt,
   readBlockHorizon,
@@ -39,8 +39,6 @@ const placesOfPage = 500;
 /** A batch ends after so many bytes of payload. */
 const batchBytes = 128 * 1024;
 const followMs = 1_000;
-/** A block is stored within this time after it was received: a commit has seconds. */
-const commitMs = 60_000;
 
 /** Reads the telemetry of an enrolled host, audited as `telemetry.read` before the first of it. Throws 404 `not_found`. */
 export const readHostTelemetry = async (
@@ -73,7 +71,7 @@ async function* batchesOf(core: Needs, hostId: string, query: TelemetryQuery): A
   const select = selectionOf(query);
   // What is stored by then is read as the past, all else as it comes.
   const horizon = follow ? await readBlockHorizon(core.db) : null;
-  const xids = horizon ? { from: null, to: horizon.xid } : undefined;
+  const xids = horizon === null ? undefined : { from: null, to: horizon };
   // Rows of an earlier version have no index by host: only a range that begins somewhere is searched for them.
   const readRows = from === null ? undefined : () => readHostRows(core.db, range);
   if (limit === null) {
@@ -100,7 +98,7 @@ async function* batchesOf(core: Needs, hostId: string, query: TelemetryQuery): A
       yield* readPlaces(core, places, select, Math.max(0, found - limit));
     }
   }
-  if (horizon) yield* followBlocks(core, range, select, horizon);
+  if (horizon !== null) yield* followBlocks(core, range, select, horizon);
 }
 
 type Select = (envelope: StoredEnvelope) => ReadTelemetry | undefined;
@@ -197,22 +195,25 @@ function* batches(
   yield batch;
 }
 
-/** Yields what is stored from a horizon on, once every transaction before it has ended: so nothing is missed, and nothing comes twice. */
+/**
+ * Yields what is stored from a horizon on, once every transaction before it has ended: so nothing is missed, and nothing comes twice. What was
+ * stored decides where to search, not a clock: while an old transaction is open, blocks wait for any time.
+ */
 async function* followBlocks(
   core: Needs,
   range: HostRange,
   select: Select,
-  horizon: BlockHorizon,
+  horizon: bigint,
 ): AsyncGenerator<ReadTelemetry[], void> {
-  for (let { xid, at } = horizon; ; ) {
+  for (let from = horizon; ; ) {
     yield [];
     await core.clock.sleep(followMs);
-    const next = await readBlockHorizon(core.db);
-    if (next.xid === xid) continue;
-    const since = Math.max(at - commitMs, range.from?.getTime() ?? 0);
-    const xids = { from: xid, to: next.xid };
-    const places = placesOf(core, { ...range, from: new Date(since) }, { order: "oldest", xids });
-    yield* readPlaces(core, places, select, 0);
-    ({ xid, at } = next);
+    const xids = { from, to: await readBlockHorizon(core.db) };
+    if (xids.to === from) continue;
+    from = xids.to;
+    const first = await findFirstReceipt(core.db, xids);
+    if (first === null) continue;
+    const since = range.from && range.from > first ? range.from : first;
+    yield* readPlaces(core, placesOf(core, { ...range, from: since }, { order: "oldest", xids }), select, 0);
   }
 }

@@ -114,16 +114,19 @@ export const readBlockAt = async (
   return readCheckedBlock({ hostId, queueId, receivedAt, rawBytes, encoding, data, digest }, codec);
 };
 
-/** The oldest transaction id that was in use at a time, in milliseconds: nothing below it can appear later. */
-export interface BlockHorizon {
-  xid: bigint;
-  at: number;
-}
+/** Returns the oldest transaction id in use: no block below it can appear later. */
+export const readBlockHorizon = async (db: Pick<Executor, "execute">): Promise<bigint> => {
+  const [row] = await db.execute<{ xid: string }>(sql`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`);
+  return BigInt(row?.xid ?? 0);
+};
 
-/** Returns the horizon of the present. */
-export const readBlockHorizon = async (db: Pick<Executor, "execute">): Promise<BlockHorizon> => {
-  const [row] = await db.execute<Record<"xid" | "at", string>>(sql`
-    select pg_snapshot_xmin(pg_current_snapshot())::text as xid,
-      (extract(epoch from clock_timestamp()) * 1000)::bigint::text as at`);
-  return { xid: BigInt(row?.xid ?? 0), at: Number(row?.at ?? 0) };
+/** Returns when the first of the blocks with `from <= xid < to` was received, of all hosts, by the index on `xid`; null without one. */
+export const findFirstReceipt = async (
+  db: Pick<Executor, "execute">,
+  { from, to }: { from: bigint; to: bigint },
+): Promise<Date | null> => {
+  const [row] = await db.execute<{ ms: string | null }>(sql`
+    select floor(extract(epoch from min(received_at)) * 1000)::bigint::text as ms from ingest_block
+    where xid >= ${String(from)}::bigint and xid < ${String(to)}::bigint`);
+  return row?.ms == null ? null : new Date(Number(row.ms));
 };

@@ -16,9 +16,9 @@ afterAll(async () => {
 });
 
 /** Opens the stream of a host; `next` returns the lines that have arrived once they are so many. */
-const open = async (query: string) => {
+const open = async (query: string, { identityId }: { identityId: string } = host) => {
   const authorization = `Bearer ${await test.bridgeToken("auditor")}`;
-  const url = `http://core.test/v1/collector/hosts/${host.identityId}/envelopes${query}`;
+  const url = `http://core.test/v1/collector/hosts/${identityId}/envelopes${query}`;
   const { body } = await test.fetch(new Request(url, { headers: { authorization } }));
   const reader = (body as ReadableStream<Uint8Array>).getReader();
   const decoder = new TextDecoder();
@@ -78,6 +78,30 @@ it("follows what is stored, whatever the order of its commits, and nothing twice
   await until(() => stream.text() !== end);
   expect(stream.payloads()).toEqual(["before 2", "after 1", "after 1", "after 2"]);
   await stream.close();
+});
+
+it("misses nothing that waits for an old transaction, or that a core whose clock is behind has stored", async () => {
+  let now = Date.now();
+  const late = await openEnvelopeStore(test.database, () => now);
+  const another = await enrollTestCollector(test, { token, deviceId: "web-2" });
+  const receivedAgo = async (minutes: number, line: string) => {
+    now = Date.now() - minutes * 60_000;
+    await late.lines(another.identity, [line]);
+  };
+  await receivedAgo(30, "before");
+  let stream: Awaited<ReturnType<typeof open>> | undefined;
+  await test.database.connect().db.transaction(async (tx) => {
+    await tx.execute(sql`select pg_current_xact_id()`);
+    await receivedAgo(20, "since");
+    stream = await open("?follow=true", another);
+    await until(() => stream?.payloads().length === 1);
+  });
+  await until(() => stream?.payloads().length === 2);
+  await receivedAgo(10, "slow clock");
+  await until(() => stream?.payloads().length === 3);
+  expect(stream?.payloads()).toEqual(["before", "since", "slow clock"]);
+  await stream?.close();
+  await late.close();
 });
 
 it("sends an empty line each ten seconds, and ends with its reader", async () => {
