@@ -136,7 +136,7 @@ class EnvelopeScanner {
     let isObserved = false;
     while (this.at < end) {
       const next = bytes[this.at++] as number;
-      plain(next > tag || next === attributeTag);
+      plain(next > tag || (next === tag && tag === attributeTag));
       tag = next;
       if (tag === sequenceTag) {
         sequence = this.#varint(end);

@@ -90,6 +90,13 @@ describe("readFrame", () => {
     expect(read(raw(payload))).toBeDefined();
     const unusual: ((writer: BinaryWriter) => void)[] = [
       (writer) => payload(payload(writer)),
+      // The first payload is hidden: nobody has checked it.
+      (writer) =>
+        payload(
+          payload(writer)
+            .tag(5, WireType.LengthDelimited)
+            .bytes(Uint8Array.of(10, 1, 65)),
+        ),
       (writer) => payload(writer).tag(1, WireType.Varint).uint32(9),
       (writer) => payload(writer).tag(7, WireType.Varint).uint32(1),
       (writer) => payload(writer).tag(7, WireType.StartGroup).tag(7, WireType.EndGroup),
