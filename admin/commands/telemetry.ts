@@ -7,7 +7,7 @@ import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { describeProblem } from "../terminal/describe-problem.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
-import { withoutControls } from "../terminal/output.ts";
+import { jsonLine, withoutControls } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { resolveId } from "./names.ts";
 import type { Instant } from "./options.ts";
@@ -64,7 +64,7 @@ const timeQuery = (name: "from" | "to", time: Instant | undefined): Query =>
   time === undefined ? {} : { [name]: "at" in time ? time.at : `${time.secondsAgo}s` };
 
 const writers: Readonly<Record<"text" | "json", (line: EnvelopeLine) => string>> = {
-  json: (line) => `${JSON.stringify(line)}\n`,
+  json: jsonLine,
   // What follows a line break is indented: a host cannot write a line that looks like another one.
   text: ({ text }) => text.map((each) => `${each.split(/\r?\n/).map(shown).join("\n    ")}\n`).join(""),
 };

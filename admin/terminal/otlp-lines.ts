@@ -4,6 +4,7 @@ import { ExportLogsServiceRequestSchema } from "../../proto/gen/opentelemetry/pr
 import { ExportMetricsServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/metrics/v1/metrics_service_pb.js";
 import { ExportTraceServiceRequestSchema } from "../../proto/gen/opentelemetry/proto/collector/trace/v1/trace_service_pb.js";
 import type { EnvelopeLine } from "../../proto/telemetry/line.ts";
+import { jsonLine } from "./output.ts";
 
 const requests: Readonly<Record<string, DescMessage | undefined>> = {
   otel_span: ExportTraceServiceRequestSchema,
@@ -14,10 +15,10 @@ const requests: Readonly<Record<string, DescMessage | undefined>> = {
 /** Returns an envelope as a line; undefined for one whose payload is no request. Lines of files are log records, as an export makes them. */
 export const otlpLineOf = (line: EnvelopeLine): string | undefined => {
   const schema = requests[line.kind];
-  if (schema === undefined) return `${JSON.stringify(logRequestOf(line))}\n`;
+  if (schema === undefined) return jsonLine(logRequestOf(line));
   try {
     const json = toJson(schema, fromBinary(schema, Uint8Array.fromBase64(line.payload)), { enumAsInteger: true });
-    return `${JSON.stringify(withHexIds(json))}\n`;
+    return jsonLine(withHexIds(json));
   } catch {
     return undefined;
   }

@@ -136,6 +136,10 @@ const tableOf = (lines: readonly (readonly string[])[], terminalColumns = Number
 /** Replaces control characters, as text of hosts may hold escape sequences, which would command the terminal, or reorder its line. */
 export const withoutControls = (text: string): string => text.replace(/[\p{Cc}\p{Bidi_Control}]/gu, "\ufffd");
 
+/** Writes JSON as one line that commands no terminal: JSON leaves the C1 controls, of which U+009B begins an escape sequence, as they are. */
+export const jsonLine = (value: unknown): string =>
+  `${JSON.stringify(value).replace(/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`)}\n`;
+
 /** RFC 4180. A cell that a spreadsheet would evaluate is prefixed with an apostrophe, as in the exports of the page. */
 const csvOf = (lines: readonly (readonly string[])[]): string =>
   lines.map((line) => `${line.map(csvCell).join(",")}\r\n`).join("");

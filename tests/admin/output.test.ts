@@ -2,6 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import { parse } from "yaml";
+import { jsonLine } from "../../admin/terminal/output.ts";
 import type { Terminal } from "../../admin/terminal/terminal.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import { readRange, readTime } from "../../proto/fleet-health/query-language/times.ts";
@@ -272,4 +273,11 @@ describe("exit codes", () => {
     const result = await admin.run("configs", "assign", configId, "device:out-4,out-5", "--yes");
     expect(result).toMatchObject({ exitCode: 5, out: expect.stringContaining("revoked") });
   });
+});
+
+it("writes JSON without characters that command a terminal, and loses none of them", () => {
+  const text = "\u001b[2J \u007f \u009b2J \u202e \u2028 é";
+  const line = jsonLine({ text });
+  expect(line).toBe('{"text":"\\u001b[2J \\u007f \\u009b2J \\u202e \\u2028 é"}\n');
+  expect(JSON.parse(line)).toEqual({ text });
 });
