@@ -89,6 +89,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
 
   const { sessions, write, writeIfPossible } = createQueueSessions(store, options, {
     deleteAcked,
+    acknowledged: () => ackThrough,
     onNewQueueId: () => {
       for (const { resolve } of acks.splice(0)) resolve();
       ackThrough = 0;

@@ -107,17 +107,26 @@ describe.skipIf(!canMount)("on a small file system (needs root)", () => {
     expect([again.queueId, texts(again), again.stats().forks]).toEqual([after.queueId, kept, 1]);
   });
 
-  it("Q11: opens no session while the disk is full, as a copy of the machine has the last one too", async () => {
+  it("Q11: begins sessions of its own on a full disk, states those before, and stores them once there is room", async () => {
+    const host = "spiffe://fleet.test/host-1";
     const queue = open();
-    await queue.append([record("before")]);
-    const before = queue.beginSession("spiffe://fleet.test/host-1");
+    await queue.append([record("acknowledged"), record("before")]);
+    const before = queue.beginSession(host);
     fillDisk();
     await fillLog(queue);
-    expect(() => queue.beginSession("spiffe://fleet.test/host-1")).toThrow(/full/);
+    const acknowledged = queue.ack(1).catch(() => undefined);
+    // Forwarding goes on: it alone may make room.
+    const full = queue.beginSession(host);
+    queue.sessionAnswered();
+    await acknowledged;
+    const fullAgain = queue.beginSession(host);
+    expect(new Set([before, full, fullAgain].map(({ sessionId }) => sessionId.toHex())).size).toBe(3);
+    expect(fullAgain).toMatchObject({ previousSessionIds: [before.sessionId, full.sessionId], ackedThrough: 1 });
     emptyDisk();
-    const after = queue.beginSession("spiffe://fleet.test/host-1");
-    expect(after.sessionId).not.toEqual(before.sessionId);
-    expect(after.previousSessionIds).toEqual([before.sessionId]);
+    const after = queue.beginSession(host);
+    expect(after.previousSessionIds).toEqual([before.sessionId, full.sessionId, fullAgain.sessionId]);
+    await queue.close();
+    expect(open().beginSession(host).previousSessionIds).toEqual([...after.previousSessionIds, after.sessionId]);
   });
 
   it("Q3: does not start on a read-only disk, names the reason, and starts when the disk is writable again", async () => {

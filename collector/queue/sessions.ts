@@ -22,9 +22,9 @@ export interface QueueSessions {
   /** The highest sequence that can have been sent under this queue id. */
   sentThrough(): number;
   /**
-   * Starts a session with core, for one stream of `hostId`: its id is on disk when this returns. Throws while the disk cannot be written: a
-   * copy of the machine may have the last session too, and core could not tell the two apart. A queue that was another host's gets a new
-   * queue id first.
+   * Starts a session with core, for one stream of `hostId`: its id is on disk when this returns. While the disk cannot be written, it is in
+   * memory alone, and on disk with the next: a collector that ends before that finds itself taken for a copy, and sends again what it has. It
+   * is never one of before, which a copy of the machine may have too. A queue that was another host's gets a new queue id first, or throws.
    */
   beginSession(hostId: string): QueueSession;
   /** Core has opened the queue for the current session. Call it before the first frame is sent. */
@@ -48,10 +48,23 @@ type Change = (transaction: QueueTransaction) => void;
 export const createQueueSessions = (
   store: QueueStore,
   { clock, entropy }: { clock: Clock; entropy: Entropy },
-  /** Deletes what core has acknowledged: it does not count under a new queue id, and a session states all of it. */
-  { deleteAcked, onNewQueueId, onWritten }: { deleteAcked: Change; onNewQueueId(): void; onWritten(): void },
+  {
+    deleteAcked,
+    acknowledged,
+    onNewQueueId,
+    onWritten,
+  }: {
+    /** Deletes what core has acknowledged: it does not count under a new queue id, and a session states all of it. */
+    deleteAcked: Change;
+    /** The highest sequence that core has acknowledged, deleted or not. */
+    acknowledged(): number;
+    onNewQueueId(): void;
+    onWritten(): void;
+  },
 ) => {
   let isAnswered = 0;
+  /** Sessions that are not on disk yet, oldest first. */
+  let unsaved: Uint8Array<ArrayBuffer>[] = [];
   /** The highest sequence that earlier processes can have sent. */
   let sentBefore = store.state.isAnswered ? store.state.nextSequence - 1 : store.state.sentThrough;
   let sentNow = 0;
@@ -81,6 +94,7 @@ export const createQueueSessions = (
       Object.assign(state, unsent, { queueId: entropy.bytes(idBytes), forks: state.forks + forks });
     });
     [isAnswered, sentBefore, sentNow] = [0, 0, 0];
+    unsaved = [];
     onNewQueueId();
     onWritten();
   };
@@ -92,23 +106,27 @@ export const createQueueSessions = (
     beginSession: (hostId) => {
       if (store.state.hostId !== hostId && store.state.hostId !== "") changeQueueId(0);
       const sessionId = drawSessionId(clock, entropy);
-      write((transaction) => {
-        // What is acknowledged is read no more, so core must be told of all of it.
+      unsaved.push(sessionId);
+      const { queueId } = store.state;
+      const history = sessionsOf(store.state, unsaved);
+      // All that is acknowledged is claimed: what is deleted later would otherwise be neither claimed nor sent.
+      const ackedThrough = Math.max(store.state.ackedThrough, acknowledged());
+      const isSaved = writeIfPossible((transaction) => {
         deleteAcked(transaction);
-        transaction.state.hostId = hostId;
-        transaction.state.sessions = addSession(transaction.state, sessionId);
+        Object.assign(transaction.state, { hostId, sessions: history });
       });
-      onWritten();
-      const { queueId, sessions: history, ackedThrough } = store.state;
+      if (isSaved) unsaved = [];
       const previousSessionIds = idsOf(history).slice(0, -1);
       return { queueId, sessionId, previousSessionIds, ackedThrough, sentThrough: sentThrough() };
     },
     sessionAnswered: () => {
       isAnswered = 1;
       // If the disk cannot be written, the queue may be taken for a copy after a restart: that loses nothing.
-      writeIfPossible(({ state }) => {
+      const isSaved = writeIfPossible(({ state }) => {
+        state.sessions = sessionsOf(state, unsaved);
         state.answeredSession = idsOf(state.sessions).at(-1) ?? state.answeredSession;
       });
+      if (isSaved) unsaved = [];
     },
     markSent: (sequence) => {
       sentNow = Math.max(sentNow, sequence);
@@ -131,12 +149,12 @@ const drawSessionId = (clock: Clock, entropy: Entropy): Uint8Array<ArrayBuffer> 
     createHash("sha256").update(entropy.bytes(32)).update(`${clock.now()} ${clock.monotonic()}`).digest(),
   ).slice(0, idBytes);
 
-/** Adds a session to the history of a queue; the oldest leaves it, but never the last one that core has answered. */
-const addSession = (
+/** Returns the history of a queue with more sessions; the oldest leave it, but never the last one that core has answered. */
+const sessionsOf = (
   { sessions, answeredSession }: Pick<QueueState, "sessions" | "answeredSession">,
-  sessionId: Uint8Array<ArrayBuffer>,
+  more: readonly Uint8Array<ArrayBuffer>[],
 ): Uint8Array<ArrayBuffer> => {
-  const ids = [...idsOf(sessions), sessionId];
+  const ids = [...idsOf(sessions), ...more];
   const answered = answeredSession.toHex();
   while (ids.length > sessionsMax) ids.splice(ids[0]?.toHex() === answered ? 1 : 0, 1);
   return Uint8Array.from(Buffer.concat(ids));
