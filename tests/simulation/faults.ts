@@ -68,7 +68,9 @@ export const faults: Readonly<Record<string, Fault>> = {
     anyHost(lab).process.suspendedUntil = lab.world.now() + seconds(lab, 1, 30);
   },
   "a host's disk is full": (lab) => {
-    const { disk } = anyHost(lab);
+    const { disk, hostId } = anyHost(lab);
+    // A collector that ends on it forgets sessions, and is taken for a copy.
+    lab.oracle.copied(hostId);
     disk.failure = "full";
     lab.world.after(seconds(lab, 1, 20), () => (disk.failure = undefined));
   },
