@@ -211,6 +211,27 @@ describe("committer", () => {
     expect(await committer.commit(frame(3, 3), 1)).toMatchObject({ cursor: 3n });
   });
 
+  it("takes frames of a queue after a batch of it was stuck, in whichever order its timers come", async () => {
+    // After a turn of more than a second, Node may run a timer of a second before one of 50 ms.
+    let isSlow = Promise.withResolvers<void>();
+    const sleep: typeof systemClock.sleep = async (ms, signal) => {
+      await systemClock.sleep(ms === 1_000 ? 0 : ms, signal);
+      if (ms === 50) isSlow.resolve();
+    };
+    const { committer } = start({ clock: { ...systemClock, sleep } });
+    await committer.commit(frame(1, 1), 1);
+    const { sql } = database.connect();
+    let held: Promise<unknown> = Promise.resolve();
+    await sql.begin(async (transaction) => {
+      await transaction`select 1 from ingest_cursor where host_id = 'host-a' for update`;
+      isSlow = Promise.withResolvers();
+      held = committer.commit(frame(2, 2), 1);
+      await isSlow.promise;
+    });
+    await held;
+    expect(await committer.commit(frame(3, 3), 1)).toMatchObject({ cursor: 3n });
+  });
+
   it("D8: a queue whose row stays locked delays no other queue, even one of its batch", {
     timeout: 30_000,
   }, async () => {

@@ -148,7 +148,8 @@ export const createCommitter = ({
     batches.add(batch);
     const becomes = (pace: BatchPace, afterMs: number) =>
       callAfter(clock, afterMs, () => {
-        batch.pace = pace;
+        // After a turn of more than a second, Node may run the timer of the second first.
+        if (batch.pace !== "stuck") batch.pace = pace;
         if (pace === "stuck") {
           waiting.hold(batch.keys);
           yieldBehind();
