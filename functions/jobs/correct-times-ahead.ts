@@ -1,6 +1,6 @@
 import { runEvery } from "../../kit/run-every.ts";
 import type { Core } from "../core.ts";
-import { correctHostTimes, correctSoaks } from "../store/fleet/times-ahead.ts";
+import { correctHostTimes, correctRollouts } from "../store/fleet/times-ahead.ts";
 
 const intervalMs = 60_000;
 
@@ -14,14 +14,14 @@ export const correctTimesAhead = (core: Pick<Core, "db" | "clock" | "log">, sign
 export const correctTimes = async ({
   db,
   clock,
-}: Pick<Core, "db" | "clock">): Promise<{ hosts: number; soaks: number } | undefined> => {
+}: Pick<Core, "db" | "clock">): Promise<{ hosts: number; rollouts: number } | undefined> => {
   const now = new Date(clock.now());
-  const soaks = await correctSoaks(db, now);
+  const rollouts = await correctRollouts(db, now);
   let hosts = 0;
   let after = "00000000-0000-0000-0000-000000000000";
   for (;;) {
     const corrected = await db.transaction((tx) => correctHostTimes(tx, now, after));
-    if (corrected === undefined) return hosts + soaks === 0 ? undefined : { hosts, soaks };
+    if (corrected === undefined) return hosts + rollouts === 0 ? undefined : { hosts, rollouts };
     hosts += corrected.hosts;
     after = corrected.last;
   }

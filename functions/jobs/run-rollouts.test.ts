@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestCore } from "../../tests/support/core.ts";
 import { createRolloutLab, publishTestConfig } from "../../tests/support/rollout.ts";
 import type { Database } from "../store/database/database.ts";
+import { correctTimes } from "./correct-times-ahead.ts";
 import { advanceRollouts } from "./run-rollouts.ts";
 
 const test = await createTestCore();
@@ -188,6 +189,19 @@ describe("a rollout", async () => {
     const { id } = await start({ waves, gate: { max_failed_percent: 0, states: ["stale", "rolled_back"] } });
     const done = await runUntil(id, "completed");
     expect(done).toMatchObject({ failed: 0, applied: 19, assigned: 1 });
+  });
+
+  it("K2: has a gate that sees failures, though it was created while the clock was 2 h ahead", async () => {
+    const right = clock.now();
+    clock.set(right + 7_200_000);
+    const { id } = await start({ waves: [{ percent: 100, soak_seconds: 600 }] });
+    await tick();
+    clock.set(right);
+    await clock.advance(20_000);
+    await correctTimes(core);
+    lab.fleet.react("rolls_back");
+    expect((await runUntil(id, "paused")).breach).toMatchObject({ failed: 20, failed_percent: 100 });
+    expect(Date.parse((await get(id)).created_at)).toBeLessThan(clock.now());
   });
 
   it("goes on after a breach when an operator resumes it", async () => {

@@ -55,11 +55,19 @@ export const correctHostTimes = async (
   return { hosts: rows.length, last };
 };
 
-/** Starts the soak of a wave anew that would end later than a whole soak from `now`. Returns how many there are. */
-export const correctSoaks = async (db: Executor, now: Date): Promise<number> => {
-  const longest = sql`${timestampAt(now, toleranceSeconds)} + make_interval(secs => soak_seconds)`;
-  const rows = await db.execute(sql`
-    update rollout_wave set soak_until = ${timestampAt(now)} + make_interval(secs => soak_seconds)
-    where completed_at is null and soak_until > ${longest} returning number`);
-  return rows.length;
+/**
+ * Starts the soak of a wave anew that would end later than a whole soak from `now`, and lets the gate of a rollout that began ahead of `now` see
+ * every failure since. Returns how many there are.
+ */
+export const correctRollouts = async (db: Executor, now: Date): Promise<number> => {
+  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
+  const waves = await db.execute(sql`
+    update rollout_wave set soak_until = ${at} + make_interval(secs => soak_seconds)
+    where completed_at is null and soak_until > ${limit} + make_interval(secs => soak_seconds) returning number`);
+  // One that was resumed after a breach has accepted the failures until then.
+  const rollouts = await db.execute(sql`
+    update rollout set created_at = least(created_at, ${at}), updated_at = least(updated_at, ${at}),
+      gate_from = case when gate_from = created_at then 'epoch' else least(gate_from, ${at}) end
+    where ended_at is null and greatest(created_at, gate_from) > ${limit} returning id`);
+  return waves.length + rollouts.length;
 };

@@ -68,7 +68,7 @@ it("K2: what was stored in a wrong hour is ignored in proofs, and corrected for 
   expect((await beat(live)).status).toBe(200);
   expect((await beat(live)).code).toBe("stale_request");
   expect(await newest()).toBe(before + 2 * hour);
-  expect(await correctTimes({ db, clock })).toEqual({ hosts: 2, soaks: 0 });
+  expect(await correctTimes({ db, clock })).toEqual({ hosts: 2, rollouts: 0 });
   expect(await correctTimes({ db, clock })).toBeUndefined();
   expect(await newest()).toBe(clock.now());
   await clock.advance(120_000);
