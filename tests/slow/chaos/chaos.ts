@@ -121,7 +121,12 @@ export const runChaos = async (options: {
     const counted = { records: queue.dropped_records_total, fileBytes: queue.file_gap_bytes_total };
     return {
       fromSenders: await checkStored(sql, numbered.queues),
-      fromQueues: judge(await readStoredQueues(sql, judgedHostIds), discarded, judged, counted),
+      fromQueues: judge(
+        await readStoredQueues(sql, judgedHostIds, { isOrderedByKind: nats !== null }),
+        discarded,
+        judged,
+        counted,
+      ),
     };
   };
   const deadline = performance.now() + drainTimeoutMs;

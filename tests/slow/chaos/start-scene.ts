@@ -147,7 +147,7 @@ export const startScene = async (
       direct.reset();
     },
     async discardDatabase(since) {
-      discarded.push(await readStoredQueues(sql, judgedHostIds, since));
+      discarded.push(await readStoredQueues(sql, judgedHostIds, { since }));
       for (const key of await readKeys(sql, "stored_envelope", since)) discardedKeys.add(key);
       for (const queue of numbered.queues) queue.expectRewind();
     },

@@ -13,7 +13,7 @@ export interface StoredQueues {
   /** The places of each record, in the order in which they were stored. */
   places: ReadonlyMap<string, readonly Place[]>;
   rows: number;
-  /** Rows whose sequence is at or below one that the same queue stored before. */
+  /** Rows whose sequence is at or below one that the same queue stored before; with JetStream, of the same kind. */
   disordered: number;
   /** The audit events `ingest.gap`. */
   gaps: readonly { queueId: string; from: number; through: number }[];
@@ -28,11 +28,11 @@ export interface StoredQueues {
 export const readStoredQueues = async (
   sql: EmbeddedDatabase["sql"],
   hostIds: readonly string[],
-  since = "0",
+  { since = "0", isOrderedByKind = false } = {},
 ): Promise<StoredQueues> => {
   await tabulateStored(sql);
-  const rows = await sql<{ name: string; queueId: string; sequence: string }[]>`
-    select encode(queue_id, 'hex') as "queueId", sequence::text as sequence,
+  const rows = await sql<{ name: string; queueId: string; kind: string; sequence: string }[]>`
+    select encode(queue_id, 'hex') as "queueId", kind, sequence::text as sequence,
       case kind
         when 'log_line' then 'line ' || substring(convert_from(payload, 'utf8') from '^[0-9]+')
         when 'otel_span' then substring(
@@ -43,10 +43,11 @@ export const readStoredQueues = async (
   const places = new Map<string, Place[]>();
   const newest = new Map<string, number>();
   let disordered = 0;
-  for (const { name, queueId, sequence } of rows) {
+  for (const { name, queueId, kind, sequence } of rows) {
     const place = { queueId, sequence: Number(sequence) };
-    if (place.sequence <= (newest.get(queueId) ?? 0)) disordered++;
-    newest.set(queueId, place.sequence);
+    const chain = isOrderedByKind ? `${queueId} ${kind}` : queueId;
+    if (place.sequence <= (newest.get(chain) ?? 0)) disordered++;
+    newest.set(chain, place.sequence);
     places.set(name, [...(places.get(name) ?? []), place]);
   }
   const events = await sql<{ action: string; details: Record<string, string | number> }[]>`
