@@ -28,24 +28,22 @@ export interface TextEnvelope {
 /** Records of an envelope that are decoded; and the bytes of one: two bytes on the wire can be an object of hundreds. */
 const recordsMax = 10_000;
 const recordBytesMax = 256 * 1024;
+/** What a record counts as beside its bytes: it may have none. */
+const recordBytesLeast = 16;
 /** Characters of what all records of a resource or all points of a metric repeat: two bytes on the wire are a line with all of it. */
 const sharedTextMax = 256;
 
 /**
- * Returns the lines of an envelope, of which a record with line breaks has several: those that contain `grep`, in any case, or all. A line
- * begins with its time in UTC and its kind. What cannot be decoded has a line that says so.
+ * Yields the lines of an envelope, of which a record with line breaks has several: those that contain `grep`, in any case, or all. A line
+ * begins with its time in UTC and its kind. What cannot be decoded has a line that says so. Yields numbers too, so that a caller can pause
+ * there: the bytes that are read, or the length of a line that is not wanted.
  */
-export const recordTexts = (envelope: TextEnvelope, grep = ""): string[] => {
+export function* recordTexts(envelope: TextEnvelope, grep = ""): Generator<string | number, void, void> {
   const wanted = grep.toLowerCase();
-  const texts: string[] = [];
-  const add = (text: string) => {
-    if (wanted === "" || text.toLowerCase().includes(wanted)) texts.push(text);
-  };
   const textsOf = otlpTexts[envelope.kind];
-  if (textsOf === undefined) add(plainText(envelope));
-  else addRecords(envelope, textsOf, add);
-  return texts;
-};
+  for (const text of textsOf === undefined ? [plainText(envelope)] : otlpLines(envelope, textsOf))
+    yield typeof text === "number" || wanted === "" || text.toLowerCase().includes(wanted) ? text : text.length;
+}
 
 const at = (nanoseconds: bigint, { observedAt, receivedAt }: TextEnvelope): string =>
   isoTime(nanoseconds > 0n ? nanoseconds / 1000n : (observedAt ?? receivedAt));
@@ -73,49 +71,77 @@ const decodePlain = (payload: Uint8Array): string => {
 /** Returns the lines of one record, and throws for one that cannot be decoded. */
 type RecordTexts = (record: Uint8Array, service: string, envelope: TextEnvelope) => Iterable<string>;
 
-const addRecords = (envelope: TextEnvelope, textsOf: RecordTexts, add: (text: string) => void): void => {
+function* otlpLines(envelope: TextEnvelope, textsOf: RecordTexts): Generator<string | number, void, void> {
   const { kind, payload } = envelope;
-  const notDecoded = (what: string) => add(`${at(0n, envelope)} ${kind} (${what})`);
+  const notDecoded = (what: string) => `${at(0n, envelope)} ${kind} (${what})`;
+  const { records, isMalformed, ...found } = findRecords(payload);
+  yield payload.length;
+  let { more } = found;
   let left = recordsMax;
-  let more = 0;
-  const visit = (start: number, end: number, service: string) => {
-    if (left <= 0) return void more++;
-    left--;
-    if (end - start > recordBytesMax) return notDecoded(`a record of ${end - start} bytes, which is not decoded`);
+  let [resource, service]: [Uint8Array | null, string] = [null, ""];
+  for (const [index, { start, end, resource: itsResource }] of records.entries()) {
+    if (left-- <= 0) {
+      more += records.length - index;
+      break;
+    }
+    yield end - start + recordBytesLeast;
+    if (end - start > recordBytesMax) {
+      yield notDecoded(`a record of ${end - start} bytes, which is not decoded`);
+      continue;
+    }
+    if (itsResource !== resource) {
+      resource = itsResource;
+      service = resource === null ? "" : serviceOf(resource);
+      yield resource?.length ?? 0;
+    }
     try {
       let lines = 0;
       for (const text of textsOf(payload.subarray(start, end), service, envelope)) {
-        if (lines++ > 0 && left-- <= 0) return notDecoded("more points of a metric, which are not decoded");
-        add(text);
+        const isCut = lines++ > 0 && left-- <= 0;
+        yield isCut ? notDecoded("more points of a metric, which are not decoded") : text;
+        if (isCut) break;
       }
     } catch {
-      notDecoded(`a record of ${end - start} bytes, which cannot be decoded`);
+      yield notDecoded(`a record of ${end - start} bytes, which cannot be decoded`);
     }
-  };
+  }
+  if (isMalformed) yield notDecoded(`a payload of ${payload.length} bytes, which is malformed`);
+  if (more > 0) yield notDecoded(`${more} more records, which are not decoded`);
+}
+
+interface FoundRecords {
+  /** Where each of the first records is, and its resource. */
+  records: { start: number; end: number; resource: Uint8Array | null }[];
+  more: number;
+  isMalformed: boolean;
+}
+
+/** Finds the records of a request: requests of the three signals number their fields alike. Decodes none, nor a resource. */
+const findRecords = (payload: Uint8Array): FoundRecords => {
+  const found: FoundRecords = { records: [], more: 0, isMalformed: false };
   try {
-    eachRecord(payload, visit);
+    readWire(payload, (reader) =>
+      eachValue(reader, payload.length, 1, (resourceEnd) => {
+        const start = reader.pos;
+        let resource: Uint8Array | null = null;
+        eachValue(reader, resourceEnd, 1, (end) => {
+          resource = payload.subarray(reader.pos, end);
+        });
+        reader.pos = start;
+        eachValue(reader, resourceEnd, 2, (scopeEnd) =>
+          eachValue(reader, scopeEnd, 2, (end) => {
+            if (found.records.length < recordsMax) found.records.push({ start: reader.pos, end, resource });
+            else found.more++;
+          }),
+        );
+      }),
+    );
   } catch (cause) {
     if (!(cause instanceof ProtobufError)) throw cause;
-    notDecoded(`a payload of ${payload.length} bytes, which is malformed`);
+    found.isMalformed = true;
   }
-  if (more > 0) notDecoded(`${more} more records, which are not decoded`);
+  return found;
 };
-
-/** Calls `visit` with where each record of a request is and the name of its service: requests of the three signals number their fields alike. */
-const eachRecord = (payload: Uint8Array, visit: (start: number, end: number, service: string) => void): void =>
-  readWire(payload, (reader) =>
-    eachValue(reader, payload.length, 1, (resourceEnd) => {
-      const start = reader.pos;
-      let service = "";
-      eachValue(reader, resourceEnd, 1, (end) => {
-        service = serviceOf(payload.subarray(reader.pos, end));
-      });
-      reader.pos = start;
-      eachValue(reader, resourceEnd, 2, (scopeEnd) =>
-        eachValue(reader, scopeEnd, 2, (end) => visit(reader.pos, end, service)),
-      );
-    }),
-  );
 
 const serviceOf = (resource: Uint8Array): string => {
   if (resource.length > recordBytesMax) return "";

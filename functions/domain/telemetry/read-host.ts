@@ -1,6 +1,7 @@
 /**
  * Reads the stored telemetry of a host again, oldest first. Memory is bounded by one block, whatever is asked for: the newest envelopes
- * are found by counting backwards, keeping none of them. Between blocks an empty batch is yielded, so that a reader can end at any time.
+ * are found by counting backwards, keeping none of them. Between blocks an empty batch is yielded, so that a reader can end at any time; and
+ * within a block others have turns of the event loop, however much text a host made of few bytes.
  */
 import { recordTexts } from "../../../proto/telemetry/record-texts.ts";
 import type { Core } from "../../core.ts";
@@ -39,6 +40,8 @@ const placesOfPage = 500;
 /** A batch ends after so many bytes of payload. */
 const batchBytes = 128 * 1024;
 const followMs = 1_000;
+/** The event loop has a turn after so many bytes of payload and of text. */
+const turnBytes = 64 * 1024;
 
 /** Reads the telemetry of an enrolled host, audited as `telemetry.read` before the first of it. Throws 404 `not_found`. */
 export const readHostTelemetry = async (
@@ -68,7 +71,7 @@ export const readHostTelemetry = async (
 async function* batchesOf(core: Needs, hostId: string, query: TelemetryQuery): AsyncGenerator<ReadTelemetry[], void> {
   const { from, to, kind, limit, follow } = query;
   const range: HostRange = { hostId, from, to, kind };
-  const select = selectionOf(query);
+  const select = selectionOf(core, query);
   // What is stored by then is read as the past, all else as it comes.
   const horizon = follow ? await readBlockHorizon(core.db) : null;
   const xids = horizon === null ? undefined : { from: null, to: horizon };
@@ -88,7 +91,7 @@ async function* batchesOf(core: Needs, hostId: string, query: TelemetryQuery): A
     if (readRows && found < limit) {
       let rows = 0;
       for await (const some of readRows()) {
-        rows += some.filter(select).length;
+        rows += await count(some, select);
         yield [];
       }
       yield* batchRows(readRows(), select, Math.max(0, rows - (limit - found)));
@@ -101,15 +104,23 @@ async function* batchesOf(core: Needs, hostId: string, query: TelemetryQuery): A
   if (horizon !== null) yield* followBlocks(core, range, select, horizon);
 }
 
-type Select = (envelope: StoredEnvelope) => ReadTelemetry | undefined;
+type Select = (envelope: StoredEnvelope) => Promise<ReadTelemetry | undefined>;
 
-const selectionOf =
-  ({ kind, grep }: Pick<TelemetryQuery, "kind" | "grep">): Select =>
-  (envelope) => {
+const selectionOf = ({ clock }: Pick<Core, "clock">, { kind, grep }: Pick<TelemetryQuery, "kind" | "grep">): Select => {
+  let scanned = 0;
+  return async (envelope) => {
     if (kind !== null && envelope.kind !== kind) return undefined;
-    const texts = recordTexts(envelope, grep);
+    const texts: string[] = [];
+    for (const step of recordTexts(envelope, grep)) {
+      scanned += typeof step === "number" ? step : step.length;
+      if (typeof step === "string") texts.push(step);
+      if (scanned < turnBytes) continue;
+      scanned = 0;
+      await clock.sleep(0);
+    }
     return grep !== "" && texts.length === 0 ? undefined : { envelope, texts };
   };
+};
 
 /** Yields the places of a range, of which the database returns a page at a time. */
 async function* placesOf(
@@ -135,7 +146,13 @@ const countSelected = async (
 ): Promise<number> => {
   if (grep === "" && (kind === null || place.kinds.length === 1)) return place.envelopes;
   const envelopes = await readPlace(core, place);
-  return envelopes === "damaged" ? place.envelopes : envelopes.filter(select).length;
+  return envelopes === "damaged" ? place.envelopes : count(envelopes, select);
+};
+
+const count = async (envelopes: readonly StoredEnvelope[], select: Select): Promise<number> => {
+  let selected = 0;
+  for (const envelope of envelopes) if ((await select(envelope)) !== undefined) selected++;
+  return selected;
 };
 
 const readPlace = async ({ db, codec }: Needs, place: BlockPlace): Promise<StoredEnvelope[] | "damaged"> => {
@@ -171,20 +188,20 @@ async function* batchRows(
   let left = skip;
   for await (const some of rows) {
     yield* batches(some, select, left);
-    if (left > 0) left -= Math.min(left, some.filter(select).length);
+    if (left > 0) left -= Math.min(left, await count(some, select));
   }
 }
 
 /** Yields what is selected in batches, without the first `skip`; the last one may be empty. */
-function* batches(
+async function* batches(
   envelopes: readonly StoredEnvelope[],
   select: Select,
   skip: number,
-): Generator<ReadTelemetry[], void, void> {
+): AsyncGenerator<ReadTelemetry[], void, void> {
   let batch: ReadTelemetry[] = [];
   let [left, bytes] = [skip, 0];
   for (const envelope of envelopes) {
-    const selected = select(envelope);
+    const selected = await select(envelope);
     if (selected === undefined || left-- > 0) continue;
     batch.push(selected);
     bytes += envelope.payload.length;
