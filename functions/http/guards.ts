@@ -1,11 +1,6 @@
 import type { Scope } from "../../proto/operator/scopes.ts";
 import type { Core } from "../core.ts";
-import {
-  authenticateOperator,
-  authenticateWeb,
-  type Operator,
-  type WebCaller,
-} from "../domain/operator/authenticate.ts";
+import { authenticateWeb, type Operator, operatorOf, type WebCaller } from "../domain/operator/authenticate.ts";
 import { Problem } from "../problems.ts";
 import type { HttpContext } from "./request.ts";
 import type { Guard } from "./route.ts";
@@ -23,14 +18,36 @@ const bearer = (c: HttpContext): string => {
   return match[1];
 };
 
+const holderOf = async (find: () => Promise<Operator>, needed: Scope): Promise<Operator> => {
+  const operator = await find();
+  if (!operator.scopes.includes(needed))
+    throw new Problem("forbidden", { detail: `This needs the scope ${needed}`, extensions: { scope: needed } });
+  return operator;
+};
+
 /** Admits an active person with a valid bridge token who holds `scope`; 403 `forbidden` names the missing scope. */
-export const scope = ({ config, db, clock }: OperatorCore, needed: Scope): Guard<Operator> => ({
+export const scope = (core: OperatorCore, needed: Scope): Guard<Operator> => ({
   describe: { kind: "scope", scope: needed },
+  admit: async (c) => holderOf(await operatorOf(core, bearer(c)), needed),
+});
+
+/** Admits as `scope` does; `isAdmitted` asks the database again, for a response that outlives the token. */
+export const lastingScope = (
+  core: OperatorCore,
+  needed: Scope,
+): Guard<{ operator: Operator; isAdmitted(): Promise<boolean> }> => ({
+  ...scope(core, needed),
   admit: async (c) => {
-    const operator = await authenticateOperator({ db, clock, config }, bearer(c));
-    if (!operator.scopes.includes(needed))
-      throw new Problem("forbidden", { detail: `This needs the scope ${needed}`, extensions: { scope: needed } });
-    return operator;
+    const find = await operatorOf(core, bearer(c));
+    const isAdmitted = () =>
+      holderOf(find, needed).then(
+        () => true,
+        (error: unknown) => {
+          if (error instanceof Problem) return false;
+          throw error;
+        },
+      );
+    return { operator: await holderOf(find, needed), isAdmitted };
   },
 });
 

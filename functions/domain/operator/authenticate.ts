@@ -45,22 +45,24 @@ const lifetimeSecondsMax = 3600;
 const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 /**
- * Returns the operator of a bridge token (docs/sign-in.md). Reads the scopes from the database on each call, so a change of the directory
- * needs no new token. Throws 401 `unauthenticated` for any fault; the reason is its cause. Only a token
- * that web has signed for this call, and whose times no clock of core's explains, is 401 `token_clock_skew`: web's clock differs, and the session has not ended.
+ * Verifies a bridge token (docs/sign-in.md). Returns what finds its operator, with the scopes that the database has at each call: so a change
+ * of the directory needs no new token, and a response that outlives the token can ask again. Both throw 401 `unauthenticated` for any fault; the
+ * reason is its cause. Only a token that web has signed for this call, and whose times no clock of core's explains, is 401
+ * `token_clock_skew`: web's clock differs, and the session has not ended.
  */
-export const authenticateOperator = async (
+export const operatorOf = async (
   { db, ...needs }: { db: Database } & Verification,
   token: string,
-): Promise<Operator> => {
+): Promise<() => Promise<Operator>> => {
   const claims = await bridgeClaims(token, needs);
-  return claims.isWorkload
-    ? findWorkloadOperator(db, claims, needs.config.workloadIssuers)
-    : findOperator(db, claims, needs.clock.now());
+  return () =>
+    claims.isWorkload
+      ? findWorkloadOperator(db, claims, needs.config.workloadIssuers)
+      : findOperator(db, claims, needs.clock.now());
 };
 
 /**
- * Authenticates as `authenticateOperator` does, but accepts a bridge token of web itself too. Throws 403 `forbidden` for a program's
+ * Authenticates as `operatorOf` does, but accepts a bridge token of web itself too. Throws 403 `forbidden` for a program's
  * token.
  */
 export const authenticateWeb = async (

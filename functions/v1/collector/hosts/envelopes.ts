@@ -7,7 +7,7 @@ import { QueryInteger } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { type ReadTelemetry, readHostTelemetry } from "../../../domain/telemetry/read-host.ts";
 import { createDownloads, downloadName } from "../../../http/download.ts";
-import { scope } from "../../../http/guards.ts";
+import { lastingScope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { IdParams } from "../../shapes.ts";
 
@@ -48,19 +48,19 @@ export const readEnvelopesRoute = (core: Pick<Core, "config" | "db" | "clock" | 
     path: "/v1/collector/hosts/:id/envelopes",
     operationId: "readHostEnvelopes",
     summary: "The stored telemetry of a host, oldest first: of a range of receipt, or the newest",
-    guard: scope(core, "audit"),
+    guard: lastingScope(core, "audit"),
     params: IdParams,
     query: EnvelopesQuery,
     problems: ["not_found", "too_many_exports"],
     replies: {
       200: {
         description:
-          "A line of JSON for each envelope, with its text and its payload; one with `damaged_block` for a block that cannot be read. An empty line each 10 s without others.",
+          "A line of JSON for each envelope, with its text and its payload; one with `damaged_block` for a block that cannot be read. An empty line each 10 s without others. With `follow` it ends when the caller loses the scope.",
         type: "text/x-ndjson",
       },
     },
-    handle: async ({ params, query, caller, origin }) => {
-      const reply = await download(caller.userId, async () => {
+    handle: async ({ params, query, caller: { operator, isAdmitted }, origin }) => {
+      const reply = await download(operator.userId, async () => {
         const now = core.clock.now();
         const { from, to, ...asked } = query;
         const [first, end] = [from, to].map((at) => (at ? new Date(at(now)) : null)) as [Date | null, Date | null];
@@ -74,17 +74,35 @@ export const readEnvelopesRoute = (core: Pick<Core, "config" | "db" | "clock" | 
           },
           limit: query.limit ?? (first === null ? newestByDefault : null),
         };
-        const audit = { operator: caller, origin, asked };
+        const audit = { operator, origin, asked };
         const { host, batches } = await readHostTelemetry(core, params.id, read, audit);
         return {
           type: "text/x-ndjson; charset=utf-8",
           fileName: downloadName(`telemetry-${host.slice(host.lastIndexOf("/") + 1)}`, {}, new Date(now), "jsonl"),
-          texts: linesOf(batches, core.clock),
+          texts: linesOf(read.follow ? whileAdmitted(batches, core.clock, isAdmitted) : batches, core.clock),
         };
       });
       return { ...reply, headers: { ...reply.headers, ...unbuffered } };
     },
   });
+};
+
+const admittedMs = 10_000;
+
+/** Ends what has no end by itself when its reader is no longer admitted. */
+const whileAdmitted = async function* (
+  batches: AsyncIterable<ReadTelemetry[]>,
+  clock: Pick<Core["clock"], "monotonic">,
+  isAdmitted: () => Promise<boolean>,
+) {
+  let askedAt = clock.monotonic();
+  for await (const batch of batches) {
+    if (clock.monotonic() - askedAt >= admittedMs) {
+      if (!(await isAdmitted())) return;
+      askedAt = clock.monotonic();
+    }
+    yield batch;
+  }
 };
 
 const silenceMs = 10_000;

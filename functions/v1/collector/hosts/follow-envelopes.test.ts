@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { afterAll, expect, it } from "vitest";
+import { afterAll, expect, it, onTestFinished } from "vitest";
 import type { EnvelopeLine } from "../../../../proto/telemetry/line.ts";
 import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
@@ -30,7 +30,10 @@ const open = async (query: string, { identityId }: { identityId: string } = host
       text += decoder.decode(value, { stream: true });
     }
   };
-  const pumping = pump();
+  let isEnded = false;
+  const pumping = pump().then(() => {
+    isEnded = true;
+  });
   const lines = () => text.split("\n").filter((line) => line !== "");
   const payloads = () => lines().map((line) => atob((JSON.parse(line) as EnvelopeLine).payload));
   // The source of the stream may be waiting.
@@ -42,7 +45,7 @@ const open = async (query: string, { identityId }: { identityId: string } = host
     await until(() => isClosed);
     await Promise.all([closing, pumping]);
   };
-  return { payloads, text: () => text, close };
+  return { payloads, text: () => text, isEnded: () => isEnded, close };
 };
 
 /** Advances core's clock until `done`. */
@@ -126,6 +129,28 @@ it("sends an empty line each ten seconds, and ends with its reader", async () =>
       return (await request()).status;
     })
     .toBe(200);
+});
+
+it.each([
+  ["is suspended", sql`status = 'suspended'`, sql`status = 'active'`],
+  ["loses audit", sql`scopes = array_remove(scopes, 'audit')`, sql`scopes = array_append(scopes, 'audit')`],
+])("A3: ends within ten seconds when the operator %s", async (_, change, undo) => {
+  const another = await enrollTestCollector(test, { token, deviceId: `web-${test.clock.now()}` });
+  const stream = await open("?follow=true", another);
+  // Longer than between two look-ups.
+  for (let n = 1; n <= 15; n++) {
+    await store.lines(another.identity, [`line ${n}`]);
+    await until(() => stream.payloads().length === n);
+  }
+  const update = (set: typeof change) =>
+    test.db.execute(sql`update person set ${set} where user_id = ${test.people.auditor.userId}`);
+  await update(change);
+  onTestFinished(async () => void (await update(undo)));
+  const since = test.clock.monotonic();
+  await until(stream.isEnded);
+  expect(test.clock.monotonic() - since).toBeLessThan(30_000);
+  await store.lines(another.identity, ["not for them"]);
+  expect(stream.payloads()).toHaveLength(15);
 });
 
 it("finds blocks by the index on host and time of receipt", async () => {
