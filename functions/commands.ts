@@ -89,7 +89,7 @@ const confirmClockCommand = (config: CoreConfig): Promise<number> =>
 
 const envelopesUsage =
   "svc-server envelopes --from TIME [--to TIME] [--host HOST] --table NAME, or --drop --table NAME; a TIME is as 2026-11-22T10:00:00Z, or as 2h before now\n";
-/** What core names its own tables is refused: partitions of days to come. */
+/** Rejects the prefixes of core's own tables, since future partitions use them. */
 const tablePattern = /^(?!ingest_|pg_)[a-z_][a-z0-9_]{0,62}$/;
 
 /** Copies telemetry into a table, or drops such a table. Prints how many envelopes. Returns 1 if the table is refused or a block damaged. */

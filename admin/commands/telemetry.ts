@@ -65,7 +65,7 @@ const timeQuery = (name: "from" | "to", time: Instant | undefined): Query =>
 
 const writers: Readonly<Record<"text" | "json", (line: EnvelopeLine) => string>> = {
   json: jsonLine,
-  // What follows a line break is indented: a host cannot write a line that looks like another one.
+  // Continuation lines are indented, so that a host cannot forge a line.
   text: ({ text }) => text.map((each) => `${each.split(/\r?\n/).map(shown).join("\n    ")}\n`).join(""),
 };
 

@@ -115,7 +115,7 @@ describe.skipIf(!canMount)("on a small file system (needs root)", () => {
     fillDisk();
     await fillLog(queue);
     const acknowledged = queue.ack(1).catch(() => undefined);
-    // Forwarding goes on: it alone may make room.
+    // Forwarding must continue: only acknowledgements may free space.
     const full = queue.beginSession(host);
     queue.sessionAnswered();
     await acknowledged;

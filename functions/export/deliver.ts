@@ -78,7 +78,7 @@ export const deliver = async (request: ExportRequest, options: DeliveryOptions):
       if (envelopes.length > 1) return inHalves();
       const [envelope] = envelopes;
       const decision = envelope ? await options.decideDeadLetter(envelope.hostId, false) : "wait";
-      // What was not sent is no fault of the backend.
+      // The backend never received these: they do not count against it.
       if (envelope && (decision !== "wait" || outcome.isUnsent)) {
         const letters = [{ envelope, reason: outcome.reason }];
         return { ...none, ...(decision === "store" ? { deadLetters: letters } : { dropped: letters }) };

@@ -1,7 +1,7 @@
 /**
  * Judges a history while it runs. Its laws:
  * 1. Memory and disk are bounded: a core's frames and a host's queue never exceed their limits.
- * 2. Health is told within its time: a collector that nobody hears, or that hears nobody, says that it is not connected; one that can speak to
+ * 2. Health is told within its time: a collector that cannot send or receive reports that it is not connected; one that can speak to
  *    a core that runs is connected; a queue that is nearly full, or that has lost something, says so.
  * 3. Totals only grow: of what a queue has dropped, and of its dead letters, unless its disk went back.
  */

@@ -48,7 +48,7 @@ export interface Truncation {
   readonly changedMs: number;
 }
 
-/** What rotation does for a tail. Both return the position that they have stored. */
+/** Handles rotation of a tailed file. Both functions return the position that they have stored. */
 export interface TailRotation {
   truncated(truncation: Truncation, signal: AbortSignal): Promise<Position>;
   /** Called when a file has changed of which nothing was read: it may have been truncated, with and without its copy, and not shown it. */

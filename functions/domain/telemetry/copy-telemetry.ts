@@ -7,7 +7,7 @@ import { recordAudit } from "../audit/audit-log.ts";
 
 type Needs = Pick<Core, "db" | "clock" | "entropy" | "codec"> & { sql: SqlClient };
 
-/** What to copy; times are those of the database's clock. */
+/** The telemetry to copy, by times of the database's clock. */
 export interface TelemetryCopy extends Pick<CopiedTelemetry, "table" | "onDamaged"> {
   from: (now: number) => number;
   to: (now: number) => number;

@@ -72,7 +72,7 @@ async function* batchesOf(core: Needs, hostId: string, query: TelemetryQuery): A
   const { from, to, kind, limit, follow } = query;
   const range: HostRange = { hostId, from, to, kind };
   const select = selectionOf(core, query);
-  // What is stored by then is read as the past, all else as it comes.
+  // Transactions before the horizon are read as the past, later ones as they commit.
   const horizon = follow ? await readBlockHorizon(core.db) : null;
   const xids = horizon === null ? undefined : { from: null, to: horizon };
   // Rows of an earlier version have no index by host: only a range that begins somewhere is searched for them.

@@ -42,7 +42,7 @@ const sized = (bytes: unknown): string => {
   return `${size.toFixed(1)} GiB`;
 };
 
-/** What the end of a column's name says about its values. */
+/** Formats values by the end of their column's name. */
 const formats: Readonly<Record<string, (value: unknown) => string>> = {
   seconds: lasting,
   bytes: sized,

@@ -70,7 +70,7 @@ const eventsOf = ({ text }: MockQuestion): readonly [words: string, where: strin
   ];
 };
 
-/** Who changed what, who signed in, and what was refused. */
+/** Answers from the audit log: changes, sign-ins and refusals. */
 const audit: Topic = {
   example: "Who changed what in the last 24 hours?",
   matches: ({ text }) =>
@@ -121,7 +121,7 @@ const inTrouble = fleetStates.filter((state) => state !== "healthy" && state !==
 /** Revoked hosts last, since nobody needs to act on them. */
 const urgency = [...fleetStates.filter((state) => state !== "revoked"), "revoked"].map(textLiteral).join(", ");
 
-/** What operators call a host without heartbeats. */
+/** The operators' words for a host without heartbeats. */
 const silent = /\boffline\b|\bdown\b|unreachable|heartbeat|(?:not|n't|stopped) report/;
 
 const stateOf = ({ text }: MockQuestion): FleetState =>
@@ -292,5 +292,5 @@ const commonLines = (rows: readonly Row[], count: number, fleet: number): string
     : ["What they have in common, and the others less:", ...shared];
 };
 
-/** What the mock understands; the first that matches answers. */
+/** The topics of the mock; the first that matches answers. */
 export const topics: readonly Topic[] = [host, audit, ...selections.map(topicOf)];
