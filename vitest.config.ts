@@ -35,6 +35,7 @@ export default defineConfig({
     isolate: false,
     maxWorkers: availableParallelism() + 1,
     execArgv: ["--import=./tests/support/quicken.ts"],
+    setupFiles: ["tests/support/seed-properties.ts"],
     globalSetup: ["tests/global-setup.ts"],
     sequence: { sequencer: LongestFirst },
     // Longer than ten times what a test takes, for a busy machine.

@@ -30,6 +30,7 @@ export default defineConfig({
     isolate: false,
     maxWorkers: availableParallelism() + 1,
     execArgv: ["--import=./tests/support/quicken.ts"],
+    setupFiles: ["tests/support/seed-properties.ts"],
     globalSetup: ["tests/workerd/global-setup.ts"],
     testTimeout: 120_000,
     hookTimeout: 120_000,

@@ -109,10 +109,10 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]): Promise<unk
       case "expire":
         return void (await side.expireLease());
       case "move": {
-        const before = lease.position;
         const position = await side.settled(lease);
         await moveExportPosition(db, lease, { ...none, passed: count, exported: count, position });
-        return lease.position > before;
+        // Whether that is further than before depends, on the real server, on what others have open there.
+        return lease.position === position;
       }
       case "reject": {
         const [deadLetters, dropped] = [[letterOf("h", 1n)], [letterOf("it's", 2n), letterOf("it's", 3n)]];
