@@ -13,7 +13,8 @@ const params = { [constants.ZSTD_c_compressionLevel]: 1 };
 
 /** The codec of blocks. At once, not in the thread pool: handing a block over costs as much as the work itself. */
 export const blockCodec: BlockCodec = {
-  compress: (raw) => zstdCompressSync(raw, { params, chunkSize: Math.max(1024, raw.length >> 1) }),
+  // In chunks of the default size, which come from Node's pool: one large enough for the whole is garbage that costs half as much again.
+  compress: (raw) => zstdCompressSync(raw, { params }),
   decompress(data, rawBytes) {
     try {
       // With room for one byte more than allowed, the whole fits one chunk.

@@ -2,13 +2,14 @@
  * A sender as cheap as possible, so that the bench measures core: raw HTTP/2, and frames that are encoded once. It patches a frame's
  * sequences in place, as varints of five bytes each; that is why they start at 2^28. Each later use of a frame has other ids and times.
  */
-import { type ClientHttp2Session, connect } from "node:http2";
+import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:http2";
 import { create, toBinary } from "@bufbuild/protobuf";
 import { BinaryReader } from "@bufbuild/protobuf/wire";
+import { encodeBlock } from "../../../collector/forward/messages.ts";
 import { blockCodec } from "../../../functions/node/ingest/block-codec.ts";
 import { unpooled } from "../../../kit/buffer-pool.ts";
-import { BlockEncoding, ForwardRequestSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
+import { ForwardRequestSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createGrpcMessageReader, frameGrpcMessages, grpcMessagePrefix } from "../../../proto/grpc-framing.ts";
 import { type CorpusRecord, refresh, toEnvelopes } from "../support/corpus/corpus.ts";
 
 /** Sequences from here on take five bytes. */
@@ -107,7 +108,8 @@ const openStream = async (session: ClientHttp2Session, options: StreamOptions): 
   const send = () => {
     const frame = encodeFrame(next);
     sentFrames.push({ at: performance.now(), memory: frame.buffer });
-    stream.write(options.asBlocks ? asBlock(options, queueId, next, frame) : frame);
+    if (options.asBlocks) writeBlock(stream, options, queueId, next, frame);
+    else stream.write(frame);
     next += envelopesOfFrame;
   };
   const receive = () => {
@@ -215,13 +217,14 @@ const createFrameEncoder = (
 /** Bytes of gRPC before a message, and the tag of a frame within it. */
 const prefixBytes = 5;
 
-/** Returns a frame's envelopes as a block, compressed. */
-const asBlock = (
-  { hostId, envelopesOfFrame }: StreamOptions,
+/** Sends a frame's envelopes as a block, compressed. */
+const writeBlock = (
+  stream: ClientHttp2Stream,
+  { hostId, envelopesOfFrame: count }: StreamOptions,
   queueId: Uint8Array,
   first: number,
   frame: Uint8Array,
-): Uint8Array => {
+): void => {
   const reader = new BinaryReader(frame);
   reader.pos = prefixBytes;
   // The request and its frame begin with a tag and a length; the claims come before the envelopes.
@@ -233,13 +236,11 @@ const asBlock = (
   }
   const raw = frame.subarray(reader.pos);
   const data = blockCodec.compress(raw);
-  const previousSequence = BigInt(first - 1);
-  const value = {
-    ...{ hostId, queueId, previousSequence, lastSequence: previousSequence + BigInt(envelopesOfFrame) },
-    ...{ envelopes: envelopesOfFrame, rawBytes: raw.length, encoding: BlockEncoding.ZSTD, data },
-  };
-  const request = create(ForwardRequestSchema, { message: { case: "block", value } });
-  return frameGrpcMessages([toBinary(ForwardRequestSchema, request)]);
+  const head = { hostId, queueId, previousSequence: first - 1, lastSequence: first - 1 + count };
+  const parts = encodeBlock(head, { count, rawBytes: raw.length, data: [data] });
+  const length = parts.reduce((sum, part) => sum + part.length, 0);
+  stream.write(Buffer.concat([grpcMessagePrefix(length, false), ...parts.slice(0, -1)]));
+  stream.write(data);
 };
 
 /** The tag of `envelopes` in a frame. */
