@@ -25,10 +25,12 @@ export const lossesOf = (checkpoints: Iterable<Checkpoint>): Losses => {
 
 /** Returns the losses that are saved under the key `losses` of the source `queue`. */
 export const parseLosses = (value: string | undefined): Losses => {
+  const none: Losses = { records: 0, lastAgeMs: null };
+  if (value === undefined) return none;
   try {
-    return v.parse(Saved, JSON.parse(value ?? ""));
+    return v.parse(Saved, JSON.parse(value));
   } catch {
-    return { records: 0, lastAgeMs: null };
+    return none;
   }
 };
 

@@ -101,7 +101,8 @@ export const createCommitter = ({
   /** The batches that run, the oldest first. */
   const batches = new Set<Batch>();
   /** The cursor of each queue once its running batches have committed. */
-  const expected = new LRUCache<string, bigint>({ max: expectedMax });
+  // Grows as it fills: with `max` it would take the memory of all entries at once.
+  const expected = new LRUCache<string, bigint>({ maxSize: expectedMax, sizeCalculation: () => 1 });
   const waiting = createWaitingFrames({
     clock,
     batchBytesMax: limit.bytes,

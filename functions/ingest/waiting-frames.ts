@@ -53,7 +53,8 @@ export const createWaitingFrames = ({
 }): WaitingFrames => {
   const waiting = new Map<string, Pending[]>();
   const held = new Set<string>();
-  const isolated = new LRUCache<string, number>({ max: isolatedMax });
+  // Grows as it fills: with `max` it would take the memory of all entries at once.
+  const isolated = new LRUCache<string, number>({ maxSize: isolatedMax, sizeCalculation: () => 1 });
   let waitingBytes = 0;
 
   return {
