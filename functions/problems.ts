@@ -133,6 +133,7 @@ export const problemCatalog = {
   sequence_gap: entry("conflict", "retry", "A frame before this one is missing"),
   frame_too_large: entry("too_large", "fix_request", "The frame is over the limit"),
   frame_invalid: entry("invalid", "fix_request", "The frame is not valid"),
+  session_superseded: entry("conflict", "retry", "A newer session has opened this queue"),
   queue_forked: entry("conflict", "retry", "Another copy of this queue has sent under its sequences"),
   too_many_streams: entry("throttled", "retry", "The identity has too many open streams"),
   too_many_connections: entry("throttled", "retry", "The identity has too many connections"),

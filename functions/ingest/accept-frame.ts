@@ -17,7 +17,7 @@ export interface IngestObserver extends LossObserver {
 
 /**
  * Makes the function that commits a frame and resolves with its ack. It reserves the frame's bytes at once, or throws `overloaded`; it
- * throws `sequence_gap` with the cursor when an earlier frame is missing, `queue_forked` when another session has opened the queue.
+ * throws `sequence_gap` with the cursor when an earlier frame is missing, `session_superseded` when another one has opened the queue.
  */
 export const createFrameAcceptor =
   ({
@@ -36,7 +36,7 @@ export const createFrameAcceptor =
       const committed = await sink.commit(frame, bytes);
       const { outcome, before, cursor } = committed;
       if (outcome === "sequence_gap") throw new Problem("sequence_gap", { extensions: { cursor } });
-      if (outcome === "queue_forked") throw new Problem("queue_forked");
+      if (outcome === "session_superseded") throw new Problem("session_superseded");
       if (cursor > before) observe.committed(consumedBy(committed, examined));
       const rejected = examined.rejected.map((rejection) => create(RejectionSchema, rejection));
       return create(AckSchema, { queueId: frame.queueId, ackedThrough: cursor, rejected });

@@ -1,7 +1,8 @@
 /**
  * Opens queues. A sequence is used twice only by a copy of a queue: a restored disk, a cloned machine. Invariants:
  * - The queue's session changes only here, under the cursor's lock, to a session whose history contains the previous one. So of two
- *   copies that part, one is rejected with `queue_forked`, and its frames too, as every commit checks the session.
+ *   copies that part, one is rejected with `queue_forked`. Every commit checks the session; a frame of an older one proves no copy, as it
+ *   may be late: its stream ends, and its sender, where there is one, opens the queue again.
  * - Envelopes that a sender has deleted and that the cursor does not cover are lost with the database: the range is recorded in the
  *   transaction that moves the cursor over it. Their sender never sends them again. One claim, of any host, cannot make the totals
  *   meaningless: what no host can have sent, and what is beyond the bound of recorded events, is added to none. Nothing is lost of a queue
@@ -26,8 +27,6 @@ export interface OpenedQueue extends QueueName {
 export interface QueueOpener {
   /** Opens a queue. Throws `queue_forked`, `frame_invalid`, or `overloaded` when a thousand others wait. */
   open(claims: Open): Promise<OpenedQueue>;
-  /** Records that an open stream was rejected, as a copy of its queue has opened it since. */
-  recordFork(queue: OpenedQueue): Promise<void>;
 }
 
 /** The cursors and sessions of queues, and what is recorded of them, in transactions of `Tx`. */
@@ -138,9 +137,6 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       else if (lost) observe.implausibleGap();
       if (isForked) throw new Problem("queue_forked");
       return { ...queue, sessionId, cursor };
-    },
-    async recordFork(queue) {
-      await register.transaction((tx) => register.record(tx, queue, [forkEvent(queue.cursor)]));
     },
   };
 };

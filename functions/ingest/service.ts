@@ -111,8 +111,6 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   const { admission, streams, budget, incomplete, sink, limits, codec, clock, observe } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
   const accept = createFrameAcceptor({ budget, sink, observe });
-  /** Streams whose fork is recorded. */
-  const forked = new WeakSet<OpenedQueue>();
 
   const count = (error: unknown): ConnectError => {
     const refusal = toConnectError(error);
@@ -138,27 +136,15 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     throw new Problem("frame_invalid", { detail: "a message is neither open, frame nor block" });
   };
 
-  /** Commits a frame of an opened queue. When a copy of the queue has opened it since, records that: the sender is still there. */
-  const acceptOf = async (
-    queue: OpenedQueue | undefined,
-    examined: ExaminedFrame,
-    disconnected: AbortSignal,
-  ): Promise<Ack> => {
+  /** Commits a frame of an opened queue. */
+  const acceptOf = async (queue: OpenedQueue | undefined, examined: ExaminedFrame): Promise<Ack> => {
     if (queue?.sessionId === undefined) return accept(examined);
     const { queueId, sessionId } = queue;
     if (!equalBytes(examined.frame.queueId, queueId)) {
       examined.release?.();
       throw new Problem("frame_invalid", { detail: "a frame is of another queue than open" });
     }
-    try {
-      return await accept({ ...examined, frame: { ...examined.frame, sessionId } });
-    } catch (error) {
-      if (isForked(error) && !disconnected.aborted && !forked.has(queue)) {
-        forked.add(queue);
-        await sink.recordFork(queue);
-      }
-      throw error;
-    }
+    return accept({ ...examined, frame: { ...examined.frame, sessionId } });
   };
 
   const run = async function* (
@@ -184,7 +170,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
             };
           },
           async accept(frame: ExaminedFrame): Promise<ForwardAnswer> {
-            const ack = await acceptOf(queue, frame, disconnected);
+            const ack = await acceptOf(queue, frame);
             unsentBytes += ackBytes(ack);
             unsent.hold(unsentBytes, false);
             return { case: "ack", value: ack };
@@ -243,7 +229,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
         const examined = examine(sent, caller);
         if (open === undefined) return { ack: await accept(examined) };
         checkClaims(open, caller.identity, limits);
-        return { ack: await acceptOf(await sink.open(open), examined, context.signal) };
+        return { ack: await acceptOf(await sink.open(open), examined) };
       } catch (error) {
         return refuse(error);
       }
@@ -291,5 +277,3 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
 
 /** Returns what an ack counts in memory until it is sent, beside a few bytes. */
 const ackBytes = ({ rejected }: Ack): number => rejected.length * envelopeOverheadBytes;
-
-const isForked = (error: unknown): boolean => error instanceof Problem && error.code === "queue_forked";

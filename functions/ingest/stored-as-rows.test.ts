@@ -247,6 +247,6 @@ it("stores of any mix of frames and blocks what the same envelopes as rows would
     seen.whole = (seen.whole ?? 0) + whole.length;
   });
   await fc.assert(property, { numRuns: 120, seed: 1 });
-  for (const what of ["cut", "committed", "sequence_gap", "queue_forked", "whole"])
+  for (const what of ["cut", "committed", "sequence_gap", "session_superseded", "whole"])
     expect(seen[what] ?? 0, what).toBeGreaterThan(25);
 });

@@ -58,13 +58,10 @@ const createCore = () => {
       else Object.assign(queue, { cursor, sessionId: session.sessionId });
       return isForked ? "queue_forked" : cursor;
     },
-    commit: ({ queueId, sessionId, previous, records }: SentFrame): number | "queue_forked" | "sequence_gap" => {
+    commit: ({ queueId, sessionId, previous, records }: SentFrame): number | "session_superseded" | "sequence_gap" => {
       const queue = queues.get(queueId);
       if (queue === undefined || queue.sessionId === null || BigInt(previous) > queue.cursor) return "sequence_gap";
-      if (Buffer.compare(queue.sessionId, sessionId) !== 0) {
-        forked.add(queueId);
-        return "queue_forked";
-      }
+      if (Buffer.compare(queue.sessionId, sessionId) !== 0) return "session_superseded";
       for (const { sequence, text } of records) {
         if (BigInt(sequence) <= queue.cursor) continue;
         queue.texts.set(sequence, text);
@@ -141,11 +138,11 @@ const createMachine = (scenario: Scenario, from?: string) => {
       stream.sent = last;
       if (fate === "late") scenario.late.push(frame);
       const outcome = fate === "lost" || fate === "late" ? "no answer" : core.commit(frame);
-      if (fate !== "answered" || outcome === "no answer" || outcome === "sequence_gap") {
+      if (fate !== "answered" || typeof outcome === "string") {
         stream = undefined;
         return;
       }
-      if (outcome === "queue_forked" || outcome > Math.max(stream.cursor, stream.sent)) return fork();
+      if (outcome > Math.max(stream.cursor, stream.sent)) return fork();
       const through = Math.min(outcome, stream.sent);
       for (const { sequence, text } of read(0, 1e6)) {
         if (sequence > through) break;

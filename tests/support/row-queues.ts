@@ -110,7 +110,7 @@ export class RowQueue {
     const before = this.cursor;
     if (previous > before) return { outcome: "sequence_gap", cursor: before, isWhole: false };
     if (session && session !== this.session)
-      return { outcome: this.session ? "queue_forked" : "sequence_gap", cursor: before, isWhole: false };
+      return { outcome: this.session ? "session_superseded" : "sequence_gap", cursor: before, isWhole: false };
     const stored = sent.filter(({ fate, envelope }) => isStored(fate) && envelope.sequence > before);
     for (const { envelope } of stored) this.rows.push({ envelope, hour: now - (now % hourMs) });
     const last = sent.at(-1)?.envelope.sequence ?? previous;

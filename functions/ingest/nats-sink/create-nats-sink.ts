@@ -243,9 +243,6 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
 
   return {
     open: (claims) => lanes.run(viewKey(claims), () => health.observe(() => open(claims))),
-    async recordFork(queue) {
-      await db.transaction((tx) => record(tx, queue, [forkEvent(queue.cursor)]));
-    },
     async commit(frame) {
       if (isClosing) throw new Problem("shutting_down");
       return lanes.run(viewKey(frame), () => health.observe(() => commit(frame)));
@@ -271,10 +268,10 @@ const storedOf = ({ cursor, chains }: QueueView): bigint =>
   [...chains.values()].reduce((sum, { storedThrough }) => sum + storedThrough, cursor);
 
 /** Returns why nothing of a frame is stored, as `commitFrames` decides it. */
-const refusalOf = (view: QueueView, frame: FrameToCommit): "sequence_gap" | "queue_forked" | undefined => {
+const refusalOf = (view: QueueView, frame: FrameToCommit): "sequence_gap" | "session_superseded" | undefined => {
   if (frame.previousSequence > view.cursor) return "sequence_gap";
   if (frame.sessionId === undefined || view.session === frame.sessionId.toHex()) return undefined;
-  return view.session === "" ? "sequence_gap" : "queue_forked";
+  return view.session === "" ? "sequence_gap" : "session_superseded";
 };
 
 /** Whether retention explains that the streams know less of a queue than its sender: it has stored nothing for so long. */

@@ -47,6 +47,7 @@ const sequencesOf = async (queue: Buffer): Promise<number[]> =>
   (await ofQueue(queue)).flatMap(({ sequences }) => sequences);
 const cursorsOf = ({ messages }: { messages: { opened?: { cursor: string } | null; ack?: object | null }[] }) =>
   messages.map((message) => message.opened?.cursor ?? (message.ack as { acked_through: string }).acked_through);
+const superseded = { code: status.FAILED_PRECONDITION, reason: "session_superseded" };
 const forked = { code: status.FAILED_PRECONDITION, reason: "queue_forked" };
 
 /** A frame of envelopes of these kinds, from sequence `from` on. */
@@ -257,7 +258,7 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     ]);
     expect(cursorsOf(taken)).toEqual(["2", "3"]);
     old.call.write({ frame: mixed(queue, 3, ["otel_metric", "otel_span"]) });
-    expect((await old.ended).error).toMatchObject(forked);
+    expect((await old.ended).error).toMatchObject(superseded);
     expect((await ofQueue(queue)).map(({ sequences, headers }) => [sequences, headers["Svc-Kind"]])).toEqual([
       [[1], "log_line"],
       [[2], "otel_span"],

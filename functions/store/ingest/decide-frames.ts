@@ -20,7 +20,7 @@ export interface FrameToCommit {
 
 /** The outcome of a frame: `cursor` is its queue's after the commit, `before` its queue's just before this frame. */
 export interface CommittedFrame {
-  outcome: "committed" | "sequence_gap" | "queue_forked";
+  outcome: "committed" | "sequence_gap" | "session_superseded";
   before: bigint;
   cursor: bigint;
   storedRows: number;
@@ -81,7 +81,7 @@ export const decideFrames = (frames: readonly FrameToCommit[], queues: ReadonlyM
     if (queue === undefined || frame.previousSequence > before) return { outcome: "sequence_gap", ...refused };
     if (!isOfSession(frame, queue))
       // Without a session the row is not the one that was opened: the database was restored, or the queue is not of the newest.
-      return { outcome: queue.session === "" ? "sequence_gap" : "queue_forked", ...refused };
+      return { outcome: queue.session === "" ? "sequence_gap" : "session_superseded", ...refused };
     if (frame.lastSequence <= before) return { outcome: "committed", ...refused };
     const run = runAbove(frame.run, before);
     if (run.count > 0) {

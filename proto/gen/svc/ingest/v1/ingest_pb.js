@@ -118,7 +118,8 @@ export const BlockEncoding = /*@__PURE__*/
  *   INVALID_ARGUMENT     frame_invalid, host_id_too_long: fix the client
  *   PERMISSION_DENIED    host_identity_mismatch, certificate_unknown, certificate_revoked, certificate_replaced, identity_revoked
  *   RESOURCE_EXHAUSTED   frame_too_large: halve the frame; too_many_streams: close a call
- *   FAILED_PRECONDITION  sequence_gap: continue from the cursor in ErrorInfo.metadata["cursor"]; queue_forked: see Open
+ *   FAILED_PRECONDITION  sequence_gap: continue from the cursor in ErrorInfo.metadata["cursor"]; queue_forked,
+ *                        session_superseded: see Open
  *   UNAVAILABLE          overloaded, database_unavailable, shutting_down: back off and reconnect
  *   DEADLINE_EXCEEDED    body_timeout: a message arrives too slowly
  *   UNAUTHENTICATED      client_certificate_required, certificate_identity_invalid, certificate_expired
