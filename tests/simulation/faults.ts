@@ -13,6 +13,14 @@ export type Fault = (lab: Lab) => void;
 export const seconds = (lab: Lab, min: number, max: number): number => lab.world.chance.integer(min * 1000, max * 1000);
 const anyHost = (lab: Lab): SimulatedHost => lab.world.chance.pick(lab.hosts);
 
+const failDisk = (lab: Lab, failure: "full" | "error"): void => {
+  const { disk, hostId } = anyHost(lab);
+  // A collector that ends before it can write again forgets its sessions, and is taken for a copy.
+  lab.oracle.copied(hostId);
+  disk.failure = failure;
+  lab.world.after(seconds(lab, 1, 20), () => (disk.failure = undefined));
+};
+
 const restartLater = (lab: Lab, host: SimulatedHost): void => {
   lab.world.after(seconds(lab, 0, 15), () => {
     if (!host.isRunning()) host.start();
@@ -67,18 +75,8 @@ export const faults: Readonly<Record<string, Fault>> = {
   "a collector is suspended": (lab) => {
     anyHost(lab).process.suspendedUntil = lab.world.now() + seconds(lab, 1, 30);
   },
-  "a host's disk is full": (lab) => {
-    const { disk, hostId } = anyHost(lab);
-    // A collector that ends on it forgets sessions, and is taken for a copy.
-    lab.oracle.copied(hostId);
-    disk.failure = "full";
-    lab.world.after(seconds(lab, 1, 20), () => (disk.failure = undefined));
-  },
-  "a host's disk has errors": (lab) => {
-    const { disk } = anyHost(lab);
-    disk.failure = "error";
-    lab.world.after(seconds(lab, 1, 20), () => (disk.failure = undefined));
-  },
+  "a host's disk is full": (lab) => failDisk(lab, "full"),
+  "a host's disk has errors": (lab) => failDisk(lab, "error"),
   "a host's clock drifts": (lab) => drift(lab, anyHost(lab).process),
   "a core's clock drifts": (lab) => drift(lab, lab.world.chance.pick(lab.cores).process),
   "a host's clock jumps": (lab) => {

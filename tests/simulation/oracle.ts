@@ -52,6 +52,8 @@ export interface Oracle {
     stuck: ReadonlySet<string>;
     /** Whether the servers of core lost nothing that they had stored. */
     isIntact: boolean;
+    /** Whether the database was restored, or a standby that lagged promoted. */
+    hasGoneBack: boolean;
   }): Breach[];
 }
 
@@ -74,9 +76,10 @@ export const createOracle = (): Oracle => {
     },
     copied: (hostId) => void copies.add(hostId),
     acknowledged: () => acknowledged,
-    judge: ({ tables, hosts, cores, stuck, isIntact }) => [
+    judge: ({ tables, hosts, cores, stuck, isIntact, hasGoneBack }) => [
       ...judgeStored(promised, tables, hosts),
-      ...judgeDoubles(tables),
+      // A database that goes back may take the report of a copy with it.
+      ...judgeDoubles(tables, hasGoneBack ? copies : []),
       ...judgeOrder(tables),
       ...judgeReports(tables, isIntact),
       ...judgeCopies(tables, copies),
@@ -112,8 +115,9 @@ const judgeStored = (
   );
 };
 
-const judgeDoubles = ({ envelopes, records }: Tables): Breach[] => {
-  const copied = new Set(records.flatMap(({ action, hostId }) => (action === "queue.forked" ? [hostId] : [])));
+const judgeDoubles = ({ envelopes, records }: Tables, excused: Iterable<string>): Breach[] => {
+  const reported = records.flatMap(({ action, hostId }) => (action === "queue.forked" ? [hostId] : []));
+  const copied = new Set([...reported, ...excused]);
   const seen = new Set<string>();
   const doubles = envelopes.filter(({ hostId, text }) => {
     const isDouble = seen.has(text) && !copied.has(hostId);
