@@ -12,6 +12,7 @@ export const auditActions = [
   "identity.clone_suspected",
   "queue.forked",
   "ingest.gap",
+  "ingest.repeat",
   "ingest_partition.drop",
   "retention.confirm",
   "config.publish",

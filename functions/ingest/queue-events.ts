@@ -8,7 +8,7 @@ import type { QueueName } from "../store/ingest/cursors.ts";
 
 /** An event of a queue, for the log and the audit log. */
 export interface QueueEvent {
-  action: "queue.forked" | "ingest.gap";
+  action: "queue.forked" | "ingest.gap" | "ingest.repeat";
   reason: string;
   reasonCode: string;
   details: Record<string, number | string>;
@@ -90,16 +90,39 @@ export interface Loss {
 /** Returns how many sequences a range has. */
 export const sequencesOf = ({ from, through }: Loss): bigint => through - from + 1n;
 
-/** The event of a range that was acknowledged and that the sink, `store`, no longer has. */
-export const gapEvent = (loss: Loss, store: "database" | "stream" = "database"): QueueEvent => ({
+const gapCauses = {
+  database: {
+    reason: "the database lost envelopes that it had acknowledged: it was restored from a backup",
+    reasonCode: "database_restored",
+  },
+  stream: {
+    reason: "the stream lost envelopes that it had acknowledged: it was restored from a backup",
+    reasonCode: "database_restored",
+  },
+  replica: {
+    reason: "the replica that now leads the stream lacks envelopes that the stream had acknowledged",
+    reasonCode: "replica_differs",
+  },
+};
+
+/** What lost a range. */
+export type GapCause = keyof typeof gapCauses;
+
+/** The event of a range that was acknowledged and that the sink no longer has. */
+export const gapEvent = (loss: Loss, cause: GapCause = "database"): QueueEvent => ({
   action: "ingest.gap",
   ...(loss.isPlausible
-    ? {
-        reason: `the ${store} lost envelopes that it had acknowledged: it was restored from a backup`,
-        reasonCode: "database_restored",
-      }
+    ? gapCauses[cause]
     : { reason: "the host claims to have lost more than it can have sent", reasonCode: "implausible_claim" }),
   details: { from: sequenceOf(loss.from), through: sequenceOf(loss.through) },
+});
+
+/** The event of a range that the replica that leads a stream has in place of what the stream had acknowledged. */
+export const repeatEvent = ({ from, through }: Pick<Loss, "from" | "through">): QueueEvent => ({
+  action: "ingest.repeat",
+  reason: "the replica that now leads the stream has envelopes in place of others: they may be stored twice",
+  reasonCode: "replica_differs",
+  details: { from: sequenceOf(from), through: sequenceOf(through) },
 });
 
 /** Receives how many sequences a host has lost, those without an envelope included, or that its claim is not plausible. */

@@ -58,9 +58,9 @@ describe("the servers", () => {
   );
 
   it("K10: one replica needs a server that syncs each write, or the declaration that others stand for its disk", async () => {
-    const lazy = connectionTo("2.12.8", [{ syncs: false }]);
+    const lazy = connectionTo("2.15.1", [{ syncs: false }]);
     const unread = connectionTo("2.12.8");
-    expect(await faultsOf(connectionTo("2.12.8", [{ syncs: true }]), undeclared)).toEqual([]);
+    expect(await faultsOf(connectionTo("2.15.1", [{ syncs: true }]), undeclared)).toEqual([]);
     expect(await faultsOf(lazy, undeclared)).toEqual([
       expect.stringMatching(
         /^SVC_NATS_DURABILITY: these servers acknowledge before they sync: n0\. Set sync_interval: always/,
@@ -82,7 +82,7 @@ describe("the servers", () => {
 
   it("K10: a declaration that they sync is refused where a server is seen not to, and trusted with a warning where none is seen", async () => {
     const synced: DurabilitySettings = { replicas: 3, durability: "synced" };
-    const second = (server: Monitored) => connectionTo("2.12.8", [{ syncs: true }, { name: "n1", ...server }]);
+    const second = (server: Monitored) => connectionTo("2.15.1", [{ syncs: true }, { name: "n1", ...server }]);
     expect(await faultsOf(second({ syncs: true }), synced)).toEqual([]);
     expect(await faultsOf(second({ hasJetStream: false }), synced)).toEqual([]);
     expect(await faultsOf(second({ syncs: false }), synced)).toEqual([
@@ -91,14 +91,14 @@ describe("the servers", () => {
     expect(await faultsOf(second({ syncs: true, ver: "2.10.22" }), synced)).toEqual([
       expect.stringContaining("n1 is nats-server 2.10.22, which cannot sync each write of a replica: 2.10.23"),
     ]);
-    expect(await checkServers(connectionTo("2.12.8"), synced)).toEqual([expect.stringContaining("taken on trust")]);
+    expect(await checkServers(connectionTo("2.15.1"), synced)).toEqual([expect.stringContaining("taken on trust")]);
     for (const durability of ["replicated", null] as const)
       expect(await checkServers(second({ syncs: false }), { replicas: 3, durability })).toEqual([]);
   });
 
   it("K10: a server that joins without syncing, or stops to, is refused within a minute; one that is not seen is not", async () => {
     const log = createTestLog();
-    const connection = { ...connectionTo("2.12.8", [{ syncs: true }]) };
+    const connection = { ...connectionTo("2.15.1", [{ syncs: true }]) };
     const inspect = createServerInspection({ connection, settings: undeclared, log });
     await inspect(0);
     const become = (monitored?: readonly Monitored[]) => Object.assign(connection, connectionTo("2.12.8", monitored));
@@ -116,11 +116,16 @@ describe("the servers", () => {
       "SVC_NATS_URLS: the server n0 is nats-server 2.9.9; update it: 2.9.10 is the oldest supported",
     ]);
     expect(await checkServers(connectionTo("2.9.10"), settings)).toEqual([
-      expect.stringContaining("update it to 2.9.21"),
+      expect.stringContaining("update it to 2.14.0 or later. It compares expected sequences wrongly"),
     ]);
     expect(await checkServers(connectionTo("2.10.22"), settings)).toEqual([expect.stringContaining("to 2.10.23")]);
-    for (const version of ["2.9.21", "2.10.19", "2.10.23"])
-      expect(await checkServers(connectionTo(version), settings)).toEqual([]);
+    for (const version of ["2.9.21", "2.10.19", "2.10.23", "2.12.8"]) {
+      expect(await checkServers(connectionTo(version), settings)).toEqual([
+        expect.stringContaining("whose replicas stay the same when a disk is full"),
+      ]);
+      expect(await checkServers(connectionTo(version), { replicas: 1, durability: "replicated" })).toHaveLength(1);
+    }
+    expect(await checkServers(connectionTo("2.14.0"), settings)).toEqual([]);
     expect(await checkServers(connectionTo("2.15.1-RC.1", [{}, { name: "n1", ver: "2.9.10" }]), settings)).toEqual([
       expect.stringContaining("the server n1 is nats-server 2.9.10"),
     ]);

@@ -24,6 +24,8 @@ const monitoringSubject = "$SYS.REQ.SERVER.PING.JSZ";
 const oldestVersion = "2.9.10";
 /** Before it, a cluster may accept two messages that expect the same one; core fences twice for them. */
 const checkedOnceVersion = "2.9.21";
+/** Before it, a replica whose disk fails a write goes on without the message, and serves that when it leads (docs/nats.md). */
+const completeVersion = "2.14.0";
 /** Killing a process of the first up to the second deleted whole streams. */
 const deletingVersions = { from: "2.10.20", fixed: "2.10.23" };
 /** `sync_interval: always` came with the first; the log of replicas follows it since the second. */
@@ -59,9 +61,16 @@ export const checkServers = async (
     if (isBefore(server.version, oldestVersion))
       faults.push({ variable: "SVC_NATS_URLS", message: `${is}; update it: ${oldestVersion} is the oldest supported` });
     else if (isBefore(server.version, checkedOnceVersion))
-      warnings.push(`${is}: update it to ${checkedOnceVersion} or later, which compares expected sequences correctly`);
+      warnings.push(
+        `${is}: update it to ${completeVersion} or later. It compares expected sequences wrongly, and replicas that were stopped, ` +
+          "or whose disk was full, lack acknowledged messages or have some twice",
+      );
     else if (!isBefore(server.version, deletingVersions.from) && isBefore(server.version, deletingVersions.fixed))
       warnings.push(`${is}: update it to ${deletingVersions.fixed} or later, which keeps streams when it is killed`);
+    else if (replicas > 1 && isBefore(server.version, completeVersion))
+      warnings.push(
+        `${is}: update it to ${completeVersion} or later, whose replicas stay the same when a disk is full`,
+      );
     const syncing = replicas > 1 ? syncingVersion.replicated : syncingVersion.single;
     if (mustSync && isBefore(server.version, syncing))
       refuse(`${is}, which cannot sync each write${replicas > 1 ? " of a replica" : ""}: ${syncing} and later can`);

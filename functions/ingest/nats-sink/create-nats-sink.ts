@@ -15,24 +15,16 @@ import type { Database } from "../../store/database/database.ts";
 import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 import { findCursor } from "../../store/ingest/cursors.ts";
 import type { CommittedFrame, FrameToCommit } from "../../store/ingest/decide-frames.ts";
-import { addGap } from "../../store/ingest/gaps.ts";
 import type { CommitObserver } from "../committer.ts";
 import { checkOpen, decideOpen, type OpenedQueue } from "../open-queue.ts";
-import {
-  createQueueEventRecorder,
-  forkEvent,
-  gapEvent,
-  type Loss,
-  type LossObserver,
-  type QueueEvent,
-  type QueueEventNeeds,
-  sequencesOf,
-} from "../queue-events.ts";
+import { forkEvent, type Loss, type LossObserver, type QueueEventNeeds } from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
+import { createAckedMessages } from "./acked-messages.ts";
 import { createServerInspection } from "./check-servers.ts";
 import { watchExportLags } from "./export-lags.ts";
 import { createHealth } from "./health.ts";
 import { createLanes } from "./lanes.ts";
+import { createLossReports } from "./loss-reports.ts";
 import { planBlocks } from "./plan-blocks.ts";
 import { checkStreams, isStreamMissing, prepareStreams, type StreamSettings } from "./prepare-streams.ts";
 import { createPublisher, type Publisher, type PublishObserver, StaleSequence } from "./publisher.ts";
@@ -77,14 +69,19 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   await inspectServers(0);
   const names = await prepareStreams(manager, settings);
   const restores = createRestoreDetector(manager, names.envelopes);
-  await restores.isFound(await checkStreams(manager, settings));
+  const found = await checkStreams(manager, settings);
+  await restores.isFound(found);
   const inspect = async (round: number): Promise<void> => {
     try {
-      if (await restores.isFound(await checkStreams(manager, settings))) {
+      const infos = await checkStreams(manager, settings);
+      const hasGoneBack = await restores.isFound(infos);
+      if (hasGoneBack) {
         log.warn({}, "a stream has gone back, as after a restore from a backup; every queue is opened anew");
         views.clear();
         for (const notify of restoreListeners) notify();
       }
+      // Not awaited: to compare all takes seconds.
+      void losses.compare(infos[0], hasGoneBack);
     } catch (error) {
       if (isStreamMissing(error)) restores.noteMissing();
       throw error;
@@ -92,8 +89,16 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     await inspectServers(round);
   };
   const publisher = createPublisher({ connection, clock, observe });
-  const streams = createQueueStreams({ manager, publisher, streams: names, codec });
-  const record = createQueueEventRecorder(needs);
+  const acked = createAckedMessages(manager, found[0]);
+  const streams = createQueueStreams({
+    ...{ manager, publisher, streams: names, codec },
+    onAcked(message) {
+      acked.note(message);
+      restores.noteStored(message);
+    },
+  });
+  const lanes = createLanes();
+  const losses = createLossReports({ ...needs, acked });
   const counts = createStoredCounts({
     connect: needs.connectCommitter,
     clock,
@@ -101,7 +106,6 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   });
   const health = createHealth({ manager, streams: names, clock, log, waiting: publisher.waiting, inspect });
   const views = new LRUCache<string, QueueView>({ max: viewsMax });
-  const lanes = createLanes();
   const stopped = new AbortController();
   const counting = counts.run(stopped.signal);
   const watching = watchExportLags({ manager, db, clock, stream: names.envelopes }, stopped.signal);
@@ -153,8 +157,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       blocks.map(({ chain }) => chain),
     );
     for (const block of blocks) {
-      const seq = await streams.append(view, block, frame.receivedAt);
-      restores.noteStored({ seq, queue: view.queueId.toHex(), sequence: block.cursor });
+      await streams.append(view, block, frame.receivedAt);
       stored.rows += block.run.count;
       stored.bytes += block.run.payloadBytes;
       counts.add(frame.hostId, block.run.kinds);
@@ -201,21 +204,8 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       const decided = decideOpen({ cursor: view.cursor, sessionId: held }, claims);
       return { ...decided, isForked: decided.isForked || highestStored(view) > (sentThrough ?? highestStored(view)) };
     };
-    /** Records a loss, and other events of the queue with it. */
-    const recordLoss = async (lost: Loss | undefined, others: readonly QueueEvent[] = []): Promise<void> => {
-      if (lost === undefined && others.length === 0) return;
-      const event = lost && gapEvent(lost, "stream");
-      const isPlausible = await db.transaction(async (tx) => {
-        const recorded = await record(tx, queue, [...(event ? [event] : []), ...others]);
-        if (!lost?.isPlausible || event === undefined || !recorded.includes(event)) return false;
-        await addGap(tx, hostId, sequencesOf(lost), new Date(clock.now()));
-        return true;
-      });
-      if (lost && isPlausible) observe.gap(sequencesOf(lost));
-      else if (lost) observe.implausibleGap();
-    };
     const reject = async (view: QueueView): Promise<never> => {
-      await recordLoss(decide(view).lost, [forkEvent(view.cursor)]);
+      await losses.record(queue, decide(view).lost, "stream", [forkEvent(view.cursor)]);
       throw new Problem("queue_forked");
     };
     // What this core last saw may be ahead of a stream that has gone back since, with a state that is as it was then.
@@ -234,7 +224,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       // The fence may have found more than the view had.
       const { isForked, lost, cursor } = decide(view);
       if (isForked) return reject(view);
-      if (lost && !isExpired) await recordLoss(withoutStored(lost, await findCursor(db, queue)));
+      if (lost && !isExpired) await losses.record(queue, withoutStored(lost, await findCursor(db, queue)), "stream");
       if (lost) await streams.writeState(view, { cursor });
       view.isOwn = true;
       return { ...queue, cursor };

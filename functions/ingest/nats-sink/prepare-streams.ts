@@ -69,7 +69,7 @@ const wantedStreams = (settings: StreamSettings) => {
     },
     // For ever: the cursor of a host that is silent for longer than envelopes are kept.
     { ...shared, name: queuesStream(settings), subjects: [queueSubjects], max_age: 0, max_msgs_per_subject: 1 },
-  ] satisfies Partial<StreamConfig>[];
+  ] satisfies [Partial<StreamConfig>, Partial<StreamConfig>];
 };
 
 type WantedStream = ReturnType<typeof wantedStreams>[number];
@@ -99,14 +99,14 @@ export const prepareStreams = async (
   return { envelopes: settings.stream, queues: queuesStream(settings) };
 };
 
-/** Checks the streams again while they are in use, and returns what the servers say of them. Throws as `prepareStreams`, and creates nothing. */
+/** Checks the streams again while they are in use, and returns what the servers say of them, envelopes first. Throws as `prepareStreams`, and creates nothing. */
 export const checkStreams = async (
   { streams }: Pick<JetStreamManager, "streams">,
   settings: StreamSettings,
-): Promise<StreamInfo[]> => {
-  const wanted = wantedStreams(settings);
-  const found = await Promise.all(wanted.map(({ name }) => streams.info(name)));
-  const faults = wanted.flatMap((stream, at) => faultsOf(stream, (found[at] as StreamInfo).config));
+): Promise<[StreamInfo, StreamInfo]> => {
+  const [envelopes, queues] = wantedStreams(settings);
+  const found = await Promise.all([streams.info(envelopes.name), streams.info(queues.name)]);
+  const faults = [...faultsOf(envelopes, found[0].config), ...faultsOf(queues, found[1].config)];
   if (faults.length > 0) throw new ConfigError(faults);
   return found;
 };

@@ -18,6 +18,7 @@ import type { JetStreamManager, StoredMsg } from "@nats-io/jetstream";
 import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 import { cursorsOfHostMax, type QueueName } from "../../store/ingest/cursors.ts";
 import { queueKey } from "../../store/ingest/decide-frames.ts";
+import type { AckedMessage } from "./acked-messages.ts";
 import type { PlannedBlock } from "./plan-blocks.ts";
 import { type Publisher, StaleSequence, unavailable } from "./publisher.ts";
 import { type QueueSubjects, stateSubjectsOf, subjectsOf } from "./subjects.ts";
@@ -52,8 +53,8 @@ export interface QueueStreams {
   load(queue: QueueName): Promise<QueueView>;
   /** Stores chains that are to be extended in the queue's state. */
   declare(view: QueueView, chains: Iterable<string>): Promise<void>;
-  /** Stores a block of a declared chain, and moves the view's cursor. Returns its sequence in the stream. */
-  append(view: QueueView, block: PlannedBlock, receivedAt: number): Promise<number>;
+  /** Stores a block of a declared chain, and moves the view's cursor. */
+  append(view: QueueView, block: PlannedBlock, receivedAt: number): Promise<void>;
   /** Stores the state. For a new queue, deletes the oldest states of its host above `cursorsOfHostMax`. */
   writeState(view: QueueView, state: { session?: string; cursor?: bigint }): Promise<void>;
   /** Extends every chain, so that no earlier session can; the view's cursor then is the queue's. The state must be its session's. */
@@ -74,11 +75,14 @@ export const createQueueStreams = ({
   publisher,
   streams,
   codec,
+  onAcked,
 }: {
   manager: Pick<JetStreamManager, "streams">;
   publisher: Publisher;
   streams: { envelopes: string; queues: string };
   codec: Pick<BlockCodec, "digest">;
+  /** Receives each message that extends a chain. */
+  onAcked(message: AckedMessage): void;
 }): QueueStreams => {
   /** Returns the last message of a subject, as the stream's leader has it. */
   const last = (stream: string, subject: string) =>
@@ -158,13 +162,16 @@ export const createQueueStreams = ({
       payload: Uint8Array;
     },
   ) => {
+    const subject = view.subjects.envelopes(kind);
+    const lastSequence = String(storedThrough);
     const end = await publisher.publish({
-      subject: view.subjects.envelopes(kind),
+      subject,
       expected: chainOf(view, kind).end,
-      headers: { "Svc-Sequence": String(cursor), "Svc-Last-Sequence": String(storedThrough), ...headers },
+      headers: { "Svc-Sequence": String(cursor), "Svc-Last-Sequence": lastSequence, ...headers },
       payload,
     });
     view.chains.set(kind, { end, storedThrough });
+    onAcked({ seq: end, subject, queue: view, first: headers["Svc-First-Sequence"] ?? "", last: lastSequence });
   };
 
   return {
@@ -198,7 +205,6 @@ export const createQueueStreams = ({
       const headers = factsOf(view, block, receivedAt, codec);
       await extend(view, chain, { storedThrough: run.lastSequence, cursor, headers, payload: data });
       view.cursor = cursor;
-      return view.chains.get(chain)?.end ?? 0;
     },
     writeState,
     async fence(view) {

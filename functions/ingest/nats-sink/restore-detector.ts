@@ -1,11 +1,5 @@
 import type { JetStreamManager, StreamInfo } from "@nats-io/jetstream";
-
-/** An envelope that the stream has acknowledged at a sequence. */
-interface StoredAt {
-  seq: number;
-  queue: string;
-  sequence: bigint;
-}
+import { type AckedMessage, isAcked } from "./acked-messages.ts";
 
 /**
  * Makes what finds out that a stream has gone back: it was missing, was created again, ends before where it ended, or has another message where it
@@ -13,19 +7,19 @@ interface StoredAt {
  */
 export const createRestoreDetector = ({ streams }: Pick<JetStreamManager, "streams">, envelopes: string) => {
   let seen = new Map<string, { created: string; last: number }>();
-  let newest: StoredAt | undefined;
+  let newest: AckedMessage | undefined;
   let wasMissing = false;
-  const isNewestGone = async ({ seq, queue, sequence }: StoredAt): Promise<boolean> => {
-    const found = await streams.getMessage(envelopes, { seq });
+  const isNewestGone = async (message: AckedMessage): Promise<boolean> => {
+    const found = await streams.getMessage(envelopes, { seq: message.seq });
     // Retention may have deleted it.
-    if (found === null) return (await streams.info(envelopes)).state.last_seq < seq;
-    return found.header.get("Svc-Queue") !== queue || found.header.get("Svc-Sequence") !== String(sequence);
+    if (found === null) return (await streams.info(envelopes)).state.last_seq < message.seq;
+    return !isAcked(found, message);
   };
   return {
     noteMissing: () => {
       wasMissing = true;
     },
-    noteStored: (stored: StoredAt): void => {
+    noteStored: (stored: AckedMessage): void => {
       if (stored.seq > (newest?.seq ?? 0)) newest = stored;
     },
     isFound: async (infos: readonly StreamInfo[]): Promise<boolean> => {

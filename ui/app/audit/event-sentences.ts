@@ -44,8 +44,12 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "sent from a copy of its queue and was told to continue under a new queue id",
   ],
   "ingest.gap": [
-    "had sent envelopes {from} to {through} that a database restore lost",
-    "had sent envelopes {from} to {through} that a database restore lost",
+    "had sent envelopes {from} to {through} that the store then lost",
+    "had sent envelopes {from} to {through} that the store then lost",
+  ],
+  "ingest.repeat": [
+    "had sent envelopes {from} to {through} that may be stored twice",
+    "had sent envelopes {from} to {through} that may be stored twice",
   ],
   "ingest_partition.drop": [
     "dropped the stored day {target} after its retention[: {rows} rows]",

@@ -1,0 +1,101 @@
+import type { StreamInfo } from "@nats-io/jetstream";
+import type { Database } from "../../store/database/database.ts";
+import type { QueueName } from "../../store/ingest/cursors.ts";
+import { addGap } from "../../store/ingest/gaps.ts";
+import {
+  createQueueEventRecorder,
+  type GapCause,
+  gapEvent,
+  type Loss,
+  type LossObserver,
+  type QueueEvent,
+  type QueueEventNeeds,
+  repeatEvent,
+  sequencesOf,
+} from "../queue-events.ts";
+import { type AckedMessage, type AckedMessages, rangesOf, type StreamDifference } from "./acked-messages.ts";
+import { viewKey } from "./queue-streams.ts";
+
+/** Records events of queues in PostgreSQL. */
+export interface LossReports {
+  /** Records a loss, if any, and other events of the queue with it. */
+  record(queue: QueueName, lost: Loss | undefined, cause: GapCause, others?: readonly QueueEvent[]): Promise<void>;
+  /** Compares what was acknowledged with what the stream has, see `AckedMessages`, and records the differences; one comparison runs at a time. */
+  compare(info: StreamInfo, mayDiffer: boolean): Promise<void>;
+}
+
+/** What differs of a queue, and is not recorded yet. */
+interface Waiting {
+  queue: QueueName;
+  lost: AckedMessage[];
+  instead: Pick<AckedMessage, "first" | "last">[];
+}
+
+/** Makes the reports. */
+export const createLossReports = ({
+  db,
+  observe,
+  acked,
+  ...needs
+}: QueueEventNeeds & {
+  db: Database;
+  observe: LossObserver;
+  acked: AckedMessages;
+}): LossReports => {
+  const { clock, log } = needs;
+  const recordEvents = createQueueEventRecorder(needs);
+  const waiting = new Map<string, Waiting>();
+  let isComparing = false;
+  let wasDoubted = false;
+
+  const record: LossReports["record"] = async (queue, lost, cause, others = []) => {
+    if (lost === undefined && others.length === 0) return;
+    const event = lost && gapEvent(lost, cause);
+    const isPlausible = await db.transaction(async (tx) => {
+      const recorded = await recordEvents(tx, queue, [...(event ? [event] : []), ...others]);
+      if (!lost?.isPlausible || event === undefined || !recorded.includes(event)) return false;
+      await addGap(tx, queue.hostId, sequencesOf(lost), new Date(clock.now()));
+      return true;
+    });
+    if (lost && isPlausible) observe.gap(sequencesOf(lost));
+    else if (lost) observe.implausibleGap();
+  };
+
+  const waitingOf = (queue: QueueName): Waiting => {
+    const key = viewKey(queue);
+    const found = waiting.get(key) ?? { queue, lost: [], instead: [] };
+    waiting.set(key, found);
+    return found;
+  };
+  const add = ({ lost, instead }: StreamDifference): void => {
+    if (lost) waitingOf(lost.queue).lost.push(lost);
+    if (instead) waitingOf(instead.queue).instead.push(instead);
+  };
+  const recordWaiting = async (): Promise<void> => {
+    for (const [key, { queue, lost, instead }] of waiting) {
+      await record(queue, undefined, "replica", rangesOf(instead).map(repeatEvent));
+      instead.length = 0;
+      for (const range of rangesOf(lost)) await record(queue, { ...range, isPlausible: true }, "replica");
+      waiting.delete(key);
+    }
+  };
+
+  return {
+    record,
+    async compare(info, mayDiffer) {
+      wasDoubted ||= mayDiffer;
+      if (isComparing) return;
+      isComparing = true;
+      try {
+        const isDoubted = wasDoubted;
+        for (const difference of await acked.findDifferences(info, isDoubted)) add(difference);
+        if (isDoubted) wasDoubted = false;
+        await recordWaiting();
+      } catch (err) {
+        log.warn({ err }, "what the stream acknowledged could not be compared with what it has; core tries again");
+      } finally {
+        isComparing = false;
+      }
+    },
+  };
+};
