@@ -1,3 +1,4 @@
+import type { StoredMsg } from "@nats-io/jetstream";
 import type { Msg, MsgHdrs } from "@nats-io/transport-node";
 
 /** A message that a JetStream consumer delivered. */
@@ -34,7 +35,7 @@ export const toStreamMessage = (message: Msg): StreamMessage => {
     throw new TypeError(`a message of a consumer has the reply ${message.reply}`);
   const { subject, headers, data } = message;
   const storedAt = Math.floor(nanos / 1_000_000);
-  const heldBytes = Math.max(data.length, Number(headers?.get("Svc-Raw-Bytes") || 0)) + overheadBytes;
+  const heldBytes = heldBytesOf(data, headers);
   return {
     subject,
     headers,
@@ -46,3 +47,13 @@ export const toStreamMessage = (message: Msg): StreamMessage => {
     ack: () => void message.respond(acknowledge),
   };
 };
+
+/** Returns a message that was read by its sequence. There is nothing to acknowledge. */
+export const storedMessage = ({ subject, seq, header, data, time }: StoredMsg): StreamMessage => ({
+  ...{ subject, headers: header, data, heldBytes: heldBytesOf(data, header), sequence: seq, delivery: 0 },
+  storedAt: time.getTime(),
+  ack: () => undefined,
+});
+
+const heldBytesOf = (data: Uint8Array, headers: MsgHdrs | undefined): number =>
+  Math.max(data.length, Number(headers?.get("Svc-Raw-Bytes") || 0)) + overheadBytes;

@@ -9,6 +9,7 @@ import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 import { readStreamBlock } from "./stream-block.ts";
+import { createStreamChains } from "./stream-chains.ts";
 import type { StreamMessage } from "./stream-message.ts";
 import { pullMessages } from "./stream-pulls.ts";
 
@@ -76,18 +77,21 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
   await replaceConsumer(manager, stream, consumer, lease.position);
   const messageBytesMax = (connection.info?.max_payload ?? 0) + headerBytesMax;
   const pulls = pullMessages({ connection, stream, consumer, clock, bytes: chunkBytes, messageBytesMax });
+  const chains = createStreamChains({ manager, stream, position: Number(lease.position), log });
   const chunks = new WeakMap<ExportChunk, StreamChunk>();
   let last = Number(lease.position);
   // Messages before the first one of a stream that has just been found are not lost.
   let isBehindFirst = lease.position === 0n;
 
-  const toChunk = (messages: readonly StreamMessage[], end: StreamMessage): ExportChunk => {
+  const toChunk = (messages: readonly StreamMessage[], end: StreamMessage, lacking: number): ExportChunk => {
     const queues = new Map<string, StoredEnvelope[]>();
-    let [envelopes, bytes, lost] = [0, 0, 0];
+    let [envelopes, bytes, lost] = [0, 0, lacking];
     for (const message of messages) {
-      if (!isBehindFirst) lost += message.sequence - last - 1;
-      isBehindFirst = false;
-      last = message.sequence;
+      if (message.sequence > last) {
+        if (!isBehindFirst) lost += message.sequence - last - 1;
+        isBehindFirst = false;
+        last = message.sequence;
+      }
       bytes += message.heldBytes;
       const read = readStreamBlock(message, codec);
       if (read === undefined)
@@ -109,9 +113,11 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
 
   return {
     async read() {
-      const messages = await pulls.take();
-      const end = messages.at(-1);
-      return end === undefined ? null : toChunk(messages, end);
+      const delivered = await pulls.take();
+      const end = delivered.at(-1);
+      if (end === undefined) return null;
+      const { messages, lost } = await chains.complete(delivered);
+      return toChunk(messages, end, lost);
     },
     async commit(chunk, outcome) {
       const read = chunks.get(chunk);
