@@ -1,4 +1,4 @@
-import { jetstream } from "@nats-io/jetstream";
+import { AckPolicy, jetstream } from "@nats-io/jetstream";
 import { connect, type NatsConnection } from "@nats-io/transport-node";
 import { readStreamBlock } from "../../functions/export/stream-block.ts";
 import { createNatsSink, type NatsSink } from "../../functions/ingest/nats-sink/create-nats-sink.ts";
@@ -83,7 +83,15 @@ export const readStream = async (nats: RunningNats, stream = streamSettings.stre
   // A cluster whose leader was killed answers no request about consumers for some seconds. Also chaos reads, which is no test of vitest.
   const signal = AbortSignal.timeout(60_000);
   const waiting = { what: "the stream has a consumer", clock: systemClock, signal, timeoutMs: 60_000 };
-  const consumer = await waitUntil(waiting, () => jetstream(nats.connection).consumers.get(stream));
+  // Replicas can differ, and a consumer reads that of its node; core serves what the leader has.
+  const consumer = await waitUntil(waiting, async () => {
+    const settings = { ack_policy: AckPolicy.None, inactive_threshold: 60_000_000_000 };
+    const { name, cluster } = await nats.manager.consumers.add(stream, settings);
+    const { leader } = (await nats.manager.streams.info(stream)).cluster ?? {};
+    if (cluster?.leader === leader) return jetstream(nats.connection).consumers.get(stream, name);
+    await nats.manager.consumers.delete(stream, name);
+    return undefined;
+  });
   for await (const { subject, headers: head, data, info } of await consumer.consume()) {
     if (head !== undefined && !head.has("Svc-Fence")) {
       const envelopes = readStreamBlock({ headers: head, data }, blockCodec);
@@ -97,7 +105,9 @@ export const readStream = async (nats: RunningNats, stream = streamSettings.stre
         texts: envelopes.map(({ payload }) => new TextDecoder().decode(payload)),
       });
     }
-    if (info.pending === 0) break;
+    // A server of 2.9 may count more as pending than there is.
+    if (info.streamSequence >= state.last_seq) break;
   }
+  await consumer.delete();
   return messages;
 };

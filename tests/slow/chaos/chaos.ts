@@ -3,6 +3,7 @@ import { systemClock } from "../../../kit/clock.ts";
 import { median } from "../../../scripts/bench/support/bench.ts";
 import { memoryOf } from "../../../scripts/bench/support/processes.ts";
 import { bundlePrograms } from "../../../scripts/bundle/bundle-programs.ts";
+import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
 import { createSeededEntropy } from "../../fakes/entropy.ts";
 import { copyStream } from "./copy-stream.ts";
 import { type ExportJudgement, judgeExported } from "./exported.ts";
@@ -11,9 +12,11 @@ import { faultNamesOf } from "./faults.ts";
 import { brokenGoals, type FaultReport } from "./goals.ts";
 import { createPeakMeter, drainTimeoutMs, injectStep, waitForReadiness } from "./inject.ts";
 import { checkStored, untilAllAcked } from "./load.ts";
+import { noDifferences, readNamedDifferences } from "./named-differences.ts";
 import { planRounds } from "./plan.ts";
 import { collectorHostId, judgedHostIds, startScene } from "./start-scene.ts";
 import { judge, readStoredQueues } from "./stored-queues.ts";
+import { createStreamTrace } from "./stream-trace.ts";
 
 /** The result of a run. */
 export interface ChaosReport extends ExportJudgement {
@@ -25,7 +28,7 @@ export interface ChaosReport extends ExportJudgement {
   duplicates: number;
   missing: number;
   disordered: number;
-  /** Acknowledged, lost with a database that was restored, and reported by `ingest.gap`. */
+  /** Acknowledged, lost with a database that was restored or a replica that differs, and reported by `ingest.gap`. */
   lost_reported: number;
   /** Accepted, lost with damaged files of the collector, and counted in its status. */
   lost_counted: number;
@@ -90,6 +93,7 @@ export const runChaos = async (options: {
   const isOver = () => minutes > 0 && performance.now() - startedAt >= minutes * 60_000;
   const pids = () => cores.map((core) => core.pid());
   const reports: FaultReport[] = [];
+  const trace = nats && createStreamTrace(nats);
   for (const round of planRounds(names, createSeededEntropy(seed), minutes > 0)) {
     for (const step of round) progress(`planned: ${JSON.stringify(step)}`);
     for (const step of round) {
@@ -100,11 +104,13 @@ export const runChaos = async (options: {
       const report = { ...measured, core_peak_mb: memory.sinceReset() };
       reports.push(report);
       progress(JSON.stringify(report));
+      if (trace) progress(`stream: ${await trace()}`);
     }
     if (minutes === 0 || isOver()) break;
   }
 
   collected.stop();
+  if (trace) progress(`stream: ${await trace()}`);
   await Promise.all([numbered.finish(), ...copied.map((host) => host.finish())]);
   await untilEmpty(scene.collectorDir);
   const ofCollector = [
@@ -119,14 +125,13 @@ export const runChaos = async (options: {
     if (nats) await copyStream(nats, sql);
     const { queue } = await fetchStatus(scene.collectorDir);
     const counted = { records: queue.dropped_records_total, fileBytes: queue.file_gap_bytes_total };
+    await tabulateStored(sql);
+    const differences = nats ? await readNamedDifferences(sql) : noDifferences;
+    const stored = await readStoredQueues(sql, judgedHostIds, { isOrderedByKind: nats !== null, differences });
     return {
-      fromSenders: await checkStored(sql, numbered.queues),
-      fromQueues: judge(
-        await readStoredQueues(sql, judgedHostIds, { isOrderedByKind: nats !== null }),
-        discarded,
-        judged,
-        counted,
-      ),
+      differences,
+      fromSenders: await checkStored(sql, numbered.queues, differences),
+      fromQueues: judge(stored, discarded, judged, counted, differences),
     };
   };
   const deadline = performance.now() + drainTimeoutMs;
@@ -135,8 +140,12 @@ export const runChaos = async (options: {
     await systemClock.sleep(500);
     judgement = await judgeNow();
   }
-  const { fromSenders, fromQueues } = judgement;
-  const exported = await judgeExported({ sql, backend, discarded: discardedKeys, httpPort: scene.httpPorts[0] ?? 0 });
+  const { fromSenders, fromQueues, differences } = judgement;
+  for (const keys of differences.lost.values()) for (const key of keys) discardedKeys.add(key);
+  const exported = await judgeExported({
+    ...{ sql, backend, discarded: discardedKeys, httpPort: scene.httpPorts[0] ?? 0 },
+    lostSpansMax: differences.lost.get(collectorHostId)?.size ?? 0,
+  });
   pids().forEach(memory.sample);
   const peakMb = memory.overall();
   const counts = {
@@ -145,9 +154,9 @@ export const runChaos = async (options: {
     duplicates: fromSenders.duplicates + fromQueues.duplicates,
     missing: fromSenders.missing + fromQueues.missing,
     disordered: fromSenders.disordered + fromQueues.disordered,
-    lost_reported: fromQueues.lostReported,
+    lost_reported: fromSenders.lostReported + fromQueues.lostReported,
     lost_counted: fromQueues.lostCounted,
-    stored_again: fromQueues.storedAgain,
+    stored_again: fromSenders.storedAgain + fromQueues.storedAgain,
     forks: fromQueues.forks,
     event_faults: fromQueues.faults,
     ...exported,

@@ -3,6 +3,7 @@ import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
 import { waitUntil } from "../../../scripts/lab/wait-until.ts";
 import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import { createNumberedQueue, type NumberedQueue } from "../../support/numbered-queue.ts";
+import { type NamedDifferences, noDifferences } from "./named-differences.ts";
 
 const envelopesPerSecond = 100;
 const retryMs = 50;
@@ -62,28 +63,39 @@ export interface NumberedResult {
   duplicates: number;
   /** Stored after an envelope of a higher sequence, or acknowledged backwards. */
   disordered: number;
+  /** Acknowledged, not stored, and reported by core. */
+  lostReported: number;
+  /** Stored twice, and reported by core. */
+  storedAgain: number;
 }
 
 /** Compares what was acknowledged with what is stored. */
 export const checkStored = async (
   sql: EmbeddedDatabase["sql"],
   queues: readonly NumberedQueue[],
+  { lost, repeated }: NamedDifferences = noDifferences,
 ): Promise<NumberedResult> => {
-  const total: NumberedResult = { acked: 0, stored: 0, missing: 0, duplicates: 0, disordered: 0 };
+  const total = { acked: 0, stored: 0, missing: 0, duplicates: 0, disordered: 0, lostReported: 0, storedAgain: 0 };
   await tabulateStored(sql);
   for (const { hostId, queueId, acked, violations } of queues) {
-    const [row] = await sql<{ stored: number; distinct: number; kept: number; disordered: number }[]>`
+    const named = [...(repeated.get(hostId) ?? [])].map((key) => key.split("-")[1] ?? "");
+    const [row] = await sql<{ stored: number; distinct: number; kept: number; disordered: number; again: number }[]>`
       select count(*)::int as stored, count(distinct sequence)::int as distinct,
+        (count(*) filter (where is_named) - count(distinct sequence) filter (where is_named))::int as again,
         count(distinct sequence) filter (where sequence <= ${String(acked())}::text::bigint
           and convert_from(payload, 'UTF8') = host_id || ' ' || sequence)::int as kept,
-        count(*) filter (where highest > sequence)::int as disordered
-      from (select *, max(sequence) over (order by xid, sequence rows between unbounded preceding and 1 preceding) as highest
+        count(*) filter (where highest > sequence and not is_named)::int as disordered
+      from (select *, sequence::text in ${sql(["", ...named])} as is_named, max(sequence) over (order by xid, sequence rows between unbounded preceding and 1 preceding) as highest
         from (select * from stored_envelope where host_id = ${hostId} and queue_id = ${queueId} order by xid, sequence) as sorted) as numbered`;
-    const { stored = 0, distinct = 0, kept = 0, disordered = 0 } = row ?? {};
+    const { stored = 0, distinct = 0, kept = 0, disordered = 0, again = 0 } = row ?? {};
+    const missing = Number(acked()) - kept;
+    const reported = Math.min(missing, lost.get(hostId)?.size ?? 0);
     total.acked += Number(acked());
     total.stored += stored;
-    total.missing += Number(acked()) - kept;
-    total.duplicates += stored - distinct;
+    total.missing += missing - reported;
+    total.lostReported += reported;
+    total.duplicates += stored - distinct - again;
+    total.storedAgain += again;
     total.disordered += disordered + violations.length;
   }
   return total;

@@ -52,7 +52,7 @@ for (const name of new Set(report.faults.map(({ fault }) => fault))) {
 const { acked, stored, missing, duplicates, disordered, forks } = report;
 console.error(
   `\n${acked} acknowledged, ${stored} stored: ${missing} missing, ${duplicates} twice, ${disordered} out of order; ` +
-    `${forks} forks, each with its event; ${report.lost_reported} lost with a restored database, all reported; ` +
+    `${forks} forks, each with its event; ${report.lost_reported} lost with a restored database or a replica, all reported; ` +
     `${report.lost_counted} lost with damaged files, all counted, and ${report.stored_again} stored again after forks and damage`,
 );
 console.error(

@@ -1,6 +1,7 @@
 import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
 import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import { lineBytes } from "./collector-load.ts";
+import { type NamedDifferences, noDifferences } from "./named-differences.ts";
 
 /** The queue and sequence under which a record is stored. */
 interface Place {
@@ -13,7 +14,7 @@ export interface StoredQueues {
   /** The places of each record, in the order in which they were stored. */
   places: ReadonlyMap<string, readonly Place[]>;
   rows: number;
-  /** Rows whose sequence is at or below one that the same queue stored before; with JetStream, of the same kind. */
+  /** Rows, of which no event says that they are stored again, whose sequence is at or below one that the same queue stored before; with JetStream, of the same kind. */
   disordered: number;
   /** The audit events `ingest.gap`. */
   gaps: readonly { queueId: string; from: number; through: number }[];
@@ -28,7 +29,7 @@ export interface StoredQueues {
 export const readStoredQueues = async (
   sql: EmbeddedDatabase["sql"],
   hostIds: readonly string[],
-  { since = "0", isOrderedByKind = false } = {},
+  { since = "0", isOrderedByKind = false, differences = noDifferences } = {},
 ): Promise<StoredQueues> => {
   await tabulateStored(sql);
   const rows = await sql<{ name: string; queueId: string; kind: string; sequence: string }[]>`
@@ -42,11 +43,13 @@ export const readStoredQueues = async (
     order by xid, stored_envelope.sequence`;
   const places = new Map<string, Place[]>();
   const newest = new Map<string, number>();
+  const repeated = new Set([...differences.repeated.values()].flatMap((keys) => [...keys]));
   let disordered = 0;
   for (const { name, queueId, kind, sequence } of rows) {
     const place = { queueId, sequence: Number(sequence) };
     const chain = isOrderedByKind ? `${queueId} ${kind}` : queueId;
-    if (place.sequence <= (newest.get(chain) ?? 0)) disordered++;
+    const isNamed = repeated.has(`${queueId}-${sequence}`);
+    if (place.sequence <= (newest.get(chain) ?? 0) && !isNamed) disordered++;
     newest.set(chain, place.sequence);
     places.set(name, [...(places.get(name) ?? []), place]);
   }
@@ -101,6 +104,7 @@ export const judge = (
   hosts: readonly { hostId: string; owed: ReadonlySet<string>; forked: ReadonlySet<string>; isCopied: boolean }[],
   /** What the collector counts as lost with its queue, and of its files. */
   counted: { records: number; fileBytes: number } = { records: 0, fileBytes: 0 },
+  differences: NamedDifferences = noDifferences,
 ): Judgement => {
   const databases = [stored, ...discarded];
   const gaps = databases.flatMap((database) => database.gaps);
@@ -111,15 +115,23 @@ export const judge = (
       .some(({ queueId, sequence }) =>
         gaps.some((gap) => gap.queueId === queueId && gap.from <= sequence && sequence <= gap.through),
       );
-  const absent = hosts.flatMap(({ owed }) => [...owed].filter((name) => !stored.places.has(name)));
-  const lostReported = absent.filter(isReported).length;
-  const unreported = absent.filter((name) => !isReported(name));
+  const absentOf = hosts.map(({ hostId, owed }) => ({
+    absent: [...owed].filter((name) => !stored.places.has(name)),
+    // What a replica lacks has no name, but as many sequences of its host are in reported ranges.
+    reported: differences.lost.get(hostId)?.size ?? 0,
+  }));
+  const absent = absentOf.flatMap((host) => host.absent);
+  const unreported = absentOf.flatMap((host) => host.absent.filter((name) => !isReported(name)).slice(host.reported));
+  const lostReported = absent.length - unreported.length;
   const lostCounted = countLost(unreported.filter(isOfCollector), counted);
   const isTwice = (places: readonly Place[]) => {
     const ids = new Set(places.map(({ queueId }) => queueId));
     return ids.size < places.length || (ids.size > 1 && !places.some(({ queueId }) => forks.has(queueId)));
   };
-  const twice = [...stored.places].filter(([, places]) => isTwice(places)).map(([name]) => name);
+  const repeated = new Set([...differences.repeated.values()].flatMap((keys) => [...keys]));
+  const isNamed = (places: readonly Place[]) =>
+    places.every(({ queueId, sequence }) => repeated.has(`${queueId}-${sequence}`));
+  const twice = [...stored.places].filter(([, places]) => isTwice(places) && !isNamed(places)).map(([name]) => name);
   const readAgain = counted.records > 0 ? twice.filter((name) => name.startsWith("line ")).length : 0;
   const copied = new Set(hosts.filter(({ isCopied }) => isCopied).map(({ hostId }) => hostId));
   const left = hosts.flatMap(({ forked }) => [...forked]);
@@ -137,7 +149,9 @@ export const judge = (
       ...[...forks]
         .filter(([, hostId]) => !copied.has(hostId))
         .map(([, hostId]) => `${hostId} was never copied: forked`),
-      ...(discarded.length === 0 && gaps.length > 0 ? ["a gap is reported, and no database was restored"] : []),
+      ...(discarded.length === 0 && differences.lost.size === 0 && gaps.length > 0
+        ? ["a gap is reported, and no database was restored"]
+        : []),
     ],
   };
 };
