@@ -9,6 +9,7 @@ import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
 import { LRUCache } from "lru-cache";
 import type { Client } from "pg";
+import { ConfigError } from "../../../kit/env.ts";
 import { withTimeout } from "../../../kit/with-timeout.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database/database.ts";
@@ -83,8 +84,11 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       // Not awaited: to compare all takes seconds.
       void losses.compare(infos[0], hasGoneBack);
     } catch (error) {
-      if (isStreamMissing(error)) restores.noteMissing();
-      throw error;
+      if (!isStreamMissing(error)) throw error;
+      restores.noteMissing();
+      // A server that has forgotten a stream after its disk was full was seen to acknowledge what it was sent.
+      const message = "a stream is missing: restore it from a backup, or restart core, which creates it empty";
+      throw new ConfigError([{ variable: "SVC_NATS_STREAM", message }]);
     }
     await inspectServers(round);
   };

@@ -5,6 +5,7 @@ import { frame, newQueue, openSession } from "../../../tests/support/frames.ts";
 import { connectForeign, openForward } from "../../../tests/support/grpc-client.ts";
 import { startTestIngest } from "../../../tests/support/ingest.ts";
 import { natsSinkOn, streamSettings } from "../../../tests/support/nats-sink.ts";
+import type { NatsSink } from "./create-nats-sink.ts";
 
 const canStart = await canStartNats();
 
@@ -26,4 +27,27 @@ it.skipIf(!canStart)("Q12: ends the stream of a host that is silent when JetStre
   await streams.delete(streamSettings.stream);
   await streams.add(config);
   expect((await ended).error).toMatchObject({ code: status.UNAVAILABLE, reason: "database_unavailable" });
+});
+
+it.skipIf(!canStart)("D1: acknowledges nothing while a stream is missing", async () => {
+  const nats = await startNats();
+  onTestFinished(() => nats.stop());
+  const opened = Promise.withResolvers<NatsSink>();
+  const open = natsSinkOn(nats);
+  const test = await startTestIngest({
+    sink: async (needs) => {
+      const sink = await open(needs);
+      opened.resolve(sink);
+      return sink;
+    },
+  });
+  onTestFinished(() => test.close());
+  const { health } = await opened.promise;
+  expect(health().healthy).toBe(true);
+  const { streams } = nats.manager;
+  const { config } = await streams.info(streamSettings.stream);
+  await streams.delete(streamSettings.stream);
+  await expect.poll(() => health().detail).toMatch(/missing: restore it from a backup/);
+  await streams.add(config);
+  await expect.poll(() => health().healthy).toBe(true);
 });
