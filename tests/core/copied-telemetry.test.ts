@@ -59,13 +59,15 @@ it("copies a range of blocks and rows into a table, audited, and drops it", asyn
   });
   expect(await lines("incident")).toEqual(["row", "a1", "a2"]);
   const [row] =
-    await sql`select host_id, sequence::text, kind, source, attributes, observed_at from incident where sequence = 1 and payload = 'a1'`;
+    await sql`select host_id, sequence::text, kind, source, attributes, (extract(epoch from observed_at) * 1e6)::bigint::text as observed
+      from incident where sequence = 1 and payload = 'a1'`;
   expect(row).toMatchObject({
     host_id: "host-a",
     sequence: "1",
     kind: "log_line",
     source: "files",
     attributes: { "file.path": "/var/log/app.log" },
+    observed: "1795000000000005",
   });
   expect((await run(...range, "--table", "everything")).printed).toEqual([
     { table: "everything", envelopes: 4, damaged_blocks: 0 },

@@ -83,7 +83,7 @@ const copyInto = async (
   await reader`set local statement_timeout = 0`;
   await reader`set local idle_in_transaction_session_timeout = 0`;
   const [first, last] = [from.toISOString(), to.toISOString()];
-  const isWanted = reader`received_at >= ${first}::text::timestamptz and received_at < ${last}::text::timestamptz
+  const where = reader`received_at >= ${first}::text::timestamptz and received_at < ${last}::text::timestamptz
     ${hostId === undefined ? reader`` : reader`and host_id = ${hostId}`}`;
   let copied = 0;
   const insert = async (rows: readonly object[]) => {
@@ -93,7 +93,7 @@ const copyInto = async (
   };
   await reader`declare single no scroll cursor for
     select host_id, queue_id, sequence::text, kind, observed_at::text, received_at::text, source, attributes, payload, xid::text
-    from ingest_envelope where ${isWanted}`;
+    from ingest_envelope where ${where}`;
   for (;;) {
     const rows = await reader.unsafe(`fetch ${rowsOfRead} from single`);
     if (rows.length === 0) break;
@@ -102,7 +102,7 @@ const copyInto = async (
   await reader`declare blocks no scroll cursor for
     select host_id, queue_id, first_sequence::text, last_sequence::text, envelopes, received_at::text,
       (extract(epoch from received_at) * 1e6)::bigint::text as received, xid::text, raw_bytes, encoding, data, digest
-    from ingest_block where ${isWanted}`;
+    from ingest_block where ${where}`;
   for (;;) {
     const blocks = await reader.unsafe<Block[]>(`fetch ${blocksOfRead} from blocks`);
     if (blocks.length === 0) return copied;
@@ -115,28 +115,28 @@ const rowsOf = (
   codec: Pick<BlockCodec, "decompress" | "digest">,
   onDamaged: CopiedTelemetry["onDamaged"],
 ): object[] => {
+  const place = { hostId: host_id, queueId: queue_id, receivedAt: BigInt(block.received) };
   let envelopes: StoredEnvelope[];
   try {
-    const stored = { hostId: host_id, queueId: queue_id, receivedAt: 0n, rawBytes, encoding, data, digest };
-    envelopes = readCheckedBlock(stored, codec);
+    envelopes = readCheckedBlock({ ...place, rawBytes, encoding, data, digest }, codec);
   } catch (cause) {
     if (onDamaged === undefined || !(cause instanceof BlockCorrupt)) throw cause;
     const [firstSequence, lastSequence] = [BigInt(block.first_sequence), BigInt(block.last_sequence)];
-    const place = {
-      hostId: host_id,
-      queueId: queue_id,
-      firstSequence,
-      lastSequence,
-      receivedAt: BigInt(block.received),
-    };
-    onDamaged({ ...place, envelopes: block.envelopes });
+    onDamaged({ ...place, firstSequence, lastSequence, envelopes: block.envelopes });
     return [];
   }
   return envelopes.map(({ sequence, kind, observedAt, source, attributes, payload }) => ({
     ...{ host_id, queue_id, sequence: String(sequence), kind, source, received_at, xid, payload },
-    observed_at: observedAt === null ? null : new Date(Number(observedAt / 1000n)).toISOString(),
+    observed_at: observedAt === null ? null : timestampOf(observedAt),
     attributes: JSON.stringify(attributes),
   }));
+};
+
+/** Returns RFC 3339 with microseconds, of microseconds since the Unix epoch; a Date has milliseconds. */
+const timestampOf = (at: bigint): string => {
+  const fraction = ((at % 1_000_000n) + 1_000_000n) % 1_000_000n;
+  const second = new Date(Number((at - fraction) / 1000n)).toISOString();
+  return second.replace(".000Z", `.${String(fraction).padStart(6, "0")}Z`);
 };
 
 /** Drops a table that `copyToTable` has created. Throws `TableRefused` for any other one. */
