@@ -10,5 +10,6 @@ export * from "./health.ts";
 export * from "./ingest.ts";
 export * from "./operator.ts";
 export * from "./operator-session.ts";
+export * from "./retention.ts";
 export * from "./rollout.ts";
 export * from "./scim.ts";

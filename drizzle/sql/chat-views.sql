@@ -1,10 +1,11 @@
 -- The only relations that the login role of the chat's SQL tools may read (docs/chat-sql.md). Schema "chat" holds these views and the
--- functions of chat-functions.sql. The views run with the rights of their owner, so the role needs none on the tables. A view holds no token, hash of a token, key, PEM,
--- payload, config text, session or person. functions/chat-sql/ describes every column, and adds what depends on the time: core sends
--- "collectors" and "certificates" as CTEs over "fleet" and "issued_certificates", with the states of functions/store/fleet-rows.ts.
+-- functions of chat-functions.sql. The views run with the rights of their owner, so the role needs none on the tables. A view holds no
+-- token, hash of a token, key, PEM, payload, config text, session or person. functions/chat-sql/ describes every column, and adds what
+-- depends on the time: core sends "collectors" and "certificates" as CTEs over "fleet" and "issued_certificates", with the states of
+-- functions/store/fleet/rows.ts.
 
--- Privileges of PUBLIC that core has revoked so that the role does not have them, and granted to the role svc_public_<oid of the database>:
--- for the group of a restored database, and to give them back.
+-- Privileges of PUBLIC that core has revoked so that the role does not have them, and granted to the role
+-- svc_public_<oid of the database>: for the group of a restored database, and to give them back.
 CREATE TABLE IF NOT EXISTS "chat_revoked_grant" ("kind" text NOT NULL, "privilege" text NOT NULL, "object" text NOT NULL,
 	PRIMARY KEY ("kind", "privilege", "object"));
 

@@ -1,6 +1,5 @@
--- The telemetry. Partitioned by the day of receipt, so that retention drops a table instead of deleting rows; drizzle-kit cannot express
--- that. Only COPY writes it, and the cursor in "ingest_cursor" keeps duplicates out, so it needs no unique index. A new column goes here
--- too, as ALTER TABLE … ADD COLUMN IF NOT EXISTS: migrations run before the table exists.
+-- The telemetry that versions before blocks (ingest-block.sql) stored, a row for each envelope: only they write it, and retention drops it
+-- with the blocks of its day. A new column goes here too, as ALTER TABLE … ADD COLUMN IF NOT EXISTS: migrations run before the table exists.
 CREATE TABLE IF NOT EXISTS "ingest_envelope" (
 	"host_id" text NOT NULL,
 	"queue_id" bytea NOT NULL,
@@ -21,7 +20,7 @@ ALTER TABLE "ingest_envelope" ALTER COLUMN "payload" SET STORAGE EXTERNAL;
 CREATE TABLE IF NOT EXISTS "ingest_envelope_default" PARTITION OF "ingest_envelope" DEFAULT;
 
 -- The transaction that stored the row: within a queue it rises with the sequence (ingest-expect-cursors.sql). What reads envelopes in the
--- order of their commits goes by it (functions/store/read-envelopes.ts, docs/decisions/2026-11-22-export.md).
+-- order of their commits goes by it (functions/store/export/read-envelopes.ts, docs/decisions/2026-11-22-export.md).
 ALTER TABLE "ingest_envelope" ADD COLUMN IF NOT EXISTS "xid" bigint NOT NULL DEFAULT pg_current_xact_id()::text::bigint;
 -- A few kilobytes a gigabyte, and 0.3 µs a row, where a B-tree takes 1.6.
 CREATE INDEX IF NOT EXISTS "ingest_envelope_xid" ON "ingest_envelope" USING brin ("xid") WITH (pages_per_range = 256);

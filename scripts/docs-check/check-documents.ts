@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { repositoryFiles } from "../repository-files.ts";
-import { documentFaults } from "./document-faults.ts";
+import { documentFaults, pathFaults } from "./document-faults.ts";
 import { type FencedBlock, readDocument } from "./read-document.ts";
 
 /** What a check of all documents found. */
@@ -14,7 +14,7 @@ export interface DocumentsReport {
 
 const startsWith = (prefix: string) => (block: FencedBlock) => block.comment?.startsWith(prefix) ?? false;
 
-/** Checks every Markdown page of the repository; see `documentFaults`. */
+/** Checks every Markdown page of the repository, and the paths in comments of its sources; see `documentFaults` and `pathFaults`. */
 export const checkDocuments = (): DocumentsReport => {
   const readText = (path: string) => readFileSync(path, "utf8");
   const files = new Set(repositoryFiles());
@@ -32,6 +32,9 @@ export const checkDocuments = (): DocumentsReport => {
       run: blocks.filter(startsWith("run by ")).length,
       notRun: blocks.filter(startsWith("not run: ")).length,
     },
-    faults: documents.flatMap((document) => documentFaults(document, { documents, files, readText, scripts })),
+    faults: [
+      ...documents.flatMap((document) => documentFaults(document, { documents, files, readText, scripts })),
+      ...repositoryFiles("*.md", "*.sql", "*.ts", "*.tsx").flatMap((path) => pathFaults(path, readText(path), files)),
+    ],
   };
 };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { documentFaults } from "./document-faults.ts";
+import { documentFaults, pathFaults } from "./document-faults.ts";
 import { readDocument } from "./read-document.ts";
 
 const faultsOf = (markdown: string, path = "docs/page.md"): string[] => {
@@ -60,5 +60,21 @@ describe("documentFaults", () => {
     const text = `${"word ".repeat(1501)}\n\n${cell("word ".repeat(13))}`;
     expect(faultsOf(text, "docs/problems.md")).toEqual([]);
     expect(faultsOf(text, "docs/reliability/queue.md")).toEqual([]);
+  });
+});
+
+describe("pathFaults", () => {
+  const files = new Set(["functions/store/fleet/rows.ts"]);
+
+  it("rejects paths that do not exist, in pages and in comments", () => {
+    const named = "see functions/store/fleet/, functions/*/fleet/rows.ts and functions/store/fleet-*.ts";
+    const fault = (path: string) => [`${path}: names functions/store/fleet-*.ts, which does not exist`];
+    for (const [path, comment] of [
+      ["a.md", ""],
+      ["a.sql", "-- "],
+      ["a.ts", " * "],
+    ] as const)
+      expect(pathFaults(path, comment + named, files)).toEqual(fault(path));
+    expect(pathFaults("a.ts", `const a = "${named}";`, files)).toEqual([]);
   });
 });

@@ -1,4 +1,4 @@
-import { dirname, join, normalize } from "node:path";
+import { dirname, join, matchesGlob, normalize } from "node:path";
 import { countWords, type FencedBlock, type MarkdownDocument } from "./read-document.ts";
 
 /** What the documents refer to. */
@@ -38,6 +38,19 @@ export const documentFaults = (document: MarkdownDocument, context: DocumentCont
     ...document.blocks.flatMap((block) => blockFaults(document, block, context)),
     ...document.code.flatMap((code) => scriptFaults(code, context)),
   ].map((fault) => `${document.path}: ${fault}`);
+
+/** A file, a folder or a glob of the repository, as prose names it. */
+const pathPattern =
+  /(?<![\w./@-])(?:admin|client|collector|docs|drizzle|functions|kit|patches|proto|scripts|tests|ui)\/[\w./*-]*[\w*]/g;
+
+/** Returns the paths that a page, or the comments of a source file, name and that the repository does not have. */
+export const pathFaults = (path: string, text: string, files: ReadonlySet<string>): string[] => {
+  const lines = text.split("\n").filter((line) => path.endsWith(".md") || /^\s*(--|\/\/|\/?\*)/.test(line));
+  return lines
+    .flatMap((line) => line.match(pathPattern) ?? [])
+    .filter((name) => !files.has(name) && !files.values().some((file) => matchesGlob(file, `${name}{,/**}`)))
+    .map((name) => `${path}: names ${name}, which does not exist`);
+};
 
 const linkFaults = (
   { path, anchors }: MarkdownDocument,
