@@ -6,7 +6,7 @@ import { declareCommands, groupSummaries } from "./commands/index.ts";
 import type { Commands } from "./terminal/command.ts";
 import { describeProblem } from "./terminal/describe-problem.ts";
 import { ActionFailure, type AdminExitCode, exitCodes } from "./terminal/exit-codes.ts";
-import { formats, telemetryForms, withoutControls } from "./terminal/output.ts";
+import { telemetryFormats, usualFormats, withoutControls } from "./terminal/output.ts";
 import type { Terminal } from "./terminal/terminal.ts";
 
 /** The width of help that goes to a file. */
@@ -23,8 +23,8 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
     .version(packageJson.version)
     .option("--url <url>", "address of the fleet; else SVC_ADMIN_URL, else that of the session")
     .addOption(
-      new Option("-o, --output <format>", "form of the output")
-        .choices([...new Set([...formats, ...telemetryForms])])
+      new Option("-o, --output <format>", "format of the output")
+        .choices([...new Set([...usualFormats, ...telemetryFormats])])
         .default("table"),
     )
     .option("-y, --yes", "answer questions with yes", false)
@@ -36,9 +36,9 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
       getErrHelpWidth: () => terminal.out.columns ?? helpColumns,
     })
     .exitOverride();
-  const formsOf = new Map<Command, readonly string[]>();
+  const formatsOf = new Map<Command, readonly string[]>();
   const commands: Commands = {
-    add: (path, { summary, options = [], forms = formats, load }) => {
+    add: (path, { summary, options = [], formats = usualFormats, load }) => {
       const words = path.split(" ");
       const group = words.length > 1 && !/^[<[]/.test(words[1] ?? "") ? words.shift() : undefined;
       const parent =
@@ -48,14 +48,15 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
             program.command(group).description(groupSummaries[group] ?? ""));
       const command = parent.command(words.join(" ")).description(summary);
       for (const option of options) command.addOption(option);
-      if (forms !== formats) formsOf.set(command, forms);
+      if (formats !== usualFormats) formatsOf.set(command, formats);
       command.action(async (...given: unknown[]) => {
         const names = given.slice(0, -2).flat() as string[];
-        const form = program.getOptionValueSource("output") === "default" ? forms[0] : program.getOptionValue("output");
-        if (!forms.includes(form))
-          command.error(`error: option '-o, --output <format>' of this command is one of ${forms.join(", ")}.`);
+        const isDefault = program.getOptionValueSource("output") === "default";
+        const format = isDefault ? formats[0] : program.getOptionValue("output");
+        if (!formats.includes(format))
+          command.error(`error: option '-o, --output <format>' of this command is one of ${formats.join(", ")}.`);
         const work = await load();
-        exitCode = (await work(terminal, { ...command.optsWithGlobals(), form }, ...names)) ?? exitCodes.ok;
+        exitCode = (await work(terminal, { ...command.optsWithGlobals(), format }, ...names)) ?? exitCodes.ok;
       });
     },
   };
@@ -66,7 +67,7 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
     .addArgument(new Argument("<shell>").choices(["bash", "zsh", "fish"] satisfies CompletionShell[]))
     .action(async (shell: CompletionShell) => {
       const { completionScript } = await import("./commands/completion.ts");
-      terminal.out.write(completionScript(shell, completedOf(program, formsOf)));
+      terminal.out.write(completionScript(shell, completedOf(program, formatsOf)));
     });
   try {
     await program.parseAsync(args, { from: "user" });
@@ -76,14 +77,14 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
   }
 };
 
-const completedOf = (program: Command, formsOf: ReadonlyMap<Command, readonly string[]>): Completed[] =>
+const completedOf = (program: Command, formatsOf: ReadonlyMap<Command, readonly string[]>): Completed[] =>
   program.commands.flatMap((command) => {
     const leaves = command.commands.length === 0 ? [command] : command.commands;
     return leaves.map((leaf) => ({
       words: leaf === command ? command.name() : `${command.name()} ${leaf.name()}`,
       summary: leaf.description(),
       choices: leaf.registeredArguments.flatMap(({ argChoices = [] }) => argChoices),
-      forms: formsOf.get(leaf) ?? [],
+      formats: formatsOf.get(leaf) ?? [],
       flags: leaf.options.flatMap((option) => {
         const { long, required, optional, argChoices = [] } = option;
         const conflicts = leaf.options.filter((other) => excludes(option, other) || excludes(other, option));

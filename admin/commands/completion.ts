@@ -1,4 +1,4 @@
-import { formats } from "../terminal/output.ts";
+import { usualFormats } from "../terminal/output.ts";
 
 /** A command for completion: its words, such as `policies create`, its options, and the values of its argument where they are few. */
 export interface Completed {
@@ -7,7 +7,7 @@ export interface Completed {
   flags: readonly Flag[];
   choices: readonly string[];
   /** The values of `-o`, where they are not the usual ones. */
-  forms: readonly string[];
+  formats: readonly string[];
 }
 
 /** An option of a command; `choices` are the values that it takes, where they are few, `conflicts` the flags that it excludes. */
@@ -23,8 +23,8 @@ export type CompletionShell = "bash" | "zsh" | "fish";
 
 const globalFlags: readonly Flag[] = [
   { name: "--url", takesValue: true, choices: [], conflicts: [] },
-  { name: "--output", takesValue: true, choices: formats, conflicts: [] },
-  { name: "-o", takesValue: true, choices: formats, conflicts: [] },
+  { name: "--output", takesValue: true, choices: usualFormats, conflicts: [] },
+  { name: "-o", takesValue: true, choices: usualFormats, conflicts: [] },
   { name: "--yes", takesValue: false, choices: [], conflicts: [] },
   { name: "--help", takesValue: false, choices: [], conflicts: [] },
 ];
@@ -35,10 +35,10 @@ export const completionScript = (shell: CompletionShell, commands: readonly Comp
   return shell === "fish" ? fishScript(all) : bashScript(shell, all);
 };
 
-const outputFlags = ({ forms }: Completed): Flag[] =>
-  forms.length === 0
+const outputFlags = ({ formats }: Completed): Flag[] =>
+  formats.length === 0
     ? []
-    : ["--output", "-o"].map((name) => ({ name, takesValue: true, choices: forms, conflicts: [] }));
+    : ["--output", "-o"].map((name) => ({ name, takesValue: true, choices: formats, conflicts: [] }));
 
 /**
  * Bash, and zsh through its own emulation. The script follows the words as the parser does: each one belongs to the command, is the value of

@@ -36,16 +36,16 @@ export const assignConfigAction: Action<Selection> = async (terminal, options, n
   const select = selector(terminal, options, words);
   const client = connect(terminal, options);
   const id = await resolveId(client, "config", name);
-  const { data: config } = await getCollectorConfig({ client, path: { id } });
+  const { data: config } = await getCollectorConfig<true>({ client, path: { id } });
   const hosts = await select(client);
   await confirm(terminal, options, `Config ${config?.config_hash.slice(0, 12)} for ${namedHosts(hosts)}.`);
   const rows = await inBatches(terminal, hosts, async (some) => {
     const body = { identity_ids: some.map((each) => each.id) };
-    const { data } = await assignCollectorConfig({ client, path: { id }, body });
-    return some.map(({ identity }, index) => ({ identity, outcome: data?.results[index]?.outcome ?? "unknown" }));
+    const { data } = await assignCollectorConfig<true>({ client, path: { id }, body });
+    return some.map(({ identity }, index) => ({ identity, outcome: data.results[index]?.outcome ?? "unknown" }));
   });
   await printRows(terminal, {
-    format: options.output,
+    format: options.format,
     columns: columnsOf<(typeof rows)[number]>("identity", "outcome"),
     rows,
   });
@@ -70,10 +70,10 @@ export const rollBackConfigAction: Action<RollbackOptions> = async (terminal, op
     ...(options.reason === undefined ? {} : { reason_code: options.reason }),
   };
   const rollBack = (some: readonly Host[], query: RollBackCollectorConfigsData["query"] = {}) =>
-    rollBackCollectorConfigs({ client, query, body: { ...body, identity_ids: some.map(({ id }) => id) } }).then(
+    rollBackCollectorConfigs<true>({ client, query, body: { ...body, identity_ids: some.map(({ id }) => id) } }).then(
       ({ data }) =>
         some.map(({ identity }, index) => {
-          const { outcome = "not_found", config = null } = data?.results[index] ?? {};
+          const { outcome = "not_found", config = null } = data.results[index] ?? {};
           return { identity, outcome, config: config?.id ?? null, hash: config?.config_hash ?? null };
         }),
     );
@@ -81,12 +81,12 @@ export const rollBackConfigAction: Action<RollbackOptions> = async (terminal, op
   const changed = planned.filter(({ outcome }) => outcome === "rolled_back");
   const columns = columnsOf<(typeof planned)[number]>("identity", "outcome", "config", "hash");
   if (changed.length === 0) {
-    await printRows(terminal, { format: options.output, columns, rows: planned });
+    await printRows(terminal, { format: options.format, columns, rows: planned });
     throw new ActionFailure(exitCodes.refused, "no host has a config to roll back to: nothing was changed");
   }
   await confirm(terminal, options, `${namedHosts(hosts)}.\n${describePlan(planned)}`);
   const rows = await inBatches(terminal, hosts, rollBack);
-  await printRows(terminal, { format: options.output, columns, rows });
+  await printRows(terminal, { format: options.format, columns, rows });
   return outcomeOf(rows, "rolled_back");
 };
 

@@ -18,16 +18,16 @@ type ConfigRow = ListCollectorConfigsResponse["items"][number];
 export const listConfigsAction: Action<object> = async (terminal, options) => {
   const columns = columnsOf<ConfigRow>("id", "name", "config_hash", "size_bytes", "created_at");
   const request = { client: connect(terminal, options) };
-  await printList(terminal, listCollectorConfigs, request, { format: options.output, columns });
+  await printList(terminal, listCollectorConfigs, request, { format: options.format, columns });
   return undefined;
 };
 
 /** `svc-admin configs show`: the YAML, byte for byte; with another `-o` the whole record. */
 export const showConfigAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
-  const { data } = await getCollectorConfig({ client, path: { id: await resolveId(client, "config", id) } });
-  if (options.output === "table") terminal.out.write(data?.yaml ?? "");
-  else await printRecord(terminal, { format: options.output, record: data ?? {} });
+  const { data } = await getCollectorConfig<true>({ client, path: { id: await resolveId(client, "config", id) } });
+  if (options.format === "table") terminal.out.write(data.yaml);
+  else await printRecord(terminal, { format: options.format, record: data });
   return undefined;
 };
 
@@ -36,8 +36,11 @@ export const diffConfigsAction: Action<object> = async (terminal, options, one =
   const client = connect(terminal, options);
   const [before, after] = await Promise.all(
     [one, other].map(async (name) => {
-      const { data } = await getCollectorConfig({ client, path: { id: await resolveId(client, "config", name) } });
-      return data?.yaml ?? "";
+      const { data } = await getCollectorConfig<true>({
+        client,
+        path: { id: await resolveId(client, "config", name) },
+      });
+      return data.yaml;
     }),
   );
   const { createTwoFilesPatch } = await import("diff");
@@ -58,11 +61,11 @@ export const publishConfigAction: Action<{ name?: string; dryRun?: boolean }> = 
   } catch (cause) {
     throw new ActionFailure(exitCodes.usage, `${file} cannot be read`, { cause });
   }
-  const { data } = await publishCollectorConfig({
+  const { data } = await publishCollectorConfig<true>({
     client: connect(terminal, options),
     body: { yaml, ...(options.name === undefined ? {} : { name: options.name }) },
     ...(options.dryRun === true ? { query: { dry_run: "true" as const } } : {}),
   });
-  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  await printRecord(terminal, { format: options.format, record: data });
   return undefined;
 };

@@ -50,7 +50,7 @@ export const declareRollouts = (add: Commands["add"]): void => {
       new Option("--watch", "then follow the rollout to its end"),
       interval("5s"),
     ],
-    load: async () => (await load()).createOneRolloutAction,
+    load: async () => (await load()).createRolloutAction,
   });
   add("rollouts list", {
     summary: "List rollouts, newest first",
@@ -59,7 +59,7 @@ export const declareRollouts = (add: Commands["add"]): void => {
       new Option("--config <config>", "rollouts of this config"),
       limit("at most so many rollouts"),
     ],
-    load: async () => (await load()).listAllRolloutsAction,
+    load: async () => (await load()).listRolloutsAction,
   });
   add("rollouts show <rollout>", {
     summary: "Show a rollout: its waves, and the evidence of a breach",
@@ -81,21 +81,21 @@ export const declareRollouts = (add: Commands["add"]): void => {
   add("rollouts pause <rollout>", {
     summary: "Pause a rollout: no further host is assigned",
     options: [reason()],
-    load: async () => (await load()).pause,
+    load: async () => (await load()).pauseRolloutAction,
   });
   add("rollouts resume <rollout>", {
     summary: "Resume a paused rollout",
     options: [reason()],
-    load: async () => (await load()).resume,
+    load: async () => (await load()).resumeRolloutAction,
   });
   add("rollouts abort <rollout>", {
     summary: "End a rollout; its hosts keep what they were assigned",
     options: [reason()],
-    load: async () => (await load()).abort,
+    load: async () => (await load()).abortRolloutAction,
   });
   add("rollouts roll-back <rollout>", {
     summary: "Give every host of a rollout, also an aborted one, what it had before",
     options: [reason()],
-    load: async () => (await load()).rollBack,
+    load: async () => (await load()).rollBackRolloutAction,
   });
 };

@@ -35,15 +35,15 @@ export const listPoliciesAction: Action<{ state?: "active" | "frozen" }> = async
   );
   const query = state === undefined ? {} : { state };
   const request = { client: connect(terminal, options), query };
-  await printList(terminal, listEnrollmentPolicies, request, { format: options.output, columns });
+  await printList(terminal, listEnrollmentPolicies, request, { format: options.format, columns });
   return undefined;
 };
 
 /** `svc-admin policies show`. */
 export const showPolicyAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
-  const { data } = await getEnrollmentPolicy({ client, path: { id: await resolveId(client, "policy", id) } });
-  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  const { data } = await getEnrollmentPolicy<true>({ client, path: { id: await resolveId(client, "policy", id) } });
+  await printRecord(terminal, { format: options.format, record: data });
   return undefined;
 };
 
@@ -73,8 +73,8 @@ export const createPolicyAction: Action<PolicyOptions> = async (terminal, option
     reenrollment: options.reenrollment,
     labels: options.label,
   }) as CreateEnrollmentPolicyData["body"];
-  const { data } = await createEnrollmentPolicy({ client: connect(terminal, options), body });
-  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  const { data } = await createEnrollmentPolicy<true>({ client: connect(terminal, options), body });
+  await printRecord(terminal, { format: options.format, record: data });
   return undefined;
 };
 
@@ -82,15 +82,15 @@ export const createPolicyAction: Action<PolicyOptions> = async (terminal, option
 export const freezePolicyAction: Action<{ reason?: string }> = async (terminal, options, name = "") => {
   const client = connect(terminal, options);
   const id = await resolveId(client, "policy", name);
-  const { data: policy } = await getEnrollmentPolicy({ client, path: { id } });
+  const { data: policy } = await getEnrollmentPolicy<true>({ client, path: { id } });
   await confirm(
     terminal,
     options,
     `Policy ${policy?.name}: none of its tokens will enroll another host. This cannot be undone.`,
   );
   const body = options.reason === undefined ? {} : { reason_code: options.reason };
-  const { data } = await freezeEnrollmentPolicy({ client, path: { id }, body });
-  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  const { data } = await freezeEnrollmentPolicy<true>({ client, path: { id }, body });
+  await printRecord(terminal, { format: options.format, record: data });
   return undefined;
 };
 
@@ -111,7 +111,7 @@ export const listTokensAction: Action<{ policy?: string; state?: TokenRow["state
   const client = connect(terminal, options);
   const policyId = policy === undefined ? undefined : await resolveId(client, "policy", policy);
   const request = { client, query: withoutUndefined({ policy_id: policyId, state }) };
-  await printList(terminal, listAllBootstrapTokens, request, { format: options.output, columns });
+  await printList(terminal, listAllBootstrapTokens, request, { format: options.format, columns });
   return undefined;
 };
 
@@ -142,14 +142,14 @@ export const createTokenAction: Action<TokenOptions> = async (terminal, options)
   const id = await resolveId(client, "policy", options.policy);
   // Before the token exists: a token without a place is lost.
   if (out !== undefined) writeTokenFile(out, "");
-  const { data } = await createBootstrapToken({ client, path: { id }, body });
+  const { data } = await createBootstrapToken<true>({ client, path: { id }, body });
   const { token, ...record } = data as CreateBootstrapTokenResponse;
   if (out !== undefined) {
     writeTokenFile(out, `${token}\n`);
     terminal.err.write(`The token is in ${out}, which only you can read.\n`);
-    await printRecord(terminal, { format: options.output, record });
-  } else if (options.output === "table") terminal.out.write(`${token}\n`);
-  else await printRecord(terminal, { format: options.output, record: { ...record, token } });
+    await printRecord(terminal, { format: options.format, record });
+  } else if (options.format === "table") terminal.out.write(`${token}\n`);
+  else await printRecord(terminal, { format: options.format, record: { ...record, token } });
   return undefined;
 };
 
@@ -159,8 +159,8 @@ export const revokeTokenAction: Action<{ reason?: string }> = async (terminal, o
   const id = await resolveId(client, "token", name);
   await confirm(terminal, options, `Token ${name === id ? id : `${name} (${id})`}: it will enroll no further host.`);
   const body = options.reason === undefined ? {} : { reason_code: options.reason };
-  const { data } = await revokeBootstrapToken({ client, path: { id }, body });
-  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  const { data } = await revokeBootstrapToken<true>({ client, path: { id }, body });
+  await printRecord(terminal, { format: options.format, record: data });
   return undefined;
 };
 

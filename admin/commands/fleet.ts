@@ -91,9 +91,9 @@ export const listFleetAction: Action<{ limit?: number; watch?: boolean; interval
     const client = connect(terminal, options);
     const query = { ...(await fleetQueryAtCore(terminal, client, words)), sort: "severity" as const };
     const request = { client, query };
-    if (!isFirst && options.output === "table") terminal.out.write("\n");
+    if (!isFirst && options.format === "table") terminal.out.write("\n");
     isFirst = false;
-    await printList(terminal, reportFleetHealth, request, { format: options.output, columns, limit });
+    await printList(terminal, reportFleetHealth, request, { format: options.format, columns, limit });
     return watch !== true;
   });
   return undefined;
@@ -102,10 +102,10 @@ export const listFleetAction: Action<{ limit?: number; watch?: boolean; interval
 /** `svc-admin fleet show`. */
 export const showHostAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
-  const { data } = await getFleetHealth({ client, path: { identity_id: await resolveId(client, "host", id) } });
+  const { data } = await getFleetHealth<true>({ client, path: { identity_id: await resolveId(client, "host", id) } });
   await printRecord(terminal, {
-    format: options.output,
-    record: options.output === "table" ? (data?.item ?? {}) : (data ?? {}),
+    format: options.format,
+    record: options.format === "table" ? data.item : data,
   });
   return undefined;
 };

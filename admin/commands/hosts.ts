@@ -25,15 +25,15 @@ export const listIdentitiesAction: Action<{ search?: string; status?: "active" |
   const columns = columnsOf<IdentityRow>("id", "identity", "device_id", "platform", "enrolled_at", "revoked_at");
   const query = { ...(search === undefined ? {} : { q: search }), ...(status === undefined ? {} : { status }) };
   const request = { client: connect(terminal, options), query };
-  await printList(terminal, listCollectorIdentities, request, { format: options.output, columns });
+  await printList(terminal, listCollectorIdentities, request, { format: options.format, columns });
   return undefined;
 };
 
 /** `svc-admin identities show`. */
 export const showIdentityAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
-  const { data } = await getCollectorIdentity({ client, path: { id: await resolveId(client, "host", id) } });
-  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  const { data } = await getCollectorIdentity<true>({ client, path: { id: await resolveId(client, "host", id) } });
+  await printRecord(terminal, { format: options.format, record: data });
   return undefined;
 };
 
@@ -41,11 +41,11 @@ export const showIdentityAction: Action<object> = async (terminal, options, id =
 export const revokeIdentityAction: Action<{ reason?: string }> = async (terminal, options, name = "") => {
   const client = connect(terminal, options);
   const id = await resolveId(client, "host", name);
-  const { data: identity } = await getCollectorIdentity({ client, path: { id } });
+  const { data: identity } = await getCollectorIdentity<true>({ client, path: { id } });
   await confirm(terminal, options, `Host ${identity?.identity}: it will be rejected at once. This cannot be undone.`);
   const body = options.reason === undefined ? {} : { reason_code: options.reason };
-  const { data } = await revokeCollectorIdentity({ client, path: { id }, body });
-  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  const { data } = await revokeCollectorIdentity<true>({ client, path: { id }, body });
+  await printRecord(terminal, { format: options.format, record: data });
   return undefined;
 };
 
@@ -61,7 +61,7 @@ export const listHostCertificatesAction: Action<object> = async (terminal, optio
     "fingerprint_sha256",
   );
   const request = { client, path: { id: await resolveId(client, "host", host) } };
-  await printList(terminal, listCertificates, request, { format: options.output, columns });
+  await printList(terminal, listCertificates, request, { format: options.format, columns });
   return undefined;
 };
 
@@ -74,7 +74,7 @@ export const revokeOneCertificateAction: Action<{ reason?: string }> = async (te
     `Certificate ${id}: whoever uses it will be rejected at once. This cannot be undone.`,
   );
   const body = options.reason === undefined ? {} : { reason_code: options.reason };
-  const { data } = await revokeCertificate({ client: connect(terminal, options), path: { id }, body });
-  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  const { data } = await revokeCertificate<true>({ client: connect(terminal, options), path: { id }, body });
+  await printRecord(terminal, { format: options.format, record: data });
   return undefined;
 };

@@ -1,6 +1,6 @@
 import { Option } from "commander";
 import type { Commands } from "../terminal/command.ts";
-import { telemetryForms } from "../terminal/output.ts";
+import { telemetryFormats } from "../terminal/output.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
 import { all, count, durationOption, instant, interval, limit, parseLabel, reason, several } from "./options.ts";
 
@@ -227,7 +227,7 @@ const declareTelemetry = (add: Add): void => {
       limit("the newest so many envelopes; 100 without --from"),
       new Option("--follow", "go on with what arrives, until interrupted").conflicts("to"),
     ],
-    forms: telemetryForms,
+    formats: telemetryFormats,
     load: async () => (await import("./telemetry.ts")).readTelemetryAction,
   });
 };

@@ -40,15 +40,14 @@ export const initAction: Action<InitOptions> = async (terminal, options) => {
   done(`${url} is ready`);
 
   const client = await signIn(terminal, { ...options, url });
-  const { data: me } = await whoami({ client });
-  if (!me?.scopes.includes("admin")) {
+  const { data: me } = await whoami<true>({ client });
+  if (!me.scopes.includes("admin")) {
     const groups = "the directory's group svc-admin, then wait for the next sync";
-    throw new ActionFailure(exitCodes.refused, `${me?.email ?? "you"} lack the scope admin: join ${groups}`);
+    throw new ActionFailure(exitCodes.refused, `${me.email} lacks the scope admin: join ${groups}`);
   }
   done(`signed in as ${me.email}`);
 
-  const { data } = await getSetup({ client });
-  const setup = data as GetSetupResponse;
+  const { data: setup } = await getSetup<true>({ client });
   for (const { step, done: isDone, detail } of setup.steps) {
     const help = remedies[step];
     if (help === undefined) continue;
@@ -78,10 +77,10 @@ export const initAction: Action<InitOptions> = async (terminal, options) => {
   const identityPrefix = policy.identity_prefix;
   const command = enrollCommandLine({ coreUrl, ingestAddress, identityPrefix, tokenFile, caBundle });
   terminal.err.write(`\nCopy ${tokenFile} and core's CA, as ${caBundle}, to the host. Run there:\n\n`);
-  if (options.output === "table") terminal.out.write(`${command}\n`);
+  if (options.format === "table") terminal.out.write(`${command}\n`);
   else
     await printRecord(terminal, {
-      format: options.output,
+      format: options.format,
       record: { policy_id: policy.id, token_file: tokenFile, command },
     });
   terminal.err.write(`\nThen svc-collector run. The host appears at ${url}/fleet\n`);

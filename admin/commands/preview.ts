@@ -28,11 +28,11 @@ export const previewConfigAction: Action<{ all?: boolean }> = async (terminal, o
   if (options.all === true) checkSelection(words, options, new Date(terminal.clock.now()));
   const client = connect(terminal, options);
   const preview = await previewOf(terminal, client, { configId: await resolveId(client, "config", config), words });
-  if (options.output === "table") {
+  if (options.format === "table") {
     terminal.out.write(`${describePreview(preview)}\n`);
     for (const { config, diff } of preview.from)
       if (config !== null && diff !== null) terminal.out.write(`\n${shownDiff(diff)}\n`);
-  } else await printRecord(terminal, { format: options.output, record: preview });
+  } else await printRecord(terminal, { format: options.format, record: preview });
   return exitCodeOf(preview);
 };
 

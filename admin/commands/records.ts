@@ -47,7 +47,7 @@ const tableLimit = 100;
 
 /** `svc-admin audit list`: newest first; with `--follow`, what happens from now on, oldest first. */
 export const listAuditAction: Action<AuditOptions> = async (terminal, { limit, follow, ...options }) => {
-  const { action, actor, target, since, until, output: format } = options;
+  const { action, actor, target, since, until, format } = options;
   const given = Object.entries({ action, actor, target }).filter(([, value]) => value !== undefined);
   const query = Object.fromEntries(given) as Query;
   if (follow === true) return followAudit(terminal, options, query);
@@ -78,7 +78,7 @@ const followAudit = async (
   { since, ...options }: GlobalOptions & { since?: Instant },
   query: Query,
 ): Promise<undefined> => {
-  const print = createRowPrinter(terminal, { format: options.output, columns });
+  const print = createRowPrinter(terminal, { format: options.format, columns });
   let newest: number | undefined;
   let seen = new Set<string>();
   let isFirst = true;
@@ -103,14 +103,14 @@ const followAudit = async (
 
 /** `svc-admin audit verify`: up to which event the hash chain is verified. */
 export const verifyAuditAction: Action<object> = async (terminal, options) => {
-  const { data } = await getAuditChain({ client: connect(terminal, options) });
-  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  const { data } = await getAuditChain<true>({ client: connect(terminal, options) });
+  await printRecord(terminal, { format: options.format, record: data });
   return undefined;
 };
 
 /** `svc-admin directory status`. */
 export const showDirectoryStatusAction: Action<object> = async (terminal, options) => {
-  const { data } = await directoryStatus({ client: connect(terminal, options) });
-  await printRecord(terminal, { format: options.output, record: data ?? {} });
+  const { data } = await directoryStatus<true>({ client: connect(terminal, options) });
+  await printRecord(terminal, { format: options.format, record: data });
   return undefined;
 };

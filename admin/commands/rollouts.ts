@@ -43,7 +43,7 @@ interface CreateOptions {
 }
 
 /** `svc-admin rollouts create`: shows the preview and the waves, asks, and starts. */
-export const createOneRolloutAction: Action<CreateOptions> = async (terminal, options, config = "", ...words) => {
+export const createRolloutAction: Action<CreateOptions> = async (terminal, options, config = "", ...words) => {
   checkSelection(words, options, new Date(terminal.clock.now()));
   const client = connect(terminal, options);
   const configId = await resolveId(client, "config", config);
@@ -63,8 +63,8 @@ export const createOneRolloutAction: Action<CreateOptions> = async (terminal, op
     gate: { max_failed_percent: maxFailed, states: condition },
     on_breach: onBreach === "pause" ? "pause" : "roll_back",
   };
-  const { data: rollout } = await createRollout({ client, body });
-  if (options.watch === true && rollout !== undefined) {
+  const { data: rollout } = await createRollout<true>({ client, body });
+  if (options.watch === true) {
     terminal.err.write(`Rollout ${rollout.id}\n`);
     return follow(terminal, options, rollout.id);
   }
@@ -92,31 +92,26 @@ interface ListOptions {
 }
 
 /** `svc-admin rollouts list`. */
-export const listAllRolloutsAction: Action<ListOptions> = async (terminal, { state, config, limit, ...options }) => {
+export const listRolloutsAction: Action<ListOptions> = async (terminal, { state, config, limit, ...options }) => {
   const client = connect(terminal, options);
   const query: NonNullable<ListRolloutsData["query"]> = {
     ...(state === undefined ? {} : { state }),
     ...(config === undefined ? {} : { config_id: await resolveId(client, "config", config) }),
   };
   const request = { client, query };
-  await printList(terminal, listRollouts, request, { format: options.output, columns: rolloutColumns, limit });
+  await printList(terminal, listRollouts, request, { format: options.format, columns: rolloutColumns, limit });
   return undefined;
 };
 
 /** `svc-admin rollouts show`. */
 export const showRolloutAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
-  const { data } = await getRollout({ client, path: { id: await resolveId(client, "rollout", id) } });
+  const { data } = await getRollout<true>({ client, path: { id: await resolveId(client, "rollout", id) } });
   await printRollout(terminal, options, data);
   return undefined;
 };
 
-const printRollout = async (
-  terminal: Terminal,
-  { output: format }: GlobalOptions,
-  rollout: Rollout | undefined,
-): Promise<void> => {
-  if (rollout === undefined) return;
+const printRollout = async (terminal: Terminal, { format }: GlobalOptions, rollout: Rollout): Promise<void> => {
   if (format !== "table") return printRecord(terminal, { format, record: rollout });
   const { waves, gate, config, reason, breach, outages = [], ...record } = rollout;
   await printRecord(terminal, {
@@ -163,7 +158,7 @@ export const listTargetsAction: Action<{ wave?: number; status?: Target["status"
   };
   const client = connect(terminal, options);
   const request = { client, path: { id: await resolveId(client, "rollout", id) }, query };
-  await printList(terminal, listRolloutTargets, request, { format: options.output, columns });
+  await printList(terminal, listRolloutTargets, request, { format: options.format, columns });
   return undefined;
 };
 
@@ -186,12 +181,11 @@ const follow = async (
   options: GlobalOptions & { interval: number; stopAtPause?: boolean },
   id: string,
 ): Promise<AdminExitCode> => {
-  const print = createRowPrinter(terminal, { format: options.output, columns: changeColumns });
+  const print = createRowPrinter(terminal, { format: options.format, columns: changeColumns });
   let shown = "";
   let exitCode: AdminExitCode = exitCodes.ok;
   await repeat(terminal, options.interval, async () => {
-    const { data: rollout } = await getRollout({ client: connect(terminal, options), path: { id } });
-    if (rollout === undefined) return true;
+    const { data: rollout } = await getRollout<true>({ client: connect(terminal, options), path: { id } });
     const { updated_at: _, ...state } = rollout;
     const seen = JSON.stringify(state);
     if (seen !== shown) {
@@ -218,7 +212,11 @@ const explain = ({ err }: Pick<Terminal, "err">, { id, state, reason, breach }: 
   if (state === "aborted") write(`  svc-admin rollouts roll-back ${id} gives its hosts what they had before`);
 };
 
-type Control = typeof pauseRollout | typeof resumeRollout | typeof abortRollout | typeof rollBackRollout;
+type Control =
+  | typeof pauseRollout<true>
+  | typeof resumeRollout<true>
+  | typeof abortRollout<true>
+  | typeof rollBackRollout<true>;
 
 /** Asks before a change that its hosts notice, and prints the rollout. */
 const control =
@@ -227,8 +225,8 @@ const control =
     const client = connect(terminal, options);
     const id = await resolveId(client, "rollout", name);
     if (question !== undefined) {
-      const { data } = await getRollout({ client, path: { id } });
-      if (data !== undefined) await confirm(terminal, options, question(data));
+      const { data } = await getRollout<true>({ client, path: { id } });
+      await confirm(terminal, options, question(data));
     }
     const body = options.reason === undefined ? {} : { reason: options.reason };
     const { data } = await change({ client, path: { id }, body });
@@ -240,13 +238,19 @@ const subject = ({ id, config, applied, assigned, failed, targets }: Rollout): s
   `Rollout ${id} of config ${config.config_hash.slice(0, 12)}: ${applied + assigned + failed} of ${targets} hosts have it`;
 
 /** `svc-admin rollouts pause`. */
-export const pause = control(pauseRollout);
+export const pauseRolloutAction = control(pauseRollout);
 
 /** `svc-admin rollouts resume`. */
-export const resume = control(resumeRollout);
+export const resumeRolloutAction = control(resumeRollout);
 
 /** `svc-admin rollouts abort`. */
-export const abort = control(abortRollout, (rollout) => `${subject(rollout)} and keep it; no other host gets it.`);
+export const abortRolloutAction = control(
+  abortRollout,
+  (rollout) => `${subject(rollout)} and keep it; no other host gets it.`,
+);
 
 /** `svc-admin rollouts roll-back`. */
-export const rollBack = control(rollBackRollout, (rollout) => `${subject(rollout)}; each gets what it had before.`);
+export const rollBackRolloutAction = control(
+  rollBackRollout,
+  (rollout) => `${subject(rollout)}; each gets what it had before.`,
+);

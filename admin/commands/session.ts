@@ -27,8 +27,8 @@ export const loginAction: Action<{ device?: boolean; workload?: string }> = asyn
   const expiresAt = new Date(terminal.clock.now() + token.expires_in * 1000).toISOString();
   const { access_token, session_id } = token;
   writeSession(sessionPath(terminal.env), { url, access_token, session_id, expires_at: expiresAt });
-  const { data } = await whoami({ client: connect(terminal, { url }) });
-  terminal.err.write(`Signed in to ${url} as ${data?.email} (${data?.scopes.join(", ")}) until ${expiresAt}\n`);
+  const { data } = await whoami<true>({ client: connect(terminal, { url }) });
+  terminal.err.write(`Signed in to ${url} as ${data.email} (${data.scopes.join(", ")}) until ${expiresAt}\n`);
   return undefined;
 };
 
@@ -59,16 +59,16 @@ export const logoutAction: Action<object> = async (terminal) => {
 };
 
 /** `svc-admin whoami`. */
-export const showWhoamiAction: Action<object> = async (terminal, { url, output: format }) => {
-  const { data } = await whoami({ client: connect(terminal, { ...(url === undefined ? {} : { url }) }) });
-  await printRecord(terminal, { format, record: data ?? {} });
+export const showWhoamiAction: Action<object> = async (terminal, { url, format }) => {
+  const { data } = await whoami<true>({ client: connect(terminal, { ...(url === undefined ? {} : { url }) }) });
+  await printRecord(terminal, { format, record: data });
   return undefined;
 };
 
 /** `svc-admin sessions list`. */
 export const showSessionsAction: Action<{ everyone?: boolean }> = async (
   terminal,
-  { output: format, everyone, ...options },
+  { format, everyone, ...options },
 ) => {
   const client = connect(terminal, options);
   const query = everyone === true ? { everyone: "true" as const } : {};
@@ -87,7 +87,7 @@ export const showSessionsAction: Action<{ everyone?: boolean }> = async (
 /** `svc-admin sessions revoke`. */
 export const revokeOneSessionAction: Action<object> = async (terminal, options, given = "") => {
   const id = requireId(given, { one: "session", list: "sessions list" });
-  await revokeOperatorSession({ client: connect(terminal, options), path: { id } });
+  await revokeOperatorSession<true>({ client: connect(terminal, options), path: { id } });
   terminal.err.write(`Session ${id} is revoked.\n`);
   return undefined;
 };

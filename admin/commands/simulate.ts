@@ -18,7 +18,7 @@ interface SimulateOptions {
 
 /** `svc-admin simulate enroll`: ends with 1 where the host would be refused. The token itself stays on this machine. */
 export const simulateEnrollAction: Action<SimulateOptions> = async (terminal, options) => {
-  const { policy, deviceId, address, platform, prefix, tokenFile, output: format } = options;
+  const { policy, deviceId, address, platform, prefix, tokenFile, format } = options;
   const client = connect(terminal, options);
   const { data } = await simulateEnrollment({
     client,

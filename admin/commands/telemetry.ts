@@ -7,7 +7,7 @@ import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { describeProblem } from "../terminal/describe-problem.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
-import { jsonLine, withoutControls } from "../terminal/output.ts";
+import { jsonLine, type telemetryFormats, withoutControls } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { resolveId } from "./names.ts";
 import type { Instant } from "./options.ts";
@@ -19,7 +19,7 @@ interface TelemetryOptions {
   grep?: string;
   limit?: number;
   follow?: boolean;
-  form: string;
+  format: (typeof telemetryFormats)[number];
 }
 
 type Query = NonNullable<ReadHostEnvelopesData["query"]>;
@@ -30,13 +30,12 @@ const Line = v.pipe(v.string(), v.parseJson(), v.union([EnvelopeLine, DamagedBlo
 /** `svc-admin telemetry read`: the newest lines of a host, or those of a range; with `--follow` also what it sends from now on. */
 export const readTelemetryAction: Action<TelemetryOptions> = async (
   terminal,
-  { follow = false, form, ...options },
+  { follow = false, format, ...options },
   name = "",
 ) => {
   const client = connect(terminal, options);
   const id = await resolveId(client, "host", name);
-  const write =
-    form === "otlp" ? (await import("../terminal/otlp-lines.ts")).otlpLineOf : writers[form as "text" | "json"];
+  const write = format === "otlp" ? (await import("../terminal/otlp-lines.ts")).otlpLineOf : writers[format];
   const query: Query = {
     ...timeQuery("from", options.from),
     ...timeQuery("to", options.to),

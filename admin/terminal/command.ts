@@ -6,14 +6,14 @@ import type { Terminal } from "./terminal.ts";
 /** The options that every command takes. */
 export interface GlobalOptions {
   url?: string;
-  output: Format;
+  format: Format;
   yes: boolean;
 }
 
 /** A command's work: its arguments and options, parsed. */
 export type Action<Options> = (
   terminal: Terminal,
-  options: GlobalOptions & Options,
+  options: Omit<GlobalOptions, keyof Options> & Options,
   ...args: string[]
 ) => Promise<AdminExitCode | undefined>;
 
@@ -25,8 +25,8 @@ export interface Commands {
     declare: {
       summary: string;
       options?: readonly Option[];
-      /** The values of `-o` in place of the usual ones, the first by default; the work has the one that is given as `form`. */
-      forms?: readonly string[];
+      /** The values of `-o` in place of the usual ones, the first by default. */
+      formats?: readonly string[];
       load: () => Promise<Action<Options>>;
     },
   ): void;

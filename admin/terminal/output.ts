@@ -1,13 +1,13 @@
 import type { Terminal } from "./terminal.ts";
 
-/** The forms of `-o`. */
-export const formats = ["table", "json", "csv", "yaml"] as const;
+/** The values of `-o`. */
+export const usualFormats = ["table", "json", "csv", "yaml"] as const;
 
-/** The forms of `svc-admin telemetry read`, the first by default. */
-export const telemetryForms = ["text", "json", "otlp"] as const;
+/** The values of `-o` of `svc-admin telemetry read`, the first by default. */
+export const telemetryFormats = ["text", "json", "otlp"] as const;
 
-/** One of `formats`. */
-export type Format = (typeof formats)[number];
+/** One of `usualFormats`. */
+export type Format = (typeof usualFormats)[number];
 
 /** A column of tables and CSV. */
 export interface Column<Row> {

@@ -98,7 +98,7 @@ describe("svc-admin init", () => {
     const auditor = await scriptOf(web, "auditor");
     expect(await auditor.run("init", "--yes")).toMatchObject({
       exitCode: 1,
-      err: expect.stringContaining("lack the scope admin: join the directory's group svc-admin"),
+      err: expect.stringContaining("grace@example.test lacks the scope admin: join the directory's group svc-admin"),
     });
     expect(await auditor.run("init", "--url", "http://127.0.0.1:9")).toMatchObject({ exitCode: 4 });
     expect(await createAdminUser().run("init", "--url", web.origin)).toMatchObject({ exitCode: 3 });
