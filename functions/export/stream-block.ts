@@ -14,15 +14,19 @@ export const readStreamBlock = (
   codec: Pick<BlockCodec, "decompress">,
 ): readonly StoredEnvelope[] | undefined => {
   if (headers?.has("Svc-Fence")) return [];
-  const fact = (name: string): string => headers?.get(name) ?? "";
-  const receivedAt = microsecondsOf(fact("Svc-Received-At"));
+  const header = (name: string): string => headers?.get(name) ?? "";
+  const receivedAt = microsecondsOf(header("Svc-Received-At"));
   if (receivedAt === undefined) return undefined;
   try {
-    const queue = { hostId: decodeURI(fact("Svc-Host")), queueId: Uint8Array.fromHex(fact("Svc-Queue")), receivedAt };
-    const name = fact("Svc-Encoding");
-    if (name === "") return [{ ...queue, ...readEnvelope(fact), payload: new Uint8Array(data) }];
+    const queue = {
+      hostId: decodeURI(header("Svc-Host")),
+      queueId: Uint8Array.fromHex(header("Svc-Queue")),
+      receivedAt,
+    };
+    const name = header("Svc-Encoding");
+    if (name === "") return [{ ...queue, ...readEnvelope(header), payload: new Uint8Array(data) }];
     if (name !== "none" && name !== "zstd") return undefined;
-    const rawBytes = Number(fact("Svc-Raw-Bytes"));
+    const rawBytes = Number(header("Svc-Raw-Bytes"));
     if (!(rawBytes <= rawBytesMax)) return undefined;
     const own = name === "none" ? new Uint8Array(data) : data;
     return readStoredBlock({ ...queue, rawBytes, encoding: blockEncodings[name], data: own }, codec);
@@ -33,16 +37,16 @@ export const readStreamBlock = (
 
 /** Reads an envelope from the headers of a message of versions before blocks. Throws for others. */
 const readEnvelope = (
-  fact: (name: string) => string,
+  header: (name: string) => string,
 ): Omit<StoredEnvelope, "hostId" | "queueId" | "receivedAt" | "payload"> => {
-  const [sequence, kind] = [fact("Svc-Sequence"), fact("Svc-Kind")];
+  const [sequence, kind] = [header("Svc-Sequence"), header("Svc-Kind")];
   if (!/^\d{1,19}$/.test(sequence) || kind === "") throw new TypeError("a message has no sequence or kind");
   return {
     sequence: BigInt(sequence),
     kind,
-    observedAt: microsecondsOf(fact("Svc-Observed-At")) ?? null,
-    source: decodeURI(fact("Svc-Source")),
-    attributes: JSON.parse(fact("Svc-Attributes") || "{}") as Record<string, string>,
+    observedAt: microsecondsOf(header("Svc-Observed-At")) ?? null,
+    source: decodeURI(header("Svc-Source")),
+    attributes: JSON.parse(header("Svc-Attributes") || "{}") as Record<string, string>,
   };
 };
 

@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { type Ack, AckSchema, RejectionSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
-import type { CommittedFrame } from "../store/ingest/decide-frames.ts";
+import type { FrameOutcome } from "../store/ingest/decide-frames.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import type { ExaminedFrame } from "./examine-frame.ts";
 import type { LossObserver } from "./queue-events.ts";
@@ -47,7 +47,7 @@ export const createFrameAcceptor =
   };
 
 /** Counts what of a frame was above the cursor, and so was consumed by this commit and by no earlier one. */
-const consumedBy = ({ before, storedRows, storedBytes }: CommittedFrame, { rejected, discarded }: ExaminedFrame) => ({
+const consumedBy = ({ before, storedRows, storedBytes }: FrameOutcome, { rejected, discarded }: ExaminedFrame) => ({
   envelopes: storedRows,
   bytes: storedBytes,
   discarded: discarded.filter((sequence) => sequence > before).length,

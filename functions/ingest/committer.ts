@@ -23,7 +23,7 @@ import { errorCode } from "../../kit/describe-error.ts";
 import { Problem } from "../problems.ts";
 import { canRetryIndividually, databaseProblem, isLockTimeout } from "../store/database/problem.ts";
 import { type CommitNeeds, commitDeadlineMs, commitFrames, commitFramesAhead } from "../store/ingest/commit-frames.ts";
-import { type CommittedFrame, type FrameToCommit, queueKey } from "../store/ingest/decide-frames.ts";
+import { type FrameOutcome, type FrameToCommit, queueKey } from "../store/ingest/decide-frames.ts";
 import { type Batch, type BatchPace, beginBatch, type FrameGroup, groupFrames } from "./commit-batch.ts";
 import { createCommitConnections } from "./commit-connections.ts";
 import { createWaitingFrames, type Pending } from "./waiting-frames.ts";
@@ -37,7 +37,7 @@ export interface CommitObserver {
 /** Commits frames; see the invariants above. */
 export interface Committer {
   /** Resolves once the frame is committed; rejects with `database_unavailable` or the database's error, with nothing stored. */
-  commit(frame: FrameToCommit, bytes: number): Promise<CommittedFrame>;
+  commit(frame: FrameToCommit, bytes: number): Promise<FrameOutcome>;
   /** Returns whether the last batch committed, or none ran yet, and no frame has waited longer than `stalledAfterMs`. */
   health(): { healthy: boolean; detail: string };
   /** Rejects new frames, waits `graceMs` (3 s) for those pending, and closes the connections. */
@@ -205,7 +205,7 @@ export const createCommitter = ({
     }
   };
 
-  const attempt = ({ turn }: Batch, { frames, keys, expected: cursors }: FrameGroup): Promise<CommittedFrame[]> =>
+  const attempt = ({ turn }: Batch, { frames, keys, expected: cursors }: FrameGroup): Promise<FrameOutcome[]> =>
     pool.run(async (client) => {
       const startedAt = clock.monotonic();
       const some = frames.map(({ frame }) => frame);

@@ -1,13 +1,13 @@
 import { LRUCache } from "lru-cache";
 import type { Clock } from "../../kit/clock.ts";
-import { type CommittedFrame, type FrameToCommit, queueKey } from "../store/ingest/decide-frames.ts";
+import { type FrameOutcome, type FrameToCommit, queueKey } from "../store/ingest/decide-frames.ts";
 
 /** A frame that waits for its commit. */
 export interface Pending {
   frame: FrameToCommit;
   bytes: number;
   since: number;
-  resolve(outcome: CommittedFrame): void;
+  resolve(outcome: FrameOutcome): void;
   reject(cause: unknown): void;
 }
 

@@ -1,6 +1,6 @@
 /** Planted faults: mistakes that the oracle has to find, each at a seam of the product. */
 import { create } from "@bufbuild/protobuf";
-import type { CommittedFrame } from "../../functions/store/ingest/decide-frames.ts";
+import type { FrameOutcome } from "../../functions/store/ingest/decide-frames.ts";
 import { queueKey } from "../../functions/store/ingest/decide-frames.ts";
 import { envelopesOf, runOf } from "../../functions/store/ingest/envelope-run.ts";
 import { EnvelopeSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
@@ -233,7 +233,7 @@ export const plants: Readonly<Record<string, Plant>> = {
 
 type Frame = Parameters<ReturnType<SinkFault>["commit"]>[0];
 
-const committedWhole = ({ previousSequence, lastSequence, run }: Frame): CommittedFrame => ({
+const committedWhole = ({ previousSequence, lastSequence, run }: Frame): FrameOutcome => ({
   ...{ outcome: "committed", before: previousSequence, cursor: lastSequence },
   ...{ storedRows: run.count, storedBytes: run.payloadBytes },
 });

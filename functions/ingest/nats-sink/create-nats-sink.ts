@@ -15,7 +15,7 @@ import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database/database.ts";
 import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 import { findCursor } from "../../store/ingest/cursors.ts";
-import type { CommittedFrame, FrameToCommit } from "../../store/ingest/decide-frames.ts";
+import type { FrameOutcome, FrameToCommit } from "../../store/ingest/decide-frames.ts";
 import type { CommitObserver } from "../committer.ts";
 import { checkOpen, decideOpen, type OpenedQueue } from "../open-queue.ts";
 import { forkEvent, type Loss, type LossObserver, type QueueEventNeeds } from "../queue-events.ts";
@@ -173,7 +173,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     counts.host(frame.hostId);
   };
 
-  const commit = async (frame: FrameToCommit): Promise<CommittedFrame> => {
+  const commit = async (frame: FrameToCommit): Promise<FrameOutcome> => {
     const startedAt = clock.monotonic();
     const stored = { rows: 0, bytes: 0 };
     let first: bigint | undefined;

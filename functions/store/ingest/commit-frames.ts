@@ -20,8 +20,8 @@ import { lastResult, openCopyClient, runCopyTransaction } from "./copy-transacti
 import { cursorsOfHostMax } from "./cursors.ts";
 import {
   type BatchQueue,
-  type CommittedFrame,
   decideFrames,
+  type FrameOutcome,
   type FrameToCommit,
   isOfSession,
   queueKey,
@@ -85,7 +85,7 @@ export const commitFrames = async (
   client: Client,
   frames: readonly FrameToCommit[],
   needs: CommitNeeds,
-): Promise<CommittedFrame[]> => {
+): Promise<FrameOutcome[]> => {
   for (;;) {
     const queues = await findQueues(client, frames, needs.now());
     const outcomes = await commitAt(client, frames, { ...needs, queues, turn: undefined });
@@ -106,7 +106,7 @@ export const commitFramesAhead = async (
     turn,
     ...needs
   }: CommitNeeds & { expected: ReadonlyMap<string, bigint>; turn: Promise<unknown> | undefined },
-): Promise<CommittedFrame[] | undefined> => {
+): Promise<FrameOutcome[] | undefined> => {
   const queues = queuesIn(frames, expected);
   const isOneSession = (frame: FrameToCommit) => isOfSession(frame, queues.get(queueKey(frame.hostId, frame.queueId)));
   return frames.every(isOneSession) ? commitAt(client, frames, { ...needs, queues, turn }) : undefined;
@@ -122,7 +122,7 @@ const commitAt = async (
     codec,
     now,
   }: CommitNeeds & { queues: ReadonlyMap<string, BatchQueue>; turn: Promise<unknown> | undefined },
-): Promise<CommittedFrame[] | undefined> => {
+): Promise<FrameOutcome[] | undefined> => {
   try {
     const all = [...queues.values()];
     const { outcomes, blocks, hours } = decideFrames(frames, queues);

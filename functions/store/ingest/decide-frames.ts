@@ -18,8 +18,8 @@ export interface FrameToCommit {
   lastSequence: bigint;
 }
 
-/** The outcome of a frame: `cursor` is its queue's after the commit, `before` its queue's just before this frame. */
-export interface CommittedFrame {
+/** What became of a frame: `cursor` is its queue's after the commit, `before` its queue's just before this frame. */
+export interface FrameOutcome {
   outcome: "committed" | "sequence_gap" | "session_superseded";
   before: bigint;
   cursor: bigint;
@@ -74,7 +74,7 @@ export const isOfSession = ({ sessionId }: FrameToCommit, queue: BatchQueue | un
 export const decideFrames = (frames: readonly FrameToCommit[], queues: ReadonlyMap<string, BatchQueue>) => {
   const stored = new Map<BatchQueue, FrameToCommit[]>();
   const hours = new HourCounts();
-  const outcomes = frames.map((frame): CommittedFrame => {
+  const outcomes = frames.map((frame): FrameOutcome => {
     const queue = queues.get(queueKey(frame.hostId, frame.queueId));
     const before = queue?.cursor ?? 0n;
     const refused = { before, cursor: before, storedRows: 0, storedBytes: 0 };
