@@ -7,9 +7,9 @@ import { deleteReservations } from "../../store/enrollment/enrollments.ts";
 import { createTokenFinder } from "../../store/enrollment/policies.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Issued } from "../certificate/issued.ts";
+import { isWellFormedToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
 import { EnrollmentRefusal, type RecordRefusals, type RefusalCore, type RefusedUse } from "./refuse.ts";
 import { checkTokenUse, type EnrollmentRequest, type Reserved } from "./reserve.ts";
-import { isWellFormedToken, tokenPrefixCharacters } from "./rules.ts";
 import { createSteps, type EnrollmentSteps } from "./steps.ts";
 import { enforce, identityRules } from "./use-rules.ts";
 

@@ -15,7 +15,9 @@ import {
 } from "../../store/enrollment/policies.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
-import { certificateTtlSecondsMax } from "./rules.ts";
+
+/** 30 days. */
+const certificateTtlSecondsMax = 2_592_000;
 
 /** A policy to create, with defaults applied. */
 export interface PolicyDraft {

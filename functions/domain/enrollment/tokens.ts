@@ -12,7 +12,7 @@ import {
 } from "../../store/enrollment/policies.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
-import { generateToken, tokenPrefixCharacters } from "./rules.ts";
+import { generateToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
 
 /** A token to create, with defaults applied. */
 export interface TokenDraft {

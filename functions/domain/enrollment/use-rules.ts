@@ -4,10 +4,11 @@
  */
 
 import { addressAllowed } from "../../../kit/address.ts";
+import { composeIdentity } from "../../../proto/identity.ts";
 import type { IdentityRow } from "../../store/certificate/identities.ts";
 import type { PolicyRow, TokenTerms } from "../../store/enrollment/policies.ts";
+import { tokenState } from "./bootstrap-token.ts";
 import { EnrollmentRefusal } from "./refuse.ts";
-import { identityAllowed, platformAllowed, tokenState } from "./rules.ts";
 
 /** The result of a rule: a sentence for operators, and the refusal unless the use passes. */
 export interface Finding {
@@ -269,3 +270,11 @@ export const firstEnrollmentRules: readonly Rule<FirstEnrollmentFacts>[] = [
     },
   },
 ];
+
+/** Whether `identity` is one of the prefixes followed by the encoded device id, byte for byte. */
+const identityAllowed = (prefixes: readonly string[], deviceId: string, identity: string): boolean =>
+  prefixes.some((prefix) => composeIdentity(prefix, deviceId) === identity);
+
+/** Whether `os/arch` is among the allowed `os` and `os/arch`; an empty list allows any. */
+const platformAllowed = (allowed: readonly string[], platform: string): boolean =>
+  allowed.length === 0 || allowed.includes(platform) || allowed.includes(platform.split("/")[0] ?? "");

@@ -4,7 +4,7 @@ import { auditEvent } from "../../../drizzle/schema/audit.ts";
 import { createTestCsr, createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
 import { createTestToken, identityPrefix } from "../../../tests/support/collector.ts";
 import { type Answer, createTestCore } from "../../../tests/support/core.ts";
-import { generateToken } from "../../domain/enrollment/rules.ts";
+import { generateToken } from "../../domain/enrollment/bootstrap-token.ts";
 import type { ProblemCode } from "../../problems.ts";
 import type { Signer } from "../../signer/signer.ts";
 

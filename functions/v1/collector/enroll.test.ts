@@ -5,7 +5,7 @@ import { certificate } from "../../../drizzle/schema/certificate.ts";
 import { decodePem, encodePem } from "../../../proto/pem.ts";
 import { createTestCsr, createTestKey, type TestKey, testNames, x509 } from "../../../scripts/lab/ca/test-pki.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
-import { isWellFormedToken } from "../../domain/enrollment/rules.ts";
+import { isWellFormedToken } from "../../domain/enrollment/bootstrap-token.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

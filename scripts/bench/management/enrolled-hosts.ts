@@ -3,7 +3,7 @@ import { certificate, collectorIdentity } from "../../../drizzle/schema/certific
 import { bootstrapToken, enrollmentPolicy } from "../../../drizzle/schema/enrollment.ts";
 import type { Core } from "../../../functions/core.ts";
 import { issuedRow } from "../../../functions/domain/certificate/issued.ts";
-import { generateToken } from "../../../functions/domain/enrollment/rules.ts";
+import { generateToken } from "../../../functions/domain/enrollment/bootstrap-token.ts";
 import { createNodeCryptography, createNodeSigningKey } from "../../../functions/node/node-cryptography.ts";
 import { readAuthorities } from "../../../functions/signer/authority.ts";
 import { createClientCertificateReader } from "../../../functions/signer/certificate.ts";

@@ -1,4 +1,4 @@
-import { generateToken } from "../../../functions/domain/enrollment/rules.ts";
+import { generateToken } from "../../../functions/domain/enrollment/bootstrap-token.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
 import { type Attack, inParallel, upTo } from "./attack.ts";

@@ -1,4 +1,4 @@
-import { generateToken } from "../../../functions/domain/enrollment/rules.ts";
+import { generateToken } from "../../../functions/domain/enrollment/bootstrap-token.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { fraction, systemEntropy } from "../../../kit/entropy.ts";
 import { createPolicyWithToken } from "../../../scripts/lab/operator-api.ts";

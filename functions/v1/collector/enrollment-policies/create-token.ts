@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { Identifier } from "../../../../proto/management/text.ts";
 import type { Core } from "../../../core.ts";
-import { tokenTtlSecondsDefault, tokenTtlSecondsMax } from "../../../domain/enrollment/rules.ts";
+import { tokenTtlSecondsDefault, tokenTtlSecondsMax } from "../../../domain/enrollment/bootstrap-token.ts";
 import { createToken } from "../../../domain/enrollment/tokens.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";

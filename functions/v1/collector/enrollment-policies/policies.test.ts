@@ -1,7 +1,7 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { createTestCore } from "../../../../tests/support/core.ts";
-import { isWellFormedToken } from "../../../domain/enrollment/rules.ts";
+import { isWellFormedToken } from "../../../domain/enrollment/bootstrap-token.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

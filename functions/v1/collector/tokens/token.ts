@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import type { ListedToken } from "../../../../proto/operator/enrollment.ts";
 import { Id, IsoTimestamp } from "../../../../proto/values.ts";
-import { tokenState } from "../../../domain/enrollment/rules.ts";
+import { tokenState } from "../../../domain/enrollment/bootstrap-token.ts";
 import type { TokenRow } from "../../../store/enrollment/policies.ts";
 import type { ListedTokenRow } from "../../../store/enrollment/report.ts";
 

@@ -1,8 +1,4 @@
 import type { Entropy } from "../../../kit/entropy.ts";
-import { composeIdentity } from "../../../proto/identity.ts";
-
-/** The cap of `certificate_ttl_seconds`: 30 days. */
-export const certificateTtlSecondsMax = 2_592_000;
 
 /** The cap of a token's lifetime: 7 days. */
 export const tokenTtlSecondsMax = 604_800;
@@ -24,14 +20,6 @@ export const tokenState = (
   return "active";
 };
 
-/** Whether `identity` is one of the prefixes followed by the encoded device id, byte for byte. */
-export const identityAllowed = (prefixes: readonly string[], deviceId: string, identity: string): boolean =>
-  prefixes.some((prefix) => composeIdentity(prefix, deviceId) === identity);
-
-/** Whether `os/arch` is among the allowed `os` and `os/arch`; an empty list allows any. */
-export const platformAllowed = (allowed: readonly string[], platform: string): boolean =>
-  allowed.length === 0 || allowed.includes(platform) || allowed.includes(platform.split("/")[0] ?? "");
-
 const prefix = "svcbt_";
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const pattern = /^svcbt_[0-9A-Za-z]{49}$/;
@@ -43,8 +31,8 @@ const checksumCharacters = 6;
 export const tokenPrefixCharacters = 12;
 
 /**
- * Creates the raw value of a bootstrap token: `svcbt_`, 256 random bits in base62, and a CRC-32 of all before it. A secret scanner can recognise it, and a
- * typo costs no query.
+ * Creates the raw value of a bootstrap token: `svcbt_`, 256 random bits in base62, and a CRC-32 of all before it. A secret
+ * scanner can recognise it, and a typo costs no query.
  */
 export const generateToken = (entropy: Entropy): string => {
   const bits = entropy.bytes(secretBits / 8).reduce((value, byte) => (value << 8n) | BigInt(byte), 0n);
