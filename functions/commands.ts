@@ -11,7 +11,7 @@ import { confirmAccess, listHeldAccess } from "./domain/scim/confirm-access.ts";
 import { copyTelemetry, type TelemetryCopy } from "./domain/telemetry/copy-telemetry.ts";
 import { createCoreServers } from "./node/database/database-servers.ts";
 import { prepareDatabase, withDatabaseFaults } from "./node/database/prepare-database.ts";
-import { blockCodec } from "./node/ingest/block-codec.ts";
+import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { connectDatabase, type Database } from "./store/database/database.ts";
 import type { SqlClient } from "./store/database/pool/sql-client.ts";
@@ -112,7 +112,7 @@ const envelopesCommand = async (config: CoreConfig, args: readonly string[]): Pr
         print({ dropped: table });
         return 0;
       }
-      const needs = { ...core, codec: blockCodec };
+      const needs = { ...core, codec: zstdCodec };
       const envelopes = await copyTelemetry(needs, { ...order, onDamaged }, process.env.USER ?? "unknown user");
       print({ table, envelopes, damaged_blocks: damaged });
       return damaged > 0 ? 1 : 0;

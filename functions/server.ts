@@ -24,7 +24,7 @@ import type { NamedServers } from "./node/database/database-servers.ts";
 import { prepareDatabase } from "./node/database/prepare-database.ts";
 import { reloadChangedFiles } from "./node/follow-files.ts";
 import { httpPeerOf, listenHttp } from "./node/http/http-listener.ts";
-import { blockCodec } from "./node/ingest/block-codec.ts";
+import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createMetrics, type Metrics } from "./node/metrics.ts";
 import { readKeyFile, readTrustedFile } from "./node/read-key-file.ts";
 import { readMigrations } from "./node/read-migrations.ts";
@@ -81,7 +81,7 @@ const serve = async (
       observe: metrics.observe,
       tracer,
       cryptography,
-      codec: blockCodec,
+      codec: zstdCodec,
       signer: files.signing?.signer ?? null,
       clientCertificates:
         files.signing?.clientCertificates ?? createClientCertificateReader({ authorities: [], cryptography }),

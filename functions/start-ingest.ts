@@ -12,10 +12,10 @@ import { abandonedCopiesIntervalMs, createCopyCleanup } from "./jobs/end-abandon
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
 import type { CoreDatabases } from "./node/database/core-databases.ts";
 import type { NamedServers } from "./node/database/database-servers.ts";
-import { blockCodec } from "./node/ingest/block-codec.ts";
 import { handshakesOf } from "./node/ingest/handshake-limits.ts";
 import { ingestPeerOf, startIngestListener } from "./node/ingest/ingest-listener.ts";
 import { openSink } from "./node/ingest/open-sink.ts";
+import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import type { Metrics } from "./node/metrics.ts";
 import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor } from "./node/run-configured.ts";
@@ -67,7 +67,7 @@ export const startIngest = async (
     config: { ...config, payloadBytesMax },
     hostIdBytesMax: core.config.hostIdBytesMax,
     sink,
-    codec: blockCodec,
+    codec: zstdCodec,
     observe: metrics.observeIngest,
     fastPath: createFastPath,
     certificates: {

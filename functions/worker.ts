@@ -15,7 +15,7 @@ import { createReceiptSigner } from "./domain/chat/receipt-signer.ts";
 import { problemResponse } from "./http/render-problem.ts";
 import type { HttpContext, Peer } from "./http/request.ts";
 import { createInference } from "./inference/create-inference.ts";
-import { blockCodec } from "./node/ingest/block-codec.ts";
+import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { chatCheck, databaseCheck, directoryCheck, disabledCheck, licenseCheck, signerCheck } from "./ops/checks.ts";
 import { opsRoutesOf } from "./ops/index.ts";
 import { Problem } from "./problems.ts";
@@ -155,7 +155,7 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
           observe,
           tracer: untraced,
           cryptography,
-          codec: blockCodec,
+          codec: zstdCodec,
           signer: signer && wrapSigner(signer),
           clientCertificates,
           chat,

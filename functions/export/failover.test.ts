@@ -5,7 +5,7 @@ import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.
 import { restoreBaseBackup, takeBaseBackup } from "../../tests/support/base-backup.ts";
 import { openEnvelopeStore } from "../../tests/support/stored-envelopes.ts";
 import { openDatabaseSocket } from "../node/database/database-socket.ts";
-import { blockCodec } from "../node/ingest/block-codec.ts";
+import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import { readMigrations } from "../node/read-migrations.ts";
 import { connectDatabase } from "../store/database/database.ts";
 import { migrate } from "../store/database/migrate.ts";
@@ -43,7 +43,7 @@ it.each([
     if (acquired.lease === null) throw new Error("another process has the lease");
     const source = createPostgresSource({
       onDamaged: () => undefined,
-      codec: blockCodec,
+      codec: zstdCodec,
       ...{ db, lease: acquired.lease, clock: clock, chunkBytes: 1 << 20, silenceMs: 30_000, disconnect: destroyClient },
       connect: () => openCopyClient(postgres.url(), readerSetup),
     });

@@ -3,7 +3,7 @@ import { ConfigError } from "../../kit/env.ts";
 import type { Log } from "../../kit/log.ts";
 import type { ExportConfig } from "../config/export-config.ts";
 import type { NamedServers } from "../node/database/database-servers.ts";
-import { blockCodec } from "../node/ingest/block-codec.ts";
+import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { Database } from "../store/database/database.ts";
 import { createExportPosition, type ExportLease, ExportPositionForeign } from "../store/export/positions.ts";
 import { readerSetup } from "../store/export/read-envelopes.ts";
@@ -39,7 +39,7 @@ export const createSources = async (
       prepare: () => ofThisSink(name, createExportPosition(db, name, start)),
       open: async (lease) =>
         createPostgresSource({
-          ...{ db, lease, clock, chunkBytes, silenceMs, codec: blockCodec },
+          ...{ db, lease, clock, chunkBytes, silenceMs, codec: zstdCodec },
           connect: async () => openCopyClient(await sessions.servers.locate(), readerSetup),
           disconnect: destroyClient,
           onDamaged: (block) =>
@@ -58,7 +58,7 @@ export const createSources = async (
     return {
       prepare: () => ofThisSink(name, prepareStreamPosition({ db, manager, stream }, name, start)),
       open: (lease) =>
-        openStreamSource({ db, connection, manager, stream, lease, clock, log, chunkBytes, codec: blockCodec }),
+        openStreamSource({ db, connection, manager, stream, lease, clock, log, chunkBytes, codec: zstdCodec }),
       close: () => connection.close(),
     };
   });

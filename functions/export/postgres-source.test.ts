@@ -3,7 +3,7 @@ import { startTcpProxy } from "../../tests/fakes/tcp-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
 import { eventually } from "../../tests/support/eventually.ts";
 import { type EnvelopeStore, openEnvelopeStore } from "../../tests/support/stored-envelopes.ts";
-import { blockCodec } from "../node/ingest/block-codec.ts";
+import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { findExportLags } from "../store/export/lag.ts";
 import {
@@ -53,7 +53,7 @@ const openSource = async ({
   const { lease } = await acquireExportLease(connection.db, "default", { owner: crypto.randomUUID() });
   if (lease === null) throw new Error("another process has the lease");
   const source = createPostgresSource({
-    codec: blockCodec,
+    codec: zstdCodec,
     db: connection.db,
     connect: () => openCopyClient(url, readerSetup),
     disconnect: destroyClient,

@@ -8,7 +8,7 @@ import { createTestDatabase, type TestDatabase } from "../../tests/support/datab
 import { streamSettings } from "../../tests/support/nats-sink.ts";
 import { type EnvelopeStore, openStreamStore, storedQueue } from "../../tests/support/stored-envelopes.ts";
 import { noteExportLags } from "../ingest/nats-sink/export-lags.ts";
-import { blockCodec } from "../node/ingest/block-codec.ts";
+import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { findExportLags } from "../store/export/lag.ts";
 import {
@@ -67,7 +67,7 @@ const openSource = async (start: "oldest" | "now" = "oldest") => {
   const { lease } = await acquireExportLease(db, "default", { owner: crypto.randomUUID() });
   if (lease === null) throw new Error("another process has the lease");
   const source = await openStreamSource({
-    ...{ db, manager, stream, lease, clock, log, codec: blockCodec },
+    ...{ db, manager, stream, lease, clock, log, codec: zstdCodec },
     connection: nats.connection,
     chunkBytes: 1 << 20,
   });

@@ -4,7 +4,7 @@ import { systemClock } from "../../kit/clock.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
 import { findStored, testRun } from "../../tests/support/stored-envelopes.ts";
-import { blockCodec } from "../node/ingest/block-codec.ts";
+import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { commitDeadlineMs, openCommitClient } from "../store/ingest/commit-frames.ts";
 import { cursorsOfHostMax } from "../store/ingest/cursors.ts";
@@ -26,7 +26,7 @@ const start = (options: Partial<CommitterOptions> = {}): { committer: Committer;
   const committer = createCommitter({
     connect: () => openCommitClient(database.url),
     clock: systemClock,
-    codec: blockCodec,
+    codec: zstdCodec,
     observe: { batch: ({ frames }) => batches.push(frames) },
     ...options,
   });

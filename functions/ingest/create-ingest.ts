@@ -17,7 +17,7 @@ export interface IngestNeeds {
   hostIdBytesMax: number;
   /** Where frames are stored. */
   sink: Sink;
-  /** `blockCodec` of node/ingest/block-codec.ts. */
+  /** `zstdCodec` of node/ingest/zstd-codec.ts. */
   codec: Pick<BlockCodec, "decompress" | "free">;
   clock: Clock;
   log: Log;

@@ -9,14 +9,14 @@ import {
   FrameSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { describeFrame, sentFrames, sentIdentity, sentLimits, sentQueue } from "../../tests/support/sent-frames.ts";
-import { blockCodec } from "../node/ingest/block-codec.ts";
+import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import { Problem } from "../problems.ts";
 import { examineBlock } from "./examine-block.ts";
 import { type ExaminedFrame, examineFrame } from "./examine-frame.ts";
 
 const receivedAt = 1_000;
 const limits = { ...sentLimits, frameBytesMax: 100_000 };
-const examine = (block: Block, codec = blockCodec) =>
+const examine = (block: Block, codec = zstdCodec) =>
   examineBlock(block, { identity: sentIdentity, limits, receivedAt, codec });
 
 const settle = (act: () => ExaminedFrame): ExaminedFrame | string => {
@@ -42,7 +42,7 @@ const blockOf = (frame: FrameInit, encoding = BlockEncoding.ZSTD): Block => {
     envelopes: envelopes.length,
     rawBytes: raw.length,
     encoding,
-    data: encoding === BlockEncoding.ZSTD ? blockCodec.compress(raw) : raw,
+    data: encoding === BlockEncoding.ZSTD ? zstdCodec.compress(raw) : raw,
   });
 };
 
@@ -83,7 +83,7 @@ describe("examineBlock", () => {
     const unknown = create(EnvelopesSchema, { envelopes });
     unknown.$unknown = [{ no: 9, wireType: 0, data: Uint8Array.of(1) }];
     const raw = toBinary(EnvelopesSchema, unknown);
-    const other = { ...blockOf(lines(3)), rawBytes: raw.length, data: blockCodec.compress(raw) };
+    const other = { ...blockOf(lines(3)), rawBytes: raw.length, data: zstdCodec.compress(raw) };
     expect(examine(other).frame.run.count).toBe(3);
     expect(examine(other).frame.run.compressed).toBeUndefined();
     expect(kept({ ...lines(0), previousSequence: 7n }).count).toBe(0);
@@ -93,7 +93,7 @@ describe("examineBlock", () => {
     const block = blockOf(lines(3, { payload: new Uint8Array(30_000) }));
     block.queueId = Uint8Array.from(sentQueue);
     const { frame, release } = examineBlock(block, {
-      ...{ identity: sentIdentity, limits: { ...limits, payloadBytesMax: 30_000 }, receivedAt, codec: blockCodec },
+      ...{ identity: sentIdentity, limits: { ...limits, payloadBytesMax: 30_000 }, receivedAt, codec: zstdCodec },
     });
     expect(frame.run.bytes.length).toBe(block.rawBytes);
     block.queueId.fill(0);
@@ -104,10 +104,10 @@ describe("examineBlock", () => {
   });
 
   it("G1: decompresses nothing of a block that says that it is too large, and no more than it says", () => {
-    const never = { ...blockCodec, decompress: () => expect.fail("it was decompressed") };
+    const never = { ...zstdCodec, decompress: () => expect.fail("it was decompressed") };
     const large = { ...blockOf(lines(1)), rawBytes: 100_001 };
     expect(settle(() => examine(large, never))).toBe("frame_too_large");
-    const bomb = { ...blockOf(lines(1)), rawBytes: 1_000, data: blockCodec.compress(new Uint8Array(50_000_000)) };
+    const bomb = { ...blockOf(lines(1)), rawBytes: 1_000, data: zstdCodec.compress(new Uint8Array(50_000_000)) };
     const before = process.memoryUsage().arrayBuffers;
     expect(settle(() => examine(bomb))).toBe("frame_invalid");
     expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(1_000_000);
@@ -139,7 +139,7 @@ describe("examineBlock", () => {
     const wide = { ...limits, frameBytesMax: 10_000_000 };
     const of = (count: number) =>
       settle(() =>
-        examineBlock(blockOf(lines(count)), { identity: sentIdentity, limits: wide, receivedAt, codec: blockCodec }),
+        examineBlock(blockOf(lines(count)), { identity: sentIdentity, limits: wide, receivedAt, codec: zstdCodec }),
       );
     expect(of(100_001)).toBe("frame_too_large");
     expect(of(100_000)).not.toBe("frame_too_large");

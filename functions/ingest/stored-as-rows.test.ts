@@ -24,7 +24,7 @@ import {
   type Sending,
   type StoredRow,
 } from "../../tests/support/row-queues.ts";
-import { blockCodec } from "../node/ingest/block-codec.ts";
+import { zstdCodec } from "../node/ingest/zstd-codec.ts";
 import { blockEncodings } from "../store/ingest/block-codec.ts";
 import { readStoredBlock } from "../store/ingest/stored-envelope.ts";
 import { examineSent } from "./examine-block.ts";
@@ -37,7 +37,7 @@ const { sql, db } = database.connect();
 let now = Date.UTC(2026, 10, 23, 6);
 const startCore = () =>
   createPostgresSink({
-    ...{ db, codec: blockCodec, entropy: systemEntropy, log: createTestLog() },
+    ...{ db, codec: zstdCodec, entropy: systemEntropy, log: createTestLog() },
     databaseUrl: async () => database.url,
     clock: { ...systemClock, now: () => now },
     observe: { batch: () => undefined, gap: () => undefined, implausibleGap: () => undefined },
@@ -66,14 +66,14 @@ const examine = (
     return { examined: readFrame(message, reading) ?? examineFrame(frame, hostId, rowLimits, now) };
   }
   const raw = toBinary(EnvelopesSchema, create(EnvelopesSchema, { envelopes }));
-  const data = form === "zstd block" ? blockCodec.compress(raw) : raw;
+  const data = form === "zstd block" ? zstdCodec.compress(raw) : raw;
   const encoding = form === "zstd block" ? BlockEncoding.ZSTD : BlockEncoding.NONE;
   const block = create(BlockSchema, {
     ...{ hostId, queueId, previousSequence, data, rawBytes: raw.length, encoding },
     lastSequence: envelopes.at(-1)?.sequence ?? previousSequence,
     envelopes: envelopes.length,
   });
-  const examined = examineSent(block, { ...reading, codec: blockCodec });
+  const examined = examineSent(block, { ...reading, codec: zstdCodec });
   return { examined, ...(form === "zstd block" && { data }) };
 };
 
@@ -100,8 +100,8 @@ const microseconds = ({ observedAt }: Envelope) =>
 /** Checks the figures of a block, and returns its envelopes. */
 const readBlock = (block: FoundBlock) => {
   const { host_id: hostId, queue_id: queueId, raw_bytes: rawBytes, encoding, data } = block;
-  const envelopes = readStoredBlock({ hostId, queueId, receivedAt: 0n, rawBytes, encoding, data }, blockCodec);
-  const raw = encoding === blockEncodings.zstd ? (blockCodec.decompress(data, rawBytes) ?? []) : data;
+  const envelopes = readStoredBlock({ hostId, queueId, receivedAt: 0n, rawBytes, encoding, data }, zstdCodec);
+  const raw = encoding === blockEncodings.zstd ? (zstdCodec.decompress(data, rawBytes) ?? []) : data;
   const seconds = envelopes.flatMap(({ observedAt }) =>
     observedAt === null ? [] : Math.floor(Number(observedAt) / 1e6),
   );

@@ -2,7 +2,7 @@ import { createApp } from "../../functions/app.ts";
 import { parseCoreConfig } from "../../functions/config/core-config.ts";
 import { type Core, unobserved } from "../../functions/core.ts";
 import type { HttpContext, Peer } from "../../functions/http/request.ts";
-import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
 import { createClientCertificateReader } from "../../functions/signer/certificate.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
@@ -31,7 +31,7 @@ export const createInProcessCore = ({ env, ...dependencies }: InProcessCoreOptio
     observe: unobserved,
     tracer: untraced,
     cryptography,
-    codec: blockCodec,
+    codec: zstdCodec,
     signer: null,
     clientCertificates: createClientCertificateReader({ authorities: [], cryptography }),
     chat: null,

@@ -1,4 +1,4 @@
-import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
 import { copyToTable } from "../../functions/store/ingest/copy-to-table.ts";
 
@@ -6,5 +6,5 @@ import { copyToTable } from "../../functions/store/ingest/copy-to-table.ts";
 export const tabulateStored = async (sql: SqlClient): Promise<void> => {
   await sql`drop table if exists stored_envelope`;
   const [from, to] = [new Date("0001-01-01T00:00:00Z"), new Date("9999-01-01T00:00:00Z")];
-  await copyToTable(sql, { table: "stored_envelope", from, to }, blockCodec);
+  await copyToTable(sql, { table: "stored_envelope", from, to }, zstdCodec);
 };

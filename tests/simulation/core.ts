@@ -10,7 +10,7 @@ import { createNatsSink } from "../../functions/ingest/nats-sink/create-nats-sin
 import { createQueueOpener, type QueueRegister } from "../../functions/ingest/open-queue.ts";
 import type { QueueEventNeeds } from "../../functions/ingest/queue-events.ts";
 import type { Sink } from "../../functions/ingest/sink.ts";
-import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { GrpcError, readGrpcStatus } from "../../proto/grpc-status.ts";
 import { connectCommitClient, type DatabaseDelays } from "./commit-client.ts";
@@ -62,7 +62,7 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
     const clock = world.clockOf(process);
     const connections: (() => void)[] = [];
     const shared: SinkNeeds = {
-      ...{ ...needs, process, clock, codec: blockCodec, entropy: world.entropy, observe: observers },
+      ...{ ...needs, process, clock, codec: zstdCodec, entropy: world.entropy, observe: observers },
       log: {
         debug: nothing,
         info: nothing,
@@ -76,7 +76,7 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
     const start = (sink: Sink): void => {
       const ingest = createIngest({
         config: { frameBytesMax: 2 ** 20, payloadBytesMax: 2 ** 20, discardSpanNames: [], requireEnrollment: false },
-        ...{ hostIdBytesMax: 512, inFlightBytesMax, codec: blockCodec, clock, log: shared.log, observe: observers },
+        ...{ hostIdBytesMax: 512, inFlightBytesMax, codec: zstdCodec, clock, log: shared.log, observe: observers },
         sink: tracedSink(world, name, fault.sink?.(sink) ?? sink),
         certificates: {
           find: async () => new Map(),
@@ -130,7 +130,7 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
 interface SinkNeeds extends CoreNeeds, QueueEventNeeds {
   process: Process;
   clock: Clock;
-  codec: typeof blockCodec;
+  codec: typeof zstdCodec;
   observe: typeof observers;
   log: Record<"debug" | "info" | "warn" | "error", (fields: object) => void>;
   connect(): Promise<Client>;
@@ -156,7 +156,7 @@ const openStreamSink = async (world: World, jetstream: JetStream, needs: SinkNee
       return await createNatsSink({
         ...{ ...needs, db, connection, connectCommitter: needs.connect },
         settings: { stream: "SVC_INGEST", replicas: 1, durability: "replicated", maxAgeSeconds: 0 },
-        codec: blockCodec,
+        codec: zstdCodec,
       });
     } catch (cause) {
       world.note(`${needs.name} does not start: ${String(cause)}`);

@@ -5,7 +5,7 @@ import { expect, it } from "vitest";
 import { encodeLogs } from "../../functions/export/log-lines.ts";
 import { createOtlpHttpClient } from "../../functions/export/otlp-http.ts";
 import { createPostgresSource } from "../../functions/export/postgres-source.ts";
-import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import type { Database } from "../../functions/store/database/database.ts";
 import { countDeadLetters, countSendingHosts } from "../../functions/store/export/dead-letters.ts";
 import { alignStoredCount, findExportLags } from "../../functions/store/export/lag.ts";
@@ -90,7 +90,7 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]): Promise<unk
           })),
         );
         const frame = { hostId: "h", queueId, previousSequence: BigInt(from), lastSequence: BigInt(sequence), run };
-        return commitFrames(side.committer, [{ ...frame, receivedAt: 1_000 }], { codec: blockCodec, now: () => 1_000 });
+        return commitFrames(side.committer, [{ ...frame, receivedAt: 1_000 }], { codec: zstdCodec, now: () => 1_000 });
       }
       case "acquire":
       case "acquire seen": {
@@ -120,7 +120,7 @@ const outcomesOf = async (side: Side, steps: readonly ExportStep[]): Promise<unk
       }
       case "read": {
         if (!leases.has(owner)) return [];
-        const needs = { db, lease: { ...lease }, codec: blockCodec, chunkBytes: 60, silenceMs: 30_000 };
+        const needs = { db, lease: { ...lease }, codec: zstdCodec, chunkBytes: 60, silenceMs: 30_000 };
         const source = createPostgresSource({
           ...needs,
           clock: { monotonic: () => 0 },

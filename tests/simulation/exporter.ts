@@ -4,7 +4,7 @@ import { createExportMetrics } from "../../functions/export/export-metrics.ts";
 import { createPostgresSource } from "../../functions/export/postgres-source.ts";
 import { runExport } from "../../functions/export/run-export.ts";
 import type { ClosableSource } from "../../functions/export/source.ts";
-import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { createExportPosition, type ExportLease } from "../../functions/store/export/positions.ts";
 import { destroyClient } from "../../functions/store/ingest/copy-transaction.ts";
 import { describeDamage } from "../../functions/store/ingest/stored-envelope.ts";
@@ -74,7 +74,7 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
       term = `${name} ${owner} ${++terms} ${lease.epoch}`;
       world.note(`${name} exports from ${lease.position}, term ${lease.epoch}`);
       const source = createPostgresSource({
-        ...{ db, lease, clock, silenceMs, codec: blockCodec, chunkBytes: chunkBytesOf(limits) },
+        ...{ db, lease, clock, silenceMs, codec: zstdCodec, chunkBytes: chunkBytesOf(limits) },
         connect: () => connectReader(world, { ...needs, client: process }),
         disconnect: destroyClient,
         onDamaged: (block) => {

@@ -4,7 +4,7 @@ import { createForwarder, type Forwarder } from "../../collector/forward/forward
 import { createQueue } from "../../collector/queue/create-queue.ts";
 import type { Queue } from "../../collector/queue/queue.ts";
 import type { NewRecord } from "../../collector/queue/record.ts";
-import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { cutPower, type Disk, openDiskStore, type StoreFault } from "./disk.ts";
@@ -86,7 +86,7 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
       maxInFlightFrames: world.chance.integer(1, 8),
       // Some send frames, as through an older core, and the others blocks.
       compression: world.chance.integer(0, 1) === 0 ? "none" : "gzip",
-      createBlockCompressor: () => async (raw) => [Uint8Array.from(blockCodec.compress(raw))],
+      createBlockCompressor: () => async (raw) => [Uint8Array.from(zstdCodec.compress(raw))],
       clock,
       entropy,
       log: quiet,

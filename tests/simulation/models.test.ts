@@ -8,7 +8,7 @@ import { expect, it } from "vitest";
 import { batchRecords } from "../../collector/queue/envelope.ts";
 import { unsent } from "../../collector/queue/format.ts";
 import { openStore, type QueueStore } from "../../collector/queue/store.ts";
-import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { commitFrames, commitFramesAhead, openCommitClient } from "../../functions/store/ingest/commit-frames.ts";
 import { type FrameToCommit, queueKey } from "../../functions/store/ingest/decide-frames.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
@@ -127,7 +127,7 @@ const outcomesOf = async (client: Client, steps: readonly CommitStep[]): Promise
   for (const { isAhead, frames } of steps) {
     const batch = frames.map(frameOf);
     const expected = new Map(batch.map((frame) => [queueKey(frame.hostId, frame.queueId), frame.previousSequence]));
-    const needs = { codec: blockCodec, now: () => 1_000 };
+    const needs = { codec: zstdCodec, now: () => 1_000 };
     outcomes.push(
       isAhead
         ? await commitFramesAhead(client, batch, { ...needs, expected, turn: undefined })

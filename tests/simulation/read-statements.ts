@@ -1,6 +1,6 @@
 /** Reads what the committer sends: its statements (functions/store/database/sql-literals.ts) and rows in PostgreSQL's binary COPY format. */
 
-import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { blockColumns } from "../../functions/store/ingest/block-rows.ts";
 import { readStoredBlock } from "../../functions/store/ingest/stored-envelope.ts";
 
@@ -69,7 +69,7 @@ export const readCopiedBlocks = (parts: readonly Uint8Array[]): CopiedBlock[] =>
       encoding: values.get("encoding")?.readInt16BE() ?? 0,
       data: values.get("data") ?? Buffer.alloc(0),
     };
-    const rows = readStoredBlock(block, blockCodec).map(({ hostId, sequence, payload }) => ({
+    const rows = readStoredBlock(block, zstdCodec).map(({ hostId, sequence, payload }) => ({
       hostId,
       queueHex: block.queueId.toString("hex"),
       sequence: Number(sequence),

@@ -1,7 +1,7 @@
 /** What JetStream has stored, as the oracle looks at it. */
 import { MsgHdrsImpl } from "@nats-io/transport-node";
 import { readStreamBlock } from "../../functions/export/stream-block.ts";
-import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import type { JetStream } from "./jetstream.ts";
 import type { Tables } from "./tables.ts";
 
@@ -9,7 +9,7 @@ import type { Tables } from "./tables.ts";
 export const withStreamed = (tables: Tables, jetstream: JetStream): Tables => ({
   ...tables,
   envelopes: (jetstream.streams.get("SVC_INGEST")?.messages ?? []).flatMap(({ seq, headers, data }) =>
-    (readStreamBlock({ headers: MsgHdrsImpl.decode(headers), data }, blockCodec) ?? []).map((envelope) => ({
+    (readStreamBlock({ headers: MsgHdrsImpl.decode(headers), data }, zstdCodec) ?? []).map((envelope) => ({
       hostId: envelope.hostId,
       queueHex: envelope.queueId.toHex(),
       sequence: Number(envelope.sequence),

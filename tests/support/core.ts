@@ -7,7 +7,7 @@ import { createReceiptSigner } from "../../functions/domain/chat/receipt-signer.
 import type { HttpContext, Peer } from "../../functions/http/request.ts";
 import type { Route } from "../../functions/http/route.ts";
 import { createMockInference } from "../../functions/inference/create-mock-inference.ts";
-import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { createNodeCryptography, createNodeSigningKey } from "../../functions/node/node-cryptography.ts";
 import { databaseCheck, directoryCheck, disabledCheck, licenseCheck, signerCheck } from "../../functions/ops/checks.ts";
 import { opsRoutesOf } from "../../functions/ops/index.ts";
@@ -148,7 +148,7 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     observe,
     tracer: untraced,
     cryptography,
-    codec: blockCodec,
+    codec: zstdCodec,
     signer,
     clientCertificates,
   };

@@ -7,13 +7,13 @@ import { createIngest, type Ingest, type IngestNeeds } from "../../functions/ing
 import { createFastPath } from "../../functions/ingest/fast-path/create-fast-path.ts";
 import { createPostgresSink, type PostgresSinkNeeds } from "../../functions/ingest/postgres-sink.ts";
 import type { Sink } from "../../functions/ingest/sink.ts";
-import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
 import {
   type IngestListener,
   type IngestListenerOptions,
   ingestPeerOf,
   startIngestListener,
 } from "../../functions/node/ingest/ingest-listener.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { loadFiles, type Reloaded } from "../../functions/node/reload-files.ts";
 import { readTlsFiles, type TlsMaterial } from "../../functions/node/tls-files.ts";
 import { areCertificatesActive, findCertificateStates } from "../../functions/store/certificate/certificates.ts";
@@ -130,14 +130,14 @@ export const startTestIngest = async (
     hostIdBytesMax: 253,
     sink: await (options.sink ?? createPostgresSink)({
       databaseUrl: async () => database.url,
-      codec: blockCodec,
+      codec: zstdCodec,
       db: connection.db,
       clock: options.needs?.clock ?? systemClock,
       entropy: systemEntropy,
       log,
       observe,
     }),
-    codec: blockCodec,
+    codec: zstdCodec,
     clock: systemClock,
     log,
     observe,

@@ -4,7 +4,7 @@ import { readStreamBlock } from "../../functions/export/stream-block.ts";
 import { createNatsSink, type NatsSink } from "../../functions/ingest/nats-sink/create-nats-sink.ts";
 import type { StreamSettings } from "../../functions/ingest/nats-sink/prepare-streams.ts";
 import type { PostgresSinkNeeds } from "../../functions/ingest/postgres-sink.ts";
-import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { openCommitClient } from "../../functions/store/ingest/commit-frames.ts";
 import type { StoredEnvelope } from "../../functions/store/ingest/stored-envelope.ts";
 import { systemClock } from "../../kit/clock.ts";
@@ -94,7 +94,7 @@ export const readStream = async (nats: RunningNats, stream = streamSettings.stre
   });
   for await (const { subject, headers: head, data, info } of await consumer.consume()) {
     if (head !== undefined && !head.has("Svc-Fence")) {
-      const envelopes = readStreamBlock({ headers: head, data }, blockCodec);
+      const envelopes = readStreamBlock({ headers: head, data }, zstdCodec);
       if (envelopes === undefined) throw new TypeError(`a message on ${subject} is no block`);
       messages.push({
         subject,

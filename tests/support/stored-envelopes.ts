@@ -2,7 +2,7 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Client } from "pg";
 import type { NatsSink } from "../../functions/ingest/nats-sink/create-nats-sink.ts";
 import type { StreamSettings } from "../../functions/ingest/nats-sink/prepare-streams.ts";
-import { blockCodec } from "../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
 import { commitFrames, openCommitClient } from "../../functions/store/ingest/commit-frames.ts";
 import type { FrameToCommit } from "../../functions/store/ingest/decide-frames.ts";
@@ -42,7 +42,7 @@ export const findStored = async (sql: Pick<SqlClient, "unsafe">): Promise<FoundE
      from ingest_block order by host_id collate "C", queue_id, first_sequence, xid`,
   );
   return blocks.flatMap(({ received, xid, ...block }) =>
-    readStoredBlock({ ...block, receivedAt: BigInt(received) }, blockCodec).map((envelope) => ({
+    readStoredBlock({ ...block, receivedAt: BigInt(received) }, zstdCodec).map((envelope) => ({
       ...envelope,
       queue: Buffer.from(envelope.queueId).toString("hex"),
       text: Buffer.from(envelope.payload).toString(),
@@ -71,7 +71,7 @@ export const openEnvelopeStore = async (
   now = Date.now,
 ): Promise<EnvelopeStore & { client: Client }> => {
   const client = await openCommitClient(url);
-  const store = storeWith((frame) => commitFrames(client, [frame], { codec: blockCodec, now }), now);
+  const store = storeWith((frame) => commitFrames(client, [frame], { codec: zstdCodec, now }), now);
   return { ...store, client, close: () => client.end() };
 };
 
@@ -90,7 +90,7 @@ export const openStreamStore = async (
     clock: systemClock,
     entropy: systemEntropy,
     log: createTestLog(),
-    codec: blockCodec,
+    codec: zstdCodec,
     observe: { batch: () => undefined, gap: () => undefined, implausibleGap: () => undefined },
   });
   return { ...storeWith((frame) => sink.commit(frame, 0), Date.now), sink, close: () => sink.close() };

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, it } from "vitest";
 import { testRun } from "../../../tests/support/stored-envelopes.ts";
-import { blockCodec } from "../../node/ingest/block-codec.ts";
+import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { readStoredBlock } from "../../store/ingest/stored-envelope.ts";
 import { planBlocks } from "./plan-blocks.ts";
 import { nameChains } from "./queue-streams.ts";
@@ -50,12 +50,12 @@ it("stores each envelope once, in the order of its kind, however often a frame i
         cursor: view.cursor,
         chainOf: nameChains(view),
         storedThrough: (chain) => view.chains.get(chain)?.storedThrough ?? 0n,
-        ...{ bytesMax, codec: blockCodec },
+        ...{ bytesMax, codec: zstdCodec },
       });
       if (blocks.length === 0) view.cursor = lastSequence;
       for (const { chain, kind, run, cursor, encoding, data } of blocks.slice(0, 1 + ends.next().value)) {
         const raw = { rawBytes: run.bytes.length, encoding: encoding === "zstd" ? 2 : 1, data };
-        const read = readStoredBlock({ ...queue, receivedAt: 0n, ...raw }, blockCodec);
+        const read = readStoredBlock({ ...queue, receivedAt: 0n, ...raw }, zstdCodec);
         for (const { sequence, kind: own } of read) {
           expect(own).toBe(kind);
           expect(stored.has(sequence)).toBe(false);

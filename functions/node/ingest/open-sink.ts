@@ -5,7 +5,7 @@ import type { Sink } from "../../ingest/sink.ts";
 import { openCommitClient } from "../../store/ingest/commit-frames.ts";
 import { noteSink } from "../../store/ingest/sinks.ts";
 import type { Metrics } from "../metrics.ts";
-import { blockCodec } from "./block-codec.ts";
+import { zstdCodec } from "./zstd-codec.ts";
 
 /** A sink, and the largest payload that it stores. */
 export interface OpenedSink {
@@ -29,7 +29,7 @@ export const openSink = async (
   { metrics, log, ...needs }: Omit<PostgresSinkNeeds, "observe" | "log" | "codec"> & { metrics: Metrics; log: Log },
 ): Promise<OpenedSink> => {
   const { sink: settings, payloadBytesMax } = config;
-  const shared = { ...needs, log, codec: blockCodec, observe: metrics.observeIngest };
+  const shared = { ...needs, log, codec: zstdCodec, observe: metrics.observeIngest };
   await noteSink(needs.db, settings.kind, new Date(needs.clock.now()));
   if (settings.kind === "postgres") return { sink: createPostgresSink(shared), payloadBytesMax };
   const { connectNats } = await import("./connect-nats.ts");

@@ -2,7 +2,7 @@ import type { Client } from "pg";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
 import { testRun } from "../../../tests/support/stored-envelopes.ts";
-import { blockCodec } from "../../node/ingest/block-codec.ts";
+import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { commitFrames, openCommitClient } from "./commit-frames.ts";
 import type { FrameToCommit } from "./decide-frames.ts";
 
@@ -31,7 +31,7 @@ const frame = (hostId: string): FrameToCommit => ({
   run: testRun([{ sequence: 1n, kind: "log_line" }]),
 });
 const commit = (client: Client, ...hosts: string[]) =>
-  commitFrames(client, hosts.map(frame), { codec: blockCodec, now: () => 1_000 });
+  commitFrames(client, hosts.map(frame), { codec: zstdCodec, now: () => 1_000 });
 
 it("G5: two cores to which different queues of one batch are new do not deadlock, and store everything once", async () => {
   const [one, two, three] = [await connect(), await connect(), await connect()];

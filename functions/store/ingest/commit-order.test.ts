@@ -2,7 +2,7 @@ import type { Client } from "pg";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
 import { testRun } from "../../../tests/support/stored-envelopes.ts";
-import { blockCodec } from "../../node/ingest/block-codec.ts";
+import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { commitFrames, commitFramesAhead, openCommitClient } from "./commit-frames.ts";
 import { type FrameToCommit, queueKey } from "./decide-frames.ts";
 
@@ -24,7 +24,7 @@ const connect = async (): Promise<Client> => {
   return client;
 };
 const queueId = new Uint8Array(16).fill(7);
-const needs = { codec: blockCodec, now: () => 1_000 };
+const needs = { codec: zstdCodec, now: () => 1_000 };
 const frame = (hostId: string, sequence: bigint): FrameToCommit => ({
   hostId,
   queueId,

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
 import { testRun } from "../../../tests/support/stored-envelopes.ts";
-import { blockCodec } from "../../node/ingest/block-codec.ts";
+import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { encodeBlockRow } from "./block-rows.ts";
 import { openCommitClient } from "./commit-frames.ts";
 import { runCopyTransaction } from "./copy-transaction.ts";
@@ -15,7 +15,7 @@ afterAll(() => database.drop());
 const rows = (hostId: string, count: number, kind = "log_line"): Buffer[] =>
   Array.from({ length: count }, (_, index) => {
     const run = testRun([{ sequence: BigInt(index + 1), kind, payload: new Uint8Array(index) }]);
-    return encodeBlockRow({ hostId, queueId: new Uint8Array(16), receivedAt: 0, run }, blockCodec);
+    return encodeBlockRow({ hostId, queueId: new Uint8Array(16), receivedAt: 0, run }, zstdCodec);
   });
 const stored = async () =>
   await database.connect().sql`select host_id, count(*)::int as rows from ingest_block group by host_id order by 1`;

@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { afterAll, expect, it } from "vitest";
 import { createTestDatabase } from "../../../tests/support/database.ts";
 import { findStored, testRun } from "../../../tests/support/stored-envelopes.ts";
-import { blockCodec } from "../../node/ingest/block-codec.ts";
+import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { commitFrames, commitFramesAhead, openCommitClient } from "./commit-frames.ts";
 import { type FrameToCommit, queueKey } from "./decide-frames.ts";
 import { deleteOldHours } from "./hours.ts";
@@ -16,7 +16,7 @@ afterAll(async () => {
 });
 
 const hour = Date.UTC(2026, 10, 22, 6);
-const needs = { codec: blockCodec, now: () => hour };
+const needs = { codec: zstdCodec, now: () => hour };
 const own = Array.from({ length: 9 }, (_, index) => `own_kind_${index}`);
 const kinds = ["otel_span", "otel_log", "otel_metric", "log_line", "my_kind", ...own];
 
@@ -84,7 +84,7 @@ it("counts exactly the stored envelopes by host, hour and kind, also when frames
       if (made.lastSequence > cursor) cursors.set(key, made.lastSequence);
       return made;
     });
-    await commitFrames(client, batch, { codec: blockCodec, now: () => hour + hours * 3_600_000 + 5 });
+    await commitFrames(client, batch, { codec: zstdCodec, now: () => hour + hours * 3_600_000 + 5 });
     expect(sorted(await counted())).toEqual(sorted(await stored()));
   });
   await fc.assert(property, { numRuns: 30, seed: 20_261_122 });

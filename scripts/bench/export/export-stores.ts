@@ -3,7 +3,7 @@ import { connect } from "@nats-io/transport-node";
 import { readStreamBlock } from "../../../functions/export/stream-block.ts";
 import { type Committer, createCommitter } from "../../../functions/ingest/committer.ts";
 import { createNatsSink } from "../../../functions/ingest/nats-sink/create-nats-sink.ts";
-import { blockCodec } from "../../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
 import { readEnvelopes, readerSetup } from "../../../functions/store/export/read-envelopes.ts";
 import { openCommitClient } from "../../../functions/store/ingest/commit-frames.ts";
 import { openCopyClient } from "../../../functions/store/ingest/copy-transaction.ts";
@@ -38,7 +38,7 @@ const openPostgresStore = async ({ url, sql, pid }: EmbeddedDatabase): Promise<E
   const committer = createCommitter({
     connect: () => openCommitClient(url),
     clock: systemClock,
-    codec: blockCodec,
+    codec: zstdCodec,
     observe: { batch: ignore },
   });
   return {
@@ -53,7 +53,7 @@ const openPostgresStore = async ({ url, sql, pid }: EmbeddedDatabase): Promise<E
       const client = await openCopyClient(url, readerSetup);
       const step = 64n;
       for (let from = BigInt(row.first); from < BigInt(row.last); from += step)
-        yield (await readEnvelopes(client, { from, to: from + step, bytesMax: 1 << 30 }, blockCodec))?.envelopes ?? [];
+        yield (await readEnvelopes(client, { from, to: from + step, bytesMax: 1 << 30 }, zstdCodec))?.envelopes ?? [];
       await client.end();
     },
     close: () => committer.close(),
@@ -70,7 +70,7 @@ const openNatsStore = async (database: EmbeddedDatabase): Promise<ExportStore> =
     settings,
     db: database.db,
     connectCommitter: () => openCommitClient(database.url),
-    codec: blockCodec,
+    codec: zstdCodec,
     clock: systemClock,
     entropy: systemEntropy,
     log: { warn: ignore },
@@ -91,7 +91,7 @@ const openNatsStore = async (database: EmbeddedDatabase): Promise<ExportStore> =
       const messages = await consumer.consume({ max_messages: readAhead });
       let envelopes: StoredEnvelope[] = [];
       for await (const { headers, data, seq } of messages) {
-        for (const envelope of readStreamBlock({ headers, data }, blockCodec) ?? []) envelopes.push(envelope);
+        for (const envelope of readStreamBlock({ headers, data }, zstdCodec) ?? []) envelopes.push(envelope);
         if (envelopes.length < readAhead && seq < state.last_seq) continue;
         yield envelopes;
         envelopes = [];

@@ -6,7 +6,7 @@ import { type ClientHttp2Session, type ClientHttp2Stream, connect } from "node:h
 import { create, toBinary } from "@bufbuild/protobuf";
 import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { encodeBlock } from "../../../collector/forward/messages.ts";
-import { blockCodec } from "../../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
 import { unpooled } from "../../../kit/buffer-pool.ts";
 import { ForwardRequestSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createGrpcMessageReader, frameGrpcMessages, grpcMessagePrefix } from "../../../proto/grpc-framing.ts";
@@ -235,7 +235,7 @@ const writeBlock = (
     reader.skip(type);
   }
   const raw = frame.subarray(reader.pos);
-  const data = blockCodec.compress(raw);
+  const data = zstdCodec.compress(raw);
   const head = { hostId, queueId, previousSequence: first - 1, lastSequence: first - 1 + count };
   const parts = encodeBlock(head, { count, rawBytes: raw.length, data: [data] });
   const length = parts.reduce((sum, part) => sum + part.length, 0);

@@ -6,7 +6,7 @@ import { createHash } from "node:crypto";
 import { checkConfig, publishConfig } from "../../../functions/domain/config/publish.ts";
 import { createPolicy } from "../../../functions/domain/enrollment/policies.ts";
 import { createToken } from "../../../functions/domain/enrollment/tokens.ts";
-import { blockCodec } from "../../../functions/node/ingest/block-codec.ts";
+import { zstdCodec } from "../../../functions/node/ingest/zstd-codec.ts";
 import { commitFrames, openCommitClient } from "../../../functions/store/ingest/commit-frames.ts";
 import { runOf } from "../../../functions/store/ingest/envelope-run.ts";
 import { openApp } from "../../lab/in-process-core.ts";
@@ -72,7 +72,7 @@ export const playHistories = async (
   const forward = (identity: string, at: number): Promise<void> => {
     const queueId = createHash("sha256").update(`${identity} ${at}`).digest().subarray(0, 16);
     const frame = { hostId: identity, queueId, previousSequence: 0n, lastSequence: 1n, receivedAt: at, run: runOf([]) };
-    const commit = lastCommit.then(() => commitFrames(client, [frame], { codec: blockCodec, now: () => at }));
+    const commit = lastCommit.then(() => commitFrames(client, [frame], { codec: zstdCodec, now: () => at }));
     lastCommit = commit.catch(() => undefined);
     return commit.then(() => undefined);
   };

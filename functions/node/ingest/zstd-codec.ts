@@ -12,7 +12,7 @@ interface Inflated {
 const params = { [constants.ZSTD_c_compressionLevel]: 1 };
 
 /** The codec of blocks. At once, not in the thread pool: handing a block over costs as much as the work itself. */
-export const blockCodec: BlockCodec = {
+export const zstdCodec: BlockCodec = {
   // In chunks of the default size, which come from Node's pool: one large enough for the whole is garbage that costs half as much again.
   compress: (raw) => zstdCompressSync(raw, { params }),
   decompress(data, rawBytes) {
