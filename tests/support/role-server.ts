@@ -1,4 +1,5 @@
 import { type ChatSqlNeeds, type CreatedChatSql, createChatSql } from "../../functions/chat-sql/create-chat-sql.ts";
+import { fleetThresholds } from "../../functions/domain/fleet/thresholds.ts";
 import { readMigrations } from "../../functions/node/read-migrations.ts";
 import { type ConnectedDatabase, connectDatabase } from "../../functions/store/database/database.ts";
 import { migrate } from "../../functions/store/database/migrate.ts";
@@ -7,15 +8,7 @@ import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.
 /** A connection to a database of the server, with its URL. */
 export type RoleConnection = ConnectedDatabase & { url: string };
 
-const thresholds = {
-  heartbeatIntervalSeconds: 60,
-  staleAfterSeconds: 180,
-  forwardingSeconds: 300,
-  enrollingSeconds: 900,
-  returnSeconds: 96,
-  certExpiringFraction: 0.25,
-  versionMin: null,
-};
+const thresholds = fleetThresholds({ heartbeatIntervalSeconds: 60, collectorVersionMin: null });
 
 /** Starts a PostgreSQL server for tests of roles and privileges, which belong to the whole server. */
 export const startRoleServer = async () => {

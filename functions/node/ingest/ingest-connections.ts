@@ -15,6 +15,7 @@ import { identityOfCertificate } from "../../../proto/identity.ts";
 import type { Peer } from "../../http/request.ts";
 import type { Admission, CallerCertificate } from "../../ingest/admission.ts";
 import { Problem, type ProblemCode } from "../../problems.ts";
+import { pingOrDestroy } from "./ingest-streams.ts";
 
 /** Limits of one caller. */
 export interface CallerLimits {
@@ -42,6 +43,9 @@ export const callerLimits: CallerLimits = {
   idleMs: 120_000,
   refusedMs: 2_000,
 };
+
+/** A host that returns is rejected until those of its connections that do not answer are closed. */
+const pingTimeoutMs = 5_000;
 
 /** Connections of one address that were not admitted and wait for their answer. */
 const refusedOfAddressMax = 100;
@@ -157,12 +161,7 @@ export const createIngestConnections = (needs: {
           else session.close();
         },
         /** Detects a host that vanished, so that its connections do not keep it from returning. */
-        ping() {
-          if (session === undefined || session.destroyed || session.closed) return;
-          const unanswered = setTimeout(() => session.destroy(), 5_000);
-          unanswered.unref();
-          if (!session.ping(() => clearTimeout(unanswered))) clearTimeout(unanswered);
-        },
+        ping: () => session && pingOrDestroy(session, pingTimeoutMs),
       };
       open.add(entry);
       (session ?? socket).once("close", () => {

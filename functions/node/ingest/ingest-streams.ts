@@ -45,9 +45,9 @@ export const endWithResponse = (stream: ServerHttp2Stream): void => {
 };
 
 /** Detects a host that vanished: TCP alone would keep its streams, which count against its limit, for hours. */
-export const pingOrDestroy = (session: ServerHttp2Session): void => {
+export const pingOrDestroy = (session: ServerHttp2Session, timeoutMs = pingIntervalMs / 2): void => {
   if (session.destroyed || session.closed) return;
-  const unanswered = setTimeout(() => session.destroy(), pingIntervalMs / 2);
+  const unanswered = setTimeout(() => session.destroy(), timeoutMs);
   unanswered.unref();
   try {
     session.ping(() => clearTimeout(unanswered));
