@@ -27,7 +27,7 @@ export interface StreamPulls {
    * Returns what has arrived, up to the aim, once it is as much, or after a tenth of a second, in the order of the stream. Rejects once a
    * delivery is missing, or the consumer.
    */
-  take(): Promise<StreamMessage[]>;
+  receive(): Promise<StreamMessage[]>;
   close(): void;
 }
 
@@ -139,7 +139,7 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
   pull().catch(end);
 
   return {
-    async take() {
+    async receive() {
       const waited = clock.sleep(lingerMs, closed.signal).catch(() => undefined);
       await Promise.race([filled.promise, waited]);
       if (failure) throw failure;

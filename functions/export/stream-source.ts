@@ -113,7 +113,7 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
 
   return {
     async read() {
-      const delivered = await pulls.take();
+      const delivered = await pulls.receive();
       const end = delivered.at(-1);
       if (end === undefined) return null;
       const { messages, lost } = await chains.complete(delivered);

@@ -139,7 +139,7 @@ export const createCommitter = ({
   };
   const pump = (): void => {
     while (mayBegin()) {
-      const frames = waiting.take();
+      const frames = waiting.removeBatch();
       if (frames.length === 0) break;
       begin(beginBatch(frames, { expected, running: batches, clock }));
     }

@@ -5,7 +5,7 @@ import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import type { IngestObserver } from "./accept-frame.ts";
 import { type CertificateRegister, createAdmission, type UsedCertificate } from "./admission.ts";
 import { createByteBudget } from "./byte-budget.ts";
-import { inGroups } from "./in-turn.ts";
+import { inGroups } from "./in-groups.ts";
 import { createIncompleteMessages } from "./incomplete-messages.ts";
 import { createOpenStreams } from "./open-streams.ts";
 import { createIngestRoutes, type IngestDependencies, type IngestRoutes } from "./service.ts";

@@ -29,7 +29,7 @@ export interface MessageLimits {
    * Decodes a message in place of Connect, which reports bytes that are no message as its own failure; returns what Connect decodes
    * instead. Throws a Problem.
    */
-  take?(message: Bytes, codec: string, values: ContextValues | undefined): Bytes;
+  decode?(message: Bytes, codec: string, values: ContextValues | undefined): Bytes;
 }
 
 /**
@@ -54,7 +54,7 @@ export const limitMessages = (handler: UniversalHandler, limits: MessageLimits):
       try {
         if (codec === "json") checkJsonEntries(message);
         else checkEntries(message, limits.field);
-        return limits.take?.(message, codec, request.contextValues) ?? message;
+        return limits.decode?.(message, codec, request.contextValues) ?? message;
       } catch (error) {
         throw toConnectError(error);
       }

@@ -14,7 +14,7 @@ import type { Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import type { LockedCursor, QueueName, StoredQueue } from "../store/ingest/cursors.ts";
 import { queueIdBytes, sequenceMax } from "./examine-frame.ts";
-import { inGroups, inTurn } from "./in-turn.ts";
+import { inGroups, inTurn } from "./in-groups.ts";
 import { forkEvent, gapEvent, type Loss, type LossObserver, type QueueEvent, sequencesOf } from "./queue-events.ts";
 
 /** An opened queue: the session of its frames, absent for a client that names none. */

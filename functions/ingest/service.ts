@@ -242,11 +242,11 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
       const handlers = router.handlers.map((handler) => {
         const isForward = handler.method === IngestService.method.forward;
         const field = isForward ? frameField.forward : frameField.submit;
-        const take = isForward ? {} : { take: decodeSubmit };
         const begin: MessageLimits["begin"] = ({ contextValues, signal }) =>
           incomplete.begin(contextValues?.get(callerKey)?.identity ?? "", signal);
         const shared = { bytesMax: readMaxBytes, gzip };
-        const plain = limitMessages(handler, { ...shared, field, isUnary: !isForward, begin, ...take });
+        const ofKind = isForward ? { isUnary: false } : { isUnary: true, decode: decodeSubmit };
+        const plain = limitMessages(handler, { ...shared, field, begin, ...ofKind });
         if (!isForward || needs.fastPath === undefined) return plain;
         const decodeBytes = (message: Uint8Array, caller: Caller) => decode(decodeForward(message), caller);
         return needs.fastPath(plain, { ...shared, admit, run, decode: decodeBytes, incomplete, limits, clock });

@@ -15,16 +15,16 @@ export interface Pending {
 export interface WaitingFrames {
   add(pending: Pending): void;
   /**
-   * Takes the frames of queues, oldest first, while they fit; at least one frame, unless every queue has to wait. A queue that is in a
-   * running batch joins only a batch in which every queue has an expected cursor.
+   * Removes and returns the frames of queues, oldest first, while they fit; at least one frame, unless every queue has to wait. A queue
+   * that is in a running batch joins only a batch in which every queue has an expected cursor.
    */
-  take(): Pending[];
+  removeBatch(): Pending[];
   /** Puts frames back before the later ones of their queues. */
   putBack(frames: readonly Pending[]): void;
-  /** Takes nothing of these queues until they are released. */
+  /** Removes nothing of these queues until they are released. */
   hold(keys: Iterable<string>): void;
   release(keys: Iterable<string>): void;
-  /** Takes these queues in batches of their own from now on, for half a minute or until they rejoin. */
+  /** Removes these queues in batches of their own from now on, for half a minute or until they rejoin. */
   isolate(keys: Iterable<string>): void;
   rejoin(keys: Iterable<string>): void;
   rejectAll(reason: unknown): void;
@@ -65,7 +65,7 @@ export const createWaitingFrames = ({
       if (queue) queue.push(pending);
       else waiting.set(key, [pending]);
     },
-    take() {
+    removeBatch() {
       const frames: Pending[] = [];
       const bytesMax = batchBytesMax();
       let bytes = 0;

@@ -48,7 +48,7 @@ export const advanceRollout = (core: RolloutCore, rolloutId: string): Promise<Ad
     if (row === undefined || endedStates.includes(row.state)) return "idle";
     const config = await findConfig(tx, row.configId);
     if (config === undefined) return "idle";
-    return new Step(core, tx, { row, config, rules: await readCountingRules({ ...core, db: tx }) }).take();
+    return new Step(core, tx, { row, config, rules: await readCountingRules({ ...core, db: tx }) }).advance();
   });
 
 /** One step, in its transaction. */
@@ -79,7 +79,7 @@ class Step {
     };
   }
 
-  async take(): Promise<Advance> {
+  async advance(): Promise<Advance> {
     if (this.#row.state === "rolling_back") return this.#revert();
     await this.#observe();
     if (this.#row.state === "paused") return "idle";

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { inTurn } from "./in-turn.ts";
+import { inTurn } from "./in-groups.ts";
 
 it("runs so many calls at once, the others in their order, and a failure rejects its own call alone", async () => {
   const begun: string[] = [];
