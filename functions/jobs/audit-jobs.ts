@@ -1,11 +1,10 @@
 import { runEvery } from "../../kit/run-every.ts";
 import type { Core } from "../core.ts";
-import { chainHash, genesisHash } from "../domain/audit/chain.ts";
-import { flushRefusals } from "../domain/audit/record-refusals.ts";
+import { chainAuditEvents } from "../domain/audit/chain-events.ts";
+import { flushRefusals } from "../domain/audit/flush-refusals.ts";
 import { verifyChain } from "../domain/audit/verify-chain.ts";
-import { flushRefusalCounts } from "../domain/enrollment/refuse.ts";
-import type { AuditLink } from "../store/audit/audit.ts";
-import { findHead, findPendingEvents, insertLinks, tryLockAppender } from "../store/audit/audit.ts";
+import { flushEnrollmentRefusals } from "../domain/enrollment/flush-refusals.ts";
+import { findHead } from "../store/audit/audit.ts";
 
 const chainIntervalMs = 1000;
 const refusalsIntervalMs = 10_000;
@@ -28,7 +27,7 @@ export const runAuditJobs = async (
       return undefined;
     }),
     runEvery({ name: "refused enrollments", intervalMs: refusalsIntervalMs, ...job }, async () => {
-      const events = await flushRefusalCounts(core);
+      const events = await flushEnrollmentRefusals(core);
       return events === 0 ? undefined : { events };
     }),
     runEvery({ name: "counted refusals", intervalMs: refusalsIntervalMs, ...job }, async () => {
@@ -46,36 +45,4 @@ export const runAuditJobs = async (
       return head && { seq: head.seq, hash: head.hash.toHex() };
     }),
   ]);
-};
-
-const batchMax = 500;
-
-/**
- * Appends every committed event to the hash chain, batch by batch; one core at a time. A kill leaves complete batches. Returns undefined
- * when there was nothing to do.
- */
-export const chainAuditEvents = async ({
-  db,
-  cryptography,
-}: Pick<Core, "db" | "cryptography">): Promise<{ chained: number } | undefined> => {
-  let chained = 0;
-  for (;;) {
-    const count = await db.transaction(async (tx) => {
-      if (!(await tryLockAppender(tx))) return 0;
-      const pending = await findPendingEvents(tx, batchMax);
-      if (pending.length === 0) return 0;
-      let head = await findHead(tx);
-      const links: AuditLink[] = [];
-      for (const { event } of pending) {
-        const seq: number = (head?.seq ?? 0) + 1;
-        const prevHash: Uint8Array = head?.hash ?? genesisHash;
-        head = { seq, eventId: event.id, prevHash, hash: await chainHash(cryptography, { seq, prevHash, event }) };
-        links.push(head);
-      }
-      await insertLinks(tx, links);
-      return links.length;
-    });
-    chained += count;
-    if (count < batchMax) return chained === 0 ? undefined : { chained };
-  }
 };

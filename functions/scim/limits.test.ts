@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from "vitest";
 import { createScimCore, scimToken } from "../../tests/support/scim.ts";
-import { flushRefusals } from "../domain/audit/record-refusals.ts";
+import { flushRefusals } from "../domain/audit/flush-refusals.ts";
 
 const next = "the-next-scim-token-of-the-tests-0123";
 const test = await createScimCore({ env: { SVC_DIRECTORY_SCIM_TOKEN: `${scimToken}\n${next}` } });

@@ -1,8 +1,8 @@
 import { sql } from "drizzle-orm";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { chainAuditEvents } from "../../functions/domain/audit/chain-events.ts";
 import { verifyChain } from "../../functions/domain/audit/verify-chain.ts";
-import { chainAuditEvents } from "../../functions/jobs/audit-jobs.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
 import { buildUi } from "../../scripts/lab/built-ui.ts";

@@ -7,7 +7,7 @@ import { insertCode } from "../../store/operator-session/operator-sessions.ts";
 import { redeemCode } from "../operator-session/authorization-codes.ts";
 import { createAuthenticateProvider } from "../scim/authenticate-provider.ts";
 import { createTokenExchange } from "../workload/exchange-token.ts";
-import { flushRefusals } from "./record-refusals.ts";
+import { flushRefusals } from "./flush-refusals.ts";
 import { recordSignIn } from "./record-sign-in.ts";
 
 const test = await createTestCore({ env: scimEnvironment });

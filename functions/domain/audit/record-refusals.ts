@@ -5,14 +5,12 @@
  */
 
 import { addressKey } from "../../../kit/address.ts";
-import type { AuditAction } from "../../../proto/audit-actions.ts";
 import type { Core } from "../../core.ts";
 import {
   addRefusalCounts,
   findRefusalKeys,
   type RefusalCountRow,
   refusalKeyText,
-  takeRefusalCounts,
 } from "../../store/audit/refusal-counts.ts";
 import type { Executor } from "../../store/database/database.ts";
 import { groupTransactions } from "../../store/database/group-transactions.ts";
@@ -22,9 +20,6 @@ const minuteMs = 60_000;
 const countsPerMinuteMax = 100;
 /** The address of counts that several share. */
 const otherAddresses = "other";
-/** Requests of a minute may still be in flight when it ends. */
-const graceMs = 5000;
-const batch = 500;
 
 /** The entry of one refusal. */
 export interface RefusalEntry extends Omit<AuditEntry, "outcome" | "reasonCode" | "origin"> {
@@ -91,35 +86,3 @@ export const createRecordRefusal = ({ db, ...needs }: RefusalCore & Pick<Core, "
     keyOf: () => String(refusals++),
   });
 };
-
-/** Audits how many refusals each count of the past minutes has, if it is more than the one that has its event. Returns how many events it wrote. */
-export const flushRefusals = async ({ db, ...needs }: RefusalCore & Pick<Core, "db">): Promise<number> => {
-  const before = new Date(needs.clock.now() - minuteMs - graceMs);
-  let written = 0;
-  for (;;) {
-    const taken = await db.transaction(async (tx) => {
-      const rows = await takeRefusalCounts(tx, before, batch);
-      const entries = rows.filter(({ refusals }) => refusals > 1).map(countEntry);
-      if (entries.length > 0) await recordAudits(tx, needs, entries);
-      written += entries.length;
-      return rows.length;
-    });
-    if (taken < batch) return written;
-  }
-};
-
-const countEntry = (row: RefusalCountRow): AuditEntry => ({
-  actor: { type: "system", id: "svc-server", display: "svc-server" },
-  // Only `recordRefusals` writes these rows.
-  action: row.action as AuditAction,
-  target:
-    row.targetId === "" ? { type: "remote_address", id: row.addressKey } : { type: row.targetType, id: row.targetId },
-  outcome: "failure",
-  reasonCode: row.reasonCode,
-  details: {
-    remote_address: row.addressKey,
-    count: row.refusals,
-    minute: row.minuteStartedAt.toISOString(),
-    last_at: row.lastAt.toISOString(),
-  },
-});

@@ -8,7 +8,7 @@ import { createTokenFinder } from "../../store/enrollment/policies.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Issued } from "../certificate/issued.ts";
 import { isWellFormedToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
-import { EnrollmentRefusal, type RecordRefusals, type RefusalCore, type RefusedUse } from "./refuse.ts";
+import { EnrollmentRefusal, type RefusalCore, type RefusedUse, type RunOrRefuse } from "./refuse.ts";
 import { checkTokenUse, type EnrollmentRequest, type Reserved } from "./reserve.ts";
 import { createSteps, type EnrollmentSteps } from "./steps.ts";
 import { enforce, identityRules } from "./use-rules.ts";
@@ -32,13 +32,13 @@ export type AdmitToken = (rawToken: string | null, origin: Origin) => Promise<Ad
  */
 export const createAdmitToken = (
   core: Pick<EnrollCore, "db" | "clock" | "cryptography">,
-  recordRefusals: RecordRefusals,
+  runOrRefuse: RunOrRefuse,
 ): AdmitToken => {
   // Concurrent requests share look-ups: the results are checked again under the policy's lock.
   const findToken = createTokenFinder(core.db);
   return (rawToken, origin) => {
     const use: RefusedUse = { tokenId: null, tokenPrefix: null, policyId: null, identity: null };
-    return recordRefusals(use, origin, async () => {
+    return runOrRefuse(use, origin, async () => {
       if (rawToken === null || !isWellFormedToken(rawToken)) {
         throw new EnrollmentRefusal("token_invalid", {
           reason: rawToken === null ? "token_missing" : "token_malformed",
@@ -65,11 +65,11 @@ export type Enroll = (token: AdmittedToken, body: EnrollRequest, origin: Origin)
  * between the steps leaves a reservation that expires after 60 s and a certificate without a row, which core rejects. Refusals are audited; failed
  * uses count against the remote address. Concurrent enrollments share transactions.
  */
-export const createEnroll = (core: EnrollCore, recordRefusals: RecordRefusals): Enroll => {
+export const createEnroll = (core: EnrollCore, runOrRefuse: RunOrRefuse): Enroll => {
   const steps = createSteps({ ...core, ids: pooledEntropy(core.entropy) });
   return (token, body, origin) => {
     const use: RefusedUse = { ...token, identity: null };
-    return recordRefusals(use, origin, async () => {
+    return runOrRefuse(use, origin, async () => {
       const request = await validateRequest(core, body, origin);
       use.identity = request.identity;
 

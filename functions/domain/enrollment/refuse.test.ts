@@ -7,7 +7,7 @@ import { createTestDatabase, type TestDatabase } from "../../../tests/support/da
 import { unobserved } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database/database.ts";
-import { createRecordRefusals, EnrollmentRefusal } from "./refuse.ts";
+import { createRunOrRefuse, EnrollmentRefusal } from "./refuse.ts";
 
 let database: TestDatabase;
 beforeAll(async () => {
@@ -38,7 +38,7 @@ describe("refusals", () => {
           },
         },
       });
-      return createRecordRefusals({ db: counting, clock, entropy: createSeededEntropy(seed), observe: unobserved });
+      return createRunOrRefuse({ db: counting, clock, entropy: createSeededEntropy(seed), observe: unobserved });
     });
     const use = { tokenId: null, tokenPrefix: null, policyId: null, identity: null };
     const refuse = (at: number, remoteAddress: string) =>

@@ -9,15 +9,14 @@ import { groupTransactions } from "../../store/database/group-transactions.ts";
 import {
   addRefusals,
   countFailures,
-  deleteFailures,
-  deleteRefusals,
   findRefusalCounts,
   insertFailures,
   type RefusalRow,
 } from "../../store/enrollment/enrollments.ts";
-import { type AuditEntry, type Origin, recordAudit, recordAudits } from "../audit/audit-log.ts";
+import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
 
-const windowMs = 5 * 60_000;
+/** Failed uses of an address count for this long. */
+export const failureWindowMs = 5 * 60_000;
 const failuresMax = 10;
 /** Refusals are counted by the minute. */
 const minuteMs = 60_000;
@@ -74,13 +73,13 @@ export interface RefusedUse {
 export type RefusalCore = Pick<Core, "db" | "clock" | "entropy" | "observe">;
 
 /** Runs a step of an enrollment. Records an `EnrollmentRefusal` and throws its problem; counts every failure. */
-export type RecordRefusals = <Result>(use: RefusedUse, origin: Origin, step: () => Promise<Result>) => Promise<Result>;
+export type RunOrRefuse = <Result>(use: RefusedUse, origin: Origin, step: () => Promise<Result>) => Promise<Result>;
 
 /**
- * Creates the record of refusals. Concurrent refusals share transactions, one at a time: a burst of them needs one connection, and each
+ * Creates a `RunOrRefuse`. Concurrent refusals share transactions, one at a time: a burst of them needs one connection, and each
  * counts the failed uses before it.
  */
-export const createRecordRefusals = ({ db, clock, entropy, observe }: RefusalCore): RecordRefusals => {
+export const createRunOrRefuse = ({ db, clock, entropy, observe }: RefusalCore): RunOrRefuse => {
   let refusals = 0;
   const unstored: UnstoredFailures = new LRUCache({ max: unstoredMax });
   const refuse = groupTransactions<RefusedRequest, Problem>(db, {
@@ -111,8 +110,8 @@ interface RefusedRequest {
 /**
  * Records refused uses and returns the problems to answer with. A 401 or 403 counts against the remote address; after ten in five
  * minutes the problem is 429 `throttled`. Valid uses are never throttled, so a valid token enrolls from any address. Audits the first
- * refusal of an address, reason and minute; `flushRefusalCounts` audits the count of the others. From the hundredth count of a minute on,
- * new addresses are counted and audited together, and this core counts their failed uses without storing them.
+ * refusal of an address, reason and minute; `flushEnrollmentRefusals` audits the count of the others. From the hundredth count of a minute
+ * on, new addresses are counted and audited together, and this core counts their failed uses without storing them.
  */
 const refuseAll = async (
   db: Executor,
@@ -120,7 +119,7 @@ const refuseAll = async (
   requests: readonly RefusedRequest[],
 ): Promise<Problem[]> => {
   const now = needs.clock.now();
-  const windowStart = new Date(now - windowMs);
+  const windowStart = new Date(now - failureWindowMs);
   const uses = await countUses(db, requests, now);
   const addressKeys = [...new Set(uses.filter(({ isFailedUse }) => isFailedUse).map(({ key }) => key))];
   // After the counts are locked: what another core has stored for the same address and reason is committed by then.
@@ -131,10 +130,10 @@ const refuseAll = async (
     const { refusal, key, isFailedUse, isCountedAlone } = use;
     if (!isFailedUse) return refusal.problem;
     const found = unstored.get(key);
-    const others = found && now - found.since < windowMs ? found : { since: now, failures: 0 };
+    const others = found && now - found.since < failureWindowMs ? found : { since: now, failures: 0 };
     const count = failures.get(key) ?? 0;
     if (count + others.failures >= failuresMax)
-      return new Problem("throttled", { cause: refusal, retryAfterSeconds: windowMs / 1000 });
+      return new Problem("throttled", { cause: refusal, retryAfterSeconds: failureWindowMs / 1000 });
     if (isCountedAlone) {
       failed.push(use);
       failures.set(key, count + 1);
@@ -212,48 +211,3 @@ const refusalEntry = ({ refusal, use, origin }: RefusedRequest, { code }: Proble
 /** Returns a signer's message for the audit event; the caller never gets it. */
 const signerFault = ({ problem: { options } }: EnrollmentRefusal): { signer_fault?: string } =>
   options.cause instanceof SignerFault ? { signer_fault: options.cause.message } : {};
-
-/** Requests of a minute may still be in flight when it ends. */
-const graceMs = 5000;
-const batch = 500;
-
-/**
- * Audits how many uses each address was refused in each past minute, by reason; a single refusal has its own event already. Deletes the
- * failed uses that no longer count. Returns how many events it wrote. Safe to repeat and to run on several replicas: one transaction takes the counts and writes their events.
- */
-export const flushRefusalCounts = async ({
-  db,
-  clock,
-  entropy,
-}: Pick<Core, "db" | "clock" | "entropy">): Promise<number> => {
-  const before = new Date(clock.now() - minuteMs - graceMs);
-  await deleteFailures(db, new Date(clock.now() - windowMs));
-  let written = 0;
-  for (;;) {
-    const taken = await db.transaction(async (tx) => {
-      const rows = await deleteRefusals(tx, before, batch);
-      for (const { addressKey, minuteStartedAt, reason, refusals, lastAt } of rows) {
-        if (refusals === 1) continue;
-        written += 1;
-        await recordAudit(
-          tx,
-          { clock, entropy },
-          {
-            actor: { type: "collector", id: "", display: "unknown" },
-            action: "collector.enroll",
-            target: { type: "remote_address", id: addressKey },
-            outcome: "failure",
-            reason,
-            details: {
-              count: refusals,
-              minute: minuteStartedAt.toISOString(),
-              last_at: lastAt.toISOString(),
-            },
-          },
-        );
-      }
-      return rows.length;
-    });
-    if (taken < batch) return written;
-  }
-};

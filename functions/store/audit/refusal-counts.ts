@@ -53,7 +53,7 @@ export const addRefusalCounts = async (db: Executor, rows: readonly RefusalCount
 };
 
 /** Deletes and returns at most `limit` counts of minutes that began before `before`. Skips those that another core has locked. */
-export const takeRefusalCounts = async (db: Executor, before: Date, limit: number): Promise<RefusalCountRow[]> => {
+export const deleteRefusalCounts = async (db: Executor, before: Date, limit: number): Promise<RefusalCountRow[]> => {
   const due = db
     .select({ ctid: sql`ctid` })
     .from(refusalCount)

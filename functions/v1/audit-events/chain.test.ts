@@ -2,8 +2,8 @@ import { sql } from "drizzle-orm";
 import { describe, expect, it, onTestFinished } from "vitest";
 import type { AuditChainView } from "../../../proto/audit-event.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
+import { chainAuditEvents } from "../../domain/audit/chain-events.ts";
 import { verifyChain } from "../../domain/audit/verify-chain.ts";
-import { chainAuditEvents } from "../../jobs/audit-jobs.ts";
 
 /** A core with a chain of three events, made by policies. */
 const setUp = async () => {

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
 import { readCsv } from "../../../tests/support/csv.ts";
-import { chainAuditEvents } from "../../jobs/audit-jobs.ts";
+import { chainAuditEvents } from "../../domain/audit/chain-events.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

@@ -4,7 +4,7 @@ import type { RecordNames } from "../../../proto/audit-event.ts";
 import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
 import { verifyAudit } from "../../domain/audit/chain.ts";
-import { chainAuditEvents } from "../../jobs/audit-jobs.ts";
+import { chainAuditEvents } from "../../domain/audit/chain-events.ts";
 import { searchedEventsMax } from "../../store/audit/list.ts";
 
 interface Listed {

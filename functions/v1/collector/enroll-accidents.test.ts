@@ -8,7 +8,8 @@ import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
 import { collectorOf, createTestToken, identityPrefix, manage } from "../../../tests/support/collector.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
 import { createAdmitToken, createEnroll } from "../../domain/enrollment/enroll.ts";
-import { createRecordRefusals, flushRefusalCounts } from "../../domain/enrollment/refuse.ts";
+import { flushEnrollmentRefusals } from "../../domain/enrollment/flush-refusals.ts";
+import { createRunOrRefuse } from "../../domain/enrollment/refuse.ts";
 import type { IssuedCertificate, Signer } from "../../signer/signer.ts";
 
 /** Runs when a certificate has been signed and not yet recorded. */
@@ -110,11 +111,11 @@ describe("an enrollment that fails between signing and recording", () => {
     const { signer } = test.core;
     if (signer === null) throw new Error("no signer");
     const replica = { ...test.core, signer, db: test.database.connect().db };
-    const recordRefusals = createRecordRefusals(replica);
+    const runOrRefuse = createRunOrRefuse(replica);
     const origin = { requestId: "late", remoteAddress: "127.0.0.1" };
-    const admitted = await createAdmitToken(replica, recordRefusals)(second.token, origin);
+    const admitted = await createAdmitToken(replica, runOrRefuse)(second.token, origin);
     const body = await requestOf(deviceId, await createTestKey());
-    const late = createEnroll(replica, recordRefusals)(admitted, body, origin).catch((error) => error.code);
+    const late = createEnroll(replica, runOrRefuse)(admitted, body, origin).catch((error) => error.code);
     await expect.poll(() => waiting('select "id" from "enrollment_reservation"%')).toBe(1);
     release.resolve();
     await gate;
@@ -217,10 +218,10 @@ describe("the remote address of an enrollment", () => {
     const events = () => db.select().from(auditEvent).where(eq(auditEvent.targetId, from));
     const all = () => db.select().from(auditEvent).where(eq(auditEvent.remoteAddr, from));
     expect((await all()).filter(({ outcome }) => outcome === "failure")).toHaveLength(1);
-    await flushRefusalCounts(test.core);
+    await flushEnrollmentRefusals(test.core);
     expect(await events()).toEqual([]);
     await clock.advance(65_001);
-    await Promise.all([flushRefusalCounts(test.core), flushRefusalCounts(test.core)]);
+    await Promise.all([flushEnrollmentRefusals(test.core), flushEnrollmentRefusals(test.core)]);
     expect(await events()).toMatchObject([
       { action: "collector.enroll", outcome: "failure", reason: "token_malformed", details: { count: 301 } },
     ]);
@@ -229,19 +230,19 @@ describe("the remote address of an enrollment", () => {
 
   it("E7: a flood from a rotating IPv6 /48 adds a bounded number of rows and audit events, and is counted exactly", async () => {
     await clock.advance(6 * 60_000 - (clock.now() % 60_000));
-    await flushRefusalCounts(test.core);
+    await flushEnrollmentRefusals(test.core);
     const before = await db.$count(auditEvent);
     for (let address = 0; address < 120; address++)
       expect(await bad(`2001:db8:1:${address.toString(16)}::1`)).toBe("token_invalid");
     expect(await db.$count(enrollmentFailure)).toBe(100);
     await clock.advance(65_001);
-    await flushRefusalCounts(test.core);
+    await flushEnrollmentRefusals(test.core);
     const events = await db.select().from(auditEvent).where(eq(auditEvent.targetId, "other"));
     expect(events).toMatchObject([{ details: { count: 20 } }]);
     // The first hundred, the first of the others, and their count.
     expect((await db.$count(auditEvent)) - before).toBe(102);
     await clock.advance(5 * 60_000);
-    await flushRefusalCounts(test.core);
+    await flushEnrollmentRefusals(test.core);
     expect(await db.$count(enrollmentFailure)).toBe(0);
   });
 });

@@ -6,7 +6,7 @@ import {
   createEnroll,
   type EnrollCore,
 } from "../../domain/enrollment/enroll.ts";
-import { createRecordRefusals } from "../../domain/enrollment/refuse.ts";
+import { createRunOrRefuse } from "../../domain/enrollment/refuse.ts";
 import { type Guard, route } from "../../http/route.ts";
 import { issuedView } from "./issued.ts";
 
@@ -21,14 +21,14 @@ const bootstrapToken = (admitToken: AdmitToken): Guard<AdmittedToken> => ({
 
 /** `POST /v1/collector/enroll`: issues a host's certificate for a bootstrap token and a certificate request. */
 export const enrollRoute = (core: EnrollCore) => {
-  const recordRefusals = createRecordRefusals(core);
-  const enroll = createEnroll(core, recordRefusals);
+  const runOrRefuse = createRunOrRefuse(core);
+  const enroll = createEnroll(core, runOrRefuse);
   return route({
     method: "POST",
     path: "/v1/collector/enroll",
     operationId: "enrollCollector",
     summary: "Enroll a host: a client certificate for a bootstrap token and a certificate request",
-    guard: bootstrapToken(createAdmitToken(core, recordRefusals)),
+    guard: bootstrapToken(createAdmitToken(core, runOrRefuse)),
     body: EnrollRequest,
     bodyExample: {
       csr_pem: "-----BEGIN CERTIFICATE REQUEST-----\n…\n-----END CERTIFICATE REQUEST-----\n",

@@ -10,7 +10,7 @@ import {
 import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { readCsv } from "../../../../tests/support/csv.ts";
-import { flushRefusalCounts } from "../../../domain/enrollment/refuse.ts";
+import { flushEnrollmentRefusals } from "../../../domain/enrollment/flush-refusals.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -52,7 +52,7 @@ beforeAll(async () => {
   for (let times = 0; times < 3; times++) await refuse(frozen.token, "10.0.0.2");
   await refuse("svcbt_unknown", "10.0.0.3");
   await test.clock.advance(70_000);
-  await flushRefusalCounts(test.core);
+  await flushEnrollmentRefusals(test.core);
   await test.clock.advance(1000);
 });
 

@@ -1,0 +1,55 @@
+import type { AuditAction } from "../../../proto/audit-actions.ts";
+import type { Core } from "../../core.ts";
+import { deleteRefusalCounts, type RefusalCountRow } from "../../store/audit/refusal-counts.ts";
+import type { Executor } from "../../store/database/database.ts";
+import { type AuditEntry, recordAudits } from "./audit-log.ts";
+
+/** Requests of a minute may still be in flight for so long when it has ended. */
+const graceMs = 5000;
+const minuteMs = 60_000;
+const batch = 500;
+
+/** The parts of core that audit counts. */
+export type FlushCore = Pick<Core, "db" | "clock" | "entropy">;
+
+/**
+ * Audits how many refusals each count of the past minutes has, if it is more than the one that has its event; returns how many events it
+ * wrote. Safe to repeat and to run on several replicas: one transaction deletes the counts and writes their events.
+ */
+export const flushCounts = async <Row extends { refusals: number }>(
+  { db, ...needs }: FlushCore,
+  remove: (tx: Executor, before: Date, limit: number) => Promise<Row[]>,
+  entryOf: (row: Row) => AuditEntry,
+): Promise<number> => {
+  const before = new Date(needs.clock.now() - minuteMs - graceMs);
+  let written = 0;
+  for (;;) {
+    const removed = await db.transaction(async (tx) => {
+      const rows = await remove(tx, before, batch);
+      const entries = rows.filter(({ refusals }) => refusals > 1).map(entryOf);
+      if (entries.length > 0) await recordAudits(tx, needs, entries);
+      written += entries.length;
+      return rows.length;
+    });
+    if (removed < batch) return written;
+  }
+};
+
+/** Audits the counts of `recordRefusals`; see `flushCounts`. */
+export const flushRefusals = (core: FlushCore): Promise<number> => flushCounts(core, deleteRefusalCounts, countEntry);
+
+const countEntry = (row: RefusalCountRow): AuditEntry => ({
+  actor: { type: "system", id: "svc-server", display: "svc-server" },
+  // Only `recordRefusals` writes these rows.
+  action: row.action as AuditAction,
+  target:
+    row.targetId === "" ? { type: "remote_address", id: row.addressKey } : { type: row.targetType, id: row.targetId },
+  outcome: "failure",
+  reasonCode: row.reasonCode,
+  details: {
+    remote_address: row.addressKey,
+    count: row.refusals,
+    minute: row.minuteStartedAt.toISOString(),
+    last_at: row.lastAt.toISOString(),
+  },
+});

@@ -1,0 +1,19 @@
+import { deleteFailures, deleteRefusals, type RefusalRow } from "../../store/enrollment/enrollments.ts";
+import type { AuditEntry } from "../audit/audit-log.ts";
+import { type FlushCore, flushCounts } from "../audit/flush-refusals.ts";
+import { failureWindowMs } from "./refuse.ts";
+
+/** Audits the counts of refused enrollments, by address and reason; see `flushCounts`. Deletes the failed uses that no longer count. */
+export const flushEnrollmentRefusals = async (core: FlushCore): Promise<number> => {
+  await deleteFailures(core.db, new Date(core.clock.now() - failureWindowMs));
+  return flushCounts(core, deleteRefusals, enrollmentEntry);
+};
+
+const enrollmentEntry = ({ addressKey, minuteStartedAt, reason, refusals, lastAt }: RefusalRow): AuditEntry => ({
+  actor: { type: "collector", id: "", display: "unknown" },
+  action: "collector.enroll",
+  target: { type: "remote_address", id: addressKey },
+  outcome: "failure",
+  reason,
+  details: { count: refusals, minute: minuteStartedAt.toISOString(), last_at: lastAt.toISOString() },
+});
