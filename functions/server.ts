@@ -55,11 +55,11 @@ const serve = async (
   await prepareDatabase(servers, { tenantId: config.tenantId, clock: systemClock, log });
   const tracer = await createTracer(config.traces, { name: "svc-server", version: packageJson.version });
   const databases = openCoreDatabases(servers, tracer);
-  const { requests: database, heartbeats, reports, jobs: background } = databases;
+  const { requests: database, heartbeats, reports, jobs: jobsDatabase } = databases;
   const stop = new AbortController();
   let isStopping = false;
   let isListening = false;
-  let jobs: Promise<unknown> = Promise.resolve();
+  let runningJobs: Promise<unknown> = Promise.resolve();
   try {
     const metrics = createMetrics(log);
     metrics.gauge("core_database_connections", "Connections of the pools that are open", databases.connections.count);
@@ -92,26 +92,26 @@ const serve = async (
       (await startChat(base, {
         config: config.chat,
         signer: receiptSigner,
-        jobs: background,
+        jobsDatabase,
         locate: servers.sessions.servers.locate,
         stopping: stop.signal,
       }));
     const core: Core = { ...base, chat: chat?.chat ?? null };
-    const jobCore = { ...core, db: background.db };
+    const jobsCore = { ...core, db: jobsDatabase.db };
     let ingest: RunningIngest | null = null;
-    const findRestore = createRestoreCheck(jobCore);
+    const findRestore = createRestoreCheck(jobsCore);
     const checkRestore = async (): Promise<void> => {
       if ((await findRestore()) !== null) ingest?.reopenStreams();
     };
-    const keepSession = createSessionKeeper(jobCore, () => isListening && !isStopping);
+    const keepSession = createSessionKeeper(jobsCore, () => isListening && !isStopping);
     // Before anything serves: a restored backup grants access that has been revoked since.
     await checkRestore();
-    jobs = Promise.all([
-      runAuditJobs(jobCore, stop.signal),
-      runLabelJob(jobCore, stop.signal),
-      runRollouts(jobCore, stop.signal),
-      correctTimesAhead(jobCore, stop.signal),
-      keepCoreSession(jobCore, { tick: keepSession, signal: stop.signal }),
+    runningJobs = Promise.all([
+      runAuditJobs(jobsCore, stop.signal),
+      runLabelJob(jobsCore, stop.signal),
+      runRollouts(jobsCore, stop.signal),
+      correctTimesAhead(jobsCore, stop.signal),
+      keepCoreSession(jobsCore, { tick: keepSession, signal: stop.signal }),
       reloadChangedFiles(core, files, stop.signal),
       runEvery(
         { name: "database probe", intervalMs: probeIntervalMs, clock: systemClock, signal: stop.signal, log },
@@ -125,7 +125,8 @@ const serve = async (
         tls: files.tls,
         routes,
         databases,
-        jobs: { core: jobCore, clock: databaseClock },
+        jobsCore,
+        databaseClock,
         sessions: servers.sessions,
         metrics,
         signal: stop.signal,
@@ -147,18 +148,24 @@ const serve = async (
     const stopped = stopSignal();
     log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");
     // Last, so that serving never waits for the directory.
-    const directory = startDirectorySync(jobCore, { metrics, sessions: servers.sessions, signal: stop.signal });
+    const directory = startDirectorySync(jobsCore, { metrics, sessions: servers.sessions, signal: stop.signal });
     log.info({ signal: await stopped }, "stopping");
     isStopping = true;
     await systemClock.sleep(config.shutdownDelaySeconds * 1000);
     stop.abort();
     const timer = setTimeout(() => void databases.close(0), shutdownGraceMs);
-    await Promise.all([http.close(shutdownGraceMs), ingest?.close(shutdownGraceMs), jobs, directory, chat?.close()]);
+    await Promise.all([
+      http.close(shutdownGraceMs),
+      ingest?.close(shutdownGraceMs),
+      runningJobs,
+      directory,
+      chat?.close(),
+    ]);
     clearTimeout(timer);
   } finally {
     stop.abort();
     // After a failed start the jobs' first statements run: postgres.js does not end a pool whose statements still wait for a connection.
-    await withTimeout(closeSeconds * 1000, systemClock, jobs).catch(() => undefined);
+    await withTimeout(closeSeconds * 1000, systemClock, runningJobs).catch(() => undefined);
     await databases.close(closeSeconds);
     await tracer.close();
   }

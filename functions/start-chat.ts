@@ -37,13 +37,13 @@ export const startChat = async (
   {
     config,
     signer,
-    jobs,
+    jobsDatabase,
     locate,
     stopping,
   }: {
     config: ChatConfig;
     signer: ReceiptSigner;
-    jobs: Pick<Core, "db">;
+    jobsDatabase: Pick<Core, "db">;
     locate(): Promise<string>;
     stopping: AbortSignal;
   },
@@ -62,10 +62,10 @@ export const startChat = async (
     );
   const { createInference } = await import("./inference/create-inference.ts");
   const inference = await createInference(config.inference, core);
-  const { sql, offReason: sqlOffReason, admitRoles } = await createTools(core, { config, jobs, locate });
+  const { sql, offReason: sqlOffReason, admitRoles } = await createTools(core, { config, jobsDatabase, locate });
   const chat: Chat = { inference, sql, sqlOffReason, signer, stopping };
   const running = Promise.all([
-    runChatTurnJob({ ...core, ...jobs }, chat, stopping),
+    runChatTurnJob({ ...core, ...jobsDatabase }, chat, stopping),
     admitRoles && runChatRoleJob(core, admitRoles, stopping),
   ]);
   return {
@@ -79,13 +79,13 @@ export const startChat = async (
 
 const createTools = async (
   core: Needs,
-  { config, jobs, locate }: { config: ChatConfig; jobs: Pick<Core, "db">; locate(): Promise<string> },
+  { config, jobsDatabase, locate }: { config: ChatConfig; jobsDatabase: Pick<Core, "db">; locate(): Promise<string> },
 ): Promise<Pick<CreatedChatSql, "sql" | "offReason"> & Partial<CreatedChatSql>> => {
   if (!config.sqlToolEnabled) return { sql: null, offReason: "SVC_CHAT_SQL_TOOL_ENABLED is false" };
   const { createChatSql } = await import("./chat-sql/create-chat-sql.ts");
   const created = await withDatabaseFaults("SVC_DATABASE_URL", () =>
     createChatSql({
-      db: jobs.db,
+      db: jobsDatabase.db,
       locate,
       url: config.sqlDatabaseUrl?.reveal() ?? null,
       secret: core.config.authTokenSecret.reveal(),

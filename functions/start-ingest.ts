@@ -44,19 +44,21 @@ export const startIngest = async (
     tls: Reloaded<TlsMaterial>;
     routes: readonly Route[];
     databases: CoreDatabases;
-    jobs: { core: Core; clock: DatabaseClock };
+    /** Core on the connections of jobs. */
+    jobsCore: Core;
+    databaseClock: DatabaseClock;
     sessions: NamedServers;
     metrics: Metrics;
     signal: AbortSignal;
   },
 ): Promise<RunningIngest> => {
-  const { config, tls, routes, databases, jobs: background, sessions, metrics, signal } = needs;
+  const { config, tls, routes, databases, jobsCore, databaseClock, sessions, metrics, signal } = needs;
   const { db, clock, entropy, log } = core;
   const keepPartitions = () =>
     // Drops nothing while the database's clock differs from this machine's.
     maintainIngestPartitions(
-      { ...background.core, clock: systemClock },
-      { retentionDays: config.retentionDays, databaseTime: background.clock.measure },
+      { ...jobsCore, clock: systemClock },
+      { retentionDays: config.retentionDays, databaseTime: databaseClock.measure },
     );
   await keepPartitions();
   const shared = { clock, log, pause: () => clock.sleep(connectionPauseMs) };
@@ -95,12 +97,12 @@ export const startIngest = async (
       handshakes: handshakesOf(config.handshakesOfAddress),
     }),
   );
-  const jobs = [
+  const runningJobs = [
     ingest.watch(signal),
     runEvery({ name: "ingest partitions", intervalMs: partitionIntervalMs, clock, signal, log }, keepPartitions),
     runEvery(
       { name: "abandoned copies", intervalMs: abandonedCopiesIntervalMs, clock, signal, log },
-      createCopyCleanup(background.core),
+      createCopyCleanup(jobsCore),
     ),
   ];
   return {
@@ -110,7 +112,7 @@ export const startIngest = async (
     close: async (graceMs) => {
       await listener.close(graceMs);
       await ingest.close();
-      await Promise.all(jobs);
+      await Promise.all(runningJobs);
     },
   };
 };
