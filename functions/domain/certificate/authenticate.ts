@@ -123,14 +123,14 @@ export const admitProof = async (
   origin: Origin,
 ): Promise<AdmittedCollector> => {
   const now = core.clock.now();
-  return admitted(core, caller, await useProof(core.db, purpose, proofUseOf(caller, now), core.clock), origin);
+  return requireAdmitted(core, caller, await useProof(core.db, purpose, proofUseOf(caller, now), core.clock), origin);
 };
 
 /**
  * Returns the caller that the store admitted; the first use of a certificate makes its predecessor `replaced`. Throws the problem of
  * any other outcome (docs/api.md), and records a 401 as the identity's last authentication failure.
  */
-export const admitted = async (
+export const requireAdmitted = async (
   core: AdmitCore,
   { certificate: { identity } }: ProvenCollector,
   admission: ProofAdmission,

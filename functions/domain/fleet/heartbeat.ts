@@ -5,7 +5,7 @@ import { hasAuditEventSince } from "../../store/audit/audit.ts";
 import { updateReportedLabels } from "../../store/certificate/identities.ts";
 import { createHeartbeatWriter, type HeartbeatRecord, healthReportOf } from "../../store/fleet/heartbeats.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
-import { admitted, type ProvenCollector, proofUseOf } from "../certificate/authenticate.ts";
+import { type ProvenCollector, proofUseOf, requireAdmitted } from "../certificate/authenticate.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
 /** The parts of core that heartbeats use. */
@@ -33,7 +33,7 @@ const cloneAuditMs = 10 * 60_000;
 
 /**
  * Creates the handler of heartbeats. It answers when the row is committed; concurrent heartbeats share statements. Keeps only the newest
- * report of an identity. Throws the problems of `admitted`.
+ * report of an identity. Throws the problems of `requireAdmitted`.
  */
 export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
   const { config, db, heartbeats, clock, observe } = core;
@@ -45,7 +45,7 @@ export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
     const labels = reportedLabelsOf(request);
     const record = await write({ identity, use: proofUseOf(caller, now), report: healthReportOf(request), labels });
     observe.heartbeat(record.outcome);
-    const { certificateId, identityId } = await admitted(core, caller, record, origin);
+    const { certificateId, identityId } = await requireAdmitted(core, caller, record, origin);
     // Apart from the heartbeats' statement: labels rarely change.
     if (record.hasOtherLabels) await updateReportedLabels(db, { identityId, labels });
     if (record.isCloneSuspected) await auditClone(core, { identity, identityId, certificateId }, origin);
