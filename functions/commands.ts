@@ -15,8 +15,8 @@ import { zstdCodec } from "./node/ingest/zstd-codec.ts";
 import { createNodeCryptography } from "./node/node-cryptography.ts";
 import { connectDatabase, type Database } from "./store/database/database.ts";
 import type { SqlClient } from "./store/database/pool/sql-client.ts";
-import { dropCopiedTable, TableRefused } from "./store/ingest/copy-to-table.ts";
 import { type DamagedBlock, describeDamage } from "./store/ingest/stored-envelope.ts";
+import { dropTelemetryTable, TableRefused } from "./store/ingest/telemetry-table.ts";
 
 /** What `svc-server --help` prints. */
 export const serverUsage = `svc-server: core of the collector fleet
@@ -108,7 +108,7 @@ const envelopesCommand = async (config: CoreConfig, args: readonly string[]): Pr
   try {
     return await withRestoreCore(config, async (core) => {
       if ("drop" in order) {
-        await dropCopiedTable(core.sql, table);
+        await dropTelemetryTable(core.sql, table);
         print({ dropped: table });
         return 0;
       }

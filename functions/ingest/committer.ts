@@ -11,7 +11,7 @@
  * - A batch that the server does not finish delays its own queues only: it no longer counts against the connections, no other batch waits
  *   for it, and frames of its queues wait until it ends. A batch that waits for a lock of one queue is split into one for each queue.
  * - A batch that exceeds its deadline fails, and later ones are at most half as large until batches commit fast again, so that a slow
- *   disk can finish them. The late batch may still commit: collectors send its frames again, and the cursor rejects the copies.
+ *   disk can finish them. The late batch may still commit: collectors send its frames again, and the cursor rejects those that are stored.
  * - Frames that go back to `waiting` go before every later frame of their queue; batches with later ones go back first.
  * - The committer has no bound of its own: the caller's byte budget bounds what is pending.
  */

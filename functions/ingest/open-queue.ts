@@ -1,7 +1,7 @@
 /**
- * Opens queues. A sequence is used twice only by a copy of a queue: a restored disk, a cloned machine. Invariants:
+ * Opens queues. A sequence is used twice only by a fork of a queue: a restored disk, a cloned machine. Invariants:
  * - The queue's session changes only here, under the cursor's lock, to a session whose history contains the previous one. So of two
- *   copies that part, one is rejected with `queue_forked`. Every commit checks the session; a frame of an older one proves no copy, as it
+ *   forks, one is rejected with `queue_forked`. Every commit checks the session; a frame of an older one proves no fork, as it
  *   may be late: its stream ends, and its sender, where there is one, opens the queue again.
  * - Envelopes that a sender has deleted and that the cursor does not cover are lost with the database: the range is recorded in the
  *   transaction that moves the cursor over it. Their sender never sends them again. One claim, of any host, cannot make the totals
@@ -158,7 +158,7 @@ type OpenClaims = Pick<Open, "sessionId" | "previousSessionIds" | "ackedThrough"
 
 /**
  * Decides whether a queue may be opened, at which cursor, and what the database has lost of it: see the invariants above. A client
- * without a session is no copy of anything.
+ * without a session is no fork of anything.
  */
 export const decideOpen = (
   row: { cursor: bigint; sessionId: Uint8Array | null },

@@ -131,7 +131,7 @@ export interface LossObserver {
   implausibleGap(): void;
 }
 
-/** The event of a queue of which two copies have sent. */
+/** The event of a queue of which two forks have sent. */
 export const forkEvent = (cursor: bigint): QueueEvent => ({
   action: "queue.forked",
   reason:

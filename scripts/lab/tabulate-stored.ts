@@ -1,10 +1,10 @@
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import type { SqlClient } from "../../functions/store/database/pool/sql-client.ts";
-import { copyToTable } from "../../functions/store/ingest/copy-to-table.ts";
+import { createTelemetryTable } from "../../functions/store/ingest/telemetry-table.ts";
 
 /** Copies all telemetry that is stored into the table `stored_envelope`, anew, for SQL. */
 export const tabulateStored = async (sql: SqlClient): Promise<void> => {
   await sql`drop table if exists stored_envelope`;
   const [from, to] = [new Date("0001-01-01T00:00:00Z"), new Date("9999-01-01T00:00:00Z")];
-  await copyToTable(sql, { table: "stored_envelope", from, to }, zstdCodec);
+  await createTelemetryTable(sql, { table: "stored_envelope", from, to }, zstdCodec);
 };

@@ -2,13 +2,13 @@ import type { Core } from "../../core.ts";
 import { findIdentity } from "../../store/certificate/identities.ts";
 import type { SqlClient } from "../../store/database/pool/sql-client.ts";
 import { readDatabaseTime } from "../../store/database/server-settings.ts";
-import { type CopiedTelemetry, copyToTable } from "../../store/ingest/copy-to-table.ts";
+import { createTelemetryTable, type TelemetryTable } from "../../store/ingest/telemetry-table.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 
 type Needs = Pick<Core, "db" | "clock" | "entropy" | "codec"> & { sql: SqlClient };
 
 /** The telemetry to copy, by times of the database's clock. */
-export interface TelemetryCopy extends Pick<CopiedTelemetry, "table" | "onDamaged"> {
+export interface TelemetryCopy extends Pick<TelemetryTable, "table" | "onDamaged"> {
   from: (now: number) => number;
   to: (now: number) => number;
   /** An identity, or its id. */
@@ -33,7 +33,11 @@ export const copyTelemetry = async (core: Needs, copy: TelemetryCopy, operator: 
       }),
     );
   try {
-    const copied = await copyToTable(core.sql, { table, from, to, hostId: hostId ?? host, onDamaged }, core.codec);
+    const copied = await createTelemetryTable(
+      core.sql,
+      { table, from, to, hostId: hostId ?? host, onDamaged },
+      core.codec,
+    );
     await record("success", copied);
     return copied;
   } catch (cause) {

@@ -32,7 +32,8 @@ export interface BlockToStore {
 
 const postgresEpochMs = 946_684_800_000;
 const textOid = 25;
-const copyData = 0x64;
+/** The type of a CopyData message. */
+export const copyData = 0x64;
 
 /** Encodes the CopyData message of a block. Compresses what its sender did not, and what core has cut. */
 export const encodeBlockRow = (

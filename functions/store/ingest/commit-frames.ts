@@ -3,10 +3,10 @@
  * - Envelopes at or below the cursor are skipped, the rest is stored, and the cursor's new value commits with them and with
  *   `ingest_host.last_envelope_at`: a frame sent twice is stored once, a frame acknowledged is stored.
  * - What is stored is decided, cut and compressed for the cursors that the caller expects, or that were read before. The transaction then
- *   copies it, locks the cursor rows in sorted order, so that batches never deadlock, and commits only if the cursors are there. So
+ *   sends it by COPY, locks the cursor rows in sorted order, so that batches never deadlock, and commits only if the cursors are there. So
  *   no work is done under a lock.
  * - A frame whose `previousSequence` is above the cursor stores nothing, and fails alone. So does one of a session that is not the
- *   queue's, under the same lock: of two copies of a queue, only the one that opened it last can move the cursor.
+ *   queue's, under the same lock: of two forks of a queue, only the one that opened it last can move the cursor.
  * - The rows of a queue have transaction ids (`xid`) that rise with their sequence: a transaction that wrote before the one that moved the
  *   cursor last is rolled back.
  * - `synchronous_commit` is on for the transaction, whatever the role's or the server's default.

@@ -1,5 +1,5 @@
 import { Client, type Connection, type Submittable } from "pg";
-import { blockColumns } from "./block-rows.ts";
+import { blockColumns, copyData } from "./block-rows.ts";
 
 /** Copies rows between two groups of statements, all of which go to the server in one piece. */
 export interface CopyTransaction {
@@ -77,7 +77,6 @@ const rowsOfCopyMax = 200;
 
 const copyText = `copy ingest_block (${blockColumns.join(",")}) from stdin with (format binary)`;
 const signature = Uint8Array.of(0x50, 0x47, 0x43, 0x4f, 0x50, 0x59, 0x0a, 0xff, 0x0d, 0x0a, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-const copyData = 0x64;
 const copyDone = 0x63;
 
 const message = (type: number, body: Uint8Array): Buffer => {

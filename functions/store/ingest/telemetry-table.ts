@@ -8,7 +8,7 @@ import type { BlockCodec } from "./block-codec.ts";
 import { BlockCorrupt, type DamagedBlock, readCheckedBlock, type StoredEnvelope } from "./stored-envelope.ts";
 
 /** Which telemetry to copy, by the time of receipt, and whereto. */
-export interface CopiedTelemetry {
+export interface TelemetryTable {
   /** The name of the table, which must not exist. */
   table: string;
   from: Date;
@@ -49,9 +49,9 @@ const mark = "svc-server envelopes: a copy of telemetry, which retention does no
 const duplicateTable = "42P07";
 
 /** Copies telemetry into a new table; returns how many envelopes it has copied. No table is left when it fails. Throws `TableRefused`. */
-export const copyToTable = async (
+export const createTelemetryTable = async (
   sql: SqlClient,
-  copied: CopiedTelemetry,
+  copied: TelemetryTable,
   codec: Pick<BlockCodec, "decompress" | "digest">,
 ): Promise<number> => {
   const { table } = copied;
@@ -77,7 +77,7 @@ export const copyToTable = async (
 const copyInto = async (
   sql: SqlClient,
   reader: SqlRunner,
-  { table, from, to, hostId, onDamaged }: CopiedTelemetry,
+  { table, from, to, hostId, onDamaged }: TelemetryTable,
   codec: Pick<BlockCodec, "decompress" | "digest">,
 ): Promise<number> => {
   await reader`set local statement_timeout = 0`;
@@ -113,7 +113,7 @@ const copyInto = async (
 const rowsOf = (
   { host_id, queue_id, received_at, xid, raw_bytes: rawBytes, encoding, data, digest, ...block }: Block,
   codec: Pick<BlockCodec, "decompress" | "digest">,
-  onDamaged: CopiedTelemetry["onDamaged"],
+  onDamaged: TelemetryTable["onDamaged"],
 ): object[] => {
   const place = { hostId: host_id, queueId: queue_id, receivedAt: BigInt(block.received) };
   let envelopes: StoredEnvelope[];
@@ -139,8 +139,8 @@ const timestampOf = (at: bigint): string => {
   return second.replace(".000Z", `.${String(fraction).padStart(6, "0")}Z`);
 };
 
-/** Drops a table that `copyToTable` has created. Throws `TableRefused` for any other one. */
-export const dropCopiedTable = (sql: SqlClient, table: string): Promise<void> =>
+/** Drops a table that `createTelemetryTable` has created. Throws `TableRefused` for any other one. */
+export const dropTelemetryTable = (sql: SqlClient, table: string): Promise<void> =>
   sql.begin(async (tx) => {
     const [found] = await tx<{ mark: string | null }[]>`
       select obj_description(to_regclass(quote_ident(${table}::text)), 'pg_class') as mark`;
