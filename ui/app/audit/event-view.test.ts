@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { auditActions } from "../../../proto/audit-actions.ts";
 import type { AuditEventView, RecordNames } from "../../../proto/audit-event.ts";
 import { changeActions, eventSentences } from "./event-sentences.ts";
-import { actorPiece, eventFacts, sentencePieces, shortened } from "./event-view.ts";
+import { actorPiece, eventFacts, sentencePieces } from "./event-view.ts";
 
 const hostId = "01920000-0000-7000-8000-000000000001";
 const configId = "01920000-0000-7000-8000-000000000002";
@@ -114,7 +114,5 @@ describe("an audit event", () => {
       ["certificate ids", "aaaaaaa…aaaaaaa,x"],
       ["number in the chain", "1"],
     ]);
-    expect(shortened("0123456789abcdef")).toBe("0123456789abcdef");
-    expect(shortened("0123456789abcdef0")).toBe("0123456…bcdef0".replace("…b", "…ab"));
   });
 });

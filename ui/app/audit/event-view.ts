@@ -1,5 +1,5 @@
 import type { AuditEventView, NamedRecord, RecordNames } from "../../../proto/audit-event.ts";
-import { plainText } from "../format/format.ts";
+import { plainText, shortened } from "../format/format.ts";
 import { eventSentences } from "./event-sentences.ts";
 
 /** A piece of a sentence; `href` where it names a record with a page of its own, `full` where its text is shortened. */
@@ -19,13 +19,6 @@ export const deviceOf = (identity: string): string => {
   } catch {
     return last;
   }
-};
-
-/** Returns text of at most `charactersMax` characters with its middle left out: the ends tell serial numbers apart. */
-export const shortened = (text: string, charactersMax = 16): string => {
-  if (text.length <= charactersMax) return text;
-  const kept = Math.floor((charactersMax - 1) / 2);
-  return `${text.slice(0, kept)}…${text.slice(-kept)}`;
 };
 
 /** Returns the page that shows a record; undefined for one without. */

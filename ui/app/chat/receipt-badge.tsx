@@ -1,7 +1,7 @@
 import { Match, Show, Switch } from "solid-js";
+import { CopyButton } from "../design/copy-button.tsx";
 import { Icon } from "../design/icon.tsx";
 import type { ShapeName } from "../design/shapes.ts";
-import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { formatCount } from "../format/format.ts";
 import type { ReceiptStatus } from "./check-answers.ts";
 

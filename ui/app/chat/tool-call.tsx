@@ -1,7 +1,7 @@
 import { For, Match, Show, Switch } from "solid-js";
 import type { ToolName, ToolResult } from "../../../proto/chat/tools.ts";
+import { CopyButton } from "../design/copy-button.tsx";
 import { Icon } from "../design/icon.tsx";
-import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import type { ShownPart } from "./answer-parts.ts";
 

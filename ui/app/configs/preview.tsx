@@ -4,10 +4,10 @@ import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts"
 import { RolloutPreview } from "../../../proto/rollout/rollout.ts";
 import { createReport } from "../api/create-report.ts";
 import { deviceOf } from "../audit/event-view.ts";
+import { CopyButton } from "../design/copy-button.tsx";
 import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { Loaded } from "../design/loaded.tsx";
-import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { defaultView, viewPath } from "../fleet/view/view-state.ts";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { targetReasonWords } from "../rollouts/rollout-view.ts";

@@ -14,6 +14,7 @@ import {
   formatUntil,
   plainName,
   plainText,
+  shortened,
 } from "./format.ts";
 
 const now = Date.parse("2026-11-20T16:45:03.250Z");
@@ -137,5 +138,10 @@ describe("amounts", () => {
     expect(plainName(" web-1 ")).toBe("[U+0020]web-1[U+0020]");
     expect(plainName("rack 4  left\u00a0\u3000")).toBe("rack 4 [U+0020]left[U+00A0][U+3000]");
     expect(plainName("rack 4")).toBe("rack 4");
+  });
+
+  it("shortens a text in its middle", () => {
+    expect(shortened("0123456789abcdef")).toBe("0123456789abcdef");
+    expect(shortened("0123456789abcdef0")).toBe("0123456…abcdef0");
   });
 });

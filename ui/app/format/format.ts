@@ -137,3 +137,10 @@ const hiddenSpaces = /^ | $|(?<= ) |(?! )\p{Zs}/gu;
 
 /** Spells out invisible characters of a name, and the spaces that a page would not show: `[U+0020]web-1`. */
 export const plainName = (text: string): string => plainText(text).replace(hiddenSpaces, spellOut);
+
+/** Returns text of at most `charactersMax` characters with its middle left out: the ends tell serial numbers apart. */
+export const shortened = (text: string, charactersMax = 16): string => {
+  if (text.length <= charactersMax) return text;
+  const kept = Math.floor((charactersMax - 1) / 2);
+  return `${text.slice(0, kept)}…${text.slice(-kept)}`;
+};

@@ -1,11 +1,10 @@
 import { createMemo, Show } from "solid-js";
 import { CertificatePage, type CertificateView } from "../../../proto/operator/certificate.ts";
 import { createReport } from "../api/create-report.ts";
-import { shortened } from "../audit/event-view.ts";
+import { CopyButton } from "../design/copy-button.tsx";
 import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
-import { CopyButton } from "../fleet/drawer/copy-button.tsx";
-import { formatUntil } from "../format/format.ts";
+import { formatUntil, shortened } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
 
@@ -28,7 +27,7 @@ export const Certificates = (props: { id: string }) => {
     {
       name: "First used",
       cell: ({ first_used_at: at }) => (
-        <Show when={at} fallback={<span class="drawer-quiet">never</span>}>
+        <Show when={at} fallback={<span class="quiet">never</span>}>
           {(used) => <Time at={used()} asOf={report.asOf()} />}
         </Show>
       ),
@@ -37,28 +36,28 @@ export const Certificates = (props: { id: string }) => {
       name: "Expires",
       cell: ({ not_after: at }) => (
         <>
-          <Time at={at} asOf={report.asOf()} /> <span class="drawer-quiet">{formatUntil(at, report.asOf())}</span>
+          <Time at={at} asOf={report.asOf()} /> <span class="quiet">{formatUntil(at, report.asOf())}</span>
         </>
       ),
     },
     {
       name: "Successor",
       cell: (certificate) => (
-        <Show when={successorOf(certificate)} fallback={<span class="drawer-quiet">none</span>}>
+        <Show when={successorOf(certificate)} fallback={<span class="quiet">none</span>}>
           {(successor) => <code title={successor().serial_number}>{shortened(successor().serial_number)}</code>}
         </Show>
       ),
     },
   ];
   return (
-    <section class="drawer-section" id="certificates" aria-labelledby="certificates-title">
+    <section class="page-section" id="certificates" aria-labelledby="certificates-title">
       <h3 id="certificates-title">Certificates</h3>
       <Loaded report={report} what="certificates" value={page()}>
         {(known) => (
           <>
             <RecordTable label="Certificates, newest first" columns={columns} rows={known().items} />
             <Show when={known().next_cursor !== null}>
-              <p class="drawer-quiet">The newest 100 certificates. The API lists all of them.</p>
+              <p class="quiet">The newest 100 certificates. The API lists all of them.</p>
             </Show>
           </>
         )}
@@ -81,7 +80,7 @@ const Status = (props: { certificate: CertificateView; asOf: number }) => {
       {props.certificate.status}
       <Show when={since()}>
         {(at) => (
-          <span class="drawer-quiet">
+          <span class="quiet">
             {" "}
             since <Time at={at()} asOf={props.asOf} />
           </span>

@@ -78,7 +78,7 @@ export const HostEvents = (props: {
       : items.slice(0, 5).map((event): TimelineEntry<(typeof items)[number]> => ({ event }));
   const titleId = () => `host-events-${props.kind}`;
   return (
-    <section class="drawer-section" aria-labelledby={titleId()}>
+    <section class="page-section" aria-labelledby={titleId()}>
       <div class="page-tools">
         <h3 id={titleId()}>{props.title}</h3>
         <div class="page-tools-end">
@@ -90,19 +90,19 @@ export const HostEvents = (props: {
       </div>
       <Loaded report={report} what="events" value={page()}>
         {(known) => (
-          <Show when={entriesOf(known()).length > 0} fallback={<p class="drawer-quiet">{none[props.kind]}</p>}>
+          <Show when={entriesOf(known()).length > 0} fallback={<p class="quiet">{none[props.kind]}</p>}>
             <ol class="timeline">
               <For each={entriesOf(known())}>
                 {(entry, index) =>
                   entry.event ? (
                     <li data-failed={entry.event.outcome === "failure" ? "" : undefined}>
-                      <p class="drawer-quiet">
+                      <p class="quiet">
                         <Time at={entry.event.occurred_at} asOf={report.asOf()} /> ·{" "}
                         <EventActor event={entry.event} names={known().names} />
                       </p>
                       <EventWhat event={entry.event} names={known().names} />
                       <Show when={outcomeOf(index(), entry.event.action)}>
-                        {(outcome) => <p class="drawer-quiet">{outcome()}</p>}
+                        {(outcome) => <p class="quiet">{outcome()}</p>}
                       </Show>
                     </li>
                   ) : (

@@ -3,10 +3,10 @@ import { createMemo, createResource, createSignal, For, Match, Show, Switch } fr
 import { FleetHealthDetail, FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { createReport } from "../api/create-report.ts";
+import { CopyButton } from "../design/copy-button.tsx";
 import { StateMark } from "../design/icon.tsx";
 import { LabelLinks } from "../design/label-links.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
-import { CopyButton } from "../fleet/drawer/copy-button.tsx";
 import { Detail } from "../fleet/drawer/detail.tsx";
 import { plainText } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollouts-of.tsx";
@@ -54,13 +54,7 @@ const Host = (props: { id: string }) => {
   const detail = report.current;
   createPageTitle(() => plainText(detail()?.item.device_id ?? "Host"));
   return (
-    <Switch
-      fallback={
-        <p class="page-loading" role="status">
-          Loading
-        </p>
-      }
-    >
+    <Switch fallback={<Loading />}>
       <Match when={detail()}>
         {(known) => (
           <div class="page host">
@@ -79,7 +73,7 @@ const Host = (props: { id: string }) => {
                 <code class="drawer-hash">{plainText(known().item.identity)}</code>
                 <CopyButton text={known().item.identity} what="identity" />
               </p>
-              <p class="drawer-quiet">
+              <p class="quiet">
                 <Show when={known().item.hostname}>
                   {(hostname) => (
                     <>
@@ -102,7 +96,7 @@ const Host = (props: { id: string }) => {
                 <div class="host-column">
                   <h2 class="visually-hidden">History</h2>
                   <HostEvents id={props.id} title="Config history" kind="config" drift={known().item.config.drift} />
-                  <section class="drawer-section" aria-labelledby="host-rollouts">
+                  <section class="page-section" aria-labelledby="host-rollouts">
                     <h3 id="host-rollouts">Rollouts</h3>
                     <RolloutsOf
                       of="identity_id"
@@ -176,13 +170,7 @@ const HostByName = (props: { name: string }) => {
     },
   );
   return (
-    <Switch
-      fallback={
-        <p class="page-loading" role="status">
-          Loading
-        </p>
-      }
-    >
+    <Switch fallback={<Loading />}>
       <Match when={hosts()?.problem}>
         {(problem) => (
           <LoadFailure
@@ -212,3 +200,9 @@ const HostByName = (props: { name: string }) => {
     </Switch>
   );
 };
+
+const Loading = () => (
+  <p class="page-loading" role="status">
+    Loading
+  </p>
+);

@@ -1,6 +1,6 @@
 import { For, Show } from "solid-js";
 import type { Rollout } from "../../../proto/rollout/rollout.ts";
-import { CopyButton } from "../fleet/drawer/copy-button.tsx";
+import { CopyButton } from "../design/copy-button.tsx";
 import { commandsOf } from "./rollout-view.ts";
 
 /** The commands that change the rollout, to copy: this page changes nothing. */

@@ -1,6 +1,7 @@
 import { Index, type JSX, Show } from "solid-js";
 import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
+import { CopyButton } from "../../design/copy-button.tsx";
 import { StateMark } from "../../design/icon.tsx";
 import { LabelLinks } from "../../design/label-links.tsx";
 import { evidenceParts } from "../../format/evidence.ts";
@@ -9,7 +10,6 @@ import { usePageContext } from "../../session/page-context.tsx";
 import { OutageEntry, withOutages } from "../summary/outages.tsx";
 import { driftNames } from "../table/row-view.ts";
 import { Volume } from "../volume/volume.tsx";
-import { CopyButton } from "./copy-button.tsx";
 import {
   adviceOn,
   dueView,
@@ -53,7 +53,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
                   <p>
                     <Evidence condition={condition()} />
                   </p>
-                  <p class="drawer-quiet">
+                  <p class="quiet">
                     Began <When at={past(condition().since)} />
                   </p>
                   <Show when={condition().state === "config_invalid" && props.detail.config_errors.length > 1}>
@@ -63,7 +63,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
                       </Index>
                     </ul>
                   </Show>
-                  <p class="drawer-quiet">{adviceOn(condition().state, props.detail)}</p>
+                  <p class="quiet">{adviceOn(condition().state, props.detail)}</p>
                 </li>
               )}
             </Index>
@@ -73,7 +73,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
 
       <Show when={!props.withoutTimeline}>
         <Section title="Timeline">
-          <Show when={timeline().length > 0} fallback={<p class="drawer-quiet">No events recorded.</p>}>
+          <Show when={timeline().length > 0} fallback={<p class="quiet">No events recorded.</p>}>
             <ol class="timeline">
               <Index each={timeline()}>
                 {(entry) => (
@@ -108,7 +108,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
             {forwarderText(item().forwarder)}
             <Show when={item().forwarder?.last_ack_at}>
               {(at) => (
-                <p class="drawer-quiet">
+                <p class="quiet">
                   last acknowledged <When at={past(at())} />
                 </p>
               )}
@@ -140,7 +140,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
                 <dt>Lost in export {loss().export}</dt>
                 <dd>
                   {formatCountOf(loss().envelopes, "envelope")}, last <When at={past(loss().last_at)} />
-                  <p class="drawer-quiet">{loss().reason}</p>
+                  <p class="quiet">{loss().reason}</p>
                 </dd>
               </>
             )}
@@ -160,13 +160,13 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
               <>
                 <dt>{line().label}</dt>
                 <dd>
-                  <Show when={line().hash} fallback={<span class="drawer-quiet">none</span>}>
+                  <Show when={line().hash} fallback={<span class="quiet">none</span>}>
                     {(hash) => (
                       <span class="copied">
                         <span>
                           <code class="drawer-hash">{hash()}</code>
                           <Show when={line().same}>
-                            <span class="drawer-quiet"> same as {line().same}</span>
+                            <span class="quiet"> same as {line().same}</span>
                           </Show>
                         </span>
                         <CopyButton text={hash()} what={`${line().label} hash`} />
@@ -187,7 +187,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
           <dt>Renewal</dt>
           <dd>
             {item().renewal.status?.replaceAll("_", " ") ?? "not reported"}
-            <Show when={item().renewal.last_error}>{(error) => <p class="drawer-quiet">{plainText(error())}</p>}</Show>
+            <Show when={item().renewal.last_error}>{(error) => <p class="quiet">{plainText(error())}</p>}</Show>
           </dd>
           <dt>Successor</dt>
           <dd>
@@ -208,7 +208,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
       </Section>
 
       <Section title="Queue">
-        <Show when={queueFacts(item()).length > 0} fallback={<p class="drawer-quiet">Not reported yet.</p>}>
+        <Show when={queueFacts(item()).length > 0} fallback={<p class="quiet">Not reported yet.</p>}>
           <Facts facts={queueFacts(item())} />
         </Show>
       </Section>
@@ -220,7 +220,7 @@ const isForwardingWell = ({ forwarding }: FleetHealthRow): boolean =>
   forwarding !== "stopped" && forwarding !== "never";
 
 const Section = (props: { title: string; note?: string; children: JSX.Element }) => (
-  <section class="drawer-section">
+  <section class="page-section">
     <h3>
       {props.title}
       <Show when={props.note}>{(note) => <span class="drawer-note">{note()}</span>}</Show>
@@ -267,7 +267,7 @@ const When = (props: { at: TimestampView | undefined }) => (
   <Show when={props.at} fallback={<span class="never">never</span>}>
     {(at) => (
       <time datetime={at().iso}>
-        {at().relative} <span class="drawer-quiet">· {at().absolute}</span>
+        {at().relative} <span class="quiet">· {at().absolute}</span>
       </time>
     )}
   </Show>
@@ -278,15 +278,15 @@ const TimelineEvent = (props: { event: FleetHistoryEvent; at: TimestampView | un
     <p>
       <b>{eventTitle(props.event)}</b> by {props.event.actor.display}
       <Show when={props.event.actor.type !== "operator"}>
-        <span class="drawer-quiet"> ({props.event.actor.type === "collector" ? "host" : props.event.actor.type})</span>
+        <span class="quiet"> ({props.event.actor.type === "collector" ? "host" : props.event.actor.type})</span>
       </Show>
     </p>
-    <p class="drawer-quiet">
+    <p class="quiet">
       <When at={props.at} />
     </p>
     <Index each={historyFacts(props.event)}>
       {(fact) => (
-        <p class="drawer-quiet timeline-fact">
+        <p class="quiet timeline-fact">
           {fact()[0]}:{" "}
           <Show when={fact()[2]} fallback={fact()[1]}>
             {(href) => <a href={href()}>{fact()[1]}</a>}

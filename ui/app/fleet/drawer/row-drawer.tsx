@@ -3,11 +3,11 @@ import { createMemo, Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts";
 import type { ApiClient } from "../../api/api-client.ts";
 import { createReport } from "../../api/create-report.ts";
+import { CopyButton } from "../../design/copy-button.tsx";
 import { OldNotice } from "../../design/freshness.tsx";
 import { Icon, StateMark } from "../../design/icon.tsx";
 import { LoadFailure } from "../../design/load-failure.tsx";
 import { plainName } from "../../format/format.ts";
-import { CopyButton } from "./copy-button.tsx";
 import { Detail } from "./detail.tsx";
 
 const detailIntervalMs = 10_000;
@@ -71,7 +71,7 @@ export const RowDrawer = (props: {
                       <code class="drawer-hash">{plainName(known().item.identity)}</code>
                       <CopyButton text={known().item.identity} what="identity" />
                     </p>
-                    <p class="drawer-quiet">
+                    <p class="quiet">
                       <Show when={known().item.hostname}>
                         {(hostname) => (
                           <>

@@ -48,7 +48,7 @@ export const Outages = (props: { outages: readonly OutageView[] | undefined; asO
 /** An outage of core as an entry of a host's timeline; `at` is when it began. */
 export const OutageEntry = (props: { outage: OutageView; at: JSX.Element }) => (
   <li>
-    <p class="drawer-quiet">{props.at}</p>
+    <p class="quiet">{props.at}</p>
     <p>{whatHappened(props.outage)}</p>
   </li>
 );

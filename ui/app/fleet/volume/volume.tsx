@@ -28,10 +28,10 @@ export const Volume = (props: { identityId: string }) => {
   return (
     <Show
       when={volume()}
-      fallback={<p class="drawer-quiet">{report.state().problem ? "The volume could not be loaded." : "Loading"}</p>}
+      fallback={<p class="quiet">{report.state().problem ? "The volume could not be loaded." : "Loading"}</p>}
     >
       {(known) => (
-        <Show when={hoursSent().length > 0} fallback={<p class="drawer-quiet">Nothing in the last 48 hours.</p>}>
+        <Show when={hoursSent().length > 0} fallback={<p class="quiet">Nothing in the last 48 hours.</p>}>
           <Sparkline bars={volumeBars(known(), times.zone())} />
           <dl class="facts">
             <Index each={kindTotals(known())}>
@@ -43,7 +43,7 @@ export const Volume = (props: { identityId: string }) => {
               )}
             </Index>
           </dl>
-          <Show when={hoursOf(known(), "today").length > 0} fallback={<p class="drawer-quiet">Nothing yet today.</p>}>
+          <Show when={hoursOf(known(), "today").length > 0} fallback={<p class="quiet">Nothing yet today.</p>}>
             <HourTable caption="Today" hours={hoursOf(known(), "today")} />
           </Show>
           <Show when={hoursOf(known(), "before").length > 0}>
@@ -101,7 +101,7 @@ const HourTable = (props: { caption: string; hours: HostVolume["hours"]; dated?:
 };
 
 const HourCell = (props: { total: KindTotal | undefined }) => (
-  <Show when={props.total} fallback={<td class="drawer-quiet">0</td>}>
+  <Show when={props.total} fallback={<td class="quiet">0</td>}>
     {(total) => <td title={volumeText(total())}>{formatCount(total().envelopes)}</td>}
   </Show>
 );

@@ -1,5 +1,5 @@
 import { createSignal, onCleanup } from "solid-js";
-import { Icon } from "../../design/icon.tsx";
+import { Icon } from "./icon.tsx";
 
 /** How long the button shows its outcome. */
 const outcomeMs = 2000;
