@@ -1,6 +1,7 @@
 /**
  * Invariants: at most `concurrency` runs at a time, each of at most `itemsMax` items; two items of one key are never in one run nor
- * in two runs at once, and keep their order; every call settles exactly once; none waits longer than for a pause and for one run that fails as a whole.
+ * in two runs at once, and keep their order; every call settles exactly once; none waits longer than for a pause and for one run that fails
+ * as a whole.
  */
 
 /** The options of a group of calls. */

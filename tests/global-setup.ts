@@ -11,8 +11,9 @@ import { startEmbeddedPostgres } from "../scripts/postgres/embedded-postgres.ts"
 const bundled = ["svc-server", "svc-web", "svc-collector", "svc-admin"] as const;
 
 /**
- * Bundles the programs that tests start as processes. Starts PostgreSQL for a test run, or uses the server at SVC_TEST_DATABASE_URL (15 or later, with a role that may create databases).
- * Migrates its template once, which `createTestDatabase` copies. Stops or drops everything at the end of the run.
+ * Bundles the programs that tests start as processes. Starts PostgreSQL for a test run, or uses the server at SVC_TEST_DATABASE_URL (15 or
+ * later, with a role that may create databases). Migrates its template once, which `createTestDatabase` copies. Stops or drops everything
+ * at the end of the run.
  */
 export default async (project: TestProject): Promise<() => Promise<void>> => {
   await bundlePrograms(undefined, bundled);
@@ -37,8 +38,8 @@ const hasMemoryFor = (folder: string): boolean => {
 };
 
 /**
- * Provides the run's database; with `tcp`, over loopback TCP. Its files are in memory where there is enough, since a copy of the template takes a fifth of
- * the processor time there.
+ * Provides the run's database; with `tcp`, over loopback TCP. Its files are in memory where there is enough, since a copy of the template
+ * takes a fifth of the processor time there.
  */
 export const provideDatabase = async (
   project: TestProject,

@@ -54,10 +54,10 @@ const superuserSettings = { temp_file_limit: "256MB" } as const;
 const rolePrefix = "svc_chat_";
 
 /**
- * Creates or repairs the role, and takes from PUBLIC what the role must not have, when core is a superuser. Returns the login and what PUBLIC keeps. The name and
- * the password follow from the database and the secret, so that any number of cores share the role, and a repeated call changes nothing.
- * The password of `secretPrevious` is returned, too.
- * Throws `ChatRoleFault` when core's role may not create it, or when somebody gave it more than it may have.
+ * Creates or repairs the role, and takes from PUBLIC what the role must not have, when core is a superuser. Returns the login and what
+ * PUBLIC keeps. The name and the password follow from the database and the secret, so that any number of cores share the role, and a
+ * repeated call changes nothing. The password of `secretPrevious` is returned, too. Throws `ChatRoleFault` when core's role may not create
+ * it, or when somebody gave it more than it may have.
  */
 export const makeChatRole = async (
   db: Database,

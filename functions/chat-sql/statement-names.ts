@@ -53,7 +53,10 @@ export interface DerivedNames {
   others: ReadonlySet<string>;
 }
 
-/** Returns the names that subqueries and CTEs give to expressions, also those that name them again. `columns` are those of the relations, some of them `computed`. */
+/**
+ * Returns the names that subqueries and CTEs give to expressions, also those that name them again. `columns` are those of the relations,
+ * some of them `computed`.
+ */
 export const derivedNamesIn = (
   statement: unknown,
   { columns, computed }: { columns: ReadonlySet<string>; computed: ReadonlySet<string> },

@@ -2,7 +2,10 @@ import type { Clock } from "../../kit/clock.ts";
 import type { ExportSignal } from "../config/export-config.ts";
 import type { OtlpOutcome } from "./otlp-outcome.ts";
 
-/** Sends one encoded export request, and returns what the backend did with it within the timeout. Never rejects: a lost connection is to be retried. */
+/**
+ * Sends one encoded export request, and returns what the backend did with it within the timeout. Never rejects: a lost connection is to be
+ * retried.
+ */
 export interface OtlpClient {
   send(signal: ExportSignal, request: Uint8Array, timeoutMs?: number): Promise<OtlpOutcome>;
   close(): Promise<void>;

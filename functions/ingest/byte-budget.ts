@@ -4,7 +4,10 @@
  * nothing: streams that wait for each other's rest would wait for ever.
  */
 export interface ByteBudget {
-  /** Returns undefined while frames fill less than three quarters of the limit; above, a promise of that, which rejects with the reason of an aborted signal. */
+  /**
+   * Returns undefined while frames fill less than three quarters of the limit; above, a promise of that, which rejects with the reason of
+   * an aborted signal.
+   */
   untilReadable(...signals: AbortSignal[]): Promise<void> | undefined;
   /** Reserves bytes if they fit; returns false, reserving nothing, if they do not. */
   reserve(bytes: number, of?: "frame" | "incomplete"): boolean;

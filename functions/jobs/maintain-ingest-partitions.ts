@@ -31,8 +31,9 @@ const actor: Actor = { type: "system", id: "ingest-partitions", display: "ingest
 /**
  * Creates the partitions from yesterday to a week ahead, and drops the oldest one whose last envelope is older than `retentionDays` (0:
  * none), audited with its row count: by the database's clock, and only while core's agrees with it. The data of one day is
- * dropped on a day, and none after a jump of the clock (retention-clock.ts): a clock that is wrong loses little before somebody sees it. Deletes counts of envelopes by hour that are older than two days. Idempotent; runs before the listener opens, and every hour. Returns undefined when there was
- * nothing to do.
+ * dropped on a day, and none after a jump of the clock (retention-clock.ts): a clock that is wrong loses little before somebody sees it.
+ * Deletes counts of envelopes by hour that are older than two days. Idempotent; runs before the listener opens, and every hour. Returns
+ * undefined when there was nothing to do.
  */
 export const maintainIngestPartitions = async (
   core: Pick<Core, "db" | "clock" | "entropy">,

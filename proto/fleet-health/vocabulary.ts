@@ -32,9 +32,9 @@ export const heartbeatKinds = ["recent", "never"] as const;
 export const forwarderKinds = ["connected", "disconnected"] as const;
 
 /**
- * Config progress: what a host has made of its desired config, in order of precedence. *silent*: no heartbeat since the config was assigned, or within
- * the threshold of `stale`; *running*: the last heartbeat names it; *failed*: the last heartbeat reports an invalid config; *drifted*: it
- * names another. A host that is revoked or has no desired config is in none.
+ * Config progress: what a host has made of its desired config, in order of precedence. *silent*: no heartbeat since the config was
+ * assigned, or within the threshold of `stale`; *running*: the last heartbeat names it; *failed*: the last heartbeat reports an invalid
+ * config; *drifted*: it names another. A host that is revoked or has no desired config is in none.
  */
 export const configProgress = ["silent", "running", "failed", "drifted"] as const;
 

@@ -34,7 +34,10 @@ const scimRoutes = (): readonly Route[] => {
   return scimRoutesOf({ config, clock: {}, entropy: {}, db: {} } as unknown as Core);
 };
 
-/** Renders which routes of core each caller reaches, from the guards that `tests/core/guard.test.ts` calls one by one. Throws for a guard without a place here. */
+/**
+ * Renders which routes of core each caller reaches, from the guards that `tests/core/guard.test.ts` calls one by one. Throws for a guard
+ * without a place here.
+ */
 export const renderReachedRoutes = (): string => {
   const routes = [...documentedRoutes(), ...scimRoutes()];
   const unplaced = routes.find((route) => !positions.some(([guard]) => guard === guardOf(route)));

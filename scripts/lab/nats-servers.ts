@@ -43,8 +43,8 @@ const waitMs = 60_000;
 export const canStartNats = (): Promise<boolean> => canRun("nats-server", program);
 
 /**
- * Starts `nodes` servers and connects to them. Installs Debian's package where it is missing and this process is root, otherwise throws. `settings` is text for the
- * configuration of each, `dirs` where each keeps its files. `syncAlways` needs nats-server 2.10.
+ * Starts `nodes` servers and connects to them. Installs Debian's package where it is missing and this process is root, otherwise throws.
+ * `settings` is text for the configuration of each, `dirs` where each keeps its files. `syncAlways` needs nats-server 2.10.
  */
 export const startNats = async ({
   nodes: count = 1,

@@ -12,8 +12,8 @@ import { launchBrowser } from "../../scripts/lab/browser.ts";
 import { runScript } from "../support/documented-block.ts";
 
 /*
- * Runs docs/first-day.md as a reader does, with a browser for the sign-in: every block of a shell that the page says this test runs, in order, in one shell. Blocks that run
- * until Ctrl-C have a terminal of their own. Only ports differ, and what root has to acknowledge.
+ * Runs docs/first-day.md as a reader does, with a browser for the sign-in: every block of a shell that the page says this test runs, in
+ * order, in one shell. Blocks that run until Ctrl-C have a terminal of their own. Only ports differ, and what root has to acknowledge.
  */
 const root = new URL("../..", import.meta.url).pathname;
 const dir = mkdtempSync(join(tmpdir(), "svc-first-day-"));

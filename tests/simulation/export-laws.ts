@@ -62,7 +62,8 @@ const letterKey = ({ host_id, queue_id, sequence }: Tables["deadLetters"][number
 
 /**
  * A request whose answer nobody received may arrive again once the backend no longer rejects what is in it. A database that goes back may
- * have what was lost in between, and lacks the dead letters since; so does a term that ended before it stored them. Then the order is that of each term.
+ * have what was lost in between, and lacks the dead letters since; so does a term that ended before it stored them. Then the order is that
+ * of each term.
  */
 const judgeOrder = ({ backend: { accepted, everRejected }, hasGoneBack }: ExportsAfter): Breach[] => {
   const last = new Map<string, number>();

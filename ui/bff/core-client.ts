@@ -42,7 +42,10 @@ export type SignInRecord =
 
 /** Calls core with a bridge token made for the call. */
 export interface CoreClient {
-  /** Returns any response, its body unread. Throws `core_unavailable` when core cannot be reached, or after 5 s without one, and `clock_skew` when core's clock differs from web's. */
+  /**
+   * Returns any response, its body unread. Throws `core_unavailable` when core cannot be reached, or after 5 s without one, and
+   * `clock_skew` when core's clock differs from web's.
+   */
   call(call: CoreCall): Promise<Response>;
   /** Returns null when core rejects the person or the session (401). Throws `database_unavailable` when core reports that. */
   whoami(session: WebSession, requestId: string): Promise<PersonOfCore | null>;

@@ -1,5 +1,6 @@
 /**
- * Sessions: a JWT in a cookie, signed with `WEBAUTH_SECRET`; one signed with `WEBAUTH_SECRET_PREVIOUS` is valid too. Web stores no sessions, only the ids of ended ones, in memory.
+ * Sessions: a JWT in a cookie, signed with `WEBAUTH_SECRET`; one signed with `WEBAUTH_SECRET_PREVIOUS` is valid too. Web stores no
+ * sessions, only the ids of ended ones, in memory.
  *
  * 1. `exp` is `SESSION_TTL` after the sign-in; nothing extends it.
  * 2. Each sign-in issues a new session with a new id and replaces the browser's cookie, never adopts it (A2).

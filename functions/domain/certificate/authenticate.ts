@@ -160,7 +160,8 @@ export const requireAdmitted = async (
 
 /**
  * Marks certificates used, and their predecessors `replaced`, in one transaction; then their successors inherit what the rate limit counts.
- * Any request may be the first use. Idempotent, and safe to repeat after a crash. The certificates of several hosts fail together when one of their rows is locked for a second.
+ * Any request may be the first use. Idempotent, and safe to repeat after a crash. The certificates of several hosts fail together when one
+ * of their rows is locked for a second.
  */
 export const markUsed = async (
   { db, clock }: Pick<Core, "db" | "clock">,

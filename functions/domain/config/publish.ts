@@ -51,7 +51,8 @@ export interface CheckedConfig {
 
 /**
  * Checks a collector config before it is published (docs/collector-config.md). Throws 413 `payload_too_large` over 256 KiB, 422
- * `config_contains_secret`, 422 `config_invalid` by the collector's own schema, or for a pattern that hides which directories it reads. Errors name paths and lines, never values.
+ * `config_contains_secret`, 422 `config_invalid` by the collector's own schema, or for a pattern that hides which directories it reads.
+ * Errors name paths and lines, never values.
  */
 export const checkConfig = async (yaml: string): Promise<CheckedConfig> => {
   const sizeBytes = new TextEncoder().encode(yaml).length;

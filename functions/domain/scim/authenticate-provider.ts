@@ -18,8 +18,8 @@ const requestsPerSecond = 100;
 export type AuthenticateProvider = (token: string | undefined, origin: Origin) => Promise<void>;
 
 /**
- * Creates the check of the bearer token. Audits and counts refusals (see `recordRefusals`), and limits requests and refusals of one address; a valid token is never
- * limited by refusals. Throws 401 `unauthenticated`, 429 `throttled` and `scim_too_many_requests`.
+ * Creates the check of the bearer token. Audits and counts refusals (see `recordRefusals`), and limits requests and refusals of one
+ * address; a valid token is never limited by refusals. Throws 401 `unauthenticated`, 429 `throttled` and `scim_too_many_requests`.
  */
 export const createAuthenticateProvider = (core: ScimCore): AuthenticateProvider => {
   const { clock, config, scim } = core;

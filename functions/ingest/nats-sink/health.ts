@@ -19,8 +19,8 @@ const inspectionMs = 1_000;
 const stalledSeconds = 10;
 
 /**
- * Makes the health. Inspects the streams and their servers each second: with a fault, nothing is acknowledged. After a failure it queries the streams until they answer and are below their limits: a core that receives no frames,
- * because it is not ready, would stay so.
+ * Makes the health. Inspects the streams and their servers each second: with a fault, nothing is acknowledged. After a failure it queries
+ * the streams until they answer and are below their limits: a core that receives no frames, because it is not ready, would stay so.
  */
 export const createHealth = ({
   manager,

@@ -66,10 +66,10 @@ export const plausibleUntil = (clock: Pick<Clock, "now" | "machineNow">): number
 /**
  * Returns the common table expressions that decide on proofs at `at` and mark them used, for a statement that does its work with them. They read
  * `input (fingerprint, sent_at, expired, …)`, at most one row per certificate, and define `decision`: all columns of `input`, those of
- * `DecisionRow`, the certificate's times, and the identity's `reported_labels` and `enrolled_at`. Of two concurrent statements with one proof, one is `stale_request`: `used` stores only a
- * `sent_at` above the stored one, under the row's lock. Rows are written in the order of certificates, so that statements cannot
- * deadlock. Looks up each row by its key, whatever the planner knows of the tables: by LATERAL with a limit, so that no other plan is
- * possible.
+ * `DecisionRow`, the certificate's times, and the identity's `reported_labels` and `enrolled_at`. Of two concurrent statements with one
+ * proof, one is `stale_request`: `used` stores only a `sent_at` above the stored one, under the row's lock. Rows are written in the order
+ * of certificates, so that statements cannot deadlock. Looks up each row by its key, whatever the planner knows of the tables: by LATERAL
+ * with a limit, so that no other plan is possible.
  */
 export const decideProofs = (purpose: ProofPurpose, { at, plausibleUntil }: ProofTimes): SQL =>
   sql`known as (

@@ -222,7 +222,10 @@ export const moveExportPosition = async (db: Database, lease: ExportLease, progr
 
 const nextXid = sql`pg_snapshot_xmax(pg_current_snapshot())::text::bigint`;
 
-/** Returns the oldest transaction id in use: every transaction below it has ended. Throws `ExportLeaseLost` on another timeline, and once the server was started anew. */
+/**
+ * Returns the oldest transaction id in use: every transaction below it has ended. Throws `ExportLeaseLost` on another timeline, and once
+ * the server was started anew.
+ */
 export const readHorizon = async (db: Executor, { identity }: Pick<ExportLease, "identity">): Promise<bigint> => {
   const [row] = await db.execute<{ horizon: string }>(sql`
     select pg_snapshot_xmin(pg_current_snapshot())::text as horizon where ${isOn(identity)}`);

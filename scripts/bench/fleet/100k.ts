@@ -14,9 +14,9 @@ const goals = { heartbeatP99Ms: 100, corePercent: 60, ackP99Ms: 150, backSeconds
  * Drives a fleet of real hosts, each with its key, certificate and connection, through enrollment, heartbeats, the same with
  * `--envelopes` a second, renewals at the rate of a fleet within an hour and a revocation, then an outage of core of `--outage` minutes
  * and the return of all. `--minutes` are of heartbeats, half of them with the other loads. At first `--connects` hosts connect each second,
- * at a higher cost than later: each has its certificate's first use and a new queue. Hosts hold a Forward stream unless `--streams 0`. `--cut network` closes the connections and
- * leaves core running, so that hosts resume their TLS sessions. The figure is core's CPU time for a heartbeat, all else included; the
- * floor is that of checking its signature.
+ * at a higher cost than later: each has its certificate's first use and a new queue. Hosts hold a Forward stream unless `--streams 0`.
+ * `--cut network` closes the connections and leaves core running, so that hosts resume their TLS sessions. The figure is core's CPU time
+ * for a heartbeat, all else included; the floor is that of checking its signature.
  */
 export const fleetBench: Bench = async (args) => {
   const options = readBenchOptions(args, {

@@ -12,11 +12,12 @@ import { connectSender, type Sender, type SenderStream } from "./ingest-sender.t
 
 /**
  * Measures telemetry through core: `--streams` Forward streams over mTLS send frames of `--frame` envelopes of the corpus (`--corpus spans`,
- * `lines`, `metrics` or `mixed`), by default as blocks, compressed while it runs, with `--wire frames` as frames, `--in-flight` of them unacknowledged in all but at least one a stream, for `--seconds` after a sixth of
- * that to warm up. Core is a process of its own on a durable PostgreSQL. The floor is a loop that only COPYs the same envelopes as rows, in
- * batches of what is in flight; for frames of one envelope it is as many loops that wait for a plain INSERT of all that wait. It is warmed
- * until two in a row agree, and measured once more after. The database must have what was acknowledged. With more than 256 streams all but
- * one are idle: the bench then measures the cost of an idle stream, and the effect of idle streams on a busy one.
+ * `lines`, `metrics` or `mixed`), by default as blocks, compressed while it runs, with `--wire frames` as frames, `--in-flight` of them
+ * unacknowledged in all but at least one a stream, for `--seconds` after a sixth of that to warm up. Core is a process of its own on a
+ * durable PostgreSQL. The floor is a loop that only COPYs the same envelopes as rows, in batches of what is in flight; for frames of one
+ * envelope it is as many loops that wait for a plain INSERT of all that wait. It is warmed until two in a row agree, and measured once more
+ * after. The database must have what was acknowledged. With more than 256 streams all but one are idle: the bench then measures the cost of
+ * an idle stream, and the effect of idle streams on a busy one.
  */
 export const ingestBench: Bench = async (args) => {
   const defaults = { seconds: 60, streams: 1, frame: 200, corpus: "spans", wire: "blocks", "in-flight": 16 };
@@ -185,7 +186,10 @@ const idleStreams = async (at: Target, load: Load): Promise<BenchFigures> => {
   };
 };
 
-/** Opens streams, each with its share of the records, eight on each connection (the most that core accepts), each connection with an identity of its own. */
+/**
+ * Opens streams, each with its share of the records, eight on each connection (the most that core accepts), each connection with an
+ * identity of its own.
+ */
 const openStreams = async (at: Target, load: Load, count: number) => {
   const senders: Sender[] = [];
   const streams: SenderStream[] = [];

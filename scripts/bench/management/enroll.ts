@@ -27,9 +27,10 @@ const cryptography = createNodeCryptography();
 
 /**
  * Measures the CPU time of a certificate for a one-time token: core as a process of its own behind a TLS edge, in a durable PostgreSQL.
- * `--hosts` new hosts enroll under one policy, whose lock all take, `--in-flight` at a time on kept connections, after 600 others. Each of the senders waits for its response, so that the mean latency is their number divided by
- * the rate. Then as many hosts with one token for all. The floor is the CPU time of checking the same requests and signing their certificates, without HTTP or database.
- * `--program` is the main file of another core, to compare with.
+ * `--hosts` new hosts enroll under one policy, whose lock all take, `--in-flight` at a time on kept connections, after 600 others. Each of
+ * the senders waits for its response, so that the mean latency is their number divided by the rate. Then as many hosts with one token for
+ * all. The floor is the CPU time of checking the same requests and signing their certificates, without HTTP or database. `--program` is the
+ * main file of another core, to compare with.
  */
 export const enrollBench: Bench = async (args) => {
   const options = readBenchOptions(args, { hosts: 3000, "in-flight": 128, program: "" });

@@ -34,7 +34,8 @@ export interface SignedHeartbeat {
  * `--rounds` rounds, after one to warm up. The floor is how many of the same signatures one core verifies, measured between the rounds.
  * Each connection is HTTP/2, as that of a collector's forwarder, which carries its heartbeats too. With `--connections resumed` each
  * heartbeat has a connection of its own that resumes the TLS session of the one before, as without a forwarder; `new` makes a full
- * handshake each time; `http1` keeps a connection of HTTP/1.1, as a proxy does. `--rate` starts so many a second instead, as a fleet does. `--program` is the main file of another core, to compare with.
+ * handshake each time; `http1` keeps a connection of HTTP/1.1, as a proxy does. `--rate` starts so many a second instead, as a fleet does.
+ * `--program` is the main file of another core, to compare with.
  */
 export const heartbeatBench: Bench = async (args) => {
   const options = readBenchOptions(args, {

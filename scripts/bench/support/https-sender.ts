@@ -10,7 +10,8 @@ export interface HttpsSender {
 
 /**
  * Connects to `localhost`, as cheaply as possible, so that the bench measures core: it writes the request itself and understands responses with
- * a Content-Length, or in chunks that it leaves as they are. `localAddress` spreads the connections over loopback addresses, because core limits the handshakes of each.
+ * a Content-Length, or in chunks that it leaves as they are. `localAddress` spreads the connections over loopback addresses, because core
+ * limits the handshakes of each.
  */
 export const connectHttps = async (options: {
   port: number;

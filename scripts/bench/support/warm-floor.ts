@@ -15,7 +15,10 @@ export interface WarmFloor<Measured> {
 const agreeWithin = 0.05;
 const runsMax = 10;
 
-/** Measures a floor until two in a row agree within 5 %, ten times at most. Returns a function that measures it once more, and returns what to compare with. */
+/**
+ * Measures a floor until two in a row agree within 5 %, ten times at most. Returns a function that measures it once more, and returns what
+ * to compare with.
+ */
 export const warmFloor = async <Measured extends { rate: number }>(measure: () => Promise<Measured>) => {
   const runs = [await measure()];
   const differ = () => {

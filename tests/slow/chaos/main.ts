@@ -1,11 +1,12 @@
 /**
- * `bun run chaos -- [--minutes 5] [--seed 1] [--rate 200] [--sink postgres] [--fault <parts of names, separated by " + ">]`: two cores, PostgreSQL behind
- * a proxy, an export with its backend, a collector, four senders and two hosts whose disks are copied, on loopback; with `--sink nats` a
- * cluster of three NATS nodes, and their faults in place of PostgreSQL's. Injects faults as the seed draws them, many of them two at once, and
- * prints each round of its plan before it begins; `--minutes 0` injects each once and alone. In the end everything that was acknowledged is
- * stored once in its queue and in order, or in a range that `ingest.gap` reports, or counted by the collector whose files were damaged; and everything that is stored
- * is at the backend, or named by the export. Progress and a table go to stderr; stdout ends with one JSON object. Exit code 1 when something
- * was lost, doubled or disordered, a program ended by itself, the collector's memory grew from run to run, or a goal for recovery, pauses, repeats or memory was missed.
+ * `bun run chaos -- [--minutes 5] [--seed 1] [--rate 200] [--sink postgres] [--fault <parts of names, separated by " + ">]`: two cores,
+ * PostgreSQL behind a proxy, an export with its backend, a collector, four senders and two hosts whose disks are copied, on loopback; with
+ * `--sink nats` a cluster of three NATS nodes, and their faults in place of PostgreSQL's. Injects faults as the seed draws them, many of
+ * them two at once, and prints each round of its plan before it begins; `--minutes 0` injects each once and alone. In the end everything
+ * that was acknowledged is stored once in its queue and in order, or in a range that `ingest.gap` reports, or counted by the collector
+ * whose files were damaged; and everything that is stored is at the backend, or named by the export. Progress and a table go to stderr;
+ * stdout ends with one JSON object. Exit code 1 when something was lost, doubled or disordered, a program ended by itself, the collector's
+ * memory grew from run to run, or a goal for recovery, pauses, repeats or memory was missed.
  */
 import { parseArgs } from "node:util";
 import { runChaos } from "./chaos.ts";

@@ -23,8 +23,8 @@ export interface StoredQueues {
 }
 
 /**
- * Reads what transactions from `since` on have stored of these hosts, and every event. Their order is that of the commits, which no clock decides. A record's name is `line <number>`, `span-<number>`, or its payload
- * if it is another's than the collector's.
+ * Reads what transactions from `since` on have stored of these hosts, and every event. Their order is that of the commits, which no clock
+ * decides. A record's name is `line <number>`, `span-<number>`, or its payload if it is another's than the collector's.
  */
 export const readStoredQueues = async (
   sql: EmbeddedDatabase["sql"],

@@ -1,7 +1,7 @@
 /**
  * `bun run fuzz-api -- [--seed N] [--runs N]`: the longer form of tests/core/api-properties.test.ts, and of the forms and cookies of
- * tests/core/anonymous-bytes.test.ts, with `--runs` random requests to each operation, and with a seed that it prints to reproduce its findings. Prints one JSON object; exit code 1 when a response was not
- * documented, 2 for a usage error.
+ * tests/core/anonymous-bytes.test.ts, with `--runs` random requests to each operation, and with a seed that it prints to reproduce its
+ * findings. Prints one JSON object; exit code 1 when a response was not documented, 2 for a usage error.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
