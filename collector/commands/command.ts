@@ -42,7 +42,8 @@ export type FlagValues<Kinds extends FlagKinds> = {
 
 /**
  * Parses arguments by `kinds`. Throws a usage failure for an unknown or repeated flag, a missing value, or a positional argument unless there
- * are `operands`, to which it adds them. No message repeats an argument, which may be a token by mistake: only names of known flags, and names that cannot be a token.
+ * are `operands`, to which it adds them. No message repeats an argument, which may be a token by mistake: only names of known flags, and
+ * names that cannot be a token.
  */
 export const parseFlags = <Kinds extends FlagKinds>(
   kinds: Kinds,

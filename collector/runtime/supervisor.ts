@@ -41,8 +41,8 @@ export interface SupervisorOptions {
 
 /**
  * Runs a collector until `signal` aborts; resolves when everything is stopped and the queue is closed. At the start it rejects, equally
- * stopped, if the queue cannot be opened (`QueueLockedError`, `QueueVersionError`, `QueueUnreadableError`) or a source cannot start (`SourceStartError`). Later,
- * neither a lost connection nor a config that cannot run ends it.
+ * stopped, if the queue cannot be opened (`QueueLockedError`, `QueueVersionError`, `QueueUnreadableError`) or a source cannot start
+ * (`SourceStartError`). Later, neither a lost connection nor a config that cannot run ends it.
  */
 export const superviseCollector = async (options: SupervisorOptions, signal: AbortSignal): Promise<void> => {
   const state = await createRunState(options.loaded, options.env, options.log);

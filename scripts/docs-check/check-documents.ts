@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { repositoryFiles } from "../repository-files.ts";
-import { documentFaults, pathFaults } from "./document-faults.ts";
+import { documentFaults, textFaults } from "./document-faults.ts";
 import { type FencedBlock, readDocument } from "./read-document.ts";
 
 /** What a check of all documents found. */
@@ -14,7 +14,7 @@ export interface DocumentsReport {
 
 const startsWith = (prefix: string) => (block: FencedBlock) => block.comment?.startsWith(prefix) ?? false;
 
-/** Checks every Markdown page of the repository, and the paths in comments of its sources; see `documentFaults` and `pathFaults`. */
+/** Checks every Markdown page of the repository (`documentFaults`), and the comments of its sources (`textFaults`). */
 export const checkDocuments = (): DocumentsReport => {
   const readText = (path: string) => readFileSync(path, "utf8");
   const files = new Set(repositoryFiles());
@@ -34,7 +34,9 @@ export const checkDocuments = (): DocumentsReport => {
     },
     faults: [
       ...documents.flatMap((document) => documentFaults(document, { documents, files, readText, scripts })),
-      ...repositoryFiles("*.md", "*.sql", "*.ts", "*.tsx").flatMap((path) => pathFaults(path, readText(path), files)),
+      ...repositoryFiles("*.md", "*.sql", "*.ts", "*.tsx", ":!*/gen/*").flatMap((path) =>
+        textFaults(path, readText(path), files),
+      ),
     ],
   };
 };

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { documentFaults, pathFaults } from "./document-faults.ts";
+import { documentFaults, textFaults } from "./document-faults.ts";
 import { readDocument } from "./read-document.ts";
 
 const faultsOf = (markdown: string, path = "docs/page.md"): string[] => {
@@ -63,7 +63,7 @@ describe("documentFaults", () => {
   });
 });
 
-describe("pathFaults", () => {
+describe("textFaults", () => {
   const files = new Set(["functions/store/fleet/rows.ts"]);
 
   it("rejects paths that do not exist, in pages and in comments", () => {
@@ -74,7 +74,12 @@ describe("pathFaults", () => {
       ["a.sql", "-- "],
       ["a.ts", " * "],
     ] as const)
-      expect(pathFaults(path, comment + named, files)).toEqual(fault(path));
-    expect(pathFaults("a.ts", `const a = "${named}";`, files)).toEqual([]);
+      expect(textFaults(path, comment + named, files)).toEqual(fault(path));
+    expect(textFaults("a.ts", `const a = "${named}";`, files)).toEqual([]);
+  });
+
+  it("rejects a comment of more than 150 columns", () => {
+    expect(textFaults("a.ts", `// ${"-".repeat(147)}`, files)).toEqual([]);
+    expect(textFaults("a.ts", `// ${"-".repeat(148)}`, files)).toEqual([expect.stringContaining("151 columns")]);
   });
 });

@@ -43,13 +43,21 @@ export const documentFaults = (document: MarkdownDocument, context: DocumentCont
 const pathPattern =
   /(?<![\w./@-])(?:admin|client|collector|docs|drizzle|functions|kit|patches|proto|scripts|tests|ui)\/[\w./*-]*[\w*]/g;
 
-/** Returns the paths that a page, or the comments of a source file, name and that the repository does not have. */
-export const pathFaults = (path: string, text: string, files: ReadonlySet<string>): string[] => {
+const commentColumnsMax = 150;
+
+/** Returns the paths that a page, or the comments of a source file, name and that the repository does not have; and comments too wide. */
+export const textFaults = (path: string, text: string, files: ReadonlySet<string>): string[] => {
   const lines = text.split("\n").filter((line) => path.endsWith(".md") || /^\s*(--|\/\/|\/?\*)/.test(line));
-  return lines
+  const missing = lines
     .flatMap((line) => line.match(pathPattern) ?? [])
-    .filter((name) => !files.has(name) && !files.values().some((file) => matchesGlob(file, `${name}{,/**}`)))
-    .map((name) => `${path}: names ${name}, which does not exist`);
+    .filter((name) => !files.has(name) && !files.values().some((file) => matchesGlob(file, `${name}{,/**}`)));
+  const wide = path.endsWith(".md") ? [] : lines.filter((line) => line.length > commentColumnsMax);
+  return [
+    ...missing.map((name) => `${path}: names ${name}, which does not exist`),
+    ...wide.map(
+      (line) => `${path}: a comment of ${line.length} columns, at most ${commentColumnsMax}: ${line.slice(0, 60)}`,
+    ),
+  ];
 };
 
 const linkFaults = (

@@ -27,7 +27,10 @@ export interface Tail {
   readonly position: Position;
   /** Reads and stores the next lines; false if there was nothing to read. */
   step(signal: AbortSignal): Promise<boolean>;
-  /** Stores the remaining lines, also an incomplete last one, and deletes the checkpoint: the file will not be read again. Stores `more` with that. */
+  /**
+   * Stores the remaining lines, also an incomplete last one, and deletes the checkpoint: the file will not be read again. Stores `more`
+   * with that.
+   */
   finish(signal: AbortSignal, more?: readonly Checkpoint[]): Promise<void>;
   /** Whether another open file is a copy of this one: of what was read from it, or of what it has now. */
   isSameFile(other: { file: FileHandle; stat: Pick<Stats, "size"> }): Promise<boolean>;

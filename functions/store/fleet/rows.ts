@@ -136,7 +136,10 @@ const ownTroubles: ReadonlySet<FleetCondition> = new Set([
   "queue_at_risk",
 ]);
 
-/** Returns the predicate that the row has this state: its condition applies and none before it. Equals `stateIndex`, in parts that can use an index. */
+/**
+ * Returns the predicate that the row has this state: its condition applies and none before it. Equals `stateIndex`, in parts that can use
+ * an index.
+ */
 export const stateIs = (state: FleetState, rules: FleetRules): SQL => {
   const index = fleetStates.indexOf(state);
   const before = fleetConditions.slice(0, index).map((condition) => sql`not ${conditions[condition](rules)}`);
