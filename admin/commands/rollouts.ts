@@ -212,15 +212,9 @@ const explain = ({ err }: Pick<Terminal, "err">, { id, state, reason, breach }: 
   if (state === "aborted") write(`  svc-admin rollouts roll-back ${id} gives its hosts what they had before`);
 };
 
-type Control =
-  | typeof pauseRollout<true>
-  | typeof resumeRollout<true>
-  | typeof abortRollout<true>
-  | typeof rollBackRollout<true>;
-
 /** Asks before a change that its hosts notice, and prints the rollout. */
 const control =
-  (change: Control, question?: (rollout: Rollout) => string): Action<{ reason?: string }> =>
+  (change: typeof pauseRollout<true>, question?: (rollout: Rollout) => string): Action<{ reason?: string }> =>
   async (terminal, options, name = "") => {
     const client = connect(terminal, options);
     const id = await resolveId(client, "rollout", name);
