@@ -99,7 +99,10 @@ export const prepareStreams = async (
   return { envelopes: settings.stream, queues: queuesStream(settings) };
 };
 
-/** Checks the streams again while they are in use, and returns what the servers say of them, envelopes first. Throws as `prepareStreams`, and creates nothing. */
+/**
+ * Checks the streams again while they are in use, and returns what the servers say of them, envelopes first. Throws as `prepareStreams`, and
+ * creates nothing.
+ */
 export const checkStreams = async (
   { streams }: Pick<JetStreamManager, "streams">,
   settings: StreamSettings,

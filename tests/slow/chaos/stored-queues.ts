@@ -14,7 +14,10 @@ export interface StoredQueues {
   /** The places of each record, in the order in which they were stored. */
   places: ReadonlyMap<string, readonly Place[]>;
   rows: number;
-  /** Rows, of which no event says that they are stored again, whose sequence is at or below one that the same queue stored before; with JetStream, of the same kind. */
+  /**
+   * Rows whose sequence is at or below one that the same queue stored before, with JetStream of the same kind, and of which no event says that
+   * they are stored again.
+   */
   disordered: number;
   /** The audit events `ingest.gap`. */
   gaps: readonly { queueId: string; from: number; through: number }[];
