@@ -20,7 +20,7 @@ export const printRows = async <Row>(
   { out }: Pick<Terminal, "out">,
   { format, columns, rows }: { format: Format; columns: readonly Column<Row>[]; rows: readonly Row[] },
 ): Promise<void> => {
-  if (format === "json") out.write(`${JSON.stringify(rows, null, 2)}\n`);
+  if (format === "json") out.write(`${jsonOf(rows, 2)}\n`);
   else if (format === "yaml") out.write(await yamlOf(rows));
   else {
     const lines = linesOf(columns, rows, true);
@@ -48,7 +48,7 @@ export const createListPrinter = <Row>(
       if (format === "table") all.push(...rows);
       else if (format === "json")
         rows.forEach((row, index) => {
-          const text = JSON.stringify(row, null, 2).replaceAll("\n", "\n  ");
+          const text = jsonOf(row, 2).replaceAll("\n", "\n  ");
           out.write(`${printed + index === 0 ? "[" : ","}\n  ${text}`);
         });
       else if (format === "csv") out.write(csvOf(linesOf(columns, rows, printed === 0)));
@@ -80,7 +80,7 @@ export const createRowPrinter = <Row>(
   let hasHeader = false;
   return async (rows) => {
     if (rows.length === 0) return;
-    if (format === "json") out.write(rows.map((row) => `${JSON.stringify(row)}\n`).join(""));
+    if (format === "json") out.write(rows.map(jsonLine).join(""));
     else if (format === "yaml") out.write(await yamlOf(rows));
     else {
       const lines = linesOf(columns, rows, !hasHeader);
@@ -95,7 +95,7 @@ export const printRecord = async (
   { out }: Pick<Terminal, "out">,
   { format, record }: { format: Format; record: object },
 ): Promise<void> => {
-  if (format === "json") out.write(`${JSON.stringify(record, null, 2)}\n`);
+  if (format === "json") out.write(`${jsonOf(record, 2)}\n`);
   else if (format === "yaml") out.write(await yamlOf(record));
   else {
     const rows = Object.entries(record).map(([name, value]) => ({ name, value: plain(value) }));
@@ -136,9 +136,15 @@ const tableOf = (lines: readonly (readonly string[])[], terminalColumns = Number
 /** Replaces control characters, as text of hosts may hold escape sequences, which would command the terminal, or reorder its line. */
 export const withoutControls = (text: string): string => text.replace(/[\p{Cc}\p{Bidi_Control}]/gu, "\ufffd");
 
-/** Writes JSON as one line that commands no terminal: JSON leaves the C1 controls, of which U+009B begins an escape sequence, as they are. */
-export const jsonLine = (value: unknown): string =>
-  `${JSON.stringify(value).replace(/[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`)}\n`;
+/** What commands a terminal or reorders its line, but for the line feeds of an output's layout. */
+const commanding = /(?!\n)[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
+const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+
+/** Returns JSON that commands no terminal: `JSON.stringify` leaves the C1 controls, of which U+009B begins an escape sequence, as they are. */
+const jsonOf = (value: unknown, indent = 0): string => JSON.stringify(value, null, indent).replace(commanding, escaped);
+
+/** Returns a value as one line of JSON. */
+export const jsonLine = (value: unknown): string => `${jsonOf(value)}\n`;
 
 /** RFC 4180. A cell that a spreadsheet would evaluate is prefixed with an apostrophe, as in the exports of the page. */
 const csvOf = (lines: readonly (readonly string[])[]): string =>
@@ -150,4 +156,11 @@ const csvCell = (text: string): string => {
 };
 
 /** Loads the package when it is asked for: `--help` and tables do without it. */
-const yamlOf = async (value: unknown): Promise<string> => (await import("./yaml.ts")).stringify(value);
+const yamlOf = async (value: unknown): Promise<string> => {
+  const { stringify } = await import("./yaml.ts");
+  const text = stringify(value);
+  // Only text in double quotes may be escaped.
+  return text.search(commanding) < 0
+    ? text
+    : stringify(value, { defaultStringType: "QUOTE_DOUBLE" }).replace(commanding, escaped);
+};

@@ -2,7 +2,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { jsonLine } from "../../admin/terminal/output.ts";
+import { jsonLine, printRecord } from "../../admin/terminal/output.ts";
 import type { Terminal } from "../../admin/terminal/terminal.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import { readRange, readTime } from "../../proto/fleet-health/query-language/times.ts";
@@ -275,9 +275,18 @@ describe("exit codes", () => {
   });
 });
 
-it("writes JSON without characters that command a terminal, and loses none of them", () => {
-  const text = "\u001b[2J \u007f \u009b2J \u202e \u2028 é";
-  const line = jsonLine({ text });
-  expect(line).toBe('{"text":"\\u001b[2J \\u007f \\u009b2J \\u202e \\u2028 é"}\n');
-  expect(JSON.parse(line)).toEqual({ text });
+it.each(["json", "yaml"] as const)(
+  "writes %s without characters that command a terminal, and loses none of them",
+  async (format) => {
+    const record = { text: "\u001b[2J \u007f \u009b2J \u202e \u2028 é", plain: "\u009b2J", lines: "one\ntwo\n" };
+    const texts: string[] = [];
+    await printRecord({ out: { write: (text: string) => texts.push(text) } }, { format, record });
+    const text = texts.join("");
+    expect(text).not.toMatch(/(?!\n)[\p{Cc}\p{Bidi_Control}\u2028]/u);
+    expect(format === "json" ? JSON.parse(text) : parse(text)).toEqual(record);
+  },
+);
+
+it("writes a line of JSON without characters that command a terminal", () => {
+  expect(jsonLine({ text: "\u009b2J é" })).toBe('{"text":"\\u009b2J é"}\n');
 });
