@@ -7,7 +7,7 @@ import { type ExportLease, ExportLeaseLost, moveExportPosition, readHorizon } fr
 import { type ReadEnvelopes, readEnvelopes } from "../store/export/read-envelopes.ts";
 import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import { limitSilence } from "../store/ingest/copy-transaction.ts";
-import type { DamagedBlock, StoredEnvelope } from "../store/ingest/stored-envelope.ts";
+import { type DamagedBlock, objectBytes, type StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { summarizeRows } from "../store/rows/partitions.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 
@@ -88,7 +88,7 @@ export const createPostgresSource = (options: PostgresSourceOptions): ClosableSo
   const toChunk = ({ envelopes: rows, damaged }: ReadEnvelopes, to: bigint): PostgresChunk => {
     damaged.forEach(options.onDamaged);
     const lost = damaged.reduce((sum, { envelopes }) => sum + envelopes, 0);
-    const bytes = rows.reduce((sum, { payload }) => sum + payload.length, 0);
+    const bytes = bytesOf(rows);
     const chunk = { queues: groupQueues(rows), envelopes: rows.length, bytes, to, lost };
     chunks.set(chunk, chunk);
     from = to;
@@ -147,7 +147,7 @@ const connectOn = async (
 const largest = (one: bigint, other: bigint): bigint => (one > other ? one : other);
 const smallest = (one: bigint, other: bigint): bigint => -largest(-one, -other);
 const bytesOf = (rows: readonly StoredEnvelope[]): number =>
-  rows.reduce((sum, { payload }) => sum + payload.length + 100, 0);
+  rows.reduce((sum, { payload }) => sum + payload.length + objectBytes, 0);
 
 /** Returns a width that makes a chunk of the aimed size, at most four times the last one. */
 const nextWidth = (width: bigint, read: { ids: bigint; bytes: number; chunkBytes: number }): bigint => {

@@ -6,7 +6,7 @@ export interface ExportChunk {
   /** The envelopes of each queue in the order of their sequence, behind those of the chunk before. */
   queues: readonly (readonly StoredEnvelope[])[];
   envelopes: number;
-  /** Bytes of memory that the payloads take. */
+  /** Bytes of memory that the envelopes take. */
   bytes: number;
 }
 

@@ -6,7 +6,7 @@ import { type StreamState, streamStateOf } from "../ingest/nats-sink/stream-stat
 import type { Database } from "../store/database/database.ts";
 import { createStreamPosition, type ExportLease, moveExportPosition, moveToStream } from "../store/export/positions.ts";
 import type { BlockCodec } from "../store/ingest/block-codec.ts";
-import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
+import { objectBytes, type StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import type { ClosableSource, ExportChunk } from "./source.ts";
 import { readStreamBlock } from "./stream-block.ts";
 import { createStreamChains } from "./stream-chains.ts";
@@ -99,6 +99,7 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
       const [first] = read ?? [];
       if (!read || !first) continue;
       envelopes += read.length;
+      bytes += read.length * objectBytes;
       const key = `${first.hostId}\0${first.queueId.toHex()}`;
       const queue = queues.get(key) ?? [];
       queues.set(key, queue);

@@ -68,7 +68,7 @@ it.each<[string, (after: ReturnType<typeof history>) => unknown]>([
   ],
   ["what is stored is passed once", ({ tables }) => tables.positions.set(position, { passed: 4n })],
   ["an export at rest reports no lag", (after) => Object.assign(after, { lags: [{ ...lag, unaccounted: 1 }] })],
-  ["memory is bounded", ({ exporters }) => Object.assign(exporters[0] ?? {}, { bufferedMax: () => 1_000 })],
+  ["memory is bounded", ({ exporters }) => Object.assign(exporters[0] ?? {}, { bufferedMax: () => 100_000 })],
 ])("finds a falsified history: %s", (law, falsify) => {
   const after = history();
   falsify(after);

@@ -10,6 +10,7 @@
  */
 
 import type { ExportLag } from "../../functions/store/export/lag.ts";
+import { objectBytes } from "../../functions/store/ingest/stored-envelope.ts";
 import type { Backend } from "./backend.ts";
 import { queueRow } from "./database.ts";
 import { chunkBytesOf, type ExportLimits, type SimulatedExporter } from "./exporter.ts";
@@ -100,7 +101,7 @@ const judgeTerms = ({ backend, tables, limits, hasGoneBack }: ExportsAfter): Bre
     const key = `${queueHex} ${sequence}`;
     const before = heardIn.get(key);
     if (before !== undefined && epochOf(before) < epochOf(term))
-      repeated.set(term, (repeated.get(term) ?? new Map()).set(key, text.length));
+      repeated.set(term, (repeated.get(term) ?? new Map()).set(key, text.length + objectBytes));
     else if (answer === "heard" && before === undefined) heardIn.set(key, term);
   }
   const max = limits.bufferBytesMax + chunkMax(tables, limits);
@@ -117,7 +118,8 @@ const epochOf = (term: string): number => Number(term.slice(term.lastIndexOf(" "
 /** The most bytes that a chunk can have. */
 const chunkMax = ({ envelopes }: Tables, limits: ExportLimits): number => {
   const transactions = new Map<number, number>();
-  for (const { xid, text } of envelopes) transactions.set(xid, (transactions.get(xid) ?? 0) + text.length);
+  for (const { xid, text } of envelopes)
+    transactions.set(xid, (transactions.get(xid) ?? 0) + text.length + objectBytes);
   return Math.max(overshoot * chunkBytesOf(limits), ...transactions.values());
 };
 

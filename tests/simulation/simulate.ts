@@ -223,7 +223,7 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
   });
   const backend = createBackend(world);
   const limits: ExportLimits = {
-    bufferBytesMax: chance.integer(1_000, 20_000),
+    bufferBytesMax: chance.integer(50_000, 1_000_000),
     requestBytesMax: chance.integer(500, 5_000),
     concurrency: chance.integer(1, 4),
     ...{ deadLettersMax: 200, hostDeadLettersMax: 20 },

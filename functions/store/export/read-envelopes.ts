@@ -9,14 +9,20 @@
 import type { Client, Connection, Submittable } from "pg";
 import { createCopyFields } from "../database/copy-fields.ts";
 import type { BlockCodec } from "../ingest/block-codec.ts";
-import { BlockCorrupt, type DamagedBlock, readStoredBlock, type StoredEnvelope } from "../ingest/stored-envelope.ts";
+import {
+  BlockCorrupt,
+  type DamagedBlock,
+  objectBytes,
+  readStoredBlock,
+  type StoredEnvelope,
+} from "../ingest/stored-envelope.ts";
 import { copyRows, decodeRow } from "../rows/read-rows.ts";
 
 /** Which envelopes to read. */
 export interface EnvelopeRange {
   from: bigint;
   to: bigint;
-  /** Stops reading beyond so many bytes. */
+  /** Stops reading beyond so many bytes of memory. */
   bytesMax: number;
 }
 
@@ -63,7 +69,7 @@ const copyOut = (
       if (isTooLarge || failure !== undefined) return;
       try {
         const read = areRows ? readRow(chunk) : readBlock(chunk, codec, damaged);
-        bytes += read.bytes;
+        bytes += read.bytes + read.envelopes.length * objectBytes;
         if (bytes <= range.bytesMax) {
           for (const envelope of read.envelopes) envelopes.push(envelope);
           return;

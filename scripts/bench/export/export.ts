@@ -22,7 +22,7 @@ const sinkProgram = fileURLToPath(new URL("./export-sink.ts", import.meta.url));
  */
 export const exportBench: Bench = async (args) => {
   const options = readBenchOptions(args, {
-    backlog: 200_000,
+    backlog: 600_000,
     arrival: 2_000,
     pairs: 3,
     seconds: 4,
