@@ -59,6 +59,8 @@ const serve = async (
   const stop = new AbortController();
   let isStopping = false;
   let isListening = false;
+  // Until it is known.
+  const hasOlderCore = true;
   let runningJobs: Promise<unknown> = Promise.resolve();
   try {
     const metrics = createMetrics(log);
@@ -73,7 +75,11 @@ const serve = async (
     const base = {
       config,
       db: database.db,
-      heartbeats: { db: heartbeats.db, pause: () => systemClock.sleep(heartbeatPauseMs) },
+      heartbeats: {
+        db: heartbeats.db,
+        pause: () => systemClock.sleep(heartbeatPauseMs),
+        hasOlderCore: () => hasOlderCore,
+      },
       reports: reports.db,
       clock: followDatabase(systemClock, databaseClock),
       entropy: systemEntropy,

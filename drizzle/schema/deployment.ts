@@ -43,6 +43,8 @@ export const coreSession = pgTable("core_session", {
   startedAt: timestamp("started_at").notNull(),
   /** Until when it could receive, as far as it has written. */
   receivedUntil: timestamp("received_until").notNull(),
+  /** It reads `fleet_status`; null of a core of a previous version, which reads the columns of `fleet_host` alone. */
+  readsStatus: boolean("reads_status"),
 });
 
 /** A time in which no core could receive, or that the database's clock skipped. It counts against no host. */

@@ -11,11 +11,72 @@ export const troubledFrom = sql`(case when renewal_failed or config_invalid or q
   else least(revoked_from, expired_from, expiring_from) end)`;
 
 /**
- * The columns that the health report filters, sorts and counts by: one narrow row per enrolled collector. Triggers (`drizzle/sql/`) keep
- * it equal to the view `fleet_facts` on any write to the underlying tables. A condition that depends on the time is stored as the
- * timestamp from which it applies: `infinity` for never, `-infinity` for an event that has not happened. No index holds a column that
- * every heartbeat or envelope changes, so that these updates stay on their page (HOT). Columns of fixed width come first: they are
- * faster to read.
+ * The columns that decide states, filters and orders, and the figures of the last status: one narrow row per enrolled collector, which
+ * every status changes. Statuses write it alone; triggers (`drizzle/sql/`) copy what else it has from `fleet_host` and `collector_health`.
+ * A condition that depends on the time is stored as the timestamp from which it applies: `infinity` for never, `-infinity` for an event
+ * that has not happened. No index holds a column that every status or envelope changes, so that these updates stay on their page (HOT).
+ * What changes together stands together, which keeps the log short; columns of fixed width come first, which are faster to read.
+ */
+export const fleetStatus = pgTable(
+  "fleet_status",
+  {
+    identityId: uuid("identity_id").primaryKey(),
+    lastHeartbeatAt: timestamp("last_heartbeat_at").notNull(),
+    /** -1 before the first heartbeat, as the limit, the lost records and the number of records. */
+    queueBytes: bigint("queue_bytes", { mode: "number" }).notNull(),
+    /** At most the largest integer, as the ages. */
+    queueRecords: integer("queue_records").notNull(),
+    /** -1 for none. */
+    queueOldestSeconds: integer("queue_oldest_seconds").notNull(),
+    /** Between the last ack and the heartbeat; -1 for none. */
+    lastAckSeconds: integer("last_ack_seconds").notNull(),
+    labelSetId: integer("label_set_id").notNull(),
+    /** To the second, so that a host that sends without a pause changes its row at most once a second. */
+    lastEnvelopeAt: timestamp("last_envelope_at").notNull(),
+    revokedFrom: timestamp("revoked_from").notNull(),
+    expiredFrom: timestamp("expired_from").notNull(),
+    expiringFrom: timestamp("expiring_from").notNull(),
+    enrolledAt: timestamp("enrolled_at").notNull(),
+    renewalFailed: boolean("renewal_failed").notNull(),
+    configInvalid: boolean("config_invalid").notNull(),
+    queueAtRisk: boolean("queue_at_risk").notNull(),
+    forwarderConnected: boolean("forwarder_connected").notNull(),
+    /** The last status reports losses since the one before. */
+    isLosing: boolean("is_losing").notNull(),
+    certificateNotAfter: timestamp("certificate_not_after").notNull(),
+    configAssignedAt: timestamp("config_assigned_at").notNull(),
+    runningConfigSince: timestamp("running_config_since").notNull(),
+    conditionSince: timestamp("condition_since").notNull(),
+    versionSince: timestamp("version_since").notNull(),
+    recoveredAt: timestamp("recovered_at").notNull(),
+    lastAuthFailureAt: timestamp("last_auth_failure_at").notNull(),
+    queueBytesMax: bigint("queue_bytes_max", { mode: "number" }).notNull(),
+    lostRecords: bigint("lost_records", { mode: "number" }).notNull(),
+    /** The first eight bytes of the digest that came with the newest report; 0 for none. */
+    reportDigest: bigint("report_digest", { mode: "bigint" }).notNull(),
+    /** `fleet_hash_key` of the hashes of `fleet_host`, which filters and counts compare. */
+    desiredConfigKey: bigint("desired_config_key", { mode: "bigint" }).notNull(),
+    runningConfigKey: bigint("running_config_key", { mode: "bigint" }).notNull(),
+    lastKnownGoodConfigKey: bigint("last_known_good_config_key", { mode: "bigint" }).notNull(),
+    drift: byteText("drift").$type<Drift>().notNull(),
+    version: byteText("version").notNull(),
+    platform: byteText("platform").notNull(),
+    identity: byteText("identity").notNull(),
+  },
+  (table) => [
+    uniqueIndex("fleet_status_identity").on(table.identity),
+    index("fleet_status_certificate").on(table.certificateNotAfter, table.identityId),
+    index("fleet_status_troubled").on(troubledFrom),
+    index("fleet_status_version").on(table.version),
+    index("fleet_status_platform").on(table.platform),
+    index("fleet_status_label_set").on(table.labelSetId),
+  ],
+);
+
+/**
+ * What the report shows and finds of a host beside `fleet_status`: names, the text that searches read, and hashes; and, for a core of the
+ * previous version, the columns of `fleet_status` as of the last change of the report. Triggers (`drizzle/sql/`) keep it equal to the view
+ * `fleet_facts`, except for the last envelope, which only `fleet_status` follows.
  */
 export const fleetHost = pgTable(
   "fleet_host",
@@ -82,5 +143,7 @@ export const fleetHost = pgTable(
     index("fleet_host_version").on(table.version),
     index("fleet_host_platform").on(table.platform),
     index("fleet_host_label_set").on(table.labelSetId),
+    index("fleet_host_device").on(table.deviceId),
+    index("fleet_host_hostname").on(table.hostname),
   ],
 );

@@ -42,6 +42,10 @@ export const collectorHealth = pgTable("collector_health", {
   /** Times that the collector lost lines of rotated files, and their bytes as far as it is known. */
   fileGaps: bigint("file_gaps", { mode: "number" }).notNull().default(0),
   fileGapBytes: bigint("file_gap_bytes", { mode: "number" }).notNull().default(0),
+  /** The first eight bytes of the digest that came with this report; null for none. */
+  reportDigest: bigint("report_digest", { mode: "bigint" }),
+  /** The heartbeat that the digest came with. A previous core on this schema writes neither. */
+  digestReportedAt: timestamp("digest_reported_at"),
   /** Records were dropped or became dead letters since the previous heartbeat. */
   droppedSincePrevious: boolean("dropped_since_previous").notNull(),
   queueAtRisk: boolean("queue_at_risk").notNull(),

@@ -17,25 +17,27 @@ BEGIN
 
 	-- Outer joins on unique keys: the planner leaves out those whose columns a statement does not use.
 	CREATE VIEW "chat"."fleet" AS
-	SELECT f.identity_id, f.identity, f.device_id, coalesce(h.hostname, i.hostname) AS hostname, f.platform, f.version,
+	SELECT f.identity_id, f.identity, n.device_id, coalesce(h.hostname, i.hostname) AS hostname, f.platform, f.version,
 		l.labels, p.id AS policy_id, p.name AS policy, f.enrolled_at, i.revoked_at,
 		f.last_heartbeat_at, f.last_envelope_at, f.revoked_from, f.expired_from, f.expiring_from, f.renewal_failed, f.config_invalid,
 		f.queue_at_risk, f.drift,
-		f.certificate_id, c.status AS certificate_status, c.not_after AS certificate_not_after,
+		n.certificate_id, c.status AS certificate_status, c.not_after AS certificate_not_after,
 		c.renew_after AS certificate_renew_after, s.id AS successor_id, s.not_after AS successor_not_after,
-		h.running_config_hash, nullif(encode(f.desired_config, 'hex'), '') AS desired_config_hash,
+		h.running_config_hash, nullif(encode(n.desired_config, 'hex'), '') AS desired_config_hash,
 		h.last_known_good_config_hash, h.config_errors[1] AS config_error,
-		h.queue_records, h.queue_bytes, h.queue_bytes_max, h.queue_oldest_record_age_seconds, h.dropped_records_total, h.dead_letters,
+		nullif(f.queue_records, -1)::bigint AS queue_records, nullif(f.queue_bytes, -1) AS queue_bytes, h.queue_bytes_max,
+		nullif(f.queue_oldest_seconds, -1)::bigint AS queue_oldest_record_age_seconds, h.dropped_records_total, h.dead_letters,
 		h.queue_forks, h.file_gaps, h.file_gap_bytes, h.forwarder_connected, h.forwarder_last_error, h.renewal_status, h.renewal_last_error,
 		h.version_since, h.config_invalid_since, h.queue_at_risk_since, h.renewal_failed_since,
 		i.last_auth_failure_at, i.last_auth_failure_reason,
 		g.ranges AS gap_ranges, g.records_max AS gap_records_max, g.last_at AS gap_last_at
-	FROM "fleet_host" f
+	FROM "fleet_status" f
+	LEFT JOIN "fleet_host" n ON n.identity_id = f.identity_id
 	LEFT JOIN "label_set" l ON l.id = f.label_set_id
 	LEFT JOIN "collector_identity" i ON i.id = f.identity_id
 	LEFT JOIN "enrollment_policy" p ON p.id = i.policy_id
-	LEFT JOIN "certificate" c ON c.id = f.certificate_id
-	LEFT JOIN "certificate" s ON s.id = f.successor_id
+	LEFT JOIN "certificate" c ON c.id = n.certificate_id
+	LEFT JOIN "certificate" s ON s.id = n.successor_id
 	LEFT JOIN "collector_health" h ON h.identity_id = f.identity_id
 	LEFT JOIN "ingest_gap" g ON g.host_id = f.identity;
 
@@ -46,13 +48,17 @@ BEGIN
 	FROM "certificate" c LEFT JOIN "collector_identity" i ON i.id = c.identity_id;
 
 	CREATE VIEW "chat"."heartbeats" AS
-	SELECT h.identity_id, i.identity, i.device_id, h.last_heartbeat_at, h.started_at, h.boot_id, h.previous_boot_id, h.previous_boot_at,
+	SELECT h.identity_id, i.identity, i.device_id, f.last_heartbeat_at, h.started_at, h.boot_id, h.previous_boot_id, h.previous_boot_at,
 		h.hostname, h.platform, h.collector_version, h.collector_commit, h.config_valid, h.config_errors, h.running_config_hash,
-		h.desired_config_hash, h.last_known_good_config_hash, h.queue_records, h.queue_bytes, h.queue_bytes_max,
-		h.queue_oldest_record_age_seconds, h.dropped_records_total, h.dead_letters, h.queue_forks, h.file_gaps, h.file_gap_bytes, h.queue_at_risk,
-		h.dropped_since_previous, h.forwarder_connected, h.forwarder_last_ack_at, h.forwarder_last_error, h.renewal_status,
+		h.desired_config_hash, h.last_known_good_config_hash, f.queue_records::bigint AS queue_records, f.queue_bytes,
+		h.queue_bytes_max, nullif(f.queue_oldest_seconds, -1)::bigint AS queue_oldest_record_age_seconds, h.dropped_records_total, h.dead_letters, h.queue_forks, h.file_gaps, h.file_gap_bytes, h.queue_at_risk,
+		h.dropped_since_previous, h.forwarder_connected,
+		CASE WHEN f.last_heartbeat_at = h.last_heartbeat_at THEN h.forwarder_last_ack_at
+			WHEN f.last_ack_seconds >= 0 THEN f.last_heartbeat_at - make_interval(secs => f.last_ack_seconds) END AS forwarder_last_ack_at,
+		h.forwarder_last_error, h.renewal_status,
 		h.renewal_last_attempt_at, h.renewal_next_attempt_at, h.renewal_last_error
-	FROM "collector_health" h LEFT JOIN "collector_identity" i ON i.id = h.identity_id;
+	FROM "collector_health" h LEFT JOIN "collector_identity" i ON i.id = h.identity_id
+	LEFT JOIN "fleet_status" f ON f.identity_id = h.identity_id;
 
 	CREATE VIEW "chat"."config_assignments" AS
 	SELECT a.identity_id, i.identity, i.device_id, a.config_id, g.name AS config_name, g.config_hash, a.assigned_at, a.ended_at,

@@ -1,18 +1,24 @@
--- Copies the time of a host's last envelope into "fleet_host", to the second, so that a host that sends all the time changes its row at
+-- Copies the time of a host's last envelope into "fleet_status", to the second, so that a host that sends all the time changes its row at
 -- most once a second. Rows in the order of ids, each by its key: see fleet-facts.sql and fleet-host-refresh.sql.
 CREATE OR REPLACE FUNCTION "fleet_host_take_envelopes"() RETURNS trigger LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
 	c record;
+	-- A core of the previous version reads "fleet_host" alone.
+	has_older_core boolean := EXISTS (SELECT FROM core_session
+		WHERE reads_status IS NOT TRUE AND received_until > now() - interval '15 seconds');
 BEGIN
 	FOR c IN SELECT * FROM (
 		SELECT date_trunc('second', last_envelope_at) AS at, (
-			SELECT identity_id FROM fleet_host
+			SELECT identity_id FROM fleet_status
 			WHERE identity = host_id AND last_envelope_at < date_trunc('second', changed.last_envelope_at)
 		) AS id FROM changed
 	) due WHERE id IS NOT NULL ORDER BY id
 	LOOP
-		UPDATE fleet_host SET last_envelope_at = c.at WHERE identity_id = c.id;
+		UPDATE fleet_status SET last_envelope_at = c.at WHERE identity_id = c.id;
+		IF has_older_core THEN
+			UPDATE fleet_host SET last_envelope_at = c.at WHERE identity_id = c.id;
+		END IF;
 	END LOOP;
 	RETURN NULL;
 END

@@ -28,10 +28,12 @@ BEGIN
 			FROM changed
 		) n JOIN previous o USING (identity_id) ORDER BY n.identity_id
 	LOOP
+		PERFORM FROM fleet_status WHERE identity_id = c.identity_id FOR NO KEY UPDATE;
 		IF c.is_repeated THEN
 			UPDATE fleet_host SET last_heartbeat_at = c.last_heartbeat_at, queue_bytes = c.queue_bytes,
 				queue_bytes_max = c.queue_bytes_max, lost_records = c.lost_records
 			WHERE identity_id = c.identity_id;
+			PERFORM fleet_status_take(ARRAY[c.identity_id]);
 			CONTINUE;
 		END IF;
 		UPDATE fleet_host SET
@@ -52,6 +54,7 @@ BEGIN
 				fleet_fallback(CASE WHEN config_assigned_at > '-infinity' THEN desired_config ELSE fleet_hash(c.desired_config_hash) END,
 					c.desired_config_hash, c.config_valid, c.config_errors, c.last_known_good_config_hash))
 		WHERE identity_id = c.identity_id;
+		PERFORM fleet_status_take(ARRAY[c.identity_id]);
 	END LOOP;
 	RETURN NULL;
 END

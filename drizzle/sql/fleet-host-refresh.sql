@@ -1,30 +1,38 @@
 -- Recomputes rows of "fleet_host" from the view "fleet_facts", after changes of identities, certificates and assignments. Every writer
--- of "fleet_host" locks its rows in the order of identity ids, so that writers cannot deadlock, and locks them before it reads the facts,
--- so that the later of two writers sees what the earlier one wrote.
+-- locks the rows of "fleet_status" in the order of identity ids, so that writers cannot deadlock, and locks a row before it reads the facts
+-- or writes "fleet_host", so that the later of two writers sees what the earlier one wrote. Columns go by name.
 
 CREATE OR REPLACE FUNCTION "fleet_host_refresh"("ids" uuid[]) RETURNS void LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 BEGIN
 	PERFORM FROM (SELECT DISTINCT unnest(ids) AS id ORDER BY id) wanted
-	CROSS JOIN LATERAL (SELECT FROM fleet_host WHERE identity_id = wanted.id LIMIT 1 FOR NO KEY UPDATE) locked;
-	INSERT INTO fleet_host AS f SELECT facts.* FROM (SELECT DISTINCT unnest(ids) AS id ORDER BY id) wanted
+	CROSS JOIN LATERAL (SELECT FROM fleet_status WHERE identity_id = wanted.id LIMIT 1 FOR NO KEY UPDATE) locked;
+	INSERT INTO fleet_host (
+		identity_id, certificate_id, enrolled_at, last_heartbeat_at, last_envelope_at, certificate_not_after, revoked_from, expired_from,
+		expiring_from, config_assigned_at, running_config_since, condition_since, version_since, recovered_at, last_auth_failure_at,
+		queue_bytes, queue_bytes_max, lost_records, label_set_id, renewal_failed, config_invalid, queue_at_risk, forwarder_connected, drift,
+		version, platform, identity, device_id, hostname, search, successor_id, desired_config, running_config, last_known_good_config)
+	SELECT
+		identity_id, certificate_id, enrolled_at, last_heartbeat_at, last_envelope_at, certificate_not_after, revoked_from, expired_from,
+		expiring_from, config_assigned_at, running_config_since, condition_since, version_since, recovered_at, last_auth_failure_at,
+		queue_bytes, queue_bytes_max, lost_records, label_set_id, renewal_failed, config_invalid, queue_at_risk, forwarder_connected, drift,
+		version, platform, identity, device_id, hostname, search, successor_id, desired_config, running_config, last_known_good_config
+	FROM (SELECT DISTINCT unnest(ids) AS id ORDER BY id) wanted
 	CROSS JOIN LATERAL (SELECT * FROM fleet_facts WHERE identity_id = wanted.id LIMIT 1) facts
 	ON CONFLICT (identity_id) DO UPDATE SET
-		certificate_id = excluded.certificate_id, enrolled_at = excluded.enrolled_at,
-		last_heartbeat_at = excluded.last_heartbeat_at, last_envelope_at = excluded.last_envelope_at,
-		certificate_not_after = excluded.certificate_not_after, revoked_from = excluded.revoked_from,
-		expired_from = excluded.expired_from, expiring_from = excluded.expiring_from, last_auth_failure_at = excluded.last_auth_failure_at,
-		queue_bytes = excluded.queue_bytes, queue_bytes_max = excluded.queue_bytes_max, lost_records = excluded.lost_records,
-		label_set_id = excluded.label_set_id,
-		renewal_failed = excluded.renewal_failed, config_invalid = excluded.config_invalid,
-		queue_at_risk = excluded.queue_at_risk,
-		forwarder_connected = excluded.forwarder_connected, drift = excluded.drift, version = excluded.version,
-		platform = excluded.platform, identity = excluded.identity, device_id = excluded.device_id, hostname = excluded.hostname,
-		search = excluded.search, successor_id = excluded.successor_id,
+		certificate_id = excluded.certificate_id, enrolled_at = excluded.enrolled_at, last_heartbeat_at = excluded.last_heartbeat_at,
+		last_envelope_at = excluded.last_envelope_at, certificate_not_after = excluded.certificate_not_after,
+		revoked_from = excluded.revoked_from, expired_from = excluded.expired_from, expiring_from = excluded.expiring_from,
 		config_assigned_at = excluded.config_assigned_at, running_config_since = excluded.running_config_since,
 		condition_since = excluded.condition_since, version_since = excluded.version_since, recovered_at = excluded.recovered_at,
-		desired_config = excluded.desired_config, running_config = excluded.running_config,
-		last_known_good_config = excluded.last_known_good_config;
+		last_auth_failure_at = excluded.last_auth_failure_at, queue_bytes = excluded.queue_bytes,
+		queue_bytes_max = excluded.queue_bytes_max, lost_records = excluded.lost_records, label_set_id = excluded.label_set_id,
+		renewal_failed = excluded.renewal_failed, config_invalid = excluded.config_invalid, queue_at_risk = excluded.queue_at_risk,
+		forwarder_connected = excluded.forwarder_connected, drift = excluded.drift, version = excluded.version,
+		platform = excluded.platform, identity = excluded.identity, device_id = excluded.device_id, hostname = excluded.hostname,
+		search = excluded.search, successor_id = excluded.successor_id, desired_config = excluded.desired_config,
+		running_config = excluded.running_config, last_known_good_config = excluded.last_known_good_config;
+	PERFORM fleet_status_take(ids);
 END
 $$;
 
@@ -73,7 +81,19 @@ DROP TRIGGER IF EXISTS "config_assignment_fleet_host" ON "config_assignment";
 CREATE CONSTRAINT TRIGGER "config_assignment_fleet_host" AFTER INSERT OR UPDATE ON "config_assignment"
 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION "fleet_host_refresh_owner"();
 
--- Recomputes the rows that an earlier definition of the view left different.
-SELECT fleet_host_refresh(array_agg(identity_id))
-FROM (SELECT identity_id FROM (TABLE fleet_facts EXCEPT TABLE fleet_host) facts ORDER BY identity_id) outdated
-HAVING count(*) > 0;
+-- Recomputes the rows that an earlier definition of the view left different. Only "fleet_status" follows statuses and envelopes.
+DO $$
+DECLARE
+	names text := (SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
+		WHERE attrelid = 'fleet_host'::regclass AND attnum > 0 AND NOT attisdropped AND attname <> 'last_envelope_at');
+	shared text := (SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute JOIN pg_attribute f USING (attname)
+		WHERE pg_attribute.attrelid = 'fleet_status'::regclass AND f.attrelid = 'fleet_host'::regclass AND f.attnum > 0
+			AND NOT f.attisdropped AND attname NOT IN ('last_heartbeat_at', 'last_envelope_at', 'queue_bytes'));
+BEGIN
+	EXECUTE format('SELECT fleet_host_refresh(array_agg(identity_id))
+		FROM (SELECT %1$s FROM fleet_facts EXCEPT SELECT %1$s FROM fleet_host) different HAVING count(*) > 0', names);
+	EXECUTE format('SELECT fleet_status_take(array_agg(identity_id))
+		FROM (SELECT %1$s, fleet_hash_key(running_config) FROM fleet_host EXCEPT SELECT %1$s, running_config_key FROM fleet_status) different
+		HAVING count(*) > 0', shared);
+END
+$$;

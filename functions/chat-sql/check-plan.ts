@@ -42,6 +42,7 @@ const strategic = new Map([
 /** The tables with at most one row for each host or policy. */
 const tablesOfHosts = new Set([
   "fleet_host",
+  "fleet_status",
   "collector_health",
   "collector_identity",
   "enrollment_policy",

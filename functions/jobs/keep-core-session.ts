@@ -10,7 +10,12 @@ type Needs = Pick<Core, "db" | "clock" | "entropy">;
  * that was suspended, or whose database did not answer, starts another one. The time that no core's session covers is an outage
  * (docs/fleet-health.md), which it records before the session that ends it. Does nothing while `isReady` is false.
  */
-export const createSessionKeeper = ({ db, clock, entropy }: Needs, isReady: () => boolean) => {
+export const createSessionKeeper = (
+  { db, clock, entropy }: Needs,
+  isReady: () => boolean,
+  /** Called with whether a core of a previous version can receive too. */
+  olderCore: (isPresent: boolean) => void = () => undefined,
+) => {
   let session: { id: string; at: number } | undefined;
   return async (): Promise<{ outage_seconds: number; began_at: string } | undefined> => {
     if (!isReady()) {
@@ -22,7 +27,7 @@ export const createSessionKeeper = ({ db, clock, entropy }: Needs, isReady: () =
     const elapsedMs = session === undefined ? Number.POSITIVE_INFINITY : at - session.at;
     const grown = session !== undefined && isUnbroken(elapsedMs);
     const sessionId = grown && session ? session.id : uuidv7({ clock, entropy });
-    const outage = await db.transaction((tx) =>
+    const { outage, hasOlderCore } = await db.transaction((tx) =>
       extendSession(tx, {
         sessionId,
         from: new Date(grown ? until - elapsedMs : until),
@@ -31,6 +36,7 @@ export const createSessionKeeper = ({ db, clock, entropy }: Needs, isReady: () =
       }),
     );
     session = { id: sessionId, at };
+    olderCore(hasOlderCore);
     if (outage === undefined) return undefined;
     const { beganAt, endedAt } = outage;
     return {

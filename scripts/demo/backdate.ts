@@ -29,6 +29,8 @@ export const backdate = (sql: SqlClient, ages: readonly Age[]): Promise<unknown>
         renew_after = renew_after - issued, issued_at = issued_at - issued
       from age where age.id = c.identity_id and (c.predecessor_id is null or not keeps_successor)`;
     await tx`update collector_health h set last_heartbeat_at = last_heartbeat_at - silent from age where age.id = h.identity_id`;
+    await tx`update fleet_status f set last_heartbeat_at = last_heartbeat_at - silent, last_envelope_at = last_envelope_at - silent
+      from age where age.id = f.identity_id`;
     await tx`update ingest_host set last_envelope_at = last_envelope_at - silent from age where age.identity = host_id`;
     // No trigger watches these dates, as core never changes them.
     await tx`select fleet_host_refresh(array_agg(id)) from age`;

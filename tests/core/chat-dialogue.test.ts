@@ -35,17 +35,17 @@ let conversation: ChatClient;
 beforeAll(async () => {
   await seedPeople(database.db, Date.now());
   await seedFleet(database.db, { count: 320, now: new Date() });
-  // A rollout stopped the forwarding of these an hour ago. The triggers move the time in fleet_host forwards only.
+  // A rollout stopped the forwarding of these an hour ago. The triggers move the time in fleet_status forwards only.
   const [rollout, earlier] = [
-    sql`select identity from fleet_host where platform = 'windows/amd64' and version = '1.11.0'`,
-    sql`select identity from fleet_host where device_id = 'host-1'`,
+    sql`select identity from fleet where platform = 'windows/amd64' and version = '1.11.0'`,
+    sql`select identity from fleet where device_id = 'host-1'`,
   ];
   for (const [hosts, age] of [
     [rollout, "1 hour"],
     [earlier, "2 days"],
   ] as const) {
     await sql`update ingest_host set last_envelope_at = now() - ${age}::interval where host_id in (${hosts})`;
-    await sql`update fleet_host set last_envelope_at = now() - ${age}::interval
+    await sql`update fleet_status set last_envelope_at = now() - ${age}::interval
       where identity in (${hosts}) and last_envelope_at > '-infinity'`;
   }
   const files = await prepareIngestCore(database.url, {

@@ -32,7 +32,7 @@ await seedFleet(test.db, { count: 320, now: new Date(test.clock.now()) });
 const stopForwarding = async (hosts: SQL, secondsAgo: number): Promise<number> => {
   const at = new Date(test.clock.now() - secondsAgo * 1_000).toISOString();
   const stopped = await test.db.execute(
-    sql`update fleet_host set last_envelope_at = ${at} where ${hosts} and last_envelope_at > '-infinity' returning 1`,
+    sql`update fleet_status set last_envelope_at = ${at} where identity_id in (select identity_id from fleet where ${hosts}) and last_envelope_at > '-infinity' returning 1`,
   );
   return stopped.length;
 };

@@ -238,7 +238,7 @@ const valuesOf = (part: string): fc.Arbitrary<unknown> => {
 const rules = await readFleetRules(test.core);
 const found = async (filter: FleetFilter): Promise<string[]> => {
   const ids = await test.db.execute<{ id: string }>(
-    sql`select identity_id as id from fleet_host where ${fleetPredicate(filter, rules)} order by 1`,
+    sql`select identity_id as id from fleet where ${fleetPredicate(filter, rules)} order by 1`,
   );
   return ids.map(({ id }) => id);
 };

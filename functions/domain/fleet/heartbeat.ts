@@ -3,7 +3,8 @@ import type { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
 import type { Core } from "../../core.ts";
 import { hasAuditEventSince } from "../../store/audit/audit.ts";
 import { updateReportedLabels } from "../../store/certificate/identities.ts";
-import { createHeartbeatWriter, type HeartbeatRecord, healthReportOf } from "../../store/fleet/heartbeats.ts";
+import { createHeartbeatWriter, type HeartbeatRecord } from "../../store/fleet/heartbeats.ts";
+import { digestKey, healthReportOf } from "../../store/fleet/reports.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 import { type ProvenCollector, proofUseOf, requireAdmitted } from "../certificate/authenticate.ts";
 import { fleetThresholds } from "./thresholds.ts";
@@ -21,11 +22,12 @@ export interface HeartbeatAnswer {
   renewNow: boolean;
 }
 
-/** Accepts one heartbeat. */
+/** Accepts one heartbeat, and keeps the digest that came with it, if any. */
 export type AcceptHeartbeat = (
   caller: ProvenCollector,
   report: HeartbeatRequest,
   origin: Origin,
+  digest?: Uint8Array,
 ) => Promise<HeartbeatAnswer>;
 
 /** A suspected clone is audited at most once in this time. */
@@ -39,11 +41,15 @@ export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
   const { config, db, heartbeats, clock, observe } = core;
   const write = createHeartbeatWriter(heartbeats, clock, fleetThresholds(config));
 
-  return async (caller, request, origin) => {
+  return async (caller, request, origin, digest) => {
     const now = clock.now();
     const { identity } = caller.certificate;
     const labels = reportedLabelsOf(request);
-    const record = await write({ identity, use: proofUseOf(caller, now), report: healthReportOf(request), labels });
+    const report = healthReportOf(request);
+    const record = await write({
+      ...{ identity, use: proofUseOf(caller, now), report, labels },
+      digest: digest && digestKey(digest),
+    });
     observe.heartbeat(record.outcome);
     const { certificateId, identityId } = await requireAdmitted(core, caller, record, origin);
     // Apart from the heartbeats' statement: labels rarely change.

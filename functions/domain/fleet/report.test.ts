@@ -17,7 +17,7 @@ const other = test.database.connect().db;
 /** Starts `calls` while the first of their scans cannot end, and returns their results. */
 const concurrently = async <Result>(calls: () => Promise<Promise<Result>[]>): Promise<Result[]> => {
   const started = await other.transaction(async (tx) => {
-    await tx.execute(sql`lock table fleet_host in access exclusive mode`);
+    await tx.execute(sql`lock table fleet_status in access exclusive mode`);
     return { results: await calls() };
   });
   return Promise.all(started.results);

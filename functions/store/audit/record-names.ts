@@ -54,7 +54,7 @@ export const findAuditSubject = async (db: Executor, text: string): Promise<Audi
   const hash = /^[0-9a-f]{6,64}$/.test(text) ? `${text}%` : null;
   const rows = await db.execute<{ id: string; identity: string | null }>(sql`
     with host as (
-      select f.identity_id, f.identity from fleet_host f where ${isId ? sql`f.identity_id = ${text}::uuid` : isNamed(text)} limit ${hostsMax}
+      select f.identity_id, f.identity from fleet f where ${isId ? sql`f.identity_id = ${text}::uuid` : isNamed(text)} limit ${hostsMax}
     )
     select identity_id as id, identity from host
     union all select c.id, null from host join certificate c using (identity_id)

@@ -181,7 +181,7 @@ export const updateAuthFailure = async (
 /** Counts the hosts that are not revoked at `now`: neither their identity nor, without another active one, their certificate. */
 export const countCollectors = async (db: Executor, now: Date): Promise<number> => {
   const [row] = await db.execute<{ enrolled: number }>(
-    sql`select count(*)::int as enrolled from fleet_host where revoked_from > ${now.toISOString()}::timestamptz`,
+    sql`select count(*)::int as enrolled from fleet where revoked_from > ${now.toISOString()}::timestamptz`,
   );
   return row?.enrolled ?? 0;
 };

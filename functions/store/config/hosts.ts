@@ -3,7 +3,7 @@ import { collectorConfig } from "../../../drizzle/schema/config.ts";
 import type { ConfigProgress } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, type Paged, type PageRequest, paged, substring } from "../database/query-parts.ts";
-import { appliedAt, type CountingRules, isCounted, progressOf } from "../fleet/rows.ts";
+import { appliedAt, type CountingRules, hashKey, isCounted, progressOf } from "../fleet/rows.ts";
 
 /** The hosts of one config hash. Revoked hosts count in none. */
 export interface ProgressCounts extends Record<ConfigProgress, number> {
@@ -35,7 +35,9 @@ export const countProgress = async (
   const wanted = sql`${arrayLiteral([...new Set(hashes)].map((hash) => Uint8Array.fromHex(hash)))}::bytea[]`;
   // For one hash this spares most hosts the grouping; for many it would compare each host with all of them.
   const isWanted =
-    hashes.length === 1 ? sql`and (desired_config = any(${wanted}) or running_config = any(${wanted}))` : sql``;
+    hashes.length === 1
+      ? sql`and (desired_config_key = ${hashKey(hashes[0] ?? "")} or running_config_key = ${hashKey(hashes[0] ?? "")})`
+      : sql``;
   const rows = await db.execute<{
     desired: string | null;
     running: string | null;
@@ -43,13 +45,13 @@ export const countProgress = async (
     hosts: number;
     applied_at: string | null;
   }>(sql`
-    with wanted as materialized (select unnest(${wanted}) as hash), grouped as (
-      select desired_config, running_config, ${progressOf(rules)} as step, count(*) as hosts, max(${appliedAt}) as applied_at
-      from fleet_host where ${isCounted(rules)} ${isWanted} group by 1, 2, 3
+    with wanted as materialized (select hash, fleet_hash_key(hash) as key from unnest(${wanted}) hash), grouped as (
+      select desired_config_key, running_config_key, ${progressOf(rules)} as step, count(*) as hosts, max(${appliedAt}) as applied_at
+      from fleet where ${isCounted(rules)} ${isWanted} group by 1, 2, 3
     )
     select encode(d.hash, 'hex') as desired, encode(r.hash, 'hex') as running, step, sum(hosts)::int as hosts,
       nullif(max(applied_at) filter (where d.hash = r.hash), '-infinity') as applied_at
-    from grouped left join wanted d on d.hash = desired_config left join wanted r on r.hash = running_config
+    from grouped left join wanted d on d.key = desired_config_key left join wanted r on r.key = running_config_key
     where d.hash is not null or r.hash is not null group by 1, 2, 3`);
   const counts = new Map<string, ProgressCounts>();
   const change = (hash: string, changed: (before: ProgressCounts) => Partial<ProgressCounts>) => {
@@ -140,7 +142,7 @@ export const findUnstoredHashes = async (
     select encode(running_config, 'hex') as hash, running, last_at, (count(*) over ())::int as hashes
     from (
       select running_config, count(*)::int as running, nullif(max(last_heartbeat_at), '-infinity') as last_at
-      from fleet_host where running_config <> '\\x'::bytea and ${isCounted(rules)} group by 1
+      from fleet where running_config <> '\\x'::bytea and ${isCounted(rules)} group by 1
     ) grouped
     where not exists (select from ${collectorConfig} where config_hash = encode(running_config, 'hex'))
     order by running desc, running_config limit ${limit}`);
@@ -223,9 +225,9 @@ export const listAssignments = async (
     select a.id, a.identity_id as "identityId", f.identity, f.device_id as "deviceId", a.assigned_at,
       a.assigned_by as "assignedBy", p.primary_email as "assignedByEmail", a.ended_at,
       case when ${isOpen} then ${progressOf(rules)} end as progress,
-      case when ${isOpen} and running_config = desired_config then nullif(${appliedAt}, '-infinity') end as applied_at
+      case when ${isOpen} and drift = 'in_sync' then nullif(${appliedAt}, '-infinity') end as applied_at
     from (select * from config_assignment a where ${sql.join(where, sql` and `)} order by id desc limit ${limit + 1}) a
-    cross join lateral (select * from fleet_host where identity_id = a.identity_id limit 1) f
+    cross join lateral (select * from fleet where identity_id = a.identity_id limit 1) f
     left join person p on p.user_id = a.assigned_by
     order by a.id desc`);
   return paged(

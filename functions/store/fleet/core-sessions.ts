@@ -27,12 +27,13 @@ export interface ReceivedTime {
 
 /**
  * Extends a session to `until`; inserts it if there is none. Records an outage, and returns it, if no core could receive for a while
- * before `from`. Corrects times that are ahead, because the database's clock was.
+ * before `from`. Corrects times that are ahead, because the database's clock was. `hasOlderCore`: a core of a previous version, which reads no
+ * `fleet_status`, can receive too.
  */
 export const extendSession = async (
   tx: Executor,
   { sessionId, from, until, outageId }: ReceivedTime,
-): Promise<{ beganAt: Date; endedAt: Date } | undefined> => {
+): Promise<{ outage: { beganAt: Date; endedAt: Date } | undefined; hasOlderCore: boolean }> => {
   // One core at a time, so that cores that come back together record one outage.
   await tx.execute(sql`select pg_advisory_xact_lock(hashtext('core_session'))`);
   const at = timestampAt(until);
@@ -44,12 +45,15 @@ export const extendSession = async (
   if (beganAt !== undefined)
     await tx.execute(sql`insert into core_outage (id, began_at, ended_at)
       values (${outageId}::uuid, ${timestampAt(beganAt)}, ${timestampAt(from)})`);
-  await tx.execute(sql`insert into core_session (id, started_at, received_until) values (${sessionId}::uuid, ${timestampAt(from)}, ${at})
+  await tx.execute(sql`insert into core_session (id, started_at, received_until, reads_status)
+    values (${sessionId}::uuid, ${timestampAt(from)}, ${at}, true)
     on conflict (id) do update set received_until = excluded.received_until`);
   await tx.execute(
     sql`delete from core_session where received_until < ${at} - interval '1 day' * ${sessionDaysMax}::int`,
   );
-  return beganAt && { beganAt, endedAt: from };
+  const [older] = await tx.execute<{ exists: boolean }>(sql`select exists(select from core_session
+    where reads_status is not true and received_until > ${timestampAt(until, -gapMsMin / 1000)})`);
+  return { outage: beganAt && { beganAt, endedAt: from }, hasOlderCore: older?.exists ?? true };
 };
 
 /** Returns since when no core could receive until `at`; undefined if one could. */
@@ -60,7 +64,7 @@ const findGap = async (db: Executor, at: Date): Promise<Date | undefined> => {
   if (!session?.until || !isGap(new Date(session.until), at)) return undefined;
   // A core of a previous version extends no session, but stores heartbeats. Those that have just come do not end the outage earlier.
   const [heard] = await db.execute<{ at: string | null }>(sql`
-    select max(last_heartbeat_at) as at from collector_health where last_heartbeat_at < ${timestampAt(at, -gapMsMin / 1000)}`);
+    select max(last_heartbeat_at) as at from fleet_status where last_heartbeat_at < ${timestampAt(at, -gapMsMin / 1000)}`);
   const until = [session.until, heard?.at].flatMap((text) => (text ? [Date.parse(text)] : []));
   const beganAt = new Date(Math.max(...until));
   return isGap(beganAt, at) ? beganAt : undefined;

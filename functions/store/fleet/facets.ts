@@ -97,7 +97,7 @@ const countBy = async <Name extends string>(
     select ${sql.join(identifiers, sql`, `)}, grouping(${sql.join(identifiers, sql`, `)}) as mask, ${sql.join(sums, sql`, `)}
     from (
       select ${sql.join(columns, sql`, `)}, count(*) as total, ${sql.join(exported, sql`, `)}
-      from fleet_host where ${where} group by ${sql.raw(names.map((_, index) => index + 1).join(", "))}
+      from fleet where ${where} group by ${sql.raw(names.map((_, index) => index + 1).join(", "))}
     ) counted
     group by grouping sets (${sql.join([...identifiers.map((name) => sql`(${name})`), sql`()`], sql`, `)})`);
   // The mask has a bit for each dimension that the row does not count; the lowest bit is the last dimension.

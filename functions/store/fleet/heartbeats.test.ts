@@ -4,7 +4,9 @@ import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createTestDatabase } from "../../../tests/support/database.ts";
 import { connectDatabase } from "../database/database.ts";
-import { createHeartbeatWriter, type HealthReport } from "./heartbeats.ts";
+import { createHeartbeatWriter } from "./heartbeats.ts";
+import type { HealthReport } from "./reports.ts";
+import { createSeenRecorder } from "./statuses.ts";
 
 const clock = createTestClock();
 const database = await createTestDatabase();
@@ -68,7 +70,7 @@ it("heartbeats: a group that deadlocks is written host by host, because the firs
       )
       .toHaveLength(count);
   const lock = (tx: typeof db, host?: { id: string }) =>
-    tx.execute(sql`select from fleet_host where identity_id = ${host?.id}::uuid for no key update`);
+    tx.execute(sql`select from fleet_status where identity_id = ${host?.id}::uuid for no key update`);
 
   const written: Promise<unknown>[] = [];
   let bulk: Promise<unknown> | undefined;
@@ -90,7 +92,7 @@ it("heartbeats: a group that deadlocks is written host by host, because the firs
   });
   await bulk;
   expect(await Promise.all(written)).toMatchObject(Array(5).fill({ outcome: "admitted" }));
-  const versions = await db.execute(sql`select distinct version from fleet_host`);
+  const versions = await db.execute(sql`select distinct version from fleet`);
   expect(versions).toEqual([{ version: "2.0.0" }]);
 });
 
@@ -102,43 +104,79 @@ interface PlanNode {
   Plans?: PlanNode[];
 }
 
-it("heartbeats: the plan that a session keeps looks up each row by its key, though it was made for a small fleet", async () => {
+it("heartbeats: the plans that a session keeps look up each row by its key, though they were made for a small fleet", async () => {
   const core = connectDatabase({ url: database.url, connectionsMax: 1, plansByIndex: true });
-  const write = createHeartbeatWriter({ db: core.db }, clock, {
-    staleAfterSeconds: 180,
-    enrollingSeconds: 900,
-    returnSeconds: 96,
-  });
+  const thresholds = { staleAfterSeconds: 180, enrollingSeconds: 900, returnSeconds: 96 };
+  const write = createHeartbeatWriter({ db: core.db }, clock, thresholds);
+  const recordSeen = createSeenRecorder({ db: core.db }, clock, thresholds);
   await clock.advance(1000);
-  for (const host of hosts.slice(0, 2)) {
-    const use = { fingerprintSha256: host.fingerprint, sentAt: clock.now(), expired: false };
-    await write({ identity: host.identity, use, report, labels: null });
-  }
-  const [kept, ...others] = await core.sql<{ name: string; parameters: number; generic: number }[]>`
-    select name, cardinality(parameter_types) as parameters, generic_plans::int as generic from pg_prepared_statements
-    where statement like ${"%insert into collector_health%"}`;
-  expect(others).toEqual([]);
-  expect(kept?.generic).toBe(2);
-  const values = Array.from({ length: kept?.parameters ?? 0 }, () => "null").join(", ");
-  const [explained] = await core.sql.unsafe<{ "QUERY PLAN": { Plan: PlanNode }[] }[]>(
-    `explain (format json) execute "${kept?.name}" (${values})`,
-  );
-  const lookups: Record<string, string> = {};
-  const visit = (node: PlanNode): void => {
-    const { "Relation Name": table, "Node Type": type, "Index Cond": condition } = node;
-    if (table !== undefined && type !== "ModifyTable") lookups[table] = `${type}: ${condition}`;
-    node.Plans?.forEach(visit);
+  const figures = {
+    queueRecords: 0,
+    queueBytes: 0,
+    oldestRecordAgeSeconds: null,
+    droppedRecordsTotal: 0,
+    deadLetters: 0,
   };
-  for (const { Plan } of explained?.["QUERY PLAN"] ?? []) visit(Plan);
-  expect(lookups).toEqual({
-    certificate: expect.stringMatching(/^Index Scan: \(fingerprint_sha256 = /),
-    collector_identity: expect.stringMatching(/^Index Scan: \(id = /),
-    proof_use: expect.stringMatching(/^Index Scan: \(\(certificate_id = /),
-    collector_health: expect.stringMatching(/^Index Scan: \(identity_id = /),
-    config_assignment: expect.stringMatching(/^Index Scan: \(identity_id = /),
-    collector_config: expect.stringMatching(/^Index Scan: \(id = /),
+  for (const [index, host] of hosts.slice(0, 2).entries()) {
+    const use = { fingerprintSha256: host.fingerprint, sentAt: clock.now(), expired: false };
+    const version = `2.0.${index}`;
+    await write({
+      identity: host.identity,
+      use,
+      report: { ...report, collector_version: version },
+      labels: null,
+      digest: 7n,
+    });
+    await clock.advance(1000);
+    // With losses, so that the report is stored again.
+    for (const lost of [0, 1])
+      await recordSeen({
+        ...{ identityId: host.id, seenAt: clock.now(), digest: 7n },
+        figures: { ...figures, droppedRecordsTotal: lost, lastAckAgeSeconds: null },
+      });
+  }
+  const plans = await core.sql<{ name: string; parameters: number; generic: number; statement: string }[]>`
+    select name, statement, cardinality(parameter_types) as parameters, generic_plans::int as generic from pg_prepared_statements
+    where statement like ${"%fleet_status%"} order by length(statement)`;
+  const lookups: Record<string, string>[] = [];
+  for (const { name, parameters, generic } of plans) {
+    expect(generic).toBeGreaterThanOrEqual(2);
+    const values = Array.from({ length: parameters }, () => "null").join(", ");
+    const [explained] = await core.sql.unsafe<{ "QUERY PLAN": { Plan: PlanNode }[] }[]>(
+      `explain (format json) execute "${name}" (${values})`,
+    );
+    const found: Record<string, string> = {};
+    const visit = (node: PlanNode): void => {
+      const { "Relation Name": table, "Node Type": type, "Index Cond": condition } = node;
+      if (table !== undefined && type !== "ModifyTable") found[table] = `${type}: ${condition}`;
+      node.Plans?.forEach(visit);
+    };
+    for (const { Plan } of explained?.["QUERY PLAN"] ?? []) visit(Plan);
+    lookups.push(found);
+  }
+  const byKey = (key: string) => expect.stringMatching(new RegExp(`^Index Scan: \\(+${key} = `));
+  const stored = {
+    fleet_status: byKey("identity_id"),
+    collector_identity: byKey("id"),
     // Few rows, read only for a host that was silent for long.
     core_outage: expect.stringMatching(/^Seq Scan/),
-  });
+  };
+  const decided = {
+    // Of the row that a lookup by key has found.
+    fleet_status: expect.stringMatching(/^Tid Scan/),
+    certificate: byKey("fingerprint_sha256"),
+    collector_identity: byKey("id"),
+    proof_use: byKey("certificate_id"),
+    collector_health: byKey("identity_id"),
+    config_assignment: byKey("identity_id"),
+    collector_config: byKey("id"),
+  };
+  const assigned = { config_assignment: byKey("identity_id"), collector_config: byKey("id") };
+  expect(lookups).toHaveLength(4);
+  // Of the function's own statement, the function says how it is planned.
+  expect(lookups).toContainEqual(assigned);
+  expect(lookups).toContainEqual(decided);
+  expect(lookups).toContainEqual(stored);
+  expect(lookups).toContainEqual({ ...stored, ...assigned, collector_health: byKey("identity_id") });
   await core.close();
 });

@@ -17,7 +17,7 @@ const report = (
   on: Parameters<typeof updateReportedLabels>[0] = db,
 ) => updateReportedLabels(on, { identityId: identityId(n), labels });
 const setOf = async (n: number) =>
-  (await db.execute(sql`select label_set_id as id from fleet_host where identity_id = ${identityId(n)}::uuid`))[0]?.id;
+  (await db.execute(sql`select label_set_id as id from fleet where identity_id = ${identityId(n)}::uuid`))[0]?.id;
 const setsWith = async (key: string) =>
   (await db.execute(sql`select labels from label_set where labels->>${key} is not null order by id`)).map(
     ({ labels }) => labels,

@@ -9,7 +9,7 @@ const deletedMax = 10_000;
  */
 export const deleteUnusedLabelSets = (db: Database): Promise<number> =>
   db.transaction(async (tx) => {
-    const unused = sql`id <> 0 and not exists (select from fleet_host where label_set_id = label_set.id)`;
+    const unused = sql`id <> 0 and not exists (select from fleet where label_set_id = label_set.id)`;
     const locked = await tx.execute<{ id: number }>(
       sql`select id from label_set where ${unused} limit ${deletedMax} for update skip locked`,
     );

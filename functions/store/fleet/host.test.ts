@@ -4,6 +4,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createTestDatabase } from "../../../tests/support/database.ts";
+import { fleetDifferences } from "../../../tests/support/fleet-differences.ts";
 import { markUsed } from "../../domain/certificate/authenticate.ts";
 import { readMigrations } from "../../node/read-migrations.ts";
 import {
@@ -21,11 +22,17 @@ import {
 import { endAssignment, insertAssignment } from "../config/configs.ts";
 import type { Executor } from "../database/database.ts";
 import { migrate } from "../database/migrate.ts";
+import { createSeenRecorder } from "./statuses.ts";
 
 const database = await createTestDatabase();
 afterAll(() => database.drop());
 const { db } = database.connect();
 const clock = createTestClock();
+const recordSeen = createSeenRecorder({ db }, clock, {
+  staleAfterSeconds: 180,
+  enrollingSeconds: 900,
+  returnSeconds: 96,
+});
 const count = 24;
 await seedFleet(db, { count, now: new Date(clock.now()) });
 
@@ -78,6 +85,28 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
         version_since = coalesce(version_since, ${at(0)})
       where identity_id in (select identity_id from collector_health where identity_id in (${list(hosts)})
         order by identity_id for update)`),
+  statuses: async ({ hosts, value }) => {
+    const known = await db.execute<{
+      id: string;
+      lost: string;
+    }>(sql`select identity_id as id, lost_records::text as lost
+      from fleet_status where identity_id in (${list(hosts)}) and lost_records >= 0`);
+    const figures = {
+      queueRecords: 1,
+      queueBytes: value,
+      oldestRecordAgeSeconds: 1,
+      deadLetters: 0,
+      lastAckAgeSeconds: null,
+    };
+    await Promise.all(
+      known.map(({ id, lost }) =>
+        recordSeen({
+          ...{ identityId: id, seenAt: clock.now() + value, digest: 0n },
+          figures: { ...figures, droppedRecordsTotal: Number(lost) + (value % 2) },
+        }),
+      ),
+    );
+  },
   envelopes: ({ hosts, value }) =>
     db.execute(sql`insert into ingest_host select identity, ${at(value)} from collector_identity where id in (${list(hosts)})
       order by identity on conflict (host_id) do update
@@ -142,14 +171,11 @@ const change = fc.record({
   value: fc.integer({ min: -5000, max: 5000 }),
 });
 
-describe("fleet_host", () => {
-  it("equals the view fleet_facts after any changes by several concurrent connections", async () => {
+describe("fleet_host and fleet_status", () => {
+  it("equal the view fleet_facts after any changes by several concurrent connections", async () => {
     const property = fc.asyncProperty(fc.array(change, { minLength: 8, maxLength: 40 }), async (batch) => {
       await Promise.all(batch.map(({ kind, ...what }) => changes[kind]?.({ ...what, value: Math.abs(what.value) })));
-      const different = await db.execute(
-        sql`(table fleet_host except table fleet_facts) union all (table fleet_facts except table fleet_host)`,
-      );
-      expect([...different]).toEqual([]);
+      expect(await fleetDifferences(db)).toEqual([]);
     });
     await fc.assert(property, { numRuns: 12, seed: 20_261_120, endOnFailure: true });
     const [{ rows } = { rows: 0 }] = await db.execute<{ rows: number }>(
@@ -181,7 +207,7 @@ describe("fleet_host", () => {
     "desired_config_hash = repeat('ab', 32), last_known_good_config_hash = running_config_hash, config_errors = '{}'",
     "running_config_since = now()",
     "recovered_at = now()",
-  ])("equals the view after a heartbeat that sets only %s and the time", async (assignment) => {
+  ])("equal the view after a heartbeat that sets only %s and the time", async (assignment) => {
     const hosts = sql`select identity_id from collector_health where identity_id in (${list([3, 4, 5])})
       order by identity_id for update`;
     await db.execute(sql`update collector_health set version_since = now() - interval '1 hour', renewal_status = 'ok', config_valid = true,
@@ -190,13 +216,10 @@ describe("fleet_host", () => {
     for (const next of [1_000, 2_000])
       await db.execute(sql`update collector_health set ${sql.raw(assignment)}, last_heartbeat_at = now() + make_interval(secs => ${next})
         where identity_id in (${hosts})`);
-    const different = await db.execute(
-      sql`(table fleet_host except table fleet_facts) union all (table fleet_facts except table fleet_host)`,
-    );
-    expect([...different]).toEqual([]);
+    expect(await fleetDifferences(db)).toEqual([]);
   });
 
-  it("keeps a heartbeat that commits while another change waits for its row", async () => {
+  it("keep a heartbeat that commits while another change waits for its row", async () => {
     const heartbeatAt = clock.now() + 3_600_000;
     const second = database.connect().db;
     let changed: Promise<unknown> = Promise.resolve();
@@ -212,26 +235,26 @@ describe("fleet_host", () => {
       while ((await second.execute(waiting)).length === 0) await Promise.resolve();
     });
     await changed;
-    const [row] = await db.execute<{ at: string }>(sql`select last_heartbeat_at as at from fleet_host
+    const [row] = await db.execute<{ at: string }>(sql`select last_heartbeat_at as at from fleet_status
       where identity_id = ${identityOf(1)}::uuid`);
     expect(new Date(row?.at ?? "").getTime()).toBe(heartbeatAt);
   });
 
-  it("is recomputed when a definition has changed", async () => {
+  it("are recomputed when a definition has changed", async () => {
     await db.execute(sql`update fleet_host set platform = 'outdated' where identity_id = ${identityOf(2)}::uuid`);
+    await db.execute(sql`update fleet_status set platform = 'outdated' where identity_id = ${identityOf(3)}::uuid`);
     const schema = await readMigrations();
     const definitions = schema.definitions.map((file) => ({ ...file, sha256: "changed" }));
     await migrate(database.connect().sql, { ...schema, definitions });
-    expect([...(await db.execute(sql`table fleet_host except table fleet_facts`))]).toEqual([]);
+    expect(await fleetDifferences(db)).toEqual([]);
   });
 
-  it("does not depend on the time zone of the session that writes", async () => {
+  it("do not depend on the time zone of the session that writes", async () => {
     await db.transaction(async (tx) => {
       await tx.execute(sql`set local time zone 'America/New_York'`);
       await tx.execute(sql`select fleet_host_refresh(array_agg(id)) from collector_identity`);
     });
-    const different = await db.execute(sql`table fleet_host except table fleet_facts`);
-    expect([...different]).toEqual([]);
+    expect(await fleetDifferences(db)).toEqual([]);
   });
 });
 

@@ -18,11 +18,11 @@ export interface LabelCounts {
   keysOther: number;
 }
 
-/** Counts the hosts of a WHERE clause over `fleet_host` by label: by set first, of which there are few. */
+/** Counts the hosts of a WHERE clause over `fleet` by label: by set first, of which there are few. */
 export const countLabels = async (db: Executor, where: SQL): Promise<LabelCounts> => {
   const rows = await db.execute<{ key: string; value: string; hosts: number; key_hosts: number; keys: number }>(sql`
     with counted as materialized (
-      select label_set_id, count(*) as hosts from fleet_host where ${where} group by 1
+      select label_set_id, count(*) as hosts from fleet where ${where} group by 1
     ), by_value as (
       select key collate "C" as key, value collate "C" as value, sum(hosts) as hosts
       from counted join label_set on id = label_set_id cross join lateral jsonb_each_text(labels) group by 1, 2

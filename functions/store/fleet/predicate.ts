@@ -1,4 +1,4 @@
-/** The filter of proto/fleet-health/filter.ts as a predicate over `fleet_host`. No part is ever null, so that a negated one is exact. */
+/** The filter of proto/fleet-health/filter.ts as a predicate over `fleet`. No part is ever null, so that a negated one is exact. */
 import { type SQL, sql } from "drizzle-orm";
 import {
   conjunctiveParts,
@@ -65,8 +65,8 @@ const alternatives: Alternatives = {
   states: (states, rules) => states.map((state) => stateIs(state, rules)),
   attention: (_, rules) => [needsAttention(rules)],
   text: (texts, rules) => texts.map((text) => textFound(text, rules)),
-  device: (devices) => [oneOf(sql`device_id`, devices)],
-  hostname: (hostnames) => [oneOf(sql`hostname`, hostnames)],
+  device: (devices) => [hasNamed(oneOf(sql`device_id`, devices))],
+  hostname: (hostnames) => [hasNamed(oneOf(sql`hostname`, hostnames))],
   identity: (identities) => [oneOf(sql`identity`, identities)],
   platform: (wanted, { platforms }) => [
     oneOf(
@@ -123,6 +123,9 @@ const alternatives: Alternatives = {
   queueAboveBytes: (bytes) => [sql`queue_bytes > ${bytes}`],
 };
 
+/** The host has such names: found by an index, and once for the statement, so that it reads the texts of no other host. */
+const hasNamed = (which: SQL): SQL => sql`identity_id in (select identity_id from fleet_host where ${which})`;
+
 /** The host's label has one of these values. Decided once for each set of labels, of which a fleet has few. */
 const labelFound = ([key, wanted]: [key: string, wanted: { value: string }[]]): SQL => {
   const found = wanted.map(({ value }) =>
@@ -168,7 +171,7 @@ const changedWithin = (within: number, rules: FleetRules): SQL[] => {
 const textFound = (text: string, { versions, platforms }: FleetRules): SQL => {
   const wanted = text.toLowerCase();
   const found = (words: readonly string[]) => words.filter((word) => word.toLowerCase().includes(wanted));
-  const parts = [sql`search like lower(${substring(text)})`];
+  const parts = [hasNamed(sql`search like lower(${substring(text)})`)];
   for (const [column, words] of [
     [sql`version`, found(versions)],
     [sql`platform`, found(platforms)],

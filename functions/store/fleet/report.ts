@@ -22,6 +22,7 @@ import {
   forwardingIndex,
   forwardingIs,
   isActive,
+  never,
   severityKey,
   stateAtIndex,
   stateIndex,
@@ -142,7 +143,7 @@ export const findFleetPage = async (
   }
   const rows = await selectRows(db, rules, {
     // A key that is a column needs its index; `offset 0` keeps the planner from computing any other key twice a row.
-    from: sql`(select identity_id, ${key} as sort_key from fleet_host where ${sql.join(where, sql` and `)}
+    from: sql`(select identity_id, ${key} as sort_key from fleet where ${sql.join(where, sql` and `)}
       ${isComputed ? sql`offset 0` : sql``}) keyed ${beyond ? sql`where ${beyond}` : sql``}`,
     orderBy: isUnique ? sql`sort_key ${direction}` : sql`sort_key ${direction}, identity_id ${direction}`,
     limit: limit + 1,
@@ -179,16 +180,16 @@ const selectRows = async (
   };
   const rows = await db.execute<Selected>(sql`
     select f.*, f.identity_id as id, i.revoked_at, i.last_auth_failure_at, i.last_auth_failure_reason,
-      coalesce(h.hostname, i.hostname) as hostname, h.last_heartbeat_at, e.last_envelope_at,
+      coalesce(h.hostname, i.hostname) as hostname, e.last_envelope_at,
       c.status as certificate_status, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
       c.renew_after as certificate_renew_after, c.revoked_at as certificate_revoked_at,
       s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,
       h.config_errors[1] as config_error, h.running_config_hash, h.last_known_good_config_hash,
       nullif(encode(f.desired_config, 'hex'), '') as desired_config_hash,
-      h.queue_records, h.queue_bytes, h.queue_bytes_max, h.queue_oldest_record_age_seconds, h.dropped_records_total,
-      h.dead_letters, h.queue_forks, h.file_gaps, h.file_gap_bytes, h.dropped_since_previous, h.renewal_status, h.renewal_last_error, h.config_invalid_since,
+      h.queue_bytes_max, h.dropped_records_total, h.dead_letters, h.queue_forks, h.file_gaps, h.file_gap_bytes, h.dropped_since_previous, h.renewal_status, h.renewal_last_error, h.config_invalid_since,
       h.queue_at_risk_since, h.renewal_failed_since, h.version_since, coalesce(l.labels, '{}') as labels,
-      h.forwarder_connected, h.forwarder_last_ack_at, h.forwarder_last_error,
+      h.forwarder_connected, h.forwarder_last_error, case when f.last_heartbeat_at = h.last_heartbeat_at then h.forwarder_last_ack_at
+        when last_ack_seconds >= 0 then f.last_heartbeat_at - make_interval(secs => last_ack_seconds) end as forwarder_last_ack_at,
       g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at
     from (
       select identity_id as selected_id, row_number() over () as rank
@@ -196,10 +197,13 @@ const selectRows = async (
     ) selected
     cross join lateral (
       select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,
-        label_set_id, enrolled_at, drift, desired_config, revoked_from, expired_from, expiring_from, (${key})::text as sort_value,
+        label_set_id, enrolled_at, drift, desired_config, revoked_from, expired_from, expiring_from, last_ack_seconds,
+        nullif(last_heartbeat_at, ${never}) as last_heartbeat_at, nullif(queue_bytes, -1) as queue_bytes,
+        nullif(queue_records, -1) as queue_records, nullif(queue_oldest_seconds, -1) as queue_oldest_record_age_seconds,
+        (${key})::text as sort_value,
         ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
         ${sql.join(flags, sql`, `)}
-      from fleet_host where identity_id = selected_id limit 1
+      from fleet where identity_id = selected_id limit 1
     ) f
     -- One lookup a row and table. LIMIT 1 leaves no other plan: planning takes 1 ms instead of 4, and no table is scanned for a large page.
     cross join lateral (select * from collector_identity where id = selected_id limit 1) i
@@ -237,7 +241,7 @@ export const summarizeFleet = async (db: Executor, rules: FleetRules, filter: Fl
   const rows = await db.execute<Record<"state_index" | "enrolled" | "active" | Forwarding, number>>(sql`
     select ${stateIndex(rules)} as state_index, count(*)::int as enrolled,
       (count(*) filter (where ${isActive(rules)}))::int as active, ${sql.join(forwardingCounts, sql`, `)}
-    from fleet_host where ${fleetPredicate(filter, rules, { withStates: false })} group by 1`);
+    from fleet where ${fleetPredicate(filter, rules, { withStates: false })} group by 1`);
   const total = (column: "enrolled" | "active" | Forwarding) => rows.reduce((sum, row) => sum + row[column], 0);
   return {
     enrolled: total("enrolled"),

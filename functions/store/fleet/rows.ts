@@ -1,5 +1,5 @@
 /**
- * The conditions of docs/fleet-health.md as predicates over `fleet_host`; the state is the first condition that applies. Filter, summary,
+ * The conditions of docs/fleet-health.md as predicates over `fleet_status`; the state is the first condition that applies. Filter, summary,
  * page, facets and export all use these, so that they agree. No predicate is ever null, and each compares a column with a constant, so
  * that an index or a plain scan answers it.
  */
@@ -193,12 +193,10 @@ const conditionSince: Record<FleetCondition, (rules: FleetRules) => SQL> = {
 /** Returns the predicate that a host counts in the progress of configs: it is not revoked. */
 export const isCounted = ({ now }: Pick<CountingRules, "now">): SQL => sql`revoked_from > ${timestampAt(now)}`;
 
-const noHash = sql`'\\x'::bytea`;
-
 /** Each applies to a host that is in none before it. */
 const steps: Record<ConfigProgress, (rules: CountingRules) => SQL> = {
   silent: (rules) => sql`last_heartbeat_at < greatest(config_assigned_at, ${staleBefore(rules)})`,
-  running: () => sql`running_config = desired_config`,
+  running: () => sql`drift = 'in_sync'`,
   failed: () => sql`config_invalid`,
   drifted: () => sql`true`,
 };
@@ -208,7 +206,7 @@ export const progressPredicate = (progress: ConfigProgress, rules: CountingRules
   const before = configProgress
     .slice(0, configProgress.indexOf(progress))
     .map((step) => sql`not ${steps[step](rules)}`);
-  const parts = [isCounted(rules), sql`desired_config <> ${noHash}`, ...before, steps[progress](rules)];
+  const parts = [isCounted(rules), sql`drift <> 'no_desired'`, ...before, steps[progress](rules)];
   return sql`(${sql.join(parts, sql` and `)})`;
 };
 
@@ -221,15 +219,23 @@ export const progressOf = (rules: CountingRules): SQL<ConfigProgress> => {
 /** When a host began to run its desired config: its first report of it, or the assignment if it ran it before. */
 export const appliedAt = sql`greatest(running_config_since, config_assigned_at)`;
 
-/** A column of `fleet_host` with a config's hash. */
+/** A column of `fleet` with a config's hash. */
 export type HashColumn = "desired_config" | "running_config" | "last_known_good_config";
 
-/** Returns the predicate that a host's hash begins with `prefix`, 6 to 64 lowercase hex digits. False while the hash is not known. */
+/**
+ * Returns the predicate that a host's hash begins with `prefix`, 6 to 64 lowercase hex digits, by the first 16 of them: a host that could report
+ * another hash with these could as well report this one. False while the hash is not known.
+ */
 export const hashBegins = (column: HashColumn, prefix: string): SQL => {
-  const from = prefix.padEnd(64, "0");
-  const to = prefix.padEnd(64, "f");
-  return sql`${sql.raw(column)} between decode(${from}, 'hex') and decode(${to}, 'hex')`;
+  const digits = prefix.slice(0, 16);
+  // The key of a hash that is not known is 0.
+  const first = /[^0]/.test(digits) ? digits.padEnd(16, "0") : "1";
+  return sql`${sql.raw(`${column}_key`)} between ${hashKey(first)} and ${hashKey(digits.padEnd(16, "f"))}`;
 };
+
+/** Returns `fleet_hash_key` of a hash, as a constant. */
+export const hashKey = (hash: string): SQL =>
+  sql`${BigInt.asIntN(64, BigInt(`0x${hash.slice(0, 16)}`)).toString()}::bigint`;
 
 /** The thresholds of the states; the report includes them. */
 export interface FleetThresholds {

@@ -35,7 +35,7 @@ export const correctHostTimes = async (
 ): Promise<{ hosts: number; last: string } | undefined> => {
   const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
   const rows = await tx.execute<{ id: string; identity: string }>(sql`
-    select identity_id as id, identity from fleet_host
+    select identity_id as id, identity from fleet_status
     where greatest(last_heartbeat_at, last_envelope_at, enrolled_at, config_assigned_at, running_config_since, version_since,
       condition_since, recovered_at, last_auth_failure_at) > ${limit} and identity_id > ${after}::uuid
     order by identity_id limit ${batchMax}`);
@@ -51,6 +51,8 @@ export const correctHostTimes = async (
   const hosts = arrayLiteral(rows.map(({ identity }) => identity));
   await tx.execute(sql`update ingest_host set last_envelope_at = ${at}
     where host_id = any(${hosts}::text[]) and last_envelope_at > ${limit}`);
+  await tx.execute(sql`update fleet_status set last_heartbeat_at = least(last_heartbeat_at, ${at}), last_envelope_at = least(last_envelope_at, ${at})
+    where identity_id = any(${ids}::uuid[])`);
   await tx.execute(sql`select fleet_host_refresh(${ids}::uuid[])`);
   return { hosts: rows.length, last };
 };

@@ -8,9 +8,9 @@ import type { Executor } from "../database/database.ts";
 export const findFleetNames = async (db: Executor): Promise<{ versions: string[]; platforms: string[] }> => {
   const distinct = (column: SQL) => sql`array(
     with recursive step as (
-      (select ${column} as value from fleet_host order by 1 limit 1)
+      (select ${column} as value from fleet order by 1 limit 1)
       union all
-      select (select ${column} from fleet_host where ${column} > step.value order by 1 limit 1) from step
+      select (select ${column} from fleet where ${column} > step.value order by 1 limit 1) from step
       where step.value is not null
     ) select value from step where value is not null)`;
   const [row] = await db.execute<Record<"versions" | "platforms", string[]>>(

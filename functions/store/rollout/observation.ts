@@ -24,7 +24,7 @@ const hashOf = ({ configHash }: Observed): SQL => sql`decode(${configHash}, 'hex
 export const markApplied = async (tx: Executor, observed: Observed): Promise<number> => {
   const rows = await tx.execute(sql`
     update rollout_target t set status = 'applied', applied_at = greatest(f.running_config_since, t.assigned_at)
-    from fleet_host f
+    from fleet f
     where t.rollout_id = ${observed.rolloutId}::uuid and t.status = 'assigned' and f.identity_id = t.identity_id
       and f.running_config = ${hashOf(observed)} and not f.config_invalid and f.last_heartbeat_at > t.assigned_at
     returning t.place`);
@@ -36,7 +36,7 @@ export const skipChanged = async (tx: Executor, { rolloutId, now }: Observed): P
   const rows = await tx.execute(sql`
     update rollout_target t set status = 'skipped',
       reason = case when f.revoked_from <= ${timestampAt(now)} then 'revoked' else 'reassigned' end
-    from fleet_host f, config_assignment a
+    from fleet f, config_assignment a
     where t.rollout_id = ${rolloutId}::uuid and t.status in ('assigned', 'applied', 'failed') and f.identity_id = t.identity_id
       and a.id = t.assignment_id
       and (f.revoked_from <= ${timestampAt(now)} or (a.ended_at is not null and t.status <> 'failed'))
@@ -77,7 +77,7 @@ const conditionRows = (observed: Observed): SQL => {
     -- A queue that filled while core could not receive says nothing about the config.
     (6, 'queue_at_risk', f.queue_at_risk and not ${isUncounted(queueAtRiskFrom, outages)}, ${queueAtRiskFrom},
       case when h.dropped_since_previous then 'records were dropped or rejected'
-        else 'the queue holds ' || h.queue_bytes || ' of ' || h.queue_bytes_max || ' bytes' end),
+        else 'the queue holds ' || f.queue_bytes || ' of ' || h.queue_bytes_max || ' bytes' end),
     (7, 'not_applied', t.status = 'assigned' and f.last_heartbeat_at > ${applyUntil}, ${applyUntil},
       'runs ' || coalesce(nullif(left(encode(f.running_config, 'hex'), 12), ''), 'a config without a hash')
         || ' ' || ${applySeconds}::int || ' s after the assignment')`;
@@ -94,7 +94,7 @@ export const markFailed = async (tx: Executor, observed: Observed): Promise<numb
     with found as (
       select t.place, f.version, c.condition, c.began_at, c.detail
       from rollout_target t
-      join fleet_host f on f.identity_id = t.identity_id
+      join fleet f on f.identity_id = t.identity_id
       left join collector_health h on h.identity_id = t.identity_id
       ${refusal(observed, isRollback)} rolled on true
       ${refusal(observed, sql`starts_with(error, ${desiredErrorPrefix}) and not ${isRollback}`)} refused on true
@@ -134,7 +134,7 @@ export const countUnsettled = async (tx: Executor, observed: Observed, wave: num
         as waiting,
       (count(*) filter (where t.status = 'applied'))::int as applied,
       (count(*) filter (where t.status = 'assigned'))::int as assigned
-    from rollout_target t cross join lateral (select * from fleet_host where identity_id = t.identity_id limit 1) f
+    from rollout_target t cross join lateral (select * from fleet where identity_id = t.identity_id limit 1) f
     where t.rollout_id = ${rolloutId}::uuid and t.wave = ${wave} and t.status in ('assigned', 'applied')`);
   return row ?? { waiting: 0, applied: 0, assigned: 0 };
 };

@@ -90,7 +90,7 @@ export const findRefusingVersions = async (
   const earlier = sql`union all
     select t.failed_version, t.condition_detail, null from collector_config c
     join rollout r on r.config_id = c.id join rollout_target t on t.rollout_id = r.id
-    join fleet_host f on f.identity_id = t.identity_id and ${isCounted(rules)}
+    join fleet f on f.identity_id = t.identity_id and ${isCounted(rules)}
     where c.config_hash = ${configHash} and t.status = 'failed' and t.condition = 'config_invalid'`;
   return db.execute<{ version: string; errors: string[]; identityIds: string[] }>(sql`
     select version, to_json((array_agg(distinct error))[1:5]) as errors,
@@ -98,7 +98,7 @@ export const findRefusingVersions = async (
       select f.version, substr(error, ${desiredErrorPrefix.length + 1}::int) as error, f.identity_id as refusing
       from collector_config c
       join config_assignment a on a.config_id = c.id and a.ended_at is null
-      join (select * from fleet_host where ${isCounted(rules)} and ${heartbeatRecent(rules)}) f
+      join (select * from fleet where ${isCounted(rules)} and ${heartbeatRecent(rules)}) f
         on f.identity_id = a.identity_id and f.last_heartbeat_at > a.assigned_at
       join collector_health h on h.identity_id = f.identity_id and h.desired_config_hash = ${configHash}
       cross join lateral unnest(h.config_errors) error
@@ -106,7 +106,7 @@ export const findRefusingVersions = async (
       ${past ? earlier : sql``}
     ) found
     where version is not null and not exists (
-      select from fleet_host f
+      select from fleet f
       where f.version = found.version and f.running_config = decode(${configHash}, 'hex') and ${isCounted(rules)})
     group by 1 order by 1`);
 };

@@ -10,7 +10,7 @@ import { type FleetRules, timestampAt } from "../fleet/rows.ts";
 /** A target's row. */
 export type TargetRow = typeof rolloutTarget.$inferSelect;
 
-/** Why a host of the filter cannot be changed by a rollout, by the columns of `fleet_host` and of `collector_health` (h); null if it can. */
+/** Why a host of the filter cannot be changed by a rollout, by the columns of `fleet` and of `collector_health` (h); null if it can. */
 const skipReason = ({ now }: FleetRules): SQL => sql`case
   when revoked_from <= ${timestampAt(now)} then 'revoked'
   when h.apply_desired_config = false then 'apply_desired_config_off' end`;
@@ -18,7 +18,7 @@ const skipReason = ({ now }: FleetRules): SQL => sql`case
 /** Returns the hosts of a filter, with `skipped`: why a rollout cannot change one; null if it can. */
 export const candidates = (filter: FleetFilter, rules: FleetRules): SQL => sql`(
   select f.identity_id, f.identity, f.version, ${skipReason(rules)} as skipped
-  from (select * from fleet_host where ${fleetPredicate(filter, rules)}) f
+  from (select * from fleet where ${fleetPredicate(filter, rules)}) f
   left join collector_health h on h.identity_id = f.identity_id)`;
 
 /** Counts the hosts of a filter that a rollout can change, by version. */
@@ -144,7 +144,7 @@ export const listTargets = async (
       t.failed_at as "failedAt", t.condition, t.condition_began_at as "conditionBeganAt", t.condition_detail as "conditionDetail",
       t.reverted_at as "revertedAt"
     from (select * from rollout_target where ${sql.join(where, sql` and `)} order by place limit ${limit + 1}) t
-    cross join lateral (select identity, device_id from fleet_host where identity_id = t.identity_id limit 1) f
+    cross join lateral (select identity, device_id from fleet where identity_id = t.identity_id limit 1) f
     order by t.place`);
   const date = (text: string | null) => (text === null ? null : new Date(text));
   return {

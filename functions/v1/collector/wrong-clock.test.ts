@@ -32,7 +32,7 @@ const beat = async (host: TestCollector, at = clock.now()) => {
 const report = async () =>
   (await test.api<FleetHealthReport>("GET", "/v1/collector/health?sort=identity", { as: "auditor" })).body;
 const newest = async () => {
-  const [row] = await db.execute<{ at: string }>(sql`select max(last_heartbeat_at) as at from fleet_host`);
+  const [row] = await db.execute<{ at: string }>(sql`select max(last_heartbeat_at) as at from fleet`);
   return Date.parse(row?.at ?? "");
 };
 
@@ -79,7 +79,7 @@ it("K2: what was stored in a wrong hour is ignored in proofs, and corrected for 
     ["live", "healthy"],
   ]);
   const ahead = await db.execute(sql`
-    select from collector_health h join fleet_host f using (identity_id)
+    select from collector_health h join fleet f using (identity_id)
     where greatest(h.version_since, h.running_config_since, f.version_since, f.recovered_at) > ${new Date(clock.now()).toISOString()}`);
   expect(ahead).toEqual([]);
 });

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { createHeartbeatWriter, healthReportOf } from "../../../functions/store/fleet/heartbeats.ts";
+import { createHeartbeatWriter } from "../../../functions/store/fleet/heartbeats.ts";
+import { healthReportOf } from "../../../functions/store/fleet/reports.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import type { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
 import { quantile } from "../../lab/quantile.ts";

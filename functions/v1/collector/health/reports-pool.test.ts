@@ -8,12 +8,12 @@ afterAll(() => test.close());
 it("any number of slow reports delays no other request", async () => {
   const reports: Promise<{ status: number }>[] = [];
   await test.database.connect().db.transaction(async (tx) => {
-    await tx.execute(sql`lock table fleet_host in access exclusive mode`);
+    await tx.execute(sql`lock table fleet_status in access exclusive mode`);
     for (const path of ["", "/facets", "/export.csv?kind=stale"])
       for (let copies = 0; copies < 5; copies++)
         reports.push(test.api("GET", `/v1/collector/health${path}`, { as: "auditor" }));
     // Copies of the template have tables of the same oid.
-    const waiting = sql`select from pg_locks where relation = 'fleet_host'::regclass and not granted
+    const waiting = sql`select from pg_locks where relation = 'fleet_status'::regclass and not granted
       and database = (select oid from pg_database where datname = current_database())`;
     await expect.poll(async () => (await tx.execute(waiting)).length).toBeGreaterThanOrEqual(2);
     // A session may be idle while the others wait: more requests than sessions.

@@ -1,0 +1,146 @@
+/** Statuses of hosts whose report has not changed. */
+import { sql } from "drizzle-orm";
+import type { Clock } from "../../../kit/clock.ts";
+import { groupCalls } from "../../../kit/group-calls.ts";
+import { prepareStatement } from "../database/execute-prepared.ts";
+import { canRetryIndividually } from "../database/problem.ts";
+import { type HeartbeatStore, repeatsFrom } from "./heartbeats.ts";
+import {
+  type AssignedRow,
+  assignedConfig,
+  type DesiredConfig,
+  desiredConfigOf,
+  given,
+  givenSilence,
+  reportedNames,
+  type SilenceThresholds,
+  silenceValues,
+  storeReports,
+} from "./reports.ts";
+
+/** What a status reports beside a digest. */
+export interface StatusFigures {
+  queueRecords: number;
+  queueBytes: number;
+  oldestRecordAgeSeconds: number | null;
+  droppedRecordsTotal: number;
+  deadLetters: number;
+  /** Null before the first ack. */
+  lastAckAgeSeconds: number | null;
+}
+
+/** A status of a host. */
+export interface SeenHost {
+  identityId: string;
+  /** Milliseconds since the epoch. */
+  seenAt: number;
+  /** From `digestKey`. */
+  digest: bigint;
+  figures: StatusFigures;
+}
+
+/** The decision on a status. */
+export interface SeenRecord {
+  /** `report_needed`: the digest is not that of the host's last report, and nothing was recorded. */
+  outcome: "recorded" | "report_needed";
+  desiredConfig: DesiredConfig | null;
+}
+
+/** Statuses in a statement. */
+const statusesMax = 4096;
+
+/**
+ * Creates a function that records a status and resolves when it is committed. What arrives until the next statement shares it, in the order of
+ * identities, so that cores cannot deadlock. An older status never replaces a newer one.
+ */
+export const createSeenRecorder = (
+  { db, pause, hasOlderCore }: HeartbeatStore,
+  clock: Pick<Clock, "now">,
+  thresholds: SilenceThresholds,
+): ((seen: SeenHost) => Promise<SeenRecord>) => {
+  const record = prepareStatement<SeenRow>(db, recordStatuses);
+  const store = prepareStatement<SeenRow>(db, storeStatuses);
+  const recordSeen = async (seen: readonly SeenHost[]): Promise<SeenRecord[]> => {
+    const silence = silenceValues(clock.now(), thresholds);
+    const { stale_before } = silence;
+    const recorded = new Map<string, SeenRow>();
+    const keep = (rows: readonly SeenRow[]) => {
+      for (const row of rows) recorded.set(row.identity_id, row);
+    };
+    keep(await record({ json: jsonOf(seen), stale_before, ...repeatsFrom(hasOlderCore) }));
+    const others = seen.filter(({ identityId }) => !recorded.has(identityId));
+    if (others.length > 0) keep(await store({ json: jsonOf(others), ...silence }));
+    return seen.map(({ identityId }) => {
+      const row = recorded.get(identityId);
+      return row === undefined
+        ? { outcome: "report_needed", desiredConfig: null }
+        : { outcome: "recorded", desiredConfig: desiredConfigOf(row) };
+    });
+  };
+  return groupCalls<SeenHost, SeenRecord>({
+    ...(pause ? { pause } : {}),
+    run: recordSeen,
+    keyOf: ({ identityId }) => identityId,
+    // One at a time, so that a group is what arrived during the last one.
+    concurrency: 1,
+    itemsMax: statusesMax,
+    isolate: canRetryIndividually,
+  });
+};
+
+interface SeenRow extends AssignedRow {
+  identity_id: string;
+}
+
+const jsonOf = (seen: readonly SeenHost[]): string =>
+  JSON.stringify(
+    seen.map(({ identityId, seenAt, digest, figures }) => ({
+      id: identityId,
+      at: new Date(seenAt),
+      digest: digest.toString(),
+      bytes: figures.queueBytes,
+      records: figures.queueRecords,
+      oldest: figures.oldestRecordAgeSeconds,
+      ack: figures.lastAckAgeSeconds,
+      dropped: figures.droppedRecordsTotal,
+      dead: figures.deadLetters,
+    })),
+  );
+
+const input = sql`json_to_recordset(${given("json", "json")}) as input (id uuid, at timestamptz, digest bigint, bytes bigint,
+  records bigint, oldest bigint, ack bigint, dropped bigint, dead bigint)`;
+
+const recordStatuses = sql`
+  select r.id as identity_id, a.config_id, a.config_hash
+  from fleet_status_record(${given("json", "json")}, ${given("stale_before", "timestamptz")}) as r (id)
+  left join lateral ${assignedConfig(sql`r.id`)} a on true`;
+
+/** Stores the last report of each host again with these figures, unless a newer one is known, and returns the hosts whose report holds. */
+const storeStatuses = sql`
+  with statuses as materialized (
+    select input.*, f.report_digest is not distinct from digest as holds, f.last_heartbeat_at < at as is_newer
+    from ${input} left join lateral (
+      select report_digest, last_heartbeat_at from fleet_status where identity_id = input.id limit 1
+    ) f on true
+  ), ${storeReports(
+    sql`(
+    select h.identity_id, h.certificate_id, s.at, h.report_digest, ${sql.raw(
+      reportedNames
+        .map((name) => {
+          const figure: Readonly<Record<string, string>> = {
+            queue_records: "s.records",
+            queue_bytes: "s.bytes",
+            queue_oldest_record_age_seconds: "s.oldest",
+            dropped_records_total: "s.dropped",
+            dead_letters: "s.dead",
+            forwarder_last_ack_at: "s.at - make_interval(secs => s.ack)",
+          };
+          return `${figure[name] ?? `h.${name}`} as ${name}`;
+        })
+        .join(", "),
+    )}
+    from statuses s cross join lateral (select * from collector_health where identity_id = s.id limit 1) h where s.holds and s.is_newer
+  )`,
+    givenSilence,
+  )}
+  select s.id as identity_id, a.config_id, a.config_hash from statuses s left join lateral ${assignedConfig(sql`s.id`)} a on true where holds`;
