@@ -49,6 +49,8 @@ export interface Core {
   heartbeats: HeartbeatStore;
   /** Its own pool for queries over the whole fleet, so that reports cannot starve heartbeats. */
   reports: Database;
+  /** For how many milliseconds a view of the fleet serves those who ask for the same one; without it, only concurrent calls share one. */
+  viewMs?: number;
   clock: Clock;
   entropy: Entropy;
   log: Log;

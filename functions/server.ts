@@ -81,6 +81,7 @@ const serve = async (
         hasOlderCore: () => hasOlderCore,
       },
       reports: reports.db,
+      viewMs: 1000,
       clock: followDatabase(systemClock, databaseClock),
       entropy: systemEntropy,
       log,

@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { createTestClock } from "../tests/fakes/clock.ts";
 import { shareNextRun } from "./share-next-run.ts";
 
 /** Runs that end when the test ends them, each with its number. */
@@ -71,4 +72,45 @@ it("fails the calls that share a failed run, and starts anew afterwards", async 
   const next = call("a");
   ends[2]?.resolve(3);
   expect(await next).toBe(3);
+});
+
+it("returns the result of a run to calls of the same key for as long as it is shared, in flight or ended, but no failure", async () => {
+  const clock = createTestClock();
+  const runs: PromiseWithResolvers<number>[] = [];
+  const call = shareNextRun(
+    (_key: string) => {
+      const next = Promise.withResolvers<number>();
+      runs.push(next);
+      return next.promise;
+    },
+    (key) => key,
+    { ms: 1000, clock },
+  );
+  const first = call("a");
+  await clock.advance(400);
+  const joined = call("a");
+  runs[0]?.resolve(1);
+  expect(await Promise.all([first, joined])).toEqual([1, 1]);
+  await clock.advance(400);
+  expect(await call("a")).toBe(1);
+  expect(runs).toHaveLength(1);
+
+  await clock.advance(200);
+  const late = call("a");
+  expect(runs).toHaveLength(2);
+  await clock.advance(1000);
+  const later = call("a");
+  runs[1]?.reject(new Error("too long"));
+  await expect(late).rejects.toThrow("too long");
+  runs[2]?.resolve(3);
+  expect(await later).toBe(3);
+  const after = call("a");
+  expect(await after).toBe(3);
+
+  const failing = call("b");
+  runs[3]?.reject(new Error("refused"));
+  await expect(failing).rejects.toThrow("refused");
+  const again = call("b");
+  runs[4]?.resolve(5);
+  expect(await again).toBe(5);
 });

@@ -1,31 +1,55 @@
+import type { Clock } from "./clock.ts";
+
 interface Turn<Result> {
   run: Promise<Result>;
+  /** By the monotonic clock. */
+  startedAt: number;
   /** The run after this one, once a call waits for it. */
   next: Promise<Result> | null;
+  isOver: boolean;
+}
+
+/** Results that are kept for later calls. */
+const keptMax = 32;
+
+/** How long a run serves calls after it has started. */
+export interface SharedFor {
+  ms: number;
+  clock: Pick<Clock, "monotonic">;
 }
 
 /**
- * Shares runs among the calls of a key, and returns no result of a run that started before the call: calls that arrive while a run is in
- * flight wait for its end and share the next one, even if the first fails. So no call waits for more than two runs.
+ * Shares runs among the calls of a key, and returns no result of a run that started before the call, unless it started within `sharedFor`:
+ * calls that arrive while an older run is in flight wait for its end and share the next one, even if the first fails. So no call waits for
+ * more than two runs. A failure is never returned to a call that came after it.
  */
 export const shareNextRun = <Given, Result>(
   run: (given: Given) => Promise<Result>,
   keyOf: (given: Given) => string,
+  sharedFor?: SharedFor,
 ): ((given: Given) => Promise<Result>) => {
   const turns = new Map<string, Turn<Result>>();
+  const now = (): number => sharedFor?.clock.monotonic() ?? 0;
+  const isFresh = ({ startedAt }: Turn<Result>): boolean => sharedFor !== undefined && now() - startedAt < sharedFor.ms;
   const start = (key: string, given: Given): Promise<Result> => {
-    const turn: Turn<Result> = { run: run(given), next: null };
+    for (const [other, turn] of turns) if (turn.isOver && !isFresh(turn)) turns.delete(other);
+    const turn: Turn<Result> = { run: run(given), startedAt: now(), next: null, isOver: false };
     turns.set(key, turn);
-    const end = () => {
-      if (turn.next === null) turns.delete(key);
+    const end = (isKept: boolean) => {
+      turn.isOver = true;
+      if (turn.next === null && !isKept && turns.get(key) === turn) turns.delete(key);
     };
-    turn.run.then(end, end);
+    turn.run.then(
+      () => end(isFresh(turn) && turns.size <= keptMax),
+      () => end(false),
+    );
     return turn.run;
   };
   return (given) => {
     const key = keyOf(given);
     const turn = turns.get(key);
-    if (turn === undefined) return start(key, given);
+    if (turn === undefined || (turn.isOver && turn.next === null && !isFresh(turn))) return start(key, given);
+    if (turn.next === null && isFresh(turn)) return turn.run;
     const startNext = () => start(key, given);
     turn.next ??= turn.run.then(startNext, startNext);
     return turn.next;

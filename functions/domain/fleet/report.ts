@@ -11,7 +11,7 @@ import {
 } from "../../store/fleet/report.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
 import { findRetentionPause, type RetentionPause } from "../../store/retention/retention-pause.ts";
-import { type FleetCore, readFleetRules } from "./rules.ts";
+import { readFleetRules, type ViewCore, viewsShared } from "./rules.ts";
 
 /** A page of the fleet with its rules, the summary of the whole fleet, and what of the deployment its operators must know. */
 export interface FleetReport {
@@ -27,22 +27,27 @@ export interface FleetReport {
 
 /**
  * Creates the function that returns the fleet health report (docs/fleet-health.md). The summary applies the filter except its states, so
- * concurrent reports that differ in states, order or page share the scan that counts it. Page and summary are separate queries, each with
- * the rules of its start: a heartbeat that arrives between them may show in one only.
+ * reports that differ in states, order or page share the scan that counts it; those of the same view share the page. Page and summary are
+ * separate queries, each with the rules of its start: a heartbeat that arrives between them may show in one only.
  */
-export const createHealthReports = (core: FleetCore) => {
+export const createHealthReports = (core: ViewCore) => {
   const summarize = shareNextRun(
     async (filter: FleetFilter) => summarizeFleet(core.db, await readFleetRules(core), filter),
     (filter) => JSON.stringify({ ...filter, states: undefined }),
+    viewsShared(core),
   );
-  const findPage = async (filter: FleetFilter, page: FleetPageRequest) => {
-    const rules = await readFleetRules(core);
-    return { rules, ...(await findFleetPage(core.db, rules, filter, page)) };
-  };
+  const findPage = shareNextRun(
+    async ({ filter, page }: { filter: FleetFilter; page: FleetPageRequest }) => {
+      const rules = await readFleetRules(core);
+      return { rules, ...(await findFleetPage(core.db, rules, filter, page)) };
+    },
+    (view) => JSON.stringify(view),
+    viewsShared(core),
+  );
   return async (filter: FleetFilter, page: FleetPageRequest): Promise<FleetReport> => {
     const [summary, found, exports, retentionPause] = await Promise.all([
       summarize(filter),
-      findPage(filter, page),
+      findPage({ filter, page }),
       findExportLags(core.db),
       findRetentionPause(core.db),
     ]);

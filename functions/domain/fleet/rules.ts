@@ -1,3 +1,4 @@
+import type { SharedFor } from "../../../kit/share-next-run.ts";
 import type { Core } from "../../core.ts";
 import { findOutages } from "../../store/fleet/core-sessions.ts";
 import type { CountingRules, FleetRules } from "../../store/fleet/rows.ts";
@@ -6,6 +7,13 @@ import { fleetThresholds } from "./thresholds.ts";
 
 /** The parts of core that read the fleet. */
 export type FleetCore = Pick<Core, "db" | "clock" | "config">;
+
+/** The parts of core that share views of the fleet. */
+export type ViewCore = FleetCore & Pick<Core, "viewMs">;
+
+/** Returns for how long a view is shared. It shows when it was computed. */
+export const viewsShared = ({ viewMs, clock }: ViewCore): SharedFor | undefined =>
+  viewMs === undefined ? undefined : { ms: viewMs, clock };
 
 /** Returns the rules that decide when a host is silent, and reads when core could not receive, also if that has just ended. */
 export const readCountingRules = async ({ db, clock, config }: FleetCore): Promise<CountingRules> => {
