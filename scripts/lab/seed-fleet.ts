@@ -64,15 +64,15 @@ export const seedFleet = async (db: Database, { first = 1, count, now }: SeededH
         collector_commit, hostname, platform, started_at, config_valid, config_errors, running_config_hash,
         desired_config_hash, last_known_good_config_hash, queue_records, queue_bytes, queue_bytes_max, dropped_records_total,
         dropped_since_previous, queue_at_risk, forwarder_connected, forwarder_last_ack_at, forwarder_last_error, renewal_status,
-        renewal_last_error)
-      select i.id, ${id("9000")}, case when n % 13 = 0 or n % 59 = 0 then ${ago("120 + n % 100000")} else ${ago("n % 60")} end, 'boot',
+        renewal_last_error, report_digest, digest_reported_at)
+      select h.*, n, last_heartbeat_at from ${hosts}, lateral (select i.id, ${id("9000")}, case when n % 13 = 0 or n % 59 = 0 then ${ago("120 + n % 100000")} else ${ago("n % 60")} end as last_heartbeat_at, 'boot',
         case when n % 6 = 0 then '1.11.0' else i.collector_version end, 'c0ffee', '=host' || n, i.platform, ${ago("100000")},
         n % 43 <> 0, case when n % 24 = 7 then array['desired config: rolled back: no heartbeat and no ack succeeded in 2 minutes']
           else '{}' end, case when n % 19 <> 0 then ${hash("n % 3")} end, case when n % 4 <> 1 then ${hash("0")} end,
         ${hash("n % 2")}, n % 1000, n * 7919::bigint % 104857600, 104857600, n % 5, n % 83 = 0, n % 47 = 0, n % 7 <> 0,
         case when n % 7 <> 0 then ${ago("n % 90")} end, case when n % 7 = 0 then 'connect ECONNREFUSED 192.0.2.1:8443' end,
         case when n % 61 = 0 then 'failed' else 'ok' end, case when n % 61 = 0 then '+refused, with reenroll' end
-      from ${hosts} join collector_identity i on i.id = ${id("8000")} where n % 11 <> 0`);
+        from collector_identity i where i.id = ${id("8000")}) h where n % 11 <> 0`);
     await tx.execute(sql`insert into ingest_host select i.identity,
         case when n % 31 = 0 then ${ago("400 + n % 90")} else ${ago("n % 90 + 0.123")} end
       from ${hosts} join collector_identity i on i.id = ${id("8000")} where n % 7 <> 0`);

@@ -1,4 +1,5 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
+import { setTimeout as sleep } from "node:timers/promises";
 import { readFleetRules } from "../../../functions/domain/fleet/rules.ts";
 import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
 import { connectDatabase } from "../../../functions/store/database/database.ts";
@@ -11,10 +12,11 @@ import { createInProcessCore, openApp } from "../../lab/in-process-core.ts";
 import { mintBridgeToken, people } from "../../lab/people.ts";
 import { quantile } from "../../lab/quantile.ts";
 import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
-import { startHeartbeatLoad } from "../management/heartbeat-load.ts";
-import { startHeartbeatProcess } from "../management/heartbeat-process.ts";
+import { type StatusLoad, startStatusLoad } from "../management/status-load.ts";
+import { startStatusProcess } from "../management/status-process.ts";
 import { type Bench, collectGarbage, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
+import { cpuSecondsOf } from "../support/processes.ts";
 import { openSeededFleet } from "./large-fleet.ts";
 
 const pageRows = 200;
@@ -87,7 +89,7 @@ export const healthBench: Bench = async (args) => {
   // The pool of reports, as core opens it.
   const reports = connectDatabase({ url: database.url, openSocket: openDatabaseSocket, connectionsMax: 4 });
   await using _reports = { [Symbol.asyncDispose]: () => reports.close() };
-  const core = createInProcessCore({ db: reports.db, clock });
+  const core = createInProcessCore({ db: reports.db, clock, viewMs: 1000 });
   const send = openApp(core);
   const secret = core.config.authTokenSecret.reveal();
   const get = async (path: string): Promise<Response> => {
@@ -114,8 +116,9 @@ export const healthBench: Bench = async (args) => {
   // Warms the caches of the server and this process; the writers wrote most hosts once by then.
   const load =
     beside === "process"
-      ? await startHeartbeatProcess({ url: database.url, perSecond, behindMs })
-      : await startHeartbeatLoad(database, { perSecond, clock: fleetClock, now: fleetClock.now() });
+      ? await startStatusProcess({ url: database.url, perSecond, behindMs })
+      : await startStatusLoad(database, { perSecond, clock: fleetClock, now: fleetClock.now() });
+  const status = await statusCost(database, load);
   const sizeBefore = await fleetMegabytes(database);
   for (const [, , , path] of pages.filter((_, index) => index % 5 === 0)) await get(path);
   const loopDelay = monitorEventLoopDelay({ resolution: 1 });
@@ -149,10 +152,10 @@ export const healthBench: Bench = async (args) => {
     const rules = await readFleetRules(core);
     await floor.time(
       "page",
-      () => database.sql`select * from fleet_host where identity > 'https://fleet.example.test/dc-4'
+      () => database.sql`select * from fleet_status where identity > 'https://fleet.example.test/dc-4'
         order by identity limit ${pageRows + 1}`,
     );
-    await floor.time("count", () => database.sql`select count(*) from fleet_host where queue_bytes >= -1`);
+    await floor.time("count", () => database.sql`select count(*) from fleet_status where queue_bytes >= -1`);
     for (const [name, { query, ...filter }] of Object.entries(filters)) {
       await parts.time(`summary: ${name}`, () => summarizeFleet(db, rules, filter));
       await parts.time(`facets: ${name}`, () => countFleet(db, rules, filter));
@@ -178,6 +181,8 @@ export const healthBench: Bench = async (args) => {
     csv_s: csv.seconds,
     csv_mb: csv.grownBytes / 1024 / 1024,
     heartbeats: perSecond > 0 ? heartbeats.per_second / perSecond : null,
+    status_us: status.postgres_us,
+    status_wal: status.wal_bytes,
   });
   const details = {
     collectors: count,
@@ -194,7 +199,7 @@ export const healthBench: Bench = async (args) => {
       grown_mb: Math.round(csv.grownBytes / 1024 / 1024),
       loop_ms: csv.loopMs,
     },
-    heartbeats: { ...heartbeats, beside },
+    heartbeats: { ...heartbeats, beside, ...status },
     fleet_mb: { before: sizeBefore, after: await fleetMegabytes(database) },
     goals,
     floor: "a bare count over the table that the report reads; a bare page of it beside",
@@ -205,9 +210,30 @@ export const healthBench: Bench = async (args) => {
   return { figure, unit: "ms", floor: floorMs, ratio, goal, ok, details };
 };
 
+const touchMs = 75_000;
+const costMs = 30_000;
+
+/** Returns PostgreSQL's CPU and log for a status, once each page has been written since the checkpoint. */
+const statusCost = async ({ sql, pid }: EmbeddedDatabase, { recorded }: StatusLoad) => {
+  if (recorded === undefined) return { postgres_us: null, wal_bytes: null };
+  const now = async () => {
+    const [row] = await sql<{ bytes: string }[]>`select pg_current_wal_insert_lsn() - '0/0' as bytes`;
+    return { cpu: cpuSecondsOf(pid), bytes: Number(row?.bytes), count: recorded() };
+  };
+  await sleep(touchMs);
+  const before = await now();
+  await sleep(costMs);
+  const after = await now();
+  const count = after.count - before.count;
+  return {
+    postgres_us: rounded(((after.cpu - before.cpu) / count) * 1e6, 1),
+    wal_bytes: rounded((after.bytes - before.bytes) / count),
+  };
+};
+
 /** Returns the size of the table that the report scans, which shows whether updates bloat it. */
 const fleetMegabytes = async ({ sql }: EmbeddedDatabase): Promise<number> => {
-  const [row] = await sql<{ mb: number }[]>`select pg_table_size('fleet_host') / 1024 / 1024 as mb`;
+  const [row] = await sql<{ mb: number }[]>`select pg_table_size('fleet_status') / 1024 / 1024 as mb`;
   return Number(row?.mb);
 };
 

@@ -27,7 +27,7 @@ export const seedLargeFleet = async (
   for (let first = 1; first <= count; first += hostsPerStep) {
     const last = Math.min(count, first + hostsPerStep - 1);
     await seedFleet(db, { first, count: last, now: new Date(clock.now()) });
-    await sql.unsafe("vacuum collector_identity, collector_health, fleet_host");
+    await sql.unsafe("vacuum collector_identity, collector_health, fleet_host, fleet_status");
   }
   await sql.unsafe("vacuum analyze");
 };

@@ -51,7 +51,9 @@ export const benchGoals = {
     facets_ms: below(150, "ms", "p95 of the facets"),
     csv_s: below(5, "s", "a CSV of 100,000 rows"),
     csv_mb: below(50, "MB", "memory for it"),
-    heartbeats: atLeast(0.95, "×", "heartbeats written beside, by `--heartbeats`"),
+    heartbeats: atLeast(0.95, "×", "statuses recorded beside, by `--heartbeats`"),
+    status_us: atMost(12, "µs", "PostgreSQL's CPU for a status"),
+    status_wal: atMost(120, "bytes", "write-ahead log for a status, full pages apart"),
   },
   ui: {
     interactive: below(1, "×", "until `/fleet` is interactive, by 1,000 ms or 5 floors"),

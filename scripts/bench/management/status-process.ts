@@ -1,28 +1,28 @@
-/** The heartbeats of a fleet that another core serves: `startHeartbeatLoad` in a process of its own, on the same database. */
+/** The statuses of a fleet that another core serves: `startStatusLoad` in a process of its own, on the same database. */
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
 import { connectDatabase } from "../../../functions/store/database/database.ts";
 import { systemClock } from "../../../kit/clock.ts";
-import { type HeartbeatFigures, type HeartbeatLoad, startHeartbeatLoad } from "./heartbeat-load.ts";
+import { type StatusLoad, type StatusLoadFigures, startStatusLoad } from "./status-load.ts";
 
 /** The dependencies of the process: the database, the rate, and how far the clock of the fleet is behind. */
-export interface HeartbeatProcess {
+export interface StatusProcess {
   url: string;
   perSecond: number;
   behindMs: number;
 }
 
 /** Starts the process; resolves when it sends. */
-export const startHeartbeatProcess = async (options: HeartbeatProcess): Promise<HeartbeatLoad> => {
+export const startStatusProcess = async (options: StatusProcess): Promise<StatusLoad> => {
   const child = fork(fileURLToPath(import.meta.url), [JSON.stringify(options)]);
   await once(child, "message");
   return {
     stop: async () => {
       const stopped = once(child, "message");
       child.send("stop");
-      const [figures] = (await stopped) as [HeartbeatFigures];
+      const [figures] = (await stopped) as [StatusLoadFigures];
       child.disconnect();
       return figures;
     },
@@ -31,10 +31,10 @@ export const startHeartbeatProcess = async (options: HeartbeatProcess): Promise<
 
 const [given] = process.argv.slice(2);
 if (import.meta.main && given !== undefined) {
-  const { url, perSecond, behindMs } = JSON.parse(given) as HeartbeatProcess;
+  const { url, perSecond, behindMs } = JSON.parse(given) as StatusProcess;
   const database = connectDatabase({ url, openSocket: openDatabaseSocket, deadlineMs: 0 });
   const clock = { now: () => systemClock.now() - behindMs };
-  const load = await startHeartbeatLoad(database, { perSecond, clock, now: clock.now() });
+  const load = await startStatusLoad(database, { perSecond, clock, now: clock.now() });
   process.send?.("started");
   await once(process, "message");
   process.send?.(await load.stop());
