@@ -68,7 +68,7 @@ $$;
 -- Records statuses whose report is the stored one, in the order of ids, and returns the hosts of those that it has recorded. The others
 -- have another report, or a newer status, or have lost records, or were stale: functions/store/fleet/statuses.ts. By key, whatever a kept
 -- plan knew of the table: a join in another order could deadlock.
-CREATE OR REPLACE FUNCTION "fleet_status_record"("statuses" json, "stale_before" timestamptz) RETURNS SETOF uuid LANGUAGE plpgsql
+CREATE OR REPLACE FUNCTION "fleet_status_record"("statuses" json, "stale_before" timestamptz) RETURNS TABLE ("host" uuid, "has_config" boolean) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
 	RETURN QUERY UPDATE fleet_status f SET
@@ -80,7 +80,7 @@ BEGIN
 	) n
 	WHERE f.identity_id = n.id AND f.report_digest = n.digest AND f.last_heartbeat_at < n.at AND f.last_heartbeat_at >= stale_before
 		AND f.lost_records = n.dropped + n.dead AND NOT f.is_losing
-	RETURNING f.identity_id;
+	RETURNING f.identity_id, f.config_assigned_at > '-infinity';
 END
 $$;
 

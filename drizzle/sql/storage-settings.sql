@@ -2,7 +2,7 @@
 -- row stays there (HOT update) and the indexes are not touched.
 ALTER TABLE "collector_health" SET (fillfactor = 70);
 ALTER TABLE "fleet_host" SET (fillfactor = 90);
-ALTER TABLE "fleet_status" SET (fillfactor = 90);
+ALTER TABLE "fleet_status" SET (fillfactor = 85);
 ALTER TABLE "ingest_cursor" SET (fillfactor = 50);
 ALTER TABLE "ingest_host" SET (fillfactor = 50);
 ALTER TABLE "ingest_hour" SET (fillfactor = 50);

@@ -110,10 +110,11 @@ const jsonOf = (seen: readonly SeenHost[]): string =>
 const input = sql`json_to_recordset(${given("json", "json")}) as input (id uuid, at timestamptz, digest bigint, bytes bigint,
   records bigint, oldest bigint, ack bigint, dropped bigint, dead bigint)`;
 
+/** Most hosts have no config of core, and need no lookup. */
 const recordStatuses = sql`
-  select r.id as identity_id, a.config_id, a.config_hash
-  from fleet_status_record(${given("json", "json")}, ${given("stale_before", "timestamptz")}) as r (id)
-  left join lateral ${assignedConfig(sql`r.id`)} a on true`;
+  select r.host as identity_id, a.config_id, a.config_hash
+  from fleet_status_record(${given("json", "json")}, ${given("stale_before", "timestamptz")}) r
+  left join lateral ${assignedConfig(sql`case when r.has_config then r.host end`)} a on true`;
 
 /** Stores the last report of each host again with these figures, unless a newer one is known, and returns the hosts whose report holds. */
 const storeStatuses = sql`
