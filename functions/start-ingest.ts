@@ -20,6 +20,7 @@ import type { Metrics } from "./node/metrics.ts";
 import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor } from "./node/run-configured.ts";
 import type { TlsMaterial } from "./node/tls-files.ts";
+import { createStatusRegister } from "./status-register.ts";
 import { areCertificatesActive, findCertificateStates } from "./store/certificate/certificates.ts";
 import { revocationChannel } from "./store/certificate/identities.ts";
 
@@ -78,6 +79,8 @@ export const startIngest = async (
       use: (certificates) => markUsed(core, certificates),
       refused: (failure) => recordAuthFailure(core, failure),
     },
+    // Without a signer core knows no host.
+    ...(core.signer === null ? {} : { statuses: createStatusRegister(core) }),
     onRevocation: (callback) => databases.listen(revocationChannel, callback),
   });
   metrics.gauge(

@@ -45,6 +45,11 @@ export const readJson = async (
   if (bytes.length === 0 && absentAs !== undefined) return absentAs;
   if (!mediaTypes.includes(mediaTypeOf(c.req.raw) ?? ""))
     throw new Problem("unsupported_media_type", { detail: `Send the body as ${mediaTypes[0]}` });
+  return parseJson(bytes);
+};
+
+/** Returns the JSON value of a body's bytes. Throws `malformed_json`, also for text that is not UTF-8 or nests deeper than 32. */
+export const parseJson = (bytes: Uint8Array): unknown => {
   try {
     const text = strictUtf8.decode(bytes);
     if (depthOf(text) > depthMax) throw new SyntaxError(`nests deeper than ${depthMax}`);

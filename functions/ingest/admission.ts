@@ -13,6 +13,15 @@ export interface CallerCertificate {
   fingerprintSha256: string;
   /** Milliseconds since the Unix epoch. */
   notAfter: number;
+  /** What a signed report is verified and audited with. */
+  connection?: CallerConnection;
+}
+
+/** The connection of a caller. */
+export interface CallerConnection {
+  /** Of the client certificate. */
+  der: Uint8Array;
+  remoteAddress: string;
 }
 
 /** Set by the listener for each request. */
@@ -25,6 +34,9 @@ export interface Caller {
   identity: string;
   fingerprintSha256: string;
   notAfter: number;
+  connection?: CallerConnection;
+  /** Absent for a certificate that has no row. */
+  identityId?: string;
 }
 
 /** Set by the gate once the caller is admitted. */
@@ -118,22 +130,22 @@ export const createAdmission = ({
     },
     async admit(certificate) {
       if (certificate === undefined) throw new Problem("client_certificate_required");
-      const { identity, fingerprintSha256, notAfter } = certificate;
+      const { identity, ...rest } = certificate;
       if (!identity.ok) throw new Problem("certificate_identity_invalid");
-      const caller: Caller = { identity: identity.identity, fingerprintSha256, notAfter };
+      const caller: Caller = { ...rest, identity: identity.identity };
       const expired = expiryFault(caller);
       if (expired) {
         await certificates.refused({ identity: caller.identity, reason: expired.code });
         throw expired;
       }
-      const state = await findState(fingerprintSha256);
+      const state = await findState(caller.fingerprintSha256);
       const fault = requireEnrollment ? faultOf(state) : undefined;
       if (fault) {
         await recordRefusal(caller.identity, fault.code, state);
         throw fault;
       }
       if (state && !state.used && faultOf(state) === undefined) await certificates.use(state);
-      return caller;
+      return state === undefined ? caller : { ...caller, identityId: state.identityId };
     },
     async recordExpired({ identity, fingerprintSha256 }) {
       if (!identity.ok) return;

@@ -59,3 +59,13 @@ export const createByteBudget = (bytesMax: number): ByteBudget => {
     used: () => used,
   };
 };
+
+/** Reserves bytes of frames. Returns their release, which may be called again, or null if they do not fit. */
+export const reserveOnce = (budget: Pick<ByteBudget, "reserve" | "release">, bytes: number): (() => void) | null => {
+  if (!budget.reserve(bytes)) return null;
+  let isReserved = true;
+  return () => {
+    if (isReserved) budget.release(bytes);
+    isReserved = false;
+  };
+};

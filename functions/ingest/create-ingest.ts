@@ -10,6 +10,7 @@ import { createIncompleteMessages } from "./incomplete-messages.ts";
 import { createOpenStreams } from "./open-streams.ts";
 import { createIngestRoutes, type IngestDependencies, type IngestRoutes } from "./service.ts";
 import type { Sink } from "./sink.ts";
+import { createStatuses, type StatusRegister } from "./statuses.ts";
 
 /** The parts of core that ingest uses. */
 export interface IngestNeeds {
@@ -30,6 +31,8 @@ export interface IngestNeeds {
   pause?: () => Promise<void>;
   /** Bytes received and not yet committed, in all; 64 MiB by default. */
   inFlightBytesMax?: number;
+  /** Where statuses go; without it, hosts send heartbeats by HTTP. */
+  statuses?: StatusRegister;
   /** `createFastPath`, or nothing to serve everything by the plain path. */
   fastPath?: IngestDependencies["fastPath"];
 }
@@ -72,12 +75,19 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
   const { inFlightBytesMax = 64 * 1024 * 1024 } = needs;
   const budget = createByteBudget(inFlightBytesMax);
   const incomplete = createIncompleteMessages({ budget, clock, identityBytesMax: inFlightBytesMax / 8 });
+  const statuses = createStatuses({
+    register: needs.statuses,
+    budget,
+    clock,
+    onFailure: (err) => log.error({ err }, "a status failed"),
+  });
   const routes = createIngestRoutes({
     admission,
     streams,
     budget,
     incomplete,
     sink: needs.sink,
+    statuses,
     limits: {
       frameBytesMax: config.frameBytesMax,
       payloadBytesMax: config.payloadBytesMax,

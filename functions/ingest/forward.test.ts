@@ -1,10 +1,11 @@
 import { create } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
-import { OpenSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { OpenSchema, StatusSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { runOf } from "../store/ingest/envelope-run.ts";
-import { type DecodeMessage, type ForwardMessage, forward } from "./forward.ts";
+import { createAside, type DecodeMessage, type ForwardMessage, forward } from "./forward.ts";
 
 const open: ForwardMessage = { case: "open", value: create(OpenSchema) };
+const status: ForwardMessage = { case: "status", value: create(StatusSchema) };
 const frame = (previousSequence: number, rejections = 0): ForwardMessage => {
   const queue = { hostId: "host", queueId: new Uint8Array(16) };
   const sequence = BigInt(previousSequence);
@@ -31,6 +32,7 @@ const start = () => {
   const frames = new Map<string, PromiseWithResolvers<string>>();
   const [abort, disconnected] = [new AbortController(), new AbortController()];
   let readable = Promise.resolve();
+  const aside = createAside<string>();
   const answers = forward<string>(
     requests(),
     {
@@ -40,9 +42,10 @@ const start = () => {
         frames.set(String(frame.previousSequence), ack);
         return ack.promise;
       },
+      status: () => aside.push("status", "status"),
       untilReadable: () => readable,
     },
-    { abort: abort.signal, disconnected: disconnected.signal },
+    { abort: abort.signal, disconnected: disconnected.signal, aside },
   );
   const post = (group: (typeof sent)[number]["group"]) => {
     sent.push({ group });
@@ -53,6 +56,7 @@ const start = () => {
   return {
     abort,
     disconnected,
+    aside,
     answers,
     pulls: () => pulls,
     setReadable: (promise: Promise<void>) => {
@@ -91,6 +95,34 @@ describe("forward", () => {
     const last = stream.answers.next();
     await stream.end();
     expect((await last).done).toBe(true);
+  });
+
+  it("sends what is aside after Opened, and before acks that wait; of one kind the newest", async () => {
+    const stream = start();
+    const opened = stream.answers.next();
+    await stream.send(open, frame(1), status);
+    expect((await opened).value).toEqual(["opened", "status"]);
+    stream.aside.push("directive 1", "directive");
+    stream.aside.push("directive 2", "directive");
+    expect((await stream.answers.next()).value).toEqual(["directive 2"]);
+    const acked = stream.answers.next();
+    await stream.commit(1);
+    expect((await acked).value).toEqual(["ack 1"]);
+  });
+
+  it("rejects a second Open, and a status before Open", async () => {
+    for (const [first, second] of [
+      [open, open],
+      [status, open],
+    ] as const) {
+      const stream = start();
+      const ended = (async () => {
+        for await (const _ of stream.answers);
+      })();
+      ended.catch(() => undefined);
+      await stream.send(first, second);
+      await expect(ended).rejects.toMatchObject({ code: "frame_invalid" });
+    }
   });
 
   it("acknowledges the frames before a rejected one, then throws its error, and reads no more", async () => {

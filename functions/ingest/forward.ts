@@ -1,13 +1,16 @@
 /**
- * One Forward stream. Invariants: answers leave in the order of their messages; a frame's bytes are in the budget from when it is
- * decoded until it is committed or rejected; after the first rejected message nothing more is read.
+ * One Forward stream. Invariants: answers leave in the order of their messages, except those of statuses; a frame's bytes are in the budget
+ * from when it is decoded until it is committed or rejected; after the first rejected message nothing more is read.
  */
-import type { ForwardResponse, Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { ForwardResponse, Open, Status } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import type { ExaminedFrame } from "./examine-frame.ts";
 
 /** A decoded message of the stream. */
-export type ForwardMessage = { case: "open"; value: Open } | { case: "frame"; value: ExaminedFrame };
+export type ForwardMessage =
+  | { case: "open"; value: Open }
+  | { case: "frame"; value: ExaminedFrame }
+  | { case: "status"; value: Status };
 
 /** Decodes a message when its turn comes, so that those before it are served; throws a Problem. */
 export type DecodeMessage = () => ForwardMessage;
@@ -21,6 +24,8 @@ export interface ForwardSteps<Answer> {
   open(message: Open): Promise<Answer>;
   /** Reserves a frame's bytes at once, or rejects; resolves with its answer once it is committed. */
   accept(frame: ExaminedFrame): Promise<Answer>;
+  /** Starts to decide on a status, or rejects it; the answer arrives aside. */
+  status(status: Status): void;
   /** Returns undefined when reading may continue, else a promise that resolves when it may, or rejects once a signal aborts. */
   untilReadable(...signals: AbortSignal[]): Promise<void> | undefined;
 }
@@ -29,6 +34,34 @@ export interface ForwardSteps<Answer> {
 const framesInFlightMax = 256;
 /** Rejections of one stream that may wait for their ack before no more are read: an ack can be larger than its frame. */
 const rejectionsInFlightMax = 10_000;
+
+/** Messages to the client that wait for no ack. */
+export interface Aside<Answer> {
+  /** Sends a message, in place of an unsent one of the same `kind`. */
+  push(answer: Answer, kind: string): void;
+  /** Removes and returns those that are unsent. */
+  take(): Answer[];
+  /** Called after each push. */
+  onPush: () => void;
+}
+
+/** Creates an empty one. */
+export const createAside = <Answer>(): Aside<Answer> => {
+  const unsent = new Map<string, Answer>();
+  const aside: Aside<Answer> = {
+    push(answer, kind) {
+      unsent.set(kind, answer);
+      aside.onPush();
+    },
+    take() {
+      const answers = [...unsent.values()];
+      unsent.clear();
+      return answers;
+    },
+    onPush: () => undefined,
+  };
+  return aside;
+};
 
 type Entry<Answer> = { rejections: number } & (
   | { state: "pending" }
@@ -44,7 +77,7 @@ type Entry<Answer> = { rejections: number } & (
 export async function* forward<Answer>(
   requests: AsyncIterable<readonly DecodeMessage[]>,
   steps: ForwardSteps<Answer>,
-  { abort, disconnected }: { abort: AbortSignal; disconnected: AbortSignal },
+  { abort, disconnected, aside }: { abort: AbortSignal; disconnected: AbortSignal; aside: Aside<Answer> },
 ): AsyncGenerator<Answer[]> {
   const entries: Entry<Answer>[] = [];
   const changed = createSignal();
@@ -71,9 +104,13 @@ export async function* forward<Answer>(
   /** Returns what must end before the next message: Opened reports the cursor before the frames of its stream. */
   const serve = (message: ForwardMessage): Promise<unknown> | undefined => {
     if (!opened && message.case !== "open") throw outOfOrder("open must be the first message");
-    if (opened && message.case !== "frame") throw outOfOrder("only frames may follow open");
+    if (opened && message.case === "open") throw outOfOrder("open may come only once");
     opened = true;
     if (message.case === "open") return push(steps.open(message.value));
+    if (message.case === "status") {
+      steps.status(message.value);
+      return undefined;
+    }
     void push(steps.accept(message.value), message.value.rejected.length);
     return undefined;
   };
@@ -97,6 +134,7 @@ export async function* forward<Answer>(
     changed.raise();
     drained.raise();
   };
+  aside.onPush = changed.raise;
   abort.addEventListener("abort", stop, { once: true });
   disconnected.addEventListener("abort", drained.raise, { once: true });
   read()
@@ -120,6 +158,7 @@ export async function* forward<Answer>(
         entries.shift();
         rejections -= entry.rejections;
       }
+      answers.push(...aside.take());
       if (answers.length > 0) {
         drained.raise();
         yield answers;

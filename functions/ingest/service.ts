@@ -31,18 +31,19 @@ import {
   callerKey,
   callerOf,
 } from "./admission.ts";
-import type { ByteBudget } from "./byte-budget.ts";
+import { type ByteBudget, reserveOnce } from "./byte-budget.ts";
 import { toConnectError } from "./connect-error.ts";
 import { decodeForward, decodeSubmit, submittedKey } from "./decode-requests.ts";
 import { acceptedEncodings, examineSent } from "./examine-block.ts";
 import { checkClaims, type ExaminedFrame, envelopeOverheadBytes, type FrameLimits } from "./examine-frame.ts";
-import { type DecodeMessage, type ForwardAnswer, type ForwardMessage, forward } from "./forward.ts";
+import { createAside, type DecodeMessage, type ForwardAnswer, type ForwardMessage, forward } from "./forward.ts";
 import type { IncompleteMessages } from "./incomplete-messages.ts";
 import { frameField, limitMessages, type MessageLimits } from "./limit-messages.ts";
 import type { OpenedQueue } from "./open-queue.ts";
 import type { OpenStreams } from "./open-streams.ts";
 import { serveReflection } from "./reflection.ts";
 import type { Sink } from "./sink.ts";
+import type { Statuses } from "./statuses.ts";
 
 /** The dependencies of the service. */
 export interface IngestDependencies {
@@ -51,6 +52,7 @@ export interface IngestDependencies {
   budget: ByteBudget;
   incomplete: IncompleteMessages;
   sink: Sink;
+  statuses: Pick<Statuses, "open" | "intervalSeconds">;
   limits: FrameLimits & { frameBytesMax: number };
   /** Serves Forward over binary gRPC in place of `plain`. Without it Connect's handlers serve everything. */
   fastPath: ((plain: UniversalHandler, shared: SharedWithFastPath) => UniversalHandler) | undefined;
@@ -108,9 +110,10 @@ const submitSignalKey = createContextKey<AbortSignal | undefined>(undefined, {
 
 /** Makes the ingest service of `proto/svc/ingest/v1/ingest.proto` (docs/protocol.md). */
 export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
-  const { admission, streams, budget, incomplete, sink, limits, codec, clock, observe } = needs;
+  const { admission, streams, budget, incomplete, sink, statuses, limits, codec, clock, observe } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
   const accept = createFrameAcceptor({ budget, sink, observe });
+  const offered = { blockEncodings: acceptedEncodings, statusIntervalSeconds: statuses.intervalSeconds };
 
   const count = (error: unknown): ConnectError => {
     const refusal = toConnectError(error);
@@ -131,9 +134,9 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     examineSent(sent, { identity, limits, receivedAt: clock.now(), codec });
 
   const decode = ({ case: kind, value }: ForwardRequest["message"], caller: Caller): ForwardMessage => {
-    if (kind === "open") return { case: kind, value };
+    if (kind === "open" || kind === "status") return { case: kind, value } as ForwardMessage;
     if (value) return { case: "frame", value: examine(value, caller) };
-    throw new Problem("frame_invalid", { detail: "a message is neither open, frame nor block" });
+    throw new Problem("frame_invalid", { detail: "a message is neither open, frame, block nor status" });
   };
 
   /** Commits a frame of an opened queue. */
@@ -154,8 +157,14 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   ): AsyncGenerator<ForwardAnswer[]> {
     try {
       const stream = streams.enter(caller);
+      const aside = createAside<ForwardAnswer>();
+      const channel = statuses.open(caller, aside.push);
+      const leave = () => {
+        channel.close();
+        stream.leave();
+      };
       // An answer that is unsent then is never sent, and nothing resumes this generator.
-      disconnected.addEventListener("abort", stream.leave, { once: true });
+      disconnected.addEventListener("abort", leave, { once: true });
       try {
         let queue: OpenedQueue | undefined;
         const unsent = incomplete.begin(caller.identity, disconnected);
@@ -164,9 +173,10 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
           async open(claims: Open): Promise<ForwardAnswer> {
             checkClaims(claims, caller.identity, limits);
             queue = await sink.open(claims);
+            if (claims.takesDirectives) channel.takeDirectives();
             return {
               case: "opened",
-              value: create(OpenedSchema, { cursor: queue.cursor, blockEncodings: acceptedEncodings }),
+              value: create(OpenedSchema, { ...offered, cursor: queue.cursor }),
             };
           },
           async accept(frame: ExaminedFrame): Promise<ForwardAnswer> {
@@ -175,15 +185,16 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
             unsent.hold(unsentBytes, false);
             return { case: "ack", value: ack };
           },
+          status: channel.receive,
           untilReadable: budget.untilReadable,
         };
-        for await (const answers of forward(requests, steps, { abort: stream.signal, disconnected })) {
+        for await (const answers of forward(requests, steps, { abort: stream.signal, disconnected, aside })) {
           yield answers;
           for (const { case: kind, value } of answers) if (kind === "ack") unsentBytes -= ackBytes(value);
           unsent.hold(unsentBytes, false);
         }
       } finally {
-        stream.leave();
+        leave();
       }
     } catch (error) {
       refuse(error, disconnected);
@@ -259,14 +270,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     check: admission.check,
     recordExpired: admission.recordExpired,
     refused: count,
-    reserve(bytes) {
-      if (!budget.reserve(bytes)) return null;
-      let isReserved = true;
-      return () => {
-        if (isReserved) budget.release(bytes);
-        isReserved = false;
-      };
-    },
+    reserve: (bytes) => reserveOnce(budget, bytes),
     async requestGate(context) {
       const caller = await admit(context.values.get(callerCertificateKey));
       context.values.set(callerKey, caller);

@@ -14,8 +14,17 @@ const { IngestService } = (grpc.loadPackageDefinition(definition) as any).svc.in
 
 /** A message of a stream, as the loader returns it. */
 export interface ForeignMessage {
-  opened?: { cursor: string } | null;
+  opened?: { cursor: string; status_interval_seconds: number } | null;
   ack?: { acked_through: string; rejected: { sequence: string; code: string }[] } | null;
+  status_answer?: {
+    seq: string;
+    report_needed: boolean;
+    refused: string;
+    next_status_seconds: number;
+    desired_config: { config_id: string; config_hash: string } | null;
+    renew_now: boolean;
+  } | null;
+  directive?: { spread_ms: number; action: string } | null;
 }
 
 /** A gRPC client that shares no code with ours: grpc-js, with the .proto loaded at run time. */

@@ -13,7 +13,7 @@ import { createSlots } from "../../../kit/slots.ts";
 import { createTokenBuckets } from "../../../kit/token-buckets.ts";
 import { identityOfCertificate } from "../../../proto/identity.ts";
 import type { Peer } from "../../http/request.ts";
-import type { Admission, CallerCertificate } from "../../ingest/admission.ts";
+import type { Admission, CallerCertificate, CallerConnection } from "../../ingest/admission.ts";
 import { Problem, type ProblemCode } from "../../problems.ts";
 import { pingOrDestroy } from "./ingest-streams.ts";
 
@@ -104,7 +104,7 @@ export const createIngestConnections = (needs: {
   return {
     open(socket, session) {
       const address = socket.remoteAddress ?? "";
-      const { peer, fault, expired } = readPeer(socket);
+      const { peer, fault, expired } = readPeer(socket, address);
       if (expired) void admission.recordExpired(expired);
       const identity = peer?.caller.identity;
       const certificateKey = peer?.caller.fingerprintSha256 ?? `address ${addressKey(address)}`;
@@ -259,10 +259,11 @@ interface PeerRead {
 /** OpenSSL's reasons for a certificate that is out of its dates. */
 const expiredReason = "CERT_HAS_EXPIRED";
 
-const readPeer = (socket: TLSSocket): PeerRead => {
+const readPeer = (socket: TLSSocket, remoteAddress: string): PeerRead => {
   const certificate = socket.getPeerX509Certificate();
   if (certificate === undefined) return { peer: null };
-  const peer = { der: Uint8Array.from(certificate.raw), caller: readCaller(certificate) };
+  const der = Uint8Array.from(certificate.raw);
+  const peer = { der, caller: readCaller(certificate, { der, remoteAddress }) };
   if (socket.authorized) return { peer };
   const reason = String(socket.authorizationError ?? "unknown");
   if (reason === expiredReason)
@@ -271,11 +272,9 @@ const readPeer = (socket: TLSSocket): PeerRead => {
   return { peer: null, fault: { problem, reason } };
 };
 
-const readCaller = (certificate: X509Certificate): CallerCertificate => {
-  const der = Uint8Array.from(certificate.raw);
-  return {
-    identity: identityOfCertificate(der),
-    fingerprintSha256: createHash("sha256").update(der).digest("hex"),
-    notAfter: certificate.validToDate.getTime(),
-  };
-};
+const readCaller = (certificate: X509Certificate, connection: CallerConnection): CallerCertificate => ({
+  identity: identityOfCertificate(connection.der),
+  fingerprintSha256: createHash("sha256").update(connection.der).digest("hex"),
+  notAfter: certificate.validToDate.getTime(),
+  connection,
+});

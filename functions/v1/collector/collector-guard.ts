@@ -59,12 +59,19 @@ const admit = async (core: ManagementCore, purpose: ProofPurpose, c: HttpContext
   if (der === null) throw new Problem("client_certificate_required");
   // Before the body: only who has a certificate may make core buffer one. The result is cached for the proof.
   await verifyClientChain(core, der);
-  const request = await body.json();
-  if (!isObject(request)) throw unprovable("must be an object");
-  const message = provableFault(request);
+  return proveBody(core, { purpose, der, body: await body.json() });
+};
+
+/** Returns the caller whose key has signed this body for this purpose; throws a problem of `managementProblems`, or `validation_failed`. */
+export const proveBody = async (
+  core: ProveCore,
+  { purpose, der, body }: { purpose: ProofPurpose; der: Uint8Array; body: unknown },
+): Promise<ProvenCollector> => {
+  if (!isObject(body)) throw unprovable("must be an object");
+  const message = provableFault(body);
   if (message !== undefined) throw unprovable(message);
-  const { sent_at: sentAt, proof } = parse(Proof, request);
-  return proveCollector(core, { der, purpose, body: request, sentAt, proof });
+  const { sent_at: sentAt, proof } = parse(Proof, body);
+  return proveCollector(core, { der, purpose, body, sentAt, proof });
 };
 
 const isObject = (value: unknown): value is Readonly<Record<string, unknown>> =>

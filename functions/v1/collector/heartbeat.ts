@@ -1,7 +1,10 @@
 import { HeartbeatRequest, HeartbeatResponse } from "../../../proto/management/heartbeat.ts";
-import { createHeartbeats, type HeartbeatCore } from "../../domain/fleet/heartbeat.ts";
+import type { Origin } from "../../domain/audit/audit-log.ts";
+import { createHeartbeats, type HeartbeatAnswer, type HeartbeatCore } from "../../domain/fleet/heartbeat.ts";
+import { parse, parseJson } from "../../http/parse-request.ts";
 import { route } from "../../http/route.ts";
-import { collector, type ManagementCore, managementProblems } from "./collector-guard.ts";
+import { Problem } from "../../problems.ts";
+import { collector, type ManagementCore, managementProblems, proveBody } from "./collector-guard.ts";
 
 /** `POST /v1/collector/heartbeat`: a host reports its health. */
 export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {
@@ -27,4 +30,20 @@ export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {
       return { status: 200, body: view };
     },
   });
+};
+
+/**
+ * Creates the function that accepts the body of a heartbeat that arrived otherwise, from the caller with this certificate: by the checks of the
+ * route, with its problems.
+ */
+export const createReportAcceptor = (core: HeartbeatCore & ManagementCore) => {
+  const acceptHeartbeat = createHeartbeats(core);
+  return async (der: Uint8Array, body: Uint8Array, origin: Origin): Promise<HeartbeatAnswer> => {
+    const request = parseJson(body);
+    const caller = await proveBody(core, { purpose: "heartbeat", der, body: request }).catch((error: unknown) => {
+      core.observe.heartbeat(error instanceof Problem ? error.code : "internal");
+      throw error;
+    });
+    return acceptHeartbeat(caller, parse(HeartbeatRequest, request), origin);
+  };
 };

@@ -40,6 +40,14 @@ export declare type ForwardRequest = Message<"svc.ingest.v1.ForwardRequest"> & {
      */
     value: Block;
     case: "block";
+  } | {
+    /**
+     * Only where `Opened.status_interval_seconds` is set.
+     *
+     * @generated from field: svc.ingest.v1.Status status = 4;
+     */
+    value: Status;
+    case: "status";
   } | { case: undefined; value?: undefined };
 };
 
@@ -68,6 +76,20 @@ export declare type ForwardResponse = Message<"svc.ingest.v1.ForwardResponse"> &
      */
     value: Ack;
     case: "ack";
+  } | {
+    /**
+     * @generated from field: svc.ingest.v1.StatusAnswer status_answer = 3;
+     */
+    value: StatusAnswer;
+    case: "statusAnswer";
+  } | {
+    /**
+     * Only where `Open.takes_directives` is set.
+     *
+     * @generated from field: svc.ingest.v1.Directive directive = 4;
+     */
+    value: Directive;
+    case: "directive";
   } | { case: undefined; value?: undefined };
 };
 
@@ -171,6 +193,13 @@ export declare type Open = Message<"svc.ingest.v1.Open"> & {
    * @generated from field: optional uint64 sent_through = 6;
    */
   sentThrough?: bigint | undefined;
+
+  /**
+   * The client takes Directives on this stream.
+   *
+   * @generated from field: bool takes_directives = 7;
+   */
+  takesDirectives: boolean;
 };
 
 /**
@@ -197,6 +226,13 @@ export declare type Opened = Message<"svc.ingest.v1.Opened"> & {
    * @generated from field: repeated svc.ingest.v1.BlockEncoding block_encodings = 2;
    */
   blockEncodings: BlockEncoding[];
+
+  /**
+   * How often core expects a Status on this stream, in place of a heartbeat by HTTP. 0: this core takes none.
+   *
+   * @generated from field: uint32 status_interval_seconds = 3;
+   */
+  statusIntervalSeconds: number;
 };
 
 /**
@@ -431,6 +467,250 @@ export declare type Rejection = Message<"svc.ingest.v1.Rejection"> & {
 export declare const RejectionSchema: GenMessage<Rejection>;
 
 /**
+ * A heartbeat on the stream. Core knows host and certificate from the stream, and accepts it while it would accept the heartbeat
+ * `POST /v1/collector/heartbeat` of this certificate. Wait for the answer before you send another one.
+ *
+ * @generated from message svc.ingest.v1.Status
+ */
+export declare type Status = Message<"svc.ingest.v1.Status"> & {
+  /**
+   * Rises within a stream.
+   *
+   * @generated from field: uint64 seq = 1;
+   */
+  seq: bigint;
+
+  /**
+   * 32 bytes that change when the signed report would, apart from its times and from `figures`. Core compares them with those that it has
+   * stored with the newest report, and has no other use for them.
+   *
+   * @generated from field: bytes digest = 2;
+   */
+  digest: Uint8Array;
+
+  /**
+   * @generated from field: svc.ingest.v1.StatusFigures figures = 3;
+   */
+  figures?: StatusFigures | undefined;
+
+  /**
+   * The signed body of `POST /v1/collector/heartbeat`, as JSON. Empty if core has accepted one with this digest within ten minutes and has
+   * not asked for another.
+   *
+   * @generated from field: bytes report = 4;
+   */
+  report: Uint8Array;
+};
+
+/**
+ * Describes the message svc.ingest.v1.Status.
+ * Use `create(StatusSchema)` to create a new message.
+ */
+export declare const StatusSchema: GenMessage<Status>;
+
+/**
+ * What changes on a host that works. The fields have the meaning of those of the heartbeat.
+ *
+ * @generated from message svc.ingest.v1.StatusFigures
+ */
+export declare type StatusFigures = Message<"svc.ingest.v1.StatusFigures"> & {
+  /**
+   * @generated from field: uint64 queue_records = 1;
+   */
+  queueRecords: bigint;
+
+  /**
+   * @generated from field: uint64 queue_bytes = 2;
+   */
+  queueBytes: bigint;
+
+  /**
+   * @generated from field: optional uint64 oldest_record_age_seconds = 3;
+   */
+  oldestRecordAgeSeconds?: bigint | undefined;
+
+  /**
+   * @generated from field: uint64 dropped_records_total = 4;
+   */
+  droppedRecordsTotal: bigint;
+
+  /**
+   * @generated from field: uint64 dead_letters = 5;
+   */
+  deadLetters: bigint;
+
+  /**
+   * Absent before the first ack.
+   *
+   * @generated from field: optional uint64 last_ack_age_seconds = 6;
+   */
+  lastAckAgeSeconds?: bigint | undefined;
+};
+
+/**
+ * Describes the message svc.ingest.v1.StatusFigures.
+ * Use `create(StatusFiguresSchema)` to create a new message.
+ */
+export declare const StatusFiguresSchema: GenMessage<StatusFigures>;
+
+/**
+ * @generated from message svc.ingest.v1.StatusAnswer
+ */
+export declare type StatusAnswer = Message<"svc.ingest.v1.StatusAnswer"> & {
+  /**
+   * Of the Status.
+   *
+   * @generated from field: uint64 seq = 1;
+   */
+  seq: bigint;
+
+  /**
+   * Core has not counted this Status: send it again with the report.
+   *
+   * @generated from field: bool report_needed = 2;
+   */
+  reportNeeded: boolean;
+
+  /**
+   * The code with which core refuses the Status (docs/problems.md); the heartbeat by HTTP says why, and what helps. Empty: accepted.
+   *
+   * @generated from field: string refused = 3;
+   */
+  refused: string;
+
+  /**
+   * @generated from field: uint32 next_status_seconds = 4;
+   */
+  nextStatusSeconds: number;
+
+  /**
+   * As in the answer to a heartbeat. Absent: none is assigned.
+   *
+   * @generated from field: svc.ingest.v1.DesiredConfig desired_config = 5;
+   */
+  desiredConfig?: DesiredConfig | undefined;
+
+  /**
+   * @generated from field: bool renew_now = 6;
+   */
+  renewNow: boolean;
+};
+
+/**
+ * Describes the message svc.ingest.v1.StatusAnswer.
+ * Use `create(StatusAnswerSchema)` to create a new message.
+ */
+export declare const StatusAnswerSchema: GenMessage<StatusAnswer>;
+
+/**
+ * @generated from message svc.ingest.v1.DesiredConfig
+ */
+export declare type DesiredConfig = Message<"svc.ingest.v1.DesiredConfig"> & {
+  /**
+   * @generated from field: string config_id = 1;
+   */
+  configId: string;
+
+  /**
+   * SHA-256, lowercase hex.
+   *
+   * @generated from field: string config_hash = 2;
+   */
+  configHash: string;
+};
+
+/**
+ * Describes the message svc.ingest.v1.DesiredConfig.
+ * Use `create(DesiredConfigSchema)` to create a new message.
+ */
+export declare const DesiredConfigSchema: GenMessage<DesiredConfig>;
+
+/**
+ * A nudge: the host fetches, renews or reports by its signed requests, which alone decide. Its loss delays that until the next Status.
+ *
+ * @generated from message svc.ingest.v1.Directive
+ */
+export declare type Directive = Message<"svc.ingest.v1.Directive"> & {
+  /**
+   * Wait for a random part of this time first, so that a fleet does not come at once.
+   *
+   * @generated from field: uint32 spread_ms = 1;
+   */
+  spreadMs: number;
+
+  /**
+   * @generated from oneof svc.ingest.v1.Directive.action
+   */
+  action: {
+    /**
+     * Another config is assigned, or none: fetch it with `POST /v1/collector/config/desired`.
+     *
+     * @generated from field: svc.ingest.v1.ConfigAssigned config_assigned = 2;
+     */
+    value: ConfigAssigned;
+    case: "configAssigned";
+  } | {
+    /**
+     * Renew the certificate with `POST /v1/collector/renew`.
+     *
+     * @generated from field: svc.ingest.v1.RenewNow renew_now = 3;
+     */
+    value: RenewNow;
+    case: "renewNow";
+  } | {
+    /**
+     * Send a Status with the report.
+     *
+     * @generated from field: svc.ingest.v1.ReportNow report_now = 4;
+     */
+    value: ReportNow;
+    case: "reportNow";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message svc.ingest.v1.Directive.
+ * Use `create(DirectiveSchema)` to create a new message.
+ */
+export declare const DirectiveSchema: GenMessage<Directive>;
+
+/**
+ * @generated from message svc.ingest.v1.ConfigAssigned
+ */
+export declare type ConfigAssigned = Message<"svc.ingest.v1.ConfigAssigned"> & {
+};
+
+/**
+ * Describes the message svc.ingest.v1.ConfigAssigned.
+ * Use `create(ConfigAssignedSchema)` to create a new message.
+ */
+export declare const ConfigAssignedSchema: GenMessage<ConfigAssigned>;
+
+/**
+ * @generated from message svc.ingest.v1.RenewNow
+ */
+export declare type RenewNow = Message<"svc.ingest.v1.RenewNow"> & {
+};
+
+/**
+ * Describes the message svc.ingest.v1.RenewNow.
+ * Use `create(RenewNowSchema)` to create a new message.
+ */
+export declare const RenewNowSchema: GenMessage<RenewNow>;
+
+/**
+ * @generated from message svc.ingest.v1.ReportNow
+ */
+export declare type ReportNow = Message<"svc.ingest.v1.ReportNow"> & {
+};
+
+/**
+ * Describes the message svc.ingest.v1.ReportNow.
+ * Use `create(ReportNowSchema)` to create a new message.
+ */
+export declare const ReportNowSchema: GenMessage<ReportNow>;
+
+/**
  * @generated from enum svc.ingest.v1.BlockEncoding
  */
 export enum BlockEncoding {
@@ -481,7 +761,8 @@ export declare const BlockEncodingSchema: GenEnum<BlockEncoding>;
 export declare const IngestService: GenService<{
   /**
    * The client sends Open first and frames or blocks after it; core answers Opened first and then one Ack each, in order.
-   * Several may be in flight: the cursor makes a resend harmless and a gap an error.
+   * Several may be in flight: the cursor makes a resend harmless and a gap an error. A Status and its answer, and a Directive, may stand
+   * between any two of them.
    *
    * @generated from rpc svc.ingest.v1.IngestService.Forward
    */

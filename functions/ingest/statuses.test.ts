@@ -1,0 +1,262 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
+import { encodePem } from "../../proto/pem.ts";
+import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
+import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
+import {
+  collectorOf,
+  createTestToken,
+  enrollTestCollector,
+  manage,
+  type TestCollector,
+  withProof,
+} from "../../tests/support/collector.ts";
+import { createTestCore, type TestCore } from "../../tests/support/core.ts";
+import {
+  connectForeign,
+  type ForeignClient,
+  type ForeignMessage,
+  openForward,
+} from "../../tests/support/grpc-client.ts";
+import { ingestPaths, startTestIngest, type TestIngest } from "../../tests/support/ingest.ts";
+import { markUsed, recordAuthFailure } from "../domain/certificate/authenticate.ts";
+import { createStatusRegister } from "../status-register.ts";
+import { areCertificatesActive, findCertificateStates } from "../store/certificate/certificates.ts";
+import type { IngestNeeds } from "./create-ingest.ts";
+
+/** TLS compares dates with the machine's clock, so core and ingest start at its time; then their clock moves only by `advance`. */
+let core: TestCore;
+/** Takes statuses of enrolled hosts, and telemetry of every host of the client CA. */
+let ingest: TestIngest;
+let withoutSigner: TestIngest;
+let token: string;
+const clients: ForeignClient[] = [];
+beforeEach(() => core.clock.set(systemClock.now()));
+afterEach(() => {
+  for (const client of clients.splice(0)) client.close();
+});
+
+const clientOf = ({ certificate, key }: TestCollector) => ({
+  cert: encodePem(certificate, "CERTIFICATE"),
+  key: key.pem,
+  der: certificate,
+});
+
+/** Opens a stream of a host, or of `identity` with the certificate of one that nobody enrolled. */
+const open = async (host: TestCollector | { identity: string }, at = ingest) => {
+  const { identity } = host;
+  const credentials = "key" in host ? clientOf(host) : await at.client({ uri: identity });
+  const client = connectForeign(at, credentials);
+  clients.push(client);
+  const { call, messages, ended } = openForward(client);
+  const queue = { host_id: identity, queue_id: Buffer.alloc(16, 1) };
+  let seen = 0;
+  const next = async (): Promise<ForeignMessage> => {
+    await expect.poll(() => messages.length, { interval: 2, timeout: 3000 }).toBeGreaterThan(seen);
+    return messages[seen++] ?? {};
+  };
+  call.write({ open: queue });
+  const opened = (await next()).opened;
+  return {
+    opened,
+    ended,
+    next,
+    send: (status: object) => call.write({ status }),
+    /** Sends a status and returns the answer. */
+    status: async (status: object) => {
+      call.write({ status: { seq: 7, digest: digest(1), figures: {}, ...status } });
+      return (await next()).status_answer;
+    },
+    /** Sends an envelope and returns the ack's sequence. */
+    forward: async (sequence: number) => {
+      const frame = { ...queue, previous_sequence: sequence - 1, envelopes: [{ sequence, kind: "log_line" }] };
+      call.write({ frame });
+      return (await next()).ack?.acked_through;
+    },
+  };
+};
+
+const digest = (byte: number) => Buffer.alloc(32, byte);
+const reportOf = (host: TestCollector, over: Readonly<Record<string, unknown>> = {}) =>
+  Buffer.from(JSON.stringify(withProof(host, "heartbeat", heartbeatBody(core.clock.now(), over))));
+let hosts = 0;
+const enroll = () => enrollTestCollector(core, { token, deviceId: `host-${++hosts}` });
+const healthOf = async (hostId: string) =>
+  (
+    await ingest.connection.sql`select h.* from collector_health h join collector_identity i on i.id = identity_id
+    where i.identity = ${hostId}`
+  )[0];
+const failureOf = async (hostId: string) =>
+  (
+    await ingest.connection
+      .sql`select last_auth_failure_reason as reason from collector_identity where identity = ${hostId}`
+  )[0]?.reason;
+
+const accepted = { seq: "7", report_needed: false, refused: "", next_status_seconds: 60, renew_now: false };
+
+describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
+  beforeAll(async () => {
+    core = await createTestCore();
+    core.clock.set(systemClock.now());
+    const { db } = core.database.connect();
+    const certificates: IngestNeeds["certificates"] = {
+      find: (fingerprints) => findCertificateStates(db, fingerprints),
+      areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
+      use: (certificates) => markUsed(core.core, certificates),
+      refused: (failure) => recordAuthFailure(core.core, failure),
+    };
+    const { ca, database, clock } = core;
+    const needs = { fastPath, clock, certificates };
+    const statuses = createStatusRegister(core.core);
+    ingest = await startTestIngest({ ca, database, needs: { ...needs, statuses } });
+    withoutSigner = await startTestIngest({ ca, database, needs });
+    token = (await createTestToken(core)).token;
+  });
+  afterAll(async () => {
+    await Promise.all([ingest.close(), withoutSigner.close()]);
+    await core.close();
+  });
+
+  it("offers an interval only where hosts can be known, and rejects a status elsewhere", async () => {
+    const host = await enroll();
+    expect((await open(host)).opened).toMatchObject({ status_interval_seconds: 60 });
+    const stream = await open(host, withoutSigner);
+    expect(stream.opened).toMatchObject({ status_interval_seconds: 0 });
+    stream.send({ seq: 1, digest: digest(1) });
+    expect((await stream.ended).error).toMatchObject({ reason: "frame_invalid" });
+  });
+
+  it("stores a signed report as the heartbeat by HTTP does, and answers with the same", async () => {
+    const [one, other] = [await enroll(), await enroll()];
+    const report = { config: { valid: false, errors: ["line 1"], running_config_hash: null } };
+    const stream = await open(one);
+    expect(await stream.status({ report: reportOf(one, report) })).toMatchObject({ ...accepted, desired_config: null });
+    const { body } = await manage(core, other, "heartbeat", heartbeatBody(core.clock.now(), report));
+    expect(body).toMatchObject({ next_heartbeat_seconds: 60, renew_now: false, desired_config: null });
+    const { identity_id: _a, certificate_id: _b, ...stored } = (await healthOf(one.identity)) ?? {};
+    const { identity_id: _c, certificate_id: _d, ...byHttp } = (await healthOf(other.identity)) ?? {};
+    expect(stored).toEqual(byHttp);
+  });
+
+  it("answers with the assigned config, and lets telemetry pass between statuses", async () => {
+    const host = await enroll();
+    const yaml =
+      "buffer: {dir: data}\nforwarder: {endpoint: a:1, mtls: {cert_file: a, key_file: b, ca_file: c}}\nsources: []\n";
+    const { body } = await core.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml } });
+    await core.api("PUT", `/v1/collector/identities/${host.identityId}/desired-config`, {
+      as: "admin",
+      body: { config_id: body.id },
+    });
+    const stream = await open(host);
+    expect(await stream.forward(1)).toBe("1");
+    expect(await stream.status({ report: reportOf(host) })).toMatchObject({
+      ...accepted,
+      desired_config: { config_id: body.id, config_hash: body.config_hash },
+    });
+    expect(await stream.forward(2)).toBe("2");
+  });
+
+  it("asks for the report of a digest that is not the stored one", async () => {
+    const host = await enroll();
+    const stream = await open(host);
+    expect(await stream.status({})).toMatchObject({ seq: "7", report_needed: true, refused: "" });
+    expect(await healthOf(host.identity)).toBeUndefined();
+  });
+
+  it("refuses a report as the heartbeat by HTTP does, and keeps the stream", async () => {
+    const host = await enroll();
+    const other = await enroll();
+    const stream = await open(host);
+    const refused = async (report: Buffer) => {
+      const answer = await stream.status({ report });
+      await core.clock.advance(61_000);
+      return answer?.refused;
+    };
+    const now = core.clock.now();
+    const sentAt = (ms: number) => ({ sent_at: new Date(now + ms).toISOString() });
+    expect(await refused(reportOf(other))).toBe("proof_invalid");
+    expect(await failureOf(host.identity)).toBe("proof_invalid");
+    expect(await refused(reportOf(host, sentAt(-200_000)))).toBe("clock_skew");
+    expect(await refused(reportOf(host, sentAt(122_000)))).toBe("");
+    expect(await refused(reportOf(host, sentAt(122_000)))).toBe("stale_request");
+    expect(await refused(Buffer.from("{}"))).toBe("validation_failed");
+    expect(await refused(Buffer.from("not json"))).toBe("malformed_json");
+    expect(await refused(Buffer.alloc(65_537, 32))).toBe("payload_too_large");
+    expect(await stream.forward(1)).toBe("1");
+  });
+
+  it.each([
+    ["certificate_revoked", (host: TestCollector) => revoke(`certificates/${host.certificateId}`)],
+    ["identity_revoked", (host: TestCollector) => revoke(`identities/${host.identityId}`)],
+    ["certificate_replaced", replace],
+  ] as const)("refuses the status of a host whose stream is open: %s", async (code, act) => {
+    const host = await enroll();
+    const stream = await open(host);
+    expect(await stream.status({ report: reportOf(host) })).toMatchObject(accepted);
+    const at = (await healthOf(host.identity))?.last_heartbeat_at;
+    await act(host);
+    await core.clock.advance(61_000);
+    expect((await stream.status({ report: reportOf(host) }))?.refused).toBe(code);
+    expect(await failureOf(host.identity)).toBe(code);
+    if (code !== "certificate_replaced") expect((await healthOf(host.identity))?.last_heartbeat_at).toEqual(at);
+  });
+
+  it("refuses the status of a certificate that core has not issued, whose telemetry it takes", async () => {
+    const identity = "https://fleet.test/d/by-hand";
+    const stream = await open({ identity });
+    expect(await stream.forward(1)).toBe("1");
+    const key = await createTestKey();
+    const certificate = (await ingest.client({ uri: identity })).der;
+    const byHand = { identity, key, certificate, identityId: "", certificateId: "" };
+    expect((await stream.status({ report: reportOf(byHand) }))?.refused).toBe("proof_invalid");
+    expect(await stream.forward(2)).toBe("2");
+  });
+
+  it("suspects a clone when two processes report in turn on their streams", async () => {
+    const host = await enroll();
+    const [one, two] = [await open(host), await open(host)];
+    for (const [stream, boot_id] of [
+      [one, "a"],
+      [two, "b"],
+      [one, "a"],
+    ] as const) {
+      expect(await stream.status({ report: reportOf(host, { boot_id }) })).toMatchObject(accepted);
+      await core.clock.advance(30_000);
+    }
+    const events = await ingest.connection
+      .sql`select target_id from audit_event where action = 'identity.clone_suspected'`;
+    expect(events.map(({ target_id }) => target_id)).toContain(host.identityId);
+  });
+
+  it("answers six statuses of a stream in a minute", async () => {
+    const host = await enroll();
+    const stream = await open(host);
+    for (let count = 0; count < 6; count++) expect((await stream.status({}))?.refused).toBe("");
+    expect((await stream.status({}))?.refused).toBe("rate_limited");
+    await core.clock.advance(61_000);
+    expect((await stream.status({}))?.refused).toBe("");
+  });
+
+  it("ends a stream whose client does not wait for the answer, or sends no digest", async () => {
+    const host = await enroll();
+    const eager = await open(host);
+    eager.send({ seq: 1, digest: digest(1), report: reportOf(host) });
+    eager.send({ seq: 2, digest: digest(1), report: reportOf(host) });
+    expect((await eager.ended).error).toMatchObject({ reason: "frame_invalid" });
+    const short = await open(host);
+    short.send({ seq: 1, digest: digest(1).subarray(1) });
+    expect((await short.ended).error).toMatchObject({ reason: "frame_invalid" });
+  });
+});
+
+const revoke = (what: string) => core.api("POST", `/v1/collector/${what}/revoke`, { as: "admin", body: {} });
+
+/** Renews a host's certificate and uses the new one. */
+async function replace(host: TestCollector): Promise<void> {
+  const key = await createTestKey();
+  const csr_pem = await createTestCsr({ key, uri: host.identity });
+  const sent_at = new Date(core.clock.now()).toISOString();
+  const { body } = await manage(core, host, "renew", { sent_at, csr_pem, collector_version: "1.0.0" });
+  await core.clock.advance(1_000);
+  await manage(core, collectorOf(key, body), "heartbeat", heartbeatBody(core.clock.now()));
+}

@@ -1,0 +1,174 @@
+/**
+ * Statuses of hosts on their streams, and directives to them. Invariants: a stream has one unanswered status at most; a status that fails
+ * ends no stream, since telemetry does not depend on it; what a status means is decided by the code of the heartbeat by HTTP.
+ */
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import type { Clock } from "../../kit/clock.ts";
+import {
+  type Directive,
+  type Status,
+  type StatusAnswer,
+  StatusAnswerSchema,
+  type StatusFigures,
+  StatusFiguresSchema,
+} from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { managementBytesMax } from "../../proto/management/proof.ts";
+import type { HeartbeatAnswer } from "../domain/fleet/heartbeat.ts";
+import type { BriefStatus } from "../domain/fleet/status.ts";
+import { Problem } from "../problems.ts";
+import { databaseProblem } from "../store/database/problem.ts";
+import type { Caller } from "./admission.ts";
+import type { ByteBudget } from "./byte-budget.ts";
+
+/** Where statuses are decided on and stored. */
+export interface StatusRegister {
+  /** How often a host sends one. */
+  intervalSeconds: number;
+  /** Accepts a signed report as `POST /v1/collector/heartbeat` does, and keeps its digest. Throws a Problem. */
+  accept(caller: Caller, report: Uint8Array<ArrayBuffer>, digest: Uint8Array<ArrayBuffer>): Promise<HeartbeatAnswer>;
+  /** Counts a status without a report, or returns that core needs one. Throws a Problem. */
+  record(caller: Caller, status: BriefStatus): Promise<HeartbeatAnswer | "report_needed">;
+}
+
+/** What core sends to a host beside acks. */
+export type StatusMessage = { case: "statusAnswer"; value: StatusAnswer } | { case: "directive"; value: Directive };
+
+/** Sends a message on a stream, in place of an unsent one of the same kind. */
+type SendAside = (message: StatusMessage, kind: string) => void;
+
+/** The statuses of one stream. */
+export interface StatusChannel {
+  /** Makes the stream one that directives to its host are sent on. */
+  takeDirectives(): void;
+  /** Decides on a status and sends the answer. Throws `frame_invalid` while another one is unanswered, or if this core takes none. */
+  receive(status: Status): void;
+  close(): void;
+}
+
+/** The statuses of all streams of this replica. */
+export interface Statuses {
+  /** 0 if this core takes none. */
+  intervalSeconds: number;
+  open(caller: Caller, send: SendAside): StatusChannel;
+  /** Sends a directive to the streams of these hosts, by the ids of their identities, that take directives. */
+  direct(identityIds: readonly string[], directive: Directive): void;
+}
+
+type AnswerFields = MessageInitShape<typeof StatusAnswerSchema>;
+
+const digestBytes = 32;
+/** Statuses of one stream in a minute, as of heartbeats by HTTP. */
+const minuteCountMax = 6;
+
+/** Makes the statuses of a replica; without a register, which needs a signer, it takes none. */
+export const createStatuses = ({
+  register,
+  budget,
+  clock,
+  onFailure,
+}: {
+  register: StatusRegister | undefined;
+  budget: Pick<ByteBudget, "reserve" | "release">;
+  clock: Pick<Clock, "monotonic">;
+  /** A status failed by a fault of core. */
+  onFailure(cause: unknown): void;
+}): Statuses => {
+  const channels = new Map<string, Set<SendAside>>();
+
+  const decide = async (caller: Caller, { digest, figures, report }: Status): Promise<AnswerFields> => {
+    if (register === undefined) throw new Error("no register");
+    if (report.length === 0) {
+      const decision = await register.record(caller, { digest, figures: figuresOf(figures) });
+      return decision === "report_needed" ? { reportNeeded: true } : answerOf(decision);
+    }
+    if (report.length > managementBytesMax) throw new Problem("payload_too_large");
+    if (!budget.reserve(report.length)) throw new Problem("overloaded");
+    try {
+      return answerOf(
+        await register.accept(caller, report as Uint8Array<ArrayBuffer>, digest as Uint8Array<ArrayBuffer>),
+      );
+    } finally {
+      budget.release(report.length);
+    }
+  };
+
+  const refusalOf = (error: unknown): AnswerFields => {
+    const problem = error instanceof Problem ? error : databaseProblem(error);
+    if (problem === undefined) onFailure(error);
+    return { refused: problem?.code ?? "internal" };
+  };
+
+  return {
+    intervalSeconds: register?.intervalSeconds ?? 0,
+    open(caller, send) {
+      const recent: number[] = [];
+      let isWaiting = false;
+      const takeTurn = (): void => {
+        const now = clock.monotonic();
+        if (recent.length >= minuteCountMax && now - (recent[0] ?? 0) < 60_000) throw new Problem("rate_limited");
+        if (recent.push(now) > minuteCountMax) recent.shift();
+      };
+      return {
+        takeDirectives() {
+          const { identityId } = caller;
+          if (identityId === undefined) return;
+          const open = channels.get(identityId);
+          if (open) open.add(send);
+          else channels.set(identityId, new Set([send]));
+        },
+        receive(status) {
+          if (register === undefined) throw new Problem("frame_invalid", { detail: "this core takes no status" });
+          if (isWaiting) throw new Problem("frame_invalid", { detail: "a status before the answer to the last one" });
+          if (status.digest.length !== digestBytes)
+            throw new Problem("frame_invalid", { detail: `a digest has ${digestBytes} bytes` });
+          isWaiting = true;
+          const run = async () => {
+            takeTurn();
+            return decide(caller, status);
+          };
+          void run()
+            .catch(refusalOf)
+            .then((answer) => {
+              isWaiting = false;
+              const value = create(StatusAnswerSchema, { seq: status.seq, ...answer });
+              send({ case: "statusAnswer", value }, "answer");
+            });
+        },
+        close() {
+          const open = channels.get(caller.identityId ?? "");
+          if (open?.delete(send) && open.size === 0) channels.delete(caller.identityId ?? "");
+        },
+      };
+    },
+    direct(identityIds, directive) {
+      for (const id of identityIds)
+        for (const send of channels.get(id) ?? [])
+          send({ case: "directive", value: directive }, `directive ${directive.action.case}`);
+    },
+  };
+};
+
+const answerOf = ({ nextHeartbeatSeconds, desiredConfig, renewNow }: HeartbeatAnswer): AnswerFields => ({
+  nextStatusSeconds: nextHeartbeatSeconds,
+  renewNow,
+  ...(desiredConfig ? { desiredConfig } : {}),
+});
+
+/** Returns the figures of a status; throws `validation_failed` for one that no JSON could hold. */
+const figuresOf = (figures: StatusFigures | undefined): BriefStatus["figures"] => {
+  const { queueRecords, queueBytes, oldestRecordAgeSeconds, droppedRecordsTotal, deadLetters, lastAckAgeSeconds } =
+    figures ?? create(StatusFiguresSchema);
+  return {
+    queueRecords: counter(queueRecords),
+    queueBytes: counter(queueBytes),
+    oldestRecordAgeSeconds: oldestRecordAgeSeconds === undefined ? null : counter(oldestRecordAgeSeconds),
+    droppedRecordsTotal: counter(droppedRecordsTotal),
+    deadLetters: counter(deadLetters),
+    lastAckAgeSeconds: lastAckAgeSeconds === undefined ? null : counter(lastAckAgeSeconds),
+  };
+};
+
+const counter = (value: bigint): number => {
+  if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw new Problem("validation_failed");
+  return Number(value);
+};
