@@ -31,6 +31,7 @@ import { describeConfigError, loadConfig, type UsableConfig } from "./load-confi
 
 type Env = Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">;
 type Assigned = HeartbeatResponse["desired_config"];
+type Fetch = (currentConfigId: string | undefined) => Promise<ConfigDesiredResponse>;
 type Assignment = NonNullable<ConfigDesiredResponse["assignment"]>;
 
 /** How long a config may be pending promotion. */
@@ -39,7 +40,9 @@ const promotionTimeoutMs = 120_000;
 /** The desired configs of one collector. */
 export interface DesiredConfigs {
   /** Handles the assignment in a heartbeat's answer: fetches and applies it in the background if it is new. */
-  assigned(assigned: Assigned, fetch: (currentConfigId: string | undefined) => Promise<ConfigDesiredResponse>): void;
+  assigned(assigned: Assigned, fetch: Fetch): void;
+  /** Core says that it has assigned another config: fetches what is assigned in the background, as `assigned` does. */
+  changed(fetch: Fetch): void;
   /** Core accepted a heartbeat or a frame while the config with this hash was in effect. */
   accepted(effectiveHash: string | null): void;
   /** The config on disk could not run. */
@@ -55,8 +58,10 @@ export const openDesiredConfigs = async (options: {
   env: Env;
   log: Log;
   running(): { loaded: UsableConfig; errors: readonly string[] };
+  /** Called when the report may have changed. */
+  onChange(): void;
 }): Promise<DesiredConfigs> => {
-  const { configPath, env, log, running } = options;
+  const { configPath, env, log, running, onChange } = options;
   let state = await readDesiredState(configPath);
   let wanted: Assigned = null;
   let lastChange: Promise<unknown> = Promise.resolve();
@@ -83,6 +88,7 @@ export const openDesiredConfigs = async (options: {
         changeError = describeFailure(error);
         log.error({ err: error }, "a desired config could not be applied or promoted; retrying");
       }
+      onChange();
     });
     return lastChange;
   };
@@ -143,24 +149,42 @@ export const openDesiredConfigs = async (options: {
     startPromotionTimeout();
   };
 
+  /** Returns the change that brings about what core assigns; undefined if nothing is to be done. */
+  const changeTo = (assigned: Assigned, fetch: Fetch): (() => Promise<void>) | undefined => {
+    const { loaded, errors } = running();
+    wanted = loaded.config.management.applyDesiredConfig ? assigned : null;
+    if (state.pending !== null) return undefined;
+    const isKnown = wanted === null || [state.applied, state.rejected?.config_id].includes(wanted.config_id);
+    const endsRejection = state.rejected !== null && state.rejected.config_id !== wanted?.config_id;
+    if (!endsRejection && (isKnown || errors.length > 0)) return undefined;
+    return async () => {
+      if (endsRejection) await save({ rejected: null });
+      if (isKnown || errors.length > 0) return;
+      const { assignment } = await fetch(state.applied ?? undefined);
+      if (assignment !== null) await apply(assignment);
+    };
+  };
+
+  const start = (change: (() => Promise<void>) | undefined) => {
+    if (change === undefined) return;
+    fetching = true;
+    void inBackground(change).then(() => {
+      fetching = false;
+    });
+  };
+
   if (state.pending !== null) startPromotionTimeout();
   return {
     assigned: (assigned, fetch) => {
-      const { loaded, errors } = running();
-      wanted = loaded.config.management.applyDesiredConfig ? assigned : null;
-      if (fetching || state.pending !== null) return;
-      const isKnown = wanted === null || [state.applied, state.rejected?.config_id].includes(wanted.config_id);
-      const endsRejection = state.rejected !== null && state.rejected.config_id !== wanted?.config_id;
-      if (!endsRejection && (isKnown || errors.length > 0)) return;
-      fetching = true;
-      const change = async () => {
-        if (endsRejection) await save({ rejected: null });
-        if (isKnown || errors.length > 0) return;
-        const { assignment } = await fetch(state.applied ?? undefined);
-        if (assignment !== null) await apply(assignment);
-      };
-      void inBackground(change).then(() => {
-        fetching = false;
+      if (fetching) wanted = running().loaded.config.management.applyDesiredConfig ? assigned : null;
+      else start(changeTo(assigned, fetch));
+    },
+    changed: (fetch) => {
+      if (fetching || state.pending !== null || !running().loaded.config.management.applyDesiredConfig) return;
+      start(async () => {
+        const answer = await fetch(state.applied ?? undefined).catch(() => undefined);
+        // The next heartbeat repeats what core assigns.
+        if (answer !== undefined) await changeTo(answer.assignment, async () => answer)?.();
       });
     },
     accepted: (effectiveHash) => {

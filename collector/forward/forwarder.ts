@@ -8,7 +8,9 @@ import type { BatchLimits } from "./batch.ts";
 import { type Compressor, createCompressor } from "./compressor.ts";
 import { readFailure } from "./connection.ts";
 import type { GrpcConnection } from "./grpc-stream.ts";
+import type { Directive, Status, StatusAnswer } from "./messages.ts";
 import { createRateLimiter } from "./rate-limiter.ts";
+import type { StatusLane } from "./status-lane.ts";
 import { QueueForkedError, runStream, type SentFrame } from "./stream.ts";
 
 /** The dependencies of a forwarder. */
@@ -31,6 +33,8 @@ export interface ForwarderOptions {
   tracer?: Tracer;
   /** Called at every ack. */
   onAck?: () => void;
+  /** Called at every nudge of core. */
+  onDirective?: (directive: Directive) => void;
   /** Called when a stream fails, with core's stable reason, or null if something else failed. */
   onFailure?: (reason: string | null) => void;
 }
@@ -54,6 +58,12 @@ export interface Forwarder {
    */
   run(signal: AbortSignal): Promise<void>;
   status(): ForwarderStatus;
+  /** Resolves once a stream has been opened, or the first one has failed. */
+  settled(): Promise<void>;
+  /** Whether the stream that is open takes statuses. */
+  takesStatus(): boolean;
+  /** Sends a status on the stream that is open, and resolves with core's answer. Rejects when the stream ends, or takes none. */
+  sendStatus(status: Status): Promise<StatusAnswer>;
   /** Returns the HTTP/2 session on which core answers now; undefined without one. */
   session(): ClientHttp2Session | undefined;
 }
@@ -72,6 +82,8 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   let uncompressed = false;
 
   let connection: GrpcConnection | undefined;
+  let sendStatus: StatusLane["send"] | undefined;
+  const settled = Promise.withResolvers<void>();
 
   /** Makes the next frames smaller, or moves an envelope that is too large for core on its own to the dead letters. */
   const shrink = (inFlight: readonly SentFrame[]) => {
@@ -109,9 +121,11 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
           batch: { ...options.batch, maxBytes },
           maxInFlightFrames: () => (sendAlone > 0 ? 1 : limiter.framesInFlight()),
           answerTimeoutMs,
-          onOpened: () => {
+          onOpened: (send) => {
             status.connected = true;
             status.lastError = null;
+            sendStatus = send;
+            settled.resolve();
           },
           onAck: ({ rejected }) => {
             status.lastAckAt = clock.now();
@@ -148,6 +162,8 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
       }
       return limiter.failed(failure.reason);
     } finally {
+      sendStatus = undefined;
+      settled.resolve();
       connection.abort();
       connection = undefined;
     }
@@ -167,8 +183,15 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
         }
         if (pauseMs > 0) await clock.sleep(pauseMs, signal).catch(() => undefined);
       }
+      settled.resolve();
     },
     status: () => ({ ...status }),
+    settled: () => settled.promise,
+    takesStatus: () => sendStatus !== undefined,
+    sendStatus: async (sent) => {
+      if (sendStatus === undefined) throw new Error("no stream takes a status");
+      return sendStatus(sent);
+    },
     session: () => (status.connected ? connection?.session() : undefined),
   };
 };

@@ -6,9 +6,10 @@ import {
   ForwardResponseSchema,
   FrameSchema,
   IngestService,
+  StatusSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { ProtobufError } from "../../proto/wire.ts";
-import { decodeResponse, encodeBlock, encodeFrame, encodeOpen, forwardPath } from "./messages.ts";
+import { decodeResponse, encodeBlock, encodeFrame, encodeOpen, encodeStatus, forwardPath } from "./messages.ts";
 
 const id = (byte: number) => new Uint8Array(16).fill(byte);
 const large = 2 ** 53 - 1;
@@ -17,8 +18,14 @@ it("encodes requests as the library decodes them", () => {
   expect(forwardPath).toBe(`/${IngestService.typeName}/${IngestService.method.forward.name}`);
   const open = { hostId: "https://fleet.test/é", queueId: id(1), sessionId: id(2), previousSessionIds: [id(3), id(4)] };
   expect(
-    fromBinary(ForwardRequestSchema, encodeOpen({ ...open, ackedThrough: 0, sentThrough: large })).message,
-  ).toMatchObject({ case: "open", value: { ...open, ackedThrough: 0n, sentThrough: BigInt(large) } });
+    fromBinary(
+      ForwardRequestSchema,
+      encodeOpen({ ...open, ackedThrough: 0, sentThrough: large, takesDirectives: true }),
+    ).message,
+  ).toMatchObject({
+    case: "open",
+    value: { ...open, ackedThrough: 0n, sentThrough: BigInt(large), takesDirectives: true },
+  });
 
   const envelopes = [1n, 2n].map((sequence) => ({ sequence, kind: "log_line", payload: id(5) }));
   const encoded = envelopes.map((envelope) => toBinary(FrameSchema, create(FrameSchema, { envelopes: [envelope] })));
@@ -36,19 +43,54 @@ it("encodes requests as the library decodes them", () => {
   });
 });
 
+it("encodes statuses as the library decodes them", () => {
+  const digest = id(6);
+  const queue = { records: 1, bytes: large, oldestRecordAgeSeconds: 0, droppedRecordsTotal: 2, deadLetters: 3 };
+  const full = encodeStatus(7, { digest, queue, lastAckAgeSeconds: 4, report: Uint8Array.of(9) });
+  expect(fromBinary(ForwardRequestSchema, full)).toEqual(
+    create(ForwardRequestSchema, {
+      message: {
+        case: "status",
+        value: create(StatusSchema, {
+          seq: 7n,
+          digest,
+          figures: {
+            queueRecords: 1n,
+            queueBytes: BigInt(large),
+            oldestRecordAgeSeconds: 0n,
+            droppedRecordsTotal: 2n,
+            deadLetters: 3n,
+            lastAckAgeSeconds: 4n,
+          },
+          report: Uint8Array.of(9),
+        }),
+      },
+    }),
+  );
+  const none = { ...queue, oldestRecordAgeSeconds: null };
+  const brief = encodeStatus(1, { digest, queue: none, lastAckAgeSeconds: null, report: new Uint8Array() });
+  const { message } = fromBinary(ForwardRequestSchema, brief);
+  expect(message.value).toMatchObject({ report: new Uint8Array() });
+  expect(message.case === "status" && message.value.figures).not.toHaveProperty("oldestRecordAgeSeconds", 0n);
+});
+
 it("decodes responses as the library encodes them", () => {
   const encode = (message: Parameters<typeof create<typeof ForwardResponseSchema>>[1]) =>
     toBinary(ForwardResponseSchema, create(ForwardResponseSchema, message));
   expect(decodeResponse(encode({ message: { case: "opened", value: {} } }))).toEqual({
-    opened: { cursor: 0, takesZstd: false },
+    opened: { cursor: 0, takesZstd: false, takesStatus: false },
   });
-  const opened = { cursor: BigInt(large), blockEncodings: [BlockEncoding.NONE, BlockEncoding.ZSTD] };
+  const opened = {
+    cursor: BigInt(large),
+    blockEncodings: [BlockEncoding.NONE, BlockEncoding.ZSTD],
+    statusIntervalSeconds: 60,
+  };
   expect(decodeResponse(encode({ message: { case: "opened", value: opened } }))).toEqual({
-    opened: { cursor: large, takesZstd: true },
+    opened: { cursor: large, takesZstd: true, takesStatus: true },
   });
   expect(
     decodeResponse(encode({ message: { case: "opened", value: { blockEncodings: [BlockEncoding.NONE] } } })),
-  ).toEqual({ opened: { cursor: 0, takesZstd: false } });
+  ).toEqual({ opened: { cursor: 0, takesZstd: false, takesStatus: false } });
   const rejected = [
     { sequence: BigInt(large), code: "kind_invalid", message: "é" },
     { sequence: 7n, code: "", message: "" },
@@ -57,6 +99,23 @@ it("decodes responses as the library encodes them", () => {
   expect(decodeResponse(encode({ message: { case: "ack", value: ack } }))).toEqual({
     ack: { ackedThrough: 300, rejected: rejected.map((entry) => ({ ...entry, sequence: Number(entry.sequence) })) },
   });
+  const desiredConfig = { configId: "c", configHash: "é" };
+  const answer = { seq: 3n, reportNeeded: true, refused: "stale_request", nextStatusSeconds: 60, renewNow: true };
+  expect(decodeResponse(encode({ message: { case: "statusAnswer", value: { ...answer, desiredConfig } } }))).toEqual({
+    statusAnswer: { ...answer, seq: 3, desiredConfig },
+  });
+  expect(decodeResponse(encode({ message: { case: "statusAnswer", value: {} } }))).toEqual({
+    statusAnswer: {
+      ...{ seq: 0, reportNeeded: false, refused: "", nextStatusSeconds: 0, renewNow: false },
+      desiredConfig: null,
+    },
+  });
+  const directive = { spreadMs: 250, action: { case: "configAssigned" as const, value: {} } };
+  expect(decodeResponse(encode({ message: { case: "directive", value: directive } }))).toEqual({
+    directive: { spreadMs: 250, action: "config_assigned" },
+  });
+  // An action of a later version.
+  expect(decodeResponse(encode({ message: { case: "directive", value: { spreadMs: 1 } } }))).toBeUndefined();
   expect(decodeResponse(new Uint8Array())).toBeUndefined();
   // Field 9, of a later version.
   expect(decodeResponse(Uint8Array.of(0x4a, 1, 0))).toBeUndefined();

@@ -2,7 +2,7 @@
  * The messages of a `Forward` stream (proto/svc/ingest/v1/ingest.proto), by hand: the library's descriptors of them take a seventh of the
  * collector's start.
  */
-import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { type BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { decodeText, eachField, readWire, wireTag } from "../../proto/wire.ts";
 
 /** The first message of a stream. */
@@ -13,6 +13,7 @@ export interface Open {
   previousSessionIds: readonly Uint8Array[];
   ackedThrough: number;
   sentThrough: number;
+  takesDirectives: boolean;
 }
 
 /** The envelopes that core has committed or rejected. */
@@ -21,14 +22,51 @@ export interface Ack {
   rejected: { sequence: number; code: string; message: string }[];
 }
 
-/** What opens a stream: core's cursor, and whether it takes blocks that are compressed with zstd. */
+/** What opens a stream: core's cursor, whether it takes blocks that are compressed with zstd, and whether it takes statuses. */
 export interface Opened {
   cursor: number;
   takesZstd: boolean;
+  takesStatus: boolean;
+}
+
+/** A heartbeat on the stream. */
+export interface Status {
+  digest: Uint8Array;
+  queue: {
+    records: number;
+    bytes: number;
+    oldestRecordAgeSeconds: number | null;
+    droppedRecordsTotal: number;
+    deadLetters: number;
+  };
+  lastAckAgeSeconds: number | null;
+  /** The signed body of a heartbeat; empty if the last one still holds. */
+  report: Uint8Array;
+}
+
+/** Core's answer to a status. */
+export interface StatusAnswer {
+  seq: number;
+  reportNeeded: boolean;
+  /** The code of a refusal; empty if the status is accepted. */
+  refused: string;
+  nextStatusSeconds: number;
+  desiredConfig: { configId: string; configHash: string } | null;
+  renewNow: boolean;
+}
+
+/** A nudge by core. */
+export interface Directive {
+  spreadMs: number;
+  action: "config_assigned" | "renew_now" | "report_now";
 }
 
 /** A message of core. */
-export type ForwardResponse = { opened: Opened } | { ack: Ack };
+export type ForwardResponse =
+  | { opened: Opened }
+  | { ack: Ack }
+  | { statusAnswer: StatusAnswer }
+  | { directive: Directive };
 
 const text = (number: number) => wireTag(number, WireType.LengthDelimited);
 const varint = (number: number) => wireTag(number, WireType.Varint);
@@ -42,6 +80,7 @@ export const encodeOpen = (open: Open): Uint8Array => {
   writer.uint32(text(1)).string(open.hostId).uint32(text(2)).bytes(open.queueId).uint32(text(3)).bytes(open.sessionId);
   for (const id of open.previousSessionIds) writer.uint32(text(4)).bytes(id);
   writer.uint32(varint(5)).uint64(open.ackedThrough).uint32(varint(6)).uint64(open.sentThrough);
+  if (open.takesDirectives) writer.uint32(varint(7)).bool(true);
   return writer.join().finish();
 };
 
@@ -86,6 +125,25 @@ export const encodeBlock = (
   return [prefix, begin, ...data];
 };
 
+/** Encodes a request with a `Status`. */
+export const encodeStatus = (seq: number, { digest, queue, lastAckAgeSeconds, report }: Status): Uint8Array => {
+  const writer = new BinaryWriter().uint32(text(4)).fork();
+  writer.uint32(varint(1)).uint64(seq).uint32(text(2)).bytes(digest).uint32(text(3)).fork();
+  writer.uint32(varint(1)).uint64(queue.records).uint32(varint(2)).uint64(queue.bytes);
+  if (queue.oldestRecordAgeSeconds !== null) writer.uint32(varint(3)).uint64(queue.oldestRecordAgeSeconds);
+  writer.uint32(varint(4)).uint64(queue.droppedRecordsTotal).uint32(varint(5)).uint64(queue.deadLetters);
+  if (lastAckAgeSeconds !== null) writer.uint32(varint(6)).uint64(lastAckAgeSeconds);
+  writer.join();
+  if (report.length > 0) writer.uint32(text(4)).bytes(report);
+  return writer.join().finish();
+};
+
+const actions = new Map([
+  [text(2), "config_assigned" as const],
+  [text(3), "renew_now" as const],
+  [text(4), "report_now" as const],
+]);
+
 /** Decodes a response; undefined if it is of a kind that this version does not know. Throws `ProtobufError` if it is malformed. */
 export const decodeResponse = (bytes: Uint8Array): ForwardResponse | undefined =>
   readWire(bytes, (reader) => {
@@ -93,11 +151,12 @@ export const decodeResponse = (bytes: Uint8Array): ForwardResponse | undefined =
     const readText = (end: number) => decodeText(bytes.subarray(reader.pos, end));
     eachField(reader, bytes.length, (tag, responseEnd) => {
       if (tag === text(1)) {
-        const opened: Opened = { cursor: 0, takesZstd: false };
+        const opened: Opened = { cursor: 0, takesZstd: false, takesStatus: false };
         eachField(reader, responseEnd, (field, end) => {
           if (field === varint(1)) opened.cursor = Number(reader.uint64());
           // Repeated numbers come together, in one field.
           if (field === text(2)) while (reader.pos < end) opened.takesZstd ||= reader.uint32() === zstd;
+          if (field === varint(3)) opened.takesStatus = reader.uint32() > 0;
         });
         response = { opened };
       } else if (tag === text(2)) {
@@ -114,7 +173,43 @@ export const decodeResponse = (bytes: Uint8Array): ForwardResponse | undefined =
           ack.rejected.push(rejection);
         });
         response = { ack };
+      } else if (tag === text(3)) {
+        response = { statusAnswer: readStatusAnswer(reader, responseEnd, readText) };
+      } else if (tag === text(4)) {
+        let spreadMs = 0;
+        let action: Directive["action"] | undefined;
+        eachField(reader, responseEnd, (field) => {
+          if (field === varint(1)) spreadMs = reader.uint32();
+          else action = actions.get(field) ?? action;
+        });
+        if (action) response = { directive: { spreadMs, action } };
       }
     });
     return response;
   });
+
+const readStatusAnswer = (reader: BinaryReader, answerEnd: number, readText: (end: number) => string): StatusAnswer => {
+  const answer: StatusAnswer = {
+    seq: 0,
+    reportNeeded: false,
+    refused: "",
+    nextStatusSeconds: 0,
+    desiredConfig: null,
+    renewNow: false,
+  };
+  eachField(reader, answerEnd, (field, end) => {
+    if (field === varint(1)) answer.seq = Number(reader.uint64());
+    else if (field === varint(2)) answer.reportNeeded = reader.bool();
+    else if (field === text(3)) answer.refused = readText(end);
+    else if (field === varint(4)) answer.nextStatusSeconds = reader.uint32();
+    else if (field === varint(6)) answer.renewNow = reader.bool();
+    if (field !== text(5)) return;
+    const desired = { configId: "", configHash: "" };
+    eachField(reader, end, (inner, innerEnd) => {
+      if (inner === text(1)) desired.configId = readText(innerEnd);
+      else if (inner === text(2)) desired.configHash = readText(innerEnd);
+    });
+    answer.desiredConfig = desired;
+  });
+  return answer;
+};

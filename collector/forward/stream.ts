@@ -9,6 +9,7 @@ import type { Compressor } from "./compressor.ts";
 import type { GrpcConnection, GrpcRequest } from "./grpc-stream.ts";
 import {
   type Ack,
+  type Directive,
   decodeResponse,
   encodeBlock,
   encodeFrame,
@@ -16,6 +17,7 @@ import {
   forwardPath,
   type Opened,
 } from "./messages.ts";
+import { createStatusLane, type StatusLane } from "./status-lane.ts";
 
 /** Core has acknowledged more than this queue ever sent: a copy of it has, so its disk was restored or its machine cloned. */
 export class QueueForkedError extends Error {
@@ -50,8 +52,11 @@ export interface ForwardStreamOptions {
   answerTimeoutMs: number;
   clock: Clock;
   tracer?: Tracer;
-  onOpened(): void;
+  /** Core has answered; `sendStatus` is undefined if it takes no statuses on this stream. */
+  onOpened(sendStatus: StatusLane["send"] | undefined): void;
   onAck(ack: Ack): void;
+  /** Without it, core is not told that this client takes directives. */
+  onDirective?: ((directive: Directive) => void) | undefined;
 }
 
 /**
@@ -73,6 +78,7 @@ export const runStream = async (
   signal.addEventListener("abort", stop, { once: true });
   if (signal.aborted) stop();
 
+  const lane = createStatusLane();
   let queueId = queue.queueId;
   const opened = Promise.withResolvers<void>();
   let slot = Promise.withResolvers<void>();
@@ -94,6 +100,7 @@ export const runStream = async (
         previousSessionIds: session.previousSessionIds,
         ackedThrough: session.ackedThrough,
         sentThrough: session.sentThrough,
+        takesDirectives: options.onDirective !== undefined,
       };
     } catch (error) {
       // Core would see a stream without messages.
@@ -134,7 +141,7 @@ export const runStream = async (
     }
   };
 
-  const open = ({ cursor: committed, takesZstd }: Opened) => {
+  const open = ({ cursor: committed, takesZstd, takesStatus }: Opened) => {
     if (takesZstd) compressBlock = options.compressBlock;
     if (committed > queue.sentThrough()) throw new QueueForkedError();
     queue.sessionAnswered();
@@ -142,7 +149,7 @@ export const runStream = async (
     cursor = committed;
     const [oldest] = queue.read(0, { maxRecords: 1, maxBytes: 0 });
     sent = Math.min(cursor, (oldest?.firstSequence ?? Number.POSITIVE_INFINITY) - 1);
-    options.onOpened();
+    options.onOpened(takesStatus ? lane.send : undefined);
     opened.resolve();
   };
 
@@ -162,7 +169,9 @@ export const runStream = async (
     const response = decodeResponse(bytes);
     if (response === undefined) return;
     if ("ack" in response) acknowledge(response.ack);
-    else open(response.opened);
+    else if ("opened" in response) open(response.opened);
+    else if ("statusAnswer" in response) lane.answered(response.statusAnswer);
+    else options.onDirective?.(response.directive);
   };
 
   const watch = async () => {
@@ -175,7 +184,12 @@ export const runStream = async (
   watch().catch(() => undefined);
 
   try {
-    await options.connection.run({ path: forwardPath, requests: requests(), onResponse, signal: end.signal });
+    await options.connection.run({
+      path: forwardPath,
+      requests: lane.merge(requests()),
+      onResponse,
+      signal: end.signal,
+    });
     throw new GrpcError("unavailable", "core ended the stream");
   } catch (error) {
     throw end.signal.aborted ? end.signal.reason : error;
@@ -183,6 +197,7 @@ export const runStream = async (
     for (const { span } of inFlight) endFailed(span);
     signal.removeEventListener("abort", stop);
     end.abort(new Error("the stream has ended"));
+    lane.end(end.signal.reason);
     opened.reject(end.signal.reason);
     slot.reject(end.signal.reason);
     opened.promise.catch(() => undefined);

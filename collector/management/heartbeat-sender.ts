@@ -1,11 +1,17 @@
 import type { Clock } from "../../kit/clock.ts";
 import { type Entropy, fraction } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
+import { createTokenBuckets } from "../../kit/token-buckets.ts";
 import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
 import { withReenrollAdvice } from "../identity/reenroll-advice.ts";
 import { ManagementError } from "./management-error.ts";
 
 const intervalSecondsMax = 3600;
+/** Heartbeats that changes cause, in a minute; core accepts six in all. */
+const triggersOfMinuteMax = 3;
+
+/** What core answers to a heartbeat, as far as the host acts on it. */
+export type HeartbeatReply = Omit<HeartbeatResponse, "server_time">;
 
 /** The status of the heartbeats. */
 export interface HeartbeatStatus {
@@ -22,12 +28,14 @@ export interface HeartbeatSender {
    * failed one is logged and not repeated: the next one carries newer state. `Retry-After` lengthens the wait. Never rejects.
    */
   run(signal: AbortSignal): Promise<void>;
+  /** Sends the next one now, at most three times in a minute, and not while heartbeats fail. */
+  trigger(): void;
   status(): HeartbeatStatus;
 }
 
 /** Creates the heartbeat sender of a core session. `intervalSeconds` applies until core's first answer names another interval. */
 export const createHeartbeatSender = (options: {
-  send: () => Promise<HeartbeatResponse>;
+  send: () => Promise<HeartbeatReply>;
   /** By how much this host's clock is ahead of core's; 0 while the host's own clock is used. */
   skewSeconds: () => number;
   intervalSeconds: number;
@@ -36,7 +44,7 @@ export const createHeartbeatSender = (options: {
   clock: Clock;
   entropy: Entropy;
   log: Log;
-  onAnswer: (answer: HeartbeatResponse) => void;
+  onAnswer: (answer: HeartbeatReply) => void;
   /** Called with core's problem code; undefined for any other failure. */
   onFailure: (code: string | undefined) => void;
 }): HeartbeatSender => {
@@ -45,8 +53,11 @@ export const createHeartbeatSender = (options: {
   let intervalSeconds = options.intervalSeconds;
   let loggedSkewSeconds = 0;
   let failing = false;
+  const triggers = createTokenBuckets({ burst: triggersOfMinuteMax, perSecond: triggersOfMinuteMax / 60, clock });
+  let triggered = false;
+  let wake = () => {};
 
-  const succeeded = (answer: HeartbeatResponse) => {
+  const succeeded = (answer: HeartbeatReply) => {
     intervalSeconds = Math.min(Math.max(answer.next_heartbeat_seconds, 1), intervalSecondsMax);
     status.lastSuccessAt = clock.now();
     const skew = skewSeconds();
@@ -68,10 +79,20 @@ export const createHeartbeatSender = (options: {
     return failure?.retryAfterSeconds ?? 0;
   };
 
+  const pause = async (ms: number, signal: AbortSignal): Promise<void> => {
+    if (triggered) return;
+    const over = new AbortController();
+    wake = () => over.abort();
+    signal.addEventListener("abort", wake, { once: true });
+    await clock.sleep(ms, over.signal).catch(() => undefined);
+    signal.removeEventListener("abort", wake);
+  };
+
   return {
     run: async (signal) => {
       while (!signal.aborted) {
         let waitSecondsMin = 0;
+        triggered = false;
         try {
           succeeded(await send());
         } catch (error) {
@@ -79,8 +100,13 @@ export const createHeartbeatSender = (options: {
           waitSecondsMin = failed(error);
         }
         const jittered = intervalSeconds * (0.9 + 0.2 * fraction(entropy));
-        await clock.sleep(Math.round(Math.max(jittered, waitSecondsMin) * 1000), signal).catch(() => undefined);
+        await pause(Math.round(Math.max(jittered, waitSecondsMin) * 1000), signal);
       }
+    },
+    trigger: () => {
+      if (triggered || failing || !triggers.take("")) return;
+      triggered = true;
+      wake();
     },
     status: () => ({ ...status }),
   };

@@ -6,19 +6,21 @@
  * - After `close` resolves, the session sends nothing and no longer changes the identity directory.
  */
 import { join } from "node:path";
+import { fraction } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
-import type { HeartbeatResponse } from "../../proto/management/heartbeat.ts";
 import type { UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { createConnector } from "../forward/connection.ts";
-import { createForwarder, type Forwarder, type ForwarderStatus } from "../forward/forwarder.ts";
+import { createForwarder, type Forwarder, type ForwarderOptions, type ForwarderStatus } from "../forward/forwarder.ts";
+import type { Directive } from "../forward/messages.ts";
 import { type IdentityDirectory, identityDirectoryOf, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { createResumeTls } from "../identity/resume-tls.ts";
 import { callDesiredConfig, callHeartbeat } from "../management/calls.ts";
-import { createHeartbeatSender, type HeartbeatStatus } from "../management/heartbeat-sender.ts";
-import { createSentAt, type ManagementCaller } from "../management/signed-request.ts";
+import { createHeartbeatSender, type HeartbeatReply, type HeartbeatStatus } from "../management/heartbeat-sender.ts";
+import { createSentAt, type ManagementCaller, signBody } from "../management/signed-request.ts";
+import { createStreamHeartbeats } from "../management/stream-heartbeats.ts";
 import type { TransportOptions } from "../management/transport.ts";
 import type { Queue } from "../queue/queue.ts";
 import { createPendingPromotion, type PendingPromotion } from "../renewal/pending-promotion.ts";
@@ -49,7 +51,9 @@ export interface CoreSessionOptions {
   configReport(): ConfigReport;
   /** Called whenever core accepts a heartbeat or acknowledges a frame. */
   onAccepted(): void;
-  onHeartbeatAnswer(answer: HeartbeatResponse, fetchDesiredConfig: FetchDesiredConfig): void;
+  onHeartbeatAnswer(answer: HeartbeatReply, fetchDesiredConfig: FetchDesiredConfig): void;
+  /** Called when core says that it has assigned another config. */
+  onConfigAssigned(fetchDesiredConfig: FetchDesiredConfig): void;
   /** Called after the previous credentials were restored on disk. */
   onRollback(fingerprintSha256: string | undefined): void;
 }
@@ -60,6 +64,8 @@ export interface CoreSession {
   renewal(): RenewalReport;
   /** Undefined without `management.core_url`. */
   heartbeat(): HeartbeatStatus | undefined;
+  /** Sends a heartbeat at once if the report has changed and a stream takes it. */
+  reportChange(): void;
   /** Rejects if a part fails, which is a bug; never resolves. */
   readonly failed: Promise<never>;
   /** Resolves when every part has stopped. */
@@ -78,7 +84,22 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
     promotion?.promote();
     options.onAccepted();
   };
-  const forwarder = createSessionForwarder(options, accepted, promotion);
+  const hasHeartbeats = loaded.config.management.coreUrl !== undefined;
+  const follow = async ({ spreadMs, action }: Directive): Promise<void> => {
+    await env.clock.sleep(spreadMs * fraction(env.entropy), closing.signal);
+    if (action === "renew_now") renewals?.trigger();
+    else if (action === "config_assigned") options.onConfigAssigned(fetchDesiredConfig);
+    else {
+      streamed.renewReport();
+      heartbeats.trigger();
+    }
+  };
+  const onDirective = (directive: Directive) => void follow(directive).catch(() => undefined);
+  const forwarder = createSessionForwarder(options, {
+    onAck: accepted,
+    promotion,
+    ...(hasHeartbeats ? { onDirective } : {}),
+  });
   const forwarderStatus = (): ForwarderStatus => {
     const status = forwarder.status();
     return { ...status, lastAckAt: status.lastAckAt ?? options.lastAckAt };
@@ -100,11 +121,24 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
   const desiredConfigCaller = callerFor("config_desired");
   const fetchDesiredConfig: FetchDesiredConfig = (currentConfigId) =>
     callDesiredConfig(transport, desiredConfigCaller, currentConfigId);
-  const send = () => {
+  const compose = () => {
     const config = options.configReport();
-    const figures = { config, queue: options.queue.stats(), forwarder: forwarderStatus(), renewal: renewal() };
-    return callHeartbeat(transport, heartbeatCaller, composeHeartbeat(options.facts, figures));
+    const queue = options.queue.stats();
+    const figures = { config, queue, forwarder: forwarderStatus(), renewal: renewal() };
+    const { lastAckAt } = figures.forwarder;
+    const lastAckAgeSeconds = lastAckAt === null ? null : Math.max(0, Math.round((env.clock.now() - lastAckAt) / 1000));
+    return { report: composeHeartbeat(options.facts, figures), status: { queue, lastAckAgeSeconds } };
   };
+  const streamed = createStreamHeartbeats({
+    forwarder,
+    compose,
+    sign: async (report) =>
+      signBody("heartbeat", loaded.credentials, { sent_at: await heartbeatCaller.sentAt.next(), ...report }),
+    answerTimeoutMs: callTimeoutMs,
+    clock: env.clock,
+  });
+  const send = async (): Promise<HeartbeatReply> =>
+    (await streamed.send()) ?? callHeartbeat(transport, heartbeatCaller, compose().report);
   const heartbeats = createHeartbeatSender({
     send,
     skewSeconds: heartbeatCaller.sentAt.skewSeconds,
@@ -121,13 +155,15 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
       if (code === unknownCertificate) promotion?.rollBack();
     },
   });
-  const hasHeartbeats = management.coreUrl !== undefined;
   const parts = [forwarder, ...(renewals === undefined ? [] : [renewals]), ...(hasHeartbeats ? [heartbeats] : [])];
   const running = parts.map((part) => part.run(closing.signal));
   return {
     forwarder: forwarderStatus,
     renewal,
     heartbeat: () => (hasHeartbeats ? heartbeats.status() : undefined),
+    reportChange: () => {
+      if (hasHeartbeats && streamed.isChanged()) heartbeats.trigger();
+    },
     failed: Promise.race(running.map(rejectOnFailure)),
     close: async () => {
       closing.abort();
@@ -189,8 +225,10 @@ const createSessionRenewals = async (
 
 const createSessionForwarder = (
   { loaded, queue, env, log, tracer }: CoreSessionOptions,
-  onAck: () => void,
-  promotion: PendingPromotion | undefined,
+  {
+    promotion,
+    ...callbacks
+  }: Pick<ForwarderOptions, "onAck" | "onDirective"> & { promotion: PendingPromotion | undefined },
 ): Forwarder => {
   const { config, credentials, ingestCaPem } = loaded;
   const { endpoint, mtls, batch, maxInFlightFrames, compression } = config.forwarder;
@@ -211,7 +249,7 @@ const createSessionForwarder = (
     ...env,
     log,
     tracer,
-    onAck,
+    ...callbacks,
     onFailure: (reason) => {
       if (reason === unknownCertificate) promotion?.rollBack();
     },

@@ -22,6 +22,8 @@ export interface RunState {
   /** The number of consecutive renewals that were rolled back, and the fingerprint of the credentials that the last rollback restored. */
   rollbacks: number;
   rolledBackTo: string | undefined;
+  /** Reports what has changed, if there is a core session that can. */
+  reportChange(): void;
 }
 
 /** Creates the state of a run that starts with `loaded`. */
@@ -30,7 +32,13 @@ export const createRunState = async (
   env: Pick<CollectorEnv, "clock" | "entropy" | "effectiveUid">,
   log: Log,
 ): Promise<RunState> => {
-  const desired = await openDesiredConfigs({ configPath: loaded.path, env, log, running: () => state });
+  const desired = await openDesiredConfigs({
+    configPath: loaded.path,
+    env,
+    log,
+    running: () => state,
+    onChange: () => state.reportChange(),
+  });
   const state: RunState = {
     loaded,
     errors: [],
@@ -41,6 +49,7 @@ export const createRunState = async (
     lastHeartbeatAt: null,
     rollbacks: 0,
     rolledBackTo: undefined,
+    reportChange: () => undefined,
   };
   return state;
 };
@@ -70,6 +79,7 @@ export const recordErrors = (state: RunState, found: LoadedConfig, log: Log): vo
   if (errors.length > 0) state.desired.failed(errors);
   if (errors.length > 0) log.error({ errors }, "the config on disk is invalid; the previous one stays in effect");
   else log.info({}, "the config on disk is valid and in effect again");
+  state.reportChange();
 };
 
 /** Records that the valid config on disk could not run. The previous one stays in effect. */
@@ -78,6 +88,7 @@ export const rejectConfig = (state: RunState, next: UsableConfig, error: unknown
   state.errors = [error instanceof Error ? error.message : "unknown reason"];
   state.desired.failed(state.errors);
   log.error({ errors: state.errors }, "the config on disk cannot run; the previous one stays in effect");
+  state.reportChange();
 };
 
 /** Whether two loaded configs run alike and are reported alike. */

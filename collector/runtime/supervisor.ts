@@ -94,6 +94,7 @@ const runWithQueue = async (
   let session: CoreSession | undefined;
   let socket: StatusSocket | undefined;
   let next: UsableConfig | undefined;
+  state.reportChange = () => session?.reportChange();
   const compose = () => {
     const { loaded } = state;
     const parts = { session, queue: queue.stats(), sources: sources.running() };
@@ -198,6 +199,7 @@ const openSession = (options: SupervisorOptions, state: RunState, queue: Queue):
     },
     onHeartbeatAnswer: (answer, fetchDesiredConfig) =>
       state.desired.assigned(answer.desired_config, fetchDesiredConfig),
+    onConfigAssigned: (fetchDesiredConfig) => state.desired.changed(fetchDesiredConfig),
     onRollback: (fingerprint) => {
       state.rollbacks += 1;
       state.rolledBackTo = fingerprint;
@@ -247,7 +249,9 @@ const reload = async (
   log.info({ fingerprint_sha256: next.credentials.fingerprintSha256, session_kept: keepsSession }, "reloaded");
   if (!keepsSession) await closeSession(state, session);
   state.effectiveHash = next.runningConfigHash;
-  return keepsSession ? session : openSession(options, state, queue);
+  if (!keepsSession) return openSession(options, state, queue);
+  session.reportChange();
+  return session;
 };
 
 const drain = async (queue: Queue, session: CoreSession, clock: CollectorEnv["clock"]): Promise<void> => {

@@ -1,15 +1,19 @@
 import { createSecureServer, type Http2Session } from "node:http2";
 import type { AddressInfo } from "node:net";
-import { toBinary } from "@bufbuild/protobuf";
+import { type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import {
+  type DirectiveSchema,
   type Envelope,
   type ForwardRequest,
+  type ForwardResponseSchema,
   type Frame,
   FrameSchema,
   IngestService,
+  type Status,
+  type StatusAnswerSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { encodePem } from "../../proto/pem.ts";
 import {
@@ -29,6 +33,8 @@ export interface PeerBehaviour {
   /** Returns a rejection code for one envelope, which is then consumed and rejected in the ack. */
   reject?: (envelope: Envelope) => string | undefined;
   frameBytesMax?: number;
+  /** Takes statuses; without it the peer is a core that knows none. */
+  answerStatus?: (status: Status) => MessageInitShape<typeof StatusAnswerSchema>;
   /** Runs before a frame is committed. */
   beforeCommit?: () => Promise<void>;
   /** Runs between the commit and its ack: throw to lose the ack. */
@@ -51,6 +57,12 @@ export interface IngestPeer {
   readonly resumed: readonly boolean[];
   /** Frames received and not yet acknowledged. */
   readonly inFlight: number;
+  /** The statuses received. */
+  readonly statuses: Status[];
+  /** Whether each stream takes directives, by its Open. */
+  readonly opens: { takesDirectives: boolean }[];
+  /** Sends a directive on every stream. */
+  direct(directive: MessageInitShape<typeof DirectiveSchema>): void;
   /** Destroys every connection, as a crash does. */
   disconnect(): void;
   close(): Promise<void>;
@@ -91,6 +103,9 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
   const cursors = new Map<string, number>();
   const frames: IngestPeer["frames"] = [];
   let inFlight = 0;
+  const statuses: Status[] = [];
+  const opens: IngestPeer["opens"] = [];
+  const directs = new Set<(directive: MessageInitShape<typeof DirectiveSchema>) => void>();
 
   const commit = async (frame: Frame) => {
     const { frameBytesMax } = behaviour;
@@ -123,8 +138,19 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
     let chain: Promise<unknown> = Promise.resolve();
     let ended = false;
     let wake = Promise.withResolvers<void>();
+    const aside: MessageInitShape<typeof ForwardResponseSchema>["message"][] = [];
+    const push = (message: (typeof aside)[number]) => {
+      aside.push(message);
+      wake.resolve();
+    };
+    const direct = (value: MessageInitShape<typeof DirectiveSchema>) => push({ case: "directive", value });
+    directs.add(direct);
     const reading = (async () => {
       for await (const { message } of requests) {
+        if (message.case === "status") {
+          statuses.push(message.value);
+          push({ case: "statusAnswer", value: { seq: message.value.seq, ...behaviour.answerStatus?.(message.value) } });
+        }
         if (message.case !== "frame") continue;
         inFlight += 1;
         const ack = chain.then(() => commit(message.value));
@@ -141,6 +167,11 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
       });
     try {
       for (;;) {
+        const unsent = aside.shift();
+        if (unsent) {
+          yield { message: unsent };
+          continue;
+        }
         const next = pending.shift();
         if (next !== undefined) {
           const ack = await next;
@@ -155,6 +186,7 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
       }
     } finally {
       inFlight = 0;
+      directs.delete(direct);
       void reading;
     }
   };
@@ -176,8 +208,11 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
             const iterator = requests[Symbol.asyncIterator]();
             const first = await iterator.next();
             if (first.done === true || first.value.message.case !== "open") return;
-            const id = first.value.message.value.queueId.toHex();
-            yield { message: { case: "opened" as const, value: { cursor: BigInt(cursors.get(id) ?? 0) } } };
+            const { queueId, takesDirectives } = first.value.message.value;
+            opens.push({ takesDirectives });
+            const cursor = BigInt(cursors.get(queueId.toHex()) ?? 0);
+            const statusIntervalSeconds = behaviour.answerStatus ? 60 : 0;
+            yield { message: { case: "opened" as const, value: { cursor, statusIntervalSeconds } } };
             yield* forward({ [Symbol.asyncIterator]: () => iterator });
           },
           submit: async ({ frame }) => {
@@ -213,6 +248,11 @@ export const startIngestPeer = async (options: { port?: number; ca?: TestCa } = 
     resumed,
     get inFlight() {
       return inFlight;
+    },
+    statuses,
+    opens,
+    direct: (directive) => {
+      for (const send of directs) send(directive);
     },
     disconnect,
     close: () =>

@@ -1,0 +1,100 @@
+/*
+ * Heartbeats on the forwarder's stream, as statuses (docs/protocol.md). Invariant: a heartbeat that core has not accepted there is sent by
+ * HTTP, whose answer alone says why core refuses one.
+ */
+import { createHash } from "node:crypto";
+import type { Clock } from "../../kit/clock.ts";
+import { withTimeout } from "../../kit/with-timeout.ts";
+import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
+import type { Forwarder } from "../forward/forwarder.ts";
+import type { Status, StatusAnswer } from "../forward/messages.ts";
+import type { HeartbeatReply } from "./heartbeat-sender.ts";
+
+/** Heartbeats on a stream. */
+export interface StreamHeartbeats {
+  /** Sends a heartbeat; resolves with core's answer, or undefined if this one must be sent by HTTP. Never rejects. */
+  send(): Promise<HeartbeatReply | undefined>;
+  /** Whether a stream takes heartbeats, and the report has changed since core accepted the last one. */
+  isChanged(): boolean;
+  /** Makes the next heartbeat carry the whole report. */
+  renewReport(): void;
+}
+
+/** A report, and the figures that its status carries. */
+export interface ComposedHeartbeat {
+  report: HeartbeatReport;
+  status: Pick<Status, "queue" | "lastAckAgeSeconds">;
+}
+
+/** How long a report that core has accepted stands for those that follow. */
+const reportIntervalMs = 10 * 60_000;
+/** A heartbeat waits so long for the first stream to open. */
+const openTimeoutMs = 5_000;
+
+/** Creates the heartbeats on the streams of a forwarder. */
+export const createStreamHeartbeats = (options: {
+  forwarder: Pick<Forwarder, "settled" | "takesStatus" | "sendStatus">;
+  compose: () => ComposedHeartbeat;
+  /** Returns the signed body of a heartbeat. */
+  sign: (report: HeartbeatReport) => Promise<object>;
+  answerTimeoutMs: number;
+  clock: Clock;
+}): StreamHeartbeats => {
+  const { forwarder, compose, sign, answerTimeoutMs, clock } = options;
+  let accepted: { digest: Uint8Array; at: number } | undefined;
+
+  const holds = (digest: Uint8Array): boolean =>
+    accepted !== undefined &&
+    Buffer.compare(accepted.digest, digest) === 0 &&
+    clock.monotonic() - accepted.at < reportIntervalMs;
+
+  const post = (status: Status): Promise<StatusAnswer> =>
+    withTimeout(answerTimeoutMs, clock, forwarder.sendStatus(status));
+
+  const exchange = async (): Promise<StatusAnswer> => {
+    const { report, status } = compose();
+    const digest = digestOf(report);
+    if (holds(digest)) {
+      const answer = await post({ ...status, digest, report: new Uint8Array() });
+      if (!answer.reportNeeded) return answer;
+    }
+    accepted = undefined;
+    const at = clock.monotonic();
+    const answer = await post({ ...status, digest, report: Buffer.from(JSON.stringify(await sign(report))) });
+    if (answer.refused === "") accepted = { digest, at };
+    return answer;
+  };
+
+  return {
+    async send() {
+      await withTimeout(openTimeoutMs, clock, forwarder.settled()).catch(() => undefined);
+      if (!forwarder.takesStatus()) return undefined;
+      const answer = await exchange().catch(() => undefined);
+      if (answer === undefined || answer.refused !== "" || answer.reportNeeded) return undefined;
+      const { nextStatusSeconds, desiredConfig, renewNow } = answer;
+      return {
+        next_heartbeat_seconds: nextStatusSeconds,
+        desired_config: desiredConfig && { config_id: desiredConfig.configId, config_hash: desiredConfig.configHash },
+        renew_now: renewNow,
+      };
+    },
+    isChanged: () =>
+      forwarder.takesStatus() &&
+      accepted !== undefined &&
+      Buffer.compare(accepted.digest, digestOf(compose().report)) !== 0,
+    renewReport: () => {
+      accepted = undefined;
+    },
+  };
+};
+
+/** Digests a report without its times, and without the figures that each status carries. */
+const digestOf = ({ collector, queue, forwarder, renewal, ...rest }: HeartbeatReport): Uint8Array => {
+  const { started_at: _, ...process } = collector;
+  const { connected, last_error: forwarderError } = forwarder;
+  const { max_bytes, forks_total, file_gaps_total, file_gap_bytes_total, at_risk } = queue;
+  const { status, last_error: renewalError } = renewal;
+  const counted = [max_bytes, forks_total, file_gaps_total, file_gap_bytes_total, at_risk];
+  const parts = [rest, process, counted, connected, forwarderError, status, renewalError];
+  return createHash("sha256").update(JSON.stringify(parts)).digest();
+};
