@@ -5,7 +5,7 @@ import type { IngestConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
 import { markUsed, recordAuthFailure } from "./domain/certificate/authenticate.ts";
 import type { Route } from "./http/route.ts";
-import { createIngest, type Ingest } from "./ingest/create-ingest.ts";
+import { createIngest, type Ingest, type IngestNotifications } from "./ingest/create-ingest.ts";
 import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
 import type { DatabaseClock } from "./jobs/database-clock.ts";
 import { abandonedCopiesIntervalMs, createCopyCleanup } from "./jobs/end-abandoned-copies.ts";
@@ -22,7 +22,8 @@ import { listenFor } from "./node/run-configured.ts";
 import type { TlsMaterial } from "./node/tls-files.ts";
 import { createStatusRegister } from "./status-register.ts";
 import { areCertificatesActive, findCertificateStates } from "./store/certificate/certificates.ts";
-import { revocationChannel } from "./store/certificate/identities.ts";
+import { directiveChannel, readDirective, revocationChannel } from "./store/certificate/identities.ts";
+import type { Channels } from "./store/database/listen.ts";
 
 const partitionIntervalMs = 3_600_000;
 /** From one shared transaction to the next, for opening queues and for first uses of certificates. */
@@ -81,7 +82,7 @@ export const startIngest = async (
     },
     // Without a signer core knows no host.
     ...(core.signer === null ? {} : { statuses: createStatusRegister(core) }),
-    onRevocation: (callback) => databases.listen(revocationChannel, callback),
+    listen: (on) => databases.listen(ingestChannels(on)),
   });
   metrics.gauge(
     "core_ingest_in_flight_bytes",
@@ -119,3 +120,12 @@ export const startIngest = async (
     },
   };
 };
+
+/** Returns the channels of what ingest listens for. */
+export const ingestChannels = ({ revoked, directive }: IngestNotifications): Channels => ({
+  [revocationChannel]: revoked,
+  [directiveChannel]: (payload) => {
+    const read = payload === undefined ? undefined : readDirective(payload);
+    if (read) directive(read);
+  },
+});

@@ -63,6 +63,24 @@ describe("apply_desired_config", () => {
     expect(fetches()[0]?.body).toMatchObject({ sent_at: expect.any(String), proof: expect.any(String) });
   });
 
+  it("fetches and applies what core assigns when core says so on the stream, and reports it at once", async () => {
+    const desired = `# by core\n${await anotherConfig()}`;
+    collector.peer.behaviour.answerStatus = () => ({ nextStatusSeconds: 3600 });
+    await collector.start();
+    await expect.poll(() => collector.peer.statuses.length).toBe(1);
+    // Core's answer to the first status named no config.
+    await assign(desired);
+    const desiredConfig = { configId: idOf(desired), configHash: await hashOf(desired) };
+    collector.peer.behaviour.answerStatus = () => ({ nextStatusSeconds: 3600, desiredConfig });
+    collector.peer.direct({ action: { case: "configAssigned", value: {} } });
+    const reports = () =>
+      collector.peer.statuses.map(({ report }) => JSON.parse(Buffer.from(report).toString()).config);
+    const hash = desiredConfig.configHash;
+    await expect.poll(reports).toContainEqual(expect.objectContaining({ running_config_hash: hash, valid: true }));
+    expect(reports().at(-1)).toMatchObject({ desired_config_hash: hash, errors: [] });
+    expect([fetches().length, collector.heartbeats().length]).toEqual([1, 0]);
+  });
+
   it("keeps the labels of this host, and the comments of the desired config", async () => {
     await writeFile(collector.host.config, `${await onDisk()}labels: {env: prod, release: "1.4"} # of this host\n`);
     const desired = `# by core\n${(await anotherConfig()).replace(/^labels: .*\n/m, "")}`;

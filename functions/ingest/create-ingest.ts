@@ -1,6 +1,7 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
 import type { IngestConfig } from "../config/core-config.ts";
+import type { HostDirective } from "../store/certificate/identities.ts";
 import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import type { IngestObserver } from "./accept-frame.ts";
 import { type CertificateRegister, createAdmission, type UsedCertificate } from "./admission.ts";
@@ -25,8 +26,11 @@ export interface IngestNeeds {
   observe: IngestObserver;
   /** `use` is given several certificates, each of another identity. */
   certificates: Omit<CertificateRegister, "use"> & { use(certificates: readonly UsedCertificate[]): Promise<void> };
-  /** Calls back whenever something was revoked (`listen` on `revocationChannel`). Without it, ingest rechecks within 2 s. */
-  onRevocation?(callback: () => void): Promise<unknown>;
+  /**
+   * Listens for what other replicas commit. Without it ingest rechecks within 2 s what may be revoked, and hosts learn of a config with
+   * their next heartbeat.
+   */
+  listen?(on: IngestNotifications): Promise<unknown>;
   /** Resolves when the next transaction may begin, of those that first uses of certificates share; none by default. */
   pause?: () => Promise<void>;
   /** Bytes received and not yet committed, in all; 64 MiB by default. */
@@ -35,6 +39,13 @@ export interface IngestNeeds {
   statuses?: StatusRegister;
   /** `createFastPath`, or nothing to serve everything by the plain path. */
   fastPath?: IngestDependencies["fastPath"];
+}
+
+/** What other replicas commit. */
+export interface IngestNotifications {
+  /** Something was revoked. */
+  revoked(): void;
+  directive(directive: HostDirective): void;
 }
 
 /** Ingest without its listener. */
@@ -105,8 +116,8 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     routes,
     async watch(signal) {
       await needs
-        .onRevocation?.(() => streams.triggerRecheck())
-        .catch((err: unknown) => log.warn({ err }, "revocation notifications failed; streams are rechecked every 2 s"));
+        .listen?.({ revoked: streams.triggerRecheck, directive: statuses.direct })
+        .catch((err: unknown) => log.warn({ err }, "notifications failed; streams are rechecked every 2 s"));
       await Promise.all([streams.watch(signal), incomplete.watch(signal)]);
     },
     reopenStreams: streams.reopen,

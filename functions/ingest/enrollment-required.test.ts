@@ -78,13 +78,18 @@ describe.each(ingestPaths)("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true, on t
       refused: (failure) => recordAuthFailure(core.core, failure),
     };
     const at = { url: core.databaseUrl, servers: createDatabaseServers(core.databaseUrl) };
-    const onRevocation: IngestNeeds["onRevocation"] = (callback) => {
-      subscription = listen(at, revocationChannel, callback);
+    const listenFor: IngestNeeds["listen"] = ({ revoked }) => {
+      subscription = listen(at, { [revocationChannel]: revoked });
       return subscription.listening;
     };
     const { ca, database, clock } = core;
     const config = { requireEnrollment: true };
-    ingest = await startTestIngest({ config, ca, database, needs: { fastPath, clock, certificates, onRevocation } });
+    ingest = await startTestIngest({
+      config,
+      ca,
+      database,
+      needs: { fastPath, clock, certificates, listen: listenFor },
+    });
     replicaWithoutNotifications = await startTestIngest({
       config,
       ca,

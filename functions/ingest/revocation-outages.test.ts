@@ -63,8 +63,8 @@ const startReplica = async (onTestEnd: (work: () => Promise<unknown>) => void) =
         use: async () => undefined,
         refused: async () => undefined,
       },
-      onRevocation(callback) {
-        const subscription = listen(notifications.at, revocationChannel, callback);
+      listen({ revoked }) {
+        const subscription = listen(notifications.at, { [revocationChannel]: revoked });
         onTestEnd(async () => subscription.close());
         return subscription.listening;
       },

@@ -20,8 +20,11 @@ import {
 } from "../../tests/support/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestIngest } from "../../tests/support/ingest.ts";
 import { markUsed, recordAuthFailure } from "../domain/certificate/authenticate.ts";
+import { createDatabaseServers } from "../node/database/database-servers.ts";
+import { ingestChannels } from "../start-ingest.ts";
 import { createStatusRegister } from "../status-register.ts";
 import { areCertificatesActive, findCertificateStates } from "../store/certificate/certificates.ts";
+import { listen, type Subscription } from "../store/database/listen.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
 
 /** TLS compares dates with the machine's clock, so core and ingest start at its time; then their clock moves only by `advance`. */
@@ -29,6 +32,9 @@ let core: TestCore;
 /** Takes statuses of enrolled hosts, and telemetry of every host of the client CA. */
 let ingest: TestIngest;
 let withoutSigner: TestIngest;
+/** A second core on the same database, which receives no notifications. */
+let cut: TestIngest;
+let subscription: Subscription | undefined;
 let token: string;
 const clients: ForeignClient[] = [];
 beforeEach(() => core.clock.set(systemClock.now()));
@@ -43,7 +49,7 @@ const clientOf = ({ certificate, key }: TestCollector) => ({
 });
 
 /** Opens a stream of a host, or of `identity` with the certificate of one that nobody enrolled. */
-const open = async (host: TestCollector | { identity: string }, at = ingest) => {
+const open = async (host: TestCollector | { identity: string }, at = ingest, takes_directives = false) => {
   const { identity } = host;
   const credentials = "key" in host ? clientOf(host) : await at.client({ uri: identity });
   const client = connectForeign(at, credentials);
@@ -55,7 +61,7 @@ const open = async (host: TestCollector | { identity: string }, at = ingest) => 
     await expect.poll(() => messages.length, { interval: 2, timeout: 3000 }).toBeGreaterThan(seen);
     return messages[seen++] ?? {};
   };
-  call.write({ open: queue });
+  call.write({ open: { ...queue, takes_directives } });
   const opened = (await next()).opened;
   return {
     opened,
@@ -63,6 +69,8 @@ const open = async (host: TestCollector | { identity: string }, at = ingest) => 
     next,
     send: (status: object) => call.write({ status }),
     /** Sends a status and returns the answer. */
+    /** How many messages have arrived. */
+    received: () => messages.length,
     status: async (status: object) => {
       call.write({ status: { seq: 7, digest: digest(1), figures: {}, ...status } });
       return (await next()).status_answer;
@@ -75,6 +83,18 @@ const open = async (host: TestCollector | { identity: string }, at = ingest) => 
     },
   };
 };
+
+let configs = 0;
+const publish = async () => {
+  const yaml = `buffer: {dir: data-${++configs}}\nforwarder: {endpoint: a:1, mtls: {cert_file: a, key_file: b, ca_file: c}}\nsources: []\n`;
+  const { body } = await core.api<{ id: string; config_hash: string }>("POST", "/v1/collector/configs", {
+    as: "admin",
+    body: { yaml },
+  });
+  return { id: body.id, hash: body.config_hash };
+};
+const assign = ({ identityId }: TestCollector, config_id: string) =>
+  core.api("PUT", `/v1/collector/identities/${identityId}/desired-config`, { as: "admin", body: { config_id } });
 
 const digest = (byte: number) => Buffer.alloc(32, byte);
 const reportOf = (host: TestCollector, over: Readonly<Record<string, unknown>> = {}) =>
@@ -108,12 +128,19 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     const { ca, database, clock } = core;
     const needs = { fastPath, clock, certificates };
     const statuses = createStatusRegister(core.core);
-    ingest = await startTestIngest({ ca, database, needs: { ...needs, statuses } });
+    const at = { url: core.databaseUrl, servers: createDatabaseServers(core.databaseUrl) };
+    const listenFor: IngestNeeds["listen"] = (on) => {
+      subscription = listen(at, ingestChannels(on));
+      return subscription.listening;
+    };
+    ingest = await startTestIngest({ ca, database, needs: { ...needs, statuses, listen: listenFor } });
+    cut = await startTestIngest({ ca, database, needs: { ...needs, statuses } });
     withoutSigner = await startTestIngest({ ca, database, needs });
     token = (await createTestToken(core)).token;
   });
   afterAll(async () => {
-    await Promise.all([ingest.close(), withoutSigner.close()]);
+    subscription?.close();
+    await Promise.all([ingest.close(), cut.close(), withoutSigner.close()]);
     await core.close();
   });
 
@@ -140,20 +167,50 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
 
   it("answers with the assigned config, and lets telemetry pass between statuses", async () => {
     const host = await enroll();
-    const yaml =
-      "buffer: {dir: data}\nforwarder: {endpoint: a:1, mtls: {cert_file: a, key_file: b, ca_file: c}}\nsources: []\n";
-    const { body } = await core.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml } });
-    await core.api("PUT", `/v1/collector/identities/${host.identityId}/desired-config`, {
-      as: "admin",
-      body: { config_id: body.id },
-    });
+    const { id, hash } = await publish();
+    await assign(host, id);
     const stream = await open(host);
     expect(await stream.forward(1)).toBe("1");
     expect(await stream.status({ report: reportOf(host) })).toMatchObject({
       ...accepted,
-      desired_config: { config_id: body.id, config_hash: body.config_hash },
+      desired_config: { config_id: id, config_hash: hash },
     });
     expect(await stream.forward(2)).toBe("2");
+  });
+
+  it("tells those streams of a host that take directives of another config at once, on the replica that has them", async () => {
+    const [host, other] = [await enroll(), await enroll()];
+    const stream = await open(host, ingest, true);
+    const [silent, late, others] = [await open(host), await open(host, cut, true), await open(other, ingest, true)];
+    const { id, hash } = await publish();
+    await assign(host, id);
+    expect((await stream.next()).directive).toEqual({ spread_ms: 0, config_assigned: {} });
+    await core.api("DELETE", `/v1/collector/identities/${host.identityId}/desired-config`, { as: "admin" });
+    expect((await stream.next()).directive).toEqual({ spread_ms: 0, config_assigned: {} });
+    await assign(host, id);
+    // The notification is lost here: the next status brings the same.
+    expect(await late.status({ report: reportOf(host) })).toMatchObject({
+      desired_config: { config_id: id, config_hash: hash },
+    });
+    expect([silent.received(), others.received(), late.received()]).toEqual([1, 1, 2]);
+  });
+
+  it("spreads the directives to many hosts, and ignores notifications that it cannot read", async () => {
+    const many = await Promise.all(Array.from({ length: 3 }, enroll));
+    const streams = await Promise.all(many.map((host) => open(host, ingest, true)));
+    const { id } = await publish();
+    for (const payload of [
+      "",
+      "x",
+      "config_assigned",
+      `later 0 ${many[0]?.identityId}`,
+      `renew_now -1 ${many[0]?.identityId}`,
+    ])
+      await ingest.connection.sql`select pg_notify('svc_directive', ${payload})`;
+    const identity_ids = many.map(({ identityId }) => identityId);
+    await core.api("POST", `/v1/collector/configs/${id}/assignments`, { as: "admin", body: { identity_ids } });
+    for (const stream of streams)
+      expect((await stream.next()).directive).toEqual({ spread_ms: 3, config_assigned: {} });
   });
 
   it("asks for the report of a digest that is not the stored one", async () => {

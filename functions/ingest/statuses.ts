@@ -6,6 +6,7 @@ import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Clock } from "../../kit/clock.ts";
 import {
   type Directive,
+  DirectiveSchema,
   type Status,
   type StatusAnswer,
   StatusAnswerSchema,
@@ -16,6 +17,7 @@ import { managementBytesMax } from "../../proto/management/proof.ts";
 import type { HeartbeatAnswer } from "../domain/fleet/heartbeat.ts";
 import type { BriefStatus } from "../domain/fleet/status.ts";
 import { Problem } from "../problems.ts";
+import type { HostDirective } from "../store/certificate/identities.ts";
 import { databaseProblem } from "../store/database/problem.ts";
 import type { Caller } from "./admission.ts";
 import type { ByteBudget } from "./byte-budget.ts";
@@ -50,9 +52,15 @@ export interface Statuses {
   /** 0 if this core takes none. */
   intervalSeconds: number;
   open(caller: Caller, send: SendAside): StatusChannel;
-  /** Sends a directive to the streams of these hosts, by the ids of their identities, that take directives. */
-  direct(identityIds: readonly string[], directive: Directive): void;
+  /** Sends a directive to those streams of its hosts that take directives. */
+  direct(directive: HostDirective): void;
 }
+
+const actions = {
+  config_assigned: { case: "configAssigned", value: {} },
+  renew_now: { case: "renewNow", value: {} },
+  report_now: { case: "reportNow", value: {} },
+} as const satisfies Readonly<Record<HostDirective["action"], object>>;
 
 type AnswerFields = MessageInitShape<typeof StatusAnswerSchema>;
 
@@ -140,10 +148,10 @@ export const createStatuses = ({
         },
       };
     },
-    direct(identityIds, directive) {
+    direct({ action, identityIds, spreadMs }) {
+      const value = create(DirectiveSchema, { spreadMs, action: actions[action] });
       for (const id of identityIds)
-        for (const send of channels.get(id) ?? [])
-          send({ case: "directive", value: directive }, `directive ${directive.action.case}`);
+        for (const send of channels.get(id) ?? []) send({ case: "directive", value }, action);
     },
   };
 };

@@ -24,7 +24,7 @@ export interface ForeignMessage {
     desired_config: { config_id: string; config_hash: string } | null;
     renew_now: boolean;
   } | null;
-  directive?: { spread_ms: number; action: string } | null;
+  directive?: { spread_ms: number } | null;
 }
 
 /** A gRPC client that shares no code with ours: grpc-js, with the .proto loaded at run time. */

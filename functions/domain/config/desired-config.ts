@@ -1,7 +1,7 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
-import { type IdentityRow, lockIdentity } from "../../store/certificate/identities.ts";
+import { type IdentityRow, lockIdentity, notifyHosts, spreadOf } from "../../store/certificate/identities.ts";
 import {
   type AssignmentRow,
   type ConfigRow,
@@ -75,7 +75,8 @@ export const assignConfigToMany = async (
       if (identity === undefined) outcomes.set(identityId, "not_found");
       else if (identity.revokedAt !== null) outcomes.set(identityId, "revoked");
       else {
-        const { previousConfigId } = await assignLocked(tx, core, { operator, identity, config, origin });
+        const change = { operator, identity, config, origin, hosts: identityIds.length };
+        const { previousConfigId } = await assignLocked(tx, core, change);
         outcomes.set(identityId, previousConfigId === configId ? "unchanged" : "assigned");
       }
     }
@@ -95,6 +96,7 @@ export const clearConfig = async (
     const open = await findOpenAssignment(tx, identityId);
     if (open === undefined) return;
     await endAssignment(tx, identityId, new Date(clock.now()));
+    await notifyHosts(tx, { action: "config_assigned", identityIds: [identityId], spreadMs: 0 });
     await recordAudit(
       tx,
       { clock, entropy },
@@ -145,9 +147,11 @@ export const assignLocked = async (
     config: ConfigRow;
     origin: Origin;
     rollback?: { reasonCode: string | null };
+    /** How many hosts the transaction changes. */
+    hosts?: number;
   },
 ): Promise<Assigned> => {
-  const { operator, identity, config, origin, rollback } = change;
+  const { operator, identity, config, origin, rollback, hosts = 1 } = change;
   if (identity.revokedAt !== null) throw new Problem("conflict", { detail: "The identity is revoked" });
   const open = await findOpenAssignment(tx, identity.id);
   if (open?.configId === config.id) return { assignment: open, config, previousConfigId: config.id };
@@ -162,6 +166,7 @@ export const assignLocked = async (
     endedAt: null,
   };
   await insertAssignment(tx, assignment);
+  await notifyHosts(tx, { action: "config_assigned", identityIds: [identity.id], spreadMs: spreadOf(hosts) });
   await recordAudit(
     tx,
     { clock, entropy },

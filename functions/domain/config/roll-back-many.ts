@@ -61,7 +61,8 @@ export const rollBackMany = async (
       const decided = await decide(tx, identity, change.to);
       if (identity !== undefined && decided.outcome === "rolled_back" && decided.config !== null && !change.dryRun) {
         const { config } = decided;
-        await assignLocked(tx, core, { operator, identity, config, origin, rollback: change });
+        const hosts = change.identityIds.length;
+        await assignLocked(tx, core, { operator, identity, config, origin, rollback: change, hosts });
       }
       results.set(identityId, { identityId, ...decided });
     }

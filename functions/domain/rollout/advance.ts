@@ -135,7 +135,8 @@ class Step {
       await updateWave(this.#tx, wave, { startedAt: this.#now });
       await this.#audit("rollout.wave_start", { wave: wave.number, hosts: wave.pending, config_id: this.#config.id });
     }
-    if ((await assignNext(this.#tx, this.#core, this.#row, this.#config)) > 0) {
+    const wanted = { config: this.#config, hosts: wave.targets };
+    if ((await assignNext(this.#tx, this.#core, this.#row, wanted)) > 0) {
       await this.#count();
       await this.#change({});
       return "more";
@@ -167,7 +168,8 @@ class Step {
 
   /** Reverts the next batch, or ends the rollout when none is left. */
   async #revert(): Promise<Advance> {
-    if ((await revertNext(this.#tx, this.#core, this.#row)) > 0) {
+    const { targets: hosts } = await this.#sums();
+    if ((await revertNext(this.#tx, this.#core, this.#row, { hosts })) > 0) {
       await this.#count();
       await this.#change({});
       return "more";

@@ -1,5 +1,6 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
+import { notifyHosts, spreadOf } from "../../store/certificate/identities.ts";
 import { type AssignmentRow, type ConfigRow, findConfigHashes } from "../../store/config/configs.ts";
 import type { Executor } from "../../store/database/database.ts";
 import {
@@ -36,9 +37,14 @@ const skipped = (target: LockedTarget, reason: NonNullable<TargetChange["reason"
 
 /**
  * Assigns the config to the next targets of a wave, and records what each had before. Skips revoked hosts and those that do not apply
- * what core assigns. Returns how many targets it changed: 0 when the wave is assigned.
+ * what core assigns. Hosts fetch it within the time that `hosts` of them take. Returns how many targets it changed: 0 when the wave is assigned.
  */
-export const assignNext = async (tx: Executor, needs: Needs, row: RolloutRow, config: ConfigRow): Promise<number> => {
+export const assignNext = async (
+  tx: Executor,
+  needs: Needs,
+  row: RolloutRow,
+  { config, hosts }: { config: ConfigRow; hosts: number },
+): Promise<number> => {
   const wanted = { rolloutId: row.id, statuses: ["pending"] as const, wave: row.wave };
   const targets = await lockTargets(tx, wanted, batchMax);
   const decisions = targets.map((target): Decision => {
@@ -50,7 +56,7 @@ export const assignNext = async (tx: Executor, needs: Needs, row: RolloutRow, co
       ? { target, change: { ...change, assignmentId: target.openAssignmentId } }
       : { target, change, configId: config.id };
   });
-  await applyDecisions(tx, needs, row, decisions);
+  await applyDecisions(tx, needs, row, { decisions, hosts });
   return decisions.length;
 };
 
@@ -58,7 +64,12 @@ export const assignNext = async (tx: Executor, needs: Needs, row: RolloutRow, co
  * Assigns to the next targets what they had before the rollout. Leaves a host alone whose desired config somebody else has changed, and a
  * revoked one. Returns how many targets it changed: 0 when all are reverted.
  */
-export const revertNext = async (tx: Executor, needs: Needs, row: RolloutRow): Promise<number> => {
+export const revertNext = async (
+  tx: Executor,
+  needs: Needs,
+  row: RolloutRow,
+  { hosts }: { hosts: number },
+): Promise<number> => {
   const wanted = { rolloutId: row.id, statuses: ["assigned", "applied", "failed"] as const };
   const targets = await lockTargets(tx, wanted, batchMax);
   const decisions = targets.map((target): Decision => {
@@ -69,7 +80,7 @@ export const revertNext = async (tx: Executor, needs: Needs, row: RolloutRow): P
       ? { target, change }
       : { target, change, configId: target.previousConfigId };
   });
-  await applyDecisions(tx, needs, row, decisions);
+  await applyDecisions(tx, needs, row, { decisions, hosts });
   return decisions.length;
 };
 
@@ -77,7 +88,7 @@ const applyDecisions = async (
   tx: Executor,
   needs: Needs,
   row: RolloutRow,
-  decisions: readonly Decision[],
+  { decisions, hosts }: { decisions: readonly Decision[]; hosts: number },
 ): Promise<void> => {
   if (decisions.length === 0) return;
   const at = new Date(needs.clock.now());
@@ -97,12 +108,10 @@ const applyDecisions = async (
         ],
   );
   const madeFor = new Map(made.map((assignment) => [assignment.identityId, assignment.id]));
-  await endAssignments(
-    tx,
-    changed.map(({ target }) => target.identityId),
-    at,
-  );
+  const identityIds = changed.map(({ target }) => target.identityId);
+  await endAssignments(tx, identityIds, at);
   await insertAssignments(tx, made);
+  await notifyHosts(tx, { action: "config_assigned", identityIds, spreadMs: spreadOf(hosts) });
   const changes = decisions.map(({ target, change }) => ({
     ...change,
     assignmentId: madeFor.get(target.identityId) ?? change.assignmentId,

@@ -1,7 +1,7 @@
 import type { Tracer } from "../../../kit/tracing/tracer.ts";
 import { callDeadlineMs, connectionsMaxDefault } from "../../store/database/call-limits.ts";
 import { type ConnectedDatabase, connectDatabase } from "../../store/database/database.ts";
-import { listen, type Subscription } from "../../store/database/listen.ts";
+import { type Channels, listen, type Subscription } from "../../store/database/listen.ts";
 import { heartbeatStatementsMax } from "../../store/fleet/heartbeats.ts";
 import type { CoreServers } from "./database-servers.ts";
 
@@ -13,8 +13,8 @@ export interface CoreDatabases {
   /** So that reports cannot starve requests. */
   reports: ConnectedDatabase;
   jobs: ConnectedDatabase;
-  /** Listens on a channel, as `listen` does, until the pools are closed. */
-  listen(channel: string, onChange: () => void): Promise<void>;
+  /** Listens on channels, as `listen` does, until the pools are closed. */
+  listen(channels: Channels): Promise<void>;
   /** The open connections, and how many the pools open at most. */
   connections: { count(): number; max: number };
   /** Waits up to `seconds` for running queries, then closes every connection. */
@@ -51,8 +51,8 @@ export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, trace
     heartbeats,
     reports,
     jobs,
-    listen(channel, onChange) {
-      const subscription = listen(sessions, channel, onChange);
+    listen(channels) {
+      const subscription = listen(sessions, channels);
       subscriptions.push(subscription);
       return subscription.listening;
     },

@@ -193,3 +193,44 @@ export const revocationChannel = "svc_revocation";
 export const notifyRevocation = async (db: Executor, identity: string): Promise<void> => {
   await db.execute(sql`select pg_notify(${revocationChannel}, ${identity})`);
 };
+
+/** The channel of directives to hosts. */
+export const directiveChannel = "svc_directive";
+
+/** What a host is told to do, by its signed requests. */
+export const directiveActions = ["config_assigned", "renew_now", "report_now"] as const;
+
+/** A directive to some hosts. */
+export interface HostDirective {
+  action: (typeof directiveActions)[number];
+  identityIds: readonly string[];
+  /** The hosts act within this time, each at a random one. */
+  spreadMs: number;
+}
+
+/** A notification has 8,000 bytes at most. */
+const hostsMax = 200;
+/** The hosts that act in a second: fewer than one core serves. */
+const hostsOfSecond = 1_000;
+
+/** Returns in how much time so many hosts should act. A single one acts at once. */
+export const spreadOf = (hosts: number): number => (hosts <= 1 ? 0 : Math.ceil((hosts * 1_000) / hostsOfSecond));
+
+/** Sends a directive to hosts once the transaction has committed. One that is lost costs nothing: the next heartbeat brings the same. */
+export const notifyHosts = async (db: Executor, { action, identityIds, spreadMs }: HostDirective): Promise<void> => {
+  for (let at = 0; at < identityIds.length; at += hostsMax) {
+    const payload = [action, spreadMs, identityIds.slice(at, at + hostsMax).join()].join(" ");
+    await db.execute(sql`select pg_notify(${directiveChannel}, ${payload})`);
+  }
+};
+
+const spreadMsMax = 600_000;
+
+/** Reads the payload of a notification; undefined for any other text, as that of a later version. */
+export const readDirective = (payload: string): HostDirective | undefined => {
+  const [action, spread, ids] = payload.split(" ");
+  const known = directiveActions.find((name) => name === action);
+  const spreadMs = Number(spread);
+  if (known === undefined || !ids || !Number.isSafeInteger(spreadMs) || spreadMs < 0) return undefined;
+  return { action: known, spreadMs: Math.min(spreadMs, spreadMsMax), identityIds: ids.split(",") };
+};

@@ -5,7 +5,10 @@ import type { SharedServers } from "./database.ts";
 import { connectionError } from "./pool/connection-error.ts";
 import { createSingleSocket } from "./pool/single-socket.ts";
 
-/** A channel that is listened on. */
+/** What is called with the payload of each notification of a channel, and without one whenever a connection begins to listen. */
+export type Channels = Readonly<Record<string, (payload?: string) => void>>;
+
+/** Channels that are listened on. */
 export interface Subscription {
   /** Resolves when the first connection listens. Rejects if it fails; others are opened all the same. */
   listening: Promise<void>;
@@ -15,14 +18,10 @@ export interface Subscription {
 const retryDelayMs = 250;
 
 /**
- * Listens on a channel, on a connection of its own, and on a new one whenever that closes. `onChange` is called with each notification, and
- * whenever a connection begins to listen: some may have been missed before.
+ * Listens on channels, on one connection of its own, and on a new one whenever that closes. Each is called whenever a connection begins to
+ * listen too: some notifications may have been missed before.
  */
-export const listen = (
-  { url, servers }: { url: string; servers: SharedServers },
-  channel: string,
-  onChange: () => void,
-): Subscription => {
+export const listen = ({ url, servers }: { url: string; servers: SharedServers }, channels: Channels): Subscription => {
   const { settings, ...at } = connectionSettings({ url, servers });
   let fail: (cause: Error) => void = () => undefined;
   let isConnected = false;
@@ -42,7 +41,9 @@ export const listen = (
       if (!isClosed) retry = setTimeout(() => void connect().catch(() => undefined), retryDelayMs);
     });
     const timer = setTimeout(() => failed.reject(connectionError("DEADLINE_EXCEEDED")), callDeadlineMs.api);
-    const listening = client.listen(channel, onChange, onChange);
+    const listening = Promise.all(
+      Object.entries(channels).map(([channel, notify]) => client.listen(channel, notify, () => notify())),
+    ).then(() => undefined);
     listening.catch(failed.reject);
     await Promise.race([listening, failed.promise]).finally(() => clearTimeout(timer));
   };

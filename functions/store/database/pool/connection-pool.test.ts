@@ -101,7 +101,7 @@ describe("a pool", () => {
     ends.push(() => proxy.close());
     const url = `postgres://postgres@127.0.0.1:${proxy.port}${pathname}`;
     let changes = 0;
-    const subscription = listen({ url, servers: createDatabaseServers(url) }, "news", () => (changes += 1));
+    const subscription = listen({ url, servers: createDatabaseServers(url) }, { news: () => (changes += 1) });
     ends.push(() => subscription.close());
     await subscription.listening;
     expect(changes).toBe(1);
