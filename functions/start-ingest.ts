@@ -28,6 +28,8 @@ import type { Channels } from "./store/database/listen.ts";
 const partitionIntervalMs = 3_600_000;
 /** From one shared transaction to the next, for opening queues and for first uses of certificates. */
 const connectionPauseMs = 20;
+/** From one statement of statuses to the next. */
+const statusPauseMs = 1_000;
 
 /** Ingest that serves. */
 export interface RunningIngest {
@@ -81,7 +83,9 @@ export const startIngest = async (
       refused: (failure) => recordAuthFailure(core, failure),
     },
     // Without a signer core knows no host.
-    ...(core.signer === null ? {} : { statuses: createStatusRegister(core) }),
+    ...(core.signer === null
+      ? {}
+      : { statuses: createStatusRegister(core, { pause: () => clock.sleep(statusPauseMs) }) }),
     listen: (on) => databases.listen(ingestChannels(on)),
   });
   metrics.gauge(

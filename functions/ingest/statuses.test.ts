@@ -106,6 +106,10 @@ const healthOf = async (hostId: string) =>
     await ingest.connection.sql`select h.* from collector_health h join collector_identity i on i.id = identity_id
     where i.identity = ${hostId}`
   )[0];
+const seen = async (host: TestCollector) =>
+  (await ingest.connection.sql`select * from fleet_status where identity_id = ${host.identityId}`)[0];
+const timeOf = (text: unknown) => Date.parse(String(text));
+const atNext = () => ({ sent_at: new Date(core.clock.now() + 1).toISOString() });
 const failureOf = async (hostId: string) =>
   (
     await ingest.connection
@@ -160,9 +164,11 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect(await stream.status({ report: reportOf(one, report) })).toMatchObject({ ...accepted, desired_config: null });
     const { body } = await manage(core, other, "heartbeat", heartbeatBody(core.clock.now(), report));
     expect(body).toMatchObject({ next_heartbeat_seconds: 60, renew_now: false, desired_config: null });
-    const { identity_id: _a, certificate_id: _b, ...stored } = (await healthOf(one.identity)) ?? {};
-    const { identity_id: _c, certificate_id: _d, ...byHttp } = (await healthOf(other.identity)) ?? {};
-    expect(stored).toEqual(byHttp);
+    const ofHost = { identity_id: null, certificate_id: null, report_digest: null, digest_reported_at: null };
+    expect({ ...(await healthOf(one.identity)), ...ofHost }).toEqual({
+      ...(await healthOf(other.identity)),
+      ...ofHost,
+    });
   });
 
   it("answers with the assigned config, and lets telemetry pass between statuses", async () => {
@@ -220,6 +226,57 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect(await healthOf(host.identity)).toBeUndefined();
   });
 
+  it("counts a status whose digest is the stored one as a heartbeat, with its figures and the assigned config", async () => {
+    const host = await enroll();
+    const { id, hash } = await publish();
+    const stream = await open(host);
+    expect(await stream.status({ report: reportOf(host) })).toMatchObject(accepted);
+    await assign(host, id);
+    await core.clock.advance(30_000);
+    const figures = { queue_records: 17, queue_bytes: 4_096 };
+    const desired_config = { config_id: id, config_hash: hash };
+    expect(await stream.status({ figures })).toMatchObject({ ...accepted, desired_config });
+    const row = await seen(host);
+    expect(row).toMatchObject({ queue_records: 17, queue_bytes: "4096" });
+    expect(timeOf(row?.last_heartbeat_at)).toBe(core.clock.now());
+    // The report's row is as it was.
+    expect(timeOf((await healthOf(host.identity))?.last_heartbeat_at)).toBe(core.clock.now() - 30_000);
+    // On another stream, of another replica, and with another digest.
+    const other = await open(host, cut);
+    expect(await other.status({})).toMatchObject({ ...accepted, desired_config });
+    expect(await other.status({ digest: digest(2) })).toMatchObject({ report_needed: true });
+  });
+
+  it("asks for the report after another heartbeat has changed it", async () => {
+    const host = await enroll();
+    const stream = await open(host);
+    expect(await stream.status({ report: reportOf(host) })).toMatchObject(accepted);
+    await core.clock.advance(10_000);
+    await manage(core, host, "heartbeat", heartbeatBody(core.clock.now(), { boot_id: "another" }));
+    expect(await stream.status({})).toMatchObject({ report_needed: true });
+    expect(await stream.status({ report: reportOf(host, atNext()) })).toMatchObject(accepted);
+    expect(await stream.status({})).toMatchObject(accepted);
+  });
+
+  it("V1: says of a host that was stale when it recovered", async () => {
+    const host = await enroll();
+    const stream = await open(host);
+    expect(await stream.status({ report: reportOf(host) })).toMatchObject(accepted);
+    await core.clock.advance(200_000);
+    expect(await stream.status({})).toMatchObject(accepted);
+    expect(timeOf((await healthOf(host.identity))?.recovered_at)).toBe(core.clock.now());
+  });
+
+  it("says that the certificate must be renewed, when that is overdue", async () => {
+    const host = await enroll();
+    const stream = await open(host);
+    expect(await stream.status({ report: reportOf(host) })).toMatchObject(accepted);
+    await ingest.connection
+      .sql`update certificate set renew_after = now() - interval '30 days' where id = ${host.certificateId}`;
+    await core.clock.advance(1_000);
+    expect(await stream.status({})).toMatchObject({ ...accepted, renew_now: true });
+  });
+
   it("refuses a report as the heartbeat by HTTP does, and keeps the stream", async () => {
     const host = await enroll();
     const other = await enroll();
@@ -254,6 +311,7 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     await act(host);
     await core.clock.advance(61_000);
     expect((await stream.status({ report: reportOf(host) }))?.refused).toBe(code);
+    expect((await stream.status({}))?.refused).toBe(code);
     expect(await failureOf(host.identity)).toBe(code);
     if (code !== "certificate_replaced") expect((await healthOf(host.identity))?.last_heartbeat_at).toEqual(at);
   });
@@ -262,10 +320,7 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     const identity = "https://fleet.test/d/by-hand";
     const stream = await open({ identity });
     expect(await stream.forward(1)).toBe("1");
-    const key = await createTestKey();
-    const certificate = (await ingest.client({ uri: identity })).der;
-    const byHand = { identity, key, certificate, identityId: "", certificateId: "" };
-    expect((await stream.status({ report: reportOf(byHand) }))?.refused).toBe("proof_invalid");
+    expect((await stream.status({}))?.refused).toBe("certificate_unknown");
     expect(await stream.forward(2)).toBe("2");
   });
 

@@ -132,7 +132,7 @@ export const admitProof = async (
  */
 export const requireAdmitted = async (
   core: AdmitCore,
-  { certificate: { identity } }: ProvenCollector,
+  { certificate: { identity } }: { certificate: Pick<ClientCertificate, "identity"> },
   admission: ProofAdmission,
   origin: Origin,
 ): Promise<AdmittedCollector> => {

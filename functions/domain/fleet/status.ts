@@ -1,13 +1,85 @@
+import { groupCalls } from "../../../kit/group-calls.ts";
+import type { Core } from "../../core.ts";
+import {
+  type AdmissionOutcome,
+  type CertificateDecision,
+  prepareCertificateDecisions,
+} from "../../store/certificate/proof-uses.ts";
+import { digestKey } from "../../store/fleet/reports.ts";
+import { createSeenRecorder, type StatusFigures } from "../../store/fleet/statuses.ts";
+import type { Origin } from "../audit/audit-log.ts";
+import { requireAdmitted } from "../certificate/authenticate.ts";
+import type { HeartbeatAnswer, HeartbeatCore } from "./heartbeat.ts";
+import { fleetThresholds } from "./thresholds.ts";
+
 /** A status without a report: its digest says that the host's last signed report still holds, apart from these figures. */
 export interface BriefStatus {
   digest: Uint8Array;
-  figures: {
-    queueRecords: number;
-    queueBytes: number;
-    oldestRecordAgeSeconds: number | null;
-    droppedRecordsTotal: number;
-    deadLetters: number;
-    /** Null before the first ack. */
-    lastAckAgeSeconds: number | null;
-  };
+  figures: StatusFigures;
 }
+
+/** The host of a status, by the certificate that TLS has verified. */
+export interface StatusCaller {
+  identity: string;
+  fingerprintSha256: string;
+  /** Milliseconds since the epoch. */
+  notAfter: number;
+}
+
+/** Counts a status as a heartbeat, or returns that core needs the report. */
+export type RecordStatus = (
+  caller: StatusCaller,
+  status: BriefStatus,
+  origin: () => Origin,
+) => Promise<HeartbeatAnswer | "report_needed">;
+
+/** Certificates in a query. */
+const certificatesMax = 2048;
+
+/**
+ * Creates the function that decides on statuses. What arrives until the next statement, which waits for `pause`, shares it. Throws the problems
+ * of `requireAdmitted` that concern the certificate, as the heartbeat of this host would.
+ */
+export const createStatusRecorder = (
+  core: HeartbeatCore & Pick<Core, "clock">,
+  { pause }: { pause?: () => Promise<void> } = {},
+): RecordStatus => {
+  const { config, heartbeats, clock, observe } = core;
+  const record = createSeenRecorder({ db: heartbeats.db }, clock, fleetThresholds(config));
+  const decideTogether = prepareCertificateDecisions(heartbeats.db);
+  const decide = groupCalls<string, CertificateDecision>({
+    ...(pause ? { pause } : {}),
+    run: (fingerprints) => decideTogether(fingerprints, clock.now()),
+    keyOf: (fingerprint) => fingerprint,
+    concurrency: 1,
+    itemsMax: certificatesMax,
+    // A fingerprint cannot fail alone.
+    isolate: () => false,
+  });
+
+  return async (caller, { digest, figures }, origin) => {
+    const { certificateId, identityId, renewNow, ...decision } = await decide(caller.fingerprintSha256);
+    const now = clock.now();
+    const outcome = withExpiry(decision.outcome, now >= caller.notAfter + 1000);
+    if (outcome !== "admitted" || identityId === null) {
+      observe.heartbeat(outcome);
+      const refusal = { outcome, certificateId, identityId, lastSentAt: null, isFirstUse: false };
+      await requireAdmitted(core, { certificate: caller }, refusal, origin());
+      throw new Error("a refused status was admitted");
+    }
+    const seen = { identityId, seenAt: now, digest: digestKey(digest), figures };
+    const { outcome: recorded, desiredConfig } = await record(seen);
+    if (recorded === "report_needed") return recorded;
+    observe.heartbeat(outcome);
+    return {
+      serverTime: now,
+      nextHeartbeatSeconds: config.heartbeatIntervalSeconds,
+      desiredConfig,
+      renewNow,
+    };
+  };
+};
+
+/** Adds the expiry to a decision, in the order of `decideProofs`. */
+const withExpiry = (outcome: CertificateDecision["outcome"], isExpired: boolean): AdmissionOutcome =>
+  isExpired && (outcome === "admitted" || outcome === "certificate_replaced") ? "certificate_expired" : outcome;

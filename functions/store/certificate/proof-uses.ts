@@ -2,6 +2,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { type Clock, possibleTimes } from "../../../kit/clock.ts";
 import { clockSkewMsMax, type ProofPurpose } from "../../../proto/management/proof.ts";
 import type { Executor } from "../database/database.ts";
+import { prepareStatement } from "../database/execute-prepared.ts";
 import type { Succession } from "./certificates.ts";
 
 /** A verified proof, not used yet. */
@@ -111,6 +112,41 @@ export const decideProofs = (purpose: ProofPurpose, { at, plausibleUntil }: Proo
       extract(epoch from case when provisional = 'admitted' then sent_at else newest_sent_at end)::float8 * 1000 as last_sent_at
     from known left join used on used.certificate_id = known.certificate_id
   )`;
+
+/** The decision on a certificate whose key TLS has verified, without a proof. */
+export interface CertificateDecision {
+  certificateId: string | null;
+  identityId: string | null;
+  /** As `decideProofs` decides, except for the expiry. */
+  outcome: Extract<AdmissionOutcome, "admitted" | `${string}_${"unknown" | "revoked" | "replaced"}`>;
+  /** `renew_after`, plus the jitter of a tenth of the lifetime that collectors add, has passed. */
+  renewNow: boolean;
+}
+
+/** Prepares the statement that decides on certificates by SHA-256 fingerprint (lowercase hex), in their order. */
+export const prepareCertificateDecisions = (db: Executor) => {
+  const run = prepareStatement<CertificateDecision & Record<string, unknown>>(db, decideCertificates);
+  return (fingerprints: readonly string[], now: number): Promise<readonly CertificateDecision[]> =>
+    run({ fingerprints: JSON.stringify(fingerprints), at: new Date(now).toISOString() });
+};
+
+const decideCertificates = sql`
+  select c.id as "certificateId", c.identity_id as "identityId",
+    case
+      when c.id is null then 'certificate_unknown'
+      when i.revoked_at is not null then 'identity_revoked'
+      when c.status = 'revoked' then 'certificate_revoked'
+      when c.status = 'replaced' then 'certificate_replaced'
+      else 'admitted'
+    end as outcome,
+    coalesce(c.renew_after + (c.not_after - c.issued_at) / 10 < ${sql.placeholder("at")}::timestamptz, false) as "renewNow"
+  from json_array_elements_text(${sql.placeholder("fingerprints")}::json) with ordinality as input (fingerprint, place)
+  left join lateral (
+    select id, identity_id, status, renew_after, not_after, issued_at from certificate
+    where fingerprint_sha256 = decode(input.fingerprint, 'hex') limit 1
+  ) c on true
+  left join lateral (select revoked_at from collector_identity where id = c.identity_id limit 1) i on true
+  order by place`;
 
 /** Converts a row of `decision`. */
 export const admissionOf = (row: DecisionRow): ProofAdmission => ({

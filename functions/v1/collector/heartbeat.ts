@@ -33,17 +33,20 @@ export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {
 };
 
 /**
- * Creates the function that accepts the body of a heartbeat that arrived otherwise, from the caller with this certificate: by the checks of the
- * route, with its problems.
+ * Creates the function that accepts the body of a heartbeat that arrived otherwise, with a digest, from the caller with this certificate: by the
+ * checks of the route, with its problems.
  */
 export const createReportAcceptor = (core: HeartbeatCore & ManagementCore) => {
   const acceptHeartbeat = createHeartbeats(core);
-  return async (der: Uint8Array, body: Uint8Array, origin: Origin): Promise<HeartbeatAnswer> => {
+  return async (
+    { der, body, digest }: { der: Uint8Array; body: Uint8Array; digest: Uint8Array },
+    origin: Origin,
+  ): Promise<HeartbeatAnswer> => {
     const request = parseJson(body);
     const caller = await proveBody(core, { purpose: "heartbeat", der, body: request }).catch((error: unknown) => {
       core.observe.heartbeat(error instanceof Problem ? error.code : "internal");
       throw error;
     });
-    return acceptHeartbeat(caller, parse(HeartbeatRequest, request), origin);
+    return acceptHeartbeat(caller, parse(HeartbeatRequest, request), origin, digest);
   };
 };
