@@ -7,6 +7,7 @@ import type { Bench } from "./support/bench.ts";
 
 /** Loaded on use: a bench's imports take memory and time. */
 const benches: Readonly<Record<string, () => Promise<Bench>>> = {
+  assigned: async () => (await import("./management/assigned.ts")).assignedBench,
   chat: async () => (await import("./chat.ts")).chatBench,
   collector: async () => (await import("./collector/collector.ts")).collectorBench,
   enroll: async () => (await import("./management/enroll.ts")).enrollBench,

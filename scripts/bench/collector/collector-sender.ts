@@ -6,7 +6,7 @@ import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
 import type { HttpsSender } from "../support/https-sender.ts";
 
 /** Where a collector sends, with its credentials. */
-interface Target {
+export interface CollectorTarget {
   port: number;
   ca: string;
   cert: string;
@@ -16,8 +16,8 @@ interface Target {
 }
 
 /** Sends as a collector whose forwarder is connected: each request is a stream of one HTTP/2 connection, open from the start. */
-export const connectCollector = async (target: Target): Promise<HttpsSender> => {
-  const socket = connectTls(settingsOf(target));
+export const connectCollector = async (target: CollectorTarget): Promise<HttpsSender> => {
+  const socket = connectTls(tlsSettingsOf(target));
   await once(socket, "secureConnect");
   const session = openSession(socket);
   return { post: (path, body) => postStream(session, path, body), close: () => session.destroy() };
@@ -27,9 +27,9 @@ export const connectCollector = async (target: Target): Promise<HttpsSender> => 
  * Sends as a collector without a forwarder: each request has an HTTP/2 connection of its own, which resumes the TLS session of the one
  * before unless told otherwise.
  */
-export const createCollectorSender = (target: Target, { resumes }: { resumes: boolean }): HttpsSender => {
+export const createCollectorSender = (target: CollectorTarget, { resumes }: { resumes: boolean }): HttpsSender => {
   const resume = createResumeTls();
-  const settings = settingsOf(target);
+  const settings = tlsSettingsOf(target);
   return {
     post: async (path, body) => {
       const socket = resumes ? resume((session) => connectTls({ ...settings, ...session })) : connectTls(settings);
@@ -44,8 +44,8 @@ export const createCollectorSender = (target: Target, { resumes }: { resumes: bo
   };
 };
 
-// The types leave out the options of the socket.
-const settingsOf = (target: Target): ConnectionOptions & NetConnectOpts => ({
+/** Returns the settings of a connection to core. The types leave out the options of the socket. */
+export const tlsSettingsOf = (target: CollectorTarget): ConnectionOptions & NetConnectOpts => ({
   host: "127.0.0.1",
   servername: "localhost",
   ALPNProtocols: ["h2"],
@@ -58,7 +58,8 @@ const openSession = (socket: TLSSocket): ClientHttp2Session => {
   return session;
 };
 
-const postStream = async (
+/** Posts a request on an open connection. */
+export const postStream = async (
   session: ClientHttp2Session,
   path: string,
   body: string | Uint8Array,

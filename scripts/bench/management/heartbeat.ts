@@ -1,4 +1,5 @@
 import { hash, sign, verify } from "node:crypto";
+import type { Status } from "../../../collector/forward/messages.ts";
 import { loadLocalCa } from "../../../functions/node/load-signer.ts";
 import { createNodeCryptography } from "../../../functions/node/node-cryptography.ts";
 import { systemClock } from "../../../kit/clock.ts";
@@ -14,6 +15,7 @@ import { benchGoals, judgeGoals } from "../support/goals.ts";
 import { connectHttps, type HttpsSender } from "../support/https-sender.ts";
 import { cpuSecondsOf, memoryOf } from "../support/processes.ts";
 import { type BenchHost, enrollBenchHosts } from "./enrolled-hosts.ts";
+import { connectStatuses, type StatusSender } from "./status-sender.ts";
 
 /** Core accepts six heartbeats a minute of a host, and the warm-up is one of them. */
 const roundsMax = 5;
@@ -34,8 +36,9 @@ export interface SignedHeartbeat {
  * `--rounds` rounds, after one to warm up. The floor is how many of the same signatures one core verifies, measured between the rounds.
  * Each connection is HTTP/2, as that of a collector's forwarder, which carries its heartbeats too. With `--connections resumed` each
  * heartbeat has a connection of its own that resumes the TLS session of the one before, as without a forwarder; `new` makes a full
- * handshake each time; `http1` keeps a connection of HTTP/1.1, as a proxy does. `--rate` starts so many a second instead, as a fleet does.
- * `--program` is the main file of another core, to compare with.
+ * handshake each time; `http1` keeps a connection of HTTP/1.1, as a proxy does. With `stream` each host has its stream open, and the rounds
+ * after the first are statuses without a report: all hosts at once, or at `--rate`. `--rate` starts so many a second instead, as a fleet
+ * does. `--program` is the main file of another core, to compare with.
  */
 export const heartbeatBench: Bench = async (args) => {
   const options = readBenchOptions(args, {
@@ -58,14 +61,29 @@ export const heartbeatBench: Bench = async (args) => {
   const core = await files.start();
   const corePid = core.process.pid ?? 0;
   const senders: HttpsSender[] = [];
+  const streams: StatusSender[] = [];
+  /** The first status of each host carries its report. */
+  const reports = new Set<BenchHost>(hosts);
+  const statusOf = (heartbeat: SignedHeartbeat | undefined): Status => {
+    if (heartbeat === undefined) throw new Error("a host is missing");
+    const { host, body } = heartbeat;
+    const queue = { records: 3, bytes: 4096, oldestRecordAgeSeconds: 1, droppedRecordsTotal: 0, deadLetters: 0 };
+    const report = reports.has(host) ? Buffer.from(body) : new Uint8Array();
+    return { digest: Buffer.alloc(32, 1), queue, lastAckAgeSeconds: 1, report };
+  };
   const sendAll = (heartbeats: readonly SignedHeartbeat[], perSecond: number): Promise<Float64Array> => {
-    const send = async (index: number) => {
+    const sendOnStream = async (index: number) => {
+      const { refused, reportNeeded } = (await streams[index]?.send(statusOf(heartbeats[index]))) ?? {};
+      if (refused !== "" || reportNeeded) throw new Error(`status rejected: ${refused}, ${reportNeeded}`);
+    };
+    const sendRequest = async (index: number) => {
       const [heartbeat, sender] = [heartbeats[index], senders[index]];
       if (heartbeat === undefined || sender === undefined) throw new Error("a host is missing");
       const { status, text } = await sender.post("/v1/collector/heartbeat", heartbeat.body);
       if (status !== 200) throw new Error(`heartbeat rejected: ${text}`);
     };
-    return perSecond > 0 ? runAtRate(heartbeats.length, perSecond, send) : runAll(heartbeats.length, inFlight, send);
+    const [send, atOnce] = connections === "stream" ? [sendOnStream, count] : [sendRequest, inFlight];
+    return perSecond > 0 ? runAtRate(heartbeats.length, perSecond, send) : runAll(heartbeats.length, atOnce, send);
   };
   const cpuNow = () => {
     const { user, system } = process.cpuUsage();
@@ -82,6 +100,11 @@ export const heartbeatBench: Bench = async (args) => {
         key: host.privateKey.export({ format: "pem", type: "pkcs8" }).toString(),
         localAddress: `127.0.${1 + Math.floor(index / hostsPerAddress)}.1`,
       };
+      if (connections === "stream") {
+        const connect = () => connectStatuses(target, host);
+        streams[index] = await connect().catch(connect);
+        return;
+      }
       if (connections === "resumed" || connections === "new") {
         senders[index] = createCollectorSender(target, { resumes: connections === "resumed" });
         return;
@@ -94,6 +117,10 @@ export const heartbeatBench: Bench = async (args) => {
       hosts.map((host) => signHeartbeat(host, systemClock.now())),
       0,
     );
+    reports.clear();
+    const [{ at: logStart } = { at: "" }] = await database.sql<
+      { at: string }[]
+    >`select pg_current_wal_lsn()::text as at`;
     const floorRates: number[] = [];
     const cpu = { core: 0, postgres: 0, sender: 0 };
     const latencies = new Float64Array(count * rounds);
@@ -110,7 +137,9 @@ export const heartbeatBench: Bench = async (args) => {
       for (const part of ["core", "postgres", "sender"] as const) cpu[part] += after[part] - before[part];
       floorRates.push(verifyRate(heartbeats));
     }
-    const written = await database.sql`select count(*)::int as rows from collector_health
+    const [{ bytes: logBytes } = { bytes: 0 }] = await database.sql<{ bytes: number }[]>`
+      select pg_wal_lsn_diff(pg_current_wal_lsn(), ${logStart}::pg_lsn)::float8 as bytes`;
+    const written = await database.sql`select count(*)::int as rows from fleet_status
       where last_heartbeat_at >= ${new Date(roundStartedAt).toISOString()}::timestamptz`;
     if (written[0]?.rows !== count) throw new Error("the last round is not in the database");
     const microsecondsEach = (cpuSeconds: number) => rounded((cpuSeconds / count / rounds) * 1e6);
@@ -121,7 +150,11 @@ export const heartbeatBench: Bench = async (args) => {
     // At a given rate the machine is idle in between.
     const ratio = rate > 0 ? null : rounded(perSecond / floor, 3);
     const p99 = rounded(quantile(latencies, 0.99));
-    const { ok, goals } = judgeGoals("heartbeat", { cpu_us: cpuUs, ratio, p99_ms: p99, core_mb: coreMb });
+    const log = rounded(logBytes / count / rounds);
+    const { ok, goals } =
+      connections === "stream"
+        ? judgeGoals("heartbeat --connections stream", { cpu_us: cpuUs, log_bytes: log, core_mb: coreMb })
+        : judgeGoals("heartbeat", { cpu_us: cpuUs, ratio, p99_ms: p99, core_mb: coreMb });
     return {
       figure: rounded(perSecond),
       unit: "heartbeats/s",
@@ -142,12 +175,13 @@ export const heartbeatBench: Bench = async (args) => {
         },
         latency_ms: { p50: rounded(quantile(latencies, 0.5)), p99 },
         core_peak_rss_mb: coreMb,
+        log_bytes_each: log,
         goals,
         floor: "P-256 verifications of the same signatures by node:crypto on one core",
       },
     };
   } finally {
-    for (const sender of senders) sender?.close();
+    for (const sender of [...senders, ...streams]) sender?.close();
     core.process.kill("SIGKILL");
     await files.remove();
   }

@@ -39,6 +39,15 @@ export const benchGoals = {
     p99_ms: below(150, "ms", "p99 at full load"),
     core_mb: below(350, "MB", "core's peak memory"),
   },
+  "heartbeat --connections stream": {
+    cpu_us: atMost(52, "µs", "CPU of a status on an open stream, core and PostgreSQL"),
+    log_bytes: atMost(120, "bytes", "write-ahead log of it"),
+    core_mb: below(350, "MB", "core's peak memory"),
+  },
+  assigned: {
+    p50_ms: below(500, "ms", "from the assignment to core's row of the host's report"),
+    p99_ms: below(2_000, "ms", "p99 of it, for a wave of 100 hosts"),
+  },
   enroll: {
     cpu_us: atMost(600, "µs", "CPU a certificate, one-time tokens, core and PostgreSQL"),
     p99_ms: below(150, "ms", "p99"),
