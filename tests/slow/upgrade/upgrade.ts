@@ -135,9 +135,13 @@ export const runUpgrade = async (
   };
   const heartbeatWith = (identity: string, configHash: string) =>
     until(`${identity} reports its config`, async () => {
+      // A heartbeat that repeats the last report moves its time in "fleet_status" alone, which the previous version does not have.
+      const [found] = await sql<
+        { name: string }[]
+      >`select coalesce(to_regclass('fleet_status'), 'collector_health')::text as name`;
       const [row] = await sql<{ drift: string }[]>`
-        select drift from fleet_host f join collector_health h using (identity_id)
-        where identity = ${identity} and h.running_config_hash = ${configHash} and h.last_heartbeat_at > ${since}::timestamptz`;
+        select f.drift from fleet_host f join collector_health h using (identity_id) join ${sql(found?.name ?? "")} s using (identity_id)
+        where f.identity = ${identity} and h.running_config_hash = ${configHash} and s.last_heartbeat_at > ${since}::timestamptz`;
       return row?.drift;
     });
   const client = async (identity: string) => {
