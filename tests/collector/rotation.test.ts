@@ -116,8 +116,7 @@ const issuerOf = async (host: HostProgram): Promise<string> =>
   new X509Certificate(await readFile(join(host.configDir, "identity", "current", "tls.crt"))).issuer;
 const lastHeartbeat = async (host: HostProgram): Promise<number> => {
   const [row] = await db.sql<{ at: number }[]>`
-    select (extract(epoch from last_heartbeat_at) * 1000)::float8 as at from collector_health join collector_identity on identity_id = id
-    where identity = ${host.identity}`;
+    select (extract(epoch from last_heartbeat_at) * 1000)::float8 as at from fleet_status where identity = ${host.identity}`;
   return row?.at ?? 0;
 };
 
