@@ -60,7 +60,7 @@ const serve = async (
   let isStopping = false;
   let isListening = false;
   // Until it is known.
-  const hasOlderCore = true;
+  let hasOlderCore = true;
   let runningJobs: Promise<unknown> = Promise.resolve();
   try {
     const metrics = createMetrics(log);
@@ -110,7 +110,13 @@ const serve = async (
     const checkRestore = async (): Promise<void> => {
       if ((await findRestore()) !== null) ingest?.reopenStreams();
     };
-    const keepSession = createSessionKeeper(jobsCore, () => isListening && !isStopping);
+    const keepSession = createSessionKeeper(
+      jobsCore,
+      () => isListening && !isStopping,
+      (isPresent) => {
+        hasOlderCore = isPresent;
+      },
+    );
     // Before anything serves: a restored backup grants access that has been revoked since.
     await checkRestore();
     runningJobs = Promise.all([

@@ -6,6 +6,7 @@ import {
   type SubmitRequest,
   SubmitRequestSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { managementBytesMax } from "../../proto/management/proof.ts";
 import { Problem } from "../problems.ts";
 import { checkEntries } from "./limit-messages.ts";
 
@@ -17,8 +18,18 @@ export const submittedKey = createContextKey<SubmitRequest | undefined>(undefine
 /** Decodes a ForwardRequest. Throws a Problem for other bytes, and for too many entries. */
 export const decodeForward = (bytes: Uint8Array): ForwardRequest["message"] => {
   checkEntries(bytes);
+  const { message } = decodeRequest(bytes);
+  // The budget knows its report alone.
+  if (message.case === "status" && bytes.length > statusBytesMax)
+    throw new Problem("frame_too_large", { detail: `a status has at most ${statusBytesMax} bytes` });
+  return message;
+};
+
+const statusBytesMax = managementBytesMax + 1024;
+
+const decodeRequest = (bytes: Uint8Array): ForwardRequest => {
   try {
-    return fromBinary(ForwardRequestSchema, bytes, { readUnknownFields: false }).message;
+    return fromBinary(ForwardRequestSchema, bytes, { readUnknownFields: false });
   } catch (cause) {
     throw new Problem("frame_invalid", { detail: "the message is not a ForwardRequest", cause });
   }

@@ -1,5 +1,7 @@
+import { hash } from "node:crypto";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { systemClock } from "../../kit/clock.ts";
+import { uuidv7 } from "../../kit/entropy.ts";
 import { encodePem } from "../../proto/pem.ts";
 import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
@@ -20,6 +22,7 @@ import {
 } from "../../tests/support/grpc-client.ts";
 import { ingestPaths, startTestIngest, type TestIngest } from "../../tests/support/ingest.ts";
 import { markUsed, recordAuthFailure } from "../domain/certificate/authenticate.ts";
+import { createStatusRecorder } from "../domain/fleet/status.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
 import { ingestChannels } from "../start-ingest.ts";
 import { createStatusRegister } from "../status-register.ts";
@@ -247,6 +250,33 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect(await other.status({ digest: digest(2) })).toMatchObject({ report_needed: true });
   });
 
+  it("stores an absurd age of a host that has lost records as one of thirty years: it must not fail the hosts beside it", async () => {
+    const host = await enroll();
+    const stream = await open(host);
+    expect(await stream.status({ report: reportOf(host) })).toMatchObject(accepted);
+    await core.clock.advance(1_000);
+    const figures = { dropped_records_total: 1, last_ack_age_seconds: 10 ** 12, oldest_record_age_seconds: 10 ** 15 };
+    expect(await stream.status({ figures })).toMatchObject(accepted);
+    expect(await healthOf(host.identity)).toMatchObject({ dropped_records_total: "1" });
+  });
+
+  it("keeps the times that a core of the previous version reads, while there is one", async () => {
+    const host = await enroll();
+    expect(await (await open(host)).status({ report: reportOf(host) })).toMatchObject(accepted);
+    await core.clock.advance(1_000);
+    const { heartbeats } = core.core;
+    const record = createStatusRecorder({ ...core.core, heartbeats: { ...heartbeats, hasOlderCore: () => true } });
+    const figures = {
+      ...{ queueRecords: 0, queueBytes: 0, oldestRecordAgeSeconds: null, droppedRecordsTotal: 0 },
+      ...{ deadLetters: 0, lastAckAgeSeconds: null },
+    };
+    const fingerprintSha256 = hash("sha256", host.certificate);
+    const caller = { identity: host.identity, fingerprintSha256, notAfter: Number.POSITIVE_INFINITY };
+    const origin = { requestId: uuidv7(core.core), remoteAddress: "127.0.0.1" };
+    expect(await record(caller, { digest: digest(1), figures }, () => origin)).toMatchObject({ desiredConfig: null });
+    expect(timeOf((await healthOf(host.identity))?.last_heartbeat_at)).toBe(core.clock.now());
+  });
+
   it("asks for the report after another heartbeat has changed it", async () => {
     const host = await enroll();
     const stream = await open(host);
@@ -340,11 +370,12 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect(events.map(({ target_id }) => target_id)).toContain(host.identityId);
   });
 
-  it("answers six statuses of a stream in a minute", async () => {
+  it("answers six statuses of a host in a minute, whatever streams it opens", async () => {
     const host = await enroll();
     const stream = await open(host);
     for (let count = 0; count < 6; count++) expect((await stream.status({}))?.refused).toBe("");
     expect((await stream.status({}))?.refused).toBe("rate_limited");
+    expect((await (await open(host)).status({}))?.refused).toBe("rate_limited");
     await core.clock.advance(61_000);
     expect((await stream.status({}))?.refused).toBe("");
   });
@@ -358,6 +389,10 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     const short = await open(host);
     short.send({ seq: 1, digest: digest(1).subarray(1) });
     expect((await short.ended).error).toMatchObject({ reason: "frame_invalid" });
+    if (!fastPath) return;
+    const large = await open(host);
+    large.send({ seq: 1, digest: digest(1), report: Buffer.alloc(80_000) });
+    expect((await large.ended).error).toMatchObject({ reason: "frame_too_large" });
   });
 });
 

@@ -4,6 +4,7 @@
  */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Clock } from "../../kit/clock.ts";
+import { createTokenBuckets } from "../../kit/token-buckets.ts";
 import {
   type Directive,
   DirectiveSchema,
@@ -65,8 +66,10 @@ const actions = {
 type AnswerFields = MessageInitShape<typeof StatusAnswerSchema>;
 
 const digestBytes = 32;
-/** Statuses of one stream in a minute, as of heartbeats by HTTP. */
+/** Statuses of one host in a minute, as of heartbeats by HTTP. */
 const minuteCountMax = 6;
+/** Thirty years: times that far back are still times. */
+const ageSecondsMax = 1e9;
 
 /** Makes the statuses of a replica; without a register, which needs a signer, it takes none. */
 export const createStatuses = ({
@@ -82,6 +85,7 @@ export const createStatuses = ({
   onFailure(cause: unknown): void;
 }): Statuses => {
   const channels = new Map<string, Set<SendAside>>();
+  const turns = createTokenBuckets({ burst: minuteCountMax, perSecond: minuteCountMax / 60, clock });
 
   const decide = async (caller: Caller, { digest, figures, report }: Status): Promise<AnswerFields> => {
     if (register === undefined) throw new Error("no register");
@@ -109,17 +113,13 @@ export const createStatuses = ({
   return {
     intervalSeconds: register?.intervalSeconds ?? 0,
     open(caller, send) {
-      const recent: number[] = [];
       let isWaiting = false;
-      const takeTurn = (): void => {
-        const now = clock.monotonic();
-        if (recent.length >= minuteCountMax && now - (recent[0] ?? 0) < 60_000) throw new Problem("rate_limited");
-        if (recent.push(now) > minuteCountMax) recent.shift();
-      };
+      let isClosed = false;
       return {
         takeDirectives() {
           const { identityId } = caller;
-          if (identityId === undefined) return;
+          // A stream may end while it is opened.
+          if (identityId === undefined || isClosed) return;
           const open = channels.get(identityId);
           if (open) open.add(send);
           else channels.set(identityId, new Set([send]));
@@ -131,7 +131,7 @@ export const createStatuses = ({
             throw new Problem("frame_invalid", { detail: `a digest has ${digestBytes} bytes` });
           isWaiting = true;
           const run = async () => {
-            takeTurn();
+            if (!turns.take(caller.identity)) throw new Problem("rate_limited");
             return decide(caller, status);
           };
           void run()
@@ -143,6 +143,7 @@ export const createStatuses = ({
             });
         },
         close() {
+          isClosed = true;
           const open = channels.get(caller.identityId ?? "");
           if (open?.delete(send) && open.size === 0) channels.delete(caller.identityId ?? "");
         },
@@ -169,12 +170,16 @@ const figuresOf = (figures: StatusFigures | undefined): BriefStatus["figures"] =
   return {
     queueRecords: counter(queueRecords),
     queueBytes: counter(queueBytes),
-    oldestRecordAgeSeconds: oldestRecordAgeSeconds === undefined ? null : counter(oldestRecordAgeSeconds),
+    oldestRecordAgeSeconds: age(oldestRecordAgeSeconds),
     droppedRecordsTotal: counter(droppedRecordsTotal),
     deadLetters: counter(deadLetters),
-    lastAckAgeSeconds: lastAckAgeSeconds === undefined ? null : counter(lastAckAgeSeconds),
+    lastAckAgeSeconds: age(lastAckAgeSeconds),
   };
 };
+
+/** One host's absurd age must not fail the statement of all. */
+const age = (seconds: bigint | undefined): number | null =>
+  seconds === undefined ? null : Math.min(Number(seconds), ageSecondsMax);
 
 const counter = (value: bigint): number => {
   if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw new Problem("validation_failed");

@@ -45,7 +45,9 @@ export const createStatusRecorder = (
   { pause }: { pause?: () => Promise<void> } = {},
 ): RecordStatus => {
   const { config, heartbeats, clock, observe } = core;
-  const record = createSeenRecorder({ db: heartbeats.db }, clock, fleetThresholds(config));
+  // Without the pause of heartbeats: the certificates before have waited.
+  const { pause: _, ...store } = heartbeats;
+  const record = createSeenRecorder(store, clock, fleetThresholds(config));
   const decideTogether = prepareCertificateDecisions(heartbeats.db);
   const decide = groupCalls<string, CertificateDecision>({
     ...(pause ? { pause } : {}),

@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import type { Clock } from "../../../kit/clock.ts";
 import { groupCalls } from "../../../kit/group-calls.ts";
 import { prepareStatement } from "../database/execute-prepared.ts";
-import { canRetryIndividually } from "../database/problem.ts";
+import { canRetryIndividually, isLockTimeout } from "../database/problem.ts";
 import { type HeartbeatStore, repeatsFrom } from "./heartbeats.ts";
 import {
   type AssignedRow,
@@ -84,7 +84,8 @@ export const createSeenRecorder = (
     // One at a time, so that a group is what arrived during the last one.
     concurrency: 1,
     itemsMax: statusesMax,
-    isolate: canRetryIndividually,
+    // A row that another transaction holds must not fail the hosts beside it.
+    isolate: (error) => isLockTimeout(error) || canRetryIndividually(error),
   });
 };
 
