@@ -136,7 +136,7 @@ const tableOf = (lines: readonly (readonly string[])[], terminalColumns = Number
 /** Replaces control characters, as text of hosts may hold escape sequences, which would command the terminal, or reorder its line. */
 export const withoutControls = (text: string): string => text.replace(/[\p{Cc}\p{Bidi_Control}]/gu, "\ufffd");
 
-/** What commands a terminal or reorders its line, but for the line feeds of an output's layout. */
+/** Characters that command a terminal or reorder its line. Line feeds are the layout's. */
 const commanding = /(?!\n)[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
 const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 

@@ -22,7 +22,7 @@ export interface Ack {
   rejected: { sequence: number; code: string; message: string }[];
 }
 
-/** What opens a stream: core's cursor, whether it takes blocks that are compressed with zstd, and whether it takes statuses. */
+/** Core's answer to `Open`: its cursor, and whether it takes blocks compressed with zstd, and statuses. */
 export interface Opened {
   cursor: number;
   takesZstd: boolean;

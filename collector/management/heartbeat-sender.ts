@@ -10,7 +10,7 @@ const intervalSecondsMax = 3600;
 /** Heartbeats that changes cause, in a minute; core accepts six in all. */
 const triggersOfMinuteMax = 3;
 
-/** What core answers to a heartbeat, as far as the host acts on it. */
+/** The parts of core's answer to a heartbeat that the host acts on. */
 export type HeartbeatReply = Omit<HeartbeatResponse, "server_time">;
 
 /** The status of the heartbeats. */

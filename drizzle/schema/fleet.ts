@@ -15,7 +15,7 @@ export const troubledFrom = sql`(case when renewal_failed or config_invalid or q
  * every status changes. Statuses write it alone; triggers (`drizzle/sql/`) copy what else it has from `fleet_host` and `collector_health`.
  * A condition that depends on the time is stored as the timestamp from which it applies: `infinity` for never, `-infinity` for an event
  * that has not happened. No index holds a column that every status or envelope changes, so that these updates stay on their page (HOT).
- * What changes together stands together, which keeps the log short; columns of fixed width come first, which are faster to read.
+ * Columns that change together are neighbours, so that the log is short. Those of fixed width come first, as they are faster to read.
  */
 export const fleetStatus = pgTable(
   "fleet_status",
@@ -74,8 +74,8 @@ export const fleetStatus = pgTable(
 );
 
 /**
- * What the report shows and finds of a host beside `fleet_status`: names, the text that searches read, and hashes; and, for a core of the
- * previous version, the columns of `fleet_status` as of the last change of the report. Triggers (`drizzle/sql/`) keep it equal to the view
+ * The names of a host, the text that searches read, and its hashes. For a core of the previous version it also has
+ * the columns of `fleet_status` as of the last change of the report. Triggers (`drizzle/sql/`) keep it equal to the view
  * `fleet_facts`, except for the last envelope, which only `fleet_status` follows.
  */
 export const fleetHost = pgTable(

@@ -13,13 +13,13 @@ export interface CallerCertificate {
   fingerprintSha256: string;
   /** Milliseconds since the Unix epoch. */
   notAfter: number;
-  /** What a signed report is verified and audited with. */
+  /** A signed report is verified by it, and audited with its address. */
   connection?: CallerConnection;
 }
 
 /** The connection of a caller. */
 export interface CallerConnection {
-  /** Of the client certificate. */
+  /** The client certificate. */
   der: Uint8Array;
   remoteAddress: string;
 }

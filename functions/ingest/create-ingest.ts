@@ -41,7 +41,7 @@ export interface IngestNeeds {
   fastPath?: IngestDependencies["fastPath"];
 }
 
-/** What other replicas commit. */
+/** Called when a replica, this one included, has committed a change. */
 export interface IngestNotifications {
   /** Something was revoked. */
   revoked(): void;

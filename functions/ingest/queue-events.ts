@@ -105,7 +105,7 @@ const gapCauses = {
   },
 };
 
-/** What lost a range. */
+/** Why a range was lost. */
 export type GapCause = keyof typeof gapCauses;
 
 /** The event of a range that was acknowledged and that the sink no longer has. */

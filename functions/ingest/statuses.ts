@@ -87,18 +87,19 @@ export const createStatuses = ({
   const channels = new Map<string, Set<SendAside>>();
   const turns = createTokenBuckets({ burst: minuteCountMax, perSecond: minuteCountMax / 60, clock });
 
-  const decide = async (caller: Caller, { digest, figures, report }: Status): Promise<AnswerFields> => {
-    if (register === undefined) throw new Error("no register");
+  const decide = async (
+    { accept, record }: StatusRegister,
+    caller: Caller,
+    { digest, figures, report }: Status,
+  ): Promise<AnswerFields> => {
     if (report.length === 0) {
-      const decision = await register.record(caller, { digest, figures: figuresOf(figures) });
+      const decision = await record(caller, { digest, figures: figuresOf(figures) });
       return decision === "report_needed" ? { reportNeeded: true } : answerOf(decision);
     }
     if (report.length > managementBytesMax) throw new Problem("payload_too_large");
     if (!budget.reserve(report.length)) throw new Problem("overloaded");
     try {
-      return answerOf(
-        await register.accept(caller, report as Uint8Array<ArrayBuffer>, digest as Uint8Array<ArrayBuffer>),
-      );
+      return answerOf(await accept(caller, report as Uint8Array<ArrayBuffer>, digest as Uint8Array<ArrayBuffer>));
     } finally {
       budget.release(report.length);
     }
@@ -132,7 +133,7 @@ export const createStatuses = ({
           isWaiting = true;
           const run = async () => {
             if (!turns.take(caller.identity)) throw new Problem("rate_limited");
-            return decide(caller, status);
+            return decide(register, caller, status);
           };
           void run()
             .catch(refusalOf)

@@ -33,7 +33,11 @@ const report = async (query = "") =>
   (await api<FleetHealthReport>("GET", `/v1/collector/health${query}`, { as: "auditor" })).body;
 
 describe("an outage of core", async () => {
-  const keep = createSessionKeeper(core, () => true);
+  const keep = createSessionKeeper(
+    core,
+    () => true,
+    () => undefined,
+  );
   const running = { ...test, clock: { ...clock, now: clock.now, advance: (ms: number) => pass(ms, keep) } };
   const lab = await createRolloutLab(running, { count: 25, name: "web", tick: () => advanceRollouts(core) });
 
@@ -102,7 +106,22 @@ describe("the sessions of cores", () => {
     await db.execute(sql`truncate core_session, core_outage`);
     await clock.advance(3_600_000);
   });
-  const keeper = (isReady = () => true) => createSessionKeeper(core, isReady);
+  const keeper = (isReady = () => true) => createSessionKeeper(core, isReady, () => undefined);
+
+  it("tell whether a core of the previous version can receive too", async () => {
+    const told: boolean[] = [];
+    const keep = createSessionKeeper(
+      core,
+      () => true,
+      (isPresent) => told.push(isPresent),
+    );
+    await keep();
+    await db.execute(sql`insert into core_session (id, started_at, received_until)
+      select gen_random_uuid(), started_at, received_until from core_session`);
+    await keep();
+    await pass(60_000, keep);
+    expect([told[0], told[1], told.at(-1)]).toEqual([false, true, false]);
+  });
 
   it("begin without an outage, and a restart within 15 s is none", async () => {
     await keeper()();

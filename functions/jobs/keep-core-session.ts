@@ -14,7 +14,7 @@ export const createSessionKeeper = (
   { db, clock, entropy }: Needs,
   isReady: () => boolean,
   /** Called with whether a core of a previous version can receive too. */
-  olderCore: (isPresent: boolean) => void = () => undefined,
+  olderCore: (isPresent: boolean) => void,
 ) => {
   let session: { id: string; at: number } | undefined;
   return async (): Promise<{ outage_seconds: number; began_at: string } | undefined> => {

@@ -1,5 +1,4 @@
 import { groupCalls } from "../../../kit/group-calls.ts";
-import type { Core } from "../../core.ts";
 import {
   type AdmissionOutcome,
   type CertificateDecision,
@@ -41,7 +40,7 @@ const certificatesMax = 2048;
  * of `requireAdmitted` that concern the certificate, as the heartbeat of this host would.
  */
 export const createStatusRecorder = (
-  core: HeartbeatCore & Pick<Core, "clock">,
+  core: HeartbeatCore,
   { pause }: { pause?: () => Promise<void> } = {},
 ): RecordStatus => {
   const { config, heartbeats, clock, observe } = core;

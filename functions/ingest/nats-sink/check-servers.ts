@@ -24,7 +24,7 @@ const monitoringSubject = "$SYS.REQ.SERVER.PING.JSZ";
 const oldestVersion = "2.9.10";
 /** Before it, a cluster may accept two messages that expect the same one; core fences twice for them. */
 const checkedOnceVersion = "2.9.21";
-/** Before it, a replica whose disk fails a write goes on without the message, and serves that when it leads (docs/nats.md). */
+/** Earlier servers go on after a failed write, without the message: their stream lacks it once such a replica leads (docs/nats-replicas.md). */
 const completeVersion = "2.14.0";
 /** Killing a process of the first up to the second deleted whole streams. */
 const deletingVersions = { from: "2.10.20", fixed: "2.10.23" };

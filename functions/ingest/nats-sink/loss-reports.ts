@@ -24,7 +24,7 @@ export interface LossReports {
   compare(info: StreamInfo, mayDiffer: boolean): Promise<void>;
 }
 
-/** What differs of a queue, and is not recorded yet. */
+/** The differences of a queue that are not recorded yet. */
 interface Waiting {
   queue: QueueName;
   lost: AckedMessage[];

@@ -19,6 +19,7 @@ import { startEmbeddedPostgres } from "../../../scripts/postgres/embedded-postgr
 import { startTcpProxy } from "../../fakes/tcp-proxy.ts";
 import { logged, startProgram, stopProgram } from "../../support/program.ts";
 import { checkStored, startNumberedLoad } from "../chaos/load.ts";
+import { changedRows, keptRows } from "./kept-rows.ts";
 import { changedRecords, readSchemaRecords, recordFaults } from "./schema-records.ts";
 import { end, enrollHost, identityPrefix, type Revision } from "./upgraded-host.ts";
 
@@ -269,39 +270,3 @@ const certificatesByStatus = async (sql: SqlClient): Promise<Record<string, numb
     select status, count(*)::int as count from certificate group by status order by status`;
   return Object.fromEntries(rows.map(({ status, count }) => [status, count]));
 };
-
-const keptTables = [
-  "person",
-  "authentication_identity",
-  "enrollment_policy",
-  "bootstrap_token",
-  "certificate",
-  "collector_config",
-  "config_assignment",
-  "audit_event",
-] as const;
-
-/** Returns the rows that an operator would miss, without the columns that a running core changes. */
-const keptRows = async (sql: SqlClient): Promise<Map<string, Record<string, unknown>>> => {
-  const rows = await Promise.all(
-    keptTables.map(
-      (table) => sql<{ key: string; row: Record<string, unknown> }[]>`
-        select ${table} || coalesce(to_jsonb(t)->>'id', to_jsonb(t)->>'user_id') as key, to_jsonb(t) - 'synced_at' as row
-        from ${sql(table)} t`,
-    ),
-  );
-  return new Map(rows.flat().map(({ key, row }) => [key, row]));
-};
-
-/** Returns the rows of `before` that are gone, or have another value in a column that they had. */
-const changedRows = (
-  before: Map<string, Record<string, unknown>>,
-  after: Map<string, Record<string, unknown>>,
-): string[] =>
-  [...before].flatMap(([key, row]) => {
-    const now = after.get(key);
-    const isKept = Object.entries(row).every(
-      ([column, value]) => now !== undefined && isDeepStrictEqual(now[column], value),
-    );
-    return isKept ? [] : [key];
-  });
