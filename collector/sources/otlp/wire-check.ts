@@ -9,7 +9,7 @@ const depthMax = 100;
 
 interface Shape {
   /** By field number. */
-  readonly fields: Map<number, FieldShape>;
+  readonly fields: FieldShape[];
 }
 
 interface FieldShape {
@@ -35,32 +35,61 @@ export interface WireCheck {
 export const createWireCheck = (schema: DescMessage): WireCheck => {
   const shape = shapeOf(schema, new Map());
   return {
-    check: (bytes) => readWire(bytes, (reader) => checkMessage(reader, bytes, bytes.length, shape, 0)),
+    check: (bytes) => readWire(bytes, (reader) => checkMessage(reader, bytes, 0, bytes.length, shape, 0)),
     repairText: (bytes) =>
       readWire(bytes, (reader) => Buffer.concat(repairMessage(reader, bytes, bytes.length, shape))),
   };
 };
 
-/** Returns how many strings of the message that ends at `end` are not UTF-8. */
-const checkMessage = (reader: BinaryReader, bytes: Uint8Array, end: number, shape: Shape, depth: number): number => {
+/**
+ * Returns how many strings of the message from `start` to `end` are not UTF-8. Tags and lengths of one byte, nearly all, are read here: this
+ * runs for every field of every span.
+ */
+const checkMessage = (
+  reader: BinaryReader,
+  bytes: Uint8Array,
+  start: number,
+  end: number,
+  shape: Shape,
+  depth: number,
+): number => {
   if (depth > depthMax) throw new ProtobufError("the message is nested too deeply");
   let invalid = 0;
-  while (reader.pos < end) {
-    const tag = readTag(reader, end);
+  let at = start;
+  while (at < end) {
+    let tag = bytes[at] ?? 0;
+    if (tag >= 8 && tag < 0x80) at += 1;
+    else {
+      reader.pos = at;
+      tag = readTag(reader, end);
+      at = reader.pos;
+    }
     const wireType = tag & 7;
-    const field = shape.fields.get(tag >>> 3);
-    const to = readValueEnd(reader, tag, end);
+    const length = at < end ? (bytes[at] ?? 0x80) : 0x80;
+    let to = at + 1 + length;
+    if (wireType === WireType.LengthDelimited && length < 0x80 && to <= end) at += 1;
+    else {
+      reader.pos = at;
+      to = readValueEnd(reader, tag, end);
+      at = reader.pos;
+    }
+    const field = shape.fields[tag >>> 3];
     if (field !== undefined) {
       const isPacked = field.packable && wireType === WireType.LengthDelimited;
       if (field.wireType !== wireType && !isPacked)
         throw new ProtobufError("a field has another type than the schema says");
-      if (field.isText) invalid += isText(bytes, reader.pos, to) ? 0 : 1;
-      else if (field.message !== undefined) invalid += checkMessage(reader, bytes, to, field.message, depth + 1);
-      else if (isPacked) while (reader.pos < to) reader.pos = readValueEnd(reader, field.wireType, to);
+      if (field.isText) invalid += isText(bytes, at, to) ? 0 : 1;
+      else if (field.message !== undefined) invalid += checkMessage(reader, bytes, at, to, field.message, depth + 1);
+      else if (isPacked) checkPacked(reader, at, to, field.wireType);
     }
-    reader.pos = to;
+    at = to;
   }
   return invalid;
+};
+
+const checkPacked = (reader: BinaryReader, start: number, end: number, wireType: WireType): void => {
+  reader.pos = start;
+  while (reader.pos < end) reader.pos = readValueEnd(reader, wireType, end);
 };
 
 const isText = (bytes: Uint8Array, start: number, end: number): boolean => {
@@ -76,7 +105,7 @@ const repairMessage = (reader: BinaryReader, bytes: Uint8Array, end: number, sha
   const parts: Uint8Array[] = [];
   let fieldStart = reader.pos;
   eachField(reader, end, (tag, to) => {
-    const field = shape.fields.get(tag >>> 3);
+    const field = shape.fields[tag >>> 3];
     let body: Uint8Array | undefined;
     if (field?.isText) body = encoder.encode(lenient.decode(bytes.subarray(reader.pos, to)));
     else if (field?.message !== undefined) body = Buffer.concat(repairMessage(reader, bytes, to, field.message));
@@ -90,9 +119,9 @@ const repairMessage = (reader: BinaryReader, bytes: Uint8Array, end: number, sha
 const shapeOf = (schema: DescMessage, known: Map<string, Shape>): Shape => {
   const found = known.get(schema.typeName);
   if (found !== undefined) return found;
-  const shape: Shape = { fields: new Map() };
+  const shape: Shape = { fields: [] };
   known.set(schema.typeName, shape);
-  for (const field of schema.fields) shape.fields.set(field.number, fieldShapeOf(field, known));
+  for (const field of schema.fields) shape.fields[field.number] = fieldShapeOf(field, known);
   return shape;
 };
 

@@ -1,31 +1,48 @@
 /**
- * The far end of the collector bench, as a process of its own: an ingest service that acknowledges every frame and keeps nothing.
+ * The far end of the collector bench, as a process of its own: an ingest service that acknowledges every frame and block and keeps nothing.
  * Prints one line of JSON with its endpoint and a client's credentials, then for each line on stdin how many envelopes and bytes it
  * has received. From the line `refuse` to the line `accept` it closes new connections at once.
  */
 import { createSecureServer } from "node:http2";
 import type { AddressInfo } from "node:net";
 import { createInterface } from "node:readline";
+import { promisify } from "node:util";
+import { zstdDecompress } from "node:zlib";
+import { fromBinary } from "@bufbuild/protobuf";
 import { connectNodeAdapter } from "@connectrpc/connect-node";
-import { IngestService } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import {
+  type Block,
+  BlockEncoding,
+  EnvelopesSchema,
+  IngestService,
+} from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestCa } from "../../lab/ca/test-pki.ts";
 import { issueBenchCredentials } from "../support/collector-files.ts";
 
 const hostId = "https://fleet.test/d/1";
 const ca = await createTestCa();
 
+/** As core does, so that a collector compresses as in life. */
+const blockEncodings = [BlockEncoding.NONE, BlockEncoding.ZSTD];
+const unzstd = promisify(zstdDecompress);
+const envelopesOf = async ({ encoding, data }: Block) =>
+  fromBinary(EnvelopesSchema, encoding === BlockEncoding.ZSTD ? await unzstd(data) : data).envelopes;
+
 const received = { envelopes: 0, bytes: 0 };
 const routes: Parameters<typeof connectNodeAdapter>[0]["routes"] = (router) =>
   router.service(IngestService, {
     async *forward(requests) {
       for await (const { message } of requests) {
-        if (message.case === "open") yield { message: { case: "opened" as const, value: { cursor: 0n } } };
-        if (message.case !== "frame") continue;
-        const { queueId, envelopes } = message.value;
+        if (message.case === "open")
+          yield { message: { case: "opened" as const, value: { cursor: 0n, blockEncodings } } };
+        if (message.case !== "frame" && message.case !== "block") continue;
+        const envelopes = message.case === "frame" ? message.value.envelopes : await envelopesOf(message.value);
         received.envelopes += envelopes.length;
         for (const { payload } of envelopes) received.bytes += payload.length;
         const ackedThrough = envelopes.at(-1)?.sequence ?? 0n;
-        yield { message: { case: "ack" as const, value: { queueId, ackedThrough, rejected: [] } } };
+        yield {
+          message: { case: "ack" as const, value: { queueId: message.value.queueId, ackedThrough, rejected: [] } },
+        };
       }
     },
   });
