@@ -1,5 +1,6 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { unpooled } from "../../../kit/buffer-pool.ts";
+import { freeBytes } from "../../../kit/free-bytes.ts";
 import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
 import { GrpcError, grpcStatusHeaders, retryInfo } from "../../../proto/grpc-status.ts";
 import type { CallerCheck } from "./caller-check.ts";
@@ -28,6 +29,7 @@ export const otlpMethods = (signals: readonly Signal[], consume: Consume): Map<s
       signal.grpcPath,
       async (request, isWanted, traceparent) => {
         const outcome = await consume(signal, request, isWanted, traceparent);
+        freeMessage(request);
         switch (outcome.status) {
           case "stored":
             return encodeResponse(undefined);
@@ -141,6 +143,10 @@ const readMessage = async (
 
 /** The bytes of the framing beside the message. */
 const prefixBytes = 5;
+
+/** Frees a message whose outcome is known, unless it lies in Node's pool, or among other bytes than its prefix. */
+const freeMessage = (message: Uint8Array): void =>
+  freeBytes(message, { whole: message.buffer.byteLength === message.length + prefixBytes });
 
 /** Reads a body. By events, as an iterator of a stream costs more than the rest of the request. */
 const readBody = (
