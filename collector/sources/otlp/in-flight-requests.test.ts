@@ -3,12 +3,15 @@ import { request } from "node:http";
 import { connect } from "node:http2";
 import { Code } from "@connectrpc/connect";
 import { afterAll, expect, it } from "vitest";
+import { grpcMessagePrefix } from "../../../proto/grpc-framing.ts";
 import { startTestOtlp, traceRequest } from "../../../tests/support/otlp.ts";
 import { createInFlightRequests } from "./in-flight-requests.ts";
 
 const otlp = await startTestOtlp({ limits: { inFlightBytesMax: 250_000 } });
 afterAll(() => otlp.close());
 const half = Buffer.alloc(100_000);
+/** Announces as much: its memory is taken with the first byte. */
+const begun = Buffer.concat([grpcMessagePrefix(half.length, false), Buffer.of(0)]);
 
 it("drops the oldest requests until there is room, and none that has ended", () => {
   const dropped: string[] = [];
@@ -32,7 +35,7 @@ it("G1: bounds the memory of unfinished requests of both transports, and serves 
   const path = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
   const begin = () => {
     const stream = session.request({ ":method": "POST", ":path": path, "content-type": "application/grpc" });
-    stream.write(half);
+    stream.write(begun);
     return once(stream, "response");
   };
   const unavailable = expect.objectContaining({ "grpc-status": `${Code.Unavailable}` });
