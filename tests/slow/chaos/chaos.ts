@@ -30,6 +30,8 @@ export interface ChaosReport extends ExportJudgement {
   disordered: number;
   /** Acknowledged, lost with a database that was restored or a replica that differs, and reported by `ingest.gap`. */
   lost_reported: number;
+  /** Acknowledged, and lost with a disk and a database that were replaced at once, which alone knew of them. */
+  lost_with_both: number;
   /** Accepted, lost with damaged files of the collector, and counted in its status. */
   lost_counted: number;
   /** Rows that repeat a record: after a fork, or after the collector had read lines again whose records were lost. */
@@ -155,6 +157,7 @@ export const runChaos = async (options: {
     missing: fromSenders.missing + fromQueues.missing,
     disordered: fromSenders.disordered + fromQueues.disordered,
     lost_reported: fromSenders.lostReported + fromQueues.lostReported,
+    lost_with_both: fromQueues.lostWithBoth,
     lost_counted: fromQueues.lostCounted,
     stored_again: fromSenders.storedAgain + fromQueues.storedAgain,
     forks: fromQueues.forks,

@@ -23,12 +23,23 @@ export interface CopiedHost {
   readonly owed: ReadonlySet<string>;
   /** The queue ids that it left, as core knew a copy of them. */
   readonly forked: ReadonlySet<string>;
+  readonly lostDisks: readonly LostDisk[];
   /** Copies the directory, runs for `ms`, and continues on this or an earlier copy: `draw` in [0, 1) chooses one. */
   restore(ms: number, draw: number): Promise<void>;
   /** Runs a second host on a copy of the directory for `ms`, and until core has acknowledged all of it. */
   runCopy(ms: number): Promise<void>;
   /** Accepts nothing more; resolves when everything is acknowledged, or after 60 s. Idempotent. */
   finish(): Promise<void>;
+}
+
+/** A disk that an image replaced: what only it knew. Times are in ms of `performance.now()`. */
+export interface LostDisk {
+  /** What the host accepted on it after the image was taken, and what was not in its queue at the end. */
+  readonly texts: ReadonlySet<string>;
+  /** When core last opened its queue: from then on the database knew what the disk did. */
+  readonly openedAt: number;
+  /** When core first opened the queue of the image: from then on that disk knows what the database did. */
+  readonly imageOpenedAt: number;
 }
 
 interface Connection {
@@ -45,13 +56,22 @@ export const startCopiedHost = (root: string, connection: Connection): CopiedHos
   const owed = new Set<string>();
   const forked = new Set<string>();
   const ackTimes: number[] = [];
-  const backups: { at: string; texts: ReadonlySet<string> }[] = [];
+  const backups: { at: string; texts: ReadonlySet<string>; accepted: ReadonlySet<string> }[] = [];
+  const accepted = new Set<string>();
+  const lostDisks: (LostDisk & { imageOpenedAt: number })[] = [];
+  let openedAt = Number.NEGATIVE_INFINITY;
   let copies = 0;
   const start = (at = dir, word = "original"): Run =>
     run(at, connection, {
       word: `${hostId} ${word}`,
       onAccepted: (texts) => {
         for (const text of texts) owed.add(text);
+        if (at === dir) for (const text of texts) accepted.add(text);
+      },
+      onOpened: () => {
+        if (at !== dir) return;
+        openedAt = performance.now();
+        for (const disk of lostDisks) disk.imageOpenedAt = Math.min(disk.imageOpenedAt, openedAt);
       },
       onAck: () => void (at === dir && ackTimes.push(performance.now())),
       onForked: (queueId) => void forked.add(queueId),
@@ -67,14 +87,18 @@ export const startCopiedHost = (root: string, connection: Connection): CopiedHos
     ackTimes,
     owed,
     forked,
+    lostDisks,
     async restore(ms, draw) {
-      const newest = { at: `${dir}-backup-${++copies}`, texts: new Set(await original.stop()) };
+      const texts = new Set(await original.stop());
+      const newest = { at: `${dir}-backup-${++copies}`, texts, accepted: new Set(accepted) };
       await cp(dir, newest.at, { recursive: true });
       backups.push(newest);
       const backup = backups[Math.floor(draw * backups.length)] ?? newest;
       original = start();
       await systemClock.sleep(ms);
       for (const text of await original.stop()) if (!backup.texts.has(text)) owed.delete(text);
+      const unknown = accepted.difference(backup.accepted).intersection(owed);
+      lostDisks.push({ texts: unknown, openedAt, imageOpenedAt: Number.POSITIVE_INFINITY });
       await rm(dir, { recursive: true });
       await cp(backup.at, dir, { recursive: true });
       original = start();
@@ -110,11 +134,18 @@ const run = (
   to: {
     word: string;
     onAccepted(texts: readonly string[]): void;
+    /** Core has opened the queue. */
+    onOpened(): void;
     onAck(): void;
     onForked(queueId: string): void;
   },
 ): Run => {
   const queue: Queue = openTestQueue(dir, { entropy: systemEntropy });
+  const { sessionAnswered } = queue;
+  queue.sessionAnswered = () => {
+    sessionAnswered();
+    to.onOpened();
+  };
   const end = new AbortController();
   let isDraining = false;
   let queueId = queue.queueId.toHex();

@@ -3,10 +3,11 @@
  * PostgreSQL behind a proxy, an export with its backend, a collector, four senders and two hosts whose disks are copied, on loopback; with
  * `--sink nats` a cluster of three NATS nodes, and their faults in place of PostgreSQL's. Injects faults as the seed draws them, many of
  * them two at once, and prints each round of its plan before it begins; `--minutes 0` injects each once and alone. In the end everything
- * that was acknowledged is stored once in its queue and in order, or in a range that `ingest.gap` reports, or counted by the collector
- * whose files were damaged; and everything that is stored is at the backend, or named by the export. Progress and a table go to stderr;
- * stdout ends with one JSON object. Exit code 1 when something was lost, doubled or disordered, a program ended by itself, the collector's
- * memory grew from run to run, or a goal for recovery, pauses, repeats or memory was missed.
+ * that was acknowledged is stored once in its queue and in order, or in a range that `ingest.gap` reports, counted by the collector whose
+ * files were damaged, or lost with a disk and a database that were replaced at once; and everything that is stored is at the backend, or
+ * named by the export. Progress and a table go to stderr; stdout ends with one JSON object. Exit code 1 when something was lost, doubled or
+ * disordered, a program ended by itself, the collector's memory grew from run to run, or a goal for recovery, pauses, repeats or memory was
+ * missed.
  */
 import { parseArgs } from "node:util";
 import { runChaos } from "./chaos.ts";
@@ -54,6 +55,7 @@ const { acked, stored, missing, duplicates, disordered, forks } = report;
 console.error(
   `\n${acked} acknowledged, ${stored} stored: ${missing} missing, ${duplicates} twice, ${disordered} out of order; ` +
     `${forks} forks, each with its event; ${report.lost_reported} lost with a restored database or a replica, all reported; ` +
+    `${report.lost_with_both} lost with a disk and a database that alone knew of them; ` +
     `${report.lost_counted} lost with damaged files, all counted, and ${report.stored_again} stored again after forks and damage`,
 );
 console.error(

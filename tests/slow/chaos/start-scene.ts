@@ -21,7 +21,7 @@ import { drainTimeoutMs } from "./inject.ts";
 import { createKilledProgram } from "./killed-program.ts";
 import { startNumberedLoad } from "./load.ts";
 import { startProxiedNats } from "./proxied-nats.ts";
-import { readStoredQueues, type StoredQueues } from "./stored-queues.ts";
+import { type DiscardedQueues, readStoredQueues } from "./stored-queues.ts";
 
 const hostIds = ["a", "b", "c", "d"].map((name) => `https://fleet.chaos/d/${name}`);
 const copiedHostIds = ["e", "f"].map((name) => `https://fleet.chaos/d/${name}`);
@@ -134,7 +134,7 @@ export const startScene = async (
   );
   for (const host of copied) cleanup.defer(() => host.finish());
 
-  const discarded: StoredQueues[] = [];
+  const discarded: DiscardedQueues[] = [];
   const discardedKeys = new Set<string>();
   const scene: Scene = {
     ...{ postgres: server, proxy, sql, cores, httpPorts, ingestPort: ingestPorts[0] ?? 0, collector, link, balance },
@@ -147,7 +147,8 @@ export const startScene = async (
       direct.reset();
     },
     async discardDatabase(since) {
-      discarded.push(await readStoredQueues(sql, judgedHostIds, { since }));
+      const stored = await readStoredQueues(sql, judgedHostIds, { since });
+      discarded.push({ ...stored, discardedAt: performance.now() });
       for (const key of await readKeys(sql, "stored_envelope", since)) discardedKeys.add(key);
       for (const queue of numbered.queues) queue.expectRewind();
     },

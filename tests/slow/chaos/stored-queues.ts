@@ -1,6 +1,7 @@
 import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
 import type { EmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import { lineBytes } from "./collector-load.ts";
+import type { LostDisk } from "./copied-hosts.ts";
 import { type NamedDifferences, noDifferences } from "./named-differences.ts";
 
 /** The queue and sequence under which a record is stored. */
@@ -23,6 +24,11 @@ export interface StoredQueues {
   gaps: readonly { queueId: string; from: number; through: number }[];
   /** The queue ids of the audit events `queue.forked`, each with its host. */
   forks: ReadonlyMap<string, string>;
+}
+
+/** What a database had that was replaced by a backup, and when: in ms of `performance.now()`, while no core ran. */
+export interface DiscardedQueues extends StoredQueues {
+  readonly discardedAt: number;
 }
 
 /**
@@ -88,6 +94,8 @@ export interface Judgement {
   disordered: number;
   /** Owed, lost with a discarded database, and in a range that an event reports. */
   lostReported: number;
+  /** Owed, and lost with a disk and a discarded database that alone knew of them: nothing that is left can report it. */
+  lostWithBoth: number;
   /** Owed by the collector whose files were damaged, and within what it counts as lost. */
   lostCounted: number;
   /** Rows that repeat a record after a fork, or after such a collector had read lines again. */
@@ -99,12 +107,19 @@ export interface Judgement {
 
 /**
  * Judges what is `stored` in the end, and what was in the databases that were `discarded` since, against what hosts are owed: everything
- * acknowledged is stored or reported, nothing twice, each queue in order, and every fork has its event and its cause.
+ * acknowledged is stored, reported or lost with all that knew it, nothing twice, each queue in order, and every fork has its event and
+ * its cause.
  */
 export const judge = (
   stored: StoredQueues,
-  discarded: readonly StoredQueues[],
-  hosts: readonly { hostId: string; owed: ReadonlySet<string>; forked: ReadonlySet<string>; isCopied: boolean }[],
+  discarded: readonly DiscardedQueues[],
+  hosts: readonly {
+    hostId: string;
+    owed: ReadonlySet<string>;
+    forked: ReadonlySet<string>;
+    isCopied: boolean;
+    lostDisks?: readonly LostDisk[];
+  }[],
   /** What the collector counts as lost with its queue, and of its files. */
   counted: { records: number; fileBytes: number } = { records: 0, fileBytes: 0 },
   differences: NamedDifferences = noDifferences,
@@ -118,14 +133,30 @@ export const judge = (
       .some(({ queueId, sequence }) =>
         gaps.some((gap) => gap.queueId === queueId && gap.from <= sequence && sequence <= gap.through),
       );
-  const absentOf = hosts.map(({ hostId, owed }) => ({
+  const absentOf = hosts.map(({ hostId, owed, lostDisks = [] }) => ({
     absent: [...owed].filter((name) => !stored.places.has(name)),
+    lostDisks,
     // What a replica lacks has no name, but as many sequences of its host are in reported ranges.
     reported: differences.lost.get(hostId)?.size ?? 0,
   }));
   const absent = absentOf.flatMap((host) => host.absent);
-  const unreported = absentOf.flatMap((host) => host.absent.filter((name) => !isReported(name)).slice(host.reported));
-  const lostReported = absent.length - unreported.length;
+  // The disk was replaced without having met the restored database, which was restored before the image met the discarded one.
+  const isLostWithBoth = (name: string, lostDisks: readonly LostDisk[]) =>
+    lostDisks.some(
+      ({ texts, openedAt, imageOpenedAt }) =>
+        texts.has(name) &&
+        discarded.some(
+          ({ places, discardedAt }) => places.has(name) && openedAt < discardedAt && discardedAt < imageOpenedAt,
+        ),
+    );
+  const unreportedOf = absentOf.map((host) => ({ ...host, names: host.absent.filter((name) => !isReported(name)) }));
+  const lostWithBoth = new Set(
+    unreportedOf.flatMap(({ names, lostDisks }) => names.filter((name) => isLostWithBoth(name, lostDisks))),
+  );
+  const unreported = unreportedOf.flatMap(({ names, reported }) =>
+    names.filter((name) => !lostWithBoth.has(name)).slice(reported),
+  );
+  const lostReported = absent.length - unreported.length - lostWithBoth.size;
   const lostCounted = countLost(unreported.filter(isOfCollector), counted);
   const isTwice = (places: readonly Place[]) => {
     const ids = new Set(places.map(({ queueId }) => queueId));
@@ -144,6 +175,7 @@ export const judge = (
     duplicates: twice.length - readAgain,
     disordered: databases.reduce((sum, database) => sum + database.disordered, 0),
     lostReported,
+    lostWithBoth: lostWithBoth.size,
     lostCounted,
     storedAgain: stored.rows - stored.places.size,
     forks: left.length,
