@@ -26,7 +26,8 @@ const timesOfHosts: readonly { table: string; id: SQL; columns: readonly string[
 
 /**
  * Sets the times of hosts that are ahead of the database's clock to `now`: such a time would keep a dead host healthy until it has come.
- * Corrects a batch of those after the id `after`. Returns how many there are, and the last id; undefined when there are none.
+ * Corrects a batch of those after the id `after`, and locks their rows in the order of identities, as other writers do. Returns how many
+ * there are, and the last id; undefined when there are none.
  */
 export const correctHostTimes = async (
   tx: Executor,
@@ -42,15 +43,21 @@ export const correctHostTimes = async (
   const last = rows.at(-1)?.id;
   if (last === undefined) return undefined;
   const ids = arrayLiteral(rows.map(({ id }) => id));
+  await tx.execute(sql`select from collector_identity where id = any(${ids}::uuid[]) order by id for no key update`);
   for (const { table, id, columns, where = sql`true` } of timesOfHosts) {
     const names = columns.map((column) => sql.identifier(column));
+    const found = sql`${id} = any(${ids}::uuid[]) and ${where} and greatest(${sql.join(names, sql`, `)}) > ${limit}`;
+    await tx.execute(sql`select from ${sql.identifier(table)} where ${found} order by ${id} for no key update`);
     const corrected = names.map((name) => sql`${name} = least(${name}, ${at})`);
-    await tx.execute(sql`update ${sql.identifier(table)} set ${sql.join(corrected, sql`, `)}
-      where ${id} = any(${ids}::uuid[]) and ${where} and greatest(${sql.join(names, sql`, `)}) > ${limit}`);
+    await tx.execute(sql`update ${sql.identifier(table)} set ${sql.join(corrected, sql`, `)} where ${found}`);
   }
   const hosts = arrayLiteral(rows.map(({ identity }) => identity));
-  await tx.execute(sql`update ingest_host set last_envelope_at = ${at}
-    where host_id = any(${hosts}::text[]) and last_envelope_at > ${limit}`);
+  const isAhead = sql`host_id = any(${hosts}::text[]) and last_envelope_at > ${limit}`;
+  await tx.execute(sql`select from ingest_host where ${isAhead} order by host_id for no key update`);
+  await tx.execute(sql`update ingest_host set last_envelope_at = ${at} where ${isAhead}`);
+  await tx.execute(
+    sql`select from fleet_status where identity_id = any(${ids}::uuid[]) order by identity_id for no key update`,
+  );
   await tx.execute(sql`update fleet_status set last_heartbeat_at = least(last_heartbeat_at, ${at}), last_envelope_at = least(last_envelope_at, ${at})
     where identity_id = any(${ids}::uuid[])`);
   await tx.execute(sql`select fleet_host_refresh(${ids}::uuid[])`);

@@ -84,6 +84,26 @@ it("K2: what was stored in a wrong hour is ignored in proofs, and corrected for 
   expect(ahead).toEqual([]);
 });
 
+it("K2: corrects hosts in the order of their ids, so that no other writer and it wait for each other", async () => {
+  const hosts = [live, dead].map(({ identityId }) => identityId).sort();
+  const [first = "", last = ""] = hosts;
+  const ahead = new Date(clock.now() + 2 * hour).toISOString();
+  const lock = (tx: Pick<typeof db, "execute">, id: string) =>
+    tx.execute(sql`select from collector_health where identity_id = ${id}::uuid for no key update nowait`);
+  // The first one is the last that a scan of the table finds.
+  for (const id of [last, first])
+    await db.execute(sql`update collector_health set last_heartbeat_at = ${ahead} where identity_id = ${id}::uuid`);
+  const corrected = await db.transaction(async (tx) => {
+    await lock(tx, first);
+    const correcting = correctTimes({ db, clock });
+    const isWaiting = sql`select from pg_stat_activity where pg_backend_pid() = any(pg_blocking_pids(pid))`;
+    await expect.poll(async () => (await tx.execute(isWaiting)).length).toBeGreaterThan(0);
+    await lock(tx, last);
+    return { correcting };
+  });
+  expect(await corrected.correcting).toEqual({ hosts: 2, rollouts: 0 });
+});
+
 it("K2: core's time is the database's, whatever this machine's clock does between two measurements", async () => {
   const database = createDatabaseClock(db, clock);
   await database.measure();
