@@ -216,10 +216,16 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
       `renew_now -1 ${many[0]?.identityId}`,
     ])
       await ingest.connection.sql`select pg_notify('svc_directive', ${payload})`;
-    const identity_ids = many.map(({ identityId }) => identityId);
+    const notified: string[] = [];
+    const at = { url: core.databaseUrl, servers: createDatabaseServers(core.databaseUrl) };
+    const others = listen(at, { svc_directive: (payload) => payload === undefined || notified.push(payload) });
+    await others.listening;
+    const identity_ids = many.map(({ identityId }) => identityId).sort();
     await core.api("POST", `/v1/collector/configs/${id}/assignments`, { as: "admin", body: { identity_ids } });
     for (const stream of streams)
       expect((await stream.next()).directive).toEqual({ spread_ms: 3, config_assigned: {} });
+    await expect.poll(() => notified).toEqual([`config_assigned 3 ${identity_ids.join()}`]);
+    others.close();
   });
 
   it("asks for the report of a digest that is not the stored one", async () => {

@@ -50,7 +50,9 @@ export const assignConfig = async (
         throw new Problem("conflict", { detail, extensions: { current_config_id: current } });
       }
     }
-    return assignLocked(tx, core, { operator, identity, config, origin });
+    const assigned = await assignLocked(tx, core, { operator, identity, config, origin });
+    await notifyAssigned(tx, [assigned]);
+    return assigned;
   });
 
 /** The outcome for one identity of a bulk assignment. */
@@ -69,17 +71,19 @@ export const assignConfigToMany = async (
   core.db.transaction(async (tx) => {
     const config = await existingConfig(tx, configId);
     const outcomes = new Map<string, BulkResult["outcome"]>();
+    const assigned: Assigned[] = [];
     // In the order of ids, so that two bulk assignments cannot deadlock.
     for (const identityId of [...new Set(identityIds)].sort()) {
       const identity = await lockIdentity(tx, identityId);
       if (identity === undefined) outcomes.set(identityId, "not_found");
       else if (identity.revokedAt !== null) outcomes.set(identityId, "revoked");
       else {
-        const change = { operator, identity, config, origin, hosts: identityIds.length };
-        const { previousConfigId } = await assignLocked(tx, core, change);
-        outcomes.set(identityId, previousConfigId === configId ? "unchanged" : "assigned");
+        const one = await assignLocked(tx, core, { operator, identity, config, origin });
+        assigned.push(one);
+        outcomes.set(identityId, one.previousConfigId === configId ? "unchanged" : "assigned");
       }
     }
+    await notifyAssigned(tx, assigned);
     return identityIds.map((identityId) => ({ identityId, outcome: outcomes.get(identityId) ?? "not_found" }));
   });
 
@@ -128,7 +132,9 @@ export const rollBackConfig = async (
     if (hash === null) throw new Problem("no_last_known_good");
     const config = await findNewestConfigByHash(tx, hash);
     if (config === undefined) throw new Problem("last_known_good_not_stored");
-    return assignLocked(tx, core, { operator, identity, config, origin, rollback: { reasonCode } });
+    const assigned = await assignLocked(tx, core, { operator, identity, config, origin, rollback: { reasonCode } });
+    await notifyAssigned(tx, [assigned]);
+    return assigned;
   });
 
 const existingConfig = async (tx: Executor, id: string): Promise<ConfigRow> => {
@@ -137,7 +143,17 @@ const existingConfig = async (tx: Executor, id: string): Promise<ConfigRow> => {
   return config;
 };
 
-/** Assigns a config to an identity that the transaction has locked. Throws 409 `conflict` for a revoked one. */
+/** Sends directives to the hosts whose assignment has changed, in few notifications. */
+export const notifyAssigned = async (tx: Executor, assigned: readonly Assigned[]): Promise<void> => {
+  const changed = assigned.filter(({ config, previousConfigId }) => previousConfigId !== config.id);
+  const identityIds = changed.map(({ assignment }) => assignment.identityId);
+  await notifyHosts(tx, { action: "config_assigned", identityIds, spreadMs: spreadOf(identityIds.length) });
+};
+
+/**
+ * Assigns a config to an identity that the transaction has locked; `notifyAssigned` is the caller's. Throws 409 `conflict` for a revoked
+ * one.
+ */
 export const assignLocked = async (
   tx: Executor,
   { clock, entropy }: Needs,
@@ -147,11 +163,9 @@ export const assignLocked = async (
     config: ConfigRow;
     origin: Origin;
     rollback?: { reasonCode: string | null };
-    /** How many hosts the transaction changes. */
-    hosts?: number;
   },
 ): Promise<Assigned> => {
-  const { operator, identity, config, origin, rollback, hosts = 1 } = change;
+  const { operator, identity, config, origin, rollback } = change;
   if (identity.revokedAt !== null) throw new Problem("conflict", { detail: "The identity is revoked" });
   const open = await findOpenAssignment(tx, identity.id);
   if (open?.configId === config.id) return { assignment: open, config, previousConfigId: config.id };
@@ -166,7 +180,6 @@ export const assignLocked = async (
     endedAt: null,
   };
   await insertAssignment(tx, assignment);
-  await notifyHosts(tx, { action: "config_assigned", identityIds: [identity.id], spreadMs: spreadOf(hosts) });
   await recordAudit(
     tx,
     { clock, entropy },

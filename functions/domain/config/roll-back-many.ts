@@ -12,7 +12,7 @@ import {
 import type { Executor } from "../../store/database/database.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
-import { assignLocked } from "./desired-config.ts";
+import { type Assigned, assignLocked, notifyAssigned } from "./desired-config.ts";
 
 /** The config that hosts get back: the one that they last reported as good, or the one that was desired before. */
 export const rollbackTargets = ["last_known_good", "previous"] as const;
@@ -55,17 +55,18 @@ export const rollBackMany = async (
 ): Promise<RollbackResult[]> =>
   core.db.transaction(async (tx) => {
     const results = new Map<string, RollbackResult>();
+    const assigned: Assigned[] = [];
     // In the order of ids, so that two of them cannot deadlock.
     for (const identityId of [...new Set(change.identityIds)].sort()) {
       const identity = await lockIdentity(tx, identityId);
       const decided = await decide(tx, identity, change.to);
       if (identity !== undefined && decided.outcome === "rolled_back" && decided.config !== null && !change.dryRun) {
         const { config } = decided;
-        const hosts = change.identityIds.length;
-        await assignLocked(tx, core, { operator, identity, config, origin, rollback: change, hosts });
+        assigned.push(await assignLocked(tx, core, { operator, identity, config, origin, rollback: change }));
       }
       results.set(identityId, { identityId, ...decided });
     }
+    await notifyAssigned(tx, assigned);
     return change.identityIds.map(
       (identityId) => results.get(identityId) ?? { identityId, outcome: "not_found", config: null },
     );
