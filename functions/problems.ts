@@ -100,6 +100,10 @@ export const problemCatalog = {
   signer_failed: entry("bad_gateway", "retry", "The certificate signer failed"),
   // Fleet health.
   too_many_exports: entry("throttled", "retry", "This operator has too many exports in flight"),
+  diag_pending: entry("conflict", "retry", "The host has not sent its diagnostics yet"),
+  diag_forbidden: entry("conflict", "stop", "The host's own config forbids it: management.remote_diag is false"),
+  diag_too_large: entry("conflict", "stop", "The host's diagnostics are over the limit: run svc-collector diag on it"),
+  diag_unanswered: entry("conflict", "stop", "The host did not answer in time: see when it was last seen"),
   // Chat.
   inference_failed: entry("bad_gateway", "retry", "The language model failed"),
   too_many_conversations: entry("throttled", "retry", "Too many answers are being written"),
@@ -126,6 +130,7 @@ export const problemCatalog = {
   clock_skew: entry("unauthenticated", "fix_clock", "sent_at is too far from core's clock"),
   stale_request: entry("conflict", "retry", "A newer request was already accepted"),
   rate_limited: entry("throttled", "retry", "Too many requests of this collector"),
+  diag_not_requested: entry("conflict", "stop", "Core has not requested this, or has an answer, or it is too late"),
   // Ingest.
   host_identity_mismatch: entry("forbidden", "fix_request", "host_id is not the certificate's identity"),
   host_id_too_long: entry("invalid", "fix_request", "host_id is over the limit"),

@@ -15,6 +15,7 @@ import { correctTimesAhead } from "./jobs/correct-times-ahead.ts";
 import { createDatabaseClock, followDatabase } from "./jobs/database-clock.ts";
 import { createSessionKeeper, keepCoreSession } from "./jobs/keep-core-session.ts";
 import { createDatabaseProbe } from "./jobs/probe-database.ts";
+import { runDiagJob } from "./jobs/run-diag-job.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
 import { runLabelJob } from "./jobs/run-label-job.ts";
 import { runRollouts } from "./jobs/run-rollouts.ts";
@@ -122,6 +123,7 @@ const serve = async (
     runningJobs = Promise.all([
       runAuditJobs(jobsCore, stop.signal),
       runLabelJob(jobsCore, stop.signal),
+      runDiagJob(jobsCore, stop.signal),
       runRollouts(jobsCore, stop.signal),
       correctTimesAhead(jobsCore, stop.signal),
       keepCoreSession(jobsCore, { tick: keepSession, signal: stop.signal }),

@@ -33,6 +33,8 @@ export const auditActions = [
   "enrollment.export",
   "fleet.export",
   "audit.export",
+  "host_diag.request",
+  "host_diag.read",
   "telemetry.read",
   "telemetry.copy",
   "chat.tool_call",

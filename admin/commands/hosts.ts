@@ -1,9 +1,12 @@
 import {
   getCollectorIdentity,
+  getHostDiag,
   type ListCertificatesResponse,
   type ListCollectorIdentitiesResponse,
   listCertificates,
   listCollectorIdentities,
+  readHostDiag,
+  requestHostDiag,
   revokeCertificate,
   revokeCollectorIdentity,
 } from "../../client/index.ts";
@@ -11,7 +14,7 @@ import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { printRecord } from "../terminal/output.ts";
+import { type diagFormats, printRecord } from "../terminal/output.ts";
 import { requireId, resolveId } from "./names.ts";
 
 type IdentityRow = ListCollectorIdentitiesResponse["items"][number];
@@ -75,6 +78,28 @@ export const revokeOneCertificateAction: Action<{ reason?: string }> = async (te
   );
   const body = options.reason === undefined ? {} : { reason_code: options.reason };
   const { data } = await revokeCertificate<true>({ client: connect(terminal, options), path: { id }, body });
+  await printRecord(terminal, { format: options.format, record: data });
+  return undefined;
+};
+
+const diagPollMs = 1_000;
+
+/** `svc-admin hosts diag`: waits until the host has sent its diagnostics, or core says why there are none. */
+export const diagHostAction: Action<{ format: (typeof diagFormats)[number] }> = async (
+  terminal,
+  options,
+  name = "",
+) => {
+  const client = connect(terminal, options);
+  const id = await resolveId(client, "host", name);
+  let { data: diag } = await requestHostDiag<true>({ client, path: { id } });
+  terminal.err.write(`Waiting for the host, until ${diag.answer_by} at most.\n`);
+  const path = { id, diag: diag.id };
+  while (diag.state === "pending") {
+    await terminal.clock.sleep(diagPollMs, terminal.signal);
+    diag = (await getHostDiag<true>({ client, path })).data;
+  }
+  const { data } = await readHostDiag<true>({ client, path });
   await printRecord(terminal, { format: options.format, record: data });
   return undefined;
 };

@@ -1,6 +1,6 @@
 import { Option } from "commander";
 import type { Commands } from "../terminal/command.ts";
-import { telemetryFormats } from "../terminal/output.ts";
+import { diagFormats, telemetryFormats } from "../terminal/output.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
 import { all, count, durationOption, instant, interval, limit, parseLabel, reason, several } from "./options.ts";
 
@@ -10,6 +10,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   policies: "Enrollment policies: list, show, create, freeze",
   tokens: "Bootstrap tokens: list, create, revoke",
   fleet: "The health of hosts: list, show",
+  hosts: "A running host: its diagnostics",
   identities: "Enrolled hosts: list, show, revoke",
   certificates: "Certificates of hosts: list, revoke",
   configs: "Collector configs: list, show, diff, preview, publish, assign, roll back",
@@ -154,6 +155,11 @@ const declareHosts = (add: Add): void => {
     load: async () => (await fleet()).listFleetAction,
   });
   add("fleet show <host>", { summary: "Show a host's health", load: async () => (await fleet()).showHostAction });
+  add("hosts diag <host>", {
+    summary: "Fetch the diagnostics of a host from the host itself: what svc-collector diag prints there",
+    formats: diagFormats,
+    load: async () => (await load()).diagHostAction,
+  });
   add("identities list", {
     summary: "List enrolled hosts",
     options: [new Option("--search <text>"), new Option("--status <status>").choices(["active", "revoked"])],

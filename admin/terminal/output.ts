@@ -6,6 +6,9 @@ export const usualFormats = ["table", "json", "csv", "yaml"] as const;
 /** The values of `-o` of `svc-admin telemetry read`, the first by default. */
 export const telemetryFormats = ["text", "json", "otlp"] as const;
 
+/** The values of `-o` of `svc-admin hosts diag`, the first by default. */
+export const diagFormats = ["json", "yaml"] as const;
+
 /** One of `usualFormats`. */
 export type Format = (typeof usualFormats)[number];
 

@@ -2704,6 +2704,227 @@ export type RevokeCollectorIdentityResponses = {
 
 export type RevokeCollectorIdentityResponse = RevokeCollectorIdentityResponses[keyof RevokeCollectorIdentityResponses];
 
+export type RequestHostDiagData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/hosts/{id}/diags';
+};
+
+export type RequestHostDiagErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `conflict`: The resource is not in the state that the request expects
+     */
+    409: Problem & {
+        code?: 'conflict';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type RequestHostDiagError = RequestHostDiagErrors[keyof RequestHostDiagErrors];
+
+export type RequestHostDiagResponses = {
+    /**
+     * The request
+     */
+    201: {
+        id: string;
+        identity_id: string;
+        state: 'pending' | 'received' | 'refused' | 'unanswered';
+        requested_at: string;
+        answer_by: string;
+        answered_at: string | null;
+        expires_at: string;
+    };
+};
+
+export type RequestHostDiagResponse = RequestHostDiagResponses[keyof RequestHostDiagResponses];
+
+export type GetHostDiagData = {
+    body?: never;
+    path: {
+        id: string;
+        diag: string;
+    };
+    query?: never;
+    url: '/v1/collector/hosts/{id}/diags/{diag}';
+};
+
+export type GetHostDiagErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type GetHostDiagError = GetHostDiagErrors[keyof GetHostDiagErrors];
+
+export type GetHostDiagResponses = {
+    /**
+     * The request
+     */
+    200: {
+        id: string;
+        identity_id: string;
+        state: 'pending' | 'received' | 'refused' | 'unanswered';
+        requested_at: string;
+        answer_by: string;
+        answered_at: string | null;
+        expires_at: string;
+    };
+};
+
+export type GetHostDiagResponse = GetHostDiagResponses[keyof GetHostDiagResponses];
+
+export type ReadHostDiagData = {
+    body?: never;
+    path: {
+        id: string;
+        diag: string;
+    };
+    query?: never;
+    url: '/v1/collector/hosts/{id}/diags/{diag}/bundle';
+};
+
+export type ReadHostDiagErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `diag_forbidden`: The host's own config forbids it: management.remote_diag is false. `diag_pending`: The host has not sent its diagnostics yet. `diag_too_large`: The host's diagnostics are over the limit: run svc-collector diag on it. `diag_unanswered`: The host did not answer in time: see when it was last seen
+     */
+    409: Problem & {
+        code?: 'diag_forbidden' | 'diag_pending' | 'diag_too_large' | 'diag_unanswered';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ReadHostDiagError = ReadHostDiagErrors[keyof ReadHostDiagErrors];
+
+export type ReadHostDiagResponses = {
+    /**
+     * The bundle, as the host sent it
+     */
+    200: {
+        [key: string]: unknown;
+    };
+};
+
+export type ReadHostDiagResponse = ReadHostDiagResponses[keyof ReadHostDiagResponses];
+
 export type ListCertificatesData = {
     body?: never;
     path: {
@@ -7583,6 +7804,9 @@ export type SendHeartbeatResponses = {
             config_hash: string;
         } | null;
         renew_now: boolean;
+        send_diag?: {
+            request_id: string;
+        };
     };
 };
 
@@ -7693,6 +7917,111 @@ export type FetchDesiredConfigResponses = {
 };
 
 export type FetchDesiredConfigResponse = FetchDesiredConfigResponses[keyof FetchDesiredConfigResponses];
+
+export type SendDiagData = {
+    /**
+     * needs a bundle or a refusal
+     */
+    body: {
+        /**
+         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+         */
+        sent_at: string;
+        proof: string;
+        request_id: string;
+        /**
+         * must be the text of a JSON object
+         */
+        bundle?: string;
+        refusal?: 'forbidden' | 'too_large';
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/collector/diag';
+};
+
+export type SendDiagErrors = {
+    /**
+     * `client_certificate_header_invalid`: The client certificate header is not one PEM. `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'client_certificate_header_invalid' | 'malformed_json';
+    };
+    /**
+     * `certificate_expired`: The certificate has expired. `certificate_identity_invalid`: The certificate has no single DNS or URI SAN. `certificate_replaced`: The certificate was replaced by its successor. `certificate_revoked`: The certificate is revoked. `certificate_unknown`: The certificate is not known. `client_certificate_required`: A client certificate is needed. `clock_skew`: sent_at is too far from core's clock. `identity_revoked`: The identity is revoked. `proof_invalid`: The proof of possession does not verify
+     */
+    401: Problem & {
+        code?: 'certificate_expired' | 'certificate_identity_invalid' | 'certificate_replaced' | 'certificate_revoked' | 'certificate_unknown' | 'client_certificate_required' | 'clock_skew' | 'identity_revoked' | 'proof_invalid';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `diag_not_requested`: Core has not requested this, or has an answer, or it is too late. `stale_request`: A newer request was already accepted
+     */
+    409: Problem & {
+        code?: 'diag_not_requested' | 'stale_request';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `rate_limited`: Too many requests of this collector
+     */
+    429: Problem & {
+        code?: 'rate_limited';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type SendDiagError = SendDiagErrors[keyof SendDiagErrors];
+
+export type SendDiagResponses = {
+    /**
+     * Stored for a day
+     */
+    200: {
+        /**
+         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+         */
+        received_at: string;
+    };
+};
+
+export type SendDiagResponse = SendDiagResponses[keyof SendDiagResponses];
 
 export type HealthData = {
     body?: never;

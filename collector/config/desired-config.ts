@@ -41,8 +41,8 @@ const promotionTimeoutMs = 120_000;
 export interface DesiredConfigs {
   /** Handles the assignment in a heartbeat's answer: fetches and applies it in the background if it is new. */
   assigned(assigned: Assigned, fetch: Fetch): void;
-  /** Core says that it has assigned another config: fetches what is assigned in the background, as `assigned` does. */
-  changed(fetch: Fetch): void;
+  /** Core says that it has assigned another config: fetches and applies what is assigned, as `assigned` does, and resolves then. */
+  changed(fetch: Fetch): Promise<void>;
   /** Core accepted a heartbeat or a frame while the config with this hash was in effect. */
   accepted(effectiveHash: string | null): void;
   /** The config on disk could not run. */
@@ -165,23 +165,22 @@ export const openDesiredConfigs = async (options: {
     };
   };
 
-  const start = (change: (() => Promise<void>) | undefined) => {
+  const start = async (change: (() => Promise<void>) | undefined): Promise<void> => {
     if (change === undefined) return;
     fetching = true;
-    void inBackground(change).then(() => {
-      fetching = false;
-    });
+    await inBackground(change);
+    fetching = false;
   };
 
   if (state.pending !== null) startPromotionTimeout();
   return {
     assigned: (assigned, fetch) => {
       if (fetching) wanted = running().loaded.config.management.applyDesiredConfig ? assigned : null;
-      else start(changeTo(assigned, fetch));
+      else void start(changeTo(assigned, fetch));
     },
-    changed: (fetch) => {
+    changed: async (fetch) => {
       if (fetching || state.pending !== null || !running().loaded.config.management.applyDesiredConfig) return;
-      start(async () => {
+      await start(async () => {
         const answer = await fetch(state.applied ?? undefined).catch(() => undefined);
         // The next heartbeat repeats what core assigns.
         if (answer !== undefined) await changeTo(answer.assignment, async () => answer)?.();

@@ -101,18 +101,24 @@ it("decodes responses as the library encodes them", () => {
   });
   const desiredConfig = { configId: "c", configHash: "é" };
   const answer = { seq: 3n, reportNeeded: true, refused: "stale_request", nextStatusSeconds: 60, renewNow: true };
-  expect(decodeResponse(encode({ message: { case: "statusAnswer", value: { ...answer, desiredConfig } } }))).toEqual({
-    statusAnswer: { ...answer, seq: 3, desiredConfig },
-  });
+  const sendDiag = { requestId: "r" };
+  expect(
+    decodeResponse(encode({ message: { case: "statusAnswer", value: { ...answer, desiredConfig, sendDiag } } })),
+  ).toEqual({ statusAnswer: { ...answer, seq: 3, desiredConfig, sendDiag: "r" } });
   expect(decodeResponse(encode({ message: { case: "statusAnswer", value: {} } }))).toEqual({
     statusAnswer: {
       ...{ seq: 0, reportNeeded: false, refused: "", nextStatusSeconds: 0, renewNow: false },
       desiredConfig: null,
+      sendDiag: "",
     },
   });
   const directive = { spreadMs: 250, action: { case: "configAssigned" as const, value: {} } };
   expect(decodeResponse(encode({ message: { case: "directive", value: directive } }))).toEqual({
-    directive: { spreadMs: 250, action: "config_assigned" },
+    directive: { spreadMs: 250, action: "config_assigned", requestId: "" },
+  });
+  const request = { spreadMs: 1, action: { case: "sendDiag" as const, value: { requestId: "r" } } };
+  expect(decodeResponse(encode({ message: { case: "directive", value: request } }))).toEqual({
+    directive: { spreadMs: 1, action: "send_diag", requestId: "r" },
   });
   // An action of a later version.
   expect(decodeResponse(encode({ message: { case: "directive", value: { spreadMs: 1 } } }))).toBeUndefined();

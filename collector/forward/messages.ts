@@ -53,12 +53,16 @@ export interface StatusAnswer {
   nextStatusSeconds: number;
   desiredConfig: { configId: string; configHash: string } | null;
   renewNow: boolean;
+  /** The id of a request for diagnostics; empty without one. */
+  sendDiag: string;
 }
 
 /** A nudge by core. */
 export interface Directive {
   spreadMs: number;
-  action: "config_assigned" | "renew_now" | "report_now";
+  action: "config_assigned" | "renew_now" | "report_now" | "send_diag";
+  /** Of `send_diag`; else empty. */
+  requestId: string;
 }
 
 /** A message of core. */
@@ -142,6 +146,7 @@ const actions = new Map([
   [text(2), "config_assigned" as const],
   [text(3), "renew_now" as const],
   [text(4), "report_now" as const],
+  [text(5), "send_diag" as const],
 ]);
 
 /** Decodes a response; undefined if it is of a kind that this version does not know. Throws `ProtobufError` if it is malformed. */
@@ -177,12 +182,14 @@ export const decodeResponse = (bytes: Uint8Array): ForwardResponse | undefined =
         response = { statusAnswer: readStatusAnswer(reader, responseEnd, readText) };
       } else if (tag === text(4)) {
         let spreadMs = 0;
+        let requestId = "";
         let action: Directive["action"] | undefined;
-        eachField(reader, responseEnd, (field) => {
+        eachField(reader, responseEnd, (field, end) => {
           if (field === varint(1)) spreadMs = reader.uint32();
           else action = actions.get(field) ?? action;
+          if (field === text(5)) requestId = readRequestId(reader, end, readText);
         });
-        if (action) response = { directive: { spreadMs, action } };
+        if (action) response = { directive: { spreadMs, action, requestId } };
       }
     });
     return response;
@@ -196,6 +203,7 @@ const readStatusAnswer = (reader: BinaryReader, answerEnd: number, readText: (en
     nextStatusSeconds: 0,
     desiredConfig: null,
     renewNow: false,
+    sendDiag: "",
   };
   eachField(reader, answerEnd, (field, end) => {
     if (field === varint(1)) answer.seq = Number(reader.uint64());
@@ -203,6 +211,7 @@ const readStatusAnswer = (reader: BinaryReader, answerEnd: number, readText: (en
     else if (field === text(3)) answer.refused = readText(end);
     else if (field === varint(4)) answer.nextStatusSeconds = reader.uint32();
     else if (field === varint(6)) answer.renewNow = reader.bool();
+    else if (field === text(7)) answer.sendDiag = readRequestId(reader, end, readText);
     if (field !== text(5)) return;
     const desired = { configId: "", configHash: "" };
     eachField(reader, end, (inner, innerEnd) => {
@@ -212,4 +221,13 @@ const readStatusAnswer = (reader: BinaryReader, answerEnd: number, readText: (en
     answer.desiredConfig = desired;
   });
   return answer;
+};
+
+/** Reads a `SendDiag`. */
+const readRequestId = (reader: BinaryReader, sendDiagEnd: number, readText: (end: number) => string): string => {
+  let requestId = "";
+  eachField(reader, sendDiagEnd, (field, end) => {
+    if (field === text(1)) requestId = readText(end);
+  });
+  return requestId;
 };

@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import type { Secret } from "../../kit/secret.ts";
 import { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
+import { type DiagRefusal, DiagResponse } from "../../proto/management/diag.ts";
 import { CertificateIssued, type EnrollRequest } from "../../proto/management/enroll.ts";
 import { type HeartbeatReport, HeartbeatResponse } from "../../proto/management/heartbeat.ts";
 import { failureOfResponse, ManagementError, type ManagementResponse, parseObject } from "./management-error.ts";
@@ -44,6 +45,14 @@ export const callDesiredConfig = async (
   const path = "/v1/collector/config/desired";
   return parseResponse(ConfigDesiredResponse, await postSigned(transport, "config_desired", path, caller, fields));
 };
+
+/** Answers a request of core for diagnostics. Throws `ManagementError`. */
+export const callDiag = async (
+  transport: TransportOptions,
+  caller: ManagementCaller,
+  answer: { request_id: string; bundle?: string; refusal?: DiagRefusal },
+): Promise<DiagResponse> =>
+  parseResponse(DiagResponse, await postSigned(transport, "diag", "/v1/collector/diag", caller, answer));
 
 const parseResponse = <const Schema extends v.GenericSchema>(
   schema: Schema,

@@ -71,11 +71,12 @@ export const createStreamHeartbeats = (options: {
       if (!forwarder.takesStatus()) return undefined;
       const answer = await exchange().catch(() => undefined);
       if (answer === undefined || answer.refused !== "" || answer.reportNeeded) return undefined;
-      const { nextStatusSeconds, desiredConfig, renewNow } = answer;
+      const { nextStatusSeconds, desiredConfig, renewNow, sendDiag } = answer;
       return {
         next_heartbeat_seconds: nextStatusSeconds,
         desired_config: desiredConfig && { config_id: desiredConfig.configId, config_hash: desiredConfig.configHash },
         renew_now: renewNow,
+        ...(sendDiag === "" ? {} : { send_diag: { request_id: sendDiag } }),
       };
     },
     isChanged: () =>

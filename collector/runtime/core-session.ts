@@ -6,7 +6,6 @@
  * - After `close` resolves, the session sends nothing and no longer changes the identity directory.
  */
 import { join } from "node:path";
-import { fraction } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { ConfigDesiredResponse } from "../../proto/management/config-desired.ts";
@@ -14,11 +13,11 @@ import type { UsableConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { createConnector } from "../forward/connection.ts";
 import { createForwarder, type Forwarder, type ForwarderOptions, type ForwarderStatus } from "../forward/forwarder.ts";
-import type { Directive } from "../forward/messages.ts";
 import { type IdentityDirectory, identityDirectoryOf, openIdentityDirectory } from "../identity/identity-directory.ts";
 import { createResumeTls } from "../identity/resume-tls.ts";
-import { callDesiredConfig, callHeartbeat } from "../management/calls.ts";
+import { callDesiredConfig, callDiag, callHeartbeat } from "../management/calls.ts";
 import { createHeartbeatSender, type HeartbeatReply, type HeartbeatStatus } from "../management/heartbeat-sender.ts";
+import { ManagementError } from "../management/management-error.ts";
 import { createSentAt, type ManagementCaller, signBody } from "../management/signed-request.ts";
 import { createStreamHeartbeats } from "../management/stream-heartbeats.ts";
 import type { TransportOptions } from "../management/transport.ts";
@@ -27,6 +26,8 @@ import { createPendingPromotion, type PendingPromotion } from "../renewal/pendin
 import { renewCredentials, renewTimeoutMs } from "../renewal/renew-credentials.ts";
 import { planRenewal } from "../renewal/renewal-plan.ts";
 import { createRenewals, type RenewalReport, type Renewals, renewalNotConfigured } from "../renewal/renewals.ts";
+import type { DiagAnswer } from "./diag-answers.ts";
+import { createDirectiveFollower } from "./follow-directives.ts";
 import { type ConfigReport, composeHeartbeat, type ProcessFacts } from "./heartbeat-report.ts";
 
 const callTimeoutMs = 30_000;
@@ -53,7 +54,8 @@ export interface CoreSessionOptions {
   onAccepted(): void;
   onHeartbeatAnswer(answer: HeartbeatReply, fetchDesiredConfig: FetchDesiredConfig): void;
   /** Called when core says that it has assigned another config. */
-  onConfigAssigned(fetchDesiredConfig: FetchDesiredConfig): void;
+  onConfigAssigned(fetchDesiredConfig: FetchDesiredConfig): Promise<void>;
+  composeDiag(): Promise<DiagAnswer>;
   /** Called after the previous credentials were restored on disk. */
   onRollback(fingerprintSha256: string | undefined): void;
 }
@@ -85,16 +87,19 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
     options.onAccepted();
   };
   const hasHeartbeats = loaded.config.management.coreUrl !== undefined;
-  const follow = async ({ spreadMs, action }: Directive): Promise<void> => {
-    await env.clock.sleep(spreadMs * fraction(env.entropy), closing.signal);
-    if (action === "renew_now") renewals?.trigger();
-    else if (action === "config_assigned") options.onConfigAssigned(fetchDesiredConfig);
-    else {
-      streamed.renewReport();
-      heartbeats.trigger();
-    }
-  };
-  const onDirective = (directive: Directive) => void follow(directive).catch(() => undefined);
+  const onDirective = createDirectiveFollower({
+    actions: {
+      config_assigned: () => options.onConfigAssigned(fetchDesiredConfig),
+      renew_now: () => renewals?.trigger(),
+      report_now: () => {
+        streamed.renewReport();
+        heartbeats.trigger();
+      },
+      send_diag: ({ requestId }) => answerDiag(requestId),
+    },
+    ...env,
+    signal: closing.signal,
+  });
   const forwarder = createSessionForwarder(options, {
     onAck: accepted,
     promotion,
@@ -112,7 +117,7 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
     resume: createResumeTls(),
     ...(reachesIngestListener(loaded) ? { session: forwarder.session } : {}),
   };
-  const callerFor = (purpose: "heartbeat" | "config_desired"): ManagementCaller => ({
+  const callerFor = (purpose: "heartbeat" | "config_desired" | "diag"): ManagementCaller => ({
     credentials: loaded.credentials,
     sentAt: createSentAt(join(buffer.dir, `sent-at.${purpose}`), env),
     signal: closing.signal,
@@ -121,6 +126,8 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
   const desiredConfigCaller = callerFor("config_desired");
   const fetchDesiredConfig: FetchDesiredConfig = (currentConfigId) =>
     callDesiredConfig(transport, desiredConfigCaller, currentConfigId);
+  const diagCaller = callerFor("diag");
+  const answerDiag = createDiagSender(options, (answer) => callDiag(transport, diagCaller, answer));
   const compose = () => {
     const config = options.configReport();
     const queue = options.queue.stats();
@@ -149,6 +156,7 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
     onAnswer: (answer) => {
       accepted();
       if (answer.renew_now) renewals?.trigger();
+      if (answer.send_diag) onDirective({ action: "send_diag", spreadMs: 0, requestId: answer.send_diag.request_id });
       options.onHeartbeatAnswer(answer, fetchDesiredConfig);
     },
     onFailure: (code) => {
@@ -197,6 +205,27 @@ const reachesIngestListener = ({ config, coreCaPem, ingestCaPem }: UsableConfig)
     nameOf(config.management.serverName, url) === nameOf(config.forwarder.mtls.serverName, ingest) &&
     coreCaPem === ingestCaPem
   );
+};
+
+/** Creates what answers a request of core for diagnostics, once; an answer that is lost is repeated when core repeats the request. */
+const createDiagSender = (
+  { composeDiag, log }: Pick<CoreSessionOptions, "composeDiag" | "log">,
+  send: (answer: Parameters<typeof callDiag>[2]) => Promise<unknown>,
+): ((requestId: string) => Promise<void>) => {
+  let answered = "";
+  return async (requestId) => {
+    if (requestId === answered) return;
+    try {
+      const answer = await composeDiag();
+      await send({ request_id: requestId, ...answer });
+      log.info({ request_id: requestId, sent: "bundle" in answer }, "answered core's request for diagnostics");
+    } catch (error) {
+      const failure = error instanceof ManagementError ? error.failure : undefined;
+      log.warn({ err: error, code: failure?.code, action: failure?.action }, "diagnostics could not be sent");
+      if (failure?.action === "retry") return;
+    }
+    answered = requestId;
+  };
 };
 
 const openPromotion = async (

@@ -21,6 +21,7 @@ import { createSourceSet, type SourceSet } from "../sources/source-set.ts";
 import { type StatusSocket, serveStatus } from "../status/status-socket.ts";
 import { composeStatus } from "./compose-status.ts";
 import { type CoreSession, openCoreSession } from "./core-session.ts";
+import { composeDiagAnswer } from "./diag-answers.ts";
 import type { ProcessFacts } from "./heartbeat-report.ts";
 import type { ReloadableLog } from "./log.ts";
 import { configReportOf, createRunState, isSame, type RunState, recordErrors, rejectConfig } from "./run-state.ts";
@@ -200,6 +201,7 @@ const openSession = (options: SupervisorOptions, state: RunState, queue: Queue):
     onHeartbeatAnswer: (answer, fetchDesiredConfig) =>
       state.desired.assigned(answer.desired_config, fetchDesiredConfig),
     onConfigAssigned: (fetchDesiredConfig) => state.desired.changed(fetchDesiredConfig),
+    composeDiag: () => composeDiagAnswer(state.loaded, options.env),
     onRollback: (fingerprint) => {
       state.rollbacks += 1;
       state.rolledBackTo = fingerprint;

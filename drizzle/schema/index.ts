@@ -3,6 +3,7 @@ export * from "./certificate.ts";
 export * from "./chat.ts";
 export * from "./config.ts";
 export * from "./deployment.ts";
+export * from "./diag.ts";
 export * from "./enrollment.ts";
 export * from "./export.ts";
 export * from "./fleet.ts";

@@ -204,6 +204,18 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect([silent.received(), others.received(), late.received()]).toEqual([1, 1, 2]);
   });
 
+  it("asks a host for its diagnostics on its stream at once, and with the next status where the notification is lost", async () => {
+    const host = await enroll();
+    const [stream, late] = [await open(host, ingest, true), await open(host, cut, true)];
+    expect(await late.status({ report: reportOf(host) })).toMatchObject({ ...accepted, send_diag: null });
+    await core.clock.advance(1_000);
+    const { body } = await core.api("POST", `/v1/collector/hosts/${host.identityId}/diags`, { as: "admin" });
+    const send_diag = { request_id: body.id };
+    expect((await stream.next()).directive).toEqual({ spread_ms: 0, send_diag });
+    expect(await late.status({})).toMatchObject({ ...accepted, send_diag });
+    expect(late.received()).toBe(3);
+  });
+
   it("spreads the directives to many hosts, and ignores notifications that it cannot read", async () => {
     const many = await Promise.all(Array.from({ length: 3 }, enroll));
     const streams = await Promise.all(many.map((host) => open(host, ingest, true)));
@@ -214,6 +226,8 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
       "config_assigned",
       `later 0 ${many[0]?.identityId}`,
       `renew_now -1 ${many[0]?.identityId}`,
+      `renew_now 0 ${many[0]?.identityId} r`,
+      `send_diag 0 ${many[0]?.identityId}`,
     ])
       await ingest.connection.sql`select pg_notify('svc_directive', ${payload})`;
     const notified: string[] = [];

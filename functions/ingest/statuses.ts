@@ -58,10 +58,13 @@ export interface Statuses {
 }
 
 const actions = {
-  config_assigned: { case: "configAssigned", value: {} },
-  renew_now: { case: "renewNow", value: {} },
-  report_now: { case: "reportNow", value: {} },
-} as const satisfies Readonly<Record<HostDirective["action"], object>>;
+  config_assigned: () => ({ case: "configAssigned", value: {} }),
+  renew_now: () => ({ case: "renewNow", value: {} }),
+  report_now: () => ({ case: "reportNow", value: {} }),
+  send_diag: ({ requestId = "" }) => ({ case: "sendDiag", value: { requestId } }),
+} as const satisfies Readonly<
+  Record<HostDirective["action"], (directive: HostDirective) => MessageInitShape<typeof DirectiveSchema>["action"]>
+>;
 
 type AnswerFields = MessageInitShape<typeof StatusAnswerSchema>;
 
@@ -150,18 +153,20 @@ export const createStatuses = ({
         },
       };
     },
-    direct({ action, identityIds, spreadMs }) {
-      const value = create(DirectiveSchema, { spreadMs, action: actions[action] });
+    direct(directive) {
+      const { action, identityIds, spreadMs } = directive;
+      const value = create(DirectiveSchema, { spreadMs, action: actions[action](directive) });
       for (const id of identityIds)
         for (const send of channels.get(id) ?? []) send({ case: "directive", value }, action);
     },
   };
 };
 
-const answerOf = ({ nextHeartbeatSeconds, desiredConfig, renewNow }: HeartbeatAnswer): AnswerFields => ({
+const answerOf = ({ nextHeartbeatSeconds, desiredConfig, renewNow, sendDiag }: HeartbeatAnswer): AnswerFields => ({
   nextStatusSeconds: nextHeartbeatSeconds,
   renewNow,
   ...(desiredConfig ? { desiredConfig } : {}),
+  ...(sendDiag === null ? {} : { sendDiag: { requestId: sendDiag } }),
 });
 
 /** Returns the figures of a status; throws `validation_failed` for one that no JSON could hold. */

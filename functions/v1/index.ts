@@ -24,6 +24,7 @@ import { listUnstoredConfigsRoute } from "./collector/configs/list-unstored.ts";
 import { previewRolloutRoute } from "./collector/configs/preview.ts";
 import { publishConfigRoute } from "./collector/configs/publish.ts";
 import { rollBackConfigsRoute } from "./collector/configs/roll-back-many.ts";
+import { diagRoute } from "./collector/diag.ts";
 import { enrollRoute } from "./collector/enroll.ts";
 import { exportPoliciesRoute, exportRefusalsRoute, exportTokensRoute } from "./collector/enrollment/export.ts";
 import { enrollmentReportRoute } from "./collector/enrollment/report.ts";
@@ -40,6 +41,7 @@ import { healthDetailRoute } from "./collector/health/get.ts";
 import { healthReportRoute } from "./collector/health/report.ts";
 import { healthVolumeRoute } from "./collector/health/volume.ts";
 import { heartbeatRoute } from "./collector/heartbeat.ts";
+import { getDiagRoute, readDiagRoute, requestDiagRoute } from "./collector/hosts/diags.ts";
 import { readEnvelopesRoute } from "./collector/hosts/envelopes.ts";
 import { assignConfigRoute, clearConfigRoute, rollBackConfigRoute } from "./collector/identities/desired-config.ts";
 import { getIdentityRoute } from "./collector/identities/get.ts";
@@ -100,6 +102,9 @@ export const routesOf = (core: Core): readonly Route[] => [
   listIdentitiesRoute(core),
   getIdentityRoute(core),
   revokeIdentityRoute(core),
+  requestDiagRoute(core),
+  getDiagRoute(core),
+  readDiagRoute(core),
   listCertificatesRoute(core),
   revokeCertificateRoute(core),
   ...configReportsOf({ ...core, db: core.reports }),
@@ -195,4 +200,5 @@ const collectorRoutesOf = ({ signer, ...core }: Core): readonly Route[] =>
         renewRoute({ ...core, signer }),
         heartbeatRoute(core),
         configDesiredRoute(core),
+        diagRoute(core),
       ];

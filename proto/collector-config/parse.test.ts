@@ -49,6 +49,7 @@ describe("parseCollectorConfig", () => {
         applyDesiredConfig: false,
         fileRoots: ["/var/log"],
         listenHosts: [],
+        remoteDiag: true,
       },
     });
   });

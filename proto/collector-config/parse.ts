@@ -113,5 +113,6 @@ const toConfig = (wire: Wire) => ({
     applyDesiredConfig: wire.management.apply_desired_config,
     fileRoots: wire.management.file_roots,
     listenHosts: wire.management.listen_hosts,
+    remoteDiag: wire.management.remote_diag,
   },
 });

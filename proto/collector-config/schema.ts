@@ -165,5 +165,6 @@ export const CollectorConfigYaml = section({
       "/var/log",
     ]),
     listen_hosts: v.optional(Hosts, []),
+    remote_diag: v.optional(v.boolean(), true),
   }),
 });

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { Labels } from "../labels.ts";
+import { Id } from "../values.ts";
 import { ProofFields } from "./proof.ts";
 import { Counter, FreeText, Identifier, Platform, Sha256Hex, StoredTimestamp, Timestamp } from "./text.ts";
 
@@ -74,12 +75,16 @@ export type HeartbeatRequest = v.InferOutput<typeof HeartbeatRequest>;
 /** A heartbeat without `sent_at` and `proof`, as a collector composes it. */
 export type HeartbeatReport = Omit<v.InferInput<typeof HeartbeatRequest>, "sent_at" | "proof">;
 
-/** Response: core's clock, the delay to the next heartbeat, the assigned config, and whether to renew at once. */
+/**
+ * Response: core's clock, the delay to the next heartbeat, the assigned config, whether to renew at once, and the open request for its
+ * diagnostics, if any.
+ */
 export const HeartbeatResponse = v.object({
   server_time: Timestamp,
   next_heartbeat_seconds: v.pipe(v.number(), v.integer(), v.minValue(1)),
   desired_config: v.nullable(v.object({ config_id: v.string(), config_hash: Sha256Hex })),
   renew_now: v.boolean(),
+  send_diag: v.optional(v.object({ request_id: Id })),
 });
 
 /** The response on the wire. */

@@ -3,7 +3,7 @@ import * as v from "valibot";
 import { Timestamp } from "./text.ts";
 
 /** The purpose of a proof; a proof is valid for its purpose alone. */
-export type ProofPurpose = "renew" | "heartbeat" | "config_desired";
+export type ProofPurpose = "renew" | "heartbeat" | "config_desired" | "diag";
 
 /** The largest body of a management request, which core buffers before it knows that the caller has signed it. */
 export const managementBytesMax = 64 * 1024;

@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
+import { hostDiag } from "../../drizzle/schema/diag.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import type { ProofPurpose } from "../../proto/management/proof.ts";
 import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
@@ -97,6 +98,16 @@ const session = await test.api("POST", "/v1/operator/tokens", {
   as: { bearer: await webItself() },
   body: { grant_type: "device_code", device_code: signedIn.deviceCode, remote_addr: "192.0.2.7" },
 });
+/** Two requests for the diagnostics of `caller`: an open one, and one with a bundle. */
+const [openDiag = "", answeredDiag = ""] = [1, 2].map((last) => `01920000-0000-7000-8000-00000000d1a${last}`);
+const asked = {
+  ...{ identityId: caller.host.identityId, requestedAt: new Date(clock.now() + 86_400_000) },
+  ...{ requestedBy: test.people.admin.userId, answerBy: new Date("2030-01-31T08:00:00Z") },
+};
+await test.db.insert(hostDiag).values([
+  { id: openDiag, ...asked },
+  { id: answeredDiag, ...asked, answeredAt: new Date(clock.now()), bundle: "{}" },
+]);
 const guardOf = new Map(test.routes.map(({ operationId, guard }) => [operationId, guard.kind]));
 const good = { valid: true, errors: [], running_config_hash: null, last_known_good_config_hash: config.config_hash };
 await manage(test, caller.host, "heartbeat", heartbeatBody(clock.now(), { config: good }));
@@ -134,10 +145,14 @@ const known: KnownValues = {
   sent_at: [present],
   session_id: ["a".repeat(43)],
   expires_at: ["2030-01-31T08:00:00Z"],
+  request_id: [openDiag],
+  bundle: ["{}"],
 };
 
 /** Returns the ids that a path may contain: those of resources of its kind. */
-const idsOf = ({ path, operationId }: Documented): string[] => {
+const idsOf = ({ path, operationId }: Documented, name: string): string[] => {
+  if (name === "diag") return [answeredDiag];
+  if (path.includes("/diags/")) return [caller.host.identityId];
   if (operationId === "setDesiredConfig") return [untouched];
   const those = /^(revoke|freeze)/.test(operationId) ? [prey] : [prey, caller];
   if (path.includes("/devices/")) return [(operationId.startsWith("decide") ? decided : shown).userCode];
@@ -156,6 +171,7 @@ const purposes: Readonly<Record<string, ProofPurpose>> = {
   renewCertificate: "renew",
   sendHeartbeat: "heartbeat",
   fetchDesiredConfig: "config_desired",
+  sendDiag: "diag",
 };
 
 /** A request as it goes out; credentials are added when it does. */
@@ -179,7 +195,7 @@ const segments = fc.oneof(
 const pathsOf = (operation: Documented): fc.Arbitrary<string> => {
   const { path, parameters = [] } = operation;
   const named = parameters.filter((parameter) => parameter.in === "path");
-  const ids = Object.fromEntries(named.map(({ name }) => [name, idsOf(operation)]));
+  const ids = Object.fromEntries(named.map(({ name }) => [name, idsOf(operation, name)]));
   const values = named.map(({ schema, name }) => often(valuesOf(schema, ids, name).map(String), segments));
   return fc
     .tuple(...values)

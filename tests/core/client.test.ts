@@ -216,6 +216,15 @@ describe("the generated client", () => {
       body: withProof(host, "config_desired", { sent_at: now() }) as fleet.FetchDesiredConfigData["body"],
     });
     expect(desired.data.assignment?.config_id).toBe(configId);
+    const { id: request_id } = (await fleet.requestHostDiag<true>(onIdentity)).data;
+    await fleet.sendDiag<true>({
+      client,
+      ...certificateHeader(host),
+      body: withProof(host, "diag", { sent_at: now(), request_id, bundle: "{}" }) as fleet.SendDiagData["body"],
+    });
+    const onDiag = { client, path: { ...onIdentity.path, diag: request_id } };
+    expect((await fleet.getHostDiag<true>(onDiag)).data.state).toBe("received");
+    expect((await fleet.readHostDiag<true>(onDiag)).data).toEqual({});
     await fleet.clearDesiredConfig<true>(onIdentity);
     expect((await fleet.rollBackDesiredConfig<true>(onIdentity)).response.status).toBe(200);
     const csr = await createTestCsr({ key: await createTestKey(), uri });

@@ -98,6 +98,7 @@ const paths = {
   renew: "/v1/collector/renew",
   heartbeat: "/v1/collector/heartbeat",
   config_desired: "/v1/collector/config/desired",
+  diag: "/v1/collector/diag",
 } as const;
 
 /** Sends a signed management request over the mTLS listener, unless `call` overrides it. */

@@ -32,7 +32,9 @@ export interface RunningCollector {
   /** Sets the answer to renewals; by default a certificate for the request. */
   onRenew(reply: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>): void;
   /** Sets the answer to requests for the desired config; by default none is assigned. */
-  onDesired(reply: (call: ManagementCall) => ManagementReply): void;
+  onDesired(reply: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>): void;
+  /** Sets the answer to diagnostics; by default they are stored. */
+  onDiag(reply: (call: ManagementCall) => ManagementReply | Promise<ManagementReply>): void;
   heartbeats(): ManagementCall[];
   /** Replaces the config: the lines that every config of the host has, and `more`. */
   configure(more: string): Promise<void>;
@@ -76,10 +78,19 @@ export const createRunningCollector = async (
   });
   let heartbeat: (call: ManagementCall) => ManagementReply = () => heartbeatAnswer();
   let renew: (call: ManagementCall) => ManagementReply | Promise<ManagementReply> = (call) => issueFor(ca, call);
-  let desired: (call: ManagementCall) => ManagementReply = () => ({ status: 200, body: { assignment: null } });
-  server.reply((call) =>
-    call.path.endsWith("/heartbeat") ? heartbeat(call) : call.path.endsWith("/renew") ? renew(call) : desired(call),
-  );
+  let desired: (call: ManagementCall) => ManagementReply | Promise<ManagementReply> = () => ({
+    status: 200,
+    body: { assignment: null },
+  });
+  let diag: (call: ManagementCall) => ManagementReply | Promise<ManagementReply> = () => ({
+    status: 200,
+    body: { received_at: "2026-06-01T12:00:00.000Z" },
+  });
+  server.reply((call) => {
+    if (call.path.endsWith("/heartbeat")) return heartbeat(call);
+    if (call.path.endsWith("/renew")) return renew(call);
+    return call.path.endsWith("/diag") ? diag(call) : desired(call);
+  });
   const testLog = createTestLog();
   const log: TestLog & { reload(): void } & Log = { ...testLog, reload: () => undefined };
   const stopping = new AbortController();
@@ -100,6 +111,9 @@ export const createRunningCollector = async (
     },
     onDesired: (reply) => {
       desired = reply;
+    },
+    onDiag: (reply) => {
+      diag = reply;
     },
     heartbeats: () => server.calls.filter(({ path }) => path.endsWith("/heartbeat")),
     configure: async (more) => {

@@ -30,14 +30,18 @@ const webOver = (answer: (request: Request) => Response | Promise<Response>) => 
 };
 
 describe("the routes of core that a browser reaches", () => {
-  it("are everything that operators may read, and chat; nothing else of core's router", () => {
-    const patterns = proxiedRoutes.map(([method, path]) => `${method} /v1${path.replace(/:id\{.*?\}\}?/, ":id")}`);
+  it("are everything that operators may read, the request for diagnostics, and chat; nothing else of core's router", () => {
+    const patterns = proxiedRoutes.map(
+      ([method, path]) => `${method} /v1${path.replaceAll(/(:\w+)\{.*?\}\}?/g, "$1")}`,
+    );
     const chat = patterns.filter((pattern) => pattern.includes("/v1/chat/"));
     const readable = web.core.routes
       .filter(({ method, guard, path }) => method === "GET" && guard.kind === "scope" && !path.startsWith("/v1/chat/"))
-      .map(({ method, path }) => `${method} ${path.replace(/:[a-z_]+/, ":id")}`);
+      .map(({ method, path }) => `${method} ${path.replace(/:identity_id/, ":id")}`);
     expect(patterns).toEqual(expect.arrayContaining(readable));
-    expect(patterns.filter((pattern) => !pattern.startsWith("GET ") && !chat.includes(pattern))).toEqual([]);
+    expect(patterns.filter((pattern) => !pattern.startsWith("GET ") && !chat.includes(pattern))).toEqual([
+      "POST /v1/collector/hosts/:id/diags",
+    ]);
   });
 
   it("are only the listed ones, in any spelling of the path", async () => {

@@ -6,11 +6,15 @@ import type { Sessions } from "./session.ts";
 import { endSession, type SignedInHandler } from "./signed-in.ts";
 
 const id = ":id{[0-9A-Fa-f-]{36}}";
+const diag = ":diag{[0-9A-Fa-f-]{36}}";
 
 /** A method of core that a browser reaches. */
 type ProxiedMethod = "GET" | "POST" | "PUT" | "DELETE";
 
-/** The routes of core that a browser reaches under `/api/core`: what operators may read, and chat. Every other path is 404. */
+/**
+ * The routes of core that a browser reaches under `/api/core`: what operators may read, the request for what a host has to say of itself, and
+ * chat. Every other path is 404.
+ */
 export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: string])[] = [
   ["GET", "/whoami"],
   ["GET", "/directory/status"],
@@ -21,6 +25,9 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["GET", `/collector/health/${id}`],
   ["GET", `/collector/health/${id}/volume`],
   ["GET", `/collector/hosts/${id}/envelopes`],
+  ["POST", `/collector/hosts/${id}/diags`],
+  ["GET", `/collector/hosts/${id}/diags/${diag}`],
+  ["GET", `/collector/hosts/${id}/diags/${diag}/bundle`],
   ["GET", "/collector/setup"],
   ["GET", "/collector/enrollment"],
   ["GET", "/collector/enrollment/refusals.csv"],
@@ -76,7 +83,7 @@ export const createProxy =
     const method = c.req.method as ProxiedMethod;
     const response = await core.call({
       method,
-      path: `${route.replace(id, c.req.param("id") ?? "")}${search}`,
+      path: `${route.replace(id, c.req.param("id") ?? "").replace(diag, c.req.param("diag") ?? "")}${search}`,
       as: session,
       requestId: c.get("requestId"),
       accept: c.req.header("accept") ?? "*/*",

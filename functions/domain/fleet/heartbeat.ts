@@ -7,6 +7,7 @@ import { createHeartbeatWriter, type HeartbeatRecord } from "../../store/fleet/h
 import { digestKey, healthReportOf } from "../../store/fleet/reports.ts";
 import { type Origin, recordAudit } from "../audit/audit-log.ts";
 import { type ProvenCollector, proofUseOf, requireAdmitted } from "../certificate/authenticate.ts";
+import { createOpenDiags } from "./diags.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
 /** The parts of core that heartbeats use. */
@@ -20,6 +21,8 @@ export interface HeartbeatAnswer {
   desiredConfig: { configId: string; configHash: string } | null;
   /** Whether the planned renewal is overdue and this certificate is still the newest one in use. */
   renewNow: boolean;
+  /** The id of the open request for its diagnostics. */
+  sendDiag: string | null;
 }
 
 /** Accepts one heartbeat, and keeps the digest that came with it, if any. */
@@ -39,6 +42,7 @@ const cloneAuditMs = 10 * 60_000;
  */
 export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
   const { config, db, heartbeats, clock, observe } = core;
+  const openDiagOf = createOpenDiags(core);
   const write = createHeartbeatWriter(heartbeats, clock, fleetThresholds(config));
 
   return async (caller, request, origin, digest) => {
@@ -60,6 +64,7 @@ export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
       nextHeartbeatSeconds: config.heartbeatIntervalSeconds,
       desiredConfig: record.desiredConfig,
       renewNow: isRenewalOverdue(record, now),
+      sendDiag: await openDiagOf(identityId),
     };
   };
 };

@@ -8,6 +8,7 @@ import { digestKey } from "../../store/fleet/reports.ts";
 import { createSeenRecorder, type StatusFigures } from "../../store/fleet/statuses.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { requireAdmitted } from "../certificate/authenticate.ts";
+import { createOpenDiags } from "./diags.ts";
 import type { HeartbeatAnswer, HeartbeatCore } from "./heartbeat.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
@@ -46,6 +47,7 @@ export const createStatusRecorder = (
   const { config, heartbeats, clock, observe } = core;
   // Without the pause of heartbeats: the certificates before have waited.
   const { pause: _, ...store } = heartbeats;
+  const openDiagOf = createOpenDiags(core);
   const record = createSeenRecorder(store, clock, fleetThresholds(config));
   const decideTogether = prepareCertificateDecisions(heartbeats.db);
   const decide = groupCalls<string, CertificateDecision>({
@@ -77,6 +79,7 @@ export const createStatusRecorder = (
       nextHeartbeatSeconds: config.heartbeatIntervalSeconds,
       desiredConfig,
       renewNow,
+      sendDiag: await openDiagOf(identityId),
     };
   };
 };

@@ -198,7 +198,7 @@ export const notifyRevocation = async (db: Executor, identity: string): Promise<
 export const directiveChannel = "svc_directive";
 
 /** What a host is told to do, by its signed requests. */
-export const directiveActions = ["config_assigned", "renew_now", "report_now"] as const;
+export const directiveActions = ["config_assigned", "renew_now", "report_now", "send_diag"] as const;
 
 /** A directive to some hosts. */
 export interface HostDirective {
@@ -206,6 +206,8 @@ export interface HostDirective {
   identityIds: readonly string[];
   /** The hosts act within this time, each at a random one. */
   spreadMs: number;
+  /** Of `send_diag`. */
+  requestId?: string;
 }
 
 /** A notification has 8,000 bytes at most. */
@@ -217,9 +219,13 @@ const hostsOfSecond = 1_000;
 export const spreadOf = (hosts: number): number => (hosts <= 1 ? 0 : Math.ceil((hosts * 1_000) / hostsOfSecond));
 
 /** Sends a directive to hosts once the transaction has committed. One that is lost costs nothing: the next heartbeat brings the same. */
-export const notifyHosts = async (db: Executor, { action, identityIds, spreadMs }: HostDirective): Promise<void> => {
+export const notifyHosts = async (
+  db: Executor,
+  { action, identityIds, spreadMs, requestId }: HostDirective,
+): Promise<void> => {
   for (let at = 0; at < identityIds.length; at += hostsMax) {
-    const payload = [action, spreadMs, identityIds.slice(at, at + hostsMax).join()].join(" ");
+    const hosts = identityIds.slice(at, at + hostsMax).join();
+    const payload = [action, spreadMs, hosts, ...(requestId === undefined ? [] : [requestId])].join(" ");
     await db.execute(sql`select pg_notify(${directiveChannel}, ${payload})`);
   }
 };
@@ -228,9 +234,11 @@ const spreadMsMax = 600_000;
 
 /** Reads the payload of a notification; undefined for any other text, as that of a later version. */
 export const readDirective = (payload: string): HostDirective | undefined => {
-  const [action, spread, ids] = payload.split(" ");
+  const [action, spread, ids, requestId] = payload.split(" ");
   const known = directiveActions.find((name) => name === action);
   const spreadMs = Number(spread);
   if (known === undefined || !ids || !Number.isSafeInteger(spreadMs) || spreadMs < 0) return undefined;
-  return { action: known, spreadMs: Math.min(spreadMs, spreadMsMax), identityIds: ids.split(",") };
+  if ((known === "send_diag") !== (requestId !== undefined)) return undefined;
+  const identityIds = ids.split(",");
+  return { action: known, spreadMs: Math.min(spreadMs, spreadMsMax), identityIds, ...(requestId ? { requestId } : {}) };
 };

@@ -20,12 +20,13 @@ export const heartbeatRoute = (core: HeartbeatCore & ManagementCore) => {
     problems: managementProblems,
     handle: async ({ body, caller, origin }) => {
       const response = await acceptHeartbeat(caller, body, origin);
-      const { desiredConfig } = response;
+      const { desiredConfig, sendDiag } = response;
       const view: HeartbeatResponse = {
         server_time: new Date(response.serverTime).toISOString(),
         next_heartbeat_seconds: response.nextHeartbeatSeconds,
         desired_config: desiredConfig && { config_id: desiredConfig.configId, config_hash: desiredConfig.configHash },
         renew_now: response.renewNow,
+        ...(sendDiag === null ? {} : { send_diag: { request_id: sendDiag } }),
       };
       return { status: 200, body: view };
     },

@@ -51,6 +51,7 @@ let sent = 0;
 const bodyOf = async (purpose: ProofPurpose, host: TestCollector, over: object = {}) => {
   const sent_at = new Date(clock.now() + (++sent % 1000)).toISOString();
   if (purpose === "heartbeat") return { ...heartbeatBody(clock.now()), sent_at, ...over };
+  if (purpose === "diag") return { sent_at, request_id: host.identityId, refusal: "forbidden", ...over };
   if (purpose === "config_desired") return { sent_at, ...over };
   const csr_pem = await createTestCsr({ key: await createTestKey(), uri: host.identity });
   return { sent_at, csr_pem, collector_version: "1.1.0", ...over };
@@ -197,6 +198,7 @@ const purposePath = {
   renew: "/v1/collector/renew",
   heartbeat: "/v1/collector/heartbeat",
   config_desired: "/v1/collector/config/desired",
+  diag: "/v1/collector/diag",
 } as const;
 
 const checkRefused = async (expected: Refused, provoke: Provoke, purpose: ProofPurpose) => {
@@ -220,7 +222,7 @@ const checkRefused = async (expected: Refused, provoke: Provoke, purpose: ProofP
 };
 
 describe("refused management requests", () => {
-  for (const purpose of ["renew", "heartbeat", "config_desired"] as const) {
+  for (const purpose of ["renew", "heartbeat", "config_desired", "diag"] as const) {
     it.each(managements)(`${purpose}: $code`, (expected, provoke) => checkRefused(expected, provoke, purpose));
   }
   it.each(renewals)("renew alone: $code", (expected, provoke) => checkRefused(expected, provoke, "renew"));

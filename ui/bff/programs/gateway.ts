@@ -8,7 +8,7 @@ import type { ExchangeLimit } from "./limit-address.ts";
 
 /** Routes of core that are not for operators: collectors and web itself call core directly. */
 const notForwarded =
-  /^\/v1\/(collector\/(enroll|renew|heartbeat|config\/desired)|operator\/(sign-ins|authorizations|devices|tokens))(\/|$)/;
+  /^\/v1\/(collector\/(enroll|renew|heartbeat|config\/desired|diag)|operator\/(sign-ins|authorizations|devices|tokens))(\/|$)/;
 /** Core authenticates these by something else, or not at all. */
 const exchangePath = "/v1/operator/token-exchange";
 const openPaths: readonly string[] = ["/v1/openapi.json", exchangePath];

@@ -201,6 +201,7 @@ describe("/v1 at web", () => {
     "/v1/collector/heartbeat",
     "/v1/collector/renew",
     "/v1/collector/config/desired",
+    "/v1/collector/diag",
     "/v1/operator/sign-ins",
     "/v1/operator/tokens",
     "/v1/operator/devices/BCDFBCDF/decision",

@@ -154,6 +154,8 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "enrollment.export": ["Enrollment exported", "Export of enrollment ended early"],
   "fleet.export": ["Fleet exported", "Fleet export ended early"],
   "audit.export": ["Audit log exported", "Audit log export ended early"],
+  "host_diag.request": ["Diagnostics requested", "Requesting diagnostics failed"],
+  "host_diag.read": ["Diagnostics read", "Reading diagnostics failed"],
   "telemetry.read": ["Telemetry read", "Reading telemetry failed"],
   "telemetry.copy": ["Telemetry copied to a table", "Copying telemetry failed"],
   "chat.tool_call": ["Chat read the fleet", "Chat could not read the fleet"],

@@ -594,6 +594,13 @@ export declare type StatusAnswer = Message<"svc.ingest.v1.StatusAnswer"> & {
    * @generated from field: bool renew_now = 6;
    */
   renewNow: boolean;
+
+  /**
+   * As in the answer to a heartbeat. Absent: none is requested.
+   *
+   * @generated from field: svc.ingest.v1.SendDiag send_diag = 7;
+   */
+  sendDiag?: SendDiag | undefined;
 };
 
 /**
@@ -626,7 +633,7 @@ export declare type DesiredConfig = Message<"svc.ingest.v1.DesiredConfig"> & {
 export declare const DesiredConfigSchema: GenMessage<DesiredConfig>;
 
 /**
- * A nudge: the host fetches, renews or reports by its signed requests, which alone decide. Its loss delays that until the next Status.
+ * A nudge: the host fetches, renews, reports or sends diagnostics by its signed requests, which alone decide. Its loss delays that until the next Status.
  *
  * @generated from message svc.ingest.v1.Directive
  */
@@ -665,6 +672,14 @@ export declare type Directive = Message<"svc.ingest.v1.Directive"> & {
      */
     value: ReportNow;
     case: "reportNow";
+  } | {
+    /**
+     * Send diagnostics with `POST /v1/collector/diag`.
+     *
+     * @generated from field: svc.ingest.v1.SendDiag send_diag = 5;
+     */
+    value: SendDiag;
+    case: "sendDiag";
   } | { case: undefined; value?: undefined };
 };
 
@@ -709,6 +724,24 @@ export declare type ReportNow = Message<"svc.ingest.v1.ReportNow"> & {
  * Use `create(ReportNowSchema)` to create a new message.
  */
 export declare const ReportNowSchema: GenMessage<ReportNow>;
+
+/**
+ * @generated from message svc.ingest.v1.SendDiag
+ */
+export declare type SendDiag = Message<"svc.ingest.v1.SendDiag"> & {
+  /**
+   * Core accepts one answer to each of its requests, and no other.
+   *
+   * @generated from field: string request_id = 1;
+   */
+  requestId: string;
+};
+
+/**
+ * Describes the message svc.ingest.v1.SendDiag.
+ * Use `create(SendDiagSchema)` to create a new message.
+ */
+export declare const SendDiagSchema: GenMessage<SendDiag>;
 
 /**
  * @generated from enum svc.ingest.v1.BlockEncoding

@@ -1,0 +1,89 @@
+import { rfc3339 } from "../../kit/clock.ts";
+import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
+import type { LoadedConfig } from "../config/load-config.ts";
+import type { CollectorEnv } from "../env.ts";
+import type { QueueStats } from "../queue/stats.ts";
+import { readCommit, version } from "../version.ts";
+
+const redactions = [
+  "private keys and the paths of key, certificate and CA files are left out",
+  "tokens are left out; a collector keeps none",
+  "telemetry, queue content and dead letters are left out; only counts are given",
+  "config values other than those shown are left out",
+];
+
+/** Composes the diagnostics of a config and of the collector that runs with it, if any: field by field from an allow list. */
+export const composeDiagBundle = async (loaded: LoadedConfig, env: Pick<CollectorEnv, "clock">): Promise<object> => {
+  const { errors, runningConfigHash, config, certificate } = loaded;
+  const stats = config ? await readStats(config, env) : null;
+  return {
+    version,
+    commit: readCommit(),
+    generated_at: rfc3339(env.clock.now()),
+    validation: { ok: errors.length === 0, errors },
+    config: {
+      running_config_hash: runningConfigHash,
+      desired_config_hash: config?.management.desiredConfigHash ?? null,
+      last_known_good_config_hash: config?.management.lastKnownGoodConfigHash ?? null,
+    },
+    labels: config?.labels ?? null,
+    forwarder: config
+      ? { endpoint: config.forwarder.endpoint, server_name: config.forwarder.mtls.serverName ?? null }
+      : null,
+    certificate: certificate ? publicCertificate(certificate) : null,
+    running: config ? await readRunning(config) : null,
+    queue: stats && queueFigures(stats),
+    quarantine: stats && {
+      files: stats.quarantined,
+      records: stats.quarantinedRecords,
+      lost_records: stats.lostRecords,
+    },
+    redactions,
+  };
+};
+
+const publicCertificate = ({ certificate, identity }: NonNullable<LoadedConfig["certificate"]>) => ({
+  identity,
+  serial_number: certificate.serialNumber.toLowerCase(),
+  fingerprint_sha256: certificate.fingerprint256.replaceAll(":", "").toLowerCase(),
+  not_before: rfc3339(certificate.validFromDate.getTime()),
+  not_after: rfc3339(certificate.validToDate.getTime()),
+  issuer: certificate.issuer.replaceAll("\n", ", "),
+});
+
+/** Returns what the collector that runs with this config knows of core; null without one. */
+const readRunning = async ({ buffer }: CollectorConfig) => {
+  const { fetchStatus } = await import("./status-socket.ts");
+  try {
+    const { forwarder, heartbeat, renewal, identity } = await fetchStatus(buffer.dir);
+    const { connected, last_ack_at, last_error } = forwarder;
+    return { identity, forwarder: { connected, last_ack_at, last_error }, heartbeat, renewal };
+  } catch {
+    return null; // none runs, or not as this user
+  }
+};
+
+const readStats = async (
+  config: CollectorConfig,
+  { clock }: Pick<CollectorEnv, "clock">,
+): Promise<QueueStats | null> => {
+  const { readQueueStats } = await import("../queue/stats.ts");
+  try {
+    return readQueueStats(config.buffer.dir, { ...config.buffer, clock });
+  } catch {
+    return null; // a corrupt queue, or one that is being created, must not prevent the rest of the bundle
+  }
+};
+
+const queueFigures = (stats: QueueStats) => ({
+  records: stats.records,
+  bytes: stats.bytes,
+  max_bytes: stats.maxBytes,
+  oldest_record_age_seconds: stats.oldestRecordAgeSeconds,
+  dropped_records_total: stats.droppedRecordsTotal,
+  dead_letters: stats.deadLetters,
+  forks_total: stats.forks,
+  file_gaps_total: stats.fileGaps,
+  file_gap_bytes_total: stats.fileGapBytes,
+  at_risk: stats.atRisk,
+});

@@ -1,0 +1,172 @@
+import { uuidv7 } from "../../../kit/entropy.ts";
+import { singleFlight } from "../../../kit/single-flight.ts";
+import type { DiagRequest } from "../../../proto/management/diag.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import { type IdentityRow, lockIdentity, notifyHosts } from "../../store/certificate/identities.ts";
+import {
+  type DiagRow,
+  deleteDiagsBefore,
+  findDiag,
+  findOpenDiags,
+  insertDiag,
+  updateDiagAnswered,
+} from "../../store/fleet/diags.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { admitProof, type ProvenCollector } from "../certificate/authenticate.ts";
+import type { Operator } from "../operator/authenticate.ts";
+
+type Needs = Pick<Core, "db" | "clock" | "entropy">;
+
+/** How long a bundle is kept. */
+const keptMs = 24 * 3_600_000;
+/** What an answer may take beyond the host's next heartbeat, which may be lost once. */
+const answerMarginSeconds = 30;
+
+/** The states of a request for diagnostics. */
+export const diagStates = ["pending", "received", "refused", "unanswered"] as const;
+
+/** A request for diagnostics, with its state. */
+export interface HostDiag extends DiagRow {
+  state: (typeof diagStates)[number];
+  /** Core deletes it then. */
+  expiresAt: Date;
+}
+
+const withState = (row: DiagRow, now: number): HostDiag => {
+  const open = now < row.answerBy.getTime() ? "pending" : "unanswered";
+  const state = row.refusal !== null ? "refused" : row.bundle !== null ? "received" : open;
+  return { ...row, state, expiresAt: new Date(row.requestedAt.getTime() + keptMs) };
+};
+
+/**
+ * Requests the diagnostics of a host: at once on its stream, and with each answer to its heartbeats. Returns the open request, if there is
+ * one. Throws 404 `not_found`; 409 `conflict` for a revoked host.
+ */
+export const requestDiag = async (
+  core: Needs & Pick<Core, "config">,
+  operator: Operator,
+  { identityId }: { identityId: string },
+  origin: Origin,
+): Promise<HostDiag> =>
+  core.db.transaction(async (tx) => {
+    const identity = await lockIdentity(tx, identityId);
+    if (identity === undefined) throw new Problem("not_found");
+    if (identity.revokedAt !== null) throw new Problem("conflict", { detail: "The identity is revoked" });
+    const now = core.clock.now();
+    const requestedAt = new Date(now);
+    const [open] = await findOpenDiags(tx, requestedAt, identityId);
+    const answerSeconds = 2 * core.config.heartbeatIntervalSeconds + answerMarginSeconds;
+    const row: DiagRow = open ?? {
+      ...{ id: uuidv7(core), identityId, requestedAt, requestedBy: operator.userId },
+      ...{ answerBy: new Date(now + answerSeconds * 1000), answeredAt: null, bundle: null, refusal: null },
+    };
+    if (open === undefined) await insertDiag(tx, row);
+    const directive = { action: "send_diag", requestId: row.id } as const;
+    await notifyHosts(tx, { ...directive, identityIds: [identityId], spreadMs: 0 });
+    await audit(tx, core, { action: "host_diag.request", operator, identity, diagId: row.id, origin });
+    return withState(row, now);
+  });
+
+/** Returns a request of a host. Throws 404 `not_found`, also once it is a day old. */
+export const getDiag = async (
+  { db, clock }: Pick<Core, "db" | "clock">,
+  { identityId, diagId }: { identityId: string; diagId: string },
+): Promise<HostDiag> => {
+  const now = clock.now();
+  const row = await findDiag(db, { id: diagId, identityId, after: new Date(now - keptMs) });
+  if (row === undefined) throw new Problem("not_found");
+  return withState(row, now);
+};
+
+/**
+ * Returns the bundle of a request, audited. Throws 404 `not_found`, also once it is a day old; 409 `diag_pending`, `diag_forbidden`,
+ * `diag_too_large` or `diag_unanswered`.
+ */
+export const readDiag = async (
+  core: Needs,
+  operator: Operator,
+  of: { identityId: string; diagId: string },
+  origin: Origin,
+): Promise<{ identity: IdentityRow; bundle: string }> => {
+  const { state, refusal, bundle } = await getDiag(core, of);
+  if (bundle === null) {
+    if (state === "refused") throw new Problem(refusal === "too_large" ? "diag_too_large" : "diag_forbidden");
+    throw new Problem(state === "pending" ? "diag_pending" : "diag_unanswered");
+  }
+  return core.db.transaction(async (tx) => {
+    const identity = await lockIdentity(tx, of.identityId);
+    if (identity === undefined) throw new Problem("not_found");
+    await audit(tx, core, { action: "host_diag.read", operator, identity, diagId: of.diagId, origin });
+    return { identity, bundle };
+  });
+};
+
+/**
+ * Stores the answer of the calling host to a request that core has made of it. Returns when. Throws 409 `diag_not_requested` for any other,
+ * also for a second answer and a late one, and the problems of `admitProof`.
+ */
+export const answerDiag = async (
+  core: Needs,
+  caller: ProvenCollector,
+  { request_id: id, bundle, refusal }: DiagRequest,
+  origin: Origin,
+): Promise<Date> => {
+  const { identityId } = await admitProof(core, "diag", caller, origin);
+  const answeredAt = new Date(core.clock.now());
+  const answer = { bundle: bundle ?? null, refusal: refusal ?? null, answeredAt };
+  if (!(await updateDiagAnswered(core.db, { id, identityId, ...answer }))) throw new Problem("diag_not_requested");
+  return answeredAt;
+};
+
+/** Deletes what is a day old. Returns how many requests. */
+export const deleteOldDiags = ({ db, clock }: Pick<Core, "db" | "clock">): Promise<number> =>
+  deleteDiagsBefore(db, new Date(clock.now() - keptMs));
+
+/** The open requests are read at most this often, for all heartbeats. */
+const openMs = 1_000;
+
+/** Creates the function that returns the id of the open request to a host, or null: what its heartbeat's answer says. */
+export const createOpenDiags = ({
+  heartbeats: { db },
+  clock,
+}: Pick<Core, "heartbeats" | "clock">): ((identityId: string) => Promise<string | null>) => {
+  let open: ReadonlyMap<string, string> = new Map();
+  let readAt = Number.NEGATIVE_INFINITY;
+  const read = singleFlight(async () => {
+    const at = clock.monotonic();
+    const rows = await findOpenDiags(db, new Date(clock.now()));
+    open = new Map(rows.map(({ identityId, id }) => [identityId, id]));
+    readAt = at;
+  });
+  return async (identityId) => {
+    if (clock.monotonic() - readAt >= openMs) await read();
+    return open.get(identityId) ?? null;
+  };
+};
+
+const audit = (
+  tx: Parameters<typeof recordAudit>[0],
+  core: Needs,
+  {
+    action,
+    operator,
+    identity,
+    diagId,
+    origin,
+  }: {
+    action: "host_diag.request" | "host_diag.read";
+    operator: Operator;
+    identity: IdentityRow;
+    diagId: string;
+    origin: Origin;
+  },
+): Promise<void> =>
+  recordAudit(tx, core, {
+    actor: operatorActor(operator),
+    action,
+    target: { type: "collector_identity", id: identity.id },
+    outcome: "success",
+    origin,
+    details: { identity: identity.identity, diag_id: diagId },
+  });

@@ -1,0 +1,55 @@
+import { and, desc, eq, gt, isNull, lt } from "drizzle-orm";
+import { hostDiag } from "../../../drizzle/schema/diag.ts";
+import type { Executor } from "../database/database.ts";
+
+/** A requested diagnostics bundle. */
+export type DiagRow = typeof hostDiag.$inferSelect;
+
+/** Inserts a request. */
+export const insertDiag = async (db: Executor, row: DiagRow): Promise<void> => {
+  await db.insert(hostDiag).values(row);
+};
+
+/** Returns the requests that hosts may still answer at `at`, each with its host: of one of them, or of all. */
+export const findOpenDiags = (db: Executor, at: Date, identityId?: string): Promise<DiagRow[]> =>
+  db
+    .select()
+    .from(hostDiag)
+    .where(
+      and(
+        isNull(hostDiag.answeredAt),
+        gt(hostDiag.answerBy, at),
+        identityId === undefined ? undefined : eq(hostDiag.identityId, identityId),
+      ),
+    )
+    .orderBy(desc(hostDiag.requestedAt));
+
+/** Finds a request of a host that was made after `after`. */
+export const findDiag = async (
+  db: Executor,
+  { id, identityId, after }: { id: string; identityId: string; after: Date },
+): Promise<DiagRow | undefined> => {
+  const [row] = await db
+    .select()
+    .from(hostDiag)
+    .where(and(eq(hostDiag.id, id), eq(hostDiag.identityId, identityId), gt(hostDiag.requestedAt, after)));
+  return row;
+};
+
+/** Stores the answer to a request that its host may still answer. Returns whether there was one. */
+export const updateDiagAnswered = async (
+  db: Executor,
+  { id, identityId, ...answer }: Pick<DiagRow, "id" | "identityId" | "bundle" | "refusal"> & { answeredAt: Date },
+): Promise<boolean> => {
+  const isOpen = and(isNull(hostDiag.answeredAt), gt(hostDiag.answerBy, answer.answeredAt));
+  const updated = await db
+    .update(hostDiag)
+    .set(answer)
+    .where(and(eq(hostDiag.id, id), eq(hostDiag.identityId, identityId), isOpen))
+    .returning({ id: hostDiag.id });
+  return updated.length > 0;
+};
+
+/** Deletes the requests made before `before`, with their bundles. Returns how many. */
+export const deleteDiagsBefore = async (db: Executor, before: Date): Promise<number> =>
+  (await db.delete(hostDiag).where(lt(hostDiag.requestedAt, before)).returning({ id: hostDiag.id })).length;

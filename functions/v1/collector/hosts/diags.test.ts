@@ -1,0 +1,172 @@
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { diagBytesMax } from "../../../../proto/management/diag.ts";
+import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
+import {
+  createTestToken,
+  enrollTestCollector,
+  manage,
+  type TestCollector,
+  withProof,
+} from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { deleteOldDiags } from "../../../domain/fleet/diags.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { clock } = test;
+const { token } = await createTestToken(test);
+let hosts = 0;
+const enroll = () => enrollTestCollector(test, { token, deviceId: `host-${++hosts}` });
+/** Core reads its open requests once a second. */
+beforeEach(() => clock.advance(1_000));
+
+interface Diag {
+  id: string;
+  state: string;
+}
+const pathOf = ({ identityId }: TestCollector, id = "") => `/v1/collector/hosts/${identityId}/diags${id && `/${id}`}`;
+const request = async (host: TestCollector) => (await test.api<Diag>("POST", pathOf(host), { as: "admin" })).body;
+const stateOf = async (host: TestCollector, { id }: Diag) =>
+  (await test.api<Diag>("GET", pathOf(host, id), { as: "admin" })).body.state;
+const read = (host: TestCollector, { id }: Diag) => test.api("GET", `${pathOf(host, id)}/bundle`, { as: "admin" });
+const beat = async (host: TestCollector) => (await manage(test, host, "heartbeat", heartbeatBody(clock.now()))).body;
+let sent = 0;
+const answer = (host: TestCollector, { id }: Diag, over: object = { bundle: '{"version":"1.0.0"}' }) => {
+  const sent_at = new Date(clock.now() + (++sent % 1000)).toISOString();
+  return manage(test, host, "diag", { sent_at, request_id: id, ...over });
+};
+const eventsOf = async ({ identityId }: TestCollector) => {
+  const { body } = await test.api<{ items: { action: string; actor: object; details: object }[] }>(
+    "GET",
+    `/v1/audit-events?target=${identityId}`,
+    { as: "auditor" },
+  );
+  return body.items.filter(({ action }) => action.startsWith("host_diag."));
+};
+
+describe("diagnostics of a host", () => {
+  it("are requested with the answers to its heartbeats, stored once, and read by admins, audited both times", async () => {
+    const host = await enroll();
+    expect(await beat(host)).not.toHaveProperty("send_diag");
+    const diag = await request(host);
+    expect(diag).toEqual({
+      id: expect.any(String),
+      identity_id: host.identityId,
+      state: "pending",
+      requested_at: new Date(clock.now()).toISOString(),
+      answer_by: new Date(clock.now() + 150_000).toISOString(),
+      answered_at: null,
+      expires_at: new Date(clock.now() + 86_400_000).toISOString(),
+    });
+    expect(await read(host, diag)).toMatchObject({ status: 409, body: { code: "diag_pending", action: "retry" } });
+    await clock.advance(1_000);
+    expect(await beat(host)).toMatchObject({ send_diag: { request_id: diag.id } });
+    expect(await answer(host, diag)).toMatchObject({
+      status: 200,
+      body: { received_at: new Date(clock.now()).toISOString() },
+    });
+    await clock.advance(1_000);
+    expect(await beat(host)).not.toHaveProperty("send_diag");
+    expect(await stateOf(host, diag)).toBe("received");
+    const { status, body, headers } = await read(host, diag);
+    expect({ status, body }).toEqual({ status: 200, body: { version: "1.0.0" } });
+    expect(headers.get("content-disposition")).toMatch(/^attachment; filename="diag-host-1_\d{8}T\d{6}Z.json"$/);
+    const details = { identity: host.identity, diag_id: diag.id };
+    expect(await eventsOf(host)).toMatchObject([
+      { action: "host_diag.read", outcome: "success", details },
+      { action: "host_diag.request", outcome: "success", details },
+    ]);
+  });
+
+  it("are accepted once for each request, of the host that core has asked, and in time", async () => {
+    const [host, other] = [await enroll(), await enroll()];
+    const unasked = { id: host.identityId, state: "" };
+    const refused = { status: 409, body: { code: "diag_not_requested", action: "stop" } };
+    expect(await answer(host, unasked)).toMatchObject(refused);
+    const diag = await request(host);
+    expect(await answer(other, diag)).toMatchObject(refused);
+    const answers = await Promise.all([answer(host, diag), answer(host, diag), answer(host, diag)]);
+    expect(answers.map(({ status }) => status).sort()).toEqual([200, 409, 409]);
+    const late = await request(other);
+    await clock.advance(149_999);
+    expect(await stateOf(other, late)).toBe("pending");
+    await clock.advance(1);
+    expect(await answer(other, late)).toMatchObject(refused);
+    expect(await stateOf(other, late)).toBe("unanswered");
+    expect(await read(other, late)).toMatchObject({ status: 409, body: { code: "diag_unanswered", action: "stop" } });
+    expect(await beat(other)).not.toHaveProperty("send_diag");
+  });
+
+  it("are one request while it is open, and another one after it", async () => {
+    const host = await enroll();
+    const diag = await request(host);
+    expect((await request(host)).id).toBe(diag.id);
+    expect((await answer(host, diag)).status).toBe(200);
+    expect((await request(host)).id).not.toBe(diag.id);
+  });
+
+  it("are refused by a host whose config forbids them, or that has too many", async () => {
+    const host = await enroll();
+    for (const refusal of ["forbidden", "too_large"] as const) {
+      const diag = await request(host);
+      expect((await answer(host, diag, { refusal })).status).toBe(200);
+      expect(await stateOf(host, diag)).toBe("refused");
+      const { status, body } = await read(host, diag);
+      expect({ status, code: body.code }).toEqual({ status: 409, code: `diag_${refusal}` });
+    }
+  });
+
+  it("are a bundle or a refusal within the limit, signed for this purpose", async () => {
+    const host = await enroll();
+    const diag = await request(host);
+    const bad = [{}, { bundle: "{}", refusal: "forbidden" }, { bundle: "[]" }, { bundle: "{" }, { refusal: "other" }];
+    for (const over of [...bad, { bundle: `{"a":"${"x".repeat(diagBytesMax)}"}` }])
+      expect(await answer(host, diag, over)).toMatchObject({ status: 422, body: { code: "validation_failed" } });
+    const huge = await answer(host, diag, { bundle: `{"a":"${"x".repeat(70_000)}"}` });
+    expect(huge).toMatchObject({ status: 413, body: { code: "payload_too_large" } });
+    const body = { sent_at: new Date(clock.now()).toISOString(), request_id: diag.id, bundle: "{}" };
+    const forged = await test.api("POST", "/v1/collector/diag", {
+      ...{ certificate: host.certificate, listener: "ingest" },
+      body: withProof(host, "config_desired", body),
+    });
+    expect(forged).toMatchObject({ status: 401, body: { code: "proof_invalid" } });
+    expect(await stateOf(host, diag)).toBe("pending");
+  });
+
+  it("are for admins, of hosts that core knows and has not revoked", async () => {
+    const [host, other] = [await enroll(), await enroll()];
+    const diag = await request(host);
+    for (const [method, path] of [
+      ["POST", pathOf(host)],
+      ["GET", pathOf(host, diag.id)],
+      ["GET", `${pathOf(host, diag.id)}/bundle`],
+    ] as const)
+      expect(await test.api(method, path, { as: "auditor" })).toMatchObject({
+        status: 403,
+        body: { code: "forbidden" },
+      });
+    const unknown = { ...host, identityId: diag.id };
+    expect(await test.api("POST", pathOf(unknown), { as: "admin" })).toMatchObject({ status: 404 });
+    for (const path of [pathOf(other, diag.id), `${pathOf(other, diag.id)}/bundle`])
+      expect(await test.api("GET", path, { as: "admin" })).toMatchObject({ status: 404, body: { code: "not_found" } });
+    await test.api("POST", `/v1/collector/identities/${other.identityId}/revoke`, { as: "admin" });
+    expect(await test.api("POST", pathOf(other), { as: "admin" })).toMatchObject({
+      status: 409,
+      body: { code: "conflict" },
+    });
+  });
+
+  it("are kept for a day", async () => {
+    const host = await enroll();
+    const diag = await request(host);
+    await answer(host, diag);
+    await clock.advance(86_399_999);
+    expect(await deleteOldDiags(test)).toBeGreaterThan(0);
+    expect((await read(host, diag)).status).toBe(200);
+    await clock.advance(1);
+    expect(await read(host, diag)).toMatchObject({ status: 404 });
+    await clock.advance(1);
+    expect(await deleteOldDiags(test)).toBe(1);
+    expect(await deleteOldDiags(test)).toBe(0);
+  });
+});
