@@ -2775,6 +2775,7 @@ export type RequestHostDiagResponses = {
         requested_at: string;
         answer_by: string;
         answered_at: string | null;
+        refusal: 'forbidden' | 'too_large' | null;
         expires_at: string;
     };
 };
@@ -2847,6 +2848,7 @@ export type GetHostDiagResponses = {
         requested_at: string;
         answer_by: string;
         answered_at: string | null;
+        refusal: 'forbidden' | 'too_large' | null;
         expires_at: string;
     };
 };

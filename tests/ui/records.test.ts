@@ -1,6 +1,8 @@
-import { sql } from "drizzle-orm";
+import { readFile } from "node:fs/promises";
+import { isNull, sql } from "drizzle-orm";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { hostDiag } from "../../drizzle/schema/diag.ts";
 import { chainAuditEvents } from "../../functions/domain/audit/chain-events.ts";
 import { verifyChain } from "../../functions/domain/audit/verify-chain.ts";
 import { systemClock } from "../../kit/clock.ts";
@@ -8,7 +10,7 @@ import { launchBrowser } from "../../scripts/lab/browser.ts";
 import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { flawsOf } from "../../scripts/lab/ui-states.ts";
 import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
-import { createTestToken, enrollTestCollector, type TestCollector } from "../support/collector.ts";
+import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../support/collector.ts";
 import { readCsv } from "../support/csv.ts";
 import { startTestWeb, type TestWeb } from "../support/web.ts";
 
@@ -165,6 +167,35 @@ describe("the page of a host", () => {
     await configs.getByText("The host has not reported its config.").waitFor();
     expect(messages).toEqual([]);
     await page.context().close();
+  });
+
+  it("fetches diagnostics for an admin: waits for the host, then links to the file, or says why there is none", async () => {
+    const { core } = web;
+    const { page, messages } = await visitPage({ browser, web }, "admin", `/hosts/${odd.identityId}`);
+    const section = page.getByRole("region", { name: "Diagnostics" });
+    const fetchDiagnostics = section.getByRole("button", { name: "Fetch diagnostics" });
+    const answer = async (over: object) => {
+      await fetchDiagnostics.click();
+      await section.getByText("Waiting for the host, until").waitFor();
+      const [open] = await core.db.select().from(hostDiag).where(isNull(hostDiag.answeredAt));
+      const sent_at = new Date().toISOString();
+      return manage(core, odd, "diag", { sent_at, request_id: open?.id, ...over });
+    };
+    expect(await answer({ bundle: '{"version":"1.0.0"}' })).toMatchObject({ status: 200 });
+    const [download] = await Promise.all([
+      page.waitForEvent("download"),
+      section.getByRole("link", { name: "Download the diagnostics" }).click(),
+    ]);
+    expect(download.suggestedFilename()).toMatch(/^diag-db-1_.*\.json$/);
+    expect(await readFile(await download.path(), "utf8")).toBe('{"version":"1.0.0"}');
+    expect(await answer({ refusal: "forbidden" })).toMatchObject({ status: 200 });
+    await section.getByText("management.remote_diag is false").waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+    const auditor = await visit(`/hosts/${odd.identityId}`);
+    await auditor.page.getByRole("heading", { level: 3, name: "Certificates" }).waitFor();
+    expect(await auditor.page.getByRole("region", { name: "Diagnostics" }).count()).toBe(0);
+    await auditor.page.context().close();
   });
 
   it("is found by its identity, pasted or escaped, and by its device id", async () => {

@@ -1,6 +1,7 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import { singleFlight } from "../../../kit/single-flight.ts";
 import type { DiagRequest } from "../../../proto/management/diag.ts";
+import type { HostDiagView } from "../../../proto/operator/host-diag.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type IdentityRow, lockIdentity, notifyHosts } from "../../store/certificate/identities.ts";
@@ -23,12 +24,9 @@ const keptMs = 24 * 3_600_000;
 /** What an answer may take beyond the host's next heartbeat, which may be lost once. */
 const answerMarginSeconds = 30;
 
-/** The states of a request for diagnostics. */
-export const diagStates = ["pending", "received", "refused", "unanswered"] as const;
-
 /** A request for diagnostics, with its state. */
 export interface HostDiag extends DiagRow {
-  state: (typeof diagStates)[number];
+  state: HostDiagView["state"];
   /** Core deletes it then. */
   expiresAt: Date;
 }

@@ -14,6 +14,7 @@ import { usePageContext } from "../session/page-context.tsx";
 import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Certificates } from "./certificates.tsx";
+import { Diagnostics } from "./diagnostics.tsx";
 import { HostEvents } from "./host-events.tsx";
 import "../design/page.css";
 import "./host.css";
@@ -40,7 +41,7 @@ const decoded = (segment: string): string => {
 };
 
 const Host = (props: { id: string }) => {
-  const { api } = usePageContext();
+  const { api, session } = usePageContext();
   const [paused, setPaused] = createSignal(false);
   const location = useLocation();
   const cursor = () => new URLSearchParams(location.search).get("cursor") ?? undefined;
@@ -110,6 +111,9 @@ const Host = (props: { id: string }) => {
                 </div>
               </div>
               <Certificates id={props.id} />
+              <Show when={session()?.scopes.includes("admin")}>
+                <Diagnostics id={props.id} />
+              </Show>
             </div>
           </div>
         )}

@@ -56,6 +56,7 @@ describe("diagnostics of a host", () => {
       requested_at: new Date(clock.now()).toISOString(),
       answer_by: new Date(clock.now() + 150_000).toISOString(),
       answered_at: null,
+      refusal: null,
       expires_at: new Date(clock.now() + 86_400_000).toISOString(),
     });
     expect(await read(host, diag)).toMatchObject({ status: 409, body: { code: "diag_pending", action: "retry" } });

@@ -1,7 +1,8 @@
 import * as v from "valibot";
-import { Id, IsoTimestamp } from "../../../../proto/values.ts";
+import { HostDiagView } from "../../../../proto/operator/host-diag.ts";
+import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
-import { diagStates, getDiag, type HostDiag, readDiag, requestDiag } from "../../../domain/fleet/diags.ts";
+import { getDiag, type HostDiag, readDiag, requestDiag } from "../../../domain/fleet/diags.ts";
 import { downloadName } from "../../../http/download.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
@@ -9,27 +10,18 @@ import { IdParams } from "../../shapes.ts";
 
 type Needs = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
-const HostDiagView = v.strictObject({
-  id: Id,
-  identity_id: Id,
-  state: v.picklist(diagStates),
-  requested_at: IsoTimestamp,
-  answer_by: IsoTimestamp,
-  answered_at: v.nullable(IsoTimestamp),
-  expires_at: IsoTimestamp,
-});
-
 const DiagBundle = v.record(v.string(), v.unknown());
 
 const DiagParams = v.object({ id: Id, diag: Id });
 
-const viewOf = ({ id, identityId, state, ...at }: HostDiag): v.InferOutput<typeof HostDiagView> => ({
+const viewOf = ({ id, identityId, state, refusal, ...at }: HostDiag): HostDiagView => ({
   id,
   identity_id: identityId,
   state,
   requested_at: at.requestedAt.toISOString(),
   answer_by: at.answerBy.toISOString(),
   answered_at: at.answeredAt?.toISOString() ?? null,
+  refusal,
   expires_at: at.expiresAt.toISOString(),
 });
 
