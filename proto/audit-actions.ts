@@ -33,6 +33,7 @@ export const auditActions = [
   "enrollment.export",
   "fleet.export",
   "audit.export",
+  "host.nudge",
   "host_diag.request",
   "host_diag.read",
   "telemetry.read",

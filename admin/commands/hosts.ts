@@ -5,6 +5,7 @@ import {
   type ListCollectorIdentitiesResponse,
   listCertificates,
   listCollectorIdentities,
+  nudgeHost,
   readHostDiag,
   requestHostDiag,
   revokeCertificate,
@@ -81,6 +82,21 @@ export const revokeOneCertificateAction: Action<{ reason?: string }> = async (te
   await printRecord(terminal, { format: options.format, record: data });
   return undefined;
 };
+
+const nudgeAction =
+  (action: "renew_now" | "report_now"): Action<object> =>
+  async (terminal, options, name = "") => {
+    const client = connect(terminal, options);
+    await nudgeHost<true>({ client, path: { id: await resolveId(client, "host", name) }, body: { action } });
+    terminal.err.write("Sent: a host that is connected follows at once, any other with its next heartbeat.\n");
+    return undefined;
+  };
+
+/** `svc-admin hosts renew`. */
+export const renewHostAction = nudgeAction("renew_now");
+
+/** `svc-admin hosts report`. */
+export const reportHostAction = nudgeAction("report_now");
 
 const diagPollMs = 1_000;
 

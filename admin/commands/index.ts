@@ -10,7 +10,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   policies: "Enrollment policies: list, show, create, freeze",
   tokens: "Bootstrap tokens: list, create, revoke",
   fleet: "The health of hosts: list, show",
-  hosts: "A running host: its diagnostics",
+  hosts: "A running host: fetch its diagnostics, have it renew or report",
   identities: "Enrolled hosts: list, show, revoke",
   certificates: "Certificates of hosts: list, revoke",
   configs: "Collector configs: list, show, diff, preview, publish, assign, roll back",
@@ -159,6 +159,14 @@ const declareHosts = (add: Add): void => {
     summary: "Fetch the diagnostics of a host from the host itself: what svc-collector diag prints there",
     formats: diagFormats,
     load: async () => (await load()).diagHostAction,
+  });
+  add("hosts renew <host>", {
+    summary: "Have a host renew its certificate now",
+    load: async () => (await load()).renewHostAction,
+  });
+  add("hosts report <host>", {
+    summary: "Have a host report its health now",
+    load: async () => (await load()).reportHostAction,
   });
   add("identities list", {
     summary: "List enrolled hosts",

@@ -2704,6 +2704,101 @@ export type RevokeCollectorIdentityResponses = {
 
 export type RevokeCollectorIdentityResponse = RevokeCollectorIdentityResponses[keyof RevokeCollectorIdentityResponses];
 
+export type NudgeHostData = {
+    body: {
+        action: 'renew_now' | 'report_now';
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/hosts/{id}/nudges';
+};
+
+export type NudgeHostErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `conflict`: The resource is not in the state that the request expects
+     */
+    409: Problem & {
+        code?: 'conflict';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type NudgeHostError = NudgeHostErrors[keyof NudgeHostErrors];
+
+export type NudgeHostResponses = {
+    /**
+     * Sent
+     */
+    204: void;
+};
+
+export type NudgeHostResponse = NudgeHostResponses[keyof NudgeHostResponses];
+
 export type RequestHostDiagData = {
     body?: never;
     path: {

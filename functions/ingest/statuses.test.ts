@@ -216,6 +216,38 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     expect(late.received()).toBe(3);
   });
 
+  it("has a host report or renew at once, and says with each later status that it must renew, until it has", async () => {
+    const host = await enroll();
+    const [stream, late] = [await open(host, ingest, true), await open(host, cut, true)];
+    expect(await late.status({ report: reportOf(host) })).toMatchObject({ ...accepted, renew_now: false });
+    const nudge = (action: string, as: "admin" | "auditor" = "admin") =>
+      core.api("POST", `/v1/collector/hosts/${host.identityId}/nudges`, { as, body: { action } });
+    expect((await nudge("report_now")).status).toBe(204);
+    expect((await stream.next()).directive).toEqual({ spread_ms: 0, report_now: {} });
+    expect(await late.status({})).toMatchObject({ ...accepted, renew_now: false });
+    expect((await nudge("renew_now")).status).toBe(204);
+    expect((await stream.next()).directive).toEqual({ spread_ms: 0, renew_now: {} });
+    expect(await late.status({})).toMatchObject({ ...accepted, renew_now: true });
+    const key = await createTestKey();
+    const csr_pem = await createTestCsr({ key, uri: host.identity });
+    const { body } = await manage(core, host, "renew", { ...atNext(), csr_pem, collector_version: "1.1.0" });
+    const successor = collectorOf(key, { ...body, identity_id: host.identityId });
+    const renewed = await open(successor, cut);
+    expect(await renewed.status({ report: reportOf(successor) })).toMatchObject({ ...accepted, renew_now: false });
+    expect(await nudge("renew_now", "auditor")).toMatchObject({ status: 403 });
+    expect(await nudge("config_assigned")).toMatchObject({ status: 422 });
+    await core.api("POST", `/v1/collector/identities/${host.identityId}/revoke`, { as: "admin" });
+    expect(await nudge("renew_now")).toMatchObject({ status: 409, body: { code: "conflict" } });
+    const { body: log } = await core.api<{ items: { details: object }[] }>(
+      "GET",
+      `/v1/audit-events?action=host.nudge&target=${host.identityId}`,
+      { as: "auditor" },
+    );
+    expect(log.items.map(({ details }) => details)).toEqual(
+      ["renew_now", "report_now"].map((action) => ({ identity: host.identity, nudge: action })),
+    );
+  });
+
   it("spreads the directives to many hosts, and ignores notifications that it cannot read", async () => {
     const many = await Promise.all(Array.from({ length: 3 }, enroll));
     const streams = await Promise.all(many.map((host) => open(host, ingest, true)));

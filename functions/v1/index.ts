@@ -43,6 +43,7 @@ import { healthVolumeRoute } from "./collector/health/volume.ts";
 import { heartbeatRoute } from "./collector/heartbeat.ts";
 import { getDiagRoute, readDiagRoute, requestDiagRoute } from "./collector/hosts/diags.ts";
 import { readEnvelopesRoute } from "./collector/hosts/envelopes.ts";
+import { nudgeHostRoute } from "./collector/hosts/nudge.ts";
 import { assignConfigRoute, clearConfigRoute, rollBackConfigRoute } from "./collector/identities/desired-config.ts";
 import { getIdentityRoute } from "./collector/identities/get.ts";
 import { listIdentitiesRoute } from "./collector/identities/list.ts";
@@ -102,6 +103,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   listIdentitiesRoute(core),
   getIdentityRoute(core),
   revokeIdentityRoute(core),
+  nudgeHostRoute(core),
   requestDiagRoute(core),
   getDiagRoute(core),
   readDiagRoute(core),

@@ -64,6 +64,18 @@ it("says plainly that the host's config forbids it, or that the host does not an
   expect(unanswered.err).toContain("The host did not answer in time");
 });
 
+it("has a host renew, and report", async () => {
+  for (const verb of ["renew", "report"])
+    expect(await admin.run("hosts", verb, "web-17")).toEqual({
+      exitCode: 0,
+      out: "",
+      err: expect.stringMatching(/^Sent: /),
+    });
+  await beatAndAnswer({})();
+  const { body } = await manage(web.core, host, "heartbeat", heartbeatBody(clock.now() + 1));
+  expect(body).toMatchObject({ renew_now: true });
+});
+
 it("is for admins", async () => {
   writeFileSync(tokenFile, await web.core.bridgeToken("auditor"));
   expect(await admin.run("hosts", "diag", "web-17")).toMatchObject({ exitCode: 1, out: "" });

@@ -216,6 +216,7 @@ describe("the generated client", () => {
       body: withProof(host, "config_desired", { sent_at: now() }) as fleet.FetchDesiredConfigData["body"],
     });
     expect(desired.data.assignment?.config_id).toBe(configId);
+    await fleet.nudgeHost<true>({ ...onIdentity, body: { action: "report_now" } });
     const { id: request_id } = (await fleet.requestHostDiag<true>(onIdentity)).data;
     await fleet.sendDiag<true>({
       client,

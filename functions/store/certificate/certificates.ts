@@ -1,4 +1,4 @@
-import { and, count, desc, eq, gt, isNotNull, isNull, lte, ne } from "drizzle-orm";
+import { and, count, desc, eq, gt, isNotNull, isNull, lte, ne, sql } from "drizzle-orm";
 import { certificate, collectorIdentity, type StoredCertificateStatus } from "../../../drizzle/schema/certificate.ts";
 import type { Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
@@ -83,6 +83,14 @@ export const findActiveCertificates = (db: Executor, identityId: string, now: Da
     .where(
       and(eq(certificate.identityId, identityId), eq(certificate.status, "active"), gt(certificate.notAfter, now)),
     );
+
+/** Makes the renewal of an identity's certificates in use overdue at `at`, whatever jitter its collector adds. */
+export const updateRenewalDue = async (db: Executor, identityId: string, at: Date): Promise<void> => {
+  const { renewAfter, notAfter, issuedAt, status, firstUsedAt } = certificate;
+  const due = sql`least(${renewAfter}, ${at.toISOString()}::timestamptz - (${notAfter} - ${issuedAt}) / 10 - interval '1 second')`;
+  const isInUse = and(eq(certificate.identityId, identityId), eq(status, "active"), isNotNull(firstUsedAt));
+  await db.update(certificate).set({ renewAfter: due }).where(isInUse);
+};
 
 /** Marks the active certificates of an identity replaced by another enrollment's, `by`, which may be stored already. */
 export const updateActiveReplaced = async (

@@ -104,6 +104,7 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "exported the audit log as {target}[, {rows} events]",
     "began to export the audit log as {target}[, {rows} events]",
   ],
+  "host.nudge": ["asked {target} to act now: {nudge}", "could not ask {target} to act now"],
   "host_diag.request": ["requested the diagnostics of {target}", "could not request the diagnostics of {target}"],
   "host_diag.read": ["read the diagnostics of {target}", "could not read the diagnostics of {target}"],
   "telemetry.read": ["read the telemetry of {target}", "could not read the telemetry of {target}"],

@@ -154,6 +154,7 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "enrollment.export": ["Enrollment exported", "Export of enrollment ended early"],
   "fleet.export": ["Fleet exported", "Fleet export ended early"],
   "audit.export": ["Audit log exported", "Audit log export ended early"],
+  "host.nudge": ["Asked to act now", "Asking it to act now failed"],
   "host_diag.request": ["Diagnostics requested", "Requesting diagnostics failed"],
   "host_diag.read": ["Diagnostics read", "Reading diagnostics failed"],
   "telemetry.read": ["Telemetry read", "Reading telemetry failed"],

@@ -1,0 +1,38 @@
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import { updateRenewalDue } from "../../store/certificate/certificates.ts";
+import { lockIdentity, notifyHosts } from "../../store/certificate/identities.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import type { Operator } from "../operator/authenticate.ts";
+
+/** What an admin may have a host do at once that it does by itself later. */
+export const nudges = ["renew_now", "report_now"] as const;
+
+/** One of `nudges`. */
+export type Nudge = (typeof nudges)[number];
+
+/**
+ * Has a host renew or report, at once on its stream. Without a stream it reports with its next heartbeat, whose answers say `renew_now` until
+ * it has renewed. Throws 404 `not_found`; 409 `conflict` for a revoked host.
+ */
+export const nudgeHost = async (
+  core: Pick<Core, "db" | "clock" | "entropy">,
+  operator: Operator,
+  { identityId, action }: { identityId: string; action: Nudge },
+  origin: Origin,
+): Promise<void> =>
+  core.db.transaction(async (tx) => {
+    const identity = await lockIdentity(tx, identityId);
+    if (identity === undefined) throw new Problem("not_found");
+    if (identity.revokedAt !== null) throw new Problem("conflict", { detail: "The identity is revoked" });
+    if (action === "renew_now") await updateRenewalDue(tx, identityId, new Date(core.clock.now()));
+    await notifyHosts(tx, { action, identityIds: [identityId], spreadMs: 0 });
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "host.nudge",
+      target: { type: "collector_identity", id: identityId },
+      outcome: "success",
+      origin,
+      details: { identity: identity.identity, nudge: action },
+    });
+  });

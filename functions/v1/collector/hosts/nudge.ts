@@ -1,0 +1,27 @@
+import * as v from "valibot";
+import type { Core } from "../../../core.ts";
+import { nudgeHost, nudges } from "../../../domain/certificate/nudge.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { IdParams } from "../../shapes.ts";
+
+const NudgeBody = v.strictObject({ action: v.picklist(nudges, `must be one of ${nudges.join(", ")}`) });
+
+/** `POST /v1/collector/hosts/{id}/nudges`: has a host renew its certificate or report now. */
+export const nudgeHostRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  route({
+    method: "POST",
+    path: "/v1/collector/hosts/:id/nudges",
+    operationId: "nudgeHost",
+    summary: "Have a host renew its certificate or report now: at once on its stream, else with its next heartbeat",
+    guard: scope(core, "admin"),
+    params: IdParams,
+    body: NudgeBody,
+    bodyExample: { action: "renew_now" },
+    replies: { 204: { description: "Sent" } },
+    problems: ["not_found", "conflict"],
+    handle: async ({ params, body, caller, origin }) => {
+      await nudgeHost(core, caller, { identityId: params.id, ...body }, origin);
+      return { status: 204 };
+    },
+  });
