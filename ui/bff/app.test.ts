@@ -22,7 +22,7 @@ const post = (path: string, headers: Record<string, string>, body = "{}") =>
 const paths = (app: typeof web.app): { method: string; path: string }[] => [
   ...app.routes
     .filter(({ method, path }) => method !== "ALL" && path !== "/*" && path !== "*")
-    .map(({ method, path }) => ({ method, path: path.replace(/:id\{.*?\}\}?/g, people.admin.userId) })),
+    .map(({ method, path }) => ({ method, path: path.replace(/:\w+\{.*?\}\}?/g, people.admin.userId) })),
   ...["/", "/fleet", "/api/nowhere", "/favicon.svg", "/assets/app-1a2b3c4d.js", "/nowhere.js"].map((path) => ({
     method: "GET",
     path,
