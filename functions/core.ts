@@ -8,6 +8,7 @@ import type { ClientCertificateReader } from "./signer/certificate.ts";
 import type { Cryptography } from "./signer/cryptography.ts";
 import type { Signer } from "./signer/signer.ts";
 import type { Database } from "./store/database/database.ts";
+import type { FleetColumns } from "./store/fleet/columns/fleet-columns.ts";
 import type { HeartbeatStore } from "./store/fleet/heartbeats.ts";
 import type { BlockCodec } from "./store/ingest/block-codec.ts";
 
@@ -51,6 +52,8 @@ export interface Core {
   reports: Database;
   /** For how many milliseconds a view of the fleet serves those who ask for the same one; without it, only concurrent calls share one. */
   viewMs?: number;
+  /** Hosts in memory, which views of the fleet are made from; without them the database makes each. */
+  fleetColumns?: FleetColumns;
   clock: Clock;
   entropy: Entropy;
   log: Log;

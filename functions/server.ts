@@ -38,6 +38,7 @@ import { startChat } from "./start-chat.ts";
 import { type RunningIngest, startIngest } from "./start-ingest.ts";
 import { pendingMigrations } from "./store/database/migrate.ts";
 import { createDirectoryLock } from "./store/directory/lock.ts";
+import { createFleetColumns } from "./store/fleet/columns/fleet-columns.ts";
 import { routesOf } from "./v1/index.ts";
 
 /** Requests, frames and jobs in flight have this long to finish, then lose their connections: core exits within ten seconds of the delay. */
@@ -83,6 +84,13 @@ const serve = async (
       },
       reports: reports.db,
       viewMs: 1000,
+      fleetColumns: createFleetColumns({
+        db: reports.db,
+        clock: systemClock,
+        sharedFor: { ms: 1000, clock: systemClock },
+        stopping: stop.signal,
+        onFailure: (err) => log.warn({ err }, "hosts could not be kept in memory"),
+      }),
       clock: followDatabase(systemClock, databaseClock),
       entropy: systemEntropy,
       log,

@@ -4,7 +4,7 @@ import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
 import type { Core } from "../core.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
 import { type ExportLag, findExportLags } from "../store/export/lag.ts";
-import { summarizeFleet } from "../store/fleet/report.ts";
+import { summarizeFleet } from "../store/fleet/summary.ts";
 import { findRetentionPause } from "../store/retention/retention-pause.ts";
 import { countOpenRollouts } from "../store/rollout/rollouts.ts";
 import { type Check, runChecks } from "./readiness.ts";

@@ -3,6 +3,8 @@ import fc from "fast-check";
 import { compare, valid } from "semver";
 import { afterAll, describe, expect, it } from "vitest";
 import { readFleetRules } from "../../functions/domain/fleet/rules.ts";
+import { createFleetColumns } from "../../functions/store/fleet/columns/fleet-columns.ts";
+import { markHosts } from "../../functions/store/fleet/columns/select-hosts.ts";
 import { fleetPredicate } from "../../functions/store/fleet/predicate.ts";
 import { changeFilter, distinctStates, type FleetFilter, filterPartNames } from "../../proto/fleet-health/filter.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
@@ -236,11 +238,17 @@ const valuesOf = (part: string): fc.Arbitrary<unknown> => {
   return found;
 };
 const rules = await readFleetRules(test.core);
+const columns = createFleetColumns({ db: test.db, clock: test.clock, onFailure: console.error });
+await columns.load();
 const found = async (filter: FleetFilter): Promise<string[]> => {
   const ids = await test.db.execute<{ id: string }>(
     sql`select identity_id as id from fleet where ${fleetPredicate(filter, rules)} order by 1`,
   );
   return ids.map(({ id }) => id);
+};
+const foundInMemory = async (filter: FleetFilter): Promise<string[]> => {
+  const marked = await markHosts(test.db, columns, fleetPredicate(filter, rules));
+  return Array.from(marked?.places ?? [], (place) => marked?.view.ids[place] ?? "").sort();
 };
 const expected = (filter: FleetFilter) =>
   fleet
@@ -248,7 +256,10 @@ const expected = (filter: FleetFilter) =>
     .map((row) => row.identity_id)
     .sort();
 
-describe("the filter in SQL", () => {
+describe.each([
+  ["SQL", found],
+  ["core's memory", foundInMemory],
+])("the filter in %s", (_, found) => {
   it.each(filterPartNames)("finds the hosts that %s means", async (part) => {
     const property = fc.asyncProperty(valuesOf(part), async (value) => {
       const filter = changeFilter({}, { [part]: value });

@@ -12,7 +12,7 @@ export const createFacetCounts = (core: ViewCore) =>
   shareNextRun(
     async (filter: FleetFilter): Promise<{ rules: FleetRules; counts: FleetCounts }> => {
       const rules = await readFleetRules(core);
-      return { rules, counts: await countFleet(core.db, rules, filter) };
+      return { rules, counts: await countFleet(core.db, rules, filter, core.fleetColumns) };
     },
     (filter) => JSON.stringify(filter),
     viewsShared(core),

@@ -41,7 +41,7 @@ export const exportFleet = async (
   const entry = { operator, origin, action: "fleet.export", target, details: { kind, filters: asked } } as const;
   const batches = auditedExport(core, entry, (after: FleetPosition | null) => {
     const page = { sort: "identity", order: "asc", limit: exportBatchRows, after } as const;
-    return findFleetPage(core.db, rules, filter, page, kind);
+    return findFleetPage(core.db, rules, filter, page, { kind });
   });
   return { rules, labels, batches };
 };

@@ -1,15 +1,9 @@
 import { shareNextRun } from "../../../kit/share-next-run.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { type ExportLag, findExportLags } from "../../store/export/lag.ts";
-import {
-  type FleetPageRequest,
-  type FleetPosition,
-  type FleetRow,
-  type FleetSummary,
-  findFleetPage,
-  summarizeFleet,
-} from "../../store/fleet/report.ts";
+import { type FleetPageRequest, type FleetPosition, type FleetRow, findFleetPage } from "../../store/fleet/report.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
+import { type FleetSummary, summarizeFleet } from "../../store/fleet/summary.ts";
 import { findRetentionPause, type RetentionPause } from "../../store/retention/retention-pause.ts";
 import { readFleetRules, type ViewCore, viewsShared } from "./rules.ts";
 
@@ -32,14 +26,14 @@ export interface FleetReport {
  */
 export const createHealthReports = (core: ViewCore) => {
   const summarize = shareNextRun(
-    async (filter: FleetFilter) => summarizeFleet(core.db, await readFleetRules(core), filter),
+    async (filter: FleetFilter) => summarizeFleet(core.db, await readFleetRules(core), filter, core.fleetColumns),
     (filter) => JSON.stringify({ ...filter, states: undefined }),
     viewsShared(core),
   );
   const findPage = shareNextRun(
     async ({ filter, page }: { filter: FleetFilter; page: FleetPageRequest }) => {
       const rules = await readFleetRules(core);
-      return { rules, ...(await findFleetPage(core.db, rules, filter, page)) };
+      return { rules, ...(await findFleetPage(core.db, rules, filter, page, { columns: core.fleetColumns })) };
     },
     (view) => JSON.stringify(view),
     viewsShared(core),

@@ -9,7 +9,7 @@ import { fleetThresholds } from "./thresholds.ts";
 export type FleetCore = Pick<Core, "db" | "clock" | "config">;
 
 /** The parts of core that share views of the fleet. */
-export type ViewCore = FleetCore & Pick<Core, "viewMs">;
+export type ViewCore = FleetCore & Pick<Core, "viewMs" | "fleetColumns">;
 
 /** Returns for how long a view is shared. It shows when it was computed. */
 export const viewsShared = ({ viewMs, clock }: ViewCore): SharedFor | undefined =>

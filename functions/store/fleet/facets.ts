@@ -3,7 +3,10 @@ import { expiryDays, heartbeatAgeBounds } from "../../../proto/fleet-health/face
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { type Drift, driftKinds, type ExportKind, exportKinds } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { countLabels, type LabelCounts } from "./labels.ts";
+import { placesOf } from "./columns/column-loops.ts";
+import type { FleetColumns } from "./columns/fleet-columns.ts";
+import { countByName, countByNumber, type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
+import { countLabels, type LabelCounts, labelSetsOf } from "./labels.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
 import { type FleetRules, hasHeartbeat, timestampsAt } from "./rows.ts";
 
@@ -27,13 +30,20 @@ export interface FleetCounts {
 const daySeconds = 86_400;
 const neverBucket = -1;
 
-/** Counts the rows of a filter by all dimensions of the report, in two concurrent scans. */
-export const countFleet = async (db: Executor, rules: FleetRules, filter: FleetFilter): Promise<FleetCounts> => {
+/** Counts the rows of a filter by all dimensions of the report, in core's memory where `columns` have the hosts, else in two concurrent scans. */
+export const countFleet = async (
+  db: Executor,
+  rules: FleetRules,
+  filter: FleetFilter,
+  columns?: FleetColumns,
+): Promise<FleetCounts> => {
   const where = fleetPredicate(filter, rules);
-  const [{ facets, totals }, labels] = await Promise.all([
-    countBy(db, rules, where, { ...dimensions, ...bucketsOf(rules) }),
-    countLabels(db, where),
-  ]);
+  const marked = await markHosts(db, columns, where);
+  const [{ facets, totals }, labels] = await Promise.all(
+    marked
+      ? [countMarked(marked, rules), countLabels(db, countLabelSets(marked))]
+      : [countBy(db, rules, where, { ...dimensions, ...bucketsOf(rules) }), countLabels(db, labelSetsOf(where))],
+  );
   const bounds = heartbeatAgeBounds.length;
   const { heartbeat_age: ages, expiry_day: days } = facets;
   return {
@@ -70,6 +80,36 @@ const bucketsOf = ({ now }: FleetRules) => {
     heartbeat_age: sql`case when ${hasHeartbeat} then width_bucket(last_heartbeat_at, ${agesFrom})
       else ${sql.raw(String(neverBucket))} end`,
     expiry_day: sql`width_bucket(expired_from, ${daysFrom})`,
+  };
+};
+
+const countLabelSets = ({ numbers }: MarkedHosts): SQL => {
+  const counts = countByNumber(numbers(sql`label_set_id`));
+  const [ids, hosts] = [[...counts.keys()], [...counts.values()]].map((each) => `{${each.join(",")}}`);
+  return sql`select * from unnest(${ids}::int[], ${hosts}::int[]) as counted (label_set_id, hosts)`;
+};
+
+const countMarked = (marked: MarkedHosts, rules: FleetRules) => {
+  const { heartbeat_age, expiry_day } = bucketsOf(rules);
+  const byBucket = (bucket: SQL) =>
+    new Map([...countByNumber(marked.numbers(bucket))].map(([at, count]) => [String(at), count] as const));
+  const exported = (kind: ExportKind) =>
+    placesOf(marked.mark(exportPredicate(kind, rules)), marked.places.length).length;
+  return {
+    facets: {
+      version: countByName(marked, "version"),
+      platform: countByName(marked, "platform"),
+      drift: countByName(marked, "drift"),
+      heartbeat_age: byBucket(heartbeat_age),
+      expiry_day: byBucket(expiry_day),
+    },
+    totals: {
+      total: marked.places.length,
+      stale: exported("stale"),
+      queue_risk: exported("queue_risk"),
+      renewal_failures: exported("renewal_failures"),
+      config_drift: exported("config_drift"),
+    },
   };
 };
 

@@ -18,11 +18,15 @@ export interface LabelCounts {
   keysOther: number;
 }
 
-/** Counts the hosts of a WHERE clause over `fleet` by label: by set first, of which there are few. */
-export const countLabels = async (db: Executor, where: SQL): Promise<LabelCounts> => {
+/** Returns the statement that counts the hosts of a WHERE clause over `fleet` by set of labels, of which there are few. */
+export const labelSetsOf = (where: SQL): SQL =>
+  sql`select label_set_id, count(*) as hosts from fleet where ${where} group by 1`;
+
+/** Counts hosts by label, from a statement that counts them by set. */
+export const countLabels = async (db: Executor, labelSets: SQL): Promise<LabelCounts> => {
   const rows = await db.execute<{ key: string; value: string; hosts: number; key_hosts: number; keys: number }>(sql`
     with counted as materialized (
-      select label_set_id, count(*) as hosts from fleet where ${where} group by 1
+      ${labelSets}
     ), by_value as (
       select key collate "C" as key, value collate "C" as value, sum(hosts) as hosts
       from counted join label_set on id = label_set_id cross join lateral jsonb_each_text(labels) group by 1, 2
@@ -59,6 +63,6 @@ export const findLabelKeys = async (
   kind: ExportKind,
 ): Promise<LabelKeys> => {
   const where = sql`${fleetPredicate(filter, rules)} and ${exportPredicate(kind, rules)}`;
-  const { keys, keysOther } = await countLabels(db, where);
+  const { keys, keysOther } = await countLabels(db, labelSetsOf(where));
   return { keys: keys.map(({ key }) => key).toSorted(), hasOthers: keysOther > 0 };
 };

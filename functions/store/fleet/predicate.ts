@@ -20,6 +20,7 @@ import {
   hashBegins,
   isActive,
   needsAttention,
+  never,
   oneOf,
   progressPredicate,
   staleBefore,
@@ -136,7 +137,7 @@ const labelFound = ([key, wanted]: [key: string, wanted: { value: string }[]]): 
 
 const authFailureSeconds = 86_400;
 
-const hasForwarded = sql`last_envelope_at > '-infinity'`;
+const hasForwarded = sql`last_envelope_at > ${never}`;
 
 /** Rows have the time of the last envelope to the second, so an age is compared to the second. */
 const envelopeWithin = (age: number, now: Date): SQL => {

@@ -3,7 +3,6 @@ import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
 import type { RenewalStatus } from "../../../drizzle/schema/health.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import {
-  attentionStates,
   type Drift,
   type ExportKind,
   type FleetCondition,
@@ -15,13 +14,14 @@ import {
 } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Labels } from "../../../proto/labels.ts";
 import type { Executor } from "../database/database.ts";
+import { arrayLiteral } from "../database/query-parts.ts";
+import type { FleetColumns } from "./columns/fleet-columns.ts";
+import { firstHosts, markHosts } from "./columns/select-hosts.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
 import {
   conditionPredicate,
   type FleetRules,
   forwardingIndex,
-  forwardingIs,
-  isActive,
   never,
   severityKey,
   stateAtIndex,
@@ -121,18 +121,29 @@ export interface FleetPageRequest {
   after: FleetPosition | null;
 }
 
-/** Finds one page of the fleet, or of an export, and the position of the next one: null on the last. */
+/**
+ * Finds one page of the fleet, or of an export, and the position of the next one: null on the last. With `columns` core's memory chooses the
+ * hosts, and the database returns those that the filter is still true of: a page may have fewer rows than its limit.
+ */
 export const findFleetPage = async (
   db: Executor,
   rules: FleetRules,
   filter: FleetFilter,
   { sort, order, limit, after }: FleetPageRequest,
-  kind?: ExportKind,
+  { kind, columns }: { kind?: ExportKind; columns?: FleetColumns | undefined } = {},
 ): Promise<{ rows: FleetRow[]; next: FleetPosition | null }> => {
   const { key, type, isUnique = false, isComputed = false } = sortKeysOf(rules)[sort];
   const direction = order === "asc" ? sql`asc` : sql`desc`;
   const where = [fleetPredicate(filter, rules)];
   if (kind) where.push(exportPredicate(kind, rules));
+  const holds = sql.join(where, sql` and `);
+  const marked = await markHosts(db, columns, holds);
+  if (marked) {
+    const by = isUnique ? "identity" : { numbers: marked.numbers(key), areTimes: sort !== "queue_bytes" };
+    const { ids, next } = firstHosts(marked, by, { isDescending: order === "desc", limit, after });
+    const from = sql`unnest(${arrayLiteral(ids)}::uuid[]) with ordinality as chosen (identity_id, place)`;
+    return { rows: await selectRows(db, rules, { from, orderBy: sql`place`, limit, key, holds }), next };
+  }
   let beyond: SQL | undefined;
   if (after) {
     const comparison = order === "asc" ? sql`>` : sql`<`;
@@ -143,7 +154,7 @@ export const findFleetPage = async (
   }
   const rows = await selectRows(db, rules, {
     // A key that is a column needs its index; `offset 0` keeps the planner from computing any other key twice a row.
-    from: sql`(select identity_id, ${key} as sort_key from fleet where ${sql.join(where, sql` and `)}
+    from: sql`(select identity_id, ${key} as sort_key from fleet where ${holds}
       ${isComputed ? sql`offset 0` : sql``}) keyed ${beyond ? sql`where ${beyond}` : sql``}`,
     orderBy: isUnique ? sql`sort_key ${direction}` : sql`sort_key ${direction}, identity_id ${direction}`,
     limit: limit + 1,
@@ -168,7 +179,7 @@ export const findFleetRow = async (db: Executor, rules: FleetRules, id: string):
 const selectRows = async (
   db: Executor,
   rules: FleetRules,
-  { from, orderBy, limit, key }: { from: SQL; orderBy: SQL; limit: number; key: SQL },
+  { from, orderBy, limit, key, holds = sql`true` }: { from: SQL; orderBy: SQL; limit: number; key: SQL; holds?: SQL },
 ): Promise<(FleetRow & { sort_value: string })[]> => {
   const flags = fleetConditions.map(
     (condition) => sql`${conditionPredicate(condition, rules)} as ${sql.identifier(`is_${condition}`)}`,
@@ -203,7 +214,7 @@ const selectRows = async (
         (${key})::text as sort_value,
         ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
         ${sql.join(flags, sql`, `)}
-      from fleet where identity_id = selected_id limit 1
+      from fleet where identity_id = selected_id and ${holds} limit 1
     ) f
     -- One lookup a row and table. LIMIT 1 leaves no other plan: planning takes 1 ms instead of 4, and no table is scanned for a large page.
     cross join lateral (select * from collector_identity where id = selected_id limit 1) i
@@ -222,38 +233,6 @@ const selectRows = async (
       forwarding: row.forwarding_index === null ? null : (forwardings[row.forwarding_index] ?? null),
     }),
   );
-};
-
-/** Counts over the fleet under a filter, ignoring its states. */
-export interface FleetSummary {
-  enrolled: number;
-  needsAttention: number;
-  activeRecentHeartbeats: number;
-  byForwarding: Readonly<Record<Forwarding, number>>;
-  byState: ReadonlyMap<FleetState, number>;
-}
-
-/** Computes the summary of a filter; a state without a host is absent from `byState`. */
-export const summarizeFleet = async (db: Executor, rules: FleetRules, filter: FleetFilter): Promise<FleetSummary> => {
-  const forwardingCounts = forwardings.map(
-    (kind) => sql`(count(*) filter (where ${forwardingIs(kind, rules)}))::int as ${sql.identifier(kind)}`,
-  );
-  const rows = await db.execute<Record<"state_index" | "enrolled" | "active" | Forwarding, number>>(sql`
-    select ${stateIndex(rules)} as state_index, count(*)::int as enrolled,
-      (count(*) filter (where ${isActive(rules)}))::int as active, ${sql.join(forwardingCounts, sql`, `)}
-    from fleet where ${fleetPredicate(filter, rules, { withStates: false })} group by 1`);
-  const total = (column: "enrolled" | "active" | Forwarding) => rows.reduce((sum, row) => sum + row[column], 0);
-  return {
-    enrolled: total("enrolled"),
-    needsAttention: rows.reduce(
-      (sum, row) =>
-        sum + (attentionStates.includes(stateAtIndex(row.state_index)) ? row.enrolled : row.stopped + row.never),
-      0,
-    ),
-    activeRecentHeartbeats: total("active"),
-    byForwarding: { forwarding: total("forwarding"), stopped: total("stopped"), never: total("never") },
-    byState: new Map(rows.map((row) => [stateAtIndex(row.state_index), row.enrolled])),
-  };
 };
 
 /** The policy of a host, and every error of the config that its last heartbeat reports: null without a heartbeat. */

@@ -1,0 +1,128 @@
+/** The loops over columns: each over one kind of array, and without a call for a host. */
+import type { Comparator, Constant } from "./parse-expression.ts";
+
+/** A number of each host, or one for all. */
+export type Numbers = number | Float64Array;
+
+/** Returns the numbers of the hosts at some places. */
+export const pickNumbers = (values: Float64Array, places: Uint32Array): Float64Array => {
+  const picked = new Float64Array(places.length);
+  for (let at = 0; at < places.length; at++) picked[at] = values[places[at] as number] as number;
+  return picked;
+};
+
+/** Returns the marks of the hosts at some places. */
+export const pickFlags = (values: Uint8Array, places: Uint32Array): Uint8Array => {
+  const picked = new Uint8Array(places.length);
+  for (let at = 0; at < places.length; at++) picked[at] = values[places[at] as number] as number;
+  return picked;
+};
+
+/** Returns the places that are marked in both, and removes them from the first. */
+export const takePlaces = (open: Uint8Array, marks: Uint8Array): Uint32Array => {
+  const both = open.slice();
+  intersect(both, marks);
+  const four = fours(both);
+  const places = new Uint32Array(both.length);
+  let length = 0;
+  for (let at = 0; at < both.length; at++) {
+    // Four hosts at once, as most cases are of few.
+    while ((at & 3) === 0 && four[at >> 2] === 0) at += 4;
+    if (both[at] !== 1) continue;
+    places[length++] = at;
+    open[at] = 0;
+  }
+  return places.slice(0, length);
+};
+
+/** The marks of four hosts as one number; those of the last three may be missing. */
+const fours = ({ buffer, byteOffset, length }: Uint8Array): Uint32Array =>
+  new Uint32Array(buffer, byteOffset, length >> 2);
+
+/** Returns the places that are marked. */
+export const placesOf = (marks: Uint8Array, count: number): Uint32Array =>
+  takePlaces(new Uint8Array(count).fill(1), marks);
+
+/** Returns how many bounds a value reaches. */
+export const bucketOf = (value: number, bounds: readonly number[]): number => {
+  let [from, until] = [0, bounds.length];
+  while (from < until) {
+    const middle = (from + until) >> 1;
+    if ((bounds[middle] as number) <= value) from = middle + 1;
+    else until = middle;
+  }
+  return from;
+};
+
+/** Marks the others. */
+export const invert = (marks: Uint8Array): Uint8Array => {
+  const result = marks.slice();
+  const words = fours(result);
+  for (let at = 0; at < words.length; at++) words[at] = (words[at] as number) ^ 0x01010101;
+  for (let at = words.length * 4; at < result.length; at++) result[at] = 1 - (result[at] as number);
+  return result;
+};
+
+/** Keeps the marks that another has too. */
+export const intersect = (result: Uint8Array, other: Uint8Array): void => {
+  const [words, others] = [fours(result), fours(other)];
+  for (let at = 0; at < words.length; at++) words[at] = (words[at] as number) & (others[at] as number);
+  for (let at = words.length * 4; at < result.length; at++) result[at] = (result[at] as number) & (other[at] as number);
+};
+
+/** Adds the marks of another. */
+export const unite = (result: Uint8Array, other: Uint8Array): void => {
+  const [words, others] = [fours(result), fours(other)];
+  for (let at = 0; at < words.length; at++) words[at] = (words[at] as number) | (others[at] as number);
+  for (let at = words.length * 4; at < result.length; at++) result[at] = (result[at] as number) | (other[at] as number);
+};
+
+type Compare = (result: Uint8Array, values: Float64Array, other: Numbers) => void;
+
+const isLess: Compare = (result, values, other) => {
+  if (typeof other === "number")
+    for (let at = 0; at < result.length; at++) result[at] = (values[at] as number) < other ? 1 : 0;
+  else for (let at = 0; at < result.length; at++) result[at] = (values[at] as number) < (other[at] as number) ? 1 : 0;
+};
+
+const isGreater: Compare = (result, values, other) => {
+  if (typeof other === "number")
+    for (let at = 0; at < result.length; at++) result[at] = (values[at] as number) > other ? 1 : 0;
+  else for (let at = 0; at < result.length; at++) result[at] = (values[at] as number) > (other[at] as number) ? 1 : 0;
+};
+
+const isEqual: Compare = (result, values, other) => {
+  if (typeof other === "number")
+    for (let at = 0; at < result.length; at++) result[at] = (values[at] as number) === other ? 1 : 0;
+  else for (let at = 0; at < result.length; at++) result[at] = (values[at] as number) === (other[at] as number) ? 1 : 0;
+};
+
+/** Each comparison by one of three, or its opposite: no value is null. */
+export const bases: Readonly<Record<Comparator, [base: Compare, isOpposite: boolean]>> = {
+  "=": [isEqual, false],
+  "<>": [isEqual, true],
+  "<": [isLess, false],
+  ">=": [isLess, true],
+  ">": [isGreater, false],
+  "<=": [isGreater, true],
+};
+
+/** Compares texts or keys with a constant of their type. */
+export const compareEach = (
+  values: readonly string[] | BigInt64Array,
+  operator: Comparator,
+  constant: Constant,
+  count: number,
+): Uint8Array => {
+  const holds = {
+    "=": (value: Constant) => value === constant,
+    "<>": (value: Constant) => value !== constant,
+    "<": (value: Constant) => value < constant,
+    "<=": (value: Constant) => value <= constant,
+    ">": (value: Constant) => value > constant,
+    ">=": (value: Constant) => value >= constant,
+  }[operator];
+  const result = new Uint8Array(count);
+  for (let at = 0; at < count; at++) result[at] = holds(values[at] as Constant) ? 1 : 0;
+  return result;
+};

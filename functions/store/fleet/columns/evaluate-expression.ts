@@ -1,0 +1,217 @@
+/** Decides expressions for all hosts at once, a column at a time: a loop over numbers takes a tenth of a millisecond for 100,000 hosts. */
+import {
+  bases,
+  bucketOf,
+  compareEach,
+  intersect,
+  invert,
+  type Numbers,
+  pickFlags,
+  pickNumbers,
+  takePlaces,
+  unite,
+} from "./column-loops.ts";
+import type { Comparator, Constant, Expression } from "./parse-expression.ts";
+
+/** The values of a column by host: numbers, conditions, numbers beyond 2^53, the places of texts in a list, or texts that all differ. */
+export type HostColumn =
+  | { kind: "numbers"; values: Float64Array }
+  | { kind: "flags"; values: Uint8Array }
+  | { kind: "keys"; values: BigInt64Array }
+  | { kind: "names"; values: Float64Array; places: ReadonlyMap<string, number> }
+  | { kind: "texts"; values: readonly string[] };
+
+/** The hosts that expressions are decided for. Columns may be longer than `count`. */
+export interface ColumnView {
+  readonly count: number;
+  column(name: string): HostColumn;
+}
+
+/** Marks with 1 the hosts of a view that have a value which the statement finds. */
+export type FindMarked = (part: Extract<Expression, { kind: "found" }>, view: ColumnView) => Uint8Array;
+
+type Compared = Extract<Expression, { kind: "compare" }>;
+/** Decides expressions on the hosts of a view. What it returns is shared: nobody may change it. */
+export interface Evaluator {
+  /** Marks with 1 the hosts that a condition is true of. */
+  mark(condition: Expression): Uint8Array;
+  numbers(expression: Expression): Float64Array;
+}
+
+/** Creates an evaluator. It keeps what it has compared, as conditions repeat each other. */
+export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator => {
+  const { count } = view;
+  const compared = new Map<string, Uint8Array>();
+
+  const mark = (condition: Expression): Uint8Array => {
+    switch (condition.kind) {
+      case "constant":
+        return new Uint8Array(count).fill(condition.value === true ? 1 : 0);
+      case "column": {
+        const column = view.column(condition.name);
+        if (column.kind !== "flags") throw new Error(`${condition.name} is no condition`);
+        return column.values.subarray(0, count);
+      }
+      case "not":
+        return invert(mark(condition.part));
+      case "and":
+        return combine(intersect, condition.parts);
+      case "or":
+        return combine(unite, condition.parts);
+      case "found":
+        return marked(condition, view);
+      case "compare": {
+        const key = keyOf(condition);
+        const known = key === undefined ? undefined : compared.get(key);
+        if (known) return known;
+        const result = compare(condition);
+        if (key !== undefined) compared.set(key, result);
+        return result;
+      }
+      default:
+        throw new Error(`${condition.kind} is no condition`);
+    }
+  };
+
+  const combine = (
+    into: (result: Uint8Array, other: Uint8Array) => void,
+    [first, ...rest]: Expression[],
+  ): Uint8Array => {
+    const result = mark(first as Expression).slice();
+    for (const part of rest) into(result, mark(part));
+    return result;
+  };
+
+  const compare = ({ operator, left, right }: Compared): Uint8Array => {
+    if (left.kind === "constant" && right.kind !== "constant")
+      return compare({ kind: "compare", operator: flipped[operator], left: right, right: left });
+    const column = left.kind === "column" ? view.column(left.name) : undefined;
+    if (column && (column.kind === "texts" || column.kind === "keys")) {
+      if (right.kind !== "constant") throw new Error("two columns of texts");
+      return compareEach(column.values, operator, right.value, count);
+    }
+    const values = numbersOf(left);
+    const other = column?.kind === "names" ? placeOf(right, column.places) : numbersOf(right);
+    const [base, isOpposite] = bases[operator];
+    const result = new Uint8Array(count);
+    base(result, fill(values), other);
+    return isOpposite ? invert(result) : result;
+  };
+
+  const numbersOf = (expression: Expression): Numbers => {
+    switch (expression.kind) {
+      case "constant":
+        return numberOf(expression.value);
+      case "column": {
+        const column = view.column(expression.name);
+        if (column.kind !== "numbers" && column.kind !== "names") throw new Error(`${expression.name} is no number`);
+        return column.values.subarray(0, count);
+      }
+      case "add":
+        return reduce(expression.parts, add);
+      case "multiply":
+        return reduce(expression.parts, (a, b) => a * b);
+      case "greatest":
+        return reduce(expression.parts, Math.max);
+      case "least":
+        return reduce(expression.parts, Math.min);
+      case "bucket": {
+        const { bounds } = expression;
+        return fill(numbersOf(expression.part)).map((value) => bucketOf(value, bounds));
+      }
+      case "case":
+        return choose(expression);
+      default:
+        throw new Error(`${expression.kind} is no number`);
+    }
+  };
+
+  const reduce = (parts: readonly Expression[], operation: (a: number, b: number) => number): Numbers =>
+    parts.map(numbersOf).reduce((one, other) => {
+      if (typeof one === "number" && typeof other === "number") return operation(one, other);
+      const [left, right, result] = [fill(one), other, new Float64Array(count)];
+      if (typeof right === "number")
+        for (let at = 0; at < count; at++) result[at] = operation(left[at] as number, right);
+      else for (let at = 0; at < count; at++) result[at] = operation(left[at] as number, right[at] as number);
+      return result;
+    });
+
+  const choose = ({ cases, otherwise }: Extract<Expression, { kind: "case" }>): Float64Array => {
+    const open = new Uint8Array(count).fill(1);
+    const result = fill(numbersOf(otherwise)).slice();
+    for (const { when, value } of cases) {
+      const places = takePlaces(open, mark(when));
+      if (places.length === 0) continue;
+      // A case of few hosts is decided for them alone.
+      const values = evaluateSome(view, places, marked).numbers(value);
+      for (let at = 0; at < places.length; at++) result[places[at] as number] = values[at] as number;
+    }
+    return result;
+  };
+
+  const fill = (values: Numbers): Float64Array =>
+    typeof values === "number" ? new Float64Array(count).fill(values) : values;
+
+  return { mark, numbers: (expression) => fill(numbersOf(expression)) };
+};
+
+/** Creates an evaluator of the hosts at some places of a view, whose results are in the order of these. */
+export const evaluateSome = (view: ColumnView, places: Uint32Array, marked: FindMarked): Evaluator => {
+  const { count } = view;
+  if (places.length === count) return createEvaluator(view, marked);
+  // To pick the columns of many takes longer than to decide for all.
+  if (places.length * 4 > count) {
+    const all = createEvaluator(view, marked);
+    return {
+      mark: (condition) => pickFlags(all.mark(condition), places),
+      numbers: (expression) => pickNumbers(all.numbers(expression), places),
+    };
+  }
+  const known = new Map<string, HostColumn>();
+  const column = (name: string): HostColumn => {
+    const picked = known.get(name) ?? pick(view.column(name), places);
+    known.set(name, picked);
+    return picked;
+  };
+  return createEvaluator({ count: places.length, column }, marked);
+};
+
+const pick = (column: HostColumn, places: Uint32Array): HostColumn => {
+  switch (column.kind) {
+    case "texts":
+      return { ...column, values: Array.from(places, (place) => column.values[place] as string) };
+    case "keys":
+      return { ...column, values: BigInt64Array.from(Array.from(places, (place) => column.values[place] as bigint)) };
+    case "flags":
+      return { ...column, values: pickFlags(column.values, places) };
+    default:
+      return { ...column, values: pickNumbers(column.values, places) };
+  }
+};
+
+/** Names a comparison of a column with a constant. */
+const keyOf = ({ operator, left, right }: Compared): string | undefined =>
+  left.kind === "column" && right.kind === "constant" ? `${left.name}${operator}${right.value}` : undefined;
+
+const add = (a: number, b: number): number => a + b;
+
+const numberOf = (value: Constant): number => {
+  const number = Number(value);
+  if (Number.isNaN(number)) throw new Error("a text beside numbers");
+  return number;
+};
+
+/** No number equals a text that no host has. */
+const placeOf = (expression: Expression, places: ReadonlyMap<string, number>): number => {
+  if (expression.kind !== "constant") throw new Error("two columns of texts");
+  return places.get(String(expression.value)) ?? Number.NaN;
+};
+
+const flipped: Readonly<Record<Comparator, Comparator>> = {
+  "=": "=",
+  "<>": "<>",
+  "<": ">",
+  "<=": ">=",
+  ">": "<",
+  ">=": "<=",
+};

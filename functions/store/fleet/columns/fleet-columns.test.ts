@@ -1,0 +1,112 @@
+import { sql } from "drizzle-orm";
+import fc from "fast-check";
+import { afterAll, describe, expect, it } from "vitest";
+import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { readFleetRules } from "../../../domain/fleet/rules.ts";
+import { countFleet } from "../facets.ts";
+import { findFleetPage } from "../report.ts";
+import { summarizeFleet } from "../summary.ts";
+import { createFleetColumns } from "./fleet-columns.ts";
+import { markHosts } from "./select-hosts.ts";
+
+const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
+const stop = new AbortController();
+afterAll(() => {
+  stop.abort();
+  return test.close();
+});
+const now = new Date(test.clock.now());
+await seedFleet(test.db, { count: 300, now });
+const createColumns = () =>
+  createFleetColumns({ db: test.db, clock: test.clock, stopping: stop.signal, onFailure: console.error });
+const columns = createColumns();
+await columns.load();
+const rules = await readFleetRules(test.core);
+
+const filters = fc.constantFrom(
+  {},
+  { states: [...fleetStates].slice(0, 4) },
+  { label: ["env:prod"] },
+  { text: ["dc-3"] },
+  { drift: ["drifted" as const], notPlatform: ["linux"] },
+  { attention: ["needed" as const] },
+);
+
+describe("pages from core's memory", () => {
+  it("have the rows of those from the database, in each order, page after page", async () => {
+    const views = fc.record({
+      filter: filters,
+      sort: fc.constantFrom(...fleetSorts),
+      order: fc.constantFrom("asc" as const, "desc" as const),
+      limit: fc.constantFrom(1, 7, 50, 400),
+    });
+    const property = fc.asyncProperty(views, async ({ filter, ...page }) => {
+      let [after, pages] = [null as Parameters<typeof findFleetPage>[3]["after"], 0];
+      do {
+        const expected = await findFleetPage(test.db, rules, filter, { ...page, after });
+        const actual = await findFleetPage(test.db, rules, filter, { ...page, after }, { columns });
+        expect(actual.rows.map(({ id }) => id)).toEqual(expected.rows.map(({ id }) => id));
+        expect(actual.next?.id).toBe(expected.next?.id);
+        // Either kind of cursor continues the other's page.
+        after = pages % 2 === 0 ? actual.next : expected.next;
+      } while (after !== null && pages++ < 4);
+    });
+    await fc.assert(property, { numRuns: 60 });
+  });
+
+  it("have the counts of those from the database", async () => {
+    const property = fc.asyncProperty(filters, async (filter) => {
+      expect(await summarizeFleet(test.db, rules, filter, columns)).toEqual(
+        await summarizeFleet(test.db, rules, filter),
+      );
+      expect(await countFleet(test.db, rules, filter)).toMatchObject(await countFleet(test.db, rules, filter, columns));
+    });
+    await fc.assert(property, { numRuns: 20 });
+  });
+});
+
+describe("hosts in core's memory", () => {
+  const queued = async () => {
+    const marked = await markHosts(test.db, columns, sql`queue_bytes = ${987_654_321}`);
+    return Array.from(marked?.places ?? [], (place) => marked?.view.ids[place] ?? "");
+  };
+
+  it("change with the next look, also by a transaction that others overtook", async () => {
+    const [one, other, third] = (
+      await test.db.execute<{ id: string }>(sql`select identity_id as id from fleet_status limit 3`)
+    ).map(({ id }) => id);
+    const set = (id = "") => sql`update fleet_status set queue_bytes = 987654321 where identity_id = ${id}::uuid`;
+    expect(await queued()).toEqual([]);
+    await test.db.transaction(async (tx) => {
+      await tx.execute(set(one));
+      await test.db.execute(set(other));
+      expect(await queued()).toEqual([other]);
+      await test.db.execute(set(third));
+      expect((await queued())?.sort()).toEqual([other, third].sort());
+    });
+    expect((await queued())?.sort()).toEqual([one, other, third].sort());
+  });
+
+  it("include those that enroll later, in the order of identities", async () => {
+    await seedFleet(test.db, { first: 301, count: 6_100, now });
+    const page = { sort: "identity", order: "asc", limit: 6_100, after: null } as const;
+    const wanted = await findFleetPage(test.db, rules, {}, page);
+    const { rows } = await findFleetPage(test.db, rules, {}, page, { columns });
+    expect(rows.map(({ id }) => id)).toEqual(wanted.rows.map(({ id }) => id));
+    expect(rows).toHaveLength(6_100);
+  });
+
+  it("are asked of the database until they are loaded", async () => {
+    const fresh = createColumns();
+    expect(await fresh.current()).toBeUndefined();
+    await fresh.load();
+    expect((await fresh.current())?.count).toBe(6_100);
+  });
+
+  it("are loaded again when nobody looked for so long that most have changed", async () => {
+    await test.clock.advance(60_000);
+    expect(await columns.current()).toBeUndefined();
+  });
+});

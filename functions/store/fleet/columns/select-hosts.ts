@@ -1,0 +1,210 @@
+/** Selections and counts over the hosts in core's memory. */
+import { type SQL, sql } from "drizzle-orm";
+import { timestampOf } from "../../../../kit/clock.ts";
+import type { Executor } from "../../database/database.ts";
+import { placesOf } from "./column-loops.ts";
+import { createEvaluator, evaluateSome } from "./evaluate-expression.ts";
+import type { FleetColumns } from "./fleet-columns.ts";
+import { type Expression, parseExpression } from "./parse-expression.ts";
+import type { NameColumn, ResidentHosts } from "./resident-hosts.ts";
+
+/** The hosts that a predicate is true of. */
+export interface MarkedHosts {
+  view: ResidentHosts;
+  /** Their places. */
+  places: Uint32Array;
+  /** Marks with 1 those of them that another predicate is true of, in the order of `places`. */
+  mark(predicate: SQL): Uint8Array;
+  /** Returns a number of each, in the order of `places`. */
+  numbers(expression: SQL): Float64Array;
+}
+
+/** Finds the hosts of a predicate; undefined while they are not in memory. */
+export const markHosts = async (
+  db: Executor,
+  columns: FleetColumns | undefined,
+  predicate: SQL,
+): Promise<MarkedHosts | undefined> => {
+  if (columns === undefined) return undefined;
+  const expression = parseExpression(predicate);
+  const parts = foundIn(expression);
+  const [view, ...found] = await Promise.all([columns.current(), ...parts.map((part) => findValues(db, part))]);
+  if (view === undefined) return undefined;
+  const evaluator = createEvaluator(view, (part) => markFound(view, part.column, found[parts.indexOf(part)] ?? []));
+  const places = placesOf(evaluator.mark(expression), view.count);
+  const own = evaluateSome(view, places, () => {
+    throw new Error("a statement in an expression of chosen hosts");
+  });
+  return {
+    view,
+    places,
+    mark: (other) => own.mark(parseExpression(other)),
+    numbers: (other) => own.numbers(parseExpression(other)),
+  };
+};
+
+type FoundPart = Extract<Expression, { kind: "found" }>;
+
+const foundIn = (expression: Expression): FoundPart[] => {
+  if (expression.kind === "found") return [expression];
+  if (expression.kind === "not") return foundIn(expression.part);
+  return "parts" in expression ? expression.parts.flatMap(foundIn) : [];
+};
+
+/** One text for all: a row for each would take longer than all else. */
+const findValues = async (db: Executor, { query }: FoundPart): Promise<string[]> => {
+  const [row] = await db.execute<{ found: string | null }>(
+    sql`select string_agg(value::text, ',') as found from (${query}) found (value)`,
+  );
+  return row?.found?.split(",") ?? [];
+};
+
+const markFound = (view: ResidentHosts, column: string, found: readonly string[]): Uint8Array => {
+  const marks = new Uint8Array(view.count);
+  if (column === "identity_id") {
+    for (const id of found) {
+      const place = view.placeOf(id);
+      if (place !== undefined) marks[place] = 1;
+    }
+    return marks;
+  }
+  const { values } = view.column(column);
+  const wanted = new Set<unknown>(found.map(Number));
+  for (let place = 0; place < marks.length; place++) if (wanted.has(values[place])) marks[place] = 1;
+  return marks;
+};
+
+/** What hosts are sorted by: their identities, or numbers in the order of their places. */
+export type HostOrder = "identity" | { numbers: Float64Array; areTimes: boolean };
+
+/** The position of a host in an order, as the database writes it. */
+interface Position {
+  value: string;
+  id: string;
+}
+
+interface Wanted {
+  isDescending: boolean;
+  limit: number;
+  after: Position | null;
+}
+
+/** Returns the ids of the first `limit` hosts in an order, after a position, and the position of the last if more follow. */
+export const firstHosts = (
+  { view, places }: Pick<MarkedHosts, "view" | "places">,
+  by: HostOrder,
+  wanted: Wanted,
+): { ids: string[]; next: Position | null } => {
+  const { limit } = wanted;
+  const oneMore = { ...wanted, limit: limit + 1 };
+  const first = by === "identity" ? firstByIdentity(view, places, oneMore) : firstByNumber(view, places, by, oneMore);
+  const ids = first.slice(0, limit).map(({ place }) => view.ids[place] as string);
+  const last = first[limit - 1];
+  return { ids, next: first.length > limit && last ? { value: last.value, id: view.ids[last.place] as string } : null };
+};
+
+/** A host of a page, with the text of what it is sorted by. */
+interface Placed {
+  place: number;
+  value: string;
+}
+
+const firstByIdentity = (
+  view: ResidentHosts,
+  places: Uint32Array,
+  { isDescending, limit, after }: Wanted,
+): Placed[] => {
+  const order = view.identityOrder();
+  const marks = new Uint8Array(view.count);
+  for (let at = 0; at < places.length; at++) marks[places[at] as number] = 1;
+  const { values } = view.column("identity");
+  const first: Placed[] = [];
+  const through = after === null ? undefined : view.identitiesThrough(after.value);
+  const take = (at: number): boolean => {
+    const place = order[at] as number;
+    if (marks[place] === 1 && view.ids[place] !== after?.id) first.push({ place, value: values[place] as string });
+    return first.length < limit;
+  };
+  if (isDescending) for (let at = (through ?? order.length) - 1; at >= 0 && take(at); at--);
+  else for (let at = through ?? 0; at < order.length && take(at); at++);
+  return first;
+};
+
+const firstByNumber = (
+  { ids }: ResidentHosts,
+  places: Uint32Array,
+  { numbers, areTimes }: Exclude<HostOrder, string>,
+  { isDescending, limit, after }: Wanted,
+): Placed[] => {
+  const sign = isDescending ? -1 : 1;
+  const idAt = (at: number): string => ids[places[at] as number] as string;
+  const compare = (a: number, b: number): number => {
+    const [one, other] = [numbers[a] as number, numbers[b] as number];
+    if (one !== other) return one < other ? -sign : sign;
+    return idAt(a) < idAt(b) ? -sign : sign;
+  };
+  const bound = after && { number: areTimes ? timeOfText(after.value) : Number(after.value), id: after.id };
+  const isAfter = (at: number): boolean => {
+    if (bound === null) return true;
+    const number = numbers[at] as number;
+    if (number !== bound.number) return number < bound.number === isDescending;
+    const id = idAt(at);
+    return id !== bound.id && id < bound.id === isDescending;
+  };
+  const isBeyond = (one: number, other: number): boolean => (isDescending ? one < other : one > other);
+  // A heap with the last of the first ones on top.
+  const heap: number[] = [];
+  const sink = (from: number): void => {
+    for (let at = from; ; ) {
+      const left = 2 * at + 1;
+      if (left >= heap.length) return;
+      const right = left + 1;
+      const child = right < heap.length && compare(heap[right] as number, heap[left] as number) > 0 ? right : left;
+      if (compare(heap[child] as number, heap[at] as number) <= 0) return;
+      [heap[at], heap[child]] = [heap[child] as number, heap[at] as number];
+      at = child;
+    }
+  };
+  for (let at = 0; at < places.length; at++) {
+    if (!isAfter(at)) continue;
+    if (heap.length < limit) {
+      heap.push(at);
+      if (heap.length === limit) for (let from = limit >> 1; from >= 0; from--) sink(from);
+    } else if (
+      !isBeyond(numbers[at] as number, numbers[heap[0] as number] as number) &&
+      compare(at, heap[0] as number) < 0
+    ) {
+      heap[0] = at;
+      sink(0);
+    }
+  }
+  const textOf = (number: number): string => (areTimes ? textOfTime(number) : String(number));
+  return heap.sort(compare).map((at) => ({ place: places[at] as number, value: textOf(numbers[at] as number) }));
+};
+
+const textOfTime = (ms: number): string => {
+  if (Number.isFinite(ms)) return new Date(ms).toISOString();
+  return ms > 0 ? "infinity" : "-infinity";
+};
+
+const timeOfText = (text: string): number => {
+  if (text.endsWith("infinity")) return text.startsWith("-") ? Number.NEGATIVE_INFINITY : Number.POSITIVE_INFINITY;
+  return Date.parse(timestampOf(text));
+};
+
+/** Counts hosts by a number of each. */
+export const countByNumber = (numbers: Float64Array): Map<number, number> => {
+  const counts = new Map<number, number>();
+  for (let at = 0; at < numbers.length; at++) {
+    const number = numbers[at] as number;
+    counts.set(number, (counts.get(number) ?? 0) + 1);
+  }
+  return counts;
+};
+
+/** Counts hosts by a text of each. */
+export const countByName = ({ view, numbers }: MarkedHosts, column: NameColumn): Map<string, number> => {
+  const names = view.names(column);
+  const counts = countByNumber(numbers(sql.raw(column)));
+  return new Map([...counts].map(([name, count]) => [names[name] as string, count]));
+};

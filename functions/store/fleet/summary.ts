@@ -1,0 +1,79 @@
+import { type SQL, sql } from "drizzle-orm";
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import {
+  attentionStates,
+  type FleetState,
+  type Forwarding,
+  forwardings,
+} from "../../../proto/fleet-health/vocabulary.ts";
+import type { Executor } from "../database/database.ts";
+import type { FleetColumns } from "./columns/fleet-columns.ts";
+import { type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
+import { fleetPredicate } from "./predicate.ts";
+import { type FleetRules, forwardingIs, isActive, stateAtIndex, stateIndex } from "./rows.ts";
+
+/** Counts over the fleet under a filter, ignoring its states. */
+export interface FleetSummary {
+  enrolled: number;
+  needsAttention: number;
+  activeRecentHeartbeats: number;
+  byForwarding: Readonly<Record<Forwarding, number>>;
+  byState: ReadonlyMap<FleetState, number>;
+}
+
+type StateCounts = Record<"state_index" | "enrolled" | "active" | Forwarding, number>;
+
+/** Computes the summary of a filter, in core's memory where `columns` have the hosts; a state without a host is absent from `byState`. */
+export const summarizeFleet = async (
+  db: Executor,
+  rules: FleetRules,
+  filter: FleetFilter,
+  columns?: FleetColumns,
+): Promise<FleetSummary> => {
+  const where = fleetPredicate(filter, rules, { withStates: false });
+  const marked = await markHosts(db, columns, where);
+  const rows = marked ? countStates(marked, rules) : await selectStates(db, rules, where);
+  const total = (column: "enrolled" | "active" | Forwarding) => rows.reduce((sum, row) => sum + row[column], 0);
+  return {
+    enrolled: total("enrolled"),
+    needsAttention: rows.reduce(
+      (sum, row) =>
+        sum + (attentionStates.includes(stateAtIndex(row.state_index)) ? row.enrolled : row.stopped + row.never),
+      0,
+    ),
+    activeRecentHeartbeats: total("active"),
+    byForwarding: { forwarding: total("forwarding"), stopped: total("stopped"), never: total("never") },
+    byState: new Map(rows.map((row) => [stateAtIndex(row.state_index), row.enrolled])),
+  };
+};
+
+const selectStates = (db: Executor, rules: FleetRules, where: SQL): Promise<readonly StateCounts[]> => {
+  const forwardingCounts = forwardings.map(
+    (kind) => sql`(count(*) filter (where ${forwardingIs(kind, rules)}))::int as ${sql.identifier(kind)}`,
+  );
+  return db.execute<StateCounts>(sql`
+    select ${stateIndex(rules)} as state_index, count(*)::int as enrolled,
+      (count(*) filter (where ${isActive(rules)}))::int as active, ${sql.join(forwardingCounts, sql`, `)}
+    from fleet where ${where} group by 1`);
+};
+
+const countStates = ({ places, mark, numbers }: MarkedHosts, rules: FleetRules): readonly StateCounts[] => {
+  const states = numbers(stateIndex(rules));
+  const counted = { active: mark(isActive(rules)), ...eachForwarding((kind) => mark(forwardingIs(kind, rules))) };
+  const rows = new Map<number, StateCounts>();
+  for (let at = 0; at < places.length; at++) {
+    const state = states[at] as number;
+    const row = rows.get(state) ?? { state_index: state, enrolled: 0, active: 0, ...eachForwarding(() => 0) };
+    rows.set(state, row);
+    row.enrolled += 1;
+    row.active += counted.active[at] as number;
+    for (const kind of forwardings) row[kind] += counted[kind][at] as number;
+  }
+  return [...rows.values()];
+};
+
+const eachForwarding = <Each>(valueFor: (kind: Forwarding) => Each): Record<Forwarding, Each> => ({
+  forwarding: valueFor("forwarding"),
+  stopped: valueFor("stopped"),
+  never: valueFor("never"),
+});
