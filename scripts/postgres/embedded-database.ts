@@ -11,8 +11,8 @@ export interface EmbeddedDatabase
     Pick<EmbeddedPostgres, "tcpUrl">,
     AsyncDisposable {
   url: string;
-  /** Process id of the postmaster. */
-  pid: number;
+  /** Process id of the postmaster, another one after `copyTo`. */
+  readonly pid: number;
   close(): Promise<void>;
   /** Stops the server, copies its data directory to `path`, which must not exist, and starts it again. */
   copyTo(path: string): Promise<void>;
@@ -39,5 +39,10 @@ export const openEmbeddedDatabase = async (options: EmbeddedPostgresOptions = {}
       mode: "fast",
       whileStopped: async (dataDir) => void (await run("cp", ["-Rp", dataDir, path])),
     });
-  return { copyTo, url, tcpUrl: server.tcpUrl, pid: server.pid, db, sql, close, [Symbol.asyncDispose]: close };
+  return {
+    ...{ copyTo, url, tcpUrl: server.tcpUrl, db, sql, close, [Symbol.asyncDispose]: close },
+    get pid() {
+      return server.pid;
+    },
+  };
 };

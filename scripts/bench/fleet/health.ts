@@ -3,8 +3,10 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { readFleetRules } from "../../../functions/domain/fleet/rules.ts";
 import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
 import { connectDatabase } from "../../../functions/store/database/database.ts";
+import { createFleetColumns } from "../../../functions/store/fleet/columns/fleet-columns.ts";
 import { countFleet } from "../../../functions/store/fleet/facets.ts";
-import { type FleetPageRequest, findFleetPage, summarizeFleet } from "../../../functions/store/fleet/report.ts";
+import { type FleetPageRequest, findFleetPage } from "../../../functions/store/fleet/report.ts";
+import { summarizeFleet } from "../../../functions/store/fleet/summary.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { fleetSorts } from "../../../proto/fleet-health/vocabulary.ts";
@@ -89,7 +91,9 @@ export const healthBench: Bench = async (args) => {
   // The pool of reports, as core opens it.
   const reports = connectDatabase({ url: database.url, openSocket: openDatabaseSocket, connectionsMax: 4 });
   await using _reports = { [Symbol.asyncDispose]: () => reports.close() };
-  const core = createInProcessCore({ db: reports.db, clock, viewMs: 1000 });
+  const sharedFor = { ms: 1000, clock };
+  const fleetColumns = createFleetColumns({ db: reports.db, clock, sharedFor, onFailure: console.error });
+  const core = createInProcessCore({ db: reports.db, clock, viewMs: 1000, fleetColumns });
   const send = openApp(core);
   const secret = core.config.authTokenSecret.reveal();
   const get = async (path: string): Promise<Response> => {
@@ -126,9 +130,10 @@ export const healthBench: Bench = async (args) => {
   for (let round = 0; round < rounds; round++)
     for (const [name, filter, page, path] of pages) {
       const rules = await readFleetRules(core);
-      const { next } = await atDatabase.time(name, () => findFleetPage(db, rules, filter, page));
-      if (next)
-        await atDatabase.time(`${name}, next`, () => findFleetPage(db, rules, filter, { ...page, after: next }));
+      const find = (after: FleetPageRequest["after"]) =>
+        findFleetPage(db, rules, filter, { ...page, after }, { columns: fleetColumns });
+      const { next } = await atDatabase.time(name, () => find(null));
+      if (next) await atDatabase.time(`${name}, next`, () => find(next));
       const body = await atRoute.time(name, async () => (await get(path)).json());
       const { next_cursor } = body as { next_cursor: string | null };
       if (next_cursor !== null)
@@ -157,8 +162,8 @@ export const healthBench: Bench = async (args) => {
     );
     await floor.time("count", () => database.sql`select count(*) from fleet_status where queue_bytes >= -1`);
     for (const [name, { query, ...filter }] of Object.entries(filters)) {
-      await parts.time(`summary: ${name}`, () => summarizeFleet(db, rules, filter));
-      await parts.time(`facets: ${name}`, () => countFleet(db, rules, filter));
+      await parts.time(`summary: ${name}`, () => summarizeFleet(db, rules, filter, fleetColumns));
+      await parts.time(`facets: ${name}`, () => countFleet(db, rules, filter, fleetColumns));
       await parts.time(`facets route: ${name}`, async () => (await get(`/facets?${query}`)).text());
     }
   }
