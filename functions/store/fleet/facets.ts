@@ -93,8 +93,7 @@ const countMarked = (marked: MarkedHosts, rules: FleetRules) => {
   const { heartbeat_age, expiry_day } = bucketsOf(rules);
   const byBucket = (bucket: SQL) =>
     new Map([...countByNumber(marked.numbers(bucket))].map(([at, count]) => [String(at), count] as const));
-  const exported = (kind: ExportKind) =>
-    placesOf(marked.mark(exportPredicate(kind, rules)), marked.places.length).length;
+  const exported = (kind: ExportKind) => placesOf(marked.mark(exportPredicate(kind, rules))).length;
   return {
     facets: {
       version: countByName(marked, "version"),

@@ -139,10 +139,13 @@ export const findFleetPage = async (
   const holds = sql.join(where, sql` and `);
   const marked = await markHosts(db, columns, holds);
   if (marked) {
+    // The names of a host were found by the database just now.
+    const { text, notText, device, notDevice, hostname, notHostname, ...changing } = filter;
     const by = isUnique ? "identity" : { numbers: marked.numbers(key), areTimes: sort !== "queue_bytes" };
     const { ids, next } = firstHosts(marked, by, { isDescending: order === "desc", limit, after });
     const from = sql`unnest(${arrayLiteral(ids)}::uuid[]) with ordinality as chosen (identity_id, place)`;
-    return { rows: await selectRows(db, rules, { from, orderBy: sql`place`, limit, key, holds }), next };
+    const stillHolds = sql`${fleetPredicate(changing, rules)} and ${kind ? exportPredicate(kind, rules) : sql`true`}`;
+    return { rows: await selectRows(db, rules, { from, orderBy: sql`place`, limit, key, holds: stillHolds }), next };
   }
   let beyond: SQL | undefined;
   if (after) {

@@ -22,26 +22,29 @@ export const pickFlags = (values: Uint8Array, places: Uint32Array): Uint8Array =
 export const takePlaces = (open: Uint8Array, marks: Uint8Array): Uint32Array => {
   const both = open.slice();
   intersect(both, marks);
-  const four = fours(both);
-  const places = new Uint32Array(both.length);
+  subtract(open, both);
+  return placesOf(both);
+};
+
+/** Returns the places that are marked. */
+export const placesOf = (marks: Uint8Array): Uint32Array => {
+  const words = fours(marks);
   let length = 0;
-  for (let at = 0; at < both.length; at++) {
-    // Four hosts at once, as most cases are of few.
-    while ((at & 3) === 0 && four[at >> 2] === 0) at += 4;
-    if (both[at] !== 1) continue;
-    places[length++] = at;
-    open[at] = 0;
+  // Each byte is 0 or 1, so that a product adds the four of them in its highest byte.
+  for (let at = 0; at < words.length; at++) length += Math.imul(words[at] as number, 0x01010101) >>> 24;
+  for (let at = words.length * 4; at < marks.length; at++) length += marks[at] as number;
+  const places = new Uint32Array(length);
+  for (let at = 0, next = 0; next < length; at++) {
+    // Four hosts at once, as most conditions are of few.
+    while ((at & 3) === 0 && words[at >> 2] === 0) at += 4;
+    if (marks[at] === 1) places[next++] = at;
   }
-  return places.slice(0, length);
+  return places;
 };
 
 /** The marks of four hosts as one number; those of the last three may be missing. */
 const fours = ({ buffer, byteOffset, length }: Uint8Array): Uint32Array =>
   new Uint32Array(buffer, byteOffset, length >> 2);
-
-/** Returns the places that are marked. */
-export const placesOf = (marks: Uint8Array, count: number): Uint32Array =>
-  takePlaces(new Uint8Array(count).fill(1), marks);
 
 /** Returns how many bounds a value reaches. */
 export const bucketOf = (value: number, bounds: readonly number[]): number => {
@@ -55,12 +58,18 @@ export const bucketOf = (value: number, bounds: readonly number[]): number => {
 };
 
 /** Marks the others. */
-export const invert = (marks: Uint8Array): Uint8Array => {
-  const result = marks.slice();
+export const invert = (result: Uint8Array): void => {
   const words = fours(result);
   for (let at = 0; at < words.length; at++) words[at] = (words[at] as number) ^ 0x01010101;
   for (let at = words.length * 4; at < result.length; at++) result[at] = 1 - (result[at] as number);
-  return result;
+};
+
+/** Removes the marks of another. */
+export const subtract = (result: Uint8Array, other: Uint8Array): void => {
+  const [words, others] = [fours(result), fours(other)];
+  for (let at = 0; at < words.length; at++) words[at] = (words[at] as number) & ~(others[at] as number);
+  for (let at = words.length * 4; at < result.length; at++)
+    result[at] = (result[at] as number) & ~(other[at] as number);
 };
 
 /** Keeps the marks that another has too. */

@@ -8,6 +8,8 @@ import {
   type Numbers,
   pickFlags,
   pickNumbers,
+  placesOf,
+  subtract,
   takePlaces,
   unite,
 } from "./column-loops.ts";
@@ -28,7 +30,7 @@ export interface ColumnView {
 }
 
 /** Marks with 1 the hosts of a view that have a value which the statement finds. */
-export type FindMarked = (part: Extract<Expression, { kind: "found" }>, view: ColumnView) => Uint8Array;
+export type FindMarked = (part: Extract<Expression, { kind: "found" }>) => Uint8Array;
 
 type Compared = Extract<Expression, { kind: "compare" }>;
 /** Decides expressions on the hosts of a view. What it returns is shared: nobody may change it. */
@@ -53,19 +55,21 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
         return column.values.subarray(0, count);
       }
       case "not":
-        return invert(mark(condition.part));
+        return inverse(mark(condition.part));
       case "and":
-        return combine(intersect, condition.parts);
-      case "or":
-        return combine(unite, condition.parts);
+        return markAll(condition.parts);
+      case "or": {
+        const [first, ...rest] = condition.parts;
+        const result = mark(first as Expression).slice();
+        for (const part of rest) unite(result, mark(part));
+        return result;
+      }
       case "found":
-        return marked(condition, view);
+        return marked(condition);
       case "compare": {
         const key = keyOf(condition);
-        const known = key === undefined ? undefined : compared.get(key);
-        if (known) return known;
-        const result = compare(condition);
-        if (key !== undefined) compared.set(key, result);
+        const result = compared.get(key) ?? compare(condition);
+        compared.set(key, result);
         return result;
       }
       default:
@@ -73,12 +77,19 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
     }
   };
 
-  const combine = (
-    into: (result: Uint8Array, other: Uint8Array) => void,
-    [first, ...rest]: Expression[],
-  ): Uint8Array => {
+  const markAll = ([first, ...rest]: Expression[]): Uint8Array => {
     const result = mark(first as Expression).slice();
-    for (const part of rest) into(result, mark(part));
+    for (const [index, part] of rest.entries()) {
+      const places = index === 0 ? placesOf(result) : undefined;
+      if (places && places.length * fewParts < count) {
+        // The others are decided for these alone.
+        const some = evaluateSome(view, places, marked).mark({ kind: "and", parts: rest });
+        for (let at = 0; at < places.length; at++) result[places[at] as number] = some[at] as number;
+        return result;
+      }
+      if (part.kind === "not") subtract(result, mark(part.part));
+      else intersect(result, mark(part));
+    }
     return result;
   };
 
@@ -95,7 +106,8 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
     const [base, isOpposite] = bases[operator];
     const result = new Uint8Array(count);
     base(result, fill(values), other);
-    return isOpposite ? invert(result) : result;
+    if (isOpposite) invert(result);
+    return result;
   };
 
   const numbersOf = (expression: Expression): Numbers => {
@@ -159,8 +171,7 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
 export const evaluateSome = (view: ColumnView, places: Uint32Array, marked: FindMarked): Evaluator => {
   const { count } = view;
   if (places.length === count) return createEvaluator(view, marked);
-  // To pick the columns of many takes longer than to decide for all.
-  if (places.length * 4 > count) {
+  if (places.length * fewParts > count) {
     const all = createEvaluator(view, marked);
     return {
       mark: (condition) => pickFlags(all.mark(condition), places),
@@ -173,7 +184,7 @@ export const evaluateSome = (view: ColumnView, places: Uint32Array, marked: Find
     known.set(name, picked);
     return picked;
   };
-  return createEvaluator({ count: places.length, column }, marked);
+  return createEvaluator({ count: places.length, column }, (part) => pickFlags(marked(part), places));
 };
 
 const pick = (column: HostColumn, places: Uint32Array): HostColumn => {
@@ -189,9 +200,22 @@ const pick = (column: HostColumn, places: Uint32Array): HostColumn => {
   }
 };
 
-/** Names a comparison of a column with a constant. */
-const keyOf = ({ operator, left, right }: Compared): string | undefined =>
-  left.kind === "column" && right.kind === "constant" ? `${left.name}${operator}${right.value}` : undefined;
+/** To pick the columns of more than this part of all hosts takes longer than to decide for all. */
+const fewParts = 4;
+
+const inverse = (marks: Uint8Array): Uint8Array => {
+  const result = marks.slice();
+  invert(result);
+  return result;
+};
+
+/** Names a comparison by what it compares. */
+const keyOf = (expression: Compared): string =>
+  JSON.stringify(expression, (_, value: unknown) =>
+    typeof value === "bigint" || value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY
+      ? `${typeof value} ${value}`
+      : value,
+  );
 
 const add = (a: number, b: number): number => a + b;
 

@@ -30,8 +30,9 @@ export const markHosts = async (
   const parts = foundIn(expression);
   const [view, ...found] = await Promise.all([columns.current(), ...parts.map((part) => findValues(db, part))]);
   if (view === undefined) return undefined;
-  const evaluator = createEvaluator(view, (part) => markFound(view, part.column, found[parts.indexOf(part)] ?? []));
-  const places = placesOf(evaluator.mark(expression), view.count);
+  const marksOf = new Map(parts.map((part, index) => [part, markFound(view, part.column, found[index] ?? [])]));
+  const evaluator = createEvaluator(view, (part) => marksOf.get(part) ?? new Uint8Array(view.count));
+  const places = placesOf(evaluator.mark(expression));
   const own = evaluateSome(view, places, () => {
     throw new Error("a statement in an expression of chosen hosts");
   });
