@@ -1,4 +1,5 @@
 import { hash, sign, verify } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Status } from "../../../collector/forward/messages.ts";
 import { loadLocalCa } from "../../../functions/node/load-signer.ts";
 import { createNodeCryptography } from "../../../functions/node/node-cryptography.ts";
@@ -19,6 +20,10 @@ import { connectStatuses, type StatusSender } from "./status-sender.ts";
 
 /** Core accepts six heartbeats a minute of a host, and the warm-up is one of them. */
 const roundsMax = 5;
+/** Three minutes of them. */
+const steadyRounds = 15;
+/** For how long the open streams are measured alone. */
+const idleMs = 30_000;
 /** Core limits the handshakes of a remote address. */
 export const hostsPerAddress = 50;
 
@@ -37,22 +42,26 @@ export interface SignedHeartbeat {
  * Each connection is HTTP/2, as that of a collector's forwarder, which carries its heartbeats too. With `--connections resumed` each
  * heartbeat has a connection of its own that resumes the TLS session of the one before, as without a forwarder; `new` makes a full
  * handshake each time; `http1` keeps a connection of HTTP/1.1, as a proxy does. With `stream` each host has its stream open, and the rounds
- * after the first are statuses without a report: all hosts at once, or at `--rate`. `--rate` starts so many a second instead, as a fleet
- * does. `--program` is the main file of another core, to compare with.
+ * after the first are statuses without a report, at a steady `--rate`: five a minute of each host by default. What the same core takes for
+ * the open streams alone is measured before, and does not count. `--rate` starts so many a second otherwise too, as a fleet does. `--program`
+ * is the main file of another core, to compare with.
  */
 export const heartbeatBench: Bench = async (args) => {
   const options = readBenchOptions(args, {
     hosts: 3000,
-    rounds: roundsMax,
+    rounds: 0,
     "in-flight": 512,
     rate: 0,
     connections: "shared",
     program: "",
   });
-  const { hosts: count, rounds, "in-flight": inFlight, rate, connections, program } = options;
-  if (rounds > roundsMax) throw new Error(`core accepts at most ${roundsMax} rounds: use more hosts`);
+  const { hosts: count, "in-flight": inFlight, connections, program } = options;
+  const isSteady = connections === "stream";
+  const rate = options.rate || (isSteady ? count / 12 : 0);
+  const rounds = options.rounds || (isSteady ? steadyRounds : roundsMax);
+  if (rounds > roundsMax && !isSteady) throw new Error(`core accepts at most ${roundsMax} rounds: use more hosts`);
   await using database = await openEmbeddedDatabase();
-  const env = { SVC_INGEST_REQUIRE_ENROLLMENT: "true" };
+  const env = { SVC_INGEST_REQUIRE_ENROLLMENT: "true", NODE_OPTIONS: process.env.PROF_OPTIONS ?? "" };
   const files = await prepareIngestCore(database.url, program === "" ? { env } : { env, program });
   const { certFile: certificateFile, keyFile } = files.pki.enrollmentCa;
   const { signer } = await loadLocalCa({ certificateFile, keyFile, cryptography: createNodeCryptography() });
@@ -89,6 +98,14 @@ export const heartbeatBench: Bench = async (args) => {
     const { user, system } = process.cpuUsage();
     return { core: cpuSecondsOf(corePid), postgres: cpuSecondsOf(database.pid), sender: (user + system) / 1e6 };
   };
+  /** CPU a second while no status is sent. */
+  const idleUse = async () => {
+    const [before, startedAt] = [cpuNow(), performance.now()];
+    await sleep(idleMs);
+    const [after, seconds] = [cpuNow(), (performance.now() - startedAt) / 1000];
+    const perSecond = (part: keyof typeof before) => (after[part] - before[part]) / seconds;
+    return { core: perSecond("core"), postgres: perSecond("postgres"), sender: perSecond("sender") };
+  };
   try {
     await runAll(count, 16, async (index) => {
       const host = hosts[index];
@@ -121,6 +138,7 @@ export const heartbeatBench: Bench = async (args) => {
     const [{ at: logStart } = { at: "" }] = await database.sql<
       { at: string }[]
     >`select pg_current_wal_lsn()::text as at`;
+    const idle = isSteady ? await idleUse() : { core: 0, postgres: 0, sender: 0 };
     const floorRates: number[] = [];
     const cpu = { core: 0, postgres: 0, sender: 0 };
     const latencies = new Float64Array(count * rounds);
@@ -132,9 +150,11 @@ export const heartbeatBench: Bench = async (args) => {
       const before = cpuNow();
       const startedAt = performance.now();
       latencies.set(await sendAll(heartbeats, rate), round * count);
-      seconds += (performance.now() - startedAt) / 1000;
+      const took = (performance.now() - startedAt) / 1000;
+      seconds += took;
       const after = cpuNow();
-      for (const part of ["core", "postgres", "sender"] as const) cpu[part] += after[part] - before[part];
+      for (const part of ["core", "postgres", "sender"] as const)
+        cpu[part] += after[part] - before[part] - idle[part] * took;
       floorRates.push(verifyRate(heartbeats));
     }
     const [{ bytes: logBytes } = { bytes: 0 }] = await database.sql<{ bytes: number }[]>`
@@ -173,6 +193,7 @@ export const heartbeatBench: Bench = async (args) => {
           postgres: microsecondsEach(cpu.postgres),
           sender: microsecondsEach(cpu.sender),
         },
+        idle_percent: { core: rounded(idle.core * 100, 1), postgres: rounded(idle.postgres * 100, 1) },
         latency_ms: { p50: rounded(quantile(latencies, 0.5)), p99 },
         core_peak_rss_mb: coreMb,
         log_bytes_each: log,
@@ -182,7 +203,8 @@ export const heartbeatBench: Bench = async (args) => {
     };
   } finally {
     for (const sender of [...senders, ...streams]) sender?.close();
-    core.process.kill("SIGKILL");
+    core.process.kill("SIGTERM");
+    await new Promise((r) => core.process.once("exit", r));
     await files.remove();
   }
 };
