@@ -17,6 +17,9 @@ const cellText = (cell: CsvCell): string => {
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 };
 
+/** Larger texts are garbage that only a full collection frees. */
+const textLength = 16_384;
+
 /** Yields a CSV file: the names of the columns, then the records of each batch. */
 export const csvTexts = async function* <Row>(
   columns: readonly CsvColumn<Row>[],
@@ -24,8 +27,12 @@ export const csvTexts = async function* <Row>(
 ): AsyncGenerator<string, void, void> {
   let text = csvRecord(columns.map(([name]) => name));
   for await (const rows of batches) {
-    for (const row of rows) text += csvRecord(columns.map(([, cell]) => cell(row)));
-    yield text;
-    text = "";
+    for (const row of rows) {
+      text += csvRecord(columns.map(([, cell]) => cell(row)));
+      if (text.length < textLength) continue;
+      yield text;
+      text = "";
+    }
   }
+  yield text;
 };

@@ -4,7 +4,7 @@ import type { Operator } from "../operator/authenticate.ts";
 import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
 
 /** Rows per batch: enough to amortise a scan, few enough for memory and the event loop. */
-export const exportBatchRows = 1000;
+export const exportBatchRows = 250;
 
 /** Who exports what, for the audit log. */
 export interface ExportOrder {
