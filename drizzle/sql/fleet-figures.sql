@@ -68,18 +68,21 @@ $$;
 -- Records statuses whose report is the stored one, in the order of ids, and returns the hosts of those that it has recorded. The others
 -- have another report, or a newer status, or have lost records, or were stale: functions/store/fleet/statuses.ts. By key, whatever a kept
 -- plan knew of the table: a join in another order could deadlock.
-CREATE OR REPLACE FUNCTION "fleet_status_record"("statuses" json, "stale_before" timestamptz) RETURNS TABLE ("host" uuid, "has_config" boolean) LANGUAGE plpgsql
+-- Arrays, since to read JSON takes a quarter of the time of all this.
+CREATE OR REPLACE FUNCTION "fleet_status_record"("ids" uuid[], "times" timestamptz[], "digests" bigint[], "bytes" bigint[], "records" bigint[],
+	"oldest" bigint[], "acks" bigint[], "lost" bigint[], "stale_before" timestamptz)
+RETURNS TABLE ("host" uuid, "has_config" boolean) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
 	RETURN QUERY UPDATE fleet_status f SET
 		last_heartbeat_at = n.at, queue_bytes = n.bytes, queue_records = fleet_figure(n.records), queue_oldest_seconds = fleet_figure(n.oldest),
 		last_ack_seconds = fleet_figure(n.ack)
 	FROM (
-		SELECT * FROM json_to_recordset(statuses) AS status (id uuid, at timestamptz, digest bigint, bytes bigint, records bigint,
-			oldest bigint, ack bigint, dropped bigint, dead bigint) ORDER BY id
+		SELECT * FROM unnest("ids", "times", "digests", "bytes", "records", "oldest", "acks", "lost")
+			AS status (id, at, digest, bytes, records, oldest, ack, lost) ORDER BY id
 	) n
 	WHERE f.identity_id = n.id AND f.report_digest = n.digest AND f.last_heartbeat_at < n.at AND f.last_heartbeat_at >= stale_before
-		AND f.lost_records = n.dropped + n.dead AND NOT f.is_losing
+		AND f.lost_records = n.lost AND NOT f.is_losing
 	RETURNING f.identity_id, f.config_assigned_at > '-infinity';
 END
 $$;

@@ -143,8 +143,10 @@ export const storeReports = (source: SQL, silence: Silence): SQL => sql`written 
   )`;
 
 /** Returns a value of a statement by its name. */
-export const given = (name: string, type: "timestamptz" | "int" | "json"): SQL =>
-  sql`${sql.placeholder(name)}::${sql.raw(type)}`;
+export const given = (
+  name: string,
+  type: "timestamptz" | "int" | "json" | "uuid[]" | "timestamptz[]" | "bigint[]",
+): SQL => sql`${sql.placeholder(name)}::${sql.raw(type)}`;
 
 /** The silence by the values of `silenceValues`. */
 export const givenSilence: Silence = {

@@ -67,7 +67,7 @@ export const createSeenRecorder = (
     const keep = (rows: readonly SeenRow[]) => {
       for (const row of rows) recorded.set(row.identity_id, row);
     };
-    keep(await record({ json: jsonOf(seen), stale_before, ...repeatsFrom(hasOlderCore) }));
+    keep(await record({ ...arraysOf(seen), stale_before, ...repeatsFrom(hasOlderCore) }));
     const others = seen.filter(({ identityId }) => !recorded.has(identityId));
     if (others.length > 0) keep(await store({ json: jsonOf(others), ...silence }));
     return seen.map(({ identityId }) => {
@@ -108,13 +108,44 @@ const jsonOf = (seen: readonly SeenHost[]): string =>
     })),
   );
 
+/** The values of statuses by parameter, each as an array of the database. */
+const arraysOf = (seen: readonly SeenHost[]): Record<keyof typeof arrayTypes, string> => {
+  const arrayOf = (valueIn: (seen: SeenHost) => unknown) =>
+    `{${seen.map((each) => valueIn(each) ?? "null").join(",")}}`;
+  return {
+    ids: arrayOf(({ identityId }) => identityId),
+    times: arrayOf(({ seenAt }) => new Date(seenAt).toISOString()),
+    digests: arrayOf(({ digest }) => digest),
+    bytes: arrayOf(({ figures }) => figures.queueBytes),
+    records: arrayOf(({ figures }) => figures.queueRecords),
+    oldest: arrayOf(({ figures }) => figures.oldestRecordAgeSeconds),
+    acks: arrayOf(({ figures }) => figures.lastAckAgeSeconds),
+    lost: arrayOf(({ figures }) => figures.droppedRecordsTotal + figures.deadLetters),
+  };
+};
+
+const arrayTypes = {
+  ids: "uuid[]",
+  times: "timestamptz[]",
+  digests: "bigint[]",
+  bytes: "bigint[]",
+  records: "bigint[]",
+  oldest: "bigint[]",
+  acks: "bigint[]",
+  lost: "bigint[]",
+} as const;
+const arrays = sql.join(
+  Object.entries(arrayTypes).map(([name, type]) => given(name, type)),
+  sql`, `,
+);
+
 const input = sql`json_to_recordset(${given("json", "json")}) as input (id uuid, at timestamptz, digest bigint, bytes bigint,
   records bigint, oldest bigint, ack bigint, dropped bigint, dead bigint)`;
 
 /** Most hosts have no config of core, and need no lookup. */
 const recordStatuses = sql`
   select r.host as identity_id, a.config_id, a.config_hash
-  from fleet_status_record(${given("json", "json")}, ${given("stale_before", "timestamptz")}) r
+  from fleet_status_record(${arrays}, ${given("stale_before", "timestamptz")}) r
   left join lateral ${assignedConfig(sql`case when r.has_config then r.host end`)} a on true`;
 
 /** Stores the last report of each host again with these figures, unless a newer one is known, and returns the hosts whose report holds. */
