@@ -90,9 +90,11 @@ export const healthBench: Bench = async (args) => {
   const clock = { ...systemClock, now: () => fleetClock.now() + aheadMs };
   // The pool of reports, as core opens it.
   const reports = connectDatabase({ url: database.url, openSocket: openDatabaseSocket, connectionsMax: 4 });
+  const stop = new AbortController();
   await using _reports = { [Symbol.asyncDispose]: () => reports.close() };
-  const sharedFor = { ms: 1000, clock };
-  const fleetColumns = createFleetColumns({ db: reports.db, clock, sharedFor, onFailure: console.error });
+  using _columns = { [Symbol.dispose]: () => stop.abort("the bench is over") };
+  const [sharedFor, stopping] = [{ ms: 1000, clock }, stop.signal];
+  const fleetColumns = createFleetColumns({ db: reports.db, clock, sharedFor, stopping, onFailure: console.error });
   const core = createInProcessCore({ db: reports.db, clock, viewMs: 1000, fleetColumns });
   const send = openApp(core);
   const secret = core.config.authTokenSecret.reveal();
@@ -139,9 +141,7 @@ export const healthBench: Bench = async (args) => {
       if (next_cursor !== null)
         await atRoute.time(`${name}, next`, async () => (await get(`${path}&cursor=${next_cursor}`)).json());
     }
-
   loopDelay.disable();
-
   const operators = new Samples();
   for (let round = 0; round < 10; round++)
     await Promise.all(
