@@ -1,4 +1,5 @@
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
+import fc from "fast-check";
 import { expect, it } from "vitest";
 import {
   BlockEncoding,
@@ -20,7 +21,7 @@ it("encodes requests as the library decodes them", () => {
   expect(
     fromBinary(
       ForwardRequestSchema,
-      encodeOpen({ ...open, ackedThrough: 0, sentThrough: large, takesDirectives: true }),
+      encodeOpen({ ...open, ackedThrough: 0, sentThrough: large, takesDirectives: true, leftQueues: [] }),
     ).message,
   ).toMatchObject({
     case: "open",
@@ -41,6 +42,36 @@ it("encodes requests as the library decodes them", () => {
     case: "block",
     value: { ...head, ...figures, encoding: BlockEncoding.ZSTD, data: Uint8Array.of(1, 2, 3) },
   });
+});
+
+const sequence = fc.maxSafeNat();
+const queueId = fc.uint8Array({ minLength: 16, maxLength: 16 });
+
+it("encodes left queues, and decodes core's cursors of them, as the library does", () => {
+  fc.assert(
+    fc.property(
+      ...[fc.array(fc.record({ queueId, storedThrough: sequence }), { maxLength: 8 }), sequence, fc.boolean()],
+      (leftQueues, cursor, takesDirectives) => {
+        const claims = { hostId: "h", queueId: id(1), sessionId: id(2), previousSessionIds: [id(3)], takesDirectives };
+        const { message } = fromBinary(
+          ForwardRequestSchema,
+          encodeOpen({ ...claims, ackedThrough: 7, sentThrough: cursor, leftQueues }),
+        );
+        expect(message).toMatchObject({
+          value: {
+            ...claims,
+            leftQueues: leftQueues.map((left) => ({ ...left, storedThrough: BigInt(left.storedThrough) })),
+          },
+        });
+        const leftCursors = leftQueues.map(({ storedThrough }) => storedThrough);
+        const value = { cursor: BigInt(cursor), leftCursors: leftCursors.map(BigInt), statusIntervalSeconds: 60 };
+        const opened = create(ForwardResponseSchema, { message: { case: "opened", value } });
+        expect(decodeResponse(toBinary(ForwardResponseSchema, opened))).toEqual({
+          opened: { cursor, leftCursors, takesZstd: false, takesStatus: true },
+        });
+      },
+    ),
+  );
 });
 
 it("encodes statuses as the library decodes them", () => {
@@ -78,7 +109,7 @@ it("decodes responses as the library encodes them", () => {
   const encode = (message: Parameters<typeof create<typeof ForwardResponseSchema>>[1]) =>
     toBinary(ForwardResponseSchema, create(ForwardResponseSchema, message));
   expect(decodeResponse(encode({ message: { case: "opened", value: {} } }))).toEqual({
-    opened: { cursor: 0, takesZstd: false, takesStatus: false },
+    opened: { cursor: 0, leftCursors: [], takesZstd: false, takesStatus: false },
   });
   const opened = {
     cursor: BigInt(large),
@@ -86,11 +117,11 @@ it("decodes responses as the library encodes them", () => {
     statusIntervalSeconds: 60,
   };
   expect(decodeResponse(encode({ message: { case: "opened", value: opened } }))).toEqual({
-    opened: { cursor: large, takesZstd: true, takesStatus: true },
+    opened: { cursor: large, leftCursors: [], takesZstd: true, takesStatus: true },
   });
   expect(
     decodeResponse(encode({ message: { case: "opened", value: { blockEncodings: [BlockEncoding.NONE] } } })),
-  ).toEqual({ opened: { cursor: 0, takesZstd: false, takesStatus: false } });
+  ).toEqual({ opened: { cursor: 0, leftCursors: [], takesZstd: false, takesStatus: false } });
   const rejected = [
     { sequence: BigInt(large), code: "kind_invalid", message: "é" },
     { sequence: 7n, code: "", message: "" },

@@ -14,6 +14,7 @@ export interface Open {
   ackedThrough: number;
   sentThrough: number;
   takesDirectives: boolean;
+  leftQueues: readonly { queueId: Uint8Array; storedThrough: number }[];
 }
 
 /** The envelopes that core has committed or rejected. */
@@ -22,9 +23,10 @@ export interface Ack {
   rejected: { sequence: number; code: string; message: string }[];
 }
 
-/** Core's answer to `Open`: its cursor, and whether it takes blocks compressed with zstd, and statuses. */
+/** Core's answer to `Open`: its cursor, those of the left queues, and whether it takes blocks compressed with zstd, and statuses. */
 export interface Opened {
   cursor: number;
+  leftCursors: number[];
   takesZstd: boolean;
   takesStatus: boolean;
 }
@@ -85,6 +87,10 @@ export const encodeOpen = (open: Open): Uint8Array => {
   for (const id of open.previousSessionIds) writer.uint32(text(4)).bytes(id);
   writer.uint32(varint(5)).uint64(open.ackedThrough).uint32(varint(6)).uint64(open.sentThrough);
   if (open.takesDirectives) writer.uint32(varint(7)).bool(true);
+  for (const { queueId, storedThrough } of open.leftQueues) {
+    writer.uint32(text(8)).fork().uint32(text(1)).bytes(queueId);
+    writer.uint32(varint(2)).uint64(storedThrough).join();
+  }
   return writer.join().finish();
 };
 
@@ -156,12 +162,13 @@ export const decodeResponse = (bytes: Uint8Array): ForwardResponse | undefined =
     const readText = (end: number) => decodeText(bytes.subarray(reader.pos, end));
     eachField(reader, bytes.length, (tag, responseEnd) => {
       if (tag === text(1)) {
-        const opened: Opened = { cursor: 0, takesZstd: false, takesStatus: false };
+        const opened: Opened = { cursor: 0, leftCursors: [], takesZstd: false, takesStatus: false };
         eachField(reader, responseEnd, (field, end) => {
           if (field === varint(1)) opened.cursor = Number(reader.uint64());
           // Repeated numbers come together, in one field.
           if (field === text(2)) while (reader.pos < end) opened.takesZstd ||= reader.uint32() === zstd;
           if (field === varint(3)) opened.takesStatus = reader.uint32() > 0;
+          if (field === text(4)) while (reader.pos < end) opened.leftCursors.push(Number(reader.uint64()));
         });
         response = { opened };
       } else if (tag === text(2)) {

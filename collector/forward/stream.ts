@@ -100,6 +100,7 @@ export const runStream = async (
         previousSessionIds: session.previousSessionIds,
         ackedThrough: session.ackedThrough,
         sentThrough: session.sentThrough,
+        leftQueues: session.leftQueues,
         takesDirectives: options.onDirective !== undefined,
       };
     } catch (error) {
@@ -141,10 +142,10 @@ export const runStream = async (
     }
   };
 
-  const open = ({ cursor: committed, takesZstd, takesStatus }: Opened) => {
+  const open = ({ cursor: committed, leftCursors, takesZstd, takesStatus }: Opened) => {
     if (takesZstd) compressBlock = options.compressBlock;
     if (committed > queue.sentThrough()) throw new QueueForkedError();
-    queue.sessionAnswered();
+    queue.sessionAnswered(leftCursors);
     answerDueSince = null;
     cursor = committed;
     const [oldest] = queue.read(0, { maxRecords: 1, maxBytes: 0 });

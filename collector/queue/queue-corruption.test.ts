@@ -207,13 +207,15 @@ describe("Q5: a record with a flipped bit", () => {
 it("Q5: a new queue continues the totals and checkpoints of the corrupt one", async () => {
   const queue = open({ maxDiskUsageBytes: 60_000, dropNewestOnFull: true });
   for (let index = 0; index < 60; index++) await queue.append([record(`${index}`, 2000)]);
-  const { records, droppedRecordsTotal } = queue.stats();
   await queue.append([], { checkpoints: [{ source: "file", key: "1:2", value: "far" }] });
+  const { queueId } = queue.beginSession("a host");
+  await queue.ack(3);
+  const { records, droppedRecordsTotal } = queue.stats();
   await queue.close();
   const bytes = readFileSync(database());
   bytes[6 * 16_384] = (bytes[6 * 16_384] ?? 0) ^ 0x08;
   writeFileSync(database(), bytes);
-  const again = open();
+  const again = open({ entropy: createSeededEntropy(2) });
   expect(again.stats()).toMatchObject({
     records: 0,
     quarantined: 1,
@@ -221,6 +223,8 @@ it("Q5: a new queue continues the totals and checkpoints of the corrupt one", as
     droppedRecordsTotal: droppedRecordsTotal + records,
   });
   expect(again.checkpoints("file").get("1:2")).toBe("far");
+  // Core is asked about the queue id of the corrupt one.
+  expect(again.beginSession("a host").leftQueues).toMatchObject([{ queueId, storedThrough: 3 }]);
 });
 
 describe("Q10: a queue of another format", () => {

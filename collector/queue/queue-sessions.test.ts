@@ -126,6 +126,37 @@ describe("a fork", () => {
     expect(queue.beginSession(host)).toMatchObject({ ackedThrough: 0, sentThrough: 0 });
   });
 
+  it("Q12: is remembered with what core had under the queue id that was left, by its acks or its answer", async () => {
+    let queue = open();
+    await append(queue, "a", "b", "c");
+    const { queueId } = queue.beginSession(host);
+    await queue.ack(2);
+    queue.fork();
+    const left = () => queue.beginSession(host).leftQueues.map((one) => [one.queueId.toHex(), one.storedThrough]);
+    expect(left()).toEqual([[queueId.toHex(), 2]]);
+    // An older core answers without cursors, another one with one that is lower.
+    for (const answer of [undefined, [1]]) queue.sessionAnswered(answer);
+    expect(left()).toEqual([[queueId.toHex(), 2]]);
+    queue.sessionAnswered([5]);
+    await queue.close();
+    queue = open();
+    expect(left()).toEqual([[queueId.toHex(), 5]]);
+  });
+
+  it("is remembered for its host alone, the newest eight of all", () => {
+    const queue = open();
+    const ids = Array.from({ length: 10 }, (_, index) => {
+      const { queueId } = queue.beginSession(index < 2 ? "spiffe://fleet.test/host-2" : host);
+      queue.fork();
+      return queueId;
+    });
+    const leftOf = (hostId: string) => hex(queue.beginSession(hostId).leftQueues.map(({ queueId }) => queueId));
+    expect(leftOf(host)).toEqual(hex(ids.slice(2).toReversed()));
+    // The queue was not another host's yet, so it is left as the one of `host`: the oldest is forgotten.
+    expect(leftOf("spiffe://fleet.test/host-2")).toEqual([]);
+    expect(leftOf(host)).toHaveLength(7);
+  });
+
   it("happens, uncounted, when the queue is another host's: its acknowledgements are of the other", async () => {
     const queue = open();
     await append(queue, "a", "b");

@@ -18,6 +18,7 @@ import type { AgeReading } from "./age.ts";
 import { QueueCorruptError, QueueUnreadableError } from "./errors.ts";
 import { queueFiles } from "./files.ts";
 import { isCorruption, type QueueOrigin, readRemains, unsent } from "./format.ts";
+import { leaveQueue, leftQueueSource } from "./left-queues.ts";
 import { addLosses } from "./losses.ts";
 import { type MarkWriter, missingRecords, type QueueMark, readMark, writeMark } from "./mark.ts";
 import type { Checkpoint } from "./record.ts";
@@ -97,7 +98,11 @@ export const openRecoveringStore = (
     const lost = isBehind ? found.records : records;
     const kept = isBehind ? found.checkpoints : (checkpoints ?? found?.checkpoints ?? []);
     const totals = { droppedRecords, deadLetters, forks, quarantinedRecords: quarantinedRecords + lost };
-    return { ...origin([], 0), ...totals, checkpoints: withLosses(kept, 0, 0) };
+    const left = new Map(
+      kept.flatMap(({ source, key, value }) => (source === leftQueueSource ? [[key, `${value}`]] : [])),
+    );
+    const remembered = changed(kept, state === undefined ? [] : leaveQueue(left, state));
+    return { ...origin([], 0), ...totals, checkpoints: withLosses(remembered, 0, 0) };
   };
 
   /** Replaces the database once: if the new one is corrupt at once too, the file is not the cause. */
@@ -155,9 +160,13 @@ export const openRecoveringStore = (
 };
 
 /** Returns checkpoints with the losses in them, at the queue's time `ageMs`. */
-const withLosses = (checkpoints: readonly Checkpoint[], records: number, ageMs: number): Checkpoint[] => {
-  const losses = addLosses(checkpoints, records, ageMs);
-  return [...checkpoints.filter(({ source, key }) => source !== losses.source || key !== losses.key), losses];
+const withLosses = (checkpoints: readonly Checkpoint[], records: number, ageMs: number): Checkpoint[] =>
+  changed(checkpoints, [addLosses(checkpoints, records, ageMs)]);
+
+/** Returns checkpoints after changes. */
+const changed = (checkpoints: readonly Checkpoint[], changes: readonly Checkpoint[]): Checkpoint[] => {
+  const isSame = (one: Checkpoint) => (other: Checkpoint) => one.source === other.source && one.key === other.key;
+  return [...checkpoints.filter((one) => !changes.some(isSame(one))), ...changes.filter(({ value }) => value !== null)];
 };
 
 /**

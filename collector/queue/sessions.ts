@@ -3,6 +3,7 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { isDiskUnwritable } from "./errors.ts";
 import { type QueueState, unsent } from "./format.ts";
+import { type LeftQueue, leaveQueue, leftCheckpoint, leftQueueSource, leftQueuesOfHost } from "./left-queues.ts";
 import type { QueueStore, QueueTransaction } from "./store.ts";
 
 /** The claims with which the collector opens the queue in core (docs/protocol.md, "Fencing"). */
@@ -15,6 +16,8 @@ export interface QueueSession {
   readonly ackedThrough: number;
   /** The highest sequence that can have been sent under this queue id. */
   readonly sentThrough: number;
+  /** The queue ids that it left as this host's, the newest first. */
+  readonly leftQueues: readonly LeftQueue[];
 }
 
 /** The sessions of a queue with core. */
@@ -27,8 +30,8 @@ export interface QueueSessions {
    * is never one of before, which a copy of the machine may have too. A queue that was another host's gets a new queue id first, or throws.
    */
   beginSession(hostId: string): QueueSession;
-  /** Core has opened the queue for the current session. Call it before the first frame is sent. */
-  sessionAnswered(): void;
+  /** Core has opened the queue for the current session, with its cursors of the left queues. Call it before the first frame is sent. */
+  sessionAnswered(leftCursors?: readonly number[]): void;
   /** Records up to `sequence` are about to be sent. */
   markSent(sequence: number): void;
   /**
@@ -68,6 +71,8 @@ export const createQueueSessions = (
   /** The highest sequence that earlier processes can have sent. */
   let sentBefore = store.state.isAnswered ? store.state.nextSequence - 1 : store.state.sentThrough;
   let sentNow = 0;
+  /** Those that the current session names. */
+  let leftQueues: readonly LeftQueue[] = [];
 
   const write = (change: Change): void =>
     void store.transaction((transaction) => {
@@ -91,6 +96,7 @@ export const createQueueSessions = (
     write((transaction) => {
       const { state } = transaction;
       deleteAcked(transaction);
+      leaveQueue(store.checkpoints(leftQueueSource), state).forEach(transaction.putCheckpoint);
       Object.assign(state, unsent, { queueId: entropy.bytes(idBytes), forks: state.forks + forks });
     });
     [isAnswered, sentBefore, sentNow] = [0, 0, 0];
@@ -117,14 +123,19 @@ export const createQueueSessions = (
       });
       if (isSaved) unsaved = [];
       const previousSessionIds = idsOf(history).slice(0, -1);
-      return { queueId, sessionId, previousSessionIds, ackedThrough, sentThrough: sentThrough() };
+      leftQueues = leftQueuesOfHost(store.checkpoints(leftQueueSource), { hostId, queueId });
+      return { queueId, sessionId, previousSessionIds, ackedThrough, sentThrough: sentThrough(), leftQueues };
     },
-    sessionAnswered: () => {
+    sessionAnswered: (leftCursors = []) => {
       isAnswered = 1;
       // If the disk cannot be written, the queue may be taken for a copy after a restart: that loses nothing.
-      const isSaved = writeIfPossible(({ state }) => {
+      const isSaved = writeIfPossible(({ state, putCheckpoint }) => {
         state.sessions = sessionsOf(state, unsaved);
         state.answeredSession = idsOf(state.sessions).at(-1) ?? state.answeredSession;
+        for (const [index, left] of leftQueues.entries()) {
+          const storedThrough = leftCursors[index] ?? 0;
+          if (storedThrough > left.storedThrough) putCheckpoint(leftCheckpoint({ ...left, storedThrough }));
+        }
       });
       if (isSaved) unsaved = [];
     },

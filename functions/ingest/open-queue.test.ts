@@ -148,6 +148,18 @@ describe.each(ingestPaths)("opening a queue, on the $path", ({ fastPath }) => {
     expect(test.observed).toContainEqual({ name: "gap", facts: 5n });
   });
 
+  it("Q12: answers the cursors of queues that were left, and records what the database lost of them", async () => {
+    const client = await connect();
+    const [known, lost, queue] = [newQueue(), newQueue(), newQueue()];
+    for (const each of [known, lost])
+      await forwardAll(client, [openSession(each, { session_id: newQueue() }), { frame: frame(each, 1, 3) }]);
+    const leftQueues = [lost, known].map((queue_id) => ({ queue_id, stored_through: queue_id === lost ? 5 : 2 }));
+    const opened = await forwardAll(client, [openSession(queue, { session_id: newQueue(), left_queues: leftQueues })]);
+    expect(opened.messages).toMatchObject([{ opened: { cursor: "0", left_cursors: ["5", "3"] } }]);
+    expect(await eventsOf(lost)).toMatchObject([{ action: "ingest.gap", details: { from: 4, through: 5 } }]);
+    expect(await eventsOf(known)).toEqual([]);
+  });
+
   it("K9: counts nothing as lost of a queue that was in another sink since", async () => {
     const client = await connect();
     const [known, unknown] = [newQueue(), newQueue()];

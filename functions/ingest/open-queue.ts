@@ -4,7 +4,8 @@
  *   forks, one is rejected with `queue_forked`. Every commit checks the session; a frame of an older one proves no fork, as it
  *   may be late: its stream ends, and its sender, where there is one, opens the queue again.
  * - Envelopes that a sender has deleted and that the cursor does not cover are lost with the database: the range is recorded in the
- *   transaction that moves the cursor over it. Their sender never sends them again. One claim, of any host, cannot make the totals
+ *   transaction that moves the cursor over it. Their sender never sends them again. So it is with the queue ids that the sender has left;
+ *   of these, one that is missing has lost nothing where it may have been trimmed. One claim, of any host, cannot make the totals
  *   meaningless: what no host can have sent, and what is beyond the bound of recorded events, is added to none. Nothing is lost of a queue
  *   that comes from another sink, which has the range.
  */
@@ -21,6 +22,8 @@ import { forkEvent, gapEvent, type Loss, type LossObserver, type QueueEvent, seq
 export interface OpenedQueue extends QueueName {
   cursor: bigint;
   sessionId: Uint8Array | undefined;
+  /** Those of the left queues that the client named, in their order. */
+  leftCursors?: readonly bigint[] | undefined;
 }
 
 /** Opens queues; see the invariants above. */
@@ -35,6 +38,8 @@ export interface QueueRegister<Tx> {
   transaction<Result>(work: (tx: Tx) => Promise<Result>, options?: { isShared: boolean }): Promise<Result>;
   /** Locks queues of different hosts until the transaction ends, and inserts at 0 those that are new. */
   lock(tx: Tx, queues: readonly QueueName[], now: Date): Promise<readonly LockedCursor[]>;
+  /** Locks those of a host's queues that are named, before `lock` does one of them. A `null` may have been trimmed. */
+  lockLeft(tx: Tx, queue: QueueName, leftIds: readonly Uint8Array[]): Promise<readonly (LockedCursor | null)[]>;
   update(tx: Tx, queues: readonly StoredQueue[], now: Date): Promise<void>;
   /** Deletes the oldest queues of hosts that have many. */
   trim(tx: Tx, hostIds: readonly string[]): Promise<void>;
@@ -59,6 +64,7 @@ export interface QueueOpenerNeeds<Tx> {
 }
 
 const previousSessionsMax = 16;
+const leftQueuesMax = 8;
 /** A host that sends 10,000 envelopes a second needs eleven days for so many: a database is not restored to so long ago unnoticed. */
 const lostSequencesMax = 10_000_000_000n;
 
@@ -98,27 +104,64 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       },
       { isShared: true },
     );
+  /** Records what the database has lost of a queue, with other events of it; returns that, unless another sink has it. */
+  const recordLoss = async (
+    tx: Tx,
+    queue: QueueName,
+    { row, lost, others = [], now }: { row: LockedCursor; lost: Loss | undefined; others?: QueueEvent[]; now: Date },
+  ): Promise<Loss[]> => {
+    const isElsewhere = lost !== undefined && isOfOtherSink(row, await register.findSinkChange(tx));
+    if (isElsewhere)
+      log.warn(
+        {
+          host_id: queue.hostId,
+          queue_id: queue.queueId.toHex(),
+          from: String(lost.from),
+          through: String(lost.through),
+        },
+        "the queue comes from another sink, which stored the range",
+      );
+    const event = lost && !isElsewhere ? gapEvent(lost) : undefined;
+    const events = [...(event ? [event] : []), ...others];
+    const recorded = events.length > 0 ? await register.record(tx, queue, events) : [];
+    if (lost === undefined || event === undefined) return [];
+    const isPlausible = lost.isPlausible && recorded.includes(event);
+    if (isPlausible) await register.addGap(tx, queue.hostId, sequencesOf(lost), now);
+    return [{ ...lost, isPlausible }];
+  };
+
+  /** Moves the cursors of left queues over what the database has lost of them, and records it. */
+  const settleLeft = async (tx: Tx, open: Open, rows: readonly (LockedCursor | null)[], now: Date) => {
+    const [leftCursors, losses]: [bigint[], Loss[]] = [[], []];
+    for (const [index, { queueId, storedThrough }] of open.leftQueues.entries()) {
+      const row = rows[index] ?? null;
+      const lost = row ? lossOf(row.cursor, storedThrough) : undefined;
+      leftCursors.push(lost?.through ?? row?.cursor ?? 0n);
+      if (row === null || lost === undefined) continue;
+      const queue = { hostId: open.hostId, queueId };
+      // It may be new.
+      await register.lock(tx, [queue], now);
+      await register.update(tx, [{ ...queue, cursor: lost.through, sessionId: undefined }], now);
+      losses.push(...(await recordLoss(tx, queue, { row, lost, now })));
+    }
+    if (losses.length > 0) await register.trim(tx, [open.hostId]);
+    return { leftCursors, losses };
+  };
+
   const openAlone = (open: Open): Promise<Decision> =>
     register.transaction(async (tx) => {
       const now = new Date(clock.now());
+      const leftIds = open.leftQueues.map(({ queueId }) => queueId);
+      const leftRows = leftIds.length > 0 ? await register.lockLeft(tx, queueOf(open), leftIds) : [];
       const [decision] = (await decideAll(tx, [open], now)) as [Decision];
-      const { isForked, lost, row } = decision;
+      const { isForked, lost, row, cursor } = decision;
       if (!isForked) await store(tx, [decision], now);
-      if (lost && !isForked && isOfOtherSink(row, await register.findSinkChange(tx))) {
-        const range = { from: String(lost.from), through: String(lost.through) };
-        log.warn(
-          { host_id: open.hostId, queue_id: open.queueId.toHex(), ...range },
-          "the queue comes from another sink, which stored the range",
-        );
-        return { ...decision, lost: undefined };
-      }
-      const event = lost && gapEvent(lost);
-      const events = [...(event ? [event] : []), ...(isForked ? [forkEvent(row.cursor)] : [])];
-      const recorded = events.length > 0 ? await register.record(tx, queueOf(open), events) : [];
-      if (lost === undefined || event === undefined) return decision;
-      const isPlausible = lost.isPlausible && recorded.includes(event);
-      if (isPlausible) await register.addGap(tx, open.hostId, sequencesOf(lost), now);
-      return { ...decision, lost: { ...lost, isPlausible } };
+      // Its client leaves it, and names it from now on.
+      else if (lost) await register.update(tx, [{ ...queueOf(open), cursor, sessionId: undefined }], now);
+      const others = isForked ? [forkEvent(row.cursor)] : [];
+      const own = await recordLoss(tx, queueOf(open), { row, lost, others, now });
+      const left = await settleLeft(tx, open, leftRows, now);
+      return { ...decision, ...left, losses: [...own, ...left.losses] };
     });
   const keyOf = ({ hostId }: QueueName) => hostId;
   const openInGroup = inGroups(openTogether, { keyOf, pause });
@@ -132,16 +175,25 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       const sessionId = sessionOf(claims);
       if (sessionId === undefined && claims.ackedThrough === 0n)
         return { ...queue, sessionId, cursor: await findInTurn(queue) };
-      const { isForked, lost, cursor } = (await openInGroup(claims)) ?? (await openInTurn(claims));
-      if (lost?.isPlausible) observe.gap(sequencesOf(lost));
-      else if (lost) observe.implausibleGap();
+      const opened = claims.leftQueues.length > 0 ? undefined : await openInGroup(claims);
+      const { isForked, losses = [], cursor, leftCursors } = opened ?? (await openInTurn(claims));
+      for (const lost of losses) {
+        if (lost.isPlausible) observe.gap(sequencesOf(lost));
+        else observe.implausibleGap();
+      }
       if (isForked) throw new Problem("queue_forked");
-      return { ...queue, sessionId, cursor };
+      return { ...queue, sessionId, cursor, leftCursors };
     },
   };
 };
 
-type Decision = ReturnType<typeof decideOpen> & { claims: Open; row: LockedCursor };
+type Decision = ReturnType<typeof decideOpen> & {
+  claims: Open;
+  row: LockedCursor;
+  /** What is recorded as lost, and the cursors of the left queues. */
+  losses?: readonly Loss[];
+  leftCursors?: readonly bigint[];
+};
 
 /** Whether a queue was last open in PostgreSQL before core used another sink: what was acknowledged since is in that one, and not lost. */
 const isOfOtherSink = ({ cursor, sessionId, updatedAt }: LockedCursor, changedAt: number | null): boolean =>
@@ -168,17 +220,24 @@ export const decideOpen = (
   const isOwn =
     sessionId.length === 0 || held === null || [sessionId, ...previousSessionIds].some((id) => equalBytes(id, held));
   const isForked = !isOwn || (sentThrough !== undefined && row.cursor > sentThrough);
-  const isPlausible = ackedThrough - row.cursor <= lostSequencesMax;
-  const lost = ackedThrough > row.cursor ? { from: row.cursor + 1n, through: ackedThrough, isPlausible } : undefined;
-  return { isForked, cursor: lost && !isForked ? lost.through : row.cursor, lost };
+  const lost = lossOf(row.cursor, ackedThrough);
+  return { isForked, cursor: lost?.through ?? row.cursor, lost };
 };
+
+/** Returns what is lost of a queue whose sender knows that everything through `storedThrough` was stored. */
+export const lossOf = (cursor: bigint, storedThrough: bigint): Loss | undefined =>
+  storedThrough > cursor
+    ? { from: cursor + 1n, through: storedThrough, isPlausible: storedThrough - cursor <= lostSequencesMax }
+    : undefined;
 
 /** Rejects an Open whose ids or sequences are malformed, with `frame_invalid`. */
 export const checkOpen = ({
+  queueId,
   sessionId,
   previousSessionIds,
   ackedThrough,
-}: Pick<Open, "sessionId" | "previousSessionIds" | "ackedThrough">): void => {
+  leftQueues,
+}: Pick<Open, "queueId" | "sessionId" | "previousSessionIds" | "ackedThrough" | "leftQueues">): void => {
   const invalid = (detail: string) => new Problem("frame_invalid", { detail });
   if (sessionId.length !== 0 && sessionId.length !== queueIdBytes)
     throw invalid(`session_id must be ${queueIdBytes} bytes`);
@@ -187,4 +246,11 @@ export const checkOpen = ({
   if (previousSessionIds.some(({ length }) => length !== queueIdBytes))
     throw invalid(`a previous session id must be ${queueIdBytes} bytes`);
   if (ackedThrough > sequenceMax) throw invalid("acked_through is above 2^63-1");
+  if (leftQueues.length > leftQueuesMax) throw invalid(`left_queues may have ${leftQueuesMax} queues`);
+  if (leftQueues.some((left) => left.queueId.length !== queueIdBytes))
+    throw invalid(`the id of a left queue must be ${queueIdBytes} bytes`);
+  if (leftQueues.some(({ storedThrough }) => storedThrough > sequenceMax))
+    throw invalid("stored_through is above 2^63-1");
+  const ids = [queueId, ...leftQueues.map((left) => left.queueId)].map((id) => id.toHex());
+  if (new Set(ids).size < ids.length) throw invalid("left_queues names a queue twice, or the one that is opened");
 };

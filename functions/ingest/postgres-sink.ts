@@ -1,7 +1,7 @@
 import type { Database, Executor } from "../store/database/database.ts";
 import { limitLockWaits, planByIndex } from "../store/database/execute-prepared.ts";
 import { openCommitClient } from "../store/ingest/commit-frames.ts";
-import { findCursor, lockCursors, trimCursors, updateCursors } from "../store/ingest/cursors.ts";
+import { findCursor, lockCursors, lockLeftCursors, trimCursors, updateCursors } from "../store/ingest/cursors.ts";
 import { addGap } from "../store/ingest/gaps.ts";
 import { findSinkChange } from "../store/ingest/sinks.ts";
 import { type CommitObserver, type CommitterOptions, createCommitter } from "./committer.ts";
@@ -38,6 +38,7 @@ export const createPostgresRegister = (needs: QueueEventNeeds & { db: Database }
       return result;
     }),
   lock: lockCursors,
+  lockLeft: lockLeftCursors,
   update: updateCursors,
   trim: trimCursors,
   addGap,

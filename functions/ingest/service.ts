@@ -176,7 +176,11 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
             if (claims.takesDirectives) channel.takeDirectives();
             return {
               case: "opened",
-              value: create(OpenedSchema, { ...offered, cursor: queue.cursor }),
+              value: create(OpenedSchema, {
+                ...offered,
+                cursor: queue.cursor,
+                leftCursors: [...(queue.leftCursors ?? [])],
+              }),
             };
           },
           async accept(frame: ExaminedFrame): Promise<ForwardAnswer> {

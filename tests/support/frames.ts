@@ -24,5 +24,11 @@ export const open = (queue_id: Buffer, host_id = testHost) => ({ open: { host_id
 /** The first message of a stream that names its session, and the rest of what an Open states. */
 export const openSession = (
   queue_id: Buffer,
-  session: { session_id: Buffer; previous_session_ids?: Buffer[]; acked_through?: number; sent_through?: number },
+  session: {
+    session_id: Buffer;
+    previous_session_ids?: Buffer[];
+    acked_through?: number;
+    sent_through?: number;
+    left_queues?: { queue_id: Buffer; stored_through: number }[];
+  },
 ) => ({ open: { host_id: testHost, queue_id, ...session } });

@@ -14,10 +14,10 @@ import { withTimeout } from "../../../kit/with-timeout.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database/database.ts";
 import type { BlockCodec } from "../../store/ingest/block-codec.ts";
-import { findCursor } from "../../store/ingest/cursors.ts";
+import { cursorsOfHostMax, findCursor, type QueueName } from "../../store/ingest/cursors.ts";
 import type { FrameOutcome, FrameToCommit } from "../../store/ingest/decide-frames.ts";
 import type { CommitObserver } from "../committer.ts";
-import { checkOpen, decideOpen, type OpenedQueue } from "../open-queue.ts";
+import { checkOpen, decideOpen, lossOf, type OpenedQueue } from "../open-queue.ts";
 import { forkEvent, type Loss, type LossObserver, type QueueEventNeeds } from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
 import { createAckedMessages } from "./acked-messages.ts";
@@ -198,7 +198,6 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   };
 
   const open: Sink["open"] = async ({ hostId, queueId, sessionId, previousSessionIds, ackedThrough, sentThrough }) => {
-    checkOpen({ sessionId, previousSessionIds, ackedThrough });
     const isFenced = sessionId.length > 0;
     const queue = { hostId, queueId, cursor: 0n, sessionId: isFenced ? sessionId : undefined };
     if (!isFenced && ackedThrough === 0n) return { ...queue, cursor: (await streams.load(queue)).cursor };
@@ -209,7 +208,10 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       return { ...decided, isForked: decided.isForked || highestStored(view) > (sentThrough ?? highestStored(view)) };
     };
     const reject = async (view: QueueView): Promise<never> => {
-      await losses.record(queue, decide(view).lost, "stream", [forkEvent(view.cursor)]);
+      const { lost, cursor } = decide(view);
+      await losses.record(queue, lost, "stream", [forkEvent(view.cursor)]);
+      // Its client leaves it, and names it from now on.
+      if (lost) await streams.writeState(view, { cursor });
       throw new Problem("queue_forked");
     };
     // What this core last saw may be ahead of a stream that has gone back since, with a state that is as it was then.
@@ -235,8 +237,33 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     });
   };
 
+  /** Records what the streams have lost of a queue that its host has left, and returns its cursor. */
+  const openLeft = (queue: QueueName, storedThrough: bigint): Promise<bigint> => {
+    views.delete(viewKey(queue));
+    return withView({ ...queue, cursor: 0n, sessionId: undefined }, async (view) => {
+      const lost = lossOf(view.cursor, storedThrough);
+      // One without a state may have been trimmed.
+      if (!lost || (view.stateEnd === 0 && (await streams.countStates(queue.hostId)) >= cursorsOfHostMax))
+        return view.cursor;
+      if (!hasExpired(view, settings, clock.now()))
+        await losses.record(queue, withoutStored(lost, await findCursor(db, queue)), "stream");
+      await streams.writeState(view, { cursor: lost.through });
+      return lost.through;
+    });
+  };
+
   return {
-    open: (claims) => lanes.run(viewKey(claims), () => health.observe(() => open(claims))),
+    async open(claims) {
+      checkOpen(claims);
+      const leftCursors: bigint[] = [];
+      // One after the other, as each has a lane of its own.
+      for (const { queueId, storedThrough } of claims.leftQueues) {
+        const queue = { hostId: claims.hostId, queueId };
+        leftCursors.push(await lanes.run(viewKey(queue), () => health.observe(() => openLeft(queue, storedThrough))));
+      }
+      const opened = await lanes.run(viewKey(claims), () => health.observe(() => open(claims)));
+      return { ...opened, leftCursors };
+    },
     async commit(frame) {
       if (isClosing) throw new Problem("shutting_down");
       return lanes.run(viewKey(frame), () => health.observe(() => commit(frame)));

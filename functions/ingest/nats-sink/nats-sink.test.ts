@@ -302,13 +302,48 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     expect(test.observed).toContainEqual({ name: "gap", facts: 4n });
   });
 
+  it("Q12: records once what a restored stream lost of queues that were left, unless their state may have been trimmed", async () => {
+    const host = "spiffe://fleet.test/left";
+    const client = connectForeign(test, await test.client({ uri: host }));
+    clients.push(client);
+    const [known, lost, queue] = [newQueue(), newQueue(), newQueue()];
+    const openOf = (queue_id: Buffer, left: readonly [Buffer, number][] = []) => ({
+      open: {
+        ...{ host_id: host, queue_id, session_id: newQueue() },
+        left_queues: left.map(([id, stored_through]) => ({ queue_id: id, stored_through })),
+      },
+    });
+    await forwardAll(client, [openOf(known), { frame: frame(known, 1, 3, host) }]);
+    const claims = openOf(queue, [
+      [known, 3],
+      [lost, 5],
+    ]);
+    for (let times = 0; times < 2; times++)
+      expect((await forwardAll(client, [claims])).messages).toMatchObject([{ opened: { left_cursors: ["3", "5"] } }]);
+    for (let index = 0; index < 16; index++) await forwardAll(client, [openOf(newQueue())]);
+    const answer = await forwardAll(client, [openOf(newQueue(), [[newQueue(), 7]])]);
+    expect(answer.messages).toMatchObject([{ opened: { left_cursors: ["0"] } }]);
+    const events = await test.connection.sql`
+      select details->>'queue_id' as queue, details->>'from' as from, details->>'through' as through from audit_event
+      where action = 'ingest.gap' and details->>'host_id' = ${host}`;
+    expect(events).toEqual([{ queue: lost.toString("hex"), from: "1", through: "5" }]);
+  });
+
   it("K9: counts nothing as lost that PostgreSQL has, where core stored before", async () => {
     const queue = newQueue();
     const { sql } = test.connection;
     await sql`insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values (${testHost}, ${queue}, 4, now())`;
     const open = (acked_through: number) => openSession(queue, { session_id: newQueue(), acked_through });
     expect(cursorsOf(await forwardAll(await connect(), [open(4), { frame: frame(queue, 5, 6) }]))).toEqual(["4", "6"]);
-    const events = await sql`select 1 from audit_event where details->>'queue_id' = ${queue.toString("hex")}`;
+    const left = newQueue();
+    await sql`insert into ingest_cursor (host_id, queue_id, cursor, updated_at) values (${testHost}, ${left}, 4, now())`;
+    const later = openSession(newQueue(), {
+      session_id: newQueue(),
+      left_queues: [{ queue_id: left, stored_through: 4 }],
+    });
+    expect((await forwardAll(await connect(), [later])).messages).toMatchObject([{ opened: { left_cursors: ["4"] } }]);
+    const ids = [queue, left].map((id) => id.toString("hex"));
+    const events = await sql`select 1 from audit_event where details->>'queue_id' in ${sql(ids)}`;
     expect(events).toHaveLength(0);
     await sql`delete from ingest_cursor`;
   });

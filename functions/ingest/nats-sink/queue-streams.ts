@@ -59,6 +59,8 @@ export interface QueueStreams {
   writeState(view: QueueView, state: { session?: string; cursor?: bigint }): Promise<void>;
   /** Extends every chain, so that no earlier session can; the view's cursor then is the queue's. The state must be its session's. */
   fence(view: QueueView): Promise<void>;
+  /** Returns how many queues of a host have a state. */
+  countStates(hostId: string): Promise<number>;
 }
 
 /** Kinds of a queue that have a chain of their own: a caller must not fill the servers' memory with subjects. */
@@ -118,10 +120,14 @@ export const createQueueStreams = ({
     return Object.keys(state.subjects ?? {}).map((subject) => subject.split(".")[2] ?? "");
   };
 
-  const trim = async (hostId: string): Promise<void> => {
+  const findStates = async (hostId: string): Promise<string[]> => {
     const filter = { subjects_filter: stateSubjectsOf(hostId) };
     const { state } = await publisher.answerTo(manager.streams.info(streams.queues, filter));
-    const subjects = Object.keys(state.subjects ?? {});
+    return Object.keys(state.subjects ?? {});
+  };
+
+  const trim = async (hostId: string): Promise<void> => {
+    const subjects = await findStates(hostId);
     if (subjects.length <= cursorsOfHostMax) return;
     const states = await Promise.all(
       subjects.map(async (subject) => ({ subject, seq: (await last(streams.queues, subject))?.seq ?? 0 })),
@@ -207,6 +213,7 @@ export const createQueueStreams = ({
       view.cursor = cursor;
     },
     writeState,
+    countStates: async (hostId) => (await findStates(hostId)).length,
     async fence(view) {
       if (view.stateEnd > 0) await writeState(view, {});
       if (view.chains.size === 0) return;

@@ -59,8 +59,39 @@ export const lockCursors = async (
   return queues.map(({ hostId }) => {
     const row = found.get(hostId);
     if (row === undefined) throw new Error("an upsert returned no row");
-    const sessionId = row.session === null ? null : Uint8Array.fromHex(row.session);
-    return { cursor: BigInt(row.cursor), sessionId, updatedAt: Number(row.updated) };
+    return lockedOf(row);
+  });
+};
+
+const lockedOf = (row: { cursor: string; session: string | null; updated: string }): LockedCursor => ({
+  cursor: BigInt(row.cursor),
+  sessionId: row.session === null ? null : Uint8Array.fromHex(row.session),
+  updatedAt: Number(row.updated),
+});
+
+/**
+ * Locks queues of the host of `queue` until the transaction ends, and `queue` with them where core has seen it, in the order of
+ * `lockCursors`. One that is missing is at 0, or null where it may have been trimmed.
+ */
+export const lockLeftCursors = async (
+  db: Executor,
+  { hostId, queueId }: QueueName,
+  leftIds: readonly Uint8Array[],
+): Promise<readonly (LockedCursor | null)[]> => {
+  const ids = arrayLiteral([queueId, ...leftIds].map((id) => id.toHex()));
+  const rows = await executePrepared<{ queue: string; cursor: string; session: string | null; updated: string }>(
+    db,
+    sql`select encode(queue_id, 'hex') as queue, cursor::text, encode(session_id, 'hex') as session,
+      (extract(epoch from updated_at) * 1000)::bigint::text as updated
+    from ingest_cursor where host_id = ${hostId} and encode(queue_id, 'hex') = any (${ids}::text[])
+    order by queue_id for update`,
+  );
+  const found = new Map(rows.map(({ queue, ...row }) => [queue, row]));
+  // After the locks: one that was trimmed meanwhile left as many as are kept.
+  const isTrimmed = (await db.$count(ingestCursor, eq(ingestCursor.hostId, hostId))) >= cursorsOfHostMax;
+  return leftIds.map((id) => {
+    const row = found.get(id.toHex());
+    return row === undefined ? (isTrimmed ? null : { cursor: 0n, sessionId: null, updatedAt: 0 }) : lockedOf(row);
   });
 };
 

@@ -40,7 +40,7 @@ export const connectStatuses = async (
   const opened = Promise.withResolvers<void>();
   const open = async function* () {
     const queue = { queueId: sixteen(), sessionId: sixteen(), previousSessionIds: [], ackedThrough: 0, sentThrough: 0 };
-    yield encodeOpen({ hostId: identity, ...queue, takesDirectives: onDirective !== undefined });
+    yield encodeOpen({ hostId: identity, ...queue, takesDirectives: onDirective !== undefined, leftQueues: [] });
     await new Promise((_, reject) => end.signal.addEventListener("abort", () => reject(end.signal.reason)));
   };
   connection

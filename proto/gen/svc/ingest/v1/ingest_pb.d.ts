@@ -200,6 +200,13 @@ export declare type Open = Message<"svc.ingest.v1.Open"> & {
    * @generated from field: bool takes_directives = 7;
    */
   takesDirectives: boolean;
+
+  /**
+   * Queue ids of this host that the client left, at most 8, the newest first. Only with `session_id`.
+   *
+   * @generated from field: repeated svc.ingest.v1.LeftQueue left_queues = 8;
+   */
+  leftQueues: LeftQueue[];
 };
 
 /**
@@ -207,6 +214,31 @@ export declare type Open = Message<"svc.ingest.v1.Open"> & {
  * Use `create(OpenSchema)` to create a new message.
  */
 export declare const OpenSchema: GenMessage<Open>;
+
+/**
+ * A queue id under which its host does not send any more.
+ *
+ * @generated from message svc.ingest.v1.LeftQueue
+ */
+export declare type LeftQueue = Message<"svc.ingest.v1.LeftQueue"> & {
+  /**
+   * @generated from field: bytes queue_id = 1;
+   */
+  queueId: Uint8Array;
+
+  /**
+   * Core stored everything at or below it, or rejected it: as for `acked_through`, core records what its database has lost of it.
+   *
+   * @generated from field: uint64 stored_through = 2;
+   */
+  storedThrough: bigint;
+};
+
+/**
+ * Describes the message svc.ingest.v1.LeftQueue.
+ * Use `create(LeftQueueSchema)` to create a new message.
+ */
+export declare const LeftQueueSchema: GenMessage<LeftQueue>;
 
 /**
  * @generated from message svc.ingest.v1.Opened
@@ -233,6 +265,13 @@ export declare type Opened = Message<"svc.ingest.v1.Opened"> & {
    * @generated from field: uint32 status_interval_seconds = 3;
    */
   statusIntervalSeconds: number;
+
+  /**
+   * Core's cursor of each of `Open.left_queues`, in their order; 0 for a queue that core has not seen, or no longer knows.
+   *
+   * @generated from field: repeated uint64 left_cursors = 4;
+   */
+  leftCursors: bigint[];
 };
 
 /**

@@ -11,7 +11,7 @@ import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
  * Describes the file svc/ingest/v1/ingest.proto.
  */
 export const file_svc_ingest_v1_ingest = /*@__PURE__*/
-  fileDesc("ChpzdmMvaW5nZXN0L3YxL2luZ2VzdC5wcm90bxINc3ZjLmluZ2VzdC52MSK3AQoORm9yd2FyZFJlcXVlc3QSIwoEb3BlbhgBIAEoCzITLnN2Yy5pbmdlc3QudjEuT3BlbkgAEiUKBWZyYW1lGAIgASgLMhQuc3ZjLmluZ2VzdC52MS5GcmFtZUgAEiUKBWJsb2NrGAMgASgLMhQuc3ZjLmluZ2VzdC52MS5CbG9ja0gAEicKBnN0YXR1cxgEIAEoCzIVLnN2Yy5pbmdlc3QudjEuU3RhdHVzSABCCQoHbWVzc2FnZSLNAQoPRm9yd2FyZFJlc3BvbnNlEicKBm9wZW5lZBgBIAEoCzIVLnN2Yy5pbmdlc3QudjEuT3BlbmVkSAASIQoDYWNrGAIgASgLMhIuc3ZjLmluZ2VzdC52MS5BY2tIABI0Cg1zdGF0dXNfYW5zd2VyGAMgASgLMhsuc3ZjLmluZ2VzdC52MS5TdGF0dXNBbnN3ZXJIABItCglkaXJlY3RpdmUYBCABKAsyGC5zdmMuaW5nZXN0LnYxLkRpcmVjdGl2ZUgAQgkKB21lc3NhZ2UifAoNU3VibWl0UmVxdWVzdBIjCgVmcmFtZRgBIAEoCzIULnN2Yy5pbmdlc3QudjEuRnJhbWUSIQoEb3BlbhgCIAEoCzITLnN2Yy5pbmdlc3QudjEuT3BlbhIjCgVibG9jaxgDIAEoCzIULnN2Yy5pbmdlc3QudjEuQmxvY2siMQoOU3VibWl0UmVzcG9uc2USHwoDYWNrGAEgASgLMhIuc3ZjLmluZ2VzdC52MS5BY2siuAEKBE9wZW4SDwoHaG9zdF9pZBgBIAEoCRIQCghxdWV1ZV9pZBgCIAEoDBISCgpzZXNzaW9uX2lkGAMgASgMEhwKFHByZXZpb3VzX3Nlc3Npb25faWRzGAQgAygMEhUKDWFja2VkX3Rocm91Z2gYBSABKAQSGQoMc2VudF90aHJvdWdoGAYgASgESACIAQESGAoQdGFrZXNfZGlyZWN0aXZlcxgHIAEoCEIPCg1fc2VudF90aHJvdWdoInAKBk9wZW5lZBIOCgZjdXJzb3IYASABKAQSNQoPYmxvY2tfZW5jb2RpbmdzGAIgAygOMhwuc3ZjLmluZ2VzdC52MS5CbG9ja0VuY29kaW5nEh8KF3N0YXR1c19pbnRlcnZhbF9zZWNvbmRzGAMgASgNInEKBUZyYW1lEg8KB2hvc3RfaWQYASABKAkSEAoIcXVldWVfaWQYAiABKAwSGQoRcHJldmlvdXNfc2VxdWVuY2UYAyABKAQSKgoJZW52ZWxvcGVzGAQgAygLMhcuc3ZjLmluZ2VzdC52MS5FbnZlbG9wZSLAAQoFQmxvY2sSDwoHaG9zdF9pZBgBIAEoCRIQCghxdWV1ZV9pZBgCIAEoDBIZChFwcmV2aW91c19zZXF1ZW5jZRgDIAEoBBIVCg1sYXN0X3NlcXVlbmNlGAQgASgEEhEKCWVudmVsb3BlcxgFIAEoDRIRCglyYXdfYnl0ZXMYBiABKA0SLgoIZW5jb2RpbmcYByABKA4yHC5zdmMuaW5nZXN0LnYxLkJsb2NrRW5jb2RpbmcSDAoEZGF0YRgIIAEoDCI3CglFbnZlbG9wZXMSKgoJZW52ZWxvcGVzGAQgAygLMhcuc3ZjLmluZ2VzdC52MS5FbnZlbG9wZSLsAQoIRW52ZWxvcGUSEAoIc2VxdWVuY2UYASABKAQSDAoEa2luZBgCIAEoCRIvCgtvYnNlcnZlZF9hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc291cmNlGAQgASgJEjsKCmF0dHJpYnV0ZXMYBSADKAsyJy5zdmMuaW5nZXN0LnYxLkVudmVsb3BlLkF0dHJpYnV0ZXNFbnRyeRIPCgdwYXlsb2FkGAYgASgMGjEKD0F0dHJpYnV0ZXNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIloKA0FjaxIQCghxdWV1ZV9pZBgBIAEoDBIVCg1hY2tlZF90aHJvdWdoGAIgASgEEioKCHJlamVjdGVkGAMgAygLMhguc3ZjLmluZ2VzdC52MS5SZWplY3Rpb24iPAoJUmVqZWN0aW9uEhAKCHNlcXVlbmNlGAEgASgEEgwKBGNvZGUYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSJkCgZTdGF0dXMSCwoDc2VxGAEgASgEEg4KBmRpZ2VzdBgCIAEoDBItCgdmaWd1cmVzGAMgASgLMhwuc3ZjLmluZ2VzdC52MS5TdGF0dXNGaWd1cmVzEg4KBnJlcG9ydBgEIAEoDCLyAQoNU3RhdHVzRmlndXJlcxIVCg1xdWV1ZV9yZWNvcmRzGAEgASgEEhMKC3F1ZXVlX2J5dGVzGAIgASgEEiYKGW9sZGVzdF9yZWNvcmRfYWdlX3NlY29uZHMYAyABKARIAIgBARIdChVkcm9wcGVkX3JlY29yZHNfdG90YWwYBCABKAQSFAoMZGVhZF9sZXR0ZXJzGAUgASgEEiEKFGxhc3RfYWNrX2FnZV9zZWNvbmRzGAYgASgESAGIAQFCHAoaX29sZGVzdF9yZWNvcmRfYWdlX3NlY29uZHNCFwoVX2xhc3RfYWNrX2FnZV9zZWNvbmRzItUBCgxTdGF0dXNBbnN3ZXISCwoDc2VxGAEgASgEEhUKDXJlcG9ydF9uZWVkZWQYAiABKAgSDwoHcmVmdXNlZBgDIAEoCRIbChNuZXh0X3N0YXR1c19zZWNvbmRzGAQgASgNEjQKDmRlc2lyZWRfY29uZmlnGAUgASgLMhwuc3ZjLmluZ2VzdC52MS5EZXNpcmVkQ29uZmlnEhEKCXJlbmV3X25vdxgGIAEoCBIqCglzZW5kX2RpYWcYByABKAsyFy5zdmMuaW5nZXN0LnYxLlNlbmREaWFnIjcKDURlc2lyZWRDb25maWcSEQoJY29uZmlnX2lkGAEgASgJEhMKC2NvbmZpZ19oYXNoGAIgASgJIu4BCglEaXJlY3RpdmUSEQoJc3ByZWFkX21zGAEgASgNEjgKD2NvbmZpZ19hc3NpZ25lZBgCIAEoCzIdLnN2Yy5pbmdlc3QudjEuQ29uZmlnQXNzaWduZWRIABIsCglyZW5ld19ub3cYAyABKAsyFy5zdmMuaW5nZXN0LnYxLlJlbmV3Tm93SAASLgoKcmVwb3J0X25vdxgEIAEoCzIYLnN2Yy5pbmdlc3QudjEuUmVwb3J0Tm93SAASLAoJc2VuZF9kaWFnGAUgASgLMhcuc3ZjLmluZ2VzdC52MS5TZW5kRGlhZ0gAQggKBmFjdGlvbiIQCg5Db25maWdBc3NpZ25lZCIKCghSZW5ld05vdyILCglSZXBvcnROb3ciHgoIU2VuZERpYWcSEgoKcmVxdWVzdF9pZBgBIAEoCSphCg1CbG9ja0VuY29kaW5nEh4KGkJMT0NLX0VOQ09ESU5HX1VOU1BFQ0lGSUVEEAASFwoTQkxPQ0tfRU5DT0RJTkdfTk9ORRABEhcKE0JMT0NLX0VOQ09ESU5HX1pTVEQQAjKkAQoNSW5nZXN0U2VydmljZRJMCgdGb3J3YXJkEh0uc3ZjLmluZ2VzdC52MS5Gb3J3YXJkUmVxdWVzdBoeLnN2Yy5pbmdlc3QudjEuRm9yd2FyZFJlc3BvbnNlKAEwARJFCgZTdWJtaXQSHC5zdmMuaW5nZXN0LnYxLlN1Ym1pdFJlcXVlc3QaHS5zdmMuaW5nZXN0LnYxLlN1Ym1pdFJlc3BvbnNlQhhaFnN2Yy9pbmdlc3QvdjE7aW5nZXN0djFiBnByb3RvMw", [file_google_protobuf_timestamp]);
+  fileDesc("ChpzdmMvaW5nZXN0L3YxL2luZ2VzdC5wcm90bxINc3ZjLmluZ2VzdC52MSK3AQoORm9yd2FyZFJlcXVlc3QSIwoEb3BlbhgBIAEoCzITLnN2Yy5pbmdlc3QudjEuT3BlbkgAEiUKBWZyYW1lGAIgASgLMhQuc3ZjLmluZ2VzdC52MS5GcmFtZUgAEiUKBWJsb2NrGAMgASgLMhQuc3ZjLmluZ2VzdC52MS5CbG9ja0gAEicKBnN0YXR1cxgEIAEoCzIVLnN2Yy5pbmdlc3QudjEuU3RhdHVzSABCCQoHbWVzc2FnZSLNAQoPRm9yd2FyZFJlc3BvbnNlEicKBm9wZW5lZBgBIAEoCzIVLnN2Yy5pbmdlc3QudjEuT3BlbmVkSAASIQoDYWNrGAIgASgLMhIuc3ZjLmluZ2VzdC52MS5BY2tIABI0Cg1zdGF0dXNfYW5zd2VyGAMgASgLMhsuc3ZjLmluZ2VzdC52MS5TdGF0dXNBbnN3ZXJIABItCglkaXJlY3RpdmUYBCABKAsyGC5zdmMuaW5nZXN0LnYxLkRpcmVjdGl2ZUgAQgkKB21lc3NhZ2UifAoNU3VibWl0UmVxdWVzdBIjCgVmcmFtZRgBIAEoCzIULnN2Yy5pbmdlc3QudjEuRnJhbWUSIQoEb3BlbhgCIAEoCzITLnN2Yy5pbmdlc3QudjEuT3BlbhIjCgVibG9jaxgDIAEoCzIULnN2Yy5pbmdlc3QudjEuQmxvY2siMQoOU3VibWl0UmVzcG9uc2USHwoDYWNrGAEgASgLMhIuc3ZjLmluZ2VzdC52MS5BY2si5wEKBE9wZW4SDwoHaG9zdF9pZBgBIAEoCRIQCghxdWV1ZV9pZBgCIAEoDBISCgpzZXNzaW9uX2lkGAMgASgMEhwKFHByZXZpb3VzX3Nlc3Npb25faWRzGAQgAygMEhUKDWFja2VkX3Rocm91Z2gYBSABKAQSGQoMc2VudF90aHJvdWdoGAYgASgESACIAQESGAoQdGFrZXNfZGlyZWN0aXZlcxgHIAEoCBItCgtsZWZ0X3F1ZXVlcxgIIAMoCzIYLnN2Yy5pbmdlc3QudjEuTGVmdFF1ZXVlQg8KDV9zZW50X3Rocm91Z2giNQoJTGVmdFF1ZXVlEhAKCHF1ZXVlX2lkGAEgASgMEhYKDnN0b3JlZF90aHJvdWdoGAIgASgEIoYBCgZPcGVuZWQSDgoGY3Vyc29yGAEgASgEEjUKD2Jsb2NrX2VuY29kaW5ncxgCIAMoDjIcLnN2Yy5pbmdlc3QudjEuQmxvY2tFbmNvZGluZxIfChdzdGF0dXNfaW50ZXJ2YWxfc2Vjb25kcxgDIAEoDRIUCgxsZWZ0X2N1cnNvcnMYBCADKAQicQoFRnJhbWUSDwoHaG9zdF9pZBgBIAEoCRIQCghxdWV1ZV9pZBgCIAEoDBIZChFwcmV2aW91c19zZXF1ZW5jZRgDIAEoBBIqCgllbnZlbG9wZXMYBCADKAsyFy5zdmMuaW5nZXN0LnYxLkVudmVsb3BlIsABCgVCbG9jaxIPCgdob3N0X2lkGAEgASgJEhAKCHF1ZXVlX2lkGAIgASgMEhkKEXByZXZpb3VzX3NlcXVlbmNlGAMgASgEEhUKDWxhc3Rfc2VxdWVuY2UYBCABKAQSEQoJZW52ZWxvcGVzGAUgASgNEhEKCXJhd19ieXRlcxgGIAEoDRIuCghlbmNvZGluZxgHIAEoDjIcLnN2Yy5pbmdlc3QudjEuQmxvY2tFbmNvZGluZxIMCgRkYXRhGAggASgMIjcKCUVudmVsb3BlcxIqCgllbnZlbG9wZXMYBCADKAsyFy5zdmMuaW5nZXN0LnYxLkVudmVsb3BlIuwBCghFbnZlbG9wZRIQCghzZXF1ZW5jZRgBIAEoBBIMCgRraW5kGAIgASgJEi8KC29ic2VydmVkX2F0GAMgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIOCgZzb3VyY2UYBCABKAkSOwoKYXR0cmlidXRlcxgFIAMoCzInLnN2Yy5pbmdlc3QudjEuRW52ZWxvcGUuQXR0cmlidXRlc0VudHJ5Eg8KB3BheWxvYWQYBiABKAwaMQoPQXR0cmlidXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEiWgoDQWNrEhAKCHF1ZXVlX2lkGAEgASgMEhUKDWFja2VkX3Rocm91Z2gYAiABKAQSKgoIcmVqZWN0ZWQYAyADKAsyGC5zdmMuaW5nZXN0LnYxLlJlamVjdGlvbiI8CglSZWplY3Rpb24SEAoIc2VxdWVuY2UYASABKAQSDAoEY29kZRgCIAEoCRIPCgdtZXNzYWdlGAMgASgJImQKBlN0YXR1cxILCgNzZXEYASABKAQSDgoGZGlnZXN0GAIgASgMEi0KB2ZpZ3VyZXMYAyABKAsyHC5zdmMuaW5nZXN0LnYxLlN0YXR1c0ZpZ3VyZXMSDgoGcmVwb3J0GAQgASgMIvIBCg1TdGF0dXNGaWd1cmVzEhUKDXF1ZXVlX3JlY29yZHMYASABKAQSEwoLcXVldWVfYnl0ZXMYAiABKAQSJgoZb2xkZXN0X3JlY29yZF9hZ2Vfc2Vjb25kcxgDIAEoBEgAiAEBEh0KFWRyb3BwZWRfcmVjb3Jkc190b3RhbBgEIAEoBBIUCgxkZWFkX2xldHRlcnMYBSABKAQSIQoUbGFzdF9hY2tfYWdlX3NlY29uZHMYBiABKARIAYgBAUIcChpfb2xkZXN0X3JlY29yZF9hZ2Vfc2Vjb25kc0IXChVfbGFzdF9hY2tfYWdlX3NlY29uZHMi1QEKDFN0YXR1c0Fuc3dlchILCgNzZXEYASABKAQSFQoNcmVwb3J0X25lZWRlZBgCIAEoCBIPCgdyZWZ1c2VkGAMgASgJEhsKE25leHRfc3RhdHVzX3NlY29uZHMYBCABKA0SNAoOZGVzaXJlZF9jb25maWcYBSABKAsyHC5zdmMuaW5nZXN0LnYxLkRlc2lyZWRDb25maWcSEQoJcmVuZXdfbm93GAYgASgIEioKCXNlbmRfZGlhZxgHIAEoCzIXLnN2Yy5pbmdlc3QudjEuU2VuZERpYWciNwoNRGVzaXJlZENvbmZpZxIRCgljb25maWdfaWQYASABKAkSEwoLY29uZmlnX2hhc2gYAiABKAki7gEKCURpcmVjdGl2ZRIRCglzcHJlYWRfbXMYASABKA0SOAoPY29uZmlnX2Fzc2lnbmVkGAIgASgLMh0uc3ZjLmluZ2VzdC52MS5Db25maWdBc3NpZ25lZEgAEiwKCXJlbmV3X25vdxgDIAEoCzIXLnN2Yy5pbmdlc3QudjEuUmVuZXdOb3dIABIuCgpyZXBvcnRfbm93GAQgASgLMhguc3ZjLmluZ2VzdC52MS5SZXBvcnROb3dIABIsCglzZW5kX2RpYWcYBSABKAsyFy5zdmMuaW5nZXN0LnYxLlNlbmREaWFnSABCCAoGYWN0aW9uIhAKDkNvbmZpZ0Fzc2lnbmVkIgoKCFJlbmV3Tm93IgsKCVJlcG9ydE5vdyIeCghTZW5kRGlhZxISCgpyZXF1ZXN0X2lkGAEgASgJKmEKDUJsb2NrRW5jb2RpbmcSHgoaQkxPQ0tfRU5DT0RJTkdfVU5TUEVDSUZJRUQQABIXChNCTE9DS19FTkNPRElOR19OT05FEAESFwoTQkxPQ0tfRU5DT0RJTkdfWlNURBACMqQBCg1Jbmdlc3RTZXJ2aWNlEkwKB0ZvcndhcmQSHS5zdmMuaW5nZXN0LnYxLkZvcndhcmRSZXF1ZXN0Gh4uc3ZjLmluZ2VzdC52MS5Gb3J3YXJkUmVzcG9uc2UoATABEkUKBlN1Ym1pdBIcLnN2Yy5pbmdlc3QudjEuU3VibWl0UmVxdWVzdBodLnN2Yy5pbmdlc3QudjEuU3VibWl0UmVzcG9uc2VCGFoWc3ZjL2luZ2VzdC92MTtpbmdlc3R2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
 
 /**
  * Describes the message svc.ingest.v1.ForwardRequest.
@@ -49,116 +49,123 @@ export const OpenSchema = /*@__PURE__*/
   messageDesc(file_svc_ingest_v1_ingest, 4);
 
 /**
+ * Describes the message svc.ingest.v1.LeftQueue.
+ * Use `create(LeftQueueSchema)` to create a new message.
+ */
+export const LeftQueueSchema = /*@__PURE__*/
+  messageDesc(file_svc_ingest_v1_ingest, 5);
+
+/**
  * Describes the message svc.ingest.v1.Opened.
  * Use `create(OpenedSchema)` to create a new message.
  */
 export const OpenedSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 5);
+  messageDesc(file_svc_ingest_v1_ingest, 6);
 
 /**
  * Describes the message svc.ingest.v1.Frame.
  * Use `create(FrameSchema)` to create a new message.
  */
 export const FrameSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 6);
+  messageDesc(file_svc_ingest_v1_ingest, 7);
 
 /**
  * Describes the message svc.ingest.v1.Block.
  * Use `create(BlockSchema)` to create a new message.
  */
 export const BlockSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 7);
+  messageDesc(file_svc_ingest_v1_ingest, 8);
 
 /**
  * Describes the message svc.ingest.v1.Envelopes.
  * Use `create(EnvelopesSchema)` to create a new message.
  */
 export const EnvelopesSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 8);
+  messageDesc(file_svc_ingest_v1_ingest, 9);
 
 /**
  * Describes the message svc.ingest.v1.Envelope.
  * Use `create(EnvelopeSchema)` to create a new message.
  */
 export const EnvelopeSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 9);
+  messageDesc(file_svc_ingest_v1_ingest, 10);
 
 /**
  * Describes the message svc.ingest.v1.Ack.
  * Use `create(AckSchema)` to create a new message.
  */
 export const AckSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 10);
+  messageDesc(file_svc_ingest_v1_ingest, 11);
 
 /**
  * Describes the message svc.ingest.v1.Rejection.
  * Use `create(RejectionSchema)` to create a new message.
  */
 export const RejectionSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 11);
+  messageDesc(file_svc_ingest_v1_ingest, 12);
 
 /**
  * Describes the message svc.ingest.v1.Status.
  * Use `create(StatusSchema)` to create a new message.
  */
 export const StatusSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 12);
+  messageDesc(file_svc_ingest_v1_ingest, 13);
 
 /**
  * Describes the message svc.ingest.v1.StatusFigures.
  * Use `create(StatusFiguresSchema)` to create a new message.
  */
 export const StatusFiguresSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 13);
+  messageDesc(file_svc_ingest_v1_ingest, 14);
 
 /**
  * Describes the message svc.ingest.v1.StatusAnswer.
  * Use `create(StatusAnswerSchema)` to create a new message.
  */
 export const StatusAnswerSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 14);
+  messageDesc(file_svc_ingest_v1_ingest, 15);
 
 /**
  * Describes the message svc.ingest.v1.DesiredConfig.
  * Use `create(DesiredConfigSchema)` to create a new message.
  */
 export const DesiredConfigSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 15);
+  messageDesc(file_svc_ingest_v1_ingest, 16);
 
 /**
  * Describes the message svc.ingest.v1.Directive.
  * Use `create(DirectiveSchema)` to create a new message.
  */
 export const DirectiveSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 16);
+  messageDesc(file_svc_ingest_v1_ingest, 17);
 
 /**
  * Describes the message svc.ingest.v1.ConfigAssigned.
  * Use `create(ConfigAssignedSchema)` to create a new message.
  */
 export const ConfigAssignedSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 17);
+  messageDesc(file_svc_ingest_v1_ingest, 18);
 
 /**
  * Describes the message svc.ingest.v1.RenewNow.
  * Use `create(RenewNowSchema)` to create a new message.
  */
 export const RenewNowSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 18);
+  messageDesc(file_svc_ingest_v1_ingest, 19);
 
 /**
  * Describes the message svc.ingest.v1.ReportNow.
  * Use `create(ReportNowSchema)` to create a new message.
  */
 export const ReportNowSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 19);
+  messageDesc(file_svc_ingest_v1_ingest, 20);
 
 /**
  * Describes the message svc.ingest.v1.SendDiag.
  * Use `create(SendDiagSchema)` to create a new message.
  */
 export const SendDiagSchema = /*@__PURE__*/
-  messageDesc(file_svc_ingest_v1_ingest, 20);
+  messageDesc(file_svc_ingest_v1_ingest, 21);
 
 /**
  * Describes the enum svc.ingest.v1.BlockEncoding.

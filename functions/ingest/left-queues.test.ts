@@ -1,0 +1,131 @@
+import { create, type MessageInitShape } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
+import { OpenSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createTestLog } from "../../tests/fakes/log.ts";
+import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
+import type { ConnectedDatabase } from "../store/database/database.ts";
+import { noteSink } from "../store/ingest/sinks.ts";
+import { createQueueOpener, type QueueOpener } from "./open-queue.ts";
+import { createPostgresRegister } from "./postgres-sink.ts";
+
+let database: TestDatabase;
+let connection: ConnectedDatabase;
+let opener: QueueOpener;
+const gaps: bigint[] = [];
+beforeAll(async () => {
+  database = await createTestDatabase();
+  connection = database.connect();
+  const { db } = connection;
+  const [clock, log] = [systemClock, createTestLog()];
+  const observe = { gap: (sequences: bigint) => void gaps.push(sequences), implausibleGap: () => undefined };
+  const register = createPostgresRegister({ db, clock, entropy: systemEntropy, log });
+  opener = createQueueOpener({ register, clock, observe, log });
+});
+afterAll(() => database.drop());
+
+const bytes = (fill: number) => new Uint8Array(16).fill(fill);
+const left = (fill: number, storedThrough: number) => ({ queueId: bytes(fill), storedThrough: BigInt(storedThrough) });
+/** Opens queue `fill` of a host in a session of its own. */
+const open = (hostId: string, fill: number, claims: MessageInitShape<typeof OpenSchema> = {}) =>
+  opener.open(create(OpenSchema, { hostId, queueId: bytes(fill), sessionId: bytes(fill), ...claims }));
+const moveTo = (hostId: string, fill: number, cursor: number) =>
+  connection.sql`update ingest_cursor set cursor = ${cursor} where host_id = ${hostId} and queue_id = ${bytes(fill)}`;
+const rowsOf = (hostId: string) => connection.sql<{ fill: string; cursor: string; session: string | null }[]>`
+  select left(encode(queue_id, 'hex'), 2) as fill, cursor, left(encode(session_id, 'hex'), 2) as session
+  from ingest_cursor where host_id = ${hostId} order by queue_id`;
+const eventsOf = async (hostId: string) =>
+  (
+    await connection.sql<{ text: string }[]>`
+      select concat_ws(' ', action, left(details->>'queue_id', 2), details->>'from', details->>'through') as text
+      from audit_event where details->>'host_id' = ${hostId} order by occurred_at, action`
+  ).map(({ text }) => text);
+
+it("Q12: records once what the database lost of queues that were left, moves their cursors and keeps their sessions", async () => {
+  for (const fill of [1, 2, 3]) await open("a", fill);
+  for (const fill of [1, 2, 3]) await moveTo("a", fill, 10 * fill);
+  gaps.length = 0;
+  const claims = { leftQueues: [left(3, 45), left(4, 5), left(2, 7), left(1, 10)] };
+  expect((await open("a", 5, claims)).leftCursors).toEqual([45n, 5n, 20n, 10n]);
+  expect((await open("a", 5, claims)).leftCursors).toEqual([45n, 5n, 20n, 10n]);
+  expect(await eventsOf("a")).toEqual(["ingest.gap 03 31 45", "ingest.gap 04 1 5"]);
+  expect(gaps).toEqual([15n, 5n]);
+  const [row] = await connection.sql`select ranges, records_max as records from ingest_gap where host_id = 'a'`;
+  expect(row).toEqual({ ranges: "2", records: "20" });
+  expect(await rowsOf("a")).toEqual([
+    { fill: "01", cursor: "10", session: "01" },
+    { fill: "02", cursor: "20", session: "02" },
+    { fill: "03", cursor: "45", session: "03" },
+    { fill: "04", cursor: "5", session: null },
+    { fill: "05", cursor: "0", session: "05" },
+  ]);
+});
+
+it("Q11, Q12: records once what was lost of a queue that is rejected as a copy, and then left", async () => {
+  await open("b", 1);
+  await moveTo("b", 1, 4);
+  const copy = { sessionId: bytes(9), ackedThrough: 6n, sentThrough: 6n };
+  await expect(open("b", 1, copy)).rejects.toMatchObject({ code: "queue_forked" });
+  expect((await open("b", 2, { leftQueues: [left(1, 6)] })).leftCursors).toEqual([6n]);
+  expect(await eventsOf("b")).toEqual(["ingest.gap 01 5 6", "queue.forked 01"]);
+  expect((await rowsOf("b"))[0]).toEqual({ fill: "01", cursor: "6", session: "01" });
+});
+
+it("Q12: reports no queue as lost whose cursor may have been trimmed", async () => {
+  for (let fill = 1; fill <= 20; fill++) {
+    await open("c", fill);
+    await moveTo("c", fill, 100);
+  }
+  expect((await rowsOf("c")).map(({ fill }) => Number.parseInt(fill, 16))).toEqual(
+    Array.from({ length: 16 }, (_, index) => index + 5),
+  );
+  const all = Array.from({ length: 20 }, (_, index) => left(index + 1, 100));
+  for (let first = 0; first < 20; first += 8) await open("c", 30 + first, { leftQueues: all.slice(first, first + 8) });
+  expect(await eventsOf("c")).toEqual([]);
+  // One more than the queues that it names, and none was ever trimmed.
+  for (let fill = 1; fill <= 15; fill++) await open("d", fill);
+  expect((await open("d", 15, { leftQueues: [left(16, 3)] })).leftCursors).toEqual([3n]);
+  expect(await eventsOf("d")).toEqual(["ingest.gap 10 1 3"]);
+});
+
+it("K9: counts nothing as lost of a left queue that was in another sink since", async () => {
+  await open("e", 1);
+  await noteSink(connection.db, "postgres", new Date(Date.now() - 60_000));
+  await noteSink(connection.db, "nats", new Date(Date.now() + 1_000));
+  await noteSink(connection.db, "postgres", new Date(Date.now() + 2_000));
+  expect((await open("e", 3, { leftQueues: [left(1, 7), left(2, 8)] })).leftCursors).toEqual([7n, 8n]);
+  await connection.sql`delete from ingest_sink`;
+  expect((await open("e", 3, { leftQueues: [left(1, 7), left(2, 8)] })).leftCursors).toEqual([7n, 8n]);
+  expect(await eventsOf("e")).toEqual([]);
+});
+
+it("locks queues that two clones have left of each other in one order", async () => {
+  for (const fill of [1, 2]) await open("f", fill);
+  const cross = (fill: number, other: number) =>
+    Array.from({ length: 20 }, () => open("f", fill, { leftQueues: [left(other, 0)] }));
+  const others = createQueueOpener({
+    register: createPostgresRegister({
+      ...connection,
+      clock: systemClock,
+      entropy: systemEntropy,
+      log: createTestLog(),
+    }),
+    ...{ clock: systemClock, log: createTestLog(), observe: { gap: () => undefined, implausibleGap: () => undefined } },
+  });
+  const claims = { hostId: "f", queueId: bytes(2), sessionId: bytes(2), leftQueues: [left(1, 0)] };
+  const opened = await Promise.all([
+    ...cross(1, 2),
+    ...Array.from({ length: 20 }, () => others.open(create(OpenSchema, claims))),
+  ]);
+  expect(opened).toHaveLength(40);
+});
+
+it("rejects left queues that are malformed, too many, or named twice", async () => {
+  const invalid = { code: "frame_invalid" };
+  const many = Array.from({ length: 9 }, (_, index) => left(index + 10, 1));
+  const short = { queueId: bytes(2).subarray(1), storedThrough: 1n };
+  const beyond = { queueId: bytes(2), storedThrough: 2n ** 63n };
+  for (const leftQueues of [many, [short], [beyond], [left(2, 1), left(2, 1)], [left(1, 1)]])
+    await expect(open("g", 1, { leftQueues })).rejects.toMatchObject(invalid);
+});
