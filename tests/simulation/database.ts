@@ -6,7 +6,7 @@
  * - A transaction has an id from its first write on, and ids rise. A snapshot knows the oldest that has not ended.
  * - A server that is restored, or a standby that is promoted, goes on after the last commit that it has: it gives the same ids anew.
  */
-import { copyTables, type EnvelopeKey, emptyTables, type Tables } from "./tables.ts";
+import { copyTables, type EnvelopeKey, emptyTables, type StoredEnvelope, type Tables } from "./tables.ts";
 import type { Process, World } from "./world.ts";
 
 /** How the server differs from a real one: a planted fault. */
@@ -27,6 +27,8 @@ export interface ServerFault {
 /** A transaction. */
 export interface Transaction {
   xid: number | undefined;
+  /** The start of the server that it is of: none outlives it, also when its client has gone. */
+  readonly start: number;
   readonly held: Set<string>;
   readonly writes: ((tables: Tables, xid: number) => void)[];
   lockTimeoutMs: number;
@@ -59,6 +61,8 @@ export interface DatabaseServer {
   backUp(): Tables;
   /** Goes back to a backup; to one of a standby that is promoted, on another timeline. */
   restore(tables: Tables, options?: { isPromotion: boolean }): void;
+  /** What it had when it went back, each time. */
+  readonly discarded: readonly StoredEnvelope[];
   /** How often it was restored: what core's check of its lineage finds. */
   restores(): number;
   /** Refuses connections until then. */
@@ -83,7 +87,9 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
   let identity = { startedAt: "0", timeline: 1 };
   let refusedUntil = 0;
   let losingUntil = 0;
+  const discarded: StoredEnvelope[] = [];
   let restores = 0;
+  let starts = 0;
   const connections = new Set<() => void>();
   const owners = new Map<string, Transaction>();
   const waiting = new Map<string, { transaction: Transaction; grant(): void; fail(error: Error): void }[]>();
@@ -102,8 +108,8 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
     }
     transaction.held.clear();
   };
-  const end = ({ xid }: Transaction): void => {
-    if (xid !== undefined && active.delete(xid)) lastEnded = Math.max(lastEnded, xid);
+  const end = ({ xid, start }: Transaction): void => {
+    if (start === starts && xid !== undefined && active.delete(xid)) lastEnded = Math.max(lastEnded, xid);
   };
   const abandon = (transaction: Transaction): void => {
     end(transaction);
@@ -118,6 +124,9 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
   const disconnectAll = (): void => {
     for (const lose of [...connections]) lose();
     connections.clear();
+    starts += 1;
+    lastEnded = Math.max(lastEnded, ...active);
+    active.clear();
     if (!fault.keepsIdentity) identity = { ...identity, startedAt: String(world.now()) };
   };
 
@@ -135,7 +144,7 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
       const open = fault.forgetsOpenTransactions ? [] : active;
       return { xmin: Math.min(lastEnded + 1, ...open), xmax: lastEnded + 1 };
     },
-    begin: () => ({ xid: undefined, held: new Set(), writes: [], lockTimeoutMs: 5_000 }),
+    begin: () => ({ xid: undefined, start: starts, held: new Set(), writes: [], lockTimeoutMs: 5_000 }),
     lock: (transaction, row) => {
       const owner = owners.get(row);
       if (fault.grantsEveryLock || owner === transaction) return Promise.resolve();
@@ -160,6 +169,7 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
       });
     },
     write: (transaction, change) => {
+      if (transaction.start !== starts) return;
       if (transaction.xid === undefined) {
         transaction.xid = nextXid++;
         active.add(transaction.xid);
@@ -168,6 +178,7 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
       else transaction.writes.push(change);
     },
     commit: (transaction) => {
+      if (transaction.start !== starts) return abandon(transaction);
       for (const change of transaction.writes) change(tables, transaction.xid ?? 0);
       tables.lastXid = Math.max(tables.lastXid, transaction.xid ?? 0);
       transaction.writes.length = 0;
@@ -184,13 +195,14 @@ export const createDatabaseServer = (world: World, fault: ServerFault = {}): Dat
     backUp: () => copyTables(tables),
     restore: (backup, { isPromotion } = { isPromotion: false }) => {
       disconnectAll();
+      discarded.push(...tables.envelopes);
       tables = copyTables(backup);
-      active.clear();
       lastEnded = tables.lastXid;
       nextXid = lastEnded + 1;
       if (isPromotion && !fault.keepsIdentity) identity = { ...identity, timeline: identity.timeline + 1 };
       restores += 1;
     },
+    discarded,
     restores: () => restores,
     refuseUntil: (ms) => {
       refusedUntil = ms;

@@ -1,6 +1,7 @@
 /**
  * Judges a history from outside: what sources were promised, and what the database holds. Its laws:
- * 1. What was acknowledged to a source is stored, or lies in a range that core reports as lost.
+ * 1. What was acknowledged to a source is stored, or lies in a range that core reports as lost: where it was stored in a database that
+ *    went back, in a range that has one of its places.
  * 2. Nothing is stored twice, unless core reports that the queue was copied.
  * 3. The envelopes of a queue are stored in the order of their sequences.
  * 4. Nothing that is stored is reported as lost, and nothing at all unless the servers went back.
@@ -13,7 +14,7 @@
 import type { SimulatedCore } from "./core.ts";
 import { queueRow } from "./database.ts";
 import type { SimulatedHost } from "./host.ts";
-import type { Tables } from "./tables.ts";
+import type { StoredEnvelope, Tables } from "./tables.ts";
 
 /** A law that a history breaks. */
 export interface Breach {
@@ -46,6 +47,8 @@ export interface Oracle {
   acknowledged(): number;
   judge(after: {
     tables: Tables;
+    /** What was stored in databases that have gone back since. */
+    discarded: readonly StoredEnvelope[];
     hosts: readonly SimulatedHost[];
     cores: readonly SimulatedCore[];
     /** The machines whose last record, offered when all was well, is not stored. */
@@ -76,8 +79,8 @@ export const createOracle = (): Oracle => {
     },
     copied: (hostId) => void copies.add(hostId),
     acknowledged: () => acknowledged,
-    judge: ({ tables, hosts, cores, stuck, isIntact, hasGoneBack }) => [
-      ...judgeStored(promised, tables, hosts),
+    judge: ({ tables, discarded, hosts, cores, stuck, isIntact, hasGoneBack }) => [
+      ...judgeStored(promised, tables, discarded, hosts),
       // A database that goes back may take the report of a copy with it.
       ...judgeDoubles(tables, hasGoneBack ? copies : []),
       ...judgeOrder(tables),
@@ -93,27 +96,49 @@ export const createOracle = (): Oracle => {
 const judgeStored = (
   promised: readonly { hostId: string; text: string }[],
   { envelopes, records }: Tables,
+  discarded: readonly StoredEnvelope[],
   hosts: readonly SimulatedHost[],
 ): Breach[] => {
   const stored = new Set(envelopes.map(({ text }) => text));
+  const placeOf = (queue: EnvelopeQueue, sequence: number) => `${queueRow(queue)} ${sequence}`;
+  const places = Map.groupBy(discarded, ({ text }) => text);
+  const reported = new Map<string, Set<string>>();
+  for (const record of records) {
+    if (record.action !== "ingest.gap") continue;
+    const ofHost = reported.get(record.hostId) ?? new Set();
+    reported.set(record.hostId, ofHost);
+    const [from, through] = [Number(record.details.from), Number(record.details.through)];
+    for (let sequence = from; sequence <= through; sequence++) ofHost.add(placeOf(record, sequence));
+  }
   const missing = promised.filter(({ text }) => !stored.has(text));
-  const excused = new Map<string, number>();
-  for (const { hostId, action, details } of records)
-    if (action === "ingest.gap")
-      excused.set(hostId, (excused.get(hostId) ?? 0) + Number(details.through) - Number(details.from) + 1);
-  for (const { hostId, disk } of hosts)
-    excused.set(hostId, (excused.get(hostId) ?? 0) + (disk.image?.deadLetters.length ?? 0));
-  return [...Map.groupBy(missing, ({ hostId }) => hostId)].flatMap(([hostId, lost]) =>
-    lost.length <= (excused.get(hostId) ?? 0)
+  return [...Map.groupBy(missing, ({ hostId }) => hostId)].flatMap(([hostId, lost]) => {
+    const ofHost = reported.get(hostId) ?? new Set();
+    const reportedPlace = ({ text }: { text: string }) =>
+      places
+        .get(text)
+        ?.map((place) => placeOf(place, place.sequence))
+        .find((place) => ofHost.has(place));
+    const unreported = lost.filter((record) => places.has(record.text) && reportedPlace(record) === undefined);
+    const used = new Set(lost.map(reportedPlace).filter((place) => place !== undefined));
+    // What was never stored was rejected, or its sequence lies in a range.
+    const letters = hosts.reduce(
+      (sum, host) => sum + (host.hostId === hostId ? (host.disk.image?.deadLetters.length ?? 0) : 0),
+      0,
+    );
+    const isExcused = lost.filter(({ text }) => !places.has(text)).length <= ofHost.size - used.size + letters;
+    const [first] = unreported.length > 0 ? unreported : lost;
+    return unreported.length === 0 && isExcused
       ? []
       : [
           {
             law: laws.stored,
-            detail: `${hostId} lacks ${lost.length}, first ${lost[0]?.text}; reported ${excused.get(hostId) ?? 0}`,
+            detail: `${hostId} lacks ${lost.length}, first ${first?.text}; reported ${ofHost.size}, and not ${unreported.length} of them`,
           },
-        ],
-  );
+        ];
+  });
 };
+
+type EnvelopeQueue = Parameters<typeof queueRow>[0];
 
 const judgeDoubles = ({ envelopes, records }: Tables, excused: Iterable<string>): Breach[] => {
   const reported = records.flatMap(({ action, hostId }) => (action === "queue.forked" ? [hostId] : []));

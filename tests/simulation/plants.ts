@@ -73,6 +73,10 @@ const collectorPlants: Readonly<Record<string, Plant>> = {
         },
       }),
   },
+  "a host forgets the queue ids that it left": {
+    queue: (queue) =>
+      withMembers(queue, { beginSession: (hostId) => ({ ...queue.beginSession(hostId), leftQueues: [] }) }),
+  },
   "a session does not name the ones before": {
     queue: (queue) =>
       withMembers(queue, { beginSession: (hostId) => ({ ...queue.beginSession(hostId), previousSessionIds: [] }) }),

@@ -2,6 +2,7 @@
 import type { QueueRegister } from "../../functions/ingest/open-queue.ts";
 import { queueRow } from "./database.ts";
 import { createDatabaseSession, type SessionNeeds, type Step } from "./database-session.ts";
+import type { CursorRow } from "./tables.ts";
 import type { World } from "./world.ts";
 
 /** A transaction of the register: what runs its steps. */
@@ -10,6 +11,12 @@ export interface RegisterTransaction {
   lockTimeoutMs: number | undefined;
 }
 
+const neverSeen = { cursor: 0, session: "", updatedAt: 0 };
+const lockedOf = ({ cursor, session, updatedAt }: Pick<CursorRow, "cursor" | "session" | "updatedAt"> = neverSeen) => ({
+  cursor: BigInt(cursor),
+  sessionId: session === "" ? null : Uint8Array.fromHex(session),
+  updatedAt,
+});
 /** Makes the register of a core. */
 export const createModelRegister = (world: World, needs: SessionNeeds): QueueRegister<RegisterTransaction> => {
   const { server } = needs;
@@ -32,12 +39,15 @@ export const createModelRegister = (world: World, needs: SessionNeeds): QueueReg
               cursors.set(row, { cursor: 0, session: "", updatedAt: now.getTime(), xmin }),
             );
           else server.write(tx, () => undefined);
-          return {
-            cursor: BigInt(found?.cursor ?? 0),
-            sessionId: found === undefined || found.session === "" ? null : Uint8Array.fromHex(found.session),
-            updatedAt: found?.updatedAt ?? now.getTime(),
-          };
+          return lockedOf(found ?? { cursor: 0, session: "", updatedAt: now.getTime() });
         });
+      }),
+    lockLeft: ({ step }, queue, leftIds) =>
+      step(async (tx) => {
+        const queues = leftIds.map((queueId) => ({ hostId: queue.hostId, queueId }));
+        for (const row of [queue, ...queues].map(keyOf).toSorted()) await server.lock(tx, row);
+        // No host has so many that some are trimmed.
+        return queues.map((left) => lockedOf(server.tables.cursors.get(keyOf(left))));
       }),
     update: ({ step }, queues, now) =>
       step((tx) => {

@@ -156,7 +156,15 @@ export const simulate = (
     // A stream may lose what it had not synced.
     const isIntact = !hasGoneBack && jetstream === undefined;
     const breaches = [
-      ...oracle.judge({ tables, hosts: lab.hosts, cores: lab.cores, stuck, isIntact, hasGoneBack }),
+      ...oracle.judge({
+        tables,
+        discarded: server.discarded,
+        hosts: lab.hosts,
+        cores: lab.cores,
+        stuck,
+        isIntact,
+        hasGoneBack,
+      }),
       ...watch.breaches(),
     ];
     if (jetstream === undefined) {
