@@ -90,6 +90,12 @@ export interface Loss {
 /** Returns how many sequences a range has. */
 export const sequencesOf = ({ from, through }: Loss): bigint => through - from + 1n;
 
+/** Returns what of a range another sink does not have either, which has the queue through `cursor`. */
+export const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
+  if (cursor >= lost.through) return undefined;
+  return cursor < lost.from ? lost : { ...lost, from: cursor + 1n };
+};
+
 const gapCauses = {
   database: {
     reason: "the database lost envelopes that it had acknowledged: it was restored from a backup",

@@ -18,7 +18,7 @@ import { cursorsOfHostMax, findCursor, type QueueName } from "../../store/ingest
 import type { FrameOutcome, FrameToCommit } from "../../store/ingest/decide-frames.ts";
 import type { CommitObserver } from "../committer.ts";
 import { checkOpen, decideOpen, lossOf, type OpenedQueue } from "../open-queue.ts";
-import { forkEvent, type Loss, type LossObserver, type QueueEventNeeds } from "../queue-events.ts";
+import { forkEvent, type LossObserver, type QueueEventNeeds, withoutStored } from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
 import { createAckedMessages } from "./acked-messages.ts";
 import { createServerInspection } from "./check-servers.ts";
@@ -55,12 +55,6 @@ const headerBytesMax = 8 * 1024;
 /** Views in memory; one that was evicted is read again. */
 const viewsMax = 20_000;
 const attemptsMax = 5;
-
-/** Returns what of a range is not in PostgreSQL either, where core stored before it used this sink. */
-const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
-  if (cursor >= lost.through) return undefined;
-  return cursor < lost.from ? lost : { ...lost, from: cursor + 1n };
-};
 
 /** Makes the sink; checks the servers and creates or checks the streams, see `checkServers` and `prepareStreams`. */
 export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> => {
