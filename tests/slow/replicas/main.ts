@@ -13,19 +13,20 @@ import type { Replicas } from "./serve-replicas.ts";
 
 /** The tests that start core as a program and ask it as a client does. Not here: those that look into one process, such as its memory. */
 const usualFiles = [
-  "host-life",
-  "client",
-  "restored-database",
-  "copied-queue",
-  "enroll-crash",
-  "enroll-by-hand",
-  "online-backup",
-  "wrong-clock",
-  "scim-process",
-  "secret-rotation",
-  "kubernetes-run",
-  "chat-process",
-  "proxies",
+  "collector/diagnostics",
+  "collector/host-life",
+  "core/client",
+  "core/restored-database",
+  "collector/copied-queue",
+  "core/enroll-crash",
+  "core/enroll-by-hand",
+  "core/online-backup",
+  "core/wrong-clock",
+  "core/scim-process",
+  "core/secret-rotation",
+  "documents/kubernetes-run",
+  "core/chat-process",
+  "core/proxies",
 ].map((name) => `tests/${name}.test.ts`);
 
 const { values, positionals } = parseArgs({
