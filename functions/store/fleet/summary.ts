@@ -8,7 +8,7 @@ import {
 } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
-import { type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
+import { countByNumber, type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
 import { fleetPredicate } from "./predicate.ts";
 import { type FleetRules, forwardingIs, isActive, stateAtIndex, stateIndex } from "./rows.ts";
 
@@ -57,19 +57,14 @@ const selectStates = (db: Executor, rules: FleetRules, where: SQL): Promise<read
     from fleet where ${where} group by 1`);
 };
 
-const countStates = ({ places, mark, numbers }: MarkedHosts, rules: FleetRules): readonly StateCounts[] => {
+const countStates = ({ mark, numbers }: MarkedHosts, rules: FleetRules): readonly StateCounts[] => {
   const states = numbers(stateIndex(rules));
-  const counted = { active: mark(isActive(rules)), ...eachForwarding((kind) => mark(forwardingIs(kind, rules))) };
-  const rows = new Map<number, StateCounts>();
-  for (let at = 0; at < places.length; at++) {
-    const state = states[at] as number;
-    const row = rows.get(state) ?? { state_index: state, enrolled: 0, active: 0, ...eachForwarding(() => 0) };
-    rows.set(state, row);
-    row.enrolled += 1;
-    row.active += counted.active[at] as number;
-    for (const kind of forwardings) row[kind] += counted[kind][at] as number;
-  }
-  return [...rows.values()];
+  const active = countByNumber(states, mark(isActive(rules)));
+  const byForwarding = eachForwarding((kind) => countByNumber(states, mark(forwardingIs(kind, rules))));
+  return [...countByNumber(states)].map(([state, enrolled]) => ({
+    ...{ state_index: state, enrolled, active: active.get(state) ?? 0 },
+    ...eachForwarding((kind) => byForwarding[kind].get(state) ?? 0),
+  }));
 };
 
 const eachForwarding = <Each>(valueFor: (kind: Forwarding) => Each): Record<Forwarding, Each> => ({

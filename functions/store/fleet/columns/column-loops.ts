@@ -18,14 +18,6 @@ export const pickFlags = (values: Uint8Array, places: Uint32Array): Uint8Array =
   return picked;
 };
 
-/** Returns the places that are marked in both, and removes them from the first. */
-export const takePlaces = (open: Uint8Array, marks: Uint8Array): Uint32Array => {
-  const both = open.slice();
-  intersect(both, marks);
-  subtract(open, both);
-  return placesOf(both);
-};
-
 /** Returns the places that are marked. */
 export const placesOf = (marks: Uint8Array): Uint32Array => {
   const words = fours(marks);

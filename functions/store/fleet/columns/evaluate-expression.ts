@@ -10,7 +10,6 @@ import {
   pickNumbers,
   placesOf,
   subtract,
-  takePlaces,
   unite,
 } from "./column-loops.ts";
 import type { Comparator, Constant, Expression } from "./parse-expression.ts";
@@ -149,10 +148,19 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
     });
 
   const choose = ({ cases, otherwise }: Extract<Expression, { kind: "case" }>): Float64Array => {
-    const open = new Uint8Array(count).fill(1);
-    const result = fill(numbersOf(otherwise)).slice();
+    const [open, own] = [new Uint8Array(count).fill(1), new Uint8Array(count)];
+    const others = numbersOf(otherwise);
+    const result = typeof others === "number" ? fill(others) : others.slice();
     for (const { when, value } of cases) {
-      const places = takePlaces(open, mark(when));
+      own.set(open);
+      intersect(own, mark(when));
+      subtract(open, own);
+      if (value.kind === "constant") {
+        const number = numberOf(value.value);
+        for (let at = 0; at < count; at++) if (own[at] === 1) result[at] = number;
+        continue;
+      }
+      const places = placesOf(own);
       if (places.length === 0) continue;
       // A case of few hosts is decided for them alone.
       const values = evaluateSome(view, places, marked).numbers(value);
