@@ -61,7 +61,7 @@ export const heartbeatBench: Bench = async (args) => {
   const rounds = options.rounds || (isSteady ? steadyRounds : roundsMax);
   if (rounds > roundsMax && !isSteady) throw new Error(`core accepts at most ${roundsMax} rounds: use more hosts`);
   await using database = await openEmbeddedDatabase();
-  const env = { SVC_INGEST_REQUIRE_ENROLLMENT: "true", NODE_OPTIONS: process.env.PROF_OPTIONS ?? "" };
+  const env = { SVC_INGEST_REQUIRE_ENROLLMENT: "true" };
   const files = await prepareIngestCore(database.url, program === "" ? { env } : { env, program });
   const { certFile: certificateFile, keyFile } = files.pki.enrollmentCa;
   const { signer } = await loadLocalCa({ certificateFile, keyFile, cryptography: createNodeCryptography() });
@@ -203,8 +203,7 @@ export const heartbeatBench: Bench = async (args) => {
     };
   } finally {
     for (const sender of [...senders, ...streams]) sender?.close();
-    core.process.kill("SIGTERM");
-    await new Promise((r) => core.process.once("exit", r));
+    core.process.kill("SIGKILL");
     await files.remove();
   }
 };
