@@ -90,19 +90,19 @@ describe("hosts in core's memory", () => {
   });
 
   it("include those that enroll later, in the order of identities", async () => {
-    await seedFleet(test.db, { first: 301, count: 6_100, now });
-    const page = { sort: "identity", order: "asc", limit: 6_100, after: null } as const;
+    await seedFleet(test.db, { first: 301, count: 5_100, now });
+    const page = { sort: "identity", order: "asc", limit: 5_100, after: null } as const;
     const wanted = await findFleetPage(test.db, rules, {}, page);
     const { rows } = await findFleetPage(test.db, rules, {}, page, { columns });
     expect(rows.map(({ id }) => id)).toEqual(wanted.rows.map(({ id }) => id));
-    expect(rows).toHaveLength(6_100);
+    expect(rows).toHaveLength(5_100);
   });
 
   it("are asked of the database until they are loaded", async () => {
     const fresh = createColumns();
     expect(await fresh.current()).toBeUndefined();
     await fresh.load();
-    expect((await fresh.current())?.count).toBe(6_100);
+    expect((await fresh.current())?.count).toBe(5_100);
   });
 
   it("are loaded again when nobody looked for so long that most have changed", async () => {
