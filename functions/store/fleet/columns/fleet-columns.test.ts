@@ -53,7 +53,7 @@ describe("pages from core's memory", () => {
         after = pages % 2 === 0 ? actual.next : expected.next;
       } while (after !== null && pages++ < 4);
     });
-    await fc.assert(property, { numRuns: 60 });
+    await fc.assert(property, { numRuns: 30 });
   });
 
   it("have the counts of those from the database", async () => {
