@@ -1,5 +1,6 @@
 import { systemClock } from "../kit/clock.ts";
 import { runEvery } from "../kit/run-every.ts";
+import { createAccountRegister } from "./account-register.ts";
 import { createApp } from "./app.ts";
 import type { IngestConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
@@ -86,6 +87,8 @@ export const startIngest = async (
     ...(core.signer === null
       ? {}
       : { statuses: createStatusRegister(core, { pause: () => clock.sleep(statusPauseMs) }) }),
+    // What a stream stores shares no transaction with accounts.
+    accounts: config.sink.kind === "postgres" ? createAccountRegister(core) : undefined,
     listen: (on) => databases.listen(ingestChannels(on)),
   });
   metrics.gauge(

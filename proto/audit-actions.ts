@@ -13,6 +13,7 @@ export const auditActions = [
   "queue.forked",
   "ingest.gap",
   "ingest.repeat",
+  "account.refuse",
   "ingest_partition.drop",
   "retention.confirm",
   "config.publish",

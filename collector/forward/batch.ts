@@ -10,12 +10,22 @@ export interface BatchLimits {
   lingerMs: number;
 }
 
-/** Resolves with the next records above `sequence`, once there is at least one. Rejects with the signal's reason. */
+/** How far the queue may be read for now. */
+export interface BatchGate {
+  /** Returns the last sequence that may be in a frame with what follows `sequence`. */
+  through(sequence: number): number;
+  /** Resolves when it may have changed; rejects with the signal's reason. */
+  changed(signal: AbortSignal): Promise<void>;
+}
+
+/**
+ * Resolves with the next records above `sequence` that the gate lets through, once there is at least one. Rejects with the signal's reason.
+ */
 export const nextBatch = async (
   queue: Pick<Queue, "read" | "waitBeyond" | "lastSequence">,
   sequence: number,
   limits: BatchLimits,
-  clock: Clock,
+  { clock, gate }: { clock: Clock; gate: BatchGate },
   signal: AbortSignal,
 ): Promise<QueuedRecords[]> => {
   const { maxEnvelopes, maxBytes, lingerMs } = limits;
@@ -26,7 +36,14 @@ export const nextBatch = async (
   let linger: AbortController | undefined;
   while (linger?.signal.aborted !== true) {
     signal.throwIfAborted();
-    const found = queue.read(seen, { maxRecords: maxEnvelopes - envelopes, maxBytes: maxBytes - bytes });
+    const through = gate.through((batch[0]?.firstSequence ?? seen + 1) - 1);
+    if (seen >= through && batch.length > 0) return batch;
+    if (seen >= through) {
+      await gate.changed(signal);
+      continue;
+    }
+    const bounds = { maxRecords: maxEnvelopes - envelopes, maxBytes: maxBytes - bytes };
+    const found = readThrough(queue, seen, through, bounds);
     for (const records of found) {
       if (batch.length > 0 && bytes + records.bytes > maxBytes) return batch;
       batch.push(records);
@@ -37,7 +54,8 @@ export const nextBatch = async (
     if (envelopes >= maxEnvelopes || bytes >= maxBytes) return batch;
     if (found.length > 0) continue;
     // No record is left up to here: those removed in between must not wake this loop again.
-    seen = queue.lastSequence;
+    seen = Math.min(queue.lastSequence, through);
+    if (seen >= through) continue;
     if (batch.length === 0) {
       await queue.waitBeyond(seen, signal);
     } else {
@@ -47,6 +65,22 @@ export const nextBatch = async (
   }
   signal.throwIfAborted();
   return batch;
+};
+
+/** Reads records up to `through`. */
+const readThrough = (
+  queue: Pick<Queue, "read">,
+  seen: number,
+  through: number,
+  bounds: { maxRecords: number; maxBytes: number },
+): QueuedRecords[] => {
+  const found = queue.read(seen, bounds);
+  if ((found.at(-1)?.lastSequence ?? 0) <= through) return found;
+  const within = found.reduce(
+    (sum, { firstSequence, lastSequence }) => sum + Math.max(0, Math.min(lastSequence, through) - firstSequence + 1),
+    0,
+  );
+  return within === 0 ? [] : queue.read(seen, { ...bounds, maxRecords: within });
 };
 
 const startLinger = (lingerMs: number, clock: Clock, signal: AbortSignal): AbortController => {

@@ -43,6 +43,8 @@ export interface ForwarderOptions {
 export interface ForwarderStatus {
   /** A stream is open and core has answered on it. */
   connected: boolean;
+  /** The stream that is open takes accounts. */
+  takesAccounts: boolean;
   /** Wall time of the last ack, milliseconds since the epoch. */
   lastAckAt: number | null;
   /** Why the last stream ended; null again when core answers. */
@@ -73,7 +75,7 @@ const answerTimeoutMs = 60_000;
 /** Makes a forwarder from `queue` to core (docs/protocol.md). */
 export const createForwarder = (options: ForwarderOptions): Forwarder => {
   const { queue, clock, entropy, log, createBlockCompressor = () => createCompressor("zstd") } = options;
-  const status: ForwarderStatus = { connected: false, lastAckAt: null, lastError: null };
+  const status: ForwarderStatus = { connected: false, takesAccounts: false, lastAckAt: null, lastError: null };
   const limiter = createRateLimiter({ framesMax: options.maxInFlightFrames, clock, entropy });
   let maxBytes = options.batch.maxBytes;
   /** Frames still to be sent one at a time, to find which of those in flight core rejected. */
@@ -121,12 +123,15 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
           batch: { ...options.batch, maxBytes },
           maxInFlightFrames: () => (sendAlone > 0 ? 1 : limiter.framesInFlight()),
           answerTimeoutMs,
-          onOpened: (send) => {
+          onOpened: ({ send, takesAccounts }) => {
             status.connected = true;
+            status.takesAccounts = takesAccounts;
             status.lastError = null;
             sendStatus = send;
             settled.resolve();
           },
+          onAccountRefused: (refusal) =>
+            log.warn(refusal, "core refused an account of this host, and keeps it as evidence"),
           onAck: ({ rejected }) => {
             status.lastAckAt = clock.now();
             limiter.acknowledged();

@@ -10,7 +10,15 @@ import {
   StatusSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { ProtobufError } from "../../proto/wire.ts";
-import { decodeResponse, encodeBlock, encodeFrame, encodeOpen, encodeStatus, forwardPath } from "./messages.ts";
+import {
+  decodeResponse,
+  encodeAccount,
+  encodeBlock,
+  encodeFrame,
+  encodeOpen,
+  encodeStatus,
+  forwardPath,
+} from "./messages.ts";
 
 const id = (byte: number) => new Uint8Array(16).fill(byte);
 const large = 2 ** 53 - 1;
@@ -67,7 +75,7 @@ it("encodes left queues, and decodes core's cursors of them, as the library does
         const value = { cursor: BigInt(cursor), leftCursors: leftCursors.map(BigInt), statusIntervalSeconds: 60 };
         const opened = create(ForwardResponseSchema, { message: { case: "opened", value } });
         expect(decodeResponse(toBinary(ForwardResponseSchema, opened))).toEqual({
-          opened: { cursor, leftCursors, takesZstd: false, takesStatus: true },
+          opened: { cursor, leftCursors, takesZstd: false, takesStatus: true, takesAccounts: false },
         });
       },
     ),
@@ -105,23 +113,33 @@ it("encodes statuses as the library decodes them", () => {
   expect(message.case === "status" && message.value.figures).not.toHaveProperty("oldestRecordAgeSeconds", 0n);
 });
 
+it("encodes accounts as the library decodes them", () => {
+  const account = { body: id(7), signature: id(8) };
+  for (const earlierAreLost of [false, true])
+    expect(fromBinary(ForwardRequestSchema, encodeAccount(account, earlierAreLost)).message).toMatchObject({
+      case: "account",
+      value: { ...account, earlierAreLost },
+    });
+});
+
 it("decodes responses as the library encodes them", () => {
   const encode = (message: Parameters<typeof create<typeof ForwardResponseSchema>>[1]) =>
     toBinary(ForwardResponseSchema, create(ForwardResponseSchema, message));
   expect(decodeResponse(encode({ message: { case: "opened", value: {} } }))).toEqual({
-    opened: { cursor: 0, leftCursors: [], takesZstd: false, takesStatus: false },
+    opened: { cursor: 0, leftCursors: [], takesZstd: false, takesStatus: false, takesAccounts: false },
   });
   const opened = {
     cursor: BigInt(large),
     blockEncodings: [BlockEncoding.NONE, BlockEncoding.ZSTD],
     statusIntervalSeconds: 60,
+    takesAccounts: true,
   };
   expect(decodeResponse(encode({ message: { case: "opened", value: opened } }))).toEqual({
-    opened: { cursor: large, leftCursors: [], takesZstd: true, takesStatus: true },
+    opened: { cursor: large, leftCursors: [], takesZstd: true, takesStatus: true, takesAccounts: true },
   });
   expect(
     decodeResponse(encode({ message: { case: "opened", value: { blockEncodings: [BlockEncoding.NONE] } } })),
-  ).toEqual({ opened: { cursor: 0, leftCursors: [], takesZstd: false, takesStatus: false } });
+  ).toEqual({ opened: { cursor: 0, leftCursors: [], takesZstd: false, takesStatus: false, takesAccounts: false } });
   const rejected = [
     { sequence: BigInt(large), code: "kind_invalid", message: "é" },
     { sequence: 7n, code: "", message: "" },
@@ -150,6 +168,10 @@ it("decodes responses as the library encodes them", () => {
   const request = { spreadMs: 1, action: { case: "sendDiag" as const, value: { requestId: "r" } } };
   expect(decodeResponse(encode({ message: { case: "directive", value: request } }))).toEqual({
     directive: { spreadMs: 1, action: "send_diag", requestId: "r" },
+  });
+  const accountAck = { through: BigInt(large), refused: "number_used" };
+  expect(decodeResponse(encode({ message: { case: "accountAck", value: accountAck } }))).toEqual({
+    accountAck: { through: large, refused: "number_used" },
   });
   // An action of a later version.
   expect(decodeResponse(encode({ message: { case: "directive", value: { spreadMs: 1 } } }))).toBeUndefined();

@@ -23,12 +23,19 @@ export interface Ack {
   rejected: { sequence: number; code: string; message: string }[];
 }
 
-/** Core's answer to `Open`: its cursor, those of the left queues, and whether it takes blocks compressed with zstd, and statuses. */
+/** Core's answer to `Open`: its cursor, those of the left queues, and whether it takes blocks compressed with zstd, statuses and accounts. */
 export interface Opened {
   cursor: number;
   leftCursors: number[];
   takesZstd: boolean;
   takesStatus: boolean;
+  takesAccounts: boolean;
+}
+
+/** Core's answer to an account: the last one that it has, and why it refuses the one that was sent; empty if it does not. */
+export interface AccountAck {
+  through: number;
+  refused: string;
 }
 
 /** A heartbeat on the stream. */
@@ -72,7 +79,8 @@ export type ForwardResponse =
   | { opened: Opened }
   | { ack: Ack }
   | { statusAnswer: StatusAnswer }
-  | { directive: Directive };
+  | { directive: Directive }
+  | { accountAck: AccountAck };
 
 const text = (number: number) => wireTag(number, WireType.LengthDelimited);
 const varint = (number: number) => wireTag(number, WireType.Varint);
@@ -148,6 +156,17 @@ export const encodeStatus = (seq: number, { digest, queue, lastAckAgeSeconds, re
   return writer.join().finish();
 };
 
+/** Encodes a request with an `Account`. */
+export const encodeAccount = (
+  { body, signature }: { body: Uint8Array; signature: Uint8Array },
+  earlierAreLost: boolean,
+): Uint8Array => {
+  const writer = new BinaryWriter().uint32(text(5)).fork();
+  writer.uint32(text(1)).bytes(body).uint32(text(2)).bytes(signature);
+  if (earlierAreLost) writer.uint32(varint(3)).bool(true);
+  return writer.join().finish();
+};
+
 const actions = new Map([
   [text(2), "config_assigned" as const],
   [text(3), "renew_now" as const],
@@ -162,13 +181,20 @@ export const decodeResponse = (bytes: Uint8Array): ForwardResponse | undefined =
     const readText = (end: number) => decodeText(bytes.subarray(reader.pos, end));
     eachField(reader, bytes.length, (tag, responseEnd) => {
       if (tag === text(1)) {
-        const opened: Opened = { cursor: 0, leftCursors: [], takesZstd: false, takesStatus: false };
+        const opened: Opened = {
+          cursor: 0,
+          leftCursors: [],
+          takesZstd: false,
+          takesStatus: false,
+          takesAccounts: false,
+        };
         eachField(reader, responseEnd, (field, end) => {
           if (field === varint(1)) opened.cursor = Number(reader.uint64());
           // Repeated numbers come together, in one field.
           if (field === text(2)) while (reader.pos < end) opened.takesZstd ||= reader.uint32() === zstd;
           if (field === varint(3)) opened.takesStatus = reader.uint32() > 0;
           if (field === text(4)) while (reader.pos < end) opened.leftCursors.push(Number(reader.uint64()));
+          if (field === varint(5)) opened.takesAccounts = reader.bool();
         });
         response = { opened };
       } else if (tag === text(2)) {
@@ -197,6 +223,13 @@ export const decodeResponse = (bytes: Uint8Array): ForwardResponse | undefined =
           if (field === text(5)) requestId = readRequestId(reader, end, readText);
         });
         if (action) response = { directive: { spreadMs, action, requestId } };
+      } else if (tag === text(5)) {
+        const accountAck: AccountAck = { through: 0, refused: "" };
+        eachField(reader, responseEnd, (field, end) => {
+          if (field === varint(1)) accountAck.through = Number(reader.uint64());
+          else if (field === text(2)) accountAck.refused = readText(end);
+        });
+        response = { accountAck };
       }
     });
     return response;

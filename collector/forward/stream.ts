@@ -4,6 +4,7 @@ import type { Span, Tracer } from "../../kit/tracing/tracer.ts";
 import { GrpcError } from "../../proto/grpc-status.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecords } from "../queue/record.ts";
+import { createAccountLane } from "./account-lane.ts";
 import { type BatchLimits, nextBatch } from "./batch.ts";
 import type { Compressor } from "./compressor.ts";
 import type { GrpcConnection, GrpcRequest } from "./grpc-stream.ts";
@@ -17,6 +18,7 @@ import {
   forwardPath,
   type Opened,
 } from "./messages.ts";
+import { createRequestAside } from "./request-aside.ts";
 import { createStatusLane, type StatusLane } from "./status-lane.ts";
 
 /** Core has acknowledged more than this queue ever sent: a copy of it has, so its disk was restored or its machine cloned. */
@@ -52,9 +54,11 @@ export interface ForwardStreamOptions {
   answerTimeoutMs: number;
   clock: Clock;
   tracer?: Tracer;
-  /** Core has answered; `sendStatus` is undefined if it takes no statuses on this stream. */
-  onOpened(sendStatus: StatusLane["send"] | undefined): void;
+  /** Core has answered; `send` is undefined if it takes no statuses on this stream. */
+  onOpened(opened: { send: StatusLane["send"] | undefined; takesAccounts: boolean }): void;
   onAck(ack: Ack): void;
+  /** Core refuses an account of this host. */
+  onAccountRefused(refusal: { number: number; reason: string }): void;
   /** Without it, core is not told that this client takes directives. */
   onDirective?: ((directive: Directive) => void) | undefined;
 }
@@ -78,13 +82,21 @@ export const runStream = async (
   signal.addEventListener("abort", stop, { once: true });
   if (signal.aborted) stop();
 
-  const lane = createStatusLane();
+  const aside = createRequestAside();
+  const lane = createStatusLane(aside);
   let queueId = queue.queueId;
   const opened = Promise.withResolvers<void>();
   let slot = Promise.withResolvers<void>();
   let answerDueSince: number | null = clock.monotonic();
   let cursor = 0;
   let compressBlock: Compressor | undefined;
+  const accounts = createAccountLane(queue, {
+    aside,
+    onSent: () => {
+      answerDueSince ??= clock.monotonic();
+    },
+    onRefused: options.onAccountRefused,
+  });
   /** The last sequence that this stream has sent, or does not have to send. */
   let sent = 0;
 
@@ -118,8 +130,8 @@ export const runStream = async (
         slot = Promise.withResolvers();
         await slot.promise;
       }
-      const batch = await nextBatch(queue, sent, options.batch, clock, end.signal);
       const previous = sent;
+      const batch = await nextBatch(queue, previous, options.batch, { clock, gate: accounts }, end.signal);
       const frame = frameOf(batch, previous, options.tracer);
       inFlight.push(frame);
       sent = frame.lastSequence;
@@ -142,7 +154,7 @@ export const runStream = async (
     }
   };
 
-  const open = ({ cursor: committed, leftCursors, takesZstd, takesStatus }: Opened) => {
+  const open = ({ cursor: committed, leftCursors, takesZstd, takesStatus, takesAccounts }: Opened) => {
     if (takesZstd) compressBlock = options.compressBlock;
     if (committed > queue.sentThrough()) throw new QueueForkedError();
     queue.sessionAnswered(leftCursors);
@@ -150,8 +162,13 @@ export const runStream = async (
     cursor = committed;
     const [oldest] = queue.read(0, { maxRecords: 1, maxBytes: 0 });
     sent = Math.min(cursor, (oldest?.firstSequence ?? Number.POSITIVE_INFINITY) - 1);
-    options.onOpened(takesStatus ? lane.send : undefined);
+    options.onOpened({ send: takesStatus ? lane.send : undefined, takesAccounts });
+    accounts.opened(takesAccounts);
     opened.resolve();
+  };
+
+  const noteAnswer = () => {
+    answerDueSince = inFlight.length > 0 || accounts.isWaiting() ? clock.monotonic() : null;
   };
 
   const acknowledge = (ack: Ack) => {
@@ -160,8 +177,8 @@ export const runStream = async (
     // For a resent frame core's cursor is ahead; records that were not resent may still be rejected.
     const through = Math.min(ack.ackedThrough, sent);
     while (inFlight[0] !== undefined && inFlight[0].lastSequence <= through) inFlight.shift()?.span?.end();
-    answerDueSince = inFlight.length > 0 ? clock.monotonic() : null;
-    removeThrough(queue, through);
+    noteAnswer();
+    removeThrough(queue, through, accounts.poke);
     options.onAck(ack);
     slot.resolve();
   };
@@ -172,7 +189,10 @@ export const runStream = async (
     if ("ack" in response) acknowledge(response.ack);
     else if ("opened" in response) open(response.opened);
     else if ("statusAnswer" in response) lane.answered(response.statusAnswer);
-    else options.onDirective?.(response.directive);
+    else if ("accountAck" in response) {
+      accounts.acknowledged(response.accountAck);
+      noteAnswer();
+    } else options.onDirective?.(response.directive);
   };
 
   const watch = async () => {
@@ -183,11 +203,18 @@ export const runStream = async (
     }
   };
   watch().catch(() => undefined);
+  const followAccounts = async () => {
+    for (;;) {
+      await queue.accounts.changed(end.signal);
+      accounts.poke();
+    }
+  };
+  followAccounts().catch((error: unknown) => end.abort(error));
 
   try {
     await options.connection.run({
       path: forwardPath,
-      requests: lane.merge(requests()),
+      requests: aside.merge(requests()),
       onResponse,
       signal: end.signal,
     });
@@ -225,8 +252,11 @@ const joinBytes = (parts: readonly Uint8Array[]): Uint8Array => {
 const ackLingerMs = 50;
 
 /** Ignores failures of the disk: the next ack covers the same records, and core skips those that are resent. */
-const removeThrough = (queue: Queue, sequence: number): void => {
-  queue.ack(sequence, { lingerMs: ackLingerMs }).catch(() => undefined);
+const removeThrough = (queue: Queue, sequence: number, onRemoved: () => void): void => {
+  queue
+    .ack(sequence, { lingerMs: ackLingerMs })
+    .then(onRemoved)
+    .catch(() => undefined);
 };
 
 const frameOf = (batch: readonly QueuedRecords[], previous: number, tracer: Tracer | undefined): SentFrame => {

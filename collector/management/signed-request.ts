@@ -104,8 +104,12 @@ export const signBody = <Body extends { sent_at: string }>(
     sentAt: body.sent_at,
     bodySha256: createHash("sha256").update(canonicalBody(body)).digest("hex"),
   });
-  return { ...body, proof: sign(digestFor(privateKey), Buffer.from(payload), privateKey).toString("base64") };
+  return { ...body, proof: signBytes(privateKey, Buffer.from(payload)).toString("base64") };
 };
+
+/** Signs bytes as core verifies them: ECDSA in DER with the hash that belongs to the curve, or Ed25519. */
+export const signBytes = (privateKey: KeyObject, bytes: Uint8Array): Buffer =>
+  sign(digestFor(privateKey), bytes, privateKey);
 
 const digests: Partial<Record<string, string>> = { prime256v1: "sha256", secp384r1: "sha384" };
 

@@ -1,11 +1,13 @@
+import type { SourceRefusal } from "../../proto/completeness/account.ts";
 import type { AgeReading } from "./age.ts";
 import { createAgeClock } from "./age.ts";
 import { batchRecords } from "./envelope.ts";
 import { isDiskUnwritable, QueueClosedError, QueueFullError } from "./errors.ts";
 import type { AppendOutcome, Queue, QueueOptions } from "./queue.ts";
-import type { Checkpoint, RecordBatch } from "./record.ts";
+import { createQueueAccounts } from "./queue-accounts.ts";
+import type { Checkpoint, RecordBatch, RecordCount } from "./record.ts";
 import { createQueueSessions } from "./sessions.ts";
-import { damageOf, statsOf } from "./stats.ts";
+import { damageOf, lossTotals, statsOf } from "./stats.ts";
 import type { QueueStore, QueueTransaction } from "./store.ts";
 import { createRecordWaiters, takeFitting, waitForRoom } from "./waiters.ts";
 
@@ -36,7 +38,10 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
   const { maxDiskUsageBytes, maxRecordAgeSeconds, clock } = options;
   let age = () => 0;
   const now = () => ({ ageMs: age(), wallMs: clock.now() });
-  const store = parts.openStore(now, () => schedule());
+  const store = parts.openStore(now, () => {
+    books.replaced();
+    schedule();
+  });
   age = createAgeClock(clock, store.state);
 
   const deadLetterBounds = { recordsMax: 1_000, bytesMax: Math.floor(maxDiskUsageBytes / 16) };
@@ -74,6 +79,11 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
 
   const admitWaiting = () => {
     for (let next = takeFitting(waiting, fits); next; next = takeFitting(waiting, fits)) admit(next);
+    books.waiting(waiting.length > 0);
+  };
+
+  const countRefused = (reason: SourceRefusal, counts: readonly RecordCount[]) => {
+    for (const { source, records } of counts) accounts.refused(reason, source, records);
   };
 
   const linger = (ms: number) => {
@@ -87,7 +97,13 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
     state.ackedThrough = Math.max(state.ackedThrough, ackThrough);
   };
 
+  const { accounts, books } = createQueueAccounts(store, clock, {
+    totals: () => lossTotals(store),
+    write: (change) => writeIfPossible(change),
+  });
   const { sessions, write, writeIfPossible } = createQueueSessions(store, options, {
+    transact: books.transaction,
+    onRenamed: books.renamed,
     deleteAcked,
     acknowledged: () => ackThrough,
     onNewQueueId: () => {
@@ -110,6 +126,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
         if (acking.length > 0 || isAckDue) deleteAcked(transaction);
         for (const { batch, checkpoints, dropped } of appends) {
           transaction.insert(batch);
+          books.accepted(batch.counts);
           for (const checkpoint of checkpoints) transaction.putCheckpoint(checkpoint);
           transaction.state.droppedRecords += dropped;
         }
@@ -125,6 +142,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
       for (const { batch, dropped, resolve, reject } of appends) {
         if (drops) {
           unsavedDrops += batch.count + dropped;
+          countRefused("queue_full", batch.counts);
           resolve("dropped");
         } else reject(error);
       }
@@ -148,6 +166,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
     const done = writeIfPossible((transaction) => {
       dropped = transaction.deleteThrough(kept - 1);
       transaction.state.droppedRecords += dropped;
+      books.expired(dropped);
     });
     return done ? dropped : 0;
   };
@@ -160,6 +179,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
 
   return {
     ...sessions,
+    accounts,
     get queueId() {
       return store.state.queueId;
     },
@@ -176,11 +196,13 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
       if (waiting.length === 0 && fits(total)) {
         admit(append);
       } else if (options.dropNewestOnFull || total > maxDiskUsageBytes) {
+        countRefused(total > maxDiskUsageBytes ? "too_large" : "queue_full", batch.counts);
         admit({ ...append, batch: batchRecords([]), total: 0, dropped: batch.count });
       } else if (signal?.aborted) {
         reject(new QueueFullError({ cause: signal.reason }));
       } else {
         waitForRoom(append, waiting, signal);
+        books.waiting(true);
         if (acks.length > 0) schedule();
       }
       return promise;
@@ -226,6 +248,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
       if (closed) return;
       try {
         flush();
+        accounts.stop();
       } finally {
         closed = true;
         lingering?.abort();

@@ -15,7 +15,7 @@ import {
   writeObservedAt,
   writeText,
 } from "./envelope-writer.ts";
-import type { NewRecord, RecordBatch } from "./record.ts";
+import type { NewRecord, RecordBatch, RecordCount } from "./record.ts";
 
 /** A record's overhead beside its text and payload: its sequence, and its share of a row and of a frame. */
 export const overheadBytes = 64;
@@ -41,12 +41,27 @@ export const batchRecords = (records: readonly NewRecord[]): RecordBatch => {
   return {
     count: records.length,
     bytes: sizes.reduce((sum, bytes) => sum + bytes, 0),
+    counts: countRecords(records),
     sizeOf: (index) => sizes[index] ?? 0,
     write: (writer, index, sequence) => {
       const record = records[index];
       if (record !== undefined) writeRecord(writer, record, sizes[index] ?? 0, sequence);
     },
   };
+};
+
+const countRecords = (records: readonly NewRecord[]): RecordCount[] => {
+  const counts: RecordCount[] = [];
+  for (const { kind, source, payload } of records) {
+    const last = counts.at(-1);
+    const isSame = last?.kind === kind && last.source === source;
+    const count = isSame ? last : counts.find((each) => each.kind === kind && each.source === source);
+    if (count) {
+      count.records += 1;
+      count.bytes += payload.length;
+    } else counts.push({ kind, source, records: 1, bytes: payload.length });
+  }
+  return counts;
 };
 
 /** Writes the tag and length of an envelope, and its sequence; `size` is that of its record. */

@@ -1,6 +1,7 @@
 /*
  * The queue's format on disk. Invariants:
- * - A released format never changes: a change of the tables or of a block is a new format number.
+ * - A released format never changes: a change of the tables or of a block is a new format number. Tables that other versions need not know,
+ *   such as those of accounts (account-table.ts), are no part of it.
  * - A database of another format is refused before anything is written, so the collector version that wrote it can still use it.
  */
 import { DatabaseSync, type SQLOutputValue } from "node:sqlite";

@@ -26,6 +26,7 @@ export interface FileLines {
   readonly partial: boolean;
 }
 
+const lineKind = "log_line";
 const offsetName = "file.offset";
 
 /**
@@ -41,10 +42,15 @@ export const batchLines = (lines: FileLines): RecordBatch => {
     sizeOfLine(shared.length, offset + startOf(index), endOf(index) - startOf(index));
   const count = bounds.length / 2;
   let bytes = 0;
-  for (let index = 0; index < count; index++) bytes += sizeOf(index);
+  let lineBytes = 0;
+  for (let index = 0; index < count; index++) {
+    bytes += sizeOf(index);
+    lineBytes += endOf(index) - startOf(index);
+  }
   return {
     count,
     bytes,
+    counts: count === 0 ? [] : [{ kind: lineKind, source: lines.source, records: count, bytes: lineBytes }],
     sizeOf,
     write: (writer, index, sequence) => {
       const [start, end] = [startOf(index), endOf(index)];
@@ -74,7 +80,7 @@ const encodeShared = ({
   partial,
 }: Omit<FileLines, "buffer" | "offset" | "bounds">): Buffer => {
   const writer = { buffer: Buffer.allocUnsafe(256 + 3 * (source.length + path.length)), at: 0 };
-  writeText(writer, field.kind, "log_line");
+  writeText(writer, field.kind, lineKind);
   writeObservedAt(writer, observedAtMs);
   writeText(writer, field.source, source);
   writeAttribute(writer, "file.path", path);

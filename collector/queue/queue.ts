@@ -20,6 +20,7 @@ import { acquireFileLock } from "../files/lock.ts";
 import { createQueue } from "./create-queue.ts";
 import { QueueLockedError } from "./errors.ts";
 import { createQueueDirectory, queueFiles } from "./files.ts";
+import type { QueueAccounts } from "./queue-accounts.ts";
 import type { Checkpoint, NewRecord, QueuedRecords, RecordBatch } from "./record.ts";
 import { openRecoveringStore, type RecoveringStoreOptions } from "./recovering-store.ts";
 import type { QueueSessions } from "./sessions.ts";
@@ -54,6 +55,7 @@ export interface Queue extends QueueSessions {
   /** Returns the stored checkpoints of a source, by key. */
   checkpoints(source: string): Map<string, string>;
   stats(): QueueStats;
+  readonly accounts: QueueAccounts;
   /** Stores the admitted appends, rejects the waiting ones with `QueueClosedError`, and releases the lock. */
   close(): Promise<void>;
 }

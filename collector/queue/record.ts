@@ -12,11 +12,21 @@ export interface NewRecord {
   readonly payload: Uint8Array;
 }
 
+/** How many records of one kind and source, and the bytes of their payloads. */
+export interface RecordCount {
+  readonly kind: string;
+  readonly source: string;
+  records: number;
+  bytes: number;
+}
+
 /** Records that are appended together, in order. Immutable until the append has settled. */
 export interface RecordBatch {
   readonly count: number;
   /** The sum of their sizes. */
   readonly bytes: number;
+  /** How many of each kind and source. */
+  readonly counts: readonly RecordCount[];
   /** Returns the size of record `index` against the queue's cap: more than its envelope has under any sequence. */
   sizeOf(index: number): number;
   /** Writes record `index` as the envelope `sequence`. The writer has room for `sizeOf(index)` bytes. */

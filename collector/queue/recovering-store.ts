@@ -14,6 +14,7 @@ import { errorCode } from "../../kit/describe-error.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { sqliteCodeOf } from "../files/lock.ts";
 import { fsyncDirectorySync } from "../files/private-files.ts";
+import { copyAccounts, readRemainingAccounts } from "./account-table.ts";
 import type { AgeReading } from "./age.ts";
 import { QueueCorruptError, QueueUnreadableError } from "./errors.ts";
 import { queueFiles } from "./files.ts";
@@ -107,8 +108,10 @@ export const openRecoveringStore = (
 
   /** Replaces the database once: if the new one is corrupt at once too, the file is not the cause. */
   const replace = (from: QueueOrigin, cause: unknown): QueueStore => {
+    const accounts = readRemainingAccounts(dir);
     const folder = quarantine(dir);
     const replaced = openStore(dir, () => ({ ...from, quarantined: lastQuarantined(dir) }), now);
+    if (accounts) replaced.transaction((transaction) => copyAccounts(accounts, transaction.accounts));
     options.onQuarantined?.(folder, cause);
     return replaced;
   };
@@ -152,6 +155,7 @@ export const openRecoveringStore = (
     firstSequenceSince: (ageMs) => use(({ firstSequenceSince }) => firstSequenceSince(ageMs)),
     checkpoints: (source) => store.checkpoints(source),
     allCheckpoints: () => store.allCheckpoints(),
+    accounts: (read) => use(({ accounts }) => accounts(read)),
     close: () => {
       mark.close();
       if (corrupt === undefined) store.close();

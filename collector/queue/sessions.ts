@@ -52,15 +52,21 @@ export const createQueueSessions = (
   store: QueueStore,
   { clock, entropy }: { clock: Clock; entropy: Entropy },
   {
+    transact,
     deleteAcked,
     acknowledged,
+    onRenamed,
     onNewQueueId,
     onWritten,
   }: {
+    /** Runs a transaction of the store. */
+    transact(change: Change): void;
     /** Deletes what core has acknowledged: it does not count under a new queue id, and a session states all of it. */
     deleteAcked: Change;
     /** The highest sequence that core has acknowledged, deleted or not. */
     acknowledged(): number;
+    /** The queue gets another id in this transaction; everything through `acked` is acknowledged under the last one. */
+    onRenamed(transaction: QueueTransaction, acked: number): void;
     onNewQueueId(): void;
     onWritten(): void;
   },
@@ -75,7 +81,7 @@ export const createQueueSessions = (
   let leftQueues: readonly LeftQueue[] = [];
 
   const write = (change: Change): void =>
-    void store.transaction((transaction) => {
+    transact((transaction) => {
       Object.assign(transaction.state, { isAnswered, sentThrough: sentBefore });
       change(transaction);
     });
@@ -97,7 +103,9 @@ export const createQueueSessions = (
       const { state } = transaction;
       deleteAcked(transaction);
       leaveQueue(store.checkpoints(leftQueueSource), state).forEach(transaction.putCheckpoint);
+      const acked = state.ackedThrough;
       Object.assign(state, unsent, { queueId: entropy.bytes(idBytes), forks: state.forks + forks });
+      onRenamed(transaction, acked);
     });
     [isAnswered, sentBefore, sentNow] = [0, 0, 0];
     unsaved = [];

@@ -7,6 +7,8 @@ import { queueFiles } from "./files.ts";
 import { checkFormat, type QueueState, readCheckpoints, readOldestAge, readState } from "./format.ts";
 import { isLosing, type Losses, parseLosses } from "./losses.ts";
 import { missingRecords, readMark } from "./mark.ts";
+import type { LossTotals } from "./period.ts";
+import type { QueueStore } from "./store.ts";
 
 /** The bounds of a queue, and the thresholds at which it is at risk (docs/collector-config.md). */
 export interface QueueLimits {
@@ -53,6 +55,12 @@ export const damageOf = (checkpoints: (source: string) => ReadonlyMap<string, st
   losses: parseLosses(checkpoints("queue").get("losses")),
   gaps: sumFileGaps(checkpoints(fileGapSource)),
 });
+
+/** Returns what the accounts of a queue state as damage and as gaps. */
+export const lossTotals = ({ state, checkpoints }: Pick<QueueStore, "state" | "checkpoints">): LossTotals => {
+  const { losses, gaps } = damageOf(checkpoints);
+  return { damaged: state.quarantinedRecords + losses.records, fileGapBytes: gaps.bytes };
+};
 
 /** Computes the figures of a queue whose time is `nowAgeMs`. */
 export const statsOf = (

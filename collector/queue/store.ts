@@ -8,6 +8,7 @@
  */
 import { DatabaseSync } from "node:sqlite";
 import { createPrivateFileSync } from "../files/private-files.ts";
+import { type AccountTable, createAccountTable } from "./account-table.ts";
 import type { BlockEncoder } from "./block.ts";
 import { type BlockTable, createBlockTable } from "./block-table.ts";
 import { decodeEnvelope } from "./envelope.ts";
@@ -40,6 +41,7 @@ export interface QueueTransaction {
     bounds: { recordsMax: number; bytesMax: number },
   ): boolean;
   putCheckpoint(checkpoint: Checkpoint): void;
+  readonly accounts: AccountTable;
 }
 
 /** The database, open for writing in one process. */
@@ -50,6 +52,8 @@ export interface QueueStore extends Pick<BlockTable, "read" | "oldestAgeMs" | "f
   transaction(change: (transaction: QueueTransaction) => void): readonly Checkpoint[];
   checkpoints(source: string): Map<string, string>;
   allCheckpoints(): Checkpoint[];
+  /** Reads accounts, outside a transaction. */
+  accounts<Found>(read: (table: AccountTable) => Found): Found;
   close(): void;
 }
 
@@ -89,6 +93,7 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
   const putCheckpoint = database.prepare("INSERT OR REPLACE INTO checkpoint VALUES (?, ?, ?)");
   const deleteCheckpoint = database.prepare("DELETE FROM checkpoint WHERE source = ? AND key = ?");
   const blocks = createBlockTable(database);
+  const accounts = createAccountTable(database);
 
   let state: QueueState = readState(database);
   const checkpoints = new Map<string, Map<string, string>>();
@@ -138,6 +143,7 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
       else putCheckpoint.run(source, key, value);
       uncommitted.push(checkpoint);
     },
+    accounts,
   });
 
   return {
@@ -171,6 +177,7 @@ const createStore = (database: DatabaseSync, now: () => { ageMs: number; wallMs:
     checkpoints: (source) => new Map(checkpoints.get(source)),
     allCheckpoints: () =>
       Array.from(checkpoints, ([source, own]) => Array.from(own, ([key, value]) => ({ source, key, value }))).flat(),
+    accounts: (read) => read(accounts),
     close: () => database.close(),
   };
 };

@@ -23,6 +23,7 @@ import { composeStatus } from "./compose-status.ts";
 import { type CoreSession, openCoreSession } from "./core-session.ts";
 import { composeDiagAnswer } from "./diag-answers.ts";
 import type { ProcessFacts } from "./heartbeat-report.ts";
+import { endAccounts, keepAccounts } from "./keep-accounts.ts";
 import type { ReloadableLog } from "./log.ts";
 import { configReportOf, createRunState, isSame, type RunState, recordErrors, rejectConfig } from "./run-state.ts";
 
@@ -95,6 +96,9 @@ const runWithQueue = async (
   let session: CoreSession | undefined;
   let socket: StatusSocket | undefined;
   let next: UsableConfig | undefined;
+  const accounting = { queue, clock: env.clock, credentials: () => state.loaded.credentials, log };
+  const keeping = new AbortController();
+  const kept = keepAccounts(accounting, keeping.signal);
   state.reportChange = () => session?.reportChange();
   const compose = () => {
     const { loaded } = state;
@@ -125,6 +129,9 @@ const runWithQueue = async (
   } finally {
     await socket?.close();
     await sources.stop();
+    keeping.abort();
+    await kept;
+    if (next === undefined) endAccounts(accounting);
     if (session !== undefined) {
       if (next === undefined) await drain(queue, session, env.clock);
       await closeSession(state, session);
@@ -258,6 +265,10 @@ const reload = async (
 
 const drain = async (queue: Queue, session: CoreSession, clock: CollectorEnv["clock"]): Promise<void> => {
   const end = clock.monotonic() + drainMs;
-  while (queue.stats().records > 0 && session.forwarder().connected && clock.monotonic() < end)
-    await clock.sleep(drainPollMs);
+  const hasUnsent = () => {
+    const { connected, takesAccounts } = session.forwarder();
+    const isDue = takesAccounts && queue.accounts.pendingThrough() !== undefined;
+    return connected && (isDue || queue.stats().records > 0);
+  };
+  while (hasUnsent() && clock.monotonic() < end) await clock.sleep(drainPollMs);
 };

@@ -12,6 +12,16 @@ export const ingestCursor = pgTable(
     /** The session that opened the queue last: only its frames may move the cursor. Null while no client has named one. */
     sessionId: bytea("session_id"),
     updatedAt: timestamp("updated_at").notNull(),
+    /** Sequences since the queue's last account, by what became of them. */
+    rangeStored: bigint("range_stored", { mode: "bigint" }).notNull().default(sql`0`),
+    rangeRejected: bigint("range_rejected", { mode: "bigint" }).notNull().default(sql`0`),
+    rangeDiscarded: bigint("range_discarded", { mode: "bigint" }).notNull().default(sql`0`),
+    /** By a restore of the database. */
+    rangeLost: bigint("range_lost", { mode: "bigint" }).notNull().default(sql`0`),
+    /** As `range_digest` of an account. */
+    rangeDigest: bytea("range_digest"),
+    /** The cursor through which they are counted: another one after a core that does not count has moved it. Null: not counted yet. */
+    countedThrough: bigint("counted_through", { mode: "bigint" }),
   },
   // No index holds a column that every commit changes, so that an update stays on its page (HOT). A host has few rows to sort by age.
   (table) => [primaryKey({ columns: [table.hostId, table.queueId] })],

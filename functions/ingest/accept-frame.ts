@@ -1,7 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { type Ack, AckSchema, RejectionSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
-import type { FrameOutcome } from "../store/ingest/decide-frames.ts";
+import type { FrameOutcome, FrameToCommit } from "../store/ingest/decide-frames.ts";
 import type { ByteBudget } from "./byte-budget.ts";
 import type { ExaminedFrame } from "./examine-frame.ts";
 import type { LossObserver } from "./queue-events.ts";
@@ -33,7 +33,7 @@ export const createFrameAcceptor =
     const { frame, bytes } = examined;
     if (!budget.reserve(bytes)) throw new Problem("overloaded");
     try {
-      const committed = await sink.commit(frame, bytes);
+      const committed = await sink.commit(withUnstored(examined), bytes);
       const { outcome, before, cursor } = committed;
       if (outcome === "sequence_gap") throw new Problem("sequence_gap", { extensions: { cursor } });
       if (outcome === "session_superseded") throw new Problem("session_superseded");
@@ -45,6 +45,11 @@ export const createFrameAcceptor =
       examined.release?.();
     }
   };
+
+const withUnstored = ({ frame, rejected, discarded }: ExaminedFrame): FrameToCommit =>
+  rejected.length === 0 && discarded.length === 0
+    ? frame
+    : { ...frame, unstored: { rejected: rejected.map(({ sequence }) => sequence), discarded } };
 
 /** Counts what of a frame was above the cursor, and so was consumed by this commit and by no earlier one. */
 const consumedBy = ({ before, storedRows, storedBytes }: FrameOutcome, { rejected, discarded }: ExaminedFrame) => ({

@@ -4,6 +4,7 @@ import type { IngestConfig } from "../config/core-config.ts";
 import type { HostDirective } from "../store/certificate/identities.ts";
 import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import type { IngestObserver } from "./accept-frame.ts";
+import type { AccountRegister } from "./accounts.ts";
 import { type CertificateRegister, createAdmission, type UsedCertificate } from "./admission.ts";
 import { createByteBudget } from "./byte-budget.ts";
 import { inGroups } from "./in-groups.ts";
@@ -37,6 +38,8 @@ export interface IngestNeeds {
   inFlightBytesMax?: number;
   /** Where statuses go; without it, hosts send heartbeats by HTTP. */
   statuses?: StatusRegister;
+  /** Where accounts go; without it, hosts keep theirs. */
+  accounts?: AccountRegister | undefined;
   /** `createFastPath`, or nothing to serve everything by the plain path. */
   fastPath?: IngestDependencies["fastPath"];
 }
@@ -99,6 +102,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     incomplete,
     sink: needs.sink,
     statuses,
+    accounts: needs.accounts,
     limits: {
       frameBytesMax: config.frameBytesMax,
       payloadBytesMax: config.payloadBytesMax,

@@ -43,6 +43,7 @@ const start = () => {
         return ack.promise;
       },
       status: () => aside.push("status", "status"),
+      account: async () => "account",
       untilReadable: () => readable,
     },
     { abort: abort.signal, disconnected: disconnected.signal, aside },

@@ -2,7 +2,7 @@
  * One Forward stream. Invariants: answers leave in the order of their messages, except those of statuses; a frame's bytes are in the budget
  * from when it is decoded until it is committed or rejected; after the first rejected message nothing more is read.
  */
-import type { ForwardResponse, Open, Status } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { Account, ForwardResponse, Open, Status } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import type { ExaminedFrame } from "./examine-frame.ts";
 
@@ -10,7 +10,8 @@ import type { ExaminedFrame } from "./examine-frame.ts";
 export type ForwardMessage =
   | { case: "open"; value: Open }
   | { case: "frame"; value: ExaminedFrame }
-  | { case: "status"; value: Status };
+  | { case: "status"; value: Status }
+  | { case: "account"; value: Account };
 
 /** Decodes a message when its turn comes, so that those before it are served; throws a Problem. */
 export type DecodeMessage = () => ForwardMessage;
@@ -26,6 +27,8 @@ export interface ForwardSteps<Answer> {
   accept(frame: ExaminedFrame): Promise<Answer>;
   /** Starts to decide on a status, or rejects it; the answer arrives aside. */
   status(status: Status): void;
+  /** Resolves with the answer to an account once the frames before it are committed. */
+  account(account: Account): Promise<Answer>;
   /** Returns undefined when reading may continue, else a promise that resolves when it may, or rejects once a signal aborts. */
   untilReadable(...signals: AbortSignal[]): Promise<void> | undefined;
 }
@@ -111,7 +114,8 @@ export async function* forward<Answer>(
       steps.status(message.value);
       return undefined;
     }
-    void push(steps.accept(message.value), message.value.rejected.length);
+    if (message.case === "account") void push(steps.account(message.value));
+    else void push(steps.accept(message.value), message.value.rejected.length);
     return undefined;
   };
   const read = async (): Promise<void> => {

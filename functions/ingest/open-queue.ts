@@ -78,10 +78,11 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
     });
   };
   const store = async (tx: Tx, decisions: readonly Decision[], now: Date): Promise<void> => {
-    const states = decisions.map(({ claims, cursor }) => ({
+    const states = decisions.map(({ claims, cursor, lostHere = 0n }) => ({
       ...queueOf(claims),
       cursor,
       sessionId: sessionOf(claims),
+      lost: lostHere,
     }));
     const isNew = ({ row }: Decision) => row.sessionId === null && row.cursor === 0n;
     const hosts = decisions.filter(isNew).map(({ claims }) => claims.hostId);
@@ -104,6 +105,10 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       },
       { isShared: true },
     );
+  /** Returns how many sequences this sink has lost of a queue. */
+  const countLost = async (tx: Tx, row: LockedCursor, lost: Loss | undefined): Promise<bigint> =>
+    lost && !isOfOtherSink(row, await register.findSinkChange(tx)) ? sequencesOf(lost) : 0n;
+
   /** Records what the database has lost of a queue, with other events of it; returns that, unless another sink has it. */
   const recordLoss = async (
     tx: Tx,
@@ -141,7 +146,8 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       const queue = { hostId: open.hostId, queueId };
       // It may be new.
       await register.lock(tx, [queue], now);
-      await register.update(tx, [{ ...queue, cursor: lost.through, sessionId: undefined }], now);
+      const lostHere = await countLost(tx, row, lost);
+      await register.update(tx, [{ ...queue, cursor: lost.through, sessionId: undefined, lost: lostHere }], now);
       losses.push(...(await recordLoss(tx, queue, { row, lost, now })));
     }
     if (losses.length > 0) await register.trim(tx, [open.hostId]);
@@ -155,9 +161,11 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       const leftRows = leftIds.length > 0 ? await register.lockLeft(tx, queueOf(open), leftIds) : [];
       const [decision] = (await decideAll(tx, [open], now)) as [Decision];
       const { isForked, lost, row, cursor } = decision;
-      if (!isForked) await store(tx, [decision], now);
+      const lostHere = await countLost(tx, row, lost);
+      if (!isForked) await store(tx, [{ ...decision, lostHere }], now);
       // Its client leaves it, and names it from now on.
-      else if (lost) await register.update(tx, [{ ...queueOf(open), cursor, sessionId: undefined }], now);
+      else if (lost)
+        await register.update(tx, [{ ...queueOf(open), cursor, sessionId: undefined, lost: lostHere }], now);
       const others = isForked ? [forkEvent(row.cursor)] : [];
       const own = await recordLoss(tx, queueOf(open), { row, lost, others, now });
       const left = await settleLeft(tx, open, leftRows, now);
@@ -190,6 +198,8 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
 type Decision = ReturnType<typeof decideOpen> & {
   claims: Open;
   row: LockedCursor;
+  /** The sequences of its loss that no other sink has. */
+  lostHere?: bigint;
   /** What is recorded as lost, and the cursors of the left queues. */
   losses?: readonly Loss[];
   leftCursors?: readonly bigint[];

@@ -12,6 +12,7 @@ import { equalBytes } from "../../kit/bytes.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import {
+  type Account,
   type Ack,
   type Block,
   type ForwardRequest,
@@ -23,6 +24,7 @@ import {
 import { Problem } from "../problems.ts";
 import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import { createFrameAcceptor, type IngestObserver } from "./accept-frame.ts";
+import { type AccountRegister, createAccountDesk } from "./accounts.ts";
 import {
   type Admission,
   type Caller,
@@ -53,6 +55,7 @@ export interface IngestDependencies {
   incomplete: IncompleteMessages;
   sink: Sink;
   statuses: Pick<Statuses, "open" | "intervalSeconds">;
+  accounts: AccountRegister | undefined;
   limits: FrameLimits & { frameBytesMax: number };
   /** Serves Forward over binary gRPC in place of `plain`. Without it Connect's handlers serve everything. */
   fastPath: ((plain: UniversalHandler, shared: SharedWithFastPath) => UniversalHandler) | undefined;
@@ -113,7 +116,12 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   const { admission, streams, budget, incomplete, sink, statuses, limits, codec, clock, observe } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
   const accept = createFrameAcceptor({ budget, sink, observe });
-  const offered = { blockEncodings: acceptedEncodings, statusIntervalSeconds: statuses.intervalSeconds };
+  const settle = createAccountDesk(needs.accounts, (err) => needs.log.error({ err }, "an account failed"));
+  const offered = {
+    blockEncodings: acceptedEncodings,
+    statusIntervalSeconds: statuses.intervalSeconds,
+    takesAccounts: needs.accounts !== undefined,
+  };
 
   const count = (error: unknown): ConnectError => {
     const refusal = toConnectError(error);
@@ -134,9 +142,9 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     examineSent(sent, { identity, limits, receivedAt: clock.now(), codec });
 
   const decode = ({ case: kind, value }: ForwardRequest["message"], caller: Caller): ForwardMessage => {
-    if (kind === "open" || kind === "status") return { case: kind, value } as ForwardMessage;
+    if (kind === "open" || kind === "status" || kind === "account") return { case: kind, value } as ForwardMessage;
     if (value) return { case: "frame", value: examine(value, caller) };
-    throw new Problem("frame_invalid", { detail: "a message is neither open, frame, block nor status" });
+    throw new Problem("frame_invalid", { detail: "a message is neither open, frame, block, status nor account" });
   };
 
   /** Commits a frame of an opened queue. */
@@ -169,6 +177,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
         let queue: OpenedQueue | undefined;
         const unsent = incomplete.begin(caller.identity, disconnected);
         let unsentBytes = 0;
+        let lastFrame: Promise<unknown> = Promise.resolve();
         const steps = {
           async open(claims: Open): Promise<ForwardAnswer> {
             checkClaims(claims, caller.identity, limits);
@@ -184,12 +193,15 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
             };
           },
           async accept(frame: ExaminedFrame): Promise<ForwardAnswer> {
-            const ack = await acceptOf(queue, frame);
+            const accepted = acceptOf(queue, frame);
+            lastFrame = accepted;
+            const ack = await accepted;
             unsentBytes += ackBytes(ack);
             unsent.hold(unsentBytes, false);
             return { case: "ack", value: ack };
           },
           status: channel.receive,
+          account: (account: Account) => settle(caller, account, lastFrame),
           untilReadable: budget.untilReadable,
         };
         for await (const answers of forward(requests, steps, { abort: stream.signal, disconnected, aside })) {

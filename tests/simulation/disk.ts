@@ -3,6 +3,7 @@
  * What a transaction has written is in memory until it is synced; a power cut takes the rest back. An image of the disk can be kept
  * and put back, here or in another host.
  */
+import type { AccountRow, AccountTable } from "../../collector/queue/account-table.ts";
 import { type Block, type BlockRecord, createBlockMemory, joinBlock, recordsOf } from "../../collector/queue/block.ts";
 import { createBlockReader } from "../../collector/queue/block-reader.ts";
 import { type QueueState, unsent } from "../../collector/queue/format.ts";
@@ -31,6 +32,8 @@ export interface DiskImage {
   readonly rows: readonly Row[];
   readonly deadLetters: readonly DeadLetter[];
   readonly checkpoints: readonly Checkpoint[];
+  readonly accounts: readonly AccountRow[];
+  readonly period: string | undefined;
 }
 
 /** A disk, and what happens to it. */
@@ -75,7 +78,8 @@ export const openDiskStore = (
   disk: Disk,
   { entropy, now, fault = {} }: { entropy: Entropy; now(): { ageMs: number; wallMs: number }; fault?: StoreFault },
 ): QueueStore => {
-  disk.image ??= { state: newState(entropy, now()), rows: [], deadLetters: [], checkpoints: [] };
+  const empty = { rows: [], deadLetters: [], checkpoints: [], accounts: [], period: undefined };
+  disk.image ??= { ...empty, state: newState(entropy, now()) };
   disk.synced ??= disk.image;
   // Opening moves the log into the database.
   if (!fault.skipsSync) disk.synced = disk.image;
@@ -93,6 +97,7 @@ export const openDiskStore = (
     let deadLetters = [...image().deadLetters];
     const changed: Checkpoint[] = [];
     const checkpoints = [...image().checkpoints];
+    const kept = { accounts: [...image().accounts], period: image().period };
     const encoder = encodeBlocks(draft.nextSequence, ({ index, envelopes, checksum }, first, last, bytes) => {
       const block = { index: Uint8Array.from(index), envelopes: Uint8Array.from(envelopes), checksum };
       rows.push({ first, last, bytes, ageMs: draft.ageMs, block });
@@ -151,10 +156,11 @@ export const openDiskStore = (
         if (checkpoint.value !== null) checkpoints.push(checkpoint);
         changed.push(checkpoint);
       },
+      accounts: accountTable(kept),
     };
     const end = (): readonly Checkpoint[] => {
       encoder.end();
-      disk.image = { state: fault.skipsState ? image().state : draft, rows, deadLetters, checkpoints };
+      disk.image = { state: fault.skipsState ? image().state : draft, rows, deadLetters, checkpoints, ...kept };
       if (!fault.skipsSync) disk.synced = disk.image;
       return changed;
     };
@@ -190,7 +196,29 @@ export const openDiskStore = (
         image().checkpoints.flatMap(({ source: of, key, value }) => (of === source ? [[key, String(value)]] : [])),
       ),
     allCheckpoints: () => [...image().checkpoints],
+    accounts: (read) => read(accountTable({ accounts: [...image().accounts], period: image().period })),
     close: () => undefined,
+  };
+};
+
+const accountTable = (kept: { accounts: AccountRow[]; period: string | undefined }): AccountTable => {
+  const change = (id: number, fields: Partial<AccountRow>) => {
+    kept.accounts = kept.accounts.map((row) => (row.id === id ? { ...row, ...fields } : row));
+  };
+  return {
+    period: () => kept.period,
+    savePeriod: (period) => {
+      kept.period = period;
+    },
+    rows: () => kept.accounts,
+    insert: (row) => kept.accounts.push({ ...row, id: (kept.accounts.at(-1)?.id ?? 0) + 1 }),
+    seal: (id, sealed) => change(id, { sealed }),
+    unseal: (id, queueId, content) => change(id, { queueId, content, sealed: undefined }),
+    acknowledge: (id, keptMax) => {
+      change(id, { isAcked: true });
+      const old = kept.accounts.filter(({ isAcked }) => isAcked).slice(0, -keptMax);
+      kept.accounts = kept.accounts.filter((row) => !old.includes(row));
+    },
   };
 };
 

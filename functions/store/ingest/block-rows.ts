@@ -30,6 +30,11 @@ export interface BlockToStore {
   run: EnvelopeRun;
 }
 
+/** A block with the SHA-256 of its encoded envelopes. */
+export interface DigestedBlock extends BlockToStore {
+  digest: Uint8Array;
+}
+
 const postgresEpochMs = 946_684_800_000;
 const textOid = 25;
 /** The type of a CopyData message. */
@@ -37,15 +42,14 @@ export const copyData = 0x64;
 
 /** Encodes the CopyData message of a block. Compresses what its sender did not, and what core has cut. */
 export const encodeBlockRow = (
-  { hostId, queueId, receivedAt, run }: BlockToStore,
-  codec: Pick<BlockCodec, "compress" | "digest">,
+  { hostId, queueId, receivedAt, run, digest }: DigestedBlock,
+  codec: Pick<BlockCodec, "compress">,
 ): Buffer => {
   const { bytes, count, payloadBytes, observed } = run;
   const { encoding, data } = encodeRun(run, codec);
   const host = Buffer.from(hostId);
   const kinds = Array.from(run.kinds.keys(), (kind) => Buffer.from(kind));
   const kindsBytes = 20 + kinds.reduce((sum, kind) => sum + 4 + kind.length, 0);
-  const digest = codec.digest(bytes);
   const fixedBytes = 5 + 2 + blockColumns.length * 4 + 5 * 8 + 3 * 4 + 2;
   const row = Buffer.allocUnsafe(fixedBytes + host.length + queueId.length + kindsBytes + digest.length + data.length);
   let at = 5;

@@ -15,7 +15,7 @@ import type { Client } from "pg";
 import { errorCode } from "../../../kit/describe-error.ts";
 import { literal, numberArray, textArray, timestampLiteral } from "../database/sql-literals.ts";
 import type { BlockCodec } from "./block-codec.ts";
-import { encodeBlockRow } from "./block-rows.ts";
+import { type DigestedBlock, encodeBlockRow } from "./block-rows.ts";
 import { lastResult, openCopyClient, runCopyTransaction } from "./copy-transaction.ts";
 import { cursorsOfHostMax } from "./cursors.ts";
 import {
@@ -49,12 +49,17 @@ const statements = `
     join ingest_cursor on host_id = wanted.host and queue_id = decode(wanted.queue, 'hex');
   prepare expect_cursors (text[], text[], bigint[], text[]) as select expect_ingest_cursors($1, $2, $3, $4);
   prepare insert_queues (text[], text[], timestamptz) as
-    insert into ingest_cursor (host_id, queue_id, cursor, updated_at)
-    select host, decode(queue, 'hex'), 0, $3 from unnest($1, $2) as wanted (host, queue)
+    insert into ingest_cursor (host_id, queue_id, cursor, counted_through, updated_at)
+    select host, decode(queue, 'hex'), 0, 0, $3 from unnest($1, $2) as wanted (host, queue)
     order by host collate "C", decode(queue, 'hex') on conflict (host_id, queue_id) do nothing;
-  prepare move_cursors (text[], text[], bigint[], timestamptz) as
-    update ingest_cursor set cursor = moved.cursor, updated_at = $4
-    from unnest($1, $2, $3) as moved (host, queue, cursor)
+  prepare move_cursors (text[], text[], bigint[], timestamptz, bigint[], bigint[], bigint[], text[]) as
+    update ingest_cursor set cursor = moved.cursor, updated_at = $4,
+      counted_through = case when counted_through = ingest_cursor.cursor then moved.cursor else counted_through end,
+      range_stored = range_stored + stored, range_rejected = range_rejected + rejected, range_discarded = range_discarded + discarded,
+      range_digest = case length(digests) when 0 then range_digest
+        when 64 then sha256(coalesce(range_digest, ''::bytea) || decode(digests, 'hex'))
+        else continue_range_digest(range_digest, decode(digests, 'hex')) end
+    from unnest($1, $2, $3, $5, $6, $7, $8) as moved (host, queue, cursor, stored, rejected, discarded, digests)
     where host_id = moved.host and queue_id = decode(moved.queue, 'hex');
   prepare touch_hosts (text[], timestamptz) as
     insert into ingest_host (host_id, last_envelope_at) select host, $2 from unnest($1) as host order by host
@@ -125,7 +130,8 @@ const commitAt = async (
 ): Promise<FrameOutcome[] | undefined> => {
   try {
     const all = [...queues.values()];
-    const { outcomes, blocks, hours } = decideFrames(frames, queues);
+    const { outcomes, blocks: planned, hours } = decideFrames(frames, queues);
+    const blocks = planned.map((block): DigestedBlock => ({ ...block, digest: codec.digest(block.run.bytes) }));
     const at = now();
     if (blocks.length === 0) await turn;
     const cursors = numberArray(all.map(({ initial }) => initial));
@@ -136,7 +142,7 @@ const commitAt = async (
       turn,
       after: [
         `execute expect_cursors(${hostsOf(all)}, ${queuesOf(all)}, ${cursors}, ${sessions})`,
-        ...movesOf(all.filter(hasMoved), at),
+        ...movesOf(all.filter(hasMoved), { blocks, at }),
         ...[...hours.statements(at), ...storedCount(blocks)],
         "commit",
       ],
@@ -200,12 +206,33 @@ const setCursors = (queues: Map<string, BatchQueue>, rows: readonly Record<strin
   }
 };
 
+/** Returns the digests of each queue's blocks in their order, in hex. */
+const digestsOf = (blocks: readonly DigestedBlock[]): Map<string, string> => {
+  const digests = new Map<string, string>();
+  for (const { hostId, queueId, digest } of blocks) {
+    const key = queueKey(hostId, queueId);
+    digests.set(key, (digests.get(key) ?? "") + digest.toHex());
+  }
+  return digests;
+};
+
 /** Returns the statements that store the cursors and the hosts' `last_envelope_at`. */
-const movesOf = (moved: readonly BatchQueue[], now: number): string[] => {
+const movesOf = (
+  moved: readonly BatchQueue[],
+  { blocks, at: now }: { blocks: readonly DigestedBlock[]; at: number },
+): string[] => {
   const steps: string[] = [];
   if (moved.length > 0) {
     const cursors = numberArray(moved.map(({ cursor }) => cursor));
-    steps.push(`execute move_cursors(${hostsOf(moved)}, ${queuesOf(moved)}, ${cursors}, ${timestampLiteral(now)})`);
+    const [stored, rejected, discarded] = (["stored", "rejected", "discarded"] as const).map((name) =>
+      numberArray(moved.map(({ counts }) => counts[name])),
+    );
+    const digests = digestsOf(blocks);
+    const added = textArray(moved.map(({ hostId, queueHex }) => digests.get(`${hostId}\0${queueHex}`) ?? ""));
+    const counted = `${stored}, ${rejected}, ${discarded}, ${added}`;
+    steps.push(
+      `execute move_cursors(${hostsOf(moved)}, ${queuesOf(moved)}, ${cursors}, ${timestampLiteral(now)}, ${counted})`,
+    );
   }
   const hosts = new Set(moved.filter((queue) => queue.cursor > queue.initial).map(({ hostId }) => hostId));
   if (hosts.size > 0) steps.push(`execute touch_hosts(${textArray([...hosts])}, ${timestampLiteral(now)})`);

@@ -15,7 +15,10 @@ afterAll(() => database.drop());
 const rows = (hostId: string, count: number, kind = "log_line"): Buffer[] =>
   Array.from({ length: count }, (_, index) => {
     const run = testRun([{ sequence: BigInt(index + 1), kind, payload: new Uint8Array(index) }]);
-    return encodeBlockRow({ hostId, queueId: new Uint8Array(16), receivedAt: 0, run }, zstdCodec);
+    return encodeBlockRow(
+      { hostId, queueId: new Uint8Array(16), receivedAt: 0, run, digest: new Uint8Array(32) },
+      zstdCodec,
+    );
   });
 const stored = async () =>
   await database.connect().sql`select host_id, count(*)::int as rows from ingest_block group by host_id order by 1`;

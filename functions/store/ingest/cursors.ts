@@ -24,6 +24,8 @@ export interface LockedCursor {
 export interface StoredQueue extends QueueName {
   cursor: bigint;
   sessionId: Uint8Array | undefined;
+  /** How many sequences the queue has lost below it; the others that it has not counted are in another sink. */
+  lost: bigint;
 }
 
 const isQueue = ({ hostId, queueId }: QueueName) =>
@@ -47,8 +49,8 @@ export const lockCursors = async (
   const wanted = JSON.stringify(queues.map(({ hostId, queueId }) => ({ host: hostId, queue: queueId.toHex() })));
   const rows = await executePrepared<{ host_id: string; cursor: string; session: string | null; updated: string }>(
     db,
-    sql`insert into ingest_cursor (host_id, queue_id, cursor, updated_at)
-    select host, decode(queue, 'hex'), 0, ${now.toISOString()}::timestamptz
+    sql`insert into ingest_cursor (host_id, queue_id, cursor, counted_through, updated_at)
+    select host, decode(queue, 'hex'), 0, 0, ${now.toISOString()}::timestamptz
     from json_to_recordset(${wanted}::json) as wanted (host text, queue text)
     order by host collate "C", decode(queue, 'hex')
     on conflict (host_id, queue_id) do update set updated_at = ingest_cursor.updated_at
@@ -98,15 +100,22 @@ export const lockLeftCursors = async (
 /** Stores the cursors of locked queues, and the sessions of those that have one. */
 export const updateCursors = async (db: Executor, states: readonly StoredQueue[], now: Date): Promise<void> => {
   const moved = JSON.stringify(
-    states.map(({ hostId, queueId, cursor, sessionId }) => ({
-      ...{ host: hostId, queue: queueId.toHex(), cursor: String(cursor), session: sessionId?.toHex() },
+    states.map(({ hostId, queueId, cursor, sessionId, lost }) => ({
+      ...{
+        host: hostId,
+        queue: queueId.toHex(),
+        cursor: String(cursor),
+        session: sessionId?.toHex(),
+        lost: String(lost),
+      },
     })),
   );
   await executePrepared(
     db,
     sql`update ingest_cursor c
-    set cursor = m.cursor, session_id = coalesce(decode(m.session, 'hex'), c.session_id), updated_at = ${now.toISOString()}::timestamptz
-    from json_to_recordset(${moved}::json) as m (host text, queue text, cursor bigint, session text)
+    set cursor = m.cursor, range_lost = range_lost + m.lost,
+      counted_through = case when counted_through = c.cursor then c.cursor + m.lost else counted_through end, session_id = coalesce(decode(m.session, 'hex'), c.session_id), updated_at = ${now.toISOString()}::timestamptz
+    from json_to_recordset(${moved}::json) as m (host text, queue text, cursor bigint, session text, lost bigint)
     where c.host_id = m.host and c.queue_id = decode(m.queue, 'hex')`,
   );
 };

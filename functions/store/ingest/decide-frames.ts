@@ -16,6 +16,15 @@ export interface FrameToCommit {
   previousSequence: bigint;
   /** The last sequence that the frame consumes, stored or not. Equal to `previousSequence` for an empty frame. */
   lastSequence: bigint;
+  /** The sequences that it consumes without storing them; absent for none. */
+  unstored?: { rejected: readonly bigint[]; discarded: readonly bigint[] } | undefined;
+}
+
+/** What became of the sequences of a queue. */
+export interface SequenceCounts {
+  stored: number;
+  rejected: number;
+  discarded: number;
 }
 
 /** What became of a frame: `cursor` is its queue's after the commit, `before` its queue's just before this frame. */
@@ -37,6 +46,8 @@ export interface BatchQueue {
   /** In hex; empty while no session has opened the queue. */
   session: string;
   isNew: boolean;
+  /** What the batch adds. */
+  counts: SequenceCounts;
 }
 
 /** Returns a unique key of a queue: host ids hold no NUL. */
@@ -61,6 +72,7 @@ export const queuesIn = (frames: readonly FrameToCommit[], expected?: ReadonlyMa
       initial,
       session,
       isNew: cursor === undefined,
+      counts: { stored: 0, rejected: 0, discarded: 0 },
     });
   }
   return queues;
@@ -91,11 +103,18 @@ export const decideFrames = (frames: readonly FrameToCommit[], queues: ReadonlyM
       hours.add(frame.hostId, run.kinds);
     }
     queue.cursor = frame.lastSequence;
+    queue.counts.stored += run.count;
+    const { rejected = [], discarded = [] } = frame.unstored ?? {};
+    queue.counts.rejected += countAbove(rejected, before);
+    queue.counts.discarded += countAbove(discarded, before);
     const figures = { storedRows: run.count, storedBytes: run.payloadBytes };
     return { outcome: "committed", before, cursor: frame.lastSequence, ...figures };
   });
   return { outcomes, blocks: [...stored.values()].flatMap(blocksOf), hours };
 };
+
+const countAbove = (sequences: readonly bigint[], cursor: bigint): number =>
+  sequences.length === 0 ? 0 : sequences.filter((sequence) => sequence > cursor).length;
 
 /** Frames that wait together become one block up to this size, unless their sender compressed them. */
 const joinedBytesMax = 1024 * 1024;

@@ -8,6 +8,7 @@ import {
   type Status,
   type StatusAnswer,
 } from "../../../collector/forward/messages.ts";
+import { createRequestAside } from "../../../collector/forward/request-aside.ts";
 import { createStatusLane } from "../../../collector/forward/status-lane.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { systemEntropy } from "../../../kit/entropy.ts";
@@ -35,7 +36,8 @@ export const connectStatuses = async (
     pingTimeoutMs: 10_000,
     clock: systemClock,
   });
-  const lane = createStatusLane();
+  const aside = createRequestAside();
+  const lane = createStatusLane(aside);
   const end = new AbortController();
   const opened = Promise.withResolvers<void>();
   const open = async function* () {
@@ -46,7 +48,7 @@ export const connectStatuses = async (
   connection
     .run({
       path: forwardPath,
-      requests: lane.merge(open()),
+      requests: aside.merge(open()),
       onResponse: (bytes) => {
         const response = decodeResponse(bytes);
         if (response === undefined) return;

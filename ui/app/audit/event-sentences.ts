@@ -51,6 +51,10 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "had sent envelopes {from} to {through} that may be stored twice",
     "had sent envelopes {from} to {through} that may be stored twice",
   ],
+  "account.refuse": [
+    "sent account {number} of queue {queue_id}, which core refuses",
+    "sent account {number} of queue {queue_id}, which core refuses",
+  ],
   "ingest_partition.drop": [
     "dropped the stored day {target} after its retention[: {rows} rows]",
     "could not drop the stored day {target}",

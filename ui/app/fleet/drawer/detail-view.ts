@@ -134,6 +134,7 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "queue.forked": ["Copied queue accepted", "Copied queue: continued under a new queue id"],
   "ingest.gap": ["Envelopes lost by the store", "Envelopes lost by the store"],
   "ingest.repeat": ["Envelopes perhaps stored twice", "Envelopes perhaps stored twice"],
+  "account.refuse": ["Account refused", "Account refused"],
   "retention.confirm": ["The database's clock confirmed", "Confirming the database's clock failed"],
   "ingest_partition.drop": ["Stored day dropped after its retention", "Dropping a stored day failed"],
   "config.publish": ["Config published", "Config rejected"],

@@ -48,6 +48,14 @@ export declare type ForwardRequest = Message<"svc.ingest.v1.ForwardRequest"> & {
      */
     value: Status;
     case: "status";
+  } | {
+    /**
+     * Only where `Opened.takes_accounts` is set.
+     *
+     * @generated from field: svc.ingest.v1.Account account = 5;
+     */
+    value: Account;
+    case: "account";
   } | { case: undefined; value?: undefined };
 };
 
@@ -90,6 +98,12 @@ export declare type ForwardResponse = Message<"svc.ingest.v1.ForwardResponse"> &
      */
     value: Directive;
     case: "directive";
+  } | {
+    /**
+     * @generated from field: svc.ingest.v1.AccountAck account_ack = 5;
+     */
+    value: AccountAck;
+    case: "accountAck";
   } | { case: undefined; value?: undefined };
 };
 
@@ -272,6 +286,13 @@ export declare type Opened = Message<"svc.ingest.v1.Opened"> & {
    * @generated from field: repeated uint64 left_cursors = 4;
    */
   leftCursors: bigint[];
+
+  /**
+   * This core takes Accounts on this stream.
+   *
+   * @generated from field: bool takes_accounts = 5;
+   */
+  takesAccounts: boolean;
 };
 
 /**
@@ -729,6 +750,259 @@ export declare type Directive = Message<"svc.ingest.v1.Directive"> & {
 export declare const DirectiveSchema: GenMessage<Directive>;
 
 /**
+ * What a host says of a time: what it accepted, refused and lost. Send it when everything at or below its last sequence is acknowledged, and
+ * nothing above that sequence before the AccountAck.
+ *
+ * @generated from message svc.ingest.v1.Account
+ */
+export declare type Account = Message<"svc.ingest.v1.Account"> & {
+  /**
+   * An encoded AccountBody. Its hash is the SHA-256 of `svc-account-v1`, a newline and these bytes.
+   *
+   * @generated from field: bytes body = 1;
+   */
+  body: Uint8Array;
+
+  /**
+   * Of the same bytes as the hash, by the key of `certificate_sha256`, as in a proof of a management request.
+   *
+   * @generated from field: bytes signature = 2;
+   */
+  signature: Uint8Array;
+
+  /**
+   * The sender no longer has the accounts before this one that core lacks.
+   *
+   * @generated from field: bool earlier_are_lost = 3;
+   */
+  earlierAreLost: boolean;
+};
+
+/**
+ * Describes the message svc.ingest.v1.Account.
+ * Use `create(AccountSchema)` to create a new message.
+ */
+export declare const AccountSchema: GenMessage<Account>;
+
+/**
+ * @generated from message svc.ingest.v1.AccountBody
+ */
+export declare type AccountBody = Message<"svc.ingest.v1.AccountBody"> & {
+  /**
+   * @generated from field: string host_id = 1;
+   */
+  hostId: string;
+
+  /**
+   * @generated from field: bytes queue_id = 2;
+   */
+  queueId: Uint8Array;
+
+  /**
+   * 1, 2, 3 and so on within a queue id.
+   *
+   * @generated from field: uint64 number = 3;
+   */
+  number: bigint;
+
+  /**
+   * The hash of the account before. Empty for the first one of a host.
+   *
+   * @generated from field: bytes previous_sha256 = 4;
+   */
+  previousSha256: Uint8Array;
+
+  /**
+   * In number 1 of a queue that continues another: the queue of the account before, as after a fork.
+   *
+   * @generated from field: bytes previous_queue_id = 5;
+   */
+  previousQueueId: Uint8Array;
+
+  /**
+   * By the host's clock, in milliseconds since the Unix epoch. `from` is the end of the account before. Both are within one UTC hour, the end
+   * of which belongs to it, unless `stopped` is set.
+   *
+   * @generated from field: uint64 from_ms = 6;
+   */
+  fromMs: bigint;
+
+  /**
+   * @generated from field: uint64 to_ms = 7;
+   */
+  toMs: bigint;
+
+  /**
+   * The sequences that the queue gave to what it accepted in this time, all of them; `last` is `first` - 1 for none.
+   *
+   * @generated from field: uint64 first_sequence = 8;
+   */
+  firstSequence: bigint;
+
+  /**
+   * @generated from field: uint64 last_sequence = 9;
+   */
+  lastSequence: bigint;
+
+  /**
+   * The collector did not run in this time, which may have many hours.
+   *
+   * @generated from field: bool stopped = 10;
+   */
+  stopped: boolean;
+
+  /**
+   * The collector was killed: it may have refused more than this says.
+   *
+   * @generated from field: bool at_least = 11;
+   */
+  atLeast: boolean;
+
+  /**
+   * What is on disk, by kind and source.
+   *
+   * @generated from field: repeated svc.ingest.v1.AccountCount accepted = 12;
+   */
+  accepted: AccountCount[];
+
+  /**
+   * @generated from field: repeated svc.ingest.v1.AccountRefusal refused = 13;
+   */
+  refused: AccountRefusal[];
+
+  /**
+   * Records that were dropped in this time because of their age, and those that damage of the disk took, whenever they were accepted.
+   *
+   * @generated from field: uint64 expired = 14;
+   */
+  expired: bigint;
+
+  /**
+   * @generated from field: uint64 damaged = 15;
+   */
+  damaged: bigint;
+
+  /**
+   * Bytes of log files known to be lost in a rotation.
+   *
+   * @generated from field: uint64 file_gap_bytes = 16;
+   */
+  fileGapBytes: bigint;
+
+  /**
+   * How long records waited for room in the queue.
+   *
+   * @generated from field: uint64 waited_ms = 17;
+   */
+  waitedMs: bigint;
+
+  /**
+   * Sequences of the range through this one were acknowledged under `previous_queue_id`.
+   *
+   * @generated from field: uint64 acked_before_through = 18;
+   */
+  ackedBeforeThrough: bigint;
+
+  /**
+   * The certificate of the key that signs.
+   *
+   * @generated from field: bytes certificate_sha256 = 19;
+   */
+  certificateSha256: Uint8Array;
+};
+
+/**
+ * Describes the message svc.ingest.v1.AccountBody.
+ * Use `create(AccountBodySchema)` to create a new message.
+ */
+export declare const AccountBodySchema: GenMessage<AccountBody>;
+
+/**
+ * @generated from message svc.ingest.v1.AccountCount
+ */
+export declare type AccountCount = Message<"svc.ingest.v1.AccountCount"> & {
+  /**
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * @generated from field: string source = 2;
+   */
+  source: string;
+
+  /**
+   * @generated from field: uint64 records = 3;
+   */
+  records: bigint;
+
+  /**
+   * Bytes of their payloads.
+   *
+   * @generated from field: uint64 bytes = 4;
+   */
+  bytes: bigint;
+};
+
+/**
+ * Describes the message svc.ingest.v1.AccountCount.
+ * Use `create(AccountCountSchema)` to create a new message.
+ */
+export declare const AccountCountSchema: GenMessage<AccountCount>;
+
+/**
+ * @generated from message svc.ingest.v1.AccountRefusal
+ */
+export declare type AccountRefusal = Message<"svc.ingest.v1.AccountRefusal"> & {
+  /**
+   * @generated from field: svc.ingest.v1.AccountRefusalReason reason = 1;
+   */
+  reason: AccountRefusalReason;
+
+  /**
+   * @generated from field: string source = 2;
+   */
+  source: string;
+
+  /**
+   * @generated from field: uint64 records = 3;
+   */
+  records: bigint;
+};
+
+/**
+ * Describes the message svc.ingest.v1.AccountRefusal.
+ * Use `create(AccountRefusalSchema)` to create a new message.
+ */
+export declare const AccountRefusalSchema: GenMessage<AccountRefusal>;
+
+/**
+ * @generated from message svc.ingest.v1.AccountAck
+ */
+export declare type AccountAck = Message<"svc.ingest.v1.AccountAck"> & {
+  /**
+   * The number of the last account that core has of this queue. Below that of the one that was sent: send those between first, or
+   * say that they are lost.
+   *
+   * @generated from field: uint64 through = 1;
+   */
+  through: bigint;
+
+  /**
+   * Why core refuses the account that was sent, which it keeps as evidence; do not send it again. Empty: accepted.
+   *
+   * @generated from field: string refused = 2;
+   */
+  refused: string;
+};
+
+/**
+ * Describes the message svc.ingest.v1.AccountAck.
+ * Use `create(AccountAckSchema)` to create a new message.
+ */
+export declare const AccountAckSchema: GenMessage<AccountAck>;
+
+/**
  * @generated from message svc.ingest.v1.ConfigAssigned
  */
 export declare type ConfigAssigned = Message<"svc.ingest.v1.ConfigAssigned"> & {
@@ -812,6 +1086,49 @@ export enum BlockEncoding {
 export declare const BlockEncodingSchema: GenEnum<BlockEncoding>;
 
 /**
+ * @generated from enum svc.ingest.v1.AccountRefusalReason
+ */
+export enum AccountRefusalReason {
+  /**
+   * @generated from enum value: ACCOUNT_REFUSAL_REASON_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * The queue was full and the records were dropped.
+   *
+   * @generated from enum value: ACCOUNT_REFUSAL_REASON_QUEUE_FULL = 1;
+   */
+  QUEUE_FULL = 1,
+
+  /**
+   * Larger than the queue, or than what can be forwarded.
+   *
+   * @generated from enum value: ACCOUNT_REFUSAL_REASON_TOO_LARGE = 2;
+   */
+  TOO_LARGE = 2,
+
+  /**
+   * A request that is none; counted as one record.
+   *
+   * @generated from enum value: ACCOUNT_REFUSAL_REASON_MALFORMED = 3;
+   */
+  MALFORMED = 3,
+
+  /**
+   * The sender was asked to send again.
+   *
+   * @generated from enum value: ACCOUNT_REFUSAL_REASON_RETRY = 4;
+   */
+  RETRY = 4,
+}
+
+/**
+ * Describes the enum svc.ingest.v1.AccountRefusalReason.
+ */
+export declare const AccountRefusalReasonSchema: GenEnum<AccountRefusalReason>;
+
+/**
  * Served on the ingest listener over gRPC, gRPC-Web and Connect (HTTP/2, mTLS). docs/protocol.md shows how to write a client.
  *
  * A call needs no metadata: the client certificate is the credential. Gzip is accepted and not required.
@@ -833,8 +1150,8 @@ export declare const BlockEncodingSchema: GenEnum<BlockEncoding>;
 export declare const IngestService: GenService<{
   /**
    * The client sends Open first and frames or blocks after it; core answers Opened first and then one Ack each, in order.
-   * Several may be in flight: the cursor makes a resend harmless and a gap an error. A Status and its answer, and a Directive, may stand
-   * between any two of them.
+   * Several may be in flight: the cursor makes a resend harmless and a gap an error. A Status, an Account and their answers, and a Directive, may
+   * stand between any two of them.
    *
    * @generated from rpc svc.ingest.v1.IngestService.Forward
    */

@@ -1,0 +1,118 @@
+/*
+ * The accounts of a queue, in tables of their own in its database. Invariants:
+ * - They are no part of the queue's format: a version that does not know them leaves them alone.
+ * - They count against no limit of the queue: an account is a few hundred bytes, and one is written in an hour.
+ * - An account is sealed once for a queue id: it then has its number, its predecessor and its signature.
+ */
+import { DatabaseSync, type SQLOutputValue } from "node:sqlite";
+import type { AccountContent, SealedAccount } from "./account.ts";
+import { queueFiles } from "./files.ts";
+import { bytesOf, numberOf } from "./format.ts";
+
+/** A row of the table. */
+export interface AccountRow {
+  readonly id: number;
+  /** The queue whose sequences it has. */
+  readonly queueId: Uint8Array;
+  readonly content: AccountContent;
+  readonly isAcked: boolean;
+  /** Undefined before it is sealed. */
+  readonly sealed: SealedAccount | undefined;
+}
+
+/** The rows. Call its changing members inside a transaction. */
+export interface AccountTable {
+  /** Returns the saved period, as JSON; undefined if there is none. */
+  period(): string | undefined;
+  savePeriod(period: string): void;
+  /** Returns the accounts, oldest first. */
+  rows(): AccountRow[];
+  insert(row: Omit<AccountRow, "id">): void;
+  seal(id: number, sealed: SealedAccount): void;
+  /** Takes the seal off an account: its records have another queue id from now on. */
+  unseal(id: number, queueId: Uint8Array, content: AccountContent): void;
+  /** Marks an account as acknowledged, and deletes the oldest of these beyond `keptMax`. */
+  acknowledge(id: number, keptMax: number): void;
+}
+
+const tables = `
+CREATE TABLE IF NOT EXISTS account (
+  id INTEGER PRIMARY KEY, queue_id BLOB NOT NULL, content TEXT NOT NULL, is_acked INTEGER NOT NULL,
+  number INTEGER, body BLOB, signature BLOB
+) STRICT;
+CREATE TABLE IF NOT EXISTS account_period (id INTEGER PRIMARY KEY CHECK (id = 1), period TEXT NOT NULL) STRICT;
+`;
+
+/** Creates the tables where they are missing, and prepares the statements. */
+export const createAccountTable = (database: DatabaseSync): AccountTable => {
+  database.exec(tables);
+  const selectPeriod = database.prepare("SELECT period FROM account_period");
+  const savePeriod = database.prepare("INSERT OR REPLACE INTO account_period VALUES (1, ?)");
+  const selectRows = database.prepare("SELECT * FROM account ORDER BY id");
+  const insert = database.prepare("INSERT INTO account VALUES (NULL, ?, ?, ?, ?, ?, ?)");
+  const seal = database.prepare("UPDATE account SET number = ?, body = ?, signature = ? WHERE id = ?");
+  const unseal = database.prepare(
+    "UPDATE account SET queue_id = ?, number = NULL, body = NULL, signature = NULL, content = ? WHERE id = ?",
+  );
+  const acknowledge = database.prepare("UPDATE account SET is_acked = 1 WHERE id = ?");
+  const trim = database.prepare(
+    "DELETE FROM account WHERE id IN (SELECT id FROM account WHERE is_acked = 1 ORDER BY id DESC LIMIT -1 OFFSET ?)",
+  );
+  return {
+    period: () => {
+      const row = selectPeriod.get();
+      return row === undefined ? undefined : String(row.period);
+    },
+    savePeriod: (period) => void savePeriod.run(period),
+    rows: () => selectRows.all().map(rowOf),
+    insert: ({ queueId, content, isAcked, sealed }) => {
+      const { number = null, body = null, signature = null } = sealed ?? {};
+      insert.run(queueId, JSON.stringify(content), isAcked ? 1 : 0, number, body, signature);
+    },
+    seal: (id, { number, body, signature }) => void seal.run(number, body, signature, id),
+    unseal: (id, queueId, content) => void unseal.run(queueId, JSON.stringify(content), id),
+    acknowledge: (id, keptMax) => {
+      acknowledge.run(id);
+      trim.run(keptMax);
+    },
+  };
+};
+
+/** What is still readable of the accounts in a corrupt database. */
+export interface RemainingAccounts {
+  rows: readonly AccountRow[];
+  period: string | undefined;
+}
+
+/** Reads the accounts of a corrupt database in `dir`; undefined if they cannot be read. */
+export const readRemainingAccounts = (dir: string): RemainingAccounts | undefined => {
+  try {
+    using database = new DatabaseSync(queueFiles(dir).database, { readOnly: true });
+    const period = database.prepare("SELECT period FROM account_period").get()?.period;
+    const rows = database.prepare("SELECT * FROM account ORDER BY id").all().map(rowOf);
+    return { rows, period: typeof period === "string" ? period : undefined };
+  } catch {
+    return undefined;
+  }
+};
+
+/** Copies accounts into the database that replaces theirs. */
+export const copyAccounts = ({ rows, period }: RemainingAccounts, table: AccountTable): void => {
+  for (const row of rows) table.insert(row);
+  if (period !== undefined) table.savePeriod(period);
+};
+
+const rowOf = (row: Record<string, SQLOutputValue>): AccountRow => {
+  const content: AccountContent = JSON.parse(String(row.content));
+  const { lastSequence } = content;
+  const sealed =
+    row.body === null
+      ? undefined
+      : {
+          number: numberOf(row.number),
+          lastSequence,
+          body: bytesOf(row.body),
+          signature: bytesOf(row.signature),
+        };
+  return { id: numberOf(row.id), queueId: bytesOf(row.queue_id), content, isAcked: row.is_acked === 1, sealed };
+};

@@ -1,0 +1,98 @@
+/** An account of a host before it has its place in a chain, and its encoding (`AccountBody` in ingest.proto), by hand as in forward/messages.ts. */
+import { BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { type SourceRefusal, sourceRefusals } from "../../proto/completeness/account.ts";
+import { wireTag } from "../../proto/wire.ts";
+import type { RecordCount } from "./record.ts";
+
+/** Records of one source that were not accepted, for one reason. */
+export interface RefusedCount {
+  readonly reason: SourceRefusal;
+  readonly source: string;
+  records: number;
+}
+
+/** What a host did in a time. Sequences are those of the queue. */
+export interface AccountContent {
+  fromMs: number;
+  toMs: number;
+  firstSequence: number;
+  /** `firstSequence` - 1 if nothing was accepted. */
+  lastSequence: number;
+  stopped: boolean;
+  atLeast: boolean;
+  accepted: RecordCount[];
+  refused: RefusedCount[];
+  expired: number;
+  damaged: number;
+  fileGapBytes: number;
+  waitedMs: number;
+  /** Sequences through this one were acknowledged under an earlier queue id; 0 for none. */
+  ackedBeforeThrough: number;
+}
+
+/** The place of an account in the chain of its queue, and who signs it. */
+export interface AccountPlace {
+  hostId: string;
+  queueId: Uint8Array;
+  number: number;
+  previousSha256: Uint8Array;
+  /** Empty unless the queue continues another. */
+  previousQueueId: Uint8Array;
+  certificateSha256: Uint8Array;
+}
+
+/** An account as it is sent. */
+export interface SealedAccount {
+  readonly number: number;
+  readonly lastSequence: number;
+  readonly body: Uint8Array;
+  readonly signature: Uint8Array;
+}
+
+/** Signs the accounts of a host. */
+export interface AccountSigner {
+  readonly hostId: string;
+  readonly certificateSha256: Uint8Array;
+  sign(payload: Uint8Array): Uint8Array;
+}
+
+const text = (number: number) => wireTag(number, WireType.LengthDelimited);
+const varint = (number: number) => wireTag(number, WireType.Varint);
+
+/** Encodes an `AccountBody`. */
+export const encodeAccountBody = (content: AccountContent, place: AccountPlace): Uint8Array => {
+  const writer = new BinaryWriter();
+  const bytes = (field: number, value: Uint8Array) => value.length > 0 && writer.uint32(text(field)).bytes(value);
+  const number = (field: number, value: number) => value > 0 && writer.uint32(varint(field)).uint64(value);
+  const flag = (field: number, value: boolean) => value && writer.uint32(varint(field)).bool(true);
+  writer.uint32(text(1)).string(place.hostId);
+  bytes(2, place.queueId);
+  number(3, place.number);
+  bytes(4, place.previousSha256);
+  bytes(5, place.previousQueueId);
+  number(6, content.fromMs);
+  number(7, content.toMs);
+  number(8, content.firstSequence);
+  number(9, content.lastSequence);
+  flag(10, content.stopped);
+  flag(11, content.atLeast);
+  for (const { kind, source, records, bytes: size } of content.accepted) {
+    writer.uint32(text(12)).fork().uint32(text(1)).string(kind).uint32(text(2)).string(source);
+    writer.uint32(varint(3)).uint64(records).uint32(varint(4)).uint64(size).join();
+  }
+  for (const { reason, source, records } of content.refused) {
+    writer
+      .uint32(text(13))
+      .fork()
+      .uint32(varint(1))
+      .int32(sourceRefusals.indexOf(reason) + 1);
+    writer.uint32(text(2)).string(source).uint32(varint(3)).uint64(records).join();
+  }
+  number(14, content.expired);
+  number(15, content.damaged);
+  number(16, content.fileGapBytes);
+  number(17, Math.round(content.waitedMs));
+  number(18, content.ackedBeforeThrough);
+  bytes(19, place.certificateSha256);
+  return writer.finish();
+};

@@ -1,0 +1,253 @@
+/*
+ * The accounts of an open queue. Invariants:
+ * - What a transaction of the queue accepts is counted in that transaction: a crash leaves both or neither.
+ * - Whatever cannot be written now is written with the next transaction, in its order.
+ * - Accounts are sealed in their order, and acknowledged in it.
+ */
+import { createHash } from "node:crypto";
+import type { Clock } from "../../kit/clock.ts";
+import { accountPayload, type SourceRefusal } from "../../proto/completeness/account.ts";
+import { type AccountContent, type AccountSigner, encodeAccountBody, type SealedAccount } from "./account.ts";
+import type { AccountRow, AccountTable } from "./account-table.ts";
+import {
+  addAccepted,
+  addRefused,
+  beginPeriod,
+  closePeriod,
+  copyPeriod,
+  type LossTotals,
+  movePeriod,
+  type Period,
+  type Reading,
+  resumePeriod,
+} from "./period.ts";
+import type { RecordCount } from "./record.ts";
+import type { QueueStore, QueueTransaction } from "./store.ts";
+
+/** The accounts of a queue, for its sources and its forwarder. */
+export interface QueueAccounts {
+  /** Returns the last sequence of the oldest account that core has not acknowledged; undefined without one. */
+  pendingThrough(): number | undefined;
+  /** Returns the last sequence of the next unacknowledged account above `sequence`; infinite without one. */
+  boundaryAbove(sequence: number): number;
+  /** Returns the oldest unacknowledged account; undefined without one, and until it is sealed. */
+  next(): SealedAccount | undefined;
+  /** Returns account `number` of the queue of `next`, if it is kept. */
+  find(number: number): SealedAccount | undefined;
+  /** Core has the oldest unacknowledged account. */
+  acknowledged(): void;
+  /** Seals what is not sealed. */
+  seal(signer: AccountSigner): void;
+  /** Notes the time; call it every `observeMs`. */
+  observe(): void;
+  /** Writes the account of the time until now: the collector stops. */
+  stop(): void;
+  /** Counts records that a source did not accept. */
+  refused(reason: SourceRefusal, source: string, records: number): void;
+  /** Resolves at the next change of what is pending; rejects with the signal's reason. */
+  changed(signal: AbortSignal): Promise<void>;
+}
+
+/** How the queue keeps its accounts, for its own transactions. */
+export interface Bookkeeping {
+  /** Runs a transaction of the queue in which the accounts are kept. */
+  transaction(change: (transaction: QueueTransaction) => void): void;
+  /** In a transaction: records of these counts are stored. */
+  accepted(counts: readonly RecordCount[]): void;
+  /** In a transaction: records were dropped because of their age. */
+  expired(records: number): void;
+  /** In a transaction: the queue has another id, under which nothing through `acked` is sent again. */
+  renamed(transaction: QueueTransaction, acked: number): void;
+  /** Appends wait for room from now on, or no longer. */
+  waiting(isWaiting: boolean): void;
+  /** The database was replaced. */
+  replaced(): void;
+}
+
+/** Accounts that core has are kept for one whose database is restored: some weeks of them. */
+const keptMax = 1_000;
+/** How long an idle queue goes without saving when it last ran. */
+const saveMs = 600_000;
+
+/** Creates the accounts of a queue; `write` runs an empty transaction, unless the disk cannot be written. */
+export const createQueueAccounts = (
+  store: QueueStore,
+  clock: Pick<Clock, "now" | "monotonic">,
+  { totals, write }: { totals(): LossTotals; write(change: (transaction: QueueTransaction) => void): boolean },
+): { accounts: QueueAccounts; books: Bookkeeping } => {
+  const read = (): Reading => ({ wallMs: clock.now(), monotonicMs: clock.monotonic() });
+  const observedNow = () => ({
+    queueId: store.state.queueId.toHex(),
+    nextSequence: store.state.nextSequence,
+    totals: totals(),
+  });
+  let last = read();
+  /** Accounts that are not on disk yet, oldest first. */
+  let unsaved: { queueId: string; content: AccountContent }[] = [];
+  let pending: AccountRow[] = [];
+  let isStale = true;
+  let savedMs = last.monotonicMs;
+  let waitingSince: number | undefined;
+  let period = begin();
+  /** What the transaction that runs adds. */
+  let draft = period;
+  let drafted = unsaved;
+  let waiters: (() => void)[] = [];
+
+  function begin(): Period {
+    const observed = { ...observedNow(), wallMs: last.wallMs };
+    const saved = store.accounts((table) => table.period());
+    const resumed = saved === undefined ? undefined : resumePeriod(JSON.parse(saved), observed);
+    unsaved = resumed?.closed ?? [];
+    return resumed?.period ?? beginPeriod(observed);
+  }
+
+  const wake = (): void => {
+    for (const waiter of waiters.splice(0)) waiter();
+  };
+  const rows = (): AccountRow[] => {
+    if (isStale) pending = store.accounts((table) => table.rows()).filter(({ isAcked }) => !isAcked);
+    isStale = false;
+    return pending;
+  };
+  /** Moves the period to now, in memory. */
+  const move = (): void => {
+    const now = read();
+    const { queueId } = period;
+    if (waitingSince !== undefined) {
+      period.waitedMs += now.monotonicMs - waitingSince;
+      waitingSince = now.monotonicMs;
+    }
+    const moved = movePeriod(period, last, now, observedNow);
+    unsaved.push(...moved.closed.map((content) => ({ queueId, content })));
+    period = moved.period;
+    last = now;
+    period.seenMs = now.wallMs;
+  };
+  const save = ({ accounts, state }: QueueTransaction): void => {
+    for (const { queueId, content } of drafted)
+      accounts.insert({ queueId: Uint8Array.fromHex(queueId), content, isAcked: false, sealed: undefined });
+    draft.nextSequence = state.nextSequence;
+    accounts.savePeriod(JSON.stringify(draft));
+  };
+
+  const books: Bookkeeping = {
+    transaction: (change) => {
+      move();
+      store.transaction((transaction) => {
+        // Again from the start if the database is replaced meanwhile.
+        draft = copyPeriod(period);
+        drafted = unsaved;
+        change(transaction);
+        save(transaction);
+      });
+      period = draft;
+      savedMs = last.monotonicMs;
+      if (unsaved.length === 0) return;
+      unsaved = [];
+      isStale = true;
+      wake();
+    },
+    accepted: (counts) => {
+      if (counts.length > 0) draft.isClosed = false;
+      addAccepted(draft, counts);
+    },
+    expired: (records) => {
+      draft.expired += records;
+    },
+    renamed: ({ accounts, state }, acked) => {
+      const renamed = (content: AccountContent): AccountContent =>
+        acked < content.firstSequence ? content : { ...content, ackedBeforeThrough: acked };
+      for (const { id, queueId, content, isAcked } of accounts.rows())
+        if (!isAcked && queueId.toHex() === draft.queueId) accounts.unseal(id, state.queueId, renamed(content));
+      const queueId = state.queueId.toHex();
+      drafted = unsaved.map(({ content }) => ({ queueId, content: renamed(content) }));
+      Object.assign(draft, { queueId, ackedBeforeThrough: acked });
+      isStale = true;
+    },
+    waiting: (isWaiting) => {
+      const now = clock.monotonic();
+      if (waitingSince !== undefined) period.waitedMs += now - waitingSince;
+      waitingSince = isWaiting ? now : undefined;
+    },
+    replaced: () => {
+      isStale = true;
+    },
+  };
+
+  const accounts: QueueAccounts = {
+    pendingThrough: () => rows()[0]?.content.lastSequence,
+    boundaryAbove: (sequence) =>
+      rows().find(({ content }) => content.lastSequence > sequence)?.content.lastSequence ?? Number.POSITIVE_INFINITY,
+    next: () => rows()[0]?.sealed,
+    find: (number) => {
+      const queueId = rows()[0]?.queueId.toHex();
+      const all = store.accounts((table) => table.rows());
+      return all.find((row) => row.queueId.toHex() === queueId && row.sealed?.number === number)?.sealed;
+    },
+    acknowledged: () => {
+      const [oldest] = rows();
+      if (oldest === undefined) return;
+      pending = pending.slice(1);
+      if (write((transaction) => transaction.accounts.acknowledge(oldest.id, keptMax))) isStale = true;
+      wake();
+    },
+    seal: (signer) => {
+      if (rows().every(({ sealed }) => sealed !== undefined)) return;
+      write(({ accounts: table }) => sealAll(table, signer));
+      isStale = true;
+      wake();
+    },
+    observe: () => {
+      move();
+      if (unsaved.length > 0 || last.monotonicMs - savedMs >= saveMs) write(() => undefined);
+    },
+    stop: () => {
+      if (period.isClosed) return;
+      move();
+      const { wallMs } = last;
+      const observed = { ...observedNow(), wallMs };
+      unsaved.push({ queueId: period.queueId, content: closePeriod(period, wallMs, observed) });
+      period = { ...beginPeriod(observed), isClosed: true };
+      write(() => undefined);
+    },
+    refused: (reason, source, records) => {
+      if (records > 0) period.isClosed = false;
+      addRefused(period, reason, source, records);
+    },
+    changed: async (signal) => {
+      signal.throwIfAborted();
+      const { promise, resolve, reject } = Promise.withResolvers<void>();
+      const abort = () => {
+        waiters = waiters.filter((waiter) => waiter !== resolve);
+        reject(signal.reason);
+      };
+      signal.addEventListener("abort", abort, { once: true });
+      waiters.push(resolve);
+      await promise;
+      signal.removeEventListener("abort", abort);
+    },
+  };
+  return { accounts, books };
+};
+
+const sealAll = (table: AccountTable, { hostId, certificateSha256, sign }: AccountSigner): void => {
+  let before: { queueId: Uint8Array; sealed: SealedAccount } | undefined;
+  for (const { id, queueId, content, sealed } of table.rows()) {
+    if (sealed !== undefined) {
+      before = { queueId, sealed };
+      continue;
+    }
+    const isSameQueue = before?.queueId.toHex() === queueId.toHex();
+    const number = isSameQueue ? (before?.sealed.number ?? 0) + 1 : 1;
+    const previousSha256 = before
+      ? createHash("sha256").update(accountPayload(before.sealed.body)).digest()
+      : new Uint8Array();
+    const previousQueueId = isSameQueue || before === undefined ? new Uint8Array() : before.queueId;
+    const place = { hostId, queueId, number, previousSha256, previousQueueId, certificateSha256 };
+    const body = encodeAccountBody(content, place);
+    const made = { number, lastSequence: content.lastSequence, body, signature: sign(accountPayload(body)) };
+    table.seal(id, made);
+    before = { queueId, sealed: made };
+  }
+};

@@ -1,0 +1,172 @@
+import { LRUCache } from "lru-cache";
+import { hourMs } from "../../../kit/clock.ts";
+import { readCertificate } from "../../../proto/certificate-der.ts";
+import { accountPayload } from "../../../proto/completeness/account.ts";
+import { decodePemBundle } from "../../../proto/pem.ts";
+import type { Core } from "../../core.ts";
+import { proofAlgorithm, readPublicKey } from "../../signer/cryptography.ts";
+import { findIdentityByName } from "../../store/certificate/identities.ts";
+import type { Executor } from "../../store/database/database.ts";
+import { limitLockWaits } from "../../store/database/execute-prepared.ts";
+import {
+  type AccountInsert,
+  type AccountState,
+  beginRange,
+  findHostCertificate,
+  hasAccount,
+  insertAccount,
+  lockForAccount,
+} from "../../store/ingest/accounts.ts";
+import { recordAudit } from "../audit/audit-log.ts";
+import { type AccountDecision, decideAccount } from "./decide-account.ts";
+import { type AccountFault, type ReadAccount, readAccount } from "./read-account.ts";
+
+/** The parts of core that accept accounts. */
+export type AccountCore = Pick<Core, "db" | "clock" | "entropy" | "cryptography">;
+
+/** The host that sends an account, by the certificate of its connection. */
+export interface AccountCaller {
+  identity: string;
+  fingerprintSha256: string;
+  /** DER of that certificate. */
+  der: Uint8Array | undefined;
+}
+
+/** An account as it arrives. */
+export interface SentAccount {
+  body: Uint8Array;
+  signature: Uint8Array;
+  earlierAreLost: boolean;
+}
+
+/** Core's answer: the last account that it has of the queue, and why it refuses this one. */
+export interface AccountAnswer {
+  through: bigint;
+  refused: AccountFault | "";
+}
+
+/** Accounts of one host that this core keeps as evidence in an hour. */
+const refusedOfHostMax = 24;
+
+/** Makes the function that decides on an account and stores it, in one transaction; one that core refuses too, within a bound for each host. */
+export const createAccountAcceptor = (
+  core: AccountCore,
+): ((caller: AccountCaller, sent: SentAccount) => Promise<AccountAnswer>) => {
+  const { db, clock } = core;
+  const refusals = new LRUCache<string, { since: number; count: number }>({ max: 10_000 });
+  const mayKeep = (hostId: string): boolean => {
+    const now = clock.monotonic();
+    let window = refusals.get(hostId);
+    if (window === undefined || now - window.since >= hourMs) {
+      window = { since: now, count: 0 };
+      refusals.set(hostId, window);
+    }
+    return ++window.count <= refusedOfHostMax;
+  };
+
+  return async (caller, sent) => {
+    const sha256 = Uint8Array.fromHex(await core.cryptography.sha256Hex(accountPayload(sent.body)));
+    const read = readAccount(sent.body);
+    const fault = read === undefined ? "malformed" : await proveAccount(core, caller, read, sent);
+    const queue = { hostId: caller.identity, queueId: read?.queueId ?? new Uint8Array() };
+    return db.transaction(async (tx) => {
+      await limitLockWaits(tx);
+      const state = await lockForAccount(tx, queue);
+      const through = state.last?.number ?? 0n;
+      const name = { ...queue, number: read?.number ?? 0n, sha256 };
+      const decision: AccountDecision =
+        read === undefined || fault !== undefined
+          ? { kind: "refused", fault: fault ?? "malformed", isLinked: false }
+          : decideAccount(
+              { ...read, sha256, isSigned: true, earlierAreLost: sent.earlierAreLost },
+              { last: state.last, same: await hasAccount(tx, name), range: state.range },
+            );
+      if (decision.kind === "known" || decision.kind === "early") return { through, refused: "" };
+      const isRefused = decision.kind === "refused";
+      const isKept = !isRefused || decision.isLinked || mayKeep(caller.identity);
+      if (isKept) await insertAccount(tx, rowOf(decision, { ...name, read, sent, state, now: clock.now() }));
+      const isLinked = !isRefused || decision.isLinked;
+      if (isLinked) await beginRange(tx, queue);
+      if (isRefused && isKept) await auditRefusal(core, tx, caller, { ...name, fault: decision.fault });
+      return { through: isLinked ? name.number : through, refused: isRefused ? decision.fault : "" };
+    });
+  };
+};
+
+/** Returns why an account is not its host's; undefined if the host has signed it. */
+const proveAccount = async (
+  { db, cryptography }: AccountCore,
+  { identity, fingerprintSha256, der }: AccountCaller,
+  account: ReadAccount,
+  { body, signature }: SentAccount,
+): Promise<AccountFault | undefined> => {
+  if (account.hostId !== identity) return "host_mismatch";
+  const isCallers = account.certificateSha256.toHex() === fingerprintSha256;
+  const issued = await findHostCertificate(db, identity, account.certificateSha256);
+  const own = issued ? decodePemBundle(issued.certificatePem, "CERTIFICATE")?.[0] : isCallers ? der : undefined;
+  if (own === undefined) return "certificate_unknown";
+  if (issued?.revokedAt && issued.revokedAt.getTime() <= account.toMs) return "certificate_revoked";
+  const { spki } = readCertificate(own);
+  const key = readPublicKey(spki);
+  const algorithm = key && proofAlgorithm(key.algorithm);
+  if (algorithm === undefined) return "certificate_unknown";
+  const isGood = await cryptography.verify({ spki, algorithm, data: accountPayload(body), signature });
+  return isGood ? undefined : "signature_invalid";
+};
+
+const none = { stored: 0n, rejected: 0n, discarded: 0n, lost: 0n, digest: null };
+
+const rowOf = (
+  decision: Extract<AccountDecision, { kind: "accepted" | "refused" }>,
+  {
+    read,
+    sent: { body, signature },
+    state,
+    now,
+    ...name
+  }: Pick<AccountInsert, "hostId" | "queueId" | "number" | "sha256"> & {
+    read: ReadAccount | undefined;
+    sent: SentAccount;
+    state: AccountState;
+    now: number;
+  },
+): AccountInsert => {
+  const isRefused = decision.kind === "refused";
+  const isLinked = !isRefused || decision.isLinked;
+  const { stored, rejected, discarded, lost, digest } = (isLinked ? state.range : undefined) ?? none;
+  return {
+    ...name,
+    ...{ body, signature, isLinked, stored, rejected, discarded, lost, rangeDigest: digest },
+    refused: isRefused ? decision.fault : null,
+    followsGap: !isRefused && decision.followsGap,
+    // Of one that nobody has signed, only core's own time is known.
+    fromAt: new Date(isLinked && read ? read.fromMs : now),
+    toAt: new Date(isLinked && read ? read.toMs : now),
+    isStopped: read?.isStopped ?? false,
+    lastSequence: isLinked ? (read?.lastSequence ?? 0n) : 0n,
+    accepted: isLinked ? (read?.accepted ?? 0n) : 0n,
+    isChecked: !isRefused && decision.isChecked,
+    missing: isRefused ? 0n : decision.missing,
+    sink: "postgres",
+    receivedAt: new Date(now),
+  };
+};
+
+const auditRefusal = async (
+  core: AccountCore,
+  tx: Executor,
+  { identity: hostId }: AccountCaller,
+  { queueId, number, sha256, fault }: { queueId: Uint8Array; number: bigint; sha256: Uint8Array; fault: AccountFault },
+): Promise<void> => {
+  const identity = await findIdentityByName(tx, hostId);
+  const id = identity?.id ?? hostId;
+  await recordAudit(tx, core, {
+    actor: { type: "collector", id, display: hostId },
+    action: "account.refuse",
+    target: { type: identity ? "collector_identity" : "host", id },
+    outcome: "failure",
+    reasonCode: fault,
+    reason: "core refuses what the host states of an hour, and keeps it as evidence",
+    details: { host_id: hostId, queue_id: queueId.toHex(), number: String(number), sha256: sha256.toHex() },
+  });
+};

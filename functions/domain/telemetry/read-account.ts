@@ -1,0 +1,131 @@
+import { fromBinary } from "@bufbuild/protobuf";
+import { hourMs } from "../../../kit/clock.ts";
+import { type SourceRefusal, sourceRefusals } from "../../../proto/completeness/account.ts";
+import { type AccountBody, AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+
+/** Why core refuses an account, and keeps it as evidence. */
+export const accountFaults = [
+  /** It is no `AccountBody`, or has a number that no host can have. */
+  "malformed",
+  /** It names another host than the caller. */
+  "host_mismatch",
+  /** Core knows no certificate of this host by that fingerprint. */
+  "certificate_unknown",
+  "certificate_revoked",
+  "signature_invalid",
+  /** Its counts and its range, or its times, do not belong together. */
+  "contradicts_itself",
+  /** Its range overlaps the one before, or core has more of it than the host accepted. */
+  "contradicts_sequences",
+  /** It names another predecessor than the account that core has. */
+  "predecessor_differs",
+  /** Core has another account of this number. */
+  "number_used",
+] as const;
+
+/** One of `accountFaults`. */
+export type AccountFault = (typeof accountFaults)[number];
+
+/** An account's statement, as core reads it. Times are in milliseconds since the Unix epoch. */
+export interface ReadAccount {
+  hostId: string;
+  queueId: Uint8Array;
+  number: bigint;
+  previousSha256: Uint8Array;
+  certificateSha256: Uint8Array;
+  fromMs: number;
+  toMs: number;
+  firstSequence: bigint;
+  lastSequence: bigint;
+  isStopped: boolean;
+  /** Accepted records, in all. */
+  accepted: bigint;
+  /** Sequences that were acknowledged under another queue. */
+  ackedBefore: bigint;
+  fault: AccountFault | undefined;
+}
+
+const queueIdBytes = 16;
+const sha256Bytes = 32;
+/** The end of 9999. */
+const timeMsMax = 253_402_300_799_999;
+const sequenceMax = 2n ** 63n - 1n;
+
+/** Reads the body of an account; undefined if nothing of it can be read. */
+export const readAccount = (bytes: Uint8Array): ReadAccount | undefined => {
+  const body = decodeBody(bytes);
+  if (body === undefined) return undefined;
+  const accepted = body.accepted.reduce((sum, { records }) => sum + records, 0n);
+  const { firstSequence, lastSequence, ackedBeforeThrough } = body;
+  return {
+    hostId: body.hostId,
+    queueId: body.queueId,
+    number: body.number,
+    previousSha256: body.previousSha256,
+    certificateSha256: body.certificateSha256,
+    fromMs: Math.min(Number(body.fromMs), timeMsMax),
+    toMs: Math.min(Number(body.toMs), timeMsMax),
+    firstSequence,
+    lastSequence,
+    isStopped: body.stopped,
+    accepted,
+    ackedBefore: clamp(ackedBeforeThrough - firstSequence + 1n, accepted),
+    fault: faultOf(body, accepted),
+  };
+};
+
+const clamp = (count: bigint, most: bigint): bigint => (count < 0n ? 0n : count > most ? most : count);
+
+const decodeBody = (bytes: Uint8Array): AccountBody | undefined => {
+  try {
+    return fromBinary(AccountBodySchema, bytes);
+  } catch {
+    return undefined;
+  }
+};
+
+const faultOf = (body: AccountBody, accepted: bigint): AccountFault | undefined => {
+  const { number, fromMs, toMs, firstSequence, lastSequence, stopped } = body;
+  const counts = [number, lastSequence, accepted, ...numbersOf(body)];
+  if (body.queueId.length !== queueIdBytes || body.certificateSha256.length !== sha256Bytes || number === 0n)
+    return "malformed";
+  if (counts.some((count) => count > sequenceMax) || toMs > timeMsMax || fromMs > timeMsMax) return "malformed";
+  if (lastSequence + 1n < firstSequence || accepted !== lastSequence - firstSequence + 1n) return "contradicts_itself";
+  if (toMs < fromMs || (stopped && accepted > 0n)) return "contradicts_itself";
+  const hourOf = (ms: number) => Math.floor(ms / hourMs);
+  const isOneHour = toMs === fromMs || hourOf(Number(fromMs)) === hourOf(Number(toMs) - 1);
+  return stopped || isOneHour ? undefined : "contradicts_itself";
+};
+
+const numbersOf = ({ accepted, refused, expired, damaged, fileGapBytes, waitedMs }: AccountBody): bigint[] => [
+  ...accepted.flatMap(({ records, bytes }) => [records, bytes]),
+  ...refused.map(({ records }) => records),
+  ...[expired, damaged, fileGapBytes, waitedMs],
+];
+
+/** What a host says that it did not accept, or lost, in a time. */
+export interface StatedLosses {
+  refused: Readonly<Partial<Record<SourceRefusal, number>>>;
+  expired: number;
+  damaged: number;
+  fileGapBytes: number;
+}
+
+/** Returns the losses that the body of an accepted account states, each at most 2^53 - 1. */
+export const statedLosses = (bytes: Uint8Array): StatedLosses => {
+  const { refused, expired, damaged, fileGapBytes } = fromBinary(AccountBodySchema, bytes);
+  const totals: Partial<Record<SourceRefusal, number>> = {};
+  for (const { reason, records } of refused) {
+    const name = sourceRefusals[reason - 1];
+    if (name) totals[name] = limited(BigInt(totals[name] ?? 0) + records);
+  }
+  return {
+    refused: totals,
+    expired: limited(expired),
+    damaged: limited(damaged),
+    fileGapBytes: limited(fileGapBytes),
+  };
+};
+
+const limited = (count: bigint): number =>
+  count > BigInt(Number.MAX_SAFE_INTEGER) ? Number.MAX_SAFE_INTEGER : Number(count);

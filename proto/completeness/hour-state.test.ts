@@ -1,0 +1,143 @@
+import { describe, expect, test } from "vitest";
+import { type AccountFacts, type HourFacts, type HourStatus, stateOfHour, sumHour } from "./hour-state.ts";
+
+const hour = Date.UTC(2026, 10, 25, 10);
+const minute = 60_000;
+const hourLength = 60 * minute;
+const end = hour + hourLength;
+const afterGrace = end + 15 * minute;
+
+/** An account of the whole hour that core has in full, with changes. */
+const account = (changes: Partial<AccountFacts> = {}): AccountFacts => ({
+  ...{ fromMs: hour, toMs: end, receivedMs: end + 1_000, isStopped: false, refused: null, isChecked: true, xid: 70n },
+  ...{ accepted: 1_000, stored: 1_000, rejected: 0, discarded: 0, lost: 0, missing: 0 },
+  stated: { refused: {}, expired: 0, damaged: 0, fileGapBytes: 0 },
+  ...changes,
+});
+
+const stopped = (fromMs: number, toMs: number): AccountFacts =>
+  account({ fromMs, toMs, receivedMs: toMs, isStopped: true, accepted: 0, stored: 0 });
+
+const stateWith = (
+  accounts: readonly AccountFacts[],
+  { hourMs = hour, nowMs = afterGrace, ...facts }: Partial<HourFacts> & { nowMs?: number } = {},
+): HourStatus | null =>
+  stateOfHour(
+    {
+      ...{ hourMs, accounts: sumHour(hourMs, accounts), accountedFromMs: hour - 5 * hourLength },
+      accountedThroughMs: Math.max(hour, ...accounts.map(({ toMs }) => toMs)),
+      ...{ enrolledMs: hour - 9 * hourLength, revokedMs: null, isSilent: false, outages: [], exportedBelow: [100n] },
+      ...facts,
+    },
+    nowMs,
+  );
+
+describe("the state of a host's hour", () => {
+  test("is complete when all that the host accepted is stored and delivered", () => {
+    expect(stateWith([account()])).toEqual({ state: "complete", shortages: [], isClockWrong: false });
+    const parts = [account({ toMs: hour + minute, accepted: 1 }), account({ fromMs: hour + minute, accepted: 7 })];
+    expect(stateWith(parts)?.state).toBe("complete");
+    expect(stateWith([account({ accepted: 0, stored: 0 })], { exportedBelow: [] })?.state).toBe("complete");
+  });
+
+  test("is undelivered while an export is behind its accounts, or none is on", () => {
+    expect(stateWith([account()], { exportedBelow: [100n, 70n] })?.state).toBe("undelivered");
+    expect(stateWith([account()], { exportedBelow: [100n, 71n] })?.state).toBe("complete");
+    expect(stateWith([account()], { exportedBelow: [] })?.state).toBe("undelivered");
+  });
+
+  test("is short of what the host dropped, core rejected or lost, and what never came", () => {
+    const refused = { queue_full: 310, too_large: 2, malformed: 5, retry: 9 };
+    const stated = { refused, expired: 4, damaged: 0, fileGapBytes: 77 };
+    const counts = { stored: 900, rejected: 60, lost: 30, missing: 10 };
+    expect(stateWith([account({ stated, ...counts })])).toEqual({
+      state: "short",
+      isClockWrong: false,
+      shortages: [
+        { kind: "dropped", count: 312 },
+        { kind: "rejected", count: 60 },
+        { kind: "lost_in_restore", count: 30 },
+        { kind: "missing", count: 10 },
+        { kind: "file_gap", count: 77 },
+      ],
+    });
+  });
+
+  test("is not short of what was discarded as configured, sent again, or malformed", () => {
+    const stated = { refused: { malformed: 5, retry: 9 }, expired: 4, damaged: 3, fileGapBytes: 0 };
+    expect(stateWith([account({ stated, stored: 900, discarded: 100 })])?.state).toBe("complete");
+  });
+
+  test("is short of an account that core refuses, with the reason, also before the others come", () => {
+    const refused = account({ refused: "signature_invalid", receivedMs: hour });
+    const shortages = [{ kind: "account_refused", count: null, reason: "signature_invalid" }];
+    expect(stateWith([refused])).toMatchObject({ state: "short", shortages });
+    expect(stateWith([refused, account()])).toMatchObject({ state: "short", shortages });
+    expect(stateWith([refused], { hourMs: hour - hourLength })?.state).not.toBe("complete");
+  });
+
+  test("is short of accounts that are lost: later ones have come", () => {
+    const next = account({ fromMs: end, toMs: end + hourLength });
+    expect(stateWith([next])).toMatchObject({ state: "short", shortages: [{ kind: "accounts_lost", count: null }] });
+    const half = account({ toMs: hour + 30 * minute });
+    expect(stateWith([half, next])?.state).toBe("short");
+    expect(stateWith([half])?.state).toBe("late");
+  });
+
+  test("is late when a host that speaks has sent no account of it, and silent when it does not speak", () => {
+    expect(stateWith([])?.state).toBe("late");
+    expect(stateWith([], { isSilent: true })?.state).toBe("silent");
+  });
+
+  test("is not running when no collector ran, through all hours of a sleep of three days", () => {
+    const sleep = [stopped(hour - 30 * minute, hour + 72 * hourLength)];
+    for (const at of [hour, hour + hourLength, hour + 71 * hourLength]) {
+      expect(stateWith(sleep, { hourMs: at, nowMs: hour + 80 * hourLength })?.state).toBe("not_running");
+    }
+    const [fromMs, toMs] = [hour + 72 * hourLength - minute, hour + 72 * hourLength];
+    const awake = account({ fromMs, toMs, receivedMs: toMs, accepted: 3 });
+    const woken = [stopped(hour, hour + 72 * hourLength - minute), awake];
+    const at = { hourMs: hour + 71 * hourLength, nowMs: hour + 80 * hourLength };
+    expect(stateWith(woken, at)?.state).toBe("complete");
+  });
+
+  test("is core's outage until the account comes", () => {
+    const outages = [{ fromMs: hour + 40 * minute, untilMs: hour + 55 * minute }];
+    expect(stateWith([], { outages })?.state).toBe("core_out");
+    expect(stateWith([], { outages, isSilent: true })?.state).toBe("core_out");
+    expect(stateWith([account()], { outages })?.state).toBe("complete");
+    const inGrace = [{ fromMs: end + 5 * minute, untilMs: Number.POSITIVE_INFINITY }];
+    expect(stateWith([], { outages: inGrace })?.state).toBe("core_out");
+    const earlier = [{ fromMs: hour - 40 * minute, untilMs: hour }];
+    expect(stateWith([], { outages: earlier })?.state).toBe("late");
+  });
+
+  test("is not accounted for hosts that send no accounts, and for what core cannot have counted", () => {
+    expect(stateWith([], { accountedFromMs: null, accountedThroughMs: null })?.state).toBe("not_accounted");
+    expect(stateWith([], { accountedFromMs: end, accountedThroughMs: end + hourLength })?.state).toBe("not_accounted");
+    expect(stateWith([account({ isChecked: false })])?.state).toBe("not_accounted");
+  });
+
+  test("counts the first hour of a host from its first account", () => {
+    const accountedFromMs = hour + 20 * minute;
+    expect(stateWith([account({ fromMs: accountedFromMs })], { accountedFromMs })?.state).toBe("complete");
+    expect(stateWith([account({ fromMs: accountedFromMs })])?.state).not.toBe("complete");
+  });
+
+  test("is not decided before the hour is over, while its account is not due, and for hosts that were not there", () => {
+    expect(stateWith([account()], { nowMs: end - 1 })).toBeNull();
+    expect(stateWith([], { nowMs: afterGrace - 1 })).toBeNull();
+    expect(stateWith([account()], { nowMs: end })?.state).toBe("complete");
+    expect(stateWith([], { enrolledMs: end })).toBeNull();
+    expect(stateWith([], { revokedMs: hour })).toBeNull();
+  });
+
+  test("says that the host's clock is ahead, and does not take its word for the time to come", () => {
+    const ahead = account({ fromMs: hour, toMs: end, receivedMs: hour });
+    expect(stateWith([ahead], { accountedThroughMs: hour + 2 * minute })).toMatchObject({
+      state: "late",
+      isClockWrong: true,
+    });
+    expect(stateWith([account({ receivedMs: end - 2 * minute })])).toMatchObject({ isClockWrong: false });
+  });
+});

@@ -1,0 +1,214 @@
+/** The state of a host's hour: its only definition, for API, statements and page. */
+import type { SourceRefusal } from "./account.ts";
+
+/** The states, in the words of the API. `undelivered`: complete, and not yet with every export. */
+export const hourStates = [
+  "complete",
+  "undelivered",
+  "short",
+  "late",
+  "silent",
+  "not_running",
+  "core_out",
+  "not_accounted",
+] as const;
+
+/** One of `hourStates`. */
+export type HourState = (typeof hourStates)[number];
+
+/** What an hour is short of. `dropped`: at the source, by a full queue or for their size; `missing`: accepted and never received. */
+export const shortageKinds = [
+  "account_refused",
+  "accounts_lost",
+  "dropped",
+  "rejected",
+  "lost_in_restore",
+  "missing",
+  "file_gap",
+] as const;
+
+/** A shortage: records, or for `file_gap` bytes; null where nobody can say how much. */
+export interface Shortage {
+  kind: (typeof shortageKinds)[number];
+  count: number | null;
+  /** Why core refuses an account. */
+  reason?: string;
+}
+
+/** An account as core has it; times in milliseconds since the Unix epoch. */
+export interface AccountFacts {
+  /** By the host's clock. */
+  fromMs: number;
+  toMs: number;
+  receivedMs: number;
+  isStopped: boolean;
+  /** Why core refuses it; null for an accepted one. */
+  refused: string | null;
+  /** Whether core has counted exactly its range. */
+  isChecked: boolean;
+  /** Its place in the order of commits: an export whose position is above has delivered its range. */
+  xid: bigint;
+  accepted: number;
+  stored: number;
+  rejected: number;
+  discarded: number;
+  lost: number;
+  missing: number;
+  stated: {
+    refused: Readonly<Partial<Record<SourceRefusal, number>>>;
+    expired: number;
+    damaged: number;
+    fileGapBytes: number;
+  };
+}
+
+/** What the accounts of an hour say together. */
+export interface HourAccounts {
+  accounts: number;
+  /** Of the hour, with the time in which no collector ran. */
+  coveredMs: number;
+  ranMs: number;
+  accepted: number;
+  stored: number;
+  rejected: number;
+  discarded: number;
+  lost: number;
+  missing: number;
+  expired: number;
+  damaged: number;
+  fileGapBytes: number;
+  refused: Partial<Record<SourceRefusal, number>>;
+  /** Why core refuses accounts of the hour. */
+  faults: string[];
+  isChecked: boolean;
+  /** How far the host's clock was ahead of core's at most. */
+  clockAheadMs: number;
+  /** The highest of its accounts; null without one. */
+  xid: bigint | null;
+}
+
+/** What decides on the state of a host's hour. */
+export interface HourFacts {
+  /** The start of the hour, UTC. */
+  hourMs: number;
+  accounts: HourAccounts;
+  /** When the first account of this host begins, and when the last one ends; null if it has never sent one. */
+  accountedFromMs: number | null;
+  accountedThroughMs: number | null;
+  enrolledMs: number | null;
+  revokedMs: number | null;
+  /** The host does not speak (`stale`). */
+  isSilent: boolean;
+  /** When core could not receive, and hosts had not had the time to come back; infinite for one that lasts. */
+  outages: readonly { fromMs: number; untilMs: number }[];
+  /** For each export that is on: envelopes below it are delivered. Empty: no export is on. */
+  exportedBelow: readonly bigint[];
+}
+
+/** The state of an hour, and what explains it. */
+export interface HourStatus {
+  state: HourState;
+  /** Empty unless the state is `short`. */
+  shortages: Shortage[];
+  /** The host's clock is ahead of core's by more than two minutes. */
+  isClockWrong: boolean;
+}
+
+const hourLengthMs = 3_600_000;
+/** How long after an hour its account may come before it is late. */
+export const graceMs = 15 * 60_000;
+/** The clocks of a host and of core may differ by so much. */
+const clockSkewMs = 120_000;
+/** Accounts are cut to whole milliseconds at both ends. */
+const toleranceMs = 1_000;
+
+/** Adds up the accounts of a host that touch the hour that begins at `hourMs`. */
+export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccounts => {
+  const sum: HourAccounts = {
+    ...{ accounts: 0, coveredMs: 0, ranMs: 0, accepted: 0, stored: 0, rejected: 0, discarded: 0, lost: 0, missing: 0 },
+    ...{
+      expired: 0,
+      damaged: 0,
+      fileGapBytes: 0,
+      refused: {},
+      faults: [],
+      isChecked: true,
+      clockAheadMs: 0,
+      xid: null,
+    },
+  };
+  for (const account of all) {
+    const { fromMs, isStopped, receivedMs } = account;
+    // What a host says of the time to come is not known yet.
+    const untilMs = Math.min(account.toMs, receivedMs + clockSkewMs);
+    const ms = Math.min(untilMs, hourMs + hourLengthMs) - Math.max(fromMs, hourMs);
+    const isOwn = Math.floor(fromMs / hourLengthMs) * hourLengthMs === hourMs;
+    if (account.refused !== null) {
+      if (isOwn) sum.faults.push(account.refused);
+      continue;
+    }
+    if (isStopped ? ms <= 0 : !isOwn) continue;
+    sum.accounts += 1;
+    sum.coveredMs += Math.max(0, ms);
+    sum.clockAheadMs = Math.max(sum.clockAheadMs, account.toMs - receivedMs);
+    sum.xid = sum.xid === null || account.xid > sum.xid ? account.xid : sum.xid;
+    if (isStopped) continue;
+    sum.ranMs += Math.max(0, ms);
+    sum.isChecked &&= account.isChecked;
+    for (const name of ["accepted", "stored", "rejected", "discarded", "lost", "missing"] as const)
+      sum[name] += account[name];
+    const { refused, ...losses } = account.stated;
+    for (const name of ["expired", "damaged", "fileGapBytes"] as const) sum[name] += losses[name];
+    for (const [reason, records] of Object.entries(refused) as [SourceRefusal, number][])
+      sum.refused[reason] = (sum.refused[reason] ?? 0) + records;
+  }
+  return sum;
+};
+
+/** Returns what the accounts of an hour are short of. */
+const shortagesOf = ({ faults, refused, rejected, lost, missing, fileGapBytes }: HourAccounts): Shortage[] => {
+  const shortages: Shortage[] = faults.map((reason) => ({ kind: "account_refused", count: null, reason }));
+  const counted = {
+    dropped: (refused.queue_full ?? 0) + (refused.too_large ?? 0),
+    rejected,
+    lost_in_restore: lost,
+    missing,
+    file_gap: fileGapBytes,
+  };
+  for (const kind of shortageKinds) {
+    const count = kind in counted ? counted[kind as keyof typeof counted] : 0;
+    if (count > 0) shortages.push({ kind, count });
+  }
+  return shortages;
+};
+
+/** Decides on the state of an hour at `nowMs`; null if it is not over, its account is not due, or the host was not enrolled then. */
+export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null => {
+  const { hourMs, accounts, accountedFromMs, accountedThroughMs, exportedBelow } = facts;
+  const endMs = hourMs + hourLengthMs;
+  const isEnrolled =
+    (facts.enrolledMs === null || facts.enrolledMs < endMs) && (facts.revokedMs === null || facts.revokedMs > hourMs);
+  if (nowMs < endMs || !isEnrolled) return null;
+  const isClockWrong = accounts.clockAheadMs > clockSkewMs;
+  const status = (state: HourState, shortages: Shortage[] = []): HourStatus => ({ state, shortages, isClockWrong });
+
+  const shortages = shortagesOf(accounts);
+  if (shortages.length > 0) return status("short", shortages);
+  if (accountedFromMs === null || accountedFromMs >= endMs)
+    return nowMs < endMs + graceMs ? null : status("not_accounted");
+  const expectedMs = endMs - Math.max(hourMs, accountedFromMs);
+  if (accounts.coveredMs < expectedMs - toleranceMs) {
+    // Accounts come in their order: what is missing before the last one does not come any more.
+    if (accountedThroughMs !== null && accountedThroughMs >= endMs)
+      return status("short", [{ kind: "accounts_lost", count: null }]);
+    if (nowMs < endMs + graceMs) return null;
+    if (facts.outages.some(({ fromMs, untilMs }) => fromMs < endMs + graceMs && untilMs > hourMs))
+      return status("core_out");
+    return status(facts.isSilent ? "silent" : "late");
+  }
+  if (accounts.ranMs === 0 && accounts.accepted === 0) return status("not_running");
+  if (!accounts.isChecked) return status("not_accounted");
+  const isDelivered =
+    exportedBelow.length > 0 && exportedBelow.every((below) => accounts.xid === null || below > accounts.xid);
+  return status(isDelivered || accounts.accepted === 0 ? "complete" : "undelivered");
+};
