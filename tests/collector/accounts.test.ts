@@ -1,0 +1,200 @@
+import { createHash, createPrivateKey, sign } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, expect, it } from "vitest";
+import { createConnector } from "../../collector/forward/connection.ts";
+import { createForwarder } from "../../collector/forward/forwarder.ts";
+import { signBytes } from "../../collector/management/signed-request.ts";
+import type { AccountSigner } from "../../collector/queue/account.ts";
+import type { Queue } from "../../collector/queue/queue.ts";
+import { createAccountRegister } from "../../functions/account-register.ts";
+import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
+import { hourMs, systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
+import { createTestKey } from "../../scripts/lab/ca/test-pki.ts";
+import { createTestClock } from "../fakes/clock.ts";
+import { createTestLog } from "../fakes/log.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { eventually } from "../support/eventually.ts";
+import { startTestIngest } from "../support/ingest.ts";
+import { openTestQueue } from "../support/queue.ts";
+
+/* The accounts of a collector's queue against core's real listener and database. */
+
+const hostId = "spiffe://fleet.test/host-1";
+const ends: (() => Promise<unknown>)[] = [];
+
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+const start = async ({ takesAccounts = true, config = {} }: { takesAccounts?: boolean; config?: object } = {}) => {
+  const database = await createTestDatabase();
+  ends.push(() => database.drop());
+  const { db, sql } = database.connect();
+  const register = createAccountRegister({
+    ...{ db, clock: systemClock, entropy: systemEntropy },
+    cryptography: createNodeCryptography(),
+  });
+  const core = await startTestIngest({
+    database,
+    config,
+    needs: { accounts: takesAccounts ? register : undefined },
+  });
+  ends.push(() => core.close());
+  const dir = await mkdtemp(join(tmpdir(), "collector-accounts-"));
+  ends.push(() => rm(dir, { recursive: true }));
+  const client = await core.client({ uri: hostId });
+  const clock = createTestClock(Math.floor(Date.now() / hourMs - 48) * hourMs);
+  const key = createPrivateKey(client.key);
+  const signer: AccountSigner = {
+    hostId,
+    certificateSha256: createHash("sha256").update(client.der).digest(),
+    sign: (payload) => signBytes(key, payload),
+  };
+  const log = createTestLog();
+  const forward = (queue: Queue) => {
+    const forwarder = createForwarder({
+      connect: createConnector(
+        `127.0.0.1:${core.port}`,
+        { cert: client.cert, key: client.key, ca: core.caPem, serverName: "localhost" },
+        systemClock,
+      ),
+      ...{ hostId, queue, entropy: systemEntropy, log, maxInFlightFrames: 8, compression: "gzip" as const },
+      batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 1 },
+      clock: { ...systemClock, sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 20), signal) },
+    });
+    const stop = new AbortController();
+    const running = forwarder.run(stop.signal);
+    const end = async () => {
+      stop.abort(new Error("stop"));
+      await running;
+    };
+    ends.push(end);
+    return end;
+  };
+  const open = (options: Parameters<typeof openTestQueue>[1] = {}) => {
+    const queue = openTestQueue(dir, { clock: { ...clock, sleep: systemClock.sleep }, ...options });
+    ends.push(() => queue.close());
+    return queue;
+  };
+  /** Lets an hour pass for the queue, as keepAccounts does. */
+  const passHour = async (queue: Queue, by: AccountSigner = signer) => {
+    for (let minutes = 0; minutes < 60; minutes++) {
+      await clock.advance(60_000);
+      queue.accounts.observe();
+    }
+    queue.accounts.seal(by);
+  };
+  const accounts = () => sql`
+    select number::int, refused, is_linked, is_stopped, is_checked, follows_gap, accepted::int, stored::int, rejected::int, discarded::int,
+      lost::int, missing::int, encode(range_digest, 'hex') as digest, from_at, to_at from ingest_account order by received_at, number`;
+  const settled = (queue: Queue) => eventually(() => expect(queue.accounts.pendingThrough()).toBeUndefined());
+  return { ...{ core, sql, open, forward, clock, passHour, accounts, settled, signer, log, dir }, key };
+};
+
+const append = (queue: Queue, texts: readonly string[], kind = "log_line") =>
+  queue.append(
+    texts.map((text) => ({
+      ...{ kind, observedAtMs: 0, source: "file", attributes: {} },
+      payload: new TextEncoder().encode(text),
+    })),
+  );
+const texts = (count: number) => Array.from({ length: count }, (_, index) => `line ${index}`);
+
+it("settles an hour as soon as it is over, with the digest of the stored blocks, and the next one behind it", async () => {
+  const test = await start({ config: { discardSpanNames: ["health"] } });
+  const queue = test.open();
+  test.forward(queue);
+  for (let batch = 0; batch < 5; batch++) await append(queue, texts(60));
+  await append(queue, ["no kind"], "No Kind");
+  await test.passHour(queue);
+  await append(queue, texts(3));
+  await test.settled(queue);
+  await test.passHour(queue);
+  await test.settled(queue);
+  const rows = await test.accounts();
+  expect(rows).toMatchObject([
+    { number: 1, refused: null, is_checked: true, accepted: 301, stored: 300, rejected: 1, missing: 0, lost: 0 },
+    { number: 2, refused: null, is_checked: true, accepted: 3, stored: 3, rejected: 0, missing: 0, lost: 0 },
+  ]);
+  const blocks = await test.sql`select digest, first_sequence from ingest_block order by first_sequence`;
+  const chain = (digests: readonly Uint8Array[]) =>
+    digests.reduce((before, digest) => createHash("sha256").update(before).update(digest).digest(), Buffer.alloc(0));
+  const ofHour = (isFirst: boolean) =>
+    blocks.filter(({ first_sequence }) => Number(first_sequence) <= 301 === isFirst).map(({ digest }) => digest);
+  expect(rows.map(({ digest }) => digest)).toEqual([chain(ofHour(true)).toHex(), chain(ofHour(false)).toHex()]);
+  expect(Date.parse(rows[0]?.to_at) % hourMs).toBe(0);
+  expect(rows[1]?.from_at).toEqual(rows[0]?.to_at);
+});
+
+it("states a stop and the time until the next start, and drops of a full queue", async () => {
+  const test = await start();
+  const full = test.open({ maxDiskUsageBytes: 5_000, dropNewestOnFull: true });
+  await append(full, texts(20));
+  await append(full, texts(310));
+  await full.close();
+  await test.clock.advance(3 * hourMs);
+  const queue = test.open();
+  queue.accounts.observe();
+  queue.accounts.seal(test.signer);
+  test.forward(queue);
+  await test.settled(queue);
+  expect(await test.accounts()).toMatchObject([
+    { number: 1, is_stopped: false, accepted: 20, stored: 20, missing: 0, is_checked: true },
+    { number: 2, is_stopped: true, accepted: 0, stored: 0, missing: 0, is_checked: true },
+  ]);
+});
+
+it("settles what a host kept while it was offline, hour by hour", async () => {
+  const test = await start();
+  const queue = test.open();
+  for (let hour = 1; hour <= 5; hour++) {
+    await append(queue, texts(hour * 10));
+    await test.passHour(queue);
+  }
+  await append(queue, texts(7));
+  test.forward(queue);
+  await test.settled(queue);
+  const expected = [10, 20, 30, 40, 50].map((accepted, index) => ({
+    ...{ number: index + 1, is_checked: true, missing: 0 },
+    ...{ accepted, stored: accepted },
+  }));
+  expect(await test.accounts()).toMatchObject(expected);
+  await eventually(() => expect(queue.stats().records).toBe(0));
+});
+
+it("keeps an account by another key as evidence, and goes on with telemetry and later accounts", async () => {
+  const test = await start();
+  const queue = test.open();
+  test.forward(queue);
+  const other = createPrivateKey((await createTestKey()).pem);
+  await append(queue, texts(10));
+  await test.passHour(queue, { ...test.signer, sign: (payload) => sign("sha256", payload, other) });
+  await append(queue, texts(20));
+  await test.settled(queue);
+  await test.passHour(queue);
+  await test.settled(queue);
+  const rows = await test.accounts();
+  const refused = { number: 1, refused: "signature_invalid", is_linked: false, accepted: 0 };
+  expect(rows[0]).toMatchObject(refused);
+  expect(rows.at(-1)).toMatchObject({ number: 2, refused: null, is_linked: true, follows_gap: true, accepted: 20 });
+  await eventually(() => expect(queue.stats().records).toBe(0));
+  const [{ stored } = { stored: 0 }] = await test.sql`select sum(envelopes)::int as stored from ingest_block`;
+  expect(stored).toBe(30);
+  const audited = await test.sql`select reason_code, details from audit_event where action = 'account.refuse'`;
+  expect(audited[0]).toMatchObject({ reason_code: "signature_invalid", details: { host_id: hostId, number: "1" } });
+});
+
+it("goes on with a core that takes no accounts, and sends them to one that does", async () => {
+  const test = await start({ takesAccounts: false });
+  const queue = test.open();
+  test.forward(queue);
+  await append(queue, texts(10));
+  await test.passHour(queue);
+  await append(queue, texts(10));
+  await eventually(() => expect(queue.stats().records).toBe(0));
+  expect(queue.accounts.pendingThrough()).toBe(10);
+  expect(await test.accounts()).toEqual([]);
+});
