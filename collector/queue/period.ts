@@ -102,7 +102,10 @@ export const movePeriod = (
   return { closed: [closePeriod(period, endMs, at(endMs))], period: beginPeriod(at(endMs)) };
 };
 
-/** Returns the accounts of the time from when a saved period was last seen until now, and the period that begins now. */
+/**
+ * Returns the accounts of the time from when a saved period was last seen until now, and the period that begins now. What the sequences say
+ * was accepted and the period does not have is of the empty kind.
+ */
 export const resumePeriod = (
   saved: Period,
   observed: Observation,
@@ -110,10 +113,13 @@ export const resumePeriod = (
   const closed: { queueId: string; content: AccountContent }[] = [];
   const { queueId } = saved;
   const seenMs = saved.isClosed ? saved.fromMs : saved.seenMs;
-  if (!saved.isClosed) {
-    // What another version appended, or damage took, is not this period's.
-    const killed = closePeriod(saved, seenMs, { ...observed, nextSequence: saved.nextSequence });
-    closed.push({ queueId, content: { ...killed, atLeast: true } });
+  // Damage took what was accepted later back from this period, or another version accepted it: of what kind, nobody knows.
+  const unknown = Math.max(0, observed.nextSequence - saved.nextSequence);
+  if (!saved.isClosed || unknown > 0) {
+    const nextSequence = saved.nextSequence + unknown;
+    const content = { ...closePeriod(saved, seenMs, { ...observed, nextSequence }), atLeast: true };
+    if (unknown > 0) content.accepted = [...content.accepted, { kind: "", source: "", records: unknown, bytes: 0 }];
+    closed.push({ queueId, content });
   }
   if (observed.wallMs > seenMs)
     closed.push({ queueId: observed.queueId, content: stoppedAccount(seenMs, observed.wallMs, observed.nextSequence) });

@@ -193,6 +193,7 @@ export const createQueueAccounts = (
       wake();
     },
     seal: (signer) => {
+      if (unsaved.length > 0) write(() => undefined);
       if (rows().every(({ sealed }) => sealed !== undefined)) return;
       write(({ accounts: table }) => sealAll(table, signer));
       isStale = true;

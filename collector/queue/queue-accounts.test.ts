@@ -1,0 +1,257 @@
+import { createHash } from "node:crypto";
+import { cp, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { fromBinary } from "@bufbuild/protobuf";
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { hourMs } from "../../kit/clock.ts";
+import { accountPayload } from "../../proto/completeness/account.ts";
+import { type AccountBody, AccountBodySchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
+import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
+import { openTestQueue, testRecord } from "../../tests/support/queue.ts";
+import type { AccountSigner } from "./account.ts";
+import type { Queue, QueueOptions } from "./queue.ts";
+
+const minute = 60_000;
+const signer: AccountSigner = {
+  hostId: "host",
+  certificateSha256: new Uint8Array(32).fill(9),
+  sign: (payload) => Uint8Array.from(createHash("sha256").update("key").update(payload).digest()),
+};
+
+let dir: string;
+let clock: TestClock;
+let start: number;
+const opened: Queue[] = [];
+
+beforeEach(async () => {
+  dir = await mkdtemp(join(tmpdir(), "queue-accounts-"));
+  clock = createTestClock();
+  start = clock.now();
+});
+
+afterEach(async () => {
+  for (const queue of opened.splice(0)) await queue.close();
+  await rm(dir, { recursive: true, force: true });
+});
+
+const open = (options: Partial<QueueOptions> = {}, at = dir): Queue => {
+  const queue = openTestQueue(at, { clock, ...options });
+  opened.push(queue);
+  return queue;
+};
+/** Opens a copy of the queue's files as they are now, as after a kill. */
+const openKilled = async (): Promise<Queue> => {
+  const copy = `${dir}-killed`;
+  await rm(copy, { recursive: true, force: true });
+  await cp(dir, copy, { recursive: true });
+  await rm(join(copy, "queue.lock"), { force: true });
+  return open({}, copy);
+};
+const pass = async (queue: Queue, ms: number): Promise<void> => {
+  for (let left = ms; left > 0; left -= minute) {
+    await clock.advance(Math.min(left, minute));
+    queue.accounts.observe();
+  }
+};
+/** Seals, returns and acknowledges what is pending. */
+const takeAccounts = (queue: Queue): AccountBody[] => {
+  queue.accounts.seal(signer);
+  const bodies: AccountBody[] = [];
+  for (let next = queue.accounts.next(); next; next = queue.accounts.next()) {
+    bodies.push(fromBinary(AccountBodySchema, next.body));
+    expect(next.signature).toEqual(signer.sign(accountPayload(next.body)));
+    queue.accounts.acknowledged();
+  }
+  return bodies;
+};
+const range = ({ firstSequence, lastSequence }: AccountBody) => [Number(firstSequence), Number(lastSequence)];
+const span = ({ fromMs, toMs }: AccountBody) => [Number(fromMs) - start, Number(toMs) - start];
+const recordsOf = ({ accepted }: AccountBody) =>
+  accepted.map(({ kind, source, records }) => [kind, source, Number(records)]);
+
+const texts = (count: number) => Array.from({ length: count }, (_, index) => testRecord(`line ${index}`));
+
+describe("the accounts of a queue", () => {
+  it("has one for each hour, with what was accepted in it by kind and source, chained and signed", async () => {
+    const queue = open();
+    await queue.append(texts(3));
+    await queue.append([testRecord("a"), { ...testRecord("b"), kind: "otel_span", source: "otlp" }]);
+    await pass(queue, hourMs);
+    await pass(queue, hourMs);
+    await queue.append(texts(2));
+    await pass(queue, hourMs);
+    const all = takeAccounts(queue);
+    expect(all.map(span)).toEqual([0, 1, 2].map((hour) => [hour * hourMs, (hour + 1) * hourMs]));
+    expect(all.map(range)).toEqual([
+      [1, 5],
+      [6, 5],
+      [6, 7],
+    ]);
+    expect(all.map(recordsOf)).toEqual([
+      [
+        ["log_line", "file", 4],
+        ["otel_span", "otlp", 1],
+      ],
+      [],
+      [["log_line", "file", 2]],
+    ]);
+    expect(all[0]?.accepted.map(({ bytes }) => bytes)).toEqual([3n * 6n + 1n, 1n]);
+    expect(all.map(({ number }) => Number(number))).toEqual([1, 2, 3]);
+    const [first, second, third] = all.map(({ number }) => queue.accounts.find(Number(number)));
+    expect([first, second, third]).toEqual([undefined, undefined, undefined]);
+    expect(all[0]?.previousSha256).toHaveLength(0);
+    expect(all[1]?.previousSha256).toHaveLength(32);
+  });
+
+  it("states a stop, and that it did not run until the next start", async () => {
+    const queue = open();
+    await queue.append(texts(1));
+    await pass(queue, 10 * minute);
+    await queue.close();
+    await clock.advance(30 * hourMs);
+    const all = takeAccounts(open());
+    expect(all.map(span)).toEqual([
+      [0, 10 * minute],
+      [10 * minute, 30 * hourMs + 10 * minute],
+    ]);
+    expect(all.map(({ stopped, atLeast }) => [stopped, atLeast])).toEqual([
+      [false, false],
+      [true, false],
+    ]);
+  });
+
+  it("counts every record that is on disk after a kill, and says that it may have refused more", async () => {
+    const queue = open();
+    await queue.append(texts(4));
+    await pass(queue, 5 * minute);
+    await queue.append(texts(2));
+    await clock.advance(2 * minute);
+    const killed = await openKilled();
+    const all = takeAccounts(killed);
+    expect(all.map(range)).toEqual([
+      [1, 6],
+      [7, 6],
+    ]);
+    expect(all.map(span)).toEqual([
+      [0, 5 * minute],
+      [5 * minute, 7 * minute],
+    ]);
+    expect(all.map(({ stopped, atLeast }) => [stopped, atLeast])).toEqual([
+      [false, true],
+      [true, false],
+    ]);
+  });
+
+  it("does not count the time that a machine sleeps as running, nor a jump of its clock", async () => {
+    const queue = open();
+    await queue.append(texts(1));
+    await pass(queue, 20 * minute);
+    clock.set(clock.now() + 72 * hourMs);
+    await queue.append(texts(1));
+    clock.set(clock.now() - 2 * hourMs);
+    queue.accounts.observe();
+    await pass(queue, hourMs);
+    const all = takeAccounts(queue);
+    expect(all.slice(0, 3).map(span)).toEqual([
+      [0, 20 * minute],
+      [20 * minute, 72 * hourMs + 20 * minute],
+      [72 * hourMs + 20 * minute, 72 * hourMs + 20 * minute],
+    ]);
+    expect(all.map(({ stopped }) => stopped)).toEqual([false, true, false, false]);
+    expect(all.map(range)).toEqual([
+      [1, 1],
+      [2, 1],
+      [2, 2],
+      [3, 2],
+    ]);
+    expect(span(all[3] as AccountBody)).toEqual([70 * hourMs + 20 * minute, 71 * hourMs]);
+  });
+
+  it("counts what a full queue drops, what is too large, what age drops, and how long records wait", async () => {
+    const dropping = open({ maxDiskUsageBytes: 3_000, dropNewestOnFull: true, maxRecordAgeSeconds: 60 });
+    await dropping.append(texts(10));
+    expect(await dropping.append(texts(310))).toBe("dropped");
+    expect(await dropping.append([testRecord("x", 4_000)])).toBe("dropped");
+    dropping.accounts.refused("retry", "otlp", 7);
+    await pass(dropping, 2 * minute);
+    dropping.dropExpired();
+    await dropping.close();
+    const [account] = takeAccounts(open());
+    expect(account?.refused.map(({ reason, source, records }) => [reason, source, Number(records)])).toEqual([
+      [2, "file", 311],
+      [4, "otlp", 7],
+    ]);
+    expect(account).toMatchObject({ expired: 10n });
+  });
+
+  it("continues in a chain that names the old queue, and what was acknowledged there, after a fork", async () => {
+    const queue = open();
+    const old = queue.queueId;
+    await queue.append(texts(5));
+    await pass(queue, hourMs);
+    const [first] = takeAccounts(queue);
+    await queue.append(texts(10));
+    await pass(queue, hourMs);
+    queue.accounts.seal(signer);
+    await queue.append(texts(1));
+    queue.beginSession("host");
+    const acking = queue.ack(9);
+    await new Promise(setImmediate);
+    await acking;
+    queue.fork();
+    await pass(queue, hourMs);
+    const all = takeAccounts(queue);
+    expect(first).toMatchObject({ queueId: old, number: 1n });
+    expect(all.map(range)).toEqual([
+      [6, 15],
+      [16, 16],
+    ]);
+    expect(all.map(({ number }) => Number(number))).toEqual([1, 2]);
+    expect(all.every(({ queueId }) => Buffer.compare(queueId, queue.queueId) === 0)).toBe(true);
+    expect(all[0]).toMatchObject({ previousQueueId: old, ackedBeforeThrough: 9n });
+    expect(all[1]).toMatchObject({ previousQueueId: new Uint8Array(), ackedBeforeThrough: 0n });
+  });
+
+  it("keeps the accounts of a database that is damaged, and claims what was accepted and is lost with it", async () => {
+    const queue = open();
+    const old = queue.queueId;
+    await queue.append(texts(5));
+    await pass(queue, hourMs);
+    queue.accounts.seal(signer);
+    await queue.append(texts(3));
+    await queue.close();
+    const database = new DatabaseSync(join(dir, "queue.db"));
+    database.exec("DELETE FROM state");
+    database.close();
+    const replaced = open({ entropy: createSeededEntropy(2) });
+    await replaced.append(texts(1));
+    await pass(replaced, hourMs);
+    const all = takeAccounts(replaced);
+    expect(all.map(range)).toEqual([
+      [1, 5],
+      [6, 8],
+      [9, 9],
+    ]);
+    expect(all.map(({ number }) => Number(number))).toEqual([1, 2, 1]);
+    expect(all.map(({ queueId }) => queueId)).toEqual([old, old, replaced.queueId]);
+    expect(all[2]).toMatchObject({ previousQueueId: old });
+  });
+
+  it("claims what another version of the collector has appended, whose kinds nobody knows", async () => {
+    const queue = open();
+    await queue.append(texts(2));
+    await queue.close();
+    const database = new DatabaseSync(join(dir, "queue.db"));
+    database.exec("UPDATE state SET next_sequence = next_sequence + 4");
+    database.close();
+    const all = takeAccounts(open());
+    expect(all.map(range)).toEqual([
+      [1, 2],
+      [3, 6],
+    ]);
+    expect(all.map(recordsOf)[1]).toEqual([["", "", 4]]);
+  });
+});

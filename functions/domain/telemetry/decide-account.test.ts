@@ -1,0 +1,141 @@
+import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { describe, expect, test } from "vitest";
+import { AccountBodySchema, AccountCountSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { decideAccount, type QueueRange, type StoredAccount } from "./decide-account.ts";
+import { type AccountFault, type ReadAccount, readAccount, statedLosses } from "./read-account.ts";
+
+const hour = Date.UTC(2026, 10, 25, 10);
+const minute = 60_000n;
+const hash = (byte: number) => new Uint8Array(32).fill(byte);
+
+type Fields = Omit<MessageInitShape<typeof AccountBodySchema>, "$typeName">;
+
+/** The body of account 2: sequences 11 to 20 of ten records. */
+const body = (changes: Fields = {}): Uint8Array => {
+  const fields: Fields = {
+    ...{ hostId: "host", queueId: new Uint8Array(16), number: 2n, previousSha256: hash(1), certificateSha256: hash(9) },
+    ...{ fromMs: BigInt(hour), toMs: BigInt(hour) + 60n * minute, firstSequence: 11n, lastSequence: 20n },
+    ...changes,
+  };
+  const accepted = [{ kind: "log_line", source: "file", records: 10n, bytes: 50n }];
+  return toBinary(AccountBodySchema, create(AccountBodySchema, { accepted, ...fields }));
+};
+const counts = (...records: bigint[]): Fields => ({
+  accepted: records.map((each) => create(AccountCountSchema, { records: each })),
+});
+
+const last: StoredAccount = { number: 1n, sha256: hash(1), lastSequence: 10n };
+const range: QueueRange = {
+  ...{ cursor: 20n, stored: 10n, rejected: 0n, discarded: 0n, lost: 0n },
+  countedThrough: 20n,
+};
+
+const decide = (
+  sent: Uint8Array,
+  has: { last?: StoredAccount | undefined; same?: boolean; range?: QueueRange | undefined } = {},
+  earlierAreLost = false,
+) =>
+  decideAccount(
+    { ...(readAccount(sent) as ReadAccount), sha256: hash(7), isSigned: true, earlierAreLost },
+    { last, same: false, range, ...has },
+  );
+const refused = (fault: AccountFault, isLinked = true) => ({ kind: "refused", fault, isLinked });
+const accepted = (missing = 0n) => ({ kind: "accepted", isChecked: true, followsGap: false, missing });
+const unchecked = { kind: "accepted", isChecked: false, followsGap: false, missing: 0n };
+
+describe("an account", () => {
+  test("is accepted behind the one before when core has counted its range, and says what never came", () => {
+    expect(decide(body())).toEqual(accepted());
+    expect(decide(body(), { range: { ...range, stored: 4n, rejected: 1n, discarded: 1n, lost: 1n } })).toEqual(
+      accepted(3n),
+    );
+    // Its last records were dropped before they were sent.
+    expect(decide(body(), { range: { ...range, cursor: 15n, stored: 5n, countedThrough: 15n } })).toEqual(accepted(5n));
+  });
+
+  test("counts no sequence as missing that was acknowledged under another queue", () => {
+    expect(decide(body({ ackedBeforeThrough: 14n }), { range: { ...range, stored: 6n } })).toEqual(accepted());
+    expect(decide(body({ ackedBeforeThrough: 99n }), { range: { ...range, stored: 0n } })).toEqual(accepted());
+    expect(decide(body({ ackedBeforeThrough: 3n }))).toEqual(accepted());
+  });
+
+  test("is known when it comes again, and waits for those before it unless these are lost", () => {
+    expect(decide(body(), { same: true })).toEqual({ kind: "known" });
+    expect(decide(body({ number: 4n }))).toEqual({ kind: "early" });
+    expect(decide(body({ number: 4n }), {}, true)).toEqual({ ...unchecked, followsGap: true });
+    expect(decide(body(), { last: undefined })).toEqual({ kind: "early" });
+  });
+
+  test("is not checked where an older core, or a core before a restore, has counted", () => {
+    expect(decide(body(), { range: { ...range, countedThrough: 12n } })).toEqual(unchecked);
+    expect(decide(body(), { range: { ...range, countedThrough: null } })).toEqual(unchecked);
+    expect(decide(body(), { range: { ...range, cursor: 21n, countedThrough: 21n } })).toEqual(unchecked);
+    expect(decide(body({ number: 1n }), { last: undefined, range: { ...range, stored: 11n } })).toEqual(unchecked);
+    expect(decide(body(), { range: undefined })).toEqual(unchecked);
+  });
+
+  test("is refused when it contradicts the sequences", () => {
+    expect(decide(body(), { range: { ...range, stored: 11n } })).toEqual(refused("contradicts_sequences"));
+    expect(decide(body(), { range: { ...range, lost: 1n } })).toEqual(refused("contradicts_sequences"));
+    const overlapping = { firstSequence: 10n, lastSequence: 19n };
+    expect(decide(body(overlapping))).toEqual(refused("contradicts_sequences"));
+    // An older version of the collector has used those between, and core does not know how many.
+    expect(decide(body({ firstSequence: 12n, lastSequence: 21n }))).toEqual(unchecked);
+  });
+
+  test("is refused with a forged predecessor, or a number that another account has", () => {
+    expect(decide(body({ previousSha256: hash(2) }))).toEqual(refused("predecessor_differs"));
+    expect(decide(body({ previousSha256: new Uint8Array() }))).toEqual(refused("predecessor_differs"));
+    expect(decide(body({ number: 1n }))).toEqual(refused("number_used", false));
+  });
+
+  test.each<[string, Fields]>([
+    ["more records than sequences", counts(11n)],
+    ["fewer records than sequences", counts(4n, 5n)],
+    ["a range that ends before it begins", { ...counts(), firstSequence: 11n, lastSequence: 9n }],
+    ["a time that ends before it begins", { toMs: BigInt(hour) - 1n }],
+    ["more than an hour", { toMs: BigInt(hour) + 61n * minute }],
+    ["records of a time in which it did not run", { stopped: true }],
+  ])("is refused when it states %s", (_, changes) => {
+    expect(decide(body(changes))).toEqual(refused("contradicts_itself"));
+  });
+
+  test.each<[string, Fields]>([
+    ["no number", { number: 0n }],
+    ["a queue id of another length", { queueId: new Uint8Array(15) }],
+    ["no certificate", { certificateSha256: new Uint8Array() }],
+    ["a sequence beyond 63 bits", { lastSequence: 2n ** 63n }],
+    ["a count beyond 63 bits", { expired: 2n ** 64n - 1n }],
+    ["a time after the year 9999", { toMs: 253_402_300_800_000n }],
+  ])("is refused when it has %s", (_, changes) => {
+    const read = readAccount(body(changes)) as ReadAccount;
+    expect(read.fault).toBe("malformed");
+    expect(new Date(read.toMs).toISOString()).toMatch(/^\d{4}-/);
+  });
+
+  test("cannot be read from other bytes", () => {
+    expect(readAccount(Uint8Array.of(0xff))).toBeUndefined();
+  });
+
+  test("may say that a collector did not run for days, and that nothing was accepted", () => {
+    const none = { accepted: [], firstSequence: 11n, lastSequence: 10n };
+    const days = { ...none, stopped: true, toMs: BigInt(hour) + 72n * 60n * minute };
+    expect(decide(body(days), { range: { ...range, cursor: 10n, stored: 0n, countedThrough: 10n } })).toEqual(
+      accepted(),
+    );
+    expect(decide(body(none), { range: undefined, last: undefined })).toEqual({ kind: "early" });
+    expect(decide(body({ ...none, number: 1n }), { range: undefined, last: undefined })).toEqual(accepted());
+  });
+
+  test("states losses that never overflow", () => {
+    const refusals = [
+      { reason: 1, source: "a", records: 2n ** 62n },
+      { reason: 1, source: "b", records: 2n ** 62n },
+      { reason: 4, source: "a", records: 3n },
+      { reason: 77, source: "a", records: 3n },
+    ];
+    const sent = toBinary(AccountBodySchema, create(AccountBodySchema, { refused: refusals, expired: 5n }));
+    const refused = { queue_full: Number.MAX_SAFE_INTEGER, retry: 3 };
+    expect(statedLosses(sent)).toEqual({ refused, expired: 5, damaged: 0, fileGapBytes: 0 });
+  });
+});
