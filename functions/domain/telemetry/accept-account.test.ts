@@ -1,0 +1,258 @@
+import { createHash, createPrivateKey } from "node:crypto";
+import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
+import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { signBytes } from "../../../collector/management/signed-request.ts";
+import { hourMs } from "../../../kit/clock.ts";
+import { accountPayload } from "../../../proto/completeness/account.ts";
+import { type AccountFacts, type HourStatus, stateOfHour, sumHour } from "../../../proto/completeness/hour-state.ts";
+import { AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { createTestToken, enrollTestCollector, type TestCollector } from "../../../tests/support/collector.ts";
+import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
+import { readCountingRules } from "../fleet/rules.ts";
+import { createAccountAcceptor, type SentAccount } from "./accept-account.ts";
+import { statedLosses } from "./read-account.ts";
+
+type Fields = Omit<MessageInitShape<typeof AccountBodySchema>, "$typeName">;
+
+let test: TestCore;
+let sql: ReturnType<TestCore["database"]["connect"]>["sql"];
+let host: TestCollector;
+let other: TestCollector;
+let hour: number;
+const queueId = new Uint8Array(16).fill(5);
+
+beforeAll(async () => {
+  test = await createTestCore();
+  ({ sql } = test.database.connect());
+});
+afterAll(() => test.close());
+
+beforeEach(async () => {
+  await sql`delete from ingest_account`;
+  await sql`delete from ingest_cursor`;
+  await sql`delete from export_position`;
+  await sql`delete from core_outage`;
+  const { token } = await createTestToken(test);
+  host = await enrollTestCollector(test, { token, deviceId: crypto.randomUUID() });
+  other = await enrollTestCollector(test, { token, deviceId: crypto.randomUUID() });
+  // The next whole hour, so that the host was enrolled before it.
+  hour = Math.ceil(test.clock.now() / hourMs) * hourMs;
+  await test.clock.advance(hour + hourMs + 1_000 - test.clock.now());
+});
+
+const fingerprintOf = ({ certificate }: TestCollector) => createHash("sha256").update(certificate).digest();
+const signed = (body: Uint8Array, by: TestCollector = host): SentAccount => ({
+  body,
+  signature: signBytes(createPrivateKey(by.key.pem), accountPayload(body)),
+  earlierAreLost: false,
+});
+const bodyOf = (fields: Fields = {}, by: TestCollector = host): Uint8Array =>
+  toBinary(
+    AccountBodySchema,
+    create(AccountBodySchema, {
+      ...{ hostId: by.identity, queueId, number: 1n, certificateSha256: fingerprintOf(by) },
+      ...{ fromMs: BigInt(hour), toMs: BigInt(hour + hourMs), firstSequence: 1n, lastSequence: 100n },
+      accepted: [{ kind: "log_line", source: "file", records: 100n, bytes: 1_000n }],
+      ...fields,
+    }),
+  );
+/** Core has counted of the queue what `counts` say, through `cursor`. */
+const count = async (cursor: number, { stored = cursor, lost = 0, rejected = 0 } = {}) => {
+  await sql`
+    insert into ingest_cursor (host_id, queue_id, cursor, updated_at, range_stored, range_lost, range_rejected, counted_through)
+    values (${host.identity}, ${queueId}, ${cursor}, now(), ${stored}, ${lost}, ${rejected}, ${cursor})
+    on conflict (host_id, queue_id) do update set cursor = excluded.cursor, range_stored = excluded.range_stored,
+      range_lost = excluded.range_lost, range_rejected = excluded.range_rejected, counted_through = excluded.counted_through`;
+};
+const accept = (sent: SentAccount, caller: TestCollector = host) =>
+  createAccountAcceptor(test.core)(
+    { identity: caller.identity, fingerprintSha256: fingerprintOf(caller).toHex(), der: caller.certificate },
+    sent,
+  );
+const ms = (column: string) => sql.unsafe(`(extract(epoch from ${column}) * 1000)::bigint::text`);
+/** Decides on an hour by what the database has. */
+const stateOf = async (hourMs = hour): Promise<HourStatus | null> => {
+  const { now, outages } = await readCountingRules(test.core);
+  const rows = await sql`
+    select *, ${ms("from_at")} as from_ms, ${ms("to_at")} as to_ms, ${ms("received_at")} as received_ms
+    from ingest_account where host_id = ${host.identity}`;
+  const facts = rows.map((row): AccountFacts => {
+    const count = (name: string) => Number(row[name]);
+    const [accepted, stored, rejected] = [count("accepted"), count("stored"), count("rejected")];
+    const [discarded, lost, missing] = [count("discarded"), count("lost"), count("missing")];
+    return {
+      ...{ fromMs: count("from_ms"), toMs: count("to_ms"), receivedMs: count("received_ms") },
+      ...{ accepted, stored, rejected, discarded, lost, missing, xid: BigInt(row.xid) },
+      ...{ isStopped: row.is_stopped, isChecked: row.is_checked, refused: row.refused },
+      stated: row.refused === null ? statedLosses(row.body) : statedLosses(new Uint8Array()),
+    };
+  });
+  const linked = facts.filter(({ refused }) => refused === null);
+  const [spoken] = await sql`select ${ms("last_heartbeat_at")} as at from fleet_status
+    where identity = ${host.identity} and isfinite(last_heartbeat_at)`;
+  const positions = await sql`select position::text from export_position`;
+  return stateOfHour(
+    {
+      ...{ hourMs, accounts: sumHour(hourMs, facts), enrolledMs: 0, revokedMs: null },
+      accountedFromMs: linked.length === 0 ? null : Math.min(...linked.map(({ fromMs }) => fromMs)),
+      accountedThroughMs: linked.length === 0 ? null : Math.max(...linked.map(({ toMs }) => toMs)),
+      isSilent: !(Number(spoken?.at ?? 0) > now.getTime() - 180_000),
+      outages: outages.map(({ beganAt, countedFrom }) => ({
+        fromMs: beganAt.getTime(),
+        untilMs: countedFrom?.getTime() ?? Number.POSITIVE_INFINITY,
+      })),
+      exportedBelow: positions.map(({ position }) => BigInt(position)),
+    },
+    now.getTime(),
+  );
+};
+const seen = (at: number) =>
+  sql`update fleet_status set last_heartbeat_at = ${new Date(at).toISOString()} where identity_id = ${host.identityId}`;
+
+describe("accepting an account", () => {
+  it("settles its hour: undelivered, and complete once the position of each export has passed it", async () => {
+    await count(100);
+    expect(await accept(signed(bodyOf()))).toEqual({ through: 1n, refused: "" });
+    expect(await stateOf()).toMatchObject({ state: "undelivered", shortages: [] });
+    const [{ xid } = { xid: "0" }] = await sql`select xid::text from ingest_account`;
+    const position = (at: bigint) => sql`
+      insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+      values ('a', ${String(at)}::bigint, now(), now(), 0, 0, 0, 0, now())
+      on conflict (name) do update set position = excluded.position`;
+    await position(BigInt(xid));
+    expect(await stateOf()).toMatchObject({ state: "undelivered" });
+    await position(BigInt(xid) + 1n);
+    expect(await stateOf()).toMatchObject({ state: "complete" });
+  });
+
+  it("begins to count anew with each account, and finds an hour short of what a restored database lost", async () => {
+    await count(100);
+    await accept(signed(bodyOf()));
+    const [row] = await sql`select range_stored::int as stored, counted_through::int as through from ingest_cursor`;
+    expect(row).toEqual({ stored: 0, through: 100 });
+    const previousSha256 = createHash("sha256").update(accountPayload(bodyOf())).digest();
+    await count(150, { stored: 20, lost: 25, rejected: 5 });
+    const next = { number: 2n, previousSha256, firstSequence: 101n, lastSequence: 152n };
+    const times = { fromMs: BigInt(hour + hourMs), toMs: BigInt(hour + 2 * hourMs) };
+    const accepted = [{ records: 52n }];
+    expect(await accept(signed(bodyOf({ ...next, ...times, accepted })))).toEqual({ through: 2n, refused: "" });
+    await test.clock.advance(hourMs);
+    expect(await stateOf(hour + hourMs)).toMatchObject({
+      state: "short",
+      shortages: [
+        { kind: "rejected", count: 5 },
+        { kind: "lost_in_restore", count: 25 },
+        { kind: "missing", count: 2 },
+      ],
+    });
+  });
+
+  it("keeps one account however often it comes, and asks for those before it", async () => {
+    await count(100);
+    const sent = signed(bodyOf());
+    expect(await accept(sent)).toEqual({ through: 1n, refused: "" });
+    expect(await accept(sent)).toEqual({ through: 1n, refused: "" });
+    expect(await accept(signed(bodyOf({ number: 5n })))).toEqual({ through: 1n, refused: "" });
+    expect(await sql`select 1 from ingest_account`).toHaveLength(1);
+  });
+
+  it.each([
+    ["signature_invalid", () => ({ ...signed(bodyOf()), signature: new Uint8Array(70) })],
+    ["signature_invalid", () => signed(bodyOf(), other)],
+    ["host_mismatch", () => signed(bodyOf({}, other), other)],
+    ["certificate_unknown", () => signed(bodyOf({ certificateSha256: fingerprintOf(other) }), other)],
+    ["contradicts_sequences", () => signed(bodyOf({ number: 1n, lastSequence: 50n, accepted: [{ records: 50n }] }))],
+    ["contradicts_itself", () => signed(bodyOf({ lastSequence: 99n }))],
+    ["malformed", () => signed(Uint8Array.of(0xff))],
+  ] as const)("keeps one as evidence for %s, audits it, and shows its hour as short", async (reason, make) => {
+    if (reason === "contradicts_sequences") {
+      await count(10);
+      const first = { lastSequence: 10n, accepted: [{ records: 10n }], toMs: BigInt(hour), fromMs: BigInt(hour) };
+      await accept(signed(bodyOf(first)));
+      await count(100, { stored: 90 });
+      const previousSha256 = createHash("sha256")
+        .update(accountPayload(bodyOf(first)))
+        .digest();
+      const less = { number: 2n, previousSha256, firstSequence: 11n, lastSequence: 100n, ackedBeforeThrough: 50n };
+      expect(await accept(signed(bodyOf({ ...less, accepted: [{ records: 90n }] })))).toMatchObject({
+        refused: reason,
+      });
+    } else {
+      await count(100);
+      expect(await accept(make())).toMatchObject({ refused: reason });
+    }
+    const [evidence] = await sql`select refused from ingest_account where refused is not null`;
+    expect(evidence).toEqual({ refused: reason });
+    const [event] = await sql`
+      select reason_code, outcome, target_id from audit_event where action = 'account.refuse' and target_id = ${host.identityId}`;
+    expect(event).toMatchObject({ reason_code: reason, outcome: "failure" });
+    // What nobody has signed is of the hour in which it came.
+    await test.clock.advance(hourMs);
+    const states = [await stateOf(hour), await stateOf(hour + hourMs)];
+    expect(states).toContainEqual(
+      expect.objectContaining({
+        state: "short",
+        shortages: [{ kind: "account_refused", count: null, reason }],
+      }),
+    );
+  });
+
+  it("refuses a forged predecessor and a number that is used, and still takes what follows", async () => {
+    await count(100);
+    await accept(signed(bodyOf()));
+    const times = { fromMs: BigInt(hour + hourMs), toMs: BigInt(hour + hourMs) };
+    const none = { ...times, firstSequence: 101n, lastSequence: 100n, accepted: [] };
+    expect(await accept(signed(bodyOf({ ...none, number: 1n })))).toEqual({ through: 1n, refused: "number_used" });
+    const forged = bodyOf({ ...none, number: 2n, previousSha256: new Uint8Array(32) });
+    expect(await accept(signed(forged))).toEqual({ through: 2n, refused: "predecessor_differs" });
+    const previousSha256 = createHash("sha256").update(accountPayload(forged)).digest();
+    const next = signed(bodyOf({ ...none, number: 3n, previousSha256 }));
+    expect(await accept(next)).toEqual({ through: 3n, refused: "" });
+  });
+
+  it("refuses one by a certificate that was revoked before", async () => {
+    await count(100);
+    await sql`update certificate set revoked_at = ${new Date(hour).toISOString()} where id = ${host.certificateId}`;
+    expect(await accept(signed(bodyOf()))).toMatchObject({ refused: "certificate_revoked" });
+  });
+
+  it("keeps no more than a day's refused accounts of a host in an hour", async () => {
+    const acceptOne = createAccountAcceptor(test.core);
+    const caller = { identity: host.identity, fingerprintSha256: fingerprintOf(host).toHex(), der: undefined };
+    for (let number = 1n; number <= 30n; number++)
+      await acceptOne(caller, { ...signed(bodyOf({ number })), signature: new Uint8Array(8) });
+    expect(await sql`select 1 from ingest_account`).toHaveLength(24);
+    await test.clock.advance(hourMs);
+    await acceptOne(caller, { ...signed(bodyOf({ number: 99n })), signature: new Uint8Array(8) });
+    expect(await sql`select 1 from ingest_account`).toHaveLength(25);
+  });
+});
+
+describe("the hours of a host without accounts", () => {
+  const firstAccount = () => {
+    const fields = { fromMs: BigInt(hour - 1), toMs: BigInt(hour), lastSequence: 0n, accepted: [] };
+    return accept(signed(bodyOf(fields)));
+  };
+
+  it("are not accounted before its first one", async () => {
+    await test.clock.advance(15 * 60_000);
+    expect(await stateOf()).toMatchObject({ state: "not_accounted" });
+  });
+
+  it("are late after the grace while it speaks, silent when it does not, and core's outage if there was one", async () => {
+    await firstAccount();
+    expect(await stateOf()).toBeNull();
+    await test.clock.advance(15 * 60_000);
+    await seen(test.clock.now() - 10_000);
+    expect(await stateOf()).toMatchObject({ state: "late" });
+    await seen(hour);
+    expect(await stateOf()).toMatchObject({ state: "silent" });
+    const [from, to] = [hour + 40 * 60_000, hour + 55 * 60_000].map((at) => new Date(at).toISOString());
+    await sql`insert into core_outage (id, began_at, ended_at) values (${crypto.randomUUID()}, ${from ?? ""}, ${to ?? ""})`;
+    expect(await stateOf()).toMatchObject({ state: "core_out" });
+    await count(100);
+    const previousSha256 = Buffer.from((await sql`select sha256 from ingest_account`)[0]?.sha256);
+    await accept(signed(bodyOf({ number: 2n, previousSha256 })));
+    expect(await stateOf()).toMatchObject({ state: "undelivered" });
+  });
+});
