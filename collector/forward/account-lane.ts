@@ -57,8 +57,11 @@ export const createAccountLane = (
       takesAccounts = takes;
       poke();
     },
-    through: (sequence) =>
-      takesAccounts ? (accounts.pendingThrough() ?? Number.POSITIVE_INFINITY) : accounts.boundaryAbove(sequence),
+    // One that is not signed does not keep telemetry back.
+    through: (sequence) => {
+      const next = takesAccounts ? accounts.next() : undefined;
+      return next ? next.lastSequence : accounts.boundaryAbove(sequence);
+    },
     changed: accounts.changed,
     poke,
     acknowledged: ({ through, refused }) => {

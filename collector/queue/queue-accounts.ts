@@ -36,7 +36,7 @@ export interface QueueAccounts {
   find(number: number): SealedAccount | undefined;
   /** Core has the oldest unacknowledged account. */
   acknowledged(): void;
-  /** Seals what is not sealed. */
+  /** Seals what is not sealed, and from now on each account as it is written. An account that cannot be signed waits for the next call. */
   seal(signer: AccountSigner): void;
   /** Notes the time; call it every `observeMs`. */
   observe(): void;
@@ -93,6 +93,7 @@ export const createQueueAccounts = (
   let draft = period;
   let drafted = unsaved;
   let waiters: (() => void)[] = [];
+  let signer: AccountSigner | undefined;
 
   function begin(): Period {
     const observed = { ...observedNow(), wallMs: last.wallMs };
@@ -127,6 +128,8 @@ export const createQueueAccounts = (
   const save = ({ accounts, state }: QueueTransaction): void => {
     for (const { queueId, content } of drafted)
       accounts.insert({ queueId: Uint8Array.fromHex(queueId), content, isAcked: false, sealed: undefined });
+    // With the transaction: nothing above its last sequence may be sent before an account that can be.
+    if ((drafted.length > 0 || draft.queueId !== period.queueId) && signer) sealAll(accounts, signer);
     draft.nextSequence = state.nextSequence;
     accounts.savePeriod(JSON.stringify(draft));
   };
@@ -192,10 +195,11 @@ export const createQueueAccounts = (
       if (write((transaction) => transaction.accounts.acknowledge(oldest.id, keptMax))) isStale = true;
       wake();
     },
-    seal: (signer) => {
+    seal: (by) => {
+      signer = by;
       if (unsaved.length > 0) write(() => undefined);
       if (rows().every(({ sealed }) => sealed !== undefined)) return;
-      write(({ accounts: table }) => sealAll(table, signer));
+      write((transaction) => sealAll(transaction.accounts, by));
       isStale = true;
       wake();
     },
@@ -232,6 +236,15 @@ export const createQueueAccounts = (
   return { accounts, books };
 };
 
+/** A key that does not sign must not keep the queue from storing. */
+const attempt = <Result>(act: () => Result): Result | undefined => {
+  try {
+    return act();
+  } catch {
+    return undefined;
+  }
+};
+
 const sealAll = (table: AccountTable, { hostId, certificateSha256, sign }: AccountSigner): void => {
   let before: { queueId: Uint8Array; sealed: SealedAccount } | undefined;
   for (const { id, queueId, content, sealed } of table.rows()) {
@@ -247,7 +260,9 @@ const sealAll = (table: AccountTable, { hostId, certificateSha256, sign }: Accou
     const previousQueueId = isSameQueue || before === undefined ? new Uint8Array() : before.queueId;
     const place = { hostId, queueId, number, previousSha256, previousQueueId, certificateSha256 };
     const body = encodeAccountBody(content, place);
-    const made = { number, lastSequence: content.lastSequence, body, signature: sign(accountPayload(body)) };
+    const signature = attempt(() => sign(accountPayload(body)));
+    if (signature === undefined) return;
+    const made = { number, lastSequence: content.lastSequence, body, signature };
     table.seal(id, made);
     before = { queueId, sealed: made };
   }

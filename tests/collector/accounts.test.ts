@@ -1,5 +1,5 @@
 import { createHash, createPrivateKey, sign } from "node:crypto";
-import { mkdtemp, rm } from "node:fs/promises";
+import { cp, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, expect, it } from "vitest";
@@ -14,6 +14,7 @@ import { hourMs, systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestClock } from "../fakes/clock.ts";
+import { createSeededEntropy } from "../fakes/entropy.ts";
 import { createTestLog } from "../fakes/log.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
@@ -74,18 +75,19 @@ const start = async ({ takesAccounts = true, config = {} }: { takesAccounts?: bo
     ends.push(end);
     return end;
   };
-  const open = (options: Parameters<typeof openTestQueue>[1] = {}) => {
-    const queue = openTestQueue(dir, { clock: { ...clock, sleep: systemClock.sleep }, ...options });
+  const open = (options: Parameters<typeof openTestQueue>[1] = {}, at = dir) => {
+    const queue = openTestQueue(at, { clock: { ...clock, sleep: systemClock.sleep }, ...options });
     ends.push(() => queue.close());
+    queue.accounts.seal(signer);
     return queue;
   };
   /** Lets an hour pass for the queue, as keepAccounts does. */
   const passHour = async (queue: Queue, by: AccountSigner = signer) => {
+    queue.accounts.seal(by);
     for (let minutes = 0; minutes < 60; minutes++) {
       await clock.advance(60_000);
       queue.accounts.observe();
     }
-    queue.accounts.seal(by);
   };
   const accounts = () => sql`
     select number::int, refused, is_linked, is_stopped, is_checked, follows_gap, accepted::int, stored::int, rejected::int, discarded::int,
@@ -137,8 +139,6 @@ it("states a stop and the time until the next start, and drops of a full queue",
   await full.close();
   await test.clock.advance(3 * hourMs);
   const queue = test.open();
-  queue.accounts.observe();
-  queue.accounts.seal(test.signer);
   test.forward(queue);
   await test.settled(queue);
   expect(await test.accounts()).toMatchObject([
@@ -197,4 +197,79 @@ it("goes on with a core that takes no accounts, and sends them to one that does"
   await eventually(() => expect(queue.stats().records).toBe(0));
   expect(queue.accounts.pendingThrough()).toBe(10);
   expect(await test.accounts()).toEqual([]);
+});
+
+it("finds nothing missing of a queue and its copy, which continues under another id", async () => {
+  const test = await start();
+  const queue = test.open();
+  let stop = test.forward(queue);
+  await append(queue, texts(10));
+  await test.passHour(queue);
+  await test.settled(queue);
+  // In the middle of an hour, with some of it acknowledged and some not.
+  await append(queue, texts(20));
+  await eventually(() => expect(queue.stats().records).toBe(0));
+  await stop();
+  await append(queue, texts(5));
+  await queue.close();
+  const copied = `${test.dir}-copy`;
+  await cp(test.dir, copied, { recursive: true });
+  ends.push(() => rm(copied, { recursive: true }));
+
+  const original = test.open();
+  stop = test.forward(original);
+  await append(original, texts(7));
+  await eventually(() => expect(original.stats().records).toBe(0));
+  const copy = test.open({ entropy: createSeededEntropy(2) }, copied);
+  test.forward(copy);
+  await append(copy, texts(30));
+  await eventually(() => expect(copy.stats().records).toBe(0));
+  expect(copy.stats().forks).toBe(1);
+  for (let minutes = 0; minutes < 60; minutes++) {
+    await test.clock.advance(60_000);
+    original.accounts.observe();
+    copy.accounts.observe();
+  }
+  for (const each of [original, copy]) await test.settled(each);
+  const rows = await test.accounts();
+  expect(rows.filter(({ refused, missing, lost }) => refused !== null || missing + lost > 0)).toEqual([]);
+  expect(rows.every(({ is_checked }) => is_checked)).toBe(true);
+  const [{ stored } = { stored: 0 }] = await test.sql`select sum(envelopes)::int as stored from ingest_block`;
+  expect(rows.reduce((sum, row) => sum + row.stored, 0)).toBe(stored);
+  expect(stored).toBe(10 + 20 + 2 * 5 + 7 + 30);
+});
+
+it("names what a restored database lost, and gives it the accounts again that it lost too", async () => {
+  const test = await start();
+  const queue = test.open();
+  const stop = test.forward(queue);
+  for (const count of [10, 20, 30]) {
+    await append(queue, texts(count));
+    await test.passHour(queue);
+    await test.settled(queue);
+  }
+  await append(queue, texts(40));
+  await eventually(() => expect(queue.stats().records).toBe(0));
+  await stop();
+  // Back to the first hour.
+  await test.sql`delete from ingest_account where number > 1`;
+  await test.sql`delete from ingest_block where first_sequence > 10`;
+  await test.sql`update ingest_cursor set cursor = 10, counted_through = 10, range_stored = 0, range_digest = null`;
+  test.forward(queue);
+  await append(queue, texts(5));
+  await test.passHour(queue);
+  await test.settled(queue);
+  const rows = (await test.accounts()).toSorted((a, b) => a.number - b.number);
+  expect(rows.map(({ number }) => number)).toEqual([1, 2, 3, 4]);
+  expect(rows.filter(({ refused, follows_gap }) => refused !== null || follows_gap)).toEqual([]);
+  // Core has counted those that it lost together with what followed.
+  expect(rows.filter(({ is_checked }) => !is_checked).map(({ number }) => number)).toEqual([2, 3]);
+  expect(rows.map(({ lost, missing, accepted }) => [accepted, lost, missing])).toEqual([
+    [10, 0, 0],
+    [20, 20, 0],
+    [30, 30, 0],
+    [45, 40, 0],
+  ]);
+  const [gap] = await test.sql`select records_max::int as lost from ingest_gap`;
+  expect(gap).toEqual({ lost: 90 });
 });

@@ -11,12 +11,14 @@ import { limitLockWaits } from "../../store/database/execute-prepared.ts";
 import {
   type AccountInsert,
   type AccountState,
-  beginRange,
   findHostCertificate,
+  findLostRanges,
   hasAccount,
   insertAccount,
   lockForAccount,
+  takeFromRange,
 } from "../../store/ingest/accounts.ts";
+import type { QueueName } from "../../store/ingest/cursors.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import { type AccountDecision, decideAccount } from "./decide-account.ts";
 import { type AccountFault, type ReadAccount, readAccount } from "./read-account.ts";
@@ -79,14 +81,14 @@ export const createAccountAcceptor = (
           ? { kind: "refused", fault: fault ?? "malformed", isLinked: false }
           : decideAccount(
               { ...read, sha256, isSigned: true, earlierAreLost: sent.earlierAreLost },
-              { last: state.last, same: await hasAccount(tx, name), range: state.range },
+              { ...state, same: await hasAccount(tx, name), gaps: await gapsFor(tx, queue, read, state) },
             );
       if (decision.kind === "known" || decision.kind === "early") return { through, refused: "" };
       const isRefused = decision.kind === "refused";
       const isKept = !isRefused || decision.isLinked || mayKeep(caller.identity);
       if (isKept) await insertAccount(tx, rowOf(decision, { ...name, read, sent, state, now: clock.now() }));
       const isLinked = !isRefused || decision.isLinked;
-      if (isLinked) await beginRange(tx, queue);
+      if (isLinked && state.range) await settleRange(tx, queue, decision, { ...state.range, read });
       if (isRefused && isKept) await auditRefusal(core, tx, caller, { ...name, fault: decision.fault });
       return { through: isLinked ? name.number : through, refused: isRefused ? decision.fault : "" };
     });
@@ -114,7 +116,24 @@ const proveAccount = async (
   return isGood ? undefined : "signature_invalid";
 };
 
-const none = { stored: 0n, rejected: 0n, discarded: 0n, lost: 0n, digest: null };
+const isAhead = (range: AccountState["range"], read: ReadAccount | undefined): boolean =>
+  range !== undefined && range.cursor > (read?.lastSequence ?? 0n);
+
+/** Only an account that core has had before can lie below the cursor. */
+const gapsFor = async (tx: Executor, queue: QueueName, read: ReadAccount, { range }: AccountState) =>
+  isAhead(range, read) ? findLostRanges(tx, queue) : [];
+
+/** Counts anew behind an account; what core has counted above it stays, if it can be told apart. */
+const settleRange = async (
+  tx: Executor,
+  queue: QueueName,
+  decision: AccountDecision,
+  { read, ...range }: NonNullable<AccountState["range"]> & { read: ReadAccount | undefined },
+): Promise<void> => {
+  const counts = decision.kind === "accepted" ? decision.counts : range;
+  const isCounted = range.countedThrough === range.cursor;
+  await takeFromRange(tx, queue, counts, isCounted || !isAhead(range, read));
+};
 
 const rowOf = (
   decision: Extract<AccountDecision, { kind: "accepted" | "refused" }>,
@@ -133,10 +152,12 @@ const rowOf = (
 ): AccountInsert => {
   const isRefused = decision.kind === "refused";
   const isLinked = !isRefused || decision.isLinked;
-  const { stored, rejected, discarded, lost, digest } = (isLinked ? state.range : undefined) ?? none;
+  const none = { stored: 0n, rejected: 0n, discarded: 0n, lost: 0n };
+  const { stored, rejected, discarded, lost } = isRefused ? none : decision.counts;
+  const rangeDigest = !isRefused && decision.isChecked ? (state.range?.digest ?? null) : null;
   return {
     ...name,
-    ...{ body, signature, isLinked, stored, rejected, discarded, lost, rangeDigest: digest },
+    ...{ body, signature, isLinked, stored, rejected, discarded, lost, rangeDigest },
     refused: isRefused ? decision.fault : null,
     followsGap: !isRefused && decision.followsGap,
     // Of one that nobody has signed, only core's own time is known.

@@ -1,7 +1,7 @@
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
 import { AccountBodySchema, AccountCountSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { decideAccount, type QueueRange, type StoredAccount } from "./decide-account.ts";
+import { decideAccount, type LostRange, type QueueRange, type StoredAccount } from "./decide-account.ts";
 import { type AccountFault, type ReadAccount, readAccount, statedLosses } from "./read-account.ts";
 
 const hour = Date.UTC(2026, 10, 25, 10);
@@ -32,12 +32,23 @@ const range: QueueRange = {
 
 const decide = (
   sent: Uint8Array,
-  has: { last?: StoredAccount | undefined; same?: boolean; range?: QueueRange | undefined } = {},
+  has: {
+    last?: StoredAccount | undefined;
+    same?: boolean;
+    range?: QueueRange | undefined;
+    gaps?: readonly LostRange[];
+  } = {},
   earlierAreLost = false,
-) =>
+) => {
+  const decision = decideWith(sent, has, earlierAreLost);
+  if (decision.kind !== "accepted") return decision;
+  const { counts, ...rest } = decision;
+  return rest;
+};
+const decideWith = (sent: Uint8Array, has: object, earlierAreLost: boolean) =>
   decideAccount(
     { ...(readAccount(sent) as ReadAccount), sha256: hash(7), isSigned: true, earlierAreLost },
-    { last, same: false, range, ...has },
+    { last, same: false, range, gaps: [], ...has },
   );
 const refused = (fault: AccountFault, isLinked = true) => ({ kind: "refused", fault, isLinked });
 const accepted = (missing = 0n) => ({ kind: "accepted", isChecked: true, followsGap: false, missing });
@@ -72,6 +83,20 @@ describe("an account", () => {
     expect(decide(body(), { range: { ...range, cursor: 21n, countedThrough: 21n } })).toEqual(unchecked);
     expect(decide(body({ number: 1n }), { last: undefined, range: { ...range, stored: 11n } })).toEqual(unchecked);
     expect(decide(body(), { range: undefined })).toEqual(unchecked);
+  });
+
+  test("takes its part of what core has counted when core has had it before a restore", () => {
+    const restored = { ...range, cursor: 60n, countedThrough: 60n, stored: 4n, rejected: 1n, lost: 45n };
+    const gaps = [
+      { from: 1n, through: 3n },
+      { from: 16n, through: 60n },
+    ];
+    const counts = { stored: 4n, rejected: 1n, discarded: 0n, lost: 5n };
+    expect(decideWith(body(), { range: restored, gaps }, false)).toEqual({ ...unchecked, counts });
+    expect(decideWith(body(), { range: { ...restored, stored: 9n }, gaps: [] }, false)).toEqual({
+      ...unchecked,
+      counts: { stored: 9n, rejected: 1n, discarded: 0n, lost: 0n },
+    });
   });
 
   test("is refused when it contradicts the sequences", () => {

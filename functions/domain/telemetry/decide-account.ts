@@ -19,20 +19,40 @@ export interface QueueRange {
   countedThrough: bigint | null;
 }
 
+/** Sequences, by what became of them. */
+export type RangeCounts = Pick<QueueRange, "stored" | "rejected" | "discarded" | "lost">;
+
 /** What core makes of an account. */
 export type AccountDecision =
   /** Core has it already. */
   | { kind: "known" }
   /** Those between `through` and this one have to come first. */
   | { kind: "early" }
-  | { kind: "accepted"; isChecked: boolean; followsGap: boolean; missing: bigint }
+  /** `counts`: its part of what core has counted. */
+  | { kind: "accepted"; isChecked: boolean; followsGap: boolean; missing: bigint; counts: RangeCounts }
   /** `isLinked`: the next account may follow this one, since the host has signed it. */
   | { kind: "refused"; fault: AccountFault; isLinked: boolean };
+
+/** Sequences that a restored database has lost, the first and the last. */
+export interface LostRange {
+  from: bigint;
+  through: bigint;
+}
 
 /** Decides on an account whose signature `isSigned`, by the account before and what core has counted since. */
 export const decideAccount = (
   account: ReadAccount & { sha256: Uint8Array; isSigned: boolean; earlierAreLost: boolean },
-  { last, same, range }: { last: StoredAccount | undefined; same: boolean; range: QueueRange | undefined },
+  {
+    last,
+    same,
+    range,
+    gaps,
+  }: {
+    last: StoredAccount | undefined;
+    same: boolean;
+    range: QueueRange | undefined;
+    gaps: readonly LostRange[];
+  },
 ): AccountDecision => {
   const { number, fault, isSigned } = account;
   if (same) return { kind: "known" };
@@ -48,10 +68,38 @@ export const decideAccount = (
   const isWhole = last === undefined || account.firstSequence === last.lastSequence + 1n;
   const isCounted = range === undefined ? expected === 0n : range.countedThrough === range.cursor;
   const isBehind = range === undefined || range.cursor <= account.lastSequence;
-  if (!isWhole || !isCounted || !isBehind || followsGap)
-    return { kind: "accepted", isChecked: false, followsGap, missing: 0n };
-  const consumed = range === undefined ? 0n : range.stored + range.rejected + range.discarded + range.lost;
-  if (consumed <= expected) return { kind: "accepted", isChecked: true, followsGap, missing: expected - consumed };
+  const unchecked = { kind: "accepted", isChecked: false, followsGap, missing: 0n } as const;
+  const counts = range ?? none;
+  if (!isWhole || !isCounted || followsGap) return { ...unchecked, counts };
+  // Core had this account, and those behind it, until its database was restored.
+  if (!isBehind) return { ...unchecked, counts: partOf(counts, expected, lostWithin(gaps, account)) };
+  const consumed = counts.stored + counts.rejected + counts.discarded + counts.lost;
+  if (consumed <= expected) return { ...unchecked, isChecked: true, missing: expected - consumed, counts };
   // Of a queue that had records before its first account, core has more.
-  return last ? refuse("contradicts_sequences") : { kind: "accepted", isChecked: false, followsGap, missing: 0n };
+  return last ? refuse("contradicts_sequences") : { ...unchecked, counts };
+};
+
+const none: RangeCounts = { stored: 0n, rejected: 0n, discarded: 0n, lost: 0n };
+
+const lostWithin = (gaps: readonly LostRange[], { firstSequence, lastSequence }: ReadAccount): bigint =>
+  gaps.reduce((sum, { from, through }) => {
+    const first = from > firstSequence ? from : firstSequence;
+    const last = through < lastSequence ? through : lastSequence;
+    return last < first ? sum : sum + last - first + 1n;
+  }, 0n);
+
+/** Returns the part of counts that is an account's which expects so many sequences, of which so many are lost. */
+const partOf = (counts: RangeCounts, expected: bigint, lost: bigint): RangeCounts => {
+  let left = expected;
+  const take = (most: bigint): bigint => {
+    const taken = most < left ? most : left;
+    left -= taken;
+    return taken;
+  };
+  return {
+    lost: take(lost < counts.lost ? lost : counts.lost),
+    stored: take(counts.stored),
+    rejected: take(counts.rejected),
+    discarded: take(counts.discarded),
+  };
 };

@@ -1,4 +1,4 @@
-import { and, desc, eq, sql } from "drizzle-orm";
+import { and, desc, eq, type SQLWrapper, sql } from "drizzle-orm";
 import { ingestAccount } from "../../../drizzle/schema/account.ts";
 import { certificate, collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import { ingestCursor } from "../../../drizzle/schema/ingest.ts";
@@ -84,15 +84,36 @@ export const insertAccount = async (tx: Executor, row: AccountInsert): Promise<v
   await tx.insert(ingestAccount).values({ ...row, xid: sql`pg_current_xact_id()::text::bigint` });
 };
 
-/** Begins to count a locked queue anew. */
-export const beginRange = async (tx: Executor, queue: QueueName): Promise<void> => {
+/** Takes an account's counts off those of its queue, which is locked. They go on from its cursor, unless `isCounted` is false. */
+export const takeFromRange = async (
+  tx: Executor,
+  queue: QueueName,
+  counts: Pick<NonNullable<AccountState["range"]>, "stored" | "rejected" | "discarded" | "lost">,
+  isCounted: boolean,
+): Promise<void> => {
+  const less = (column: SQLWrapper, count: bigint) => sql`${column} - ${String(count)}::bigint`;
   await tx
     .update(ingestCursor)
     .set({
-      ...{ rangeStored: 0n, rangeRejected: 0n, rangeDiscarded: 0n, rangeLost: 0n, rangeDigest: null },
-      countedThrough: sql`${ingestCursor.cursor}`,
+      rangeStored: less(ingestCursor.rangeStored, counts.stored),
+      rangeRejected: less(ingestCursor.rangeRejected, counts.rejected),
+      rangeDiscarded: less(ingestCursor.rangeDiscarded, counts.discarded),
+      rangeLost: less(ingestCursor.rangeLost, counts.lost),
+      rangeDigest: null,
+      countedThrough: isCounted ? sql`${ingestCursor.cursor}` : null,
     })
     .where(isQueue(queue));
+};
+
+/** Finds the ranges of a queue that restored databases have lost, as far as they were recorded. */
+export const findLostRanges = async (
+  tx: Executor,
+  { hostId, queueId }: QueueName,
+): Promise<{ from: bigint; through: bigint }[]> => {
+  const rows = await tx.execute<{ first: string; last: string }>(sql`
+    select details->>'from' as first, details->>'through' as last from audit_event
+    where action = 'ingest.gap' and actor_display = ${hostId} and details->>'queue_id' = ${queueId.toHex()}`);
+  return rows.map(({ first, last }) => ({ from: BigInt(first), through: BigInt(last) }));
 };
 
 /** A certificate that core has issued to a host. */
