@@ -23,5 +23,5 @@ export const readCatalog = async (sql: SqlClient): Promise<Record<string, readon
   functions: await sql`
     select oid::regprocedure::text, prosrc, proconfig from pg_proc where pronamespace = 'public'::regnamespace order by 1`,
   views: await sql`
-    select viewname, definition from pg_views where schemaname in ('public', 'chat') order by 1`,
+    select viewname, definition from pg_views where schemaname in ('public', 'chat') order by 1, 2`,
 });
