@@ -141,8 +141,9 @@ export const createQueueSessions = (
         state.sessions = sessionsOf(state, unsaved);
         state.answeredSession = idsOf(state.sessions).at(-1) ?? state.answeredSession;
         for (const [index, left] of leftQueues.entries()) {
-          const storedThrough = leftCursors[index] ?? 0;
-          if (storedThrough > left.storedThrough) putCheckpoint(leftCheckpoint({ ...left, storedThrough }));
+          const storedThrough = leftCursors[index] ?? left.storedThrough;
+          // Also a lower one: core has recorded what it lost.
+          if (storedThrough !== left.storedThrough) putCheckpoint(leftCheckpoint({ ...left, storedThrough }));
         }
       });
       if (isSaved) unsaved = [];

@@ -16,7 +16,15 @@ import { Problem } from "../problems.ts";
 import type { LockedCursor, QueueName, StoredQueue } from "../store/ingest/cursors.ts";
 import { queueIdBytes, sequenceMax } from "./examine-frame.ts";
 import { inGroups, inTurn } from "./in-groups.ts";
-import { forkEvent, gapEvent, type Loss, type LossObserver, type QueueEvent, sequencesOf } from "./queue-events.ts";
+import {
+  createRecordedLosses,
+  forkEvent,
+  gapEvent,
+  type Loss,
+  type LossObserver,
+  type QueueEvent,
+  sequencesOf,
+} from "./queue-events.ts";
 
 /** An opened queue: the session of its frames, absent for a client that names none. */
 export interface OpenedQueue extends QueueName {
@@ -70,6 +78,7 @@ const lostSequencesMax = 10_000_000_000n;
 
 /** Makes the opener. */
 export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: QueueOpenerNeeds<Tx>): QueueOpener => {
+  const recordedLosses = createRecordedLosses();
   const decideAll = async (tx: Tx, opens: readonly Open[], now: Date) => {
     const rows = await register.lock(tx, opens, now);
     return opens.map((claims, index): Decision => {
@@ -114,7 +123,7 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
     tx: Tx,
     queue: QueueName,
     { row, lost, others = [], now }: { row: LockedCursor; lost: Loss | undefined; others?: QueueEvent[]; now: Date },
-  ): Promise<Loss[]> => {
+  ): Promise<LossOfQueue[]> => {
     const isElsewhere = lost !== undefined && isOfOtherSink(row, await register.findSinkChange(tx));
     if (isElsewhere)
       log.warn(
@@ -132,25 +141,23 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
     if (lost === undefined || event === undefined) return [];
     const isPlausible = lost.isPlausible && recorded.includes(event);
     if (isPlausible) await register.addGap(tx, queue.hostId, sequencesOf(lost), now);
-    return [{ ...lost, isPlausible }];
+    return [{ ...lost, isPlausible, queue }];
   };
 
-  /** Moves the cursors of left queues over what the database has lost of them, and records it. */
+  /** Records what the database has lost of left queues; returns their cursors, which stay. */
   const settleLeft = async (tx: Tx, open: Open, rows: readonly (LockedCursor | null)[], now: Date) => {
-    const [leftCursors, losses]: [bigint[], Loss[]] = [[], []];
+    const [leftCursors, losses]: [bigint[], LossOfQueue[]] = [[], []];
     for (const [index, { queueId, storedThrough }] of open.leftQueues.entries()) {
       const row = rows[index] ?? null;
       const lost = row ? lossOf(row.cursor, storedThrough) : undefined;
-      leftCursors.push(lost?.through ?? row?.cursor ?? 0n);
-      if (row === null || lost === undefined) continue;
       const queue = { hostId: open.hostId, queueId };
-      // It may be new.
-      await register.lock(tx, [queue], now);
-      const lostHere = await countLost(tx, row, lost);
-      await register.update(tx, [{ ...queue, cursor: lost.through, sessionId: undefined, lost: lostHere }], now);
-      losses.push(...(await recordLoss(tx, queue, { row, lost, now })));
+      const isElsewhere = row !== null && lost !== undefined && isOfOtherSink(row, await register.findSinkChange(tx));
+      // Of what core does not judge, the host keeps what it knows.
+      leftCursors.push(row === null || isElsewhere ? storedThrough : row.cursor);
+      const unrecorded = lost && recordedLosses.without(queue, lost);
+      if (row && unrecorded && !isElsewhere)
+        losses.push(...(await recordLoss(tx, queue, { row, lost: unrecorded, now })));
     }
-    if (losses.length > 0) await register.trim(tx, [open.hostId]);
     return { leftCursors, losses };
   };
 
@@ -160,12 +167,9 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       const leftIds = open.leftQueues.map(({ queueId }) => queueId);
       const leftRows = leftIds.length > 0 ? await register.lockLeft(tx, queueOf(open), leftIds) : [];
       const [decision] = (await decideAll(tx, [open], now)) as [Decision];
-      const { isForked, lost, row, cursor } = decision;
+      const { isForked, lost, row } = decision;
       const lostHere = await countLost(tx, row, lost);
       if (!isForked) await store(tx, [{ ...decision, lostHere }], now);
-      // Its client leaves it, and names it from now on.
-      else if (lost)
-        await register.update(tx, [{ ...queueOf(open), cursor, sessionId: undefined, lost: lostHere }], now);
       const others = isForked ? [forkEvent(row.cursor)] : [];
       const own = await recordLoss(tx, queueOf(open), { row, lost, others, now });
       const left = await settleLeft(tx, open, leftRows, now);
@@ -186,6 +190,7 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       const opened = claims.leftQueues.length > 0 ? undefined : await openInGroup(claims);
       const { isForked, losses = [], cursor, leftCursors } = opened ?? (await openInTurn(claims));
       for (const lost of losses) {
+        recordedLosses.add(lost.queue, lost);
         if (lost.isPlausible) observe.gap(sequencesOf(lost));
         else observe.implausibleGap();
       }
@@ -195,13 +200,15 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
   };
 };
 
+type LossOfQueue = Loss & { queue: QueueName };
+
 type Decision = ReturnType<typeof decideOpen> & {
   claims: Open;
   row: LockedCursor;
   /** The sequences of its loss that no other sink has. */
   lostHere?: bigint;
   /** What is recorded as lost, and the cursors of the left queues. */
-  losses?: readonly Loss[];
+  losses?: readonly LossOfQueue[];
   leftCursors?: readonly bigint[];
 };
 
@@ -231,7 +238,7 @@ export const decideOpen = (
     sessionId.length === 0 || held === null || [sessionId, ...previousSessionIds].some((id) => equalBytes(id, held));
   const isForked = !isOwn || (sentThrough !== undefined && row.cursor > sentThrough);
   const lost = lossOf(row.cursor, ackedThrough);
-  return { isForked, cursor: lost?.through ?? row.cursor, lost };
+  return { isForked, cursor: lost && !isForked ? lost.through : row.cursor, lost };
 };
 
 /** Returns what is lost of a queue whose sender knows that everything through `storedThrough` was stored. */

@@ -96,6 +96,34 @@ export const withoutStored = (lost: Loss, cursor: bigint): Loss | undefined => {
   return cursor < lost.from ? lost : { ...lost, from: cursor + 1n };
 };
 
+/** The losses that this core has recorded of queues whose cursors stay: their hosts may state them again. */
+export interface RecordedLosses {
+  /** Returns what of a loss is not recorded yet. */
+  without(queue: QueueName, lost: Loss): Loss | undefined;
+  /** Call it once the record is committed. */
+  add(queue: QueueName, lost: Loss): void;
+}
+
+const recordedLossesMax = 10_000;
+
+/** Makes it, empty. */
+export const createRecordedLosses = (): RecordedLosses => {
+  const recorded = new LRUCache<string, Loss>({ maxSize: recordedLossesMax, sizeCalculation: () => 1 });
+  const keyOf = ({ hostId, queueId }: QueueName) => `${hostId}\0${queueId.toHex()}`;
+  return {
+    without(queue, lost) {
+      const known = recorded.get(keyOf(queue));
+      return known?.from === lost.from ? withoutStored(lost, known.through) : lost;
+    },
+    add(queue, lost) {
+      const known = recorded.get(keyOf(queue));
+      // What is recorded above an earlier loss continues it.
+      const from = known !== undefined && known.through + 1n === lost.from ? known.from : lost.from;
+      recorded.set(keyOf(queue), { ...lost, from });
+    },
+  };
+};
+
 const gapCauses = {
   database: {
     reason: "the database lost envelopes that it had acknowledged: it was restored from a backup",

@@ -18,7 +18,13 @@ import { cursorsOfHostMax, findCursor, type QueueName } from "../../store/ingest
 import type { FrameOutcome, FrameToCommit } from "../../store/ingest/decide-frames.ts";
 import type { CommitObserver } from "../committer.ts";
 import { checkOpen, decideOpen, lossOf, type OpenedQueue } from "../open-queue.ts";
-import { forkEvent, type LossObserver, type QueueEventNeeds, withoutStored } from "../queue-events.ts";
+import {
+  createRecordedLosses,
+  forkEvent,
+  type LossObserver,
+  type QueueEventNeeds,
+  withoutStored,
+} from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
 import { createAckedMessages } from "./acked-messages.ts";
 import { createServerInspection } from "./check-servers.ts";
@@ -97,6 +103,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   });
   const lanes = createLanes();
   const losses = createLossReports({ ...needs, acked });
+  const recordedLosses = createRecordedLosses();
   const counts = createStoredCounts({
     connect: needs.connectCommitter,
     clock,
@@ -202,10 +209,9 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       return { ...decided, isForked: decided.isForked || highestStored(view) > (sentThrough ?? highestStored(view)) };
     };
     const reject = async (view: QueueView): Promise<never> => {
-      const { lost, cursor } = decide(view);
+      const { lost } = decide(view);
       await losses.record(queue, lost, "stream", [forkEvent(view.cursor)]);
-      // Its client leaves it, and names it from now on.
-      if (lost) await streams.writeState(view, { cursor });
+      if (lost) recordedLosses.add(queue, lost);
       throw new Problem("queue_forked");
     };
     // What this core last saw may be ahead of a stream that has gone back since, with a state that is as it was then.
@@ -236,13 +242,15 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     views.delete(viewKey(queue));
     return withView({ ...queue, cursor: 0n, sessionId: undefined }, async (view) => {
       const lost = lossOf(view.cursor, storedThrough);
-      // One without a state may have been trimmed.
-      if (!lost || (view.stateEnd === 0 && (await streams.countStates(queue.hostId)) >= cursorsOfHostMax))
-        return view.cursor;
-      if (!hasExpired(view, settings, clock.now()))
-        await losses.record(queue, withoutStored(lost, await findCursor(db, queue)), "stream");
-      await streams.writeState(view, { cursor: lost.through });
-      return lost.through;
+      if (!lost) return view.cursor;
+      // Of what core does not judge, the host keeps what it knows: a queue without a state may have been trimmed.
+      const mayBeTrimmed = view.stateEnd === 0 && (await streams.countStates(queue.hostId)) >= cursorsOfHostMax;
+      const known = await findCursor(db, queue);
+      if (mayBeTrimmed || hasExpired(view, settings, clock.now()) || known >= storedThrough) return storedThrough;
+      const unrecorded = recordedLosses.without(queue, lost);
+      await losses.record(queue, unrecorded && withoutStored(unrecorded, known), "stream");
+      recordedLosses.add(queue, lost);
+      return view.cursor;
     });
   };
 

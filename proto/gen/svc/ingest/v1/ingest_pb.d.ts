@@ -281,7 +281,8 @@ export declare type Opened = Message<"svc.ingest.v1.Opened"> & {
   statusIntervalSeconds: number;
 
   /**
-   * Core's cursor of each of `Open.left_queues`, in their order; 0 for a queue that core has not seen, or no longer knows.
+   * What the client is to state of each of `Open.left_queues` from now on, in their order: core's cursor, below what was stated when core
+   * has recorded a loss; or what was stated, where core cannot judge it.
    *
    * @generated from field: repeated uint64 left_cursors = 4;
    */
