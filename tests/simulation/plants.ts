@@ -21,6 +21,8 @@ export interface Plant extends HostFault {
   backend?: BackendFault;
   source?: SourceFault;
   streams?: StreamFault;
+  /** The search begins here, for what needs two rare faults to meet. */
+  firstSeed?: number;
 }
 
 /** Mistakes of the collector: its queue on disk, its sessions, its forwarder. */
@@ -74,6 +76,7 @@ const collectorPlants: Readonly<Record<string, Plant>> = {
       }),
   },
   "a host forgets the queue ids that it left": {
+    firstSeed: 54_600,
     queue: (queue) =>
       withMembers(queue, { beginSession: (hostId) => ({ ...queue.beginSession(hostId), leftQueues: [] }) }),
   },

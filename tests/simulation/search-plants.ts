@@ -21,9 +21,11 @@ export const searchPlants = async (options: {
   const { names = Object.keys(plants), first, seedsMax, onFound } = options;
   const found: FoundPlant[] = [];
   for (const name of names) {
-    const result = await searchPlant(name, first, seedsMax);
+    const from = plants[name]?.firstSeed ?? first;
+    const result = await searchPlant(name, from, seedsMax);
     found.push(result);
-    onFound(`| ${result.name} | ${result.law} | ${result.seeds ?? `not in ${seedsMax}`} |`);
+    const seeds = `${result.seeds ?? `not in ${seedsMax}`}${from === first ? "" : ` from ${from}`}`;
+    onFound(`| ${result.name} | ${result.law} | ${seeds} |`);
   }
   return found;
 };

@@ -18,13 +18,7 @@ import { cursorsOfHostMax, findCursor, type QueueName } from "../../store/ingest
 import type { FrameOutcome, FrameToCommit } from "../../store/ingest/decide-frames.ts";
 import type { CommitObserver } from "../committer.ts";
 import { checkOpen, decideOpen, lossOf, type OpenedQueue } from "../open-queue.ts";
-import {
-  createRecordedLosses,
-  forkEvent,
-  type LossObserver,
-  type QueueEventNeeds,
-  withoutStored,
-} from "../queue-events.ts";
+import { forkEvent, type LossObserver, type QueueEventNeeds, withoutStored } from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
 import { createAckedMessages } from "./acked-messages.ts";
 import { createServerInspection } from "./check-servers.ts";
@@ -103,7 +97,6 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   });
   const lanes = createLanes();
   const losses = createLossReports({ ...needs, acked });
-  const recordedLosses = createRecordedLosses();
   const counts = createStoredCounts({
     connect: needs.connectCommitter,
     clock,
@@ -209,9 +202,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       return { ...decided, isForked: decided.isForked || highestStored(view) > (sentThrough ?? highestStored(view)) };
     };
     const reject = async (view: QueueView): Promise<never> => {
-      const { lost } = decide(view);
-      await losses.record(queue, lost, "stream", [forkEvent(view.cursor)]);
-      if (lost) recordedLosses.add(queue, lost);
+      await losses.recordOnce(queue, decide(view).lost, { others: [forkEvent(view.cursor)] });
       throw new Problem("queue_forked");
     };
     // What this core last saw may be ahead of a stream that has gone back since, with a state that is as it was then.
@@ -247,9 +238,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       const mayBeTrimmed = view.stateEnd === 0 && (await streams.countStates(queue.hostId)) >= cursorsOfHostMax;
       const known = await findCursor(db, queue);
       if (mayBeTrimmed || hasExpired(view, settings, clock.now()) || known >= storedThrough) return storedThrough;
-      const unrecorded = recordedLosses.without(queue, lost);
-      await losses.record(queue, unrecorded && withoutStored(unrecorded, known), "stream");
-      recordedLosses.add(queue, lost);
+      await losses.recordOnce(queue, lost, { storedThrough: known });
       return view.cursor;
     });
   };

@@ -4,6 +4,7 @@ import type { QueueName } from "../../store/ingest/cursors.ts";
 import { addGap } from "../../store/ingest/gaps.ts";
 import {
   createQueueEventRecorder,
+  createRecordedLosses,
   type GapCause,
   gapEvent,
   type Loss,
@@ -12,6 +13,7 @@ import {
   type QueueEventNeeds,
   repeatEvent,
   sequencesOf,
+  withoutStored,
 } from "../queue-events.ts";
 import { type AckedMessage, type AckedMessages, rangesOf, type StreamDifference } from "./acked-messages.ts";
 import { viewKey } from "./queue-streams.ts";
@@ -20,6 +22,12 @@ import { viewKey } from "./queue-streams.ts";
 export interface LossReports {
   /** Records a loss, if any, and other events of the queue with it. */
   record(queue: QueueName, lost: Loss | undefined, cause: GapCause, others?: readonly QueueEvent[]): Promise<void>;
+  /** As `record`, of a queue whose cursor stays: what its host states again is recorded once, and nothing through `storedThrough`. */
+  recordOnce(
+    queue: QueueName,
+    lost: Loss | undefined,
+    options: { others?: readonly QueueEvent[]; storedThrough?: bigint },
+  ): Promise<void>;
   /** Compares what was acknowledged with what the stream has, see `AckedMessages`, and records the differences; one comparison runs at a time. */
   compare(info: StreamInfo, mayDiffer: boolean): Promise<void>;
 }
@@ -44,6 +52,7 @@ export const createLossReports = ({
 }): LossReports => {
   const { clock, log } = needs;
   const recordEvents = createQueueEventRecorder(needs);
+  const recordedLosses = createRecordedLosses();
   const waiting = new Map<string, Waiting>();
   let isComparing = false;
   let wasDoubted = false;
@@ -82,6 +91,11 @@ export const createLossReports = ({
 
   return {
     record,
+    async recordOnce(queue, lost, { others = [], storedThrough = 0n }) {
+      const unrecorded = lost && recordedLosses.without(queue, lost);
+      await record(queue, unrecorded && withoutStored(unrecorded, storedThrough), "stream", others);
+      if (lost) recordedLosses.add(queue, lost);
+    },
     async compare(info, mayDiffer) {
       wasDoubted ||= mayDiffer;
       if (isComparing) return;
