@@ -15,6 +15,7 @@ import { correctTimesAhead } from "./jobs/correct-times-ahead.ts";
 import { createDatabaseClock, followDatabase } from "./jobs/database-clock.ts";
 import { createSessionKeeper, keepCoreSession } from "./jobs/keep-core-session.ts";
 import { createDatabaseProbe } from "./jobs/probe-database.ts";
+import { runCompletenessJob } from "./jobs/run-completeness-job.ts";
 import { runDiagJob } from "./jobs/run-diag-job.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
 import { runLabelJob } from "./jobs/run-label-job.ts";
@@ -133,6 +134,7 @@ const serve = async (
       runLabelJob(jobsCore, stop.signal),
       runDiagJob(jobsCore, stop.signal),
       runRollouts(jobsCore, stop.signal),
+      runCompletenessJob(jobsCore, stop.signal),
       correctTimesAhead(jobsCore, stop.signal),
       keepCoreSession(jobsCore, { tick: keepSession, signal: stop.signal }),
       reloadChangedFiles(core, files, stop.signal),

@@ -37,6 +37,7 @@ export const auditActions = [
   "host.nudge",
   "host_diag.request",
   "host_diag.read",
+  "completeness.export",
   "telemetry.read",
   "telemetry.copy",
   "chat.tool_call",

@@ -1,4 +1,5 @@
 import { Option } from "commander";
+import { hourStates } from "../../proto/completeness/hour-state.ts";
 import type { Commands } from "../terminal/command.ts";
 import { diagFormats, telemetryFormats } from "../terminal/output.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
@@ -66,6 +67,7 @@ export const declareCommands = ({ add }: Commands): void => {
   declareConfigs(add);
   declareRollouts(add);
   declareTelemetry(add);
+  declareCompleteness(add);
   declareRecords(add);
 };
 
@@ -243,6 +245,19 @@ const declareTelemetry = (add: Add): void => {
     ],
     formats: telemetryFormats,
     load: async () => (await import("./telemetry.ts")).readTelemetryAction,
+  });
+};
+
+const declareCompleteness = (add: Add): void => {
+  add("completeness [host]", {
+    summary: "Show the hours of a host, or the hosts with incomplete hours, those with the most first",
+    options: [
+      instant("--from <time>", "hours from this time on; a week ago by default"),
+      instant("--to <time>", "hours before this time"),
+      new Option("--state <state>", "only hours in this state").choices(hourStates),
+      limit("the first so many hosts"),
+    ],
+    load: async () => (await import("./completeness.ts")).completenessAction,
   });
 };
 

@@ -5641,6 +5641,8 @@ export type ReportFleetHealthData = {
         not_silent_since?: string;
         changed_within_seconds?: number;
         not_changed_within_seconds?: number;
+        incomplete_within_seconds?: number;
+        not_incomplete_within_seconds?: number;
         expires_within_seconds?: number;
         not_expires_within_seconds?: number;
         expires?: Array<string> | string;
@@ -5813,6 +5815,8 @@ export type CountFleetHealthData = {
         not_silent_since?: string;
         changed_within_seconds?: number;
         not_changed_within_seconds?: number;
+        incomplete_within_seconds?: number;
+        not_incomplete_within_seconds?: number;
         expires_within_seconds?: number;
         not_expires_within_seconds?: number;
         expires?: Array<string> | string;
@@ -5999,6 +6003,8 @@ export type ExportFleetHealthData = {
         not_silent_since?: string;
         changed_within_seconds?: number;
         not_changed_within_seconds?: number;
+        incomplete_within_seconds?: number;
+        not_incomplete_within_seconds?: number;
         expires_within_seconds?: number;
         not_expires_within_seconds?: number;
         expires?: Array<string> | string;
@@ -6326,6 +6332,285 @@ export type ReadHostEnvelopesResponses = {
 };
 
 export type ReadHostEnvelopesResponse = ReadHostEnvelopesResponses[keyof ReadHostEnvelopesResponses];
+
+export type GetHostCompletenessData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: {
+        from?: string;
+        to?: string;
+    };
+    url: '/v1/collector/hosts/{id}/completeness';
+};
+
+export type GetHostCompletenessErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type GetHostCompletenessError = GetHostCompletenessErrors[keyof GetHostCompletenessErrors];
+
+export type GetHostCompletenessResponses = {
+    /**
+     * The hours
+     */
+    200: {
+        generated_at: string;
+        identity_id: string;
+        host_id: string;
+        from: string;
+        to: string;
+        hours: Array<{
+            from: string;
+            state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted' | null;
+            shortages: Array<{
+                kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap';
+                count: number | null;
+                reason?: string;
+            }>;
+            figures: {
+                accepted: number;
+                stored: number;
+                rejected: number;
+                discarded: number;
+                lost: number;
+                missing: number;
+                expired: number;
+                damaged: number;
+                file_gap_bytes: number;
+                refused: {
+                    [key: string]: number;
+                };
+                ran_seconds: number;
+                clock_ahead_seconds: number;
+                delivered: Array<{
+                    export: string;
+                    delivered: boolean;
+                }>;
+            } | null;
+            accounts: Array<{
+                queue_id: string;
+                number: string;
+                from: string;
+                to: string;
+                received_at: string;
+                first_sequence: string | null;
+                last_sequence: string | null;
+                stopped: boolean;
+                refused: string | null;
+            }>;
+        }>;
+    };
+};
+
+export type GetHostCompletenessResponse = GetHostCompletenessResponses[keyof GetHostCompletenessResponses];
+
+export type ReportCompletenessData = {
+    body?: never;
+    path?: never;
+    query?: {
+        from?: string;
+        to?: string;
+        state?: Array<'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted'> | 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted';
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        host?: string;
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/completeness';
+};
+
+export type ReportCompletenessErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ReportCompletenessError = ReportCompletenessErrors[keyof ReportCompletenessErrors];
+
+export type ReportCompletenessResponses = {
+    /**
+     * The report
+     */
+    200: {
+        generated_at: string;
+        from: string;
+        to: string;
+        settled_until: string | null;
+        hosts: number;
+        hosts_listed: number;
+        hours: Array<{
+            from: string;
+            hosts: {
+                [key: string]: number;
+            };
+        }>;
+        items: Array<{
+            host_id: string;
+            identity_id: string | null;
+            device_id: string | null;
+            hours: number;
+            worst: {
+                from: string;
+                state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted';
+                shortages: Array<{
+                    kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap';
+                    count: number | null;
+                    reason?: string;
+                }>;
+            } | null;
+            runs: Array<{
+                state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted' | null;
+                hours: number;
+            }>;
+        }>;
+        next_cursor: string | null;
+    };
+};
+
+export type ReportCompletenessResponse = ReportCompletenessResponses[keyof ReportCompletenessResponses];
+
+export type ExportCompletenessData = {
+    body?: never;
+    path?: never;
+    query?: {
+        from?: string;
+        to?: string;
+        state?: Array<'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted'> | 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted';
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        host?: string;
+    };
+    url: '/v1/collector/completeness/export.csv';
+};
+
+export type ExportCompletenessErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ExportCompletenessError = ExportCompletenessErrors[keyof ExportCompletenessErrors];
+
+export type ExportCompletenessResponses = {
+    /**
+     * RFC 4180, UTF-8, the first record names the columns
+     */
+    200: string;
+};
+
+export type ExportCompletenessResponse = ExportCompletenessResponses[keyof ExportCompletenessResponses];
 
 export type ListAuditEventsData = {
     body?: never;

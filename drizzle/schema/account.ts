@@ -62,7 +62,7 @@ export const completenessDay = pgTable(
     states: bytea("states").notNull(),
     /** What of the hours is not plainly complete, as JSON by hour; null for none. */
     details: text("details"),
-    /** Hours that are neither complete nor not running. */
+    /** Hours that are short, late or silent, or for which core was out (`incompleteStates`). */
     incompleteHours: smallint("incomplete_hours").notNull(),
     /** Hours whose accounts an export has not passed, as bits, and the highest `xid` of them. */
     undelivered: integer("undelivered").notNull(),
@@ -71,6 +71,10 @@ export const completenessDay = pgTable(
   (table) => [
     primaryKey({ columns: [table.hostId, table.day] }),
     index("completeness_day_incomplete").on(table.day, table.incompleteHours).where(sql`${table.incompleteHours} > 0`),
+    // With all that ranks hosts, so that it reads no row.
+    index("completeness_day_ranked")
+      .on(table.day, table.hostId, table.incompleteHours, table.states)
+      .where(sql`${table.incompleteHours} > 0`),
     index("completeness_day_undelivered").on(table.day).where(sql`${table.undelivered} <> 0`),
   ],
 );

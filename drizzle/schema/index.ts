@@ -2,6 +2,7 @@ export * from "./account.ts";
 export * from "./audit.ts";
 export * from "./certificate.ts";
 export * from "./chat.ts";
+export * from "./completeness-hours.ts";
 export * from "./config.ts";
 export * from "./deployment.ts";
 export * from "./diag.ts";

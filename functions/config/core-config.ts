@@ -96,6 +96,8 @@ export interface CoreConfig {
   onCloudflare: boolean;
   /** From SIGTERM until core closes its listeners; it is not ready meanwhile. */
   shutdownDelaySeconds: number;
+  /** How long the states of hosts' hours are kept. */
+  accountRetentionDays: number;
   /** Null: nothing is recorded. */
   traces: TracesConfig | null;
   logLevel: string;
@@ -144,6 +146,7 @@ export const coreVariables = {
   SVC_INGEST_SAFE_RAW_DISCARD_OTEL_SPAN_NAMES: v.optional(spanNames),
   SVC_INGEST_REQUIRE_ENROLLMENT: v.optional(BooleanVariable, "false"),
   SVC_INGEST_RETENTION_DAYS: v.optional(IntegerVariable(0, 3650), "30"),
+  SVC_ACCOUNT_RETENTION_DAYS: v.optional(IntegerVariable(2, 3650), "400"),
   SVC_INGEST_HANDSHAKES_PER_ADDRESS: v.optional(IntegerVariable(1, 10_000), "50"),
   ...natsVariables,
   ...signerVariables,
@@ -240,6 +243,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
           sink: sinkConfigOf(values),
         }
       : null,
+    accountRetentionDays: values.SVC_ACCOUNT_RETENTION_DAYS,
     signer,
     revocationGap:
       signer && values.SVC_INGEST_GRPC_ADDR && !values.SVC_INGEST_REQUIRE_ENROLLMENT

@@ -1,8 +1,11 @@
+import { dayMs } from "../../kit/clock.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
+import { type HourState, hourStates } from "../../proto/completeness/hour-state.ts";
 import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
 import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
 import type { Core } from "../core.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
+import { findHourCounts } from "../store/completeness/report.ts";
 import { type ExportLag, findExportLags } from "../store/export/lag.ts";
 import { summarizeFleet } from "../store/fleet/summary.ts";
 import { findRetentionPause } from "../store/retention/retention-pause.ts";
@@ -72,6 +75,17 @@ export const figuresOf = (
     help: "Whether a jump of the database's clock holds retention back: 1 or 0",
     labels: [],
     read: async () => [sample({}, (await findRetentionPause(core.reports)) === null ? 0 : 1)],
+  },
+  {
+    name: "core_completeness_hours",
+    help: "Hours of hosts in the last 24 hours, by state as on /completeness",
+    labels: ["state"],
+    read: async () => {
+      const toMs = core.clock.now();
+      const hours = await findHourCounts(core.reports, { fromMs: toMs - dayMs, toMs });
+      const count = (state: HourState) => hours.reduce((sum, { hosts }) => sum + (hosts.get(state) ?? 0), 0);
+      return hourStates.map((state) => sample({ state }, count(state)));
+    },
   },
   ...exportFiguresOf(core),
 ];

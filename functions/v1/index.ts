@@ -14,6 +14,8 @@ import { listReceiptsRoute } from "./chat/sessions/receipts.ts";
 import { renameConversationRoute } from "./chat/sessions/rename.ts";
 import { chatStatusRoute } from "./chat/status.ts";
 import { revokeCertificateRoute } from "./collector/certificates/revoke.ts";
+import { exportCompletenessRoute } from "./collector/completeness/export.ts";
+import { fleetCompletenessRoute } from "./collector/completeness/report.ts";
 import { configDesiredRoute } from "./collector/config-desired.ts";
 import { assignConfigToManyRoute } from "./collector/configs/assign-many.ts";
 import { exportAssignmentsRoute, exportConfigsRoute } from "./collector/configs/export.ts";
@@ -41,6 +43,7 @@ import { healthDetailRoute } from "./collector/health/get.ts";
 import { healthReportRoute } from "./collector/health/report.ts";
 import { healthVolumeRoute } from "./collector/health/volume.ts";
 import { heartbeatRoute } from "./collector/heartbeat.ts";
+import { hostCompletenessRoute } from "./collector/hosts/completeness.ts";
 import { getDiagRoute, readDiagRoute, requestDiagRoute } from "./collector/hosts/diags.ts";
 import { readEnvelopesRoute } from "./collector/hosts/envelopes.ts";
 import { nudgeHostRoute } from "./collector/hosts/nudge.ts";
@@ -140,6 +143,9 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
   healthDetailRoute(core),
   healthVolumeRoute(core),
   readEnvelopesRoute(core),
+  hostCompletenessRoute(core),
+  fleetCompletenessRoute(core),
+  exportCompletenessRoute(core),
   listAuditEventsRoute(core),
   auditChainRoute(core),
   auditCsvRoute(core),

@@ -174,6 +174,8 @@ export const filterParts = {
   }),
   /** Within this time the host was enrolled or revoked, its version or config changed, or a condition began or ended. */
   ...both("changedWithinSeconds", "changed_within_seconds", seconds),
+  /** An hour that began within this time is incomplete: short, late or silent, or core was out. */
+  ...both("incompleteWithinSeconds", "incomplete_within_seconds", seconds),
   /** The certificate, or its successor if that expires later, expires within this time or has expired. */
   ...both("expiresWithinSeconds", "expires_within_seconds", seconds),
   /** It expires in one of these ranges `FROM..TO`, the end excluded. */

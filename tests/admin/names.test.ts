@@ -127,7 +127,16 @@ describe("the bundle that ships", () => {
     "rollouts roll-back": "printed --yes",
   };
   /** Commands that print no records, or that this test cannot repeat. */
-  const others = ["login", "init", "logout", "sessions revoke", "configs diff", "telemetry read", "completion"];
+  const others = [
+    "login",
+    "init",
+    "logout",
+    "sessions revoke",
+    "configs diff",
+    "telemetry read",
+    "completeness",
+    "completion",
+  ];
 
   beforeAll(async () => {
     writeFileSync(file, testConfigYaml(900));

@@ -3,9 +3,11 @@ import fc from "fast-check";
 import { compare, valid } from "semver";
 import { afterAll, describe, expect, it } from "vitest";
 import { readFleetRules } from "../../functions/domain/fleet/rules.ts";
+import { dayAt, saveDays } from "../../functions/store/completeness/days.ts";
 import { createFleetColumns } from "../../functions/store/fleet/columns/fleet-columns.ts";
 import { markHosts } from "../../functions/store/fleet/columns/select-hosts.ts";
 import { fleetPredicate } from "../../functions/store/fleet/predicate.ts";
+import { byteOfState, incompleteStates } from "../../proto/completeness/hour-note.ts";
 import { changeFilter, distinctStates, type FleetFilter, filterPartNames } from "../../proto/fleet-health/filter.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
@@ -44,8 +46,23 @@ const configDates = new Map(
   ).map(({ id, at }) => [id, Date.parse(at)]),
 );
 
-const time = (text: string | null): number => (text === null ? Number.NEGATIVE_INFINITY : Date.parse(text));
 const toSecond = (at: number): number => Math.floor(at / 1000) * 1000;
+const toHour = (at: number): number => Math.floor(at / 3_600_000) * 3_600_000;
+/** The start of the newest incomplete hour of some hosts, on this day or an earlier one; the others are complete, or were never settled. */
+const incompleteHours = new Map<string, number>();
+for (const [index, row] of fleet.entries()) {
+  const at = toHour(now - (index % 60) * 3_600_000);
+  const states = new Uint8Array(24).fill(index % 3 === 0 ? 0 : byteOfState("complete"));
+  const isIncomplete = index % 4 !== 1;
+  if (isIncomplete) {
+    states[(at % 86_400_000) / 3_600_000] = byteOfState(incompleteStates[index % incompleteStates.length] ?? "short");
+    incompleteHours.set(row.identity_id, at);
+  }
+  const day = { host: row.identity, day: dayAt(at), states, details: null, undelivered: 0, xid: null };
+  await saveDays(test.db, [{ ...day, incompleteHours: isIncomplete ? 1 : 0 }]);
+}
+
+const time = (text: string | null): number => (text === null ? Number.NEGATIVE_INFINITY : Date.parse(text));
 const heartbeat = (row: FleetHealthRow) => time(row.last_heartbeat_at);
 const envelope = (row: FleetHealthRow) => toSecond(time(row.last_envelope_at));
 const failure = (row: FleetHealthRow) => time(row.last_auth_failure?.at ?? null);
@@ -143,6 +160,10 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
       row.conditions.some(({ state, since }) => state !== "enrolling" && changes.has(state) && recent(time(since)))
     );
   },
+  incompleteWithinSeconds: (row, seconds: number) => {
+    const hour = incompleteHours.get(row.identity_id);
+    return hour !== undefined && hour >= now - seconds * 1000;
+  },
   expiresWithinSeconds: (row, seconds: number) => expiry(row) <= now + seconds * 1000,
   expires: (row, range: string) => {
     const [from = "", to = ""] = range.split("..");
@@ -226,6 +247,7 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   envelopeWithinSeconds: ages,
   silentSince: fc.constantFrom(iso(-30), iso(-60), iso(-420), iso(0)),
   changedWithinSeconds: ages,
+  incompleteWithinSeconds: fc.constantFrom(0, 7_200, 36_000, 86_400, 172_800),
   expiresWithinSeconds: ages,
   expires: several(`${iso(0)}..${iso(86_400)}`, `${iso(259_200)}..${iso(864_000)}`, `${iso(-864_000)}..${iso(0)}`),
   droppedMoreThan: fc.constantFrom(0, 2, 4),

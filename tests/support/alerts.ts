@@ -31,6 +31,11 @@ const day = 86_400;
 
 /** A scenario for every alert of docs/deploy/monitoring/alerts.yaml. Time starts at the epoch. */
 export const alertScenarios: Readonly<Record<string, AlertScenario>> = {
+  SvcHoursShort: {
+    fires: { [one("core_completeness_hours", ',state="short"')]: still(1) },
+    after: 2,
+    quiet: { [one("core_completeness_hours", ',state="short"')]: still(0) },
+  },
   SvcRetentionPaused: {
     fires: { [one("core_retention_paused")]: still(1) },
     after: 6,

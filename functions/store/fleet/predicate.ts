@@ -12,6 +12,7 @@ import {
 import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
 import { anyLabelValue, splitLabelPair } from "../../../proto/labels.ts";
 import { arrayLiteral, substring } from "../database/query-parts.ts";
+import { hostsIncompleteSince } from "./incomplete-hosts.ts";
 import {
   conditionPredicate,
   type FleetRules,
@@ -108,6 +109,9 @@ const alternatives: Alternatives = {
   envelopeWithinSeconds: (age, { now }) => [envelopeWithin(age, now)],
   silentSince: (since) => [sql`(${hasForwarded} and last_envelope_at < ${since}::timestamptz)`],
   changedWithinSeconds: (within, rules) => changedWithin(within, rules),
+  incompleteWithinSeconds: (within, { now }) => [
+    sql`identity_id in (${hostsIncompleteSince(now.getTime() - within * 1000)})`,
+  ],
   // The second part follows from the first, and has an index.
   expiresWithinSeconds: (within, { now }) => {
     const until = timestampAt(now, within);

@@ -218,6 +218,7 @@ export const terms: readonly Term[] = [
     example: "1h",
     meaning: "enrolled, revoked, another version or config, or a condition began or ended, within",
   }),
+  seconds("incomplete", "<", "incompleteWithinSeconds", { example: "24h", meaning: "an incomplete hour within" }),
   seconds("expires", "<", "expiresWithinSeconds", {
     example: "3d",
     meaning: "certificate expires within, or has expired",

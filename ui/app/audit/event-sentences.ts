@@ -111,6 +111,10 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
   "host.nudge": ["asked {target} to act now: {nudge}", "could not ask {target} to act now"],
   "host_diag.request": ["requested the diagnostics of {target}", "could not request the diagnostics of {target}"],
   "host_diag.read": ["read the diagnostics of {target}", "could not read the diagnostics of {target}"],
+  "completeness.export": [
+    "exported hours that are not complete[, {rows} rows]",
+    "began to export hours that are not complete[, {rows} rows]",
+  ],
   "telemetry.read": ["read the telemetry of {target}", "could not read the telemetry of {target}"],
   "telemetry.copy": [
     "copied telemetry to the table {target}[: {envelopes} envelopes]",

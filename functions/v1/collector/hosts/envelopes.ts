@@ -2,24 +2,14 @@ import * as v from "valibot";
 import { Identifier } from "../../../../proto/management/text.ts";
 import type { DamagedBlockLine, EnvelopeLine } from "../../../../proto/telemetry/line.ts";
 import { isoTime } from "../../../../proto/telemetry/record-texts.ts";
-import { type TimeAt, timeAt } from "../../../../proto/telemetry/time-at.ts";
 import { QueryInteger } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { type ReadTelemetry, readHostTelemetry } from "../../../domain/telemetry/read-host.ts";
 import { createDownloads, downloadName } from "../../../http/download.ts";
 import { lastingScope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
+import { QueryTime } from "../../query-time.ts";
 import { IdParams } from "../../shapes.ts";
-
-const QueryTime = v.pipe(
-  v.string("must be given once"),
-  v.rawTransform(({ dataset: { value }, addIssue, NEVER }): TimeAt => {
-    const at = timeAt(value);
-    if (at !== undefined) return at;
-    addIssue({ message: "must be a time in UTC, such as 2026-01-31T08:00:00Z, or how long ago, such as 2h" });
-    return NEVER;
-  }),
-);
 
 const limitMax = 1_000_000;
 /** Without `from` and `limit`. */

@@ -158,6 +158,7 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "host.nudge": ["Asked to act now", "Asking it to act now failed"],
   "host_diag.request": ["Diagnostics requested", "Requesting diagnostics failed"],
   "host_diag.read": ["Diagnostics read", "Reading diagnostics failed"],
+  "completeness.export": ["Incomplete hours exported", "Export of incomplete hours ended early"],
   "telemetry.read": ["Telemetry read", "Reading telemetry failed"],
   "telemetry.copy": ["Telemetry copied to a table", "Copying telemetry failed"],
   "chat.tool_call": ["Chat read the fleet", "Chat could not read the fleet"],

@@ -1,0 +1,68 @@
+import {
+  type GetHostCompletenessResponse,
+  getHostCompleteness,
+  type ReportCompletenessData,
+  type ReportCompletenessResponse,
+  reportCompleteness,
+} from "../../client/index.ts";
+import type { HourState } from "../../proto/completeness/hour-state.ts";
+import type { Action } from "../terminal/command.ts";
+import { connect } from "../terminal/connect.ts";
+import { printList } from "../terminal/list-rows.ts";
+import { type Column, printRows } from "../terminal/output.ts";
+import { resolveId } from "./names.ts";
+import type { Instant } from "./options.ts";
+
+interface CompletenessOptions {
+  from?: Instant;
+  to?: Instant;
+  state?: HourState;
+  limit?: number;
+}
+
+type HostRow = ReportCompletenessResponse["items"][number];
+type HourRow = GetHostCompletenessResponse["hours"][number];
+type Shortages = HourRow["shortages"];
+
+const shortagesText = (shortages: Shortages): string =>
+  shortages.map(({ kind, count, reason }) => [kind, count, reason].filter((part) => part != null).join(" ")).join(", ");
+
+const hostColumns: readonly Column<HostRow>[] = [
+  { title: "host", value: ({ device_id, host_id }) => device_id ?? host_id },
+  { title: "hours", value: ({ hours }) => hours },
+  { title: "worst hour", value: ({ worst }) => worst?.from },
+  { title: "state", value: ({ worst }) => worst?.state },
+  { title: "short of", value: ({ worst }) => shortagesText(worst?.shortages ?? []) },
+];
+
+const hourColumns: readonly Column<HourRow>[] = [
+  { title: "hour", value: ({ from }) => from },
+  { title: "state", value: ({ state }) => state ?? "not decided" },
+  { title: "accepted", value: ({ figures }) => figures?.accepted },
+  { title: "stored", value: ({ figures }) => figures?.stored },
+  { title: "short of", value: ({ shortages }) => shortagesText(shortages) },
+];
+
+/** Core counts back from its own clock. */
+const textOf = (time: Instant): string => ("at" in time ? time.at : `${time.secondsAgo}s`);
+
+/** `svc-admin completeness`: the hours of a host, or the hosts whose hours are not complete. */
+export const completenessAction: Action<CompletenessOptions> = async (
+  terminal,
+  { from, to, state, limit, ...options },
+  name,
+) => {
+  const client = connect(terminal, options);
+  const { format } = options;
+  const range = { ...(from ? { from: textOf(from) } : {}), ...(to ? { to: textOf(to) } : {}) };
+  if (name === undefined) {
+    const query: NonNullable<ReportCompletenessData["query"]> = { ...range, ...(state ? { state: [state] } : {}) };
+    await printList(terminal, reportCompleteness, { client, query }, { format, columns: hostColumns, limit });
+    return undefined;
+  }
+  const id = await resolveId(client, "host", name);
+  const { data } = await getHostCompleteness<true>({ client, path: { id }, query: range });
+  const rows = state === undefined ? data.hours : data.hours.filter((hour) => hour.state === state);
+  await printRows(terminal, { format, columns: hourColumns, rows });
+  return undefined;
+};

@@ -1,0 +1,83 @@
+import {
+  type AccountFacts,
+  type HourAccounts,
+  type HourStatus,
+  stateOfHour,
+  sumHour,
+} from "../../../proto/completeness/hour-state.ts";
+import type { Core } from "../../core.ts";
+import {
+  type ExportBelow,
+  findHostFacts,
+  findHourAccounts,
+  type HostHour,
+  type HourAccount,
+  hourKey,
+  listExportsBelow,
+} from "../../store/completeness/hour-facts.ts";
+import { countedBefore } from "../../store/fleet/counted-time.ts";
+import { readCountingRules } from "../fleet/rules.ts";
+import { statedLosses } from "../telemetry/read-account.ts";
+
+/** What decides on hours of all hosts. */
+export interface HourRules {
+  nowMs: number;
+  /** Hosts that spoke before it are silent. */
+  silentBeforeMs: number;
+  outages: readonly { fromMs: number; untilMs: number }[];
+  exports: readonly ExportBelow[];
+}
+
+/** Reads what decides on hours of all hosts now. */
+export const readHourRules = async (core: Pick<Core, "db" | "clock" | "config">): Promise<HourRules> => {
+  const [{ now, thresholds, outages }, exports] = await Promise.all([
+    readCountingRules(core),
+    listExportsBelow(core.db),
+  ]);
+  return {
+    nowMs: now.getTime(),
+    silentBeforeMs: countedBefore(now, thresholds.staleAfterSeconds, outages).getTime(),
+    outages: outages.map(({ beganAt, countedFrom }) => ({
+      fromMs: beganAt.getTime(),
+      untilMs: countedFrom?.getTime() ?? Number.POSITIVE_INFINITY,
+    })),
+    exports,
+  };
+};
+
+/** A host's hour, its accounts, their sums, and the state that they give; null if it has none. */
+export interface DecidedHour extends HostHour {
+  accounts: readonly HourAccount[];
+  sums: HourAccounts;
+  status: HourStatus | null;
+}
+
+/** Decides on hours of hosts, in their order. */
+export const readHourStatuses = async (
+  { db }: Pick<Core, "db">,
+  { nowMs, silentBeforeMs, outages, exports }: HourRules,
+  hours: readonly HostHour[],
+): Promise<DecidedHour[]> => {
+  const hosts = [...new Set(hours.map(({ host }) => host))];
+  const [facts, all] = await Promise.all([findHostFacts(db, hosts), findHourAccounts(db, hours)]);
+  const exportedBelow = exports.map(({ below }) => below);
+  return hours.flatMap(({ host, hourMs }) => {
+    const known = facts.get(host);
+    if (known === undefined) return [];
+    const { spokeMs, ...times } = known;
+    const accounts = all.get(hourKey({ host, hourMs })) ?? [];
+    const sums = sumHour(hourMs, accounts.map(factsOf));
+    const isSilent = spokeMs === null || spokeMs < silentBeforeMs;
+    const status = stateOfHour({ ...times, hourMs, accounts: sums, outages, isSilent, exportedBelow }, nowMs);
+    return [{ host, hourMs, accounts, sums, status }];
+  });
+};
+
+const noLosses: AccountFacts["stated"] = { refused: {}, expired: 0, damaged: 0, fileGapBytes: 0 };
+
+/** Returns what decides on the state of an account's hour. */
+export const factsOf = (account: HourAccount): AccountFacts => ({
+  ...account,
+  // The body of one that core refuses may be anything.
+  stated: account.refused === null ? statedLosses(account.body) : noLosses,
+});

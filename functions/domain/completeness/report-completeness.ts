@@ -1,0 +1,148 @@
+import { dayMs, hourMs as hourLengthMs } from "../../../kit/clock.ts";
+import { type HourNote, stateOfByte, unpackNotes } from "../../../proto/completeness/hour-note.ts";
+import { type HourAccounts, type HourState, sumHour } from "../../../proto/completeness/hour-state.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import { type DayRow, dayAt, findDays } from "../../store/completeness/days.ts";
+import {
+  type ExportBelow,
+  findHostAccounts,
+  type HourAccount,
+  listExportsBelow,
+} from "../../store/completeness/hour-facts.ts";
+import {
+  type EnrolledName,
+  type FleetHourCounts,
+  findEnrolledNames,
+  findHourCounts,
+  findIdentityOf,
+  findMatchingHosts,
+  type HourFilter,
+  type HourRange,
+  type MatchingHost,
+} from "../../store/completeness/report.ts";
+import type { Origin } from "../audit/audit-log.ts";
+import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import { factsOf } from "./hour-statuses.ts";
+
+/** An hour of a host: its settled state, what it is short of, and the accounts that core still has. */
+export interface ReportedHour {
+  hourMs: number;
+  state: HourState | null;
+  note: HourNote | undefined;
+  accounts: readonly HourAccount[];
+  sums: HourAccounts | null;
+}
+
+/** Returns the hours of a host, the oldest first. Throws 404 `not_found`. */
+export const reportHostHours = async (
+  { db }: Pick<Core, "db">,
+  identityId: string,
+  range: HourRange,
+): Promise<{ host: string; hours: ReportedHour[]; exports: readonly ExportBelow[] }> => {
+  const host = await findIdentityOf(db, identityId);
+  if (host === undefined) throw new Problem("not_found", { detail: "No such collector" });
+  const [days, accounts, exports] = await Promise.all([
+    findDays(db, [host], daysOf(range)),
+    findHostAccounts(db, host, range),
+    listExportsBelow(db),
+  ]);
+  const facts = accounts.map((account) => ({ ...factsOf(account), account }));
+  const hours = settledHours(days, range).map(({ hourMs, state, note }) => {
+    const endMs = hourMs + hourLengthMs;
+    const own = facts.filter(({ fromMs, toMs, isStopped }) =>
+      isStopped ? toMs > hourMs && fromMs < endMs : fromMs >= hourMs && fromMs < endMs,
+    );
+    const sums = own.length === 0 ? null : sumHour(hourMs, own);
+    return { hourMs, state, note, accounts: own.map(({ account }) => account), sums };
+  });
+  return { host, hours, exports };
+};
+
+const daysOf = ({ fromMs, toMs }: HourRange) => ({ from: dayAt(fromMs), to: dayAt(toMs - 1) });
+
+/** An hour as it is settled. */
+export interface SettledHour {
+  hourMs: number;
+  state: HourState | null;
+  note: HourNote | undefined;
+}
+
+const settledHours = (days: readonly DayRow[], { fromMs, toMs }: HourRange): SettledHour[] => {
+  const known = new Map(days.map((row) => [row.day, { states: row.states, notes: unpackNotes(row.details) }]));
+  return Array.from({ length: (toMs - fromMs) / hourLengthMs }, (_, index) => {
+    const hourMs = fromMs + index * hourLengthMs;
+    const row = known.get(dayAt(hourMs));
+    const hour = (hourMs % dayMs) / hourLengthMs;
+    return { hourMs, state: stateOfByte(row?.states[hour]), note: row?.notes.get(hour) };
+  });
+};
+
+/** A host with hours that match, and all its hours of the range. */
+export interface HostStates extends MatchingHost {
+  name: EnrolledName | undefined;
+  settled: SettledHour[];
+}
+
+const withHours = async (
+  { db }: Pick<Core, "db">,
+  range: HourRange,
+  matching: readonly MatchingHost[],
+): Promise<HostStates[]> => {
+  const hosts = matching.map(({ host }) => host);
+  const [days, names] = await Promise.all([findDays(db, hosts, daysOf(range)), findEnrolledNames(db, hosts)]);
+  const ofHost = Map.groupBy(days, ({ host }) => host);
+  return matching.map((one) => ({
+    ...one,
+    name: names.get(one.host),
+    settled: settledHours(ofHost.get(one.host) ?? [], range),
+  }));
+};
+
+/** Returns how many hosts have which state in each hour, and a page of the hosts whose hours match. */
+export const reportFleetHours = async (
+  core: Pick<Core, "db">,
+  filter: HourFilter,
+  page: { after: MatchingHost | null; limit: number },
+): Promise<{ counts: FleetHourCounts[]; total: number; hosts: HostStates[]; next: MatchingHost | null }> => {
+  const [counts, { rows, total, next }] = await Promise.all([
+    findHourCounts(core.db, filter),
+    findMatchingHosts(core.db, filter, page),
+  ]);
+  return { counts, total, hosts: await withHours(core, filter, rows), next };
+};
+
+/** An hour of a host that matches. */
+export interface MatchingHour extends SettledHour {
+  host: string;
+  name: EnrolledName | undefined;
+}
+
+/** Hosts that an export reads together. */
+const exportHosts = exportBatchRows / 10;
+
+/** Returns every hour that matches, in batches; audited. */
+export const exportFleetHours = (
+  core: Pick<Core, "db" | "clock" | "entropy">,
+  filter: HourFilter,
+  { operator, origin, asked }: { operator: Operator; origin: Origin; asked: Readonly<Record<string, unknown>> },
+): AsyncGenerator<MatchingHour[], void, void> =>
+  auditedExport(
+    core,
+    {
+      ...{ operator, origin, action: "completeness.export" },
+      target: { type: "completeness", id: "fleet" },
+      details: { filters: asked },
+    },
+    async (after: MatchingHost | null) => {
+      const { rows, next } = await findMatchingHosts(core.db, filter, { after, limit: exportHosts });
+      const hosts = await withHours(core, filter, rows);
+      const hours = hosts.flatMap(({ host, name, settled }) =>
+        settled.flatMap((hour) =>
+          hour.state !== null && filter.states.includes(hour.state) ? [{ ...hour, host, name }] : [],
+        ),
+      );
+      return { rows: hours, next };
+    },
+  );

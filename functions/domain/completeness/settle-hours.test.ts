@@ -1,0 +1,136 @@
+import { sql } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import { dayMs, hourMs } from "../../../kit/clock.ts";
+import { packNotes, stateOfByte, unpackNotes } from "../../../proto/completeness/hour-note.ts";
+import { hourStates } from "../../../proto/completeness/hour-state.ts";
+import { storeAccount } from "../../../tests/support/accounts.ts";
+import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
+import { dayAt, findDays } from "../../store/completeness/days.ts";
+import { settleHours } from "./settle-hours.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { clock, core, db } = test;
+const first = clock.now() - (clock.now() % hourMs);
+const { token } = await createTestToken(test);
+const [a, b, c] = (
+  await Promise.all(["a", "b", "c"].map((deviceId) => enrollTestCollector(test, { token, deviceId })))
+).map(({ identity }) => identity) as [string, string, string];
+
+const owner = "01920000-0000-7000-8000-000000000001";
+const settle = (by = owner) => settleHours(core, { owner: by, retentionDays: 400 });
+const advanceTo = (ms: number) => clock.advance(ms - clock.now());
+const stateOf = async (host: string, at: number) => {
+  const [row] = await findDays(db, [host], { from: dayAt(at), to: dayAt(at) });
+  return stateOfByte(row?.states[(at % dayMs) / hourMs]);
+};
+const statesAt = (at: number) => Promise.all([a, b, c].map((host) => stateOf(host, at)));
+
+/** Compares the counts of hours with the rows. */
+const expectCountsToAddUp = async () => {
+  const counted = await db.execute<{ hour: string; hosts: string }>(
+    sql`select hour, array_to_json(hosts)::text as hosts from completeness_hour order by hour`,
+  );
+  for (const { hour, hosts } of counted) {
+    const at = Date.parse(hour);
+    const rows = await db.execute<{ byte: number }>(
+      sql`select get_byte(states, ${(at % dayMs) / hourMs}::int) as byte from completeness_day where day = ${dayAt(at)}::int`,
+    );
+    expect(JSON.parse(hosts), hour).toEqual(
+      hourStates.map((_, index) => rows.filter(({ byte }) => byte === index + 1).length),
+    );
+  }
+};
+
+describe("the states of hosts' hours", () => {
+  it("are settled once the grace is over, also of a host that sent nothing", async () => {
+    await storeAccount(db, a, first, { fromMs: first });
+    await storeAccount(db, b, first, { queueFull: 310 });
+    await advanceTo(first + hourMs + 14 * 60_000);
+    await settle();
+    expect(await statesAt(first)).toEqual([null, null, null]);
+    await advanceTo(first + hourMs + 15 * 60_000);
+    expect(await settle()).toEqual({ hour: new Date(first).toISOString(), hosts: 3 });
+    expect(await statesAt(first)).toEqual(["undelivered", "short", "not_accounted"]);
+    const [row] = await findDays(db, [b], { from: dayAt(first), to: dayAt(first) });
+    expect(unpackNotes(row?.details ?? null)).toEqual(
+      new Map([
+        [(first % dayMs) / hourMs, { accepted: 1000, stored: 1000, shortages: [{ kind: "dropped", count: 310 }] }],
+      ]),
+    );
+    expect(row?.incompleteHours).toBe(1);
+    expect(await settle()).toBeUndefined();
+    await expectCountsToAddUp();
+  });
+
+  it("become complete when every export has passed their accounts", async () => {
+    await db.execute(sql`
+      insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+      values ('backend', 70, now(), now(), 0, 0, 0, 0, now())`);
+    expect(await settle()).toBeUndefined();
+    expect(await stateOf(a, first)).toBe("undelivered");
+    await db.execute(sql`update export_position set position = 71`);
+    expect(await settle()).toEqual({ again: 1 });
+    expect(await stateOf(a, first)).toBe("complete");
+    await expectCountsToAddUp();
+  });
+
+  it("are late or silent until their account comes, and then what it says", async () => {
+    const second = first + hourMs;
+    await storeAccount(db, c, second, { toMs: second + 60_000, accepted: 5 });
+    await advanceTo(second + hourMs + 20 * 60_000);
+    await settle();
+    expect(await statesAt(second)).toEqual(["silent", "silent", "silent"]);
+    await storeAccount(db, a, second, { receivedMs: clock.now() });
+    expect(await settle()).toEqual({ again: 1 });
+    expect(await statesAt(second)).toEqual(["complete", "silent", "silent"]);
+    const [row] = await findDays(db, [a], { from: dayAt(second), to: dayAt(second) });
+    expect(row).toMatchObject({ incompleteHours: 0, undelivered: 0, xid: null, details: null });
+    await expectCountsToAddUp();
+  });
+
+  it("are short once the account of a later hour shows that theirs is lost", async () => {
+    const third = first + 2 * hourMs;
+    await storeAccount(db, b, third);
+    await advanceTo(third + hourMs + 15 * 60_000);
+    await settle();
+    expect(await stateOf(b, first + hourMs)).toBe("short");
+    expect(await stateOf(b, third)).toBe("complete");
+    await expectCountsToAddUp();
+  });
+
+  it("are settled hour by hour after a time without core, by one core at a time", async () => {
+    const fourth = first + 3 * hourMs;
+    await storeAccount(db, a, fourth, {
+      toMs: fourth + 30 * hourMs,
+      isStopped: true,
+      accepted: 0,
+      receivedMs: fourth + 30 * hourMs,
+    });
+    await advanceTo(fourth + 30 * hourMs + 15 * 60_000);
+    for (let hour = 0; hour < 30; hour += 1) expect((await settle())?.hosts).toBe(3);
+    expect((await settle())?.hour).toBeUndefined();
+    expect(await stateOf(a, fourth + 29 * hourMs)).toBe("not_running");
+    await db.execute(
+      sql`update completeness_progress set owner = ${owner}::uuid, lease_until = clock_timestamp() + interval '1 minute'`,
+    );
+    await advanceTo(fourth + 32 * hourMs);
+    expect(await settle("01920000-0000-7000-8000-000000000002")).toBeUndefined();
+    expect((await settle())?.hosts).toBe(3);
+    await expectCountsToAddUp();
+  });
+
+  it("of a day in which every hour is short have less than 1 KB", () => {
+    const shortages = [
+      { kind: "dropped" as const, count: 123_456 },
+      { kind: "missing" as const, count: 3 },
+    ];
+    const notes = new Map(
+      Array.from({ length: 24 }, (_, hour) => [hour, { accepted: 1_234_567, stored: 1_234_564, shortages }]),
+    );
+    const text = packNotes(notes) ?? "";
+    expect(text.length).toBeLessThan(1000 - 24);
+    expect(unpackNotes(text)).toEqual(notes);
+  });
+});

@@ -1,0 +1,197 @@
+/**
+ * Settles the states of hosts' hours. Invariants:
+ * - Each hour is decided once for every host when its grace is over, in order and without a gap, also when nothing came.
+ * - An account that comes later, an export that passes it, or the loss of an account decides the hour again.
+ * - The counts of `completeness_hour` are the sums of the rows: both change in one transaction.
+ */
+import { dayMs, hourMs as hourLengthMs } from "../../../kit/clock.ts";
+import {
+  byteOfState,
+  type HourNote,
+  incompleteStates,
+  packNotes,
+  stateOfByte,
+  unpackNotes,
+} from "../../../proto/completeness/hour-note.ts";
+import { graceMs, hourStates } from "../../../proto/completeness/hour-state.ts";
+import type { Core } from "../../core.ts";
+import {
+  addHourCounts,
+  claimSettling,
+  type DayRow,
+  dayAt,
+  deleteOldDays,
+  findDays,
+  findDeliveredHours,
+  findOpenHours,
+  releaseSettling,
+  type SettlingProgress,
+  saveDays,
+} from "../../store/completeness/days.ts";
+import {
+  findLateHours,
+  type HostHour,
+  hourKey,
+  listHosts,
+  listUnenrolledHosts,
+} from "../../store/completeness/hour-facts.ts";
+import type { Executor } from "../../store/database/database.ts";
+import { findRetentionPause } from "../../store/retention/retention-pause.ts";
+import { type DecidedHour, type HourRules, readHourRules, readHourStatuses } from "./hour-statuses.ts";
+
+/** The parts of core that settle hours. */
+export type SettlingCore = Pick<Core, "db" | "clock" | "config">;
+
+/** What a call has settled. */
+export interface SettlingReport {
+  /** The hour whose turn it was. */
+  hour?: string;
+  hosts?: number;
+  /** Hours before it that were decided again. */
+  again?: number;
+}
+
+/** Hosts, or hours, that are read and stored together. */
+const pageHosts = 1_000;
+/** Hours of a call that are decided again after late accounts, and after deliveries. */
+const againMax = 20_000;
+/** An account may become visible so long after its time of receipt. */
+const commitMsMax = 60_000;
+
+/** Settles the next hour that is due, and those before that changed, unless another core is at it; undefined if nothing was due. */
+export const settleHours = async (
+  core: SettlingCore,
+  { owner, retentionDays }: { owner: string; retentionDays: number },
+): Promise<SettlingReport | undefined> => {
+  const { db } = core;
+  // After a jump of the clock nobody knows which hours are over.
+  if ((await findRetentionPause(db)) !== null) return undefined;
+  const before = await claimSettling(db, owner);
+  if (before === null) return undefined;
+  let progress = before;
+  try {
+    const rules = await readHourRules(core);
+    const again = await settleAgain(core, rules, before);
+    progress = { ...before, receivedBefore: again.receivedBefore };
+    const newest = Math.floor((rules.nowMs - graceMs) / hourLengthMs) * hourLengthMs - hourLengthMs;
+    const hourMs = before.hourMs === null ? newest : before.hourMs + hourLengthMs;
+    const report: SettlingReport = again.hours === 0 ? {} : { again: again.hours };
+    if (hourMs <= newest) {
+      report.hosts = await settleHour(core, rules, { owner, hourMs });
+      report.hour = new Date(hourMs).toISOString();
+      progress = { ...progress, hourMs };
+      await deleteOldDays(db, new Date(rules.nowMs - retentionDays * dayMs));
+    }
+    return Object.keys(report).length === 0 ? undefined : report;
+  } finally {
+    await releaseSettling(db, owner, progress);
+  }
+};
+
+const settleHour = async (
+  core: SettlingCore,
+  rules: HourRules,
+  { owner, hourMs }: { owner: string; hourMs: number },
+): Promise<number> => {
+  const { db } = core;
+  let count = 0;
+  const settle = async (hosts: readonly string[]): Promise<void> => {
+    const days = { from: dayAt(hourMs) - 1, to: dayAt(hourMs) };
+    const open = await findOpenHours(db, hosts, days);
+    const own = hosts.map((host) => ({ host, hourMs }));
+    await decide(core, rules, [...own, ...open.filter((one) => one.hourMs !== hourMs)]);
+    count += hosts.length;
+    if ((await claimSettling(db, owner)) === null) throw new Error("another core settles the hours");
+  };
+  const others = await listUnenrolledHosts(db, hourMs);
+  for (let at = 0; at < others.length; at += pageHosts) await settle(others.slice(at, at + pageHosts));
+  for (let after: string | undefined = ""; after !== undefined; ) {
+    const hosts: string[] = await listHosts(db, { after, limit: pageHosts });
+    if (hosts.length > 0) await settle(hosts);
+    after = hosts.at(-1);
+  }
+  return count;
+};
+
+/** Decides again on hours that accounts reached after their turn, and on those that every export has passed since. */
+const settleAgain = async (
+  core: SettlingCore,
+  rules: HourRules,
+  { hourMs, receivedBefore }: SettlingProgress,
+): Promise<{ hours: number; receivedBefore: Date }> => {
+  const now = new Date(rules.nowMs);
+  if (hourMs === null || receivedBefore === null) return { hours: 0, receivedBefore: now };
+  const endMs = hourMs + hourLengthMs;
+  const since = new Date(receivedBefore.getTime() - commitMsMax);
+  const late = await findLateHours(core.db, { since, endMs, limit: againMax });
+  const slowest = rules.exports.reduce<bigint | null>(
+    (least, { below }) => (least === null || below < least ? below : least),
+    null,
+  );
+  const delivered = slowest === null ? [] : await findDeliveredHours(core.db, slowest, pageHosts);
+  const hours = [...new Map([...late.hours, ...delivered].map((hour) => [hourKey(hour), hour])).values()];
+  for (let at = 0; at < hours.length; at += pageHosts) await decide(core, rules, hours.slice(at, at + pageHosts));
+  return { hours: hours.length, receivedBefore: late.next ?? now };
+};
+
+const decide = async (core: SettlingCore, rules: HourRules, hours: readonly HostHour[]): Promise<void> => {
+  const decided = await readHourStatuses(core, rules, hours);
+  await core.db.transaction((tx) => storeHours(tx, decided));
+};
+
+/** Stores what was decided in the rows of the days, and changes the counts of the hours accordingly. */
+export const storeHours = async (tx: Executor, decided: readonly DecidedHour[]): Promise<void> => {
+  const known = decided.filter(({ status }) => status !== null);
+  if (known.length === 0) return;
+  const days = known.map(({ hourMs }) => dayAt(hourMs));
+  const range = { from: Math.min(...days), to: Math.max(...days) };
+  const stored = await findDays(tx, [...new Set(known.map(({ host }) => host))], range);
+  const keyOf = ({ host, day }: Pick<DayRow, "host" | "day">) => `${day} ${host}`;
+  const rows = new Map(stored.map((row) => [keyOf(row), row]));
+  const changes = new Map<number, number[]>();
+  const changed = new Map<string, DayRow>();
+  for (const [key, hoursOfDay] of Map.groupBy(known, ({ host, hourMs }) => keyOf({ host, day: dayAt(hourMs) }))) {
+    const [{ host, hourMs }] = hoursOfDay as [DecidedHour];
+    const row = rows.get(key) ?? emptyDay(host, dayAt(hourMs));
+    const next = withHours(row, hoursOfDay);
+    next.states.forEach((byte, hour) => {
+      const was = row.states[hour] ?? 0;
+      if (was === byte) return;
+      const at = row.day * dayMs + hour * hourLengthMs;
+      const counts = changes.get(at) ?? hourStates.map(() => 0);
+      if (was > 0) counts[was - 1] = (counts[was - 1] ?? 0) - 1;
+      counts[byte - 1] = (counts[byte - 1] ?? 0) + 1;
+      changes.set(at, counts);
+    });
+    changed.set(key, next);
+  }
+  await saveDays(tx, [...changed.values()]);
+  await addHourCounts(tx, changes);
+};
+
+const emptyDay = (host: string, day: number): DayRow => ({
+  ...{ host, day, states: new Uint8Array(24), details: null, incompleteHours: 0, undelivered: 0, xid: null },
+});
+
+const withHours = (row: DayRow, hours: readonly DecidedHour[]): DayRow => {
+  // A copy: the driver's `Buffer.slice` is a view.
+  const states = new Uint8Array(row.states);
+  const notes: Map<number, HourNote> = unpackNotes(row.details);
+  let { undelivered, xid } = row;
+  for (const { hourMs, status, sums } of hours) {
+    if (status === null) continue;
+    const hour = (hourMs % dayMs) / hourLengthMs;
+    states[hour] = byteOfState(status.state);
+    notes.delete(hour);
+    if (status.state === "short")
+      notes.set(hour, { accepted: sums.accepted, stored: sums.stored, shortages: status.shortages });
+    undelivered = status.state === "undelivered" ? undelivered | (1 << hour) : undelivered & ~(1 << hour);
+    if (status.state === "undelivered" && sums.xid !== null && (xid === null || sums.xid > xid)) xid = sums.xid;
+  }
+  const isIncomplete = (byte: number) => incompleteStates.includes(stateOfByte(byte) ?? "complete");
+  return {
+    ...row,
+    ...{ states, undelivered, details: packNotes(notes), xid: undelivered === 0 ? null : xid },
+    incompleteHours: states.filter(isIncomplete).length,
+  };
+};

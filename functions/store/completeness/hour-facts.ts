@@ -1,0 +1,220 @@
+import { sql } from "drizzle-orm";
+import type { AccountFacts } from "../../../proto/completeness/hour-state.ts";
+import type { Executor } from "../database/database.ts";
+import { arrayLiteral } from "../database/query-parts.ts";
+
+/** A host and the start of an hour, in milliseconds since the Unix epoch. */
+export interface HostHour {
+  host: string;
+  hourMs: number;
+}
+
+const milliseconds = (column: string) =>
+  sql.raw(`case when isfinite(${column}) then (extract(epoch from ${column}) * 1000)::bigint::text end`);
+const numberOf = (text: string | null): number | null => (text === null ? null : Number(text));
+const timeOf = (ms: number): string => new Date(ms).toISOString();
+
+/** Lists the names of enrolled hosts after `after` in the order of their bytes. */
+export const listHosts = async (
+  db: Executor,
+  { after, limit }: { after: string; limit: number },
+): Promise<string[]> => {
+  const rows = await db.execute<{ identity: string }>(
+    sql`select identity from fleet_status where identity > ${after} order by identity limit ${limit}`,
+  );
+  return rows.map(({ identity }) => identity);
+};
+
+/** Lists hosts that have sent since `sinceMs` without being enrolled, in the order of their bytes. */
+export const listUnenrolledHosts = async (db: Executor, sinceMs: number): Promise<string[]> => {
+  const rows = await db.execute<{ host_id: string }>(sql`
+    select host_id from ingest_host h where last_envelope_at >= ${timeOf(sinceMs)}::timestamptz
+      and not exists (select from fleet_status s where s.identity = h.host_id collate "C")
+    order by host_id collate "C"`);
+  return rows.map(({ host_id }) => host_id);
+};
+
+/** What decides on the states of a host's hours beside their accounts; times in milliseconds since the Unix epoch. */
+export interface HostFacts {
+  host: string;
+  enrolledMs: number | null;
+  revokedMs: number | null;
+  /** Its last status or envelope. */
+  spokeMs: number | null;
+  accountedFromMs: number | null;
+  accountedThroughMs: number | null;
+}
+
+/** Finds the facts of hosts. */
+export const findHostFacts = async (db: Executor, hosts: readonly string[]): Promise<Map<string, HostFacts>> => {
+  const rows = await db.execute<
+    Record<"host" | "enrolled" | "revoked" | "spoke" | "first" | "last", string | null>
+  >(sql`
+    select w.host, ${milliseconds("s.enrolled_at")} as enrolled, ${milliseconds("s.revoked_from")} as revoked,
+      ${milliseconds("greatest(s.last_heartbeat_at, s.last_envelope_at, i.last_envelope_at)")} as spoke,
+      ${milliseconds("first.from_at")} as first, ${milliseconds("last.to_at")} as last
+    from unnest(${arrayLiteral(hosts)}::text[]) as w (host)
+    left join fleet_status s on s.identity = w.host collate "C"
+    left join ingest_host i on i.host_id = w.host
+    left join lateral (
+      select from_at from ingest_account where host_id = w.host and refused is null order by to_at limit 1) first on true
+    left join lateral (
+      select to_at from ingest_account where host_id = w.host and refused is null order by to_at desc limit 1) last on true`);
+  return new Map(
+    rows.map((row) => [
+      row.host ?? "",
+      {
+        host: row.host ?? "",
+        enrolledMs: numberOf(row.enrolled),
+        revokedMs: numberOf(row.revoked),
+        spokeMs: numberOf(row.spoke),
+        accountedFromMs: numberOf(row.first),
+        accountedThroughMs: numberOf(row.last),
+      },
+    ]),
+  );
+};
+
+/** An account of a host's hour. */
+export interface HourAccount extends Omit<AccountFacts, "stated"> {
+  queueId: Uint8Array;
+  number: bigint;
+  lastSequence: bigint;
+  sha256: Uint8Array;
+  body: Uint8Array;
+  signature: Uint8Array;
+  rangeDigest: Uint8Array | null;
+}
+
+type AccountRow = {
+  host: string;
+  hour: string;
+  queue_id: Uint8Array;
+  number: string;
+  last_sequence: string;
+  sha256: Uint8Array;
+  body: Uint8Array;
+  signature: Uint8Array;
+  range_digest: Uint8Array | null;
+  refused: string | null;
+  from_ms: string;
+  to_ms: string;
+  received_ms: string;
+  is_stopped: boolean;
+  is_checked: boolean;
+  xid: string;
+} & Record<"accepted" | "stored" | "rejected" | "discarded" | "lost" | "missing", string>;
+
+const accountColumns = sql`queue_id, number::text, last_sequence::text, sha256, body, signature, range_digest, refused,
+  ${milliseconds("from_at")} as from_ms, ${milliseconds("to_at")} as to_ms, ${milliseconds("received_at")} as received_ms,
+  is_stopped, is_checked, xid::text, accepted::text, stored::text, rejected::text, discarded::text, lost::text, missing::text`;
+
+/** Returns the key of a host's hour. */
+export const hourKey = ({ host, hourMs }: HostHour): string => `${host}\0${hourMs}`;
+
+const hourLengthMs = 3_600_000;
+
+/** Finds the accounts that touch hours of hosts, by `hourKey`, each hour's in a fixed order. */
+export const findHourAccounts = async (
+  db: Executor,
+  hours: readonly HostHour[],
+): Promise<Map<string, HourAccount[]>> => {
+  const rows = await db.execute<AccountRow>(sql`
+    select w.host, ${milliseconds("w.hour")} as hour, ${accountColumns}
+    from unnest(${arrayLiteral(hours.map(({ host }) => host))}::text[],
+      ${arrayLiteral(hours.map(({ hourMs }) => timeOf(hourMs)))}::timestamptz[]) as w (host, hour)
+    join ingest_account a on a.host_id = w.host and a.to_at >= w.hour and a.from_at < w.hour + interval '1 hour'
+    order by from_at, queue_id, number, sha256`);
+  const found = new Map<string, HourAccount[]>();
+  for (const row of rows) {
+    const account = accountOf(row);
+    const hourMs = Number(row.hour);
+    if (!touches(account, hourMs)) continue;
+    const key = hourKey({ host: row.host, hourMs });
+    const list = found.get(key);
+    if (list === undefined) found.set(key, [account]);
+    else list.push(account);
+  }
+  return found;
+};
+
+/** One that ends as the hour begins does not touch it. */
+const touches = ({ fromMs, toMs, isStopped }: HourAccount, hourMs: number): boolean =>
+  isStopped ? toMs > hourMs : fromMs >= hourMs && fromMs < hourMs + hourLengthMs;
+
+/** Finds the accounts of a host that touch a time, in a fixed order. */
+export const findHostAccounts = async (
+  db: Executor,
+  host: string,
+  { fromMs, toMs }: { fromMs: number; toMs: number },
+): Promise<HourAccount[]> => {
+  const rows = await db.execute<AccountRow>(sql`
+    select ${accountColumns} from ingest_account a
+    where host_id = ${host} and to_at >= ${timeOf(fromMs)}::timestamptz and from_at < ${timeOf(toMs)}::timestamptz
+    order by from_at, queue_id, number, sha256`);
+  return rows.map(accountOf);
+};
+
+const accountOf = (row: AccountRow): HourAccount => ({
+  queueId: row.queue_id,
+  number: BigInt(row.number),
+  lastSequence: BigInt(row.last_sequence),
+  sha256: row.sha256,
+  body: row.body,
+  signature: row.signature,
+  rangeDigest: row.range_digest,
+  refused: row.refused,
+  fromMs: Number(row.from_ms),
+  toMs: Number(row.to_ms),
+  receivedMs: Number(row.received_ms),
+  isStopped: row.is_stopped,
+  isChecked: row.is_checked,
+  xid: BigInt(row.xid),
+  accepted: Number(row.accepted),
+  stored: Number(row.stored),
+  rejected: Number(row.rejected),
+  discarded: Number(row.discarded),
+  lost: Number(row.lost),
+  missing: Number(row.missing),
+});
+
+/** An export from PostgreSQL: transactions below its position are delivered. */
+export interface ExportBelow {
+  name: string;
+  below: bigint;
+}
+
+/** Lists the exports from PostgreSQL. */
+export const listExportsBelow = async (db: Executor): Promise<ExportBelow[]> => {
+  const rows = await db.execute<{ name: string; position: string }>(
+    sql`select name, position::text from export_position where stream is null order by name collate "C"`,
+  );
+  return rows.map(({ name, position }) => ({ name, below: BigInt(position) }));
+};
+
+/** An account that says that a host slept is followed so far back. */
+const hoursMax = 400 * 24;
+
+/** Finds the hours before `endMs` that accounts touch which were received since `since`, and the time to go on from if there are more. */
+export const findLateHours = async (
+  db: Executor,
+  { since, endMs, limit }: { since: Date; endMs: number; limit: number },
+): Promise<{ hours: HostHour[]; next: Date | null }> => {
+  const rows = await db.execute<
+    Record<"host_id" | "from_ms" | "to_ms" | "received_ms", string> & { is_stopped: boolean }
+  >(sql`
+    select host_id, ${milliseconds("from_at")} as from_ms, ${milliseconds("to_at")} as to_ms,
+      ${milliseconds("received_at")} as received_ms, is_stopped
+    from ingest_account where received_at >= ${since.toISOString()}::timestamptz and from_at < ${timeOf(endMs)}::timestamptz
+    order by received_at limit ${limit}`);
+  const hours = rows.flatMap(({ host_id: host, from_ms: from, to_ms: to, is_stopped: isStopped }) => {
+    const first = Math.floor(Number(from) / hourLengthMs) * hourLengthMs;
+    const end = Math.min(endMs, isStopped ? Number(to) : first + hourLengthMs);
+    const found: HostHour[] = [];
+    for (let hourMs = Math.max(first, endMs - hoursMax * hourLengthMs); hourMs < end; hourMs += hourLengthMs)
+      found.push({ host, hourMs });
+    return found;
+  });
+  const last = rows.length === limit ? rows.at(-1) : undefined;
+  return { hours, next: last === undefined ? null : new Date(Number(last.received_ms)) };
+};

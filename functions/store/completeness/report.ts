@@ -1,0 +1,115 @@
+import { type SQL, sql } from "drizzle-orm";
+import { dayMs, hourMs as hourLengthMs } from "../../../kit/clock.ts";
+import { byteOfState, incompleteStates } from "../../../proto/completeness/hour-note.ts";
+import { type HourState, hourStates } from "../../../proto/completeness/hour-state.ts";
+import type { Executor } from "../database/database.ts";
+import { arrayLiteral } from "../database/query-parts.ts";
+import { timestampAt } from "../fleet/rows.ts";
+import { dayAt } from "./days.ts";
+
+/** Whole hours, in milliseconds since the Unix epoch. */
+export interface HourRange {
+  fromMs: number;
+  toMs: number;
+}
+
+/** Which hours of which hosts. */
+export interface HourFilter extends HourRange {
+  states: readonly HourState[];
+  /** An identity or a device id. */
+  host: string | null;
+}
+
+/** A host, and how many of its hours match a filter. */
+export interface MatchingHost {
+  host: string;
+  hours: number;
+}
+
+/**
+ * How many bytes of a row are of `states` in the range. Rows that lie inside of it have the count for the usual states. `escape` writes bytes
+ * from 1 to 8 as they are, and 0 as `\000`; `translate` removes the others.
+ */
+const matchingHours = ({ fromMs, toMs, states }: HourFilter): SQL => {
+  const others = hourStates
+    .filter((state) => !states.includes(state))
+    .map((state) => String.fromCharCode(byteOfState(state)));
+  const [first, last] = [dayAt(fromMs), dayAt(toMs - 1)];
+  const skipped = (fromMs - first * dayMs) / hourLengthMs;
+  const until = (toMs - last * dayMs) / hourLengthMs;
+  const start = sql`(case day when ${first}::int then ${skipped}::int else 0 end)`;
+  const end = sql`(case day when ${last}::int then ${until}::int else 24 end)`;
+  const counted = sql`length(translate(encode(substring(states from ${start} + 1 for ${end} - ${start}), 'escape'), ${`\\0${others.join("")}`}, ''))`;
+  return areUsual(states)
+    ? sql`case when day > ${first}::int and day < ${last}::int then incomplete_hours else ${counted} end`
+    : counted;
+};
+
+const areUsual = (states: readonly HourState[]): boolean =>
+  states.length === incompleteStates.length && states.every((state) => incompleteStates.includes(state));
+
+/** Finds a page of hosts with hours that match, those with the most first, and the number of all of them. */
+export const findMatchingHosts = async (
+  db: Executor,
+  filter: HourFilter,
+  { after, limit }: { after: MatchingHost | null; limit: number },
+): Promise<{ rows: MatchingHost[]; total: number; next: MatchingHost | null }> => {
+  const { fromMs, toMs, states, host } = filter;
+  const where = [sql`day between ${dayAt(fromMs)}::int and ${dayAt(toMs - 1)}::int`];
+  if (states.every((state) => incompleteStates.includes(state))) where.push(sql`incomplete_hours > 0`);
+  if (host !== null)
+    where.push(sql`host_id in (select ${host} union all select identity from fleet_host where device_id = ${host})`);
+  const beyond =
+    after === null
+      ? sql`true`
+      : sql`(hours < ${after.hours}::int or (hours = ${after.hours}::int and host_id > ${after.host}))`;
+  const rows = await db.execute<{ host_id: string; hours: number; total: string }>(sql`
+    with matching as materialized (
+      select host_id collate "C" as host_id, sum(${matchingHours(filter)})::int as hours from completeness_day
+      where ${sql.join(where, sql` and `)} group by completeness_day.host_id),
+    found as (select * from matching where hours > 0)
+    select host_id, hours, (select count(*) from found)::text as total from found where ${beyond}
+    order by hours desc, host_id limit ${limit + 1}`);
+  const page = rows.slice(0, limit).map(({ host_id, hours }) => ({ host: host_id, hours }));
+  return { rows: page, total: Number(rows[0]?.total ?? 0), next: rows.length > limit ? (page.at(-1) ?? null) : null };
+};
+
+/** How many hosts have which state in an hour. */
+export interface FleetHourCounts {
+  hourMs: number;
+  hosts: Map<HourState, number>;
+}
+
+/** Finds the counts of settled hours, the oldest first. */
+export const findHourCounts = async (db: Executor, { fromMs, toMs }: HourRange): Promise<FleetHourCounts[]> => {
+  const rows = await db.execute<{ hour: string; hosts: string }>(sql`
+    select hour, array_to_json(hosts)::text as hosts from completeness_hour
+    where hour >= ${timestampAt(new Date(fromMs))} and hour < ${timestampAt(new Date(toMs))} order by hour`);
+  return rows.map(({ hour, hosts }) => {
+    const counts = JSON.parse(hosts) as number[];
+    return { hourMs: Date.parse(hour), hosts: new Map(hourStates.map((state, index) => [state, counts[index] ?? 0])) };
+  });
+};
+
+/** The names of an enrolled host. */
+export interface EnrolledName {
+  identityId: string;
+  deviceId: string;
+}
+
+/** Finds the names of enrolled hosts by their identities. */
+export const findEnrolledNames = async (db: Executor, hosts: readonly string[]): Promise<Map<string, EnrolledName>> => {
+  const rows = await db.execute<{ identity: string; identity_id: string; device_id: string }>(sql`
+    select identity, identity_id, device_id from fleet_host where identity = any(${arrayLiteral(hosts)}::text[])`);
+  return new Map(
+    rows.map(({ identity, identity_id: identityId, device_id: deviceId }) => [identity, { identityId, deviceId }]),
+  );
+};
+
+/** Finds the identity of a host by its id. */
+export const findIdentityOf = async (db: Executor, identityId: string): Promise<string | undefined> => {
+  const [row] = await db.execute<{ identity: string }>(
+    sql`select identity from collector_identity where id = ${identityId}::uuid`,
+  );
+  return row?.identity;
+};

@@ -1,0 +1,140 @@
+import { sql } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import { hourMs } from "../../../../kit/clock.ts";
+import type { FleetCompleteness, HostCompleteness } from "../../../../proto/completeness/report.ts";
+import { storeAccount } from "../../../../tests/support/accounts.ts";
+import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { settleHours } from "../../../domain/completeness/settle-hours.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { clock, core, db } = test;
+const first = clock.now() - (clock.now() % hourMs);
+const { token } = await createTestToken(test);
+const [a, b, c] = await Promise.all(["a", "b", "c"].map((deviceId) => enrollTestCollector(test, { token, deviceId })));
+if (!a || !b || !c) throw new Error("no hosts");
+await db.execute(sql`
+  insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+  values ('backend', 100, now(), now(), 0, 0, 0, 0, now())`);
+// Three hours: a is complete, b is short of 310 and then of 7 records, c sends an account of the first only.
+for (const [index, dropped] of [0, 310, 7].entries()) {
+  await storeAccount(db, a.identity, first + index * hourMs);
+  await storeAccount(db, b.identity, first + index * hourMs, { queueFull: dropped });
+}
+await storeAccount(db, c.identity, first, { xid: 200n });
+await clock.advance(first + 3 * hourMs + 16 * 60_000 - clock.now());
+await db.execute(sql`insert into completeness_progress (hour, received_before)
+  values (${new Date(first - hourMs).toISOString()}::timestamptz, ${new Date(first).toISOString()}::timestamptz)`);
+const owner = "01920000-0000-7000-8000-000000000001";
+for (let hour = 0; hour < 3; hour += 1) await settleHours(core, { owner, retentionDays: 400 });
+
+const at = (index: number) => new Date(first + index * hourMs).toISOString();
+const get = <Body>(path: string, as: "auditor" | "reader" = "auditor") => test.api<Body>("GET", path, { as });
+const fleet = async (query: string) => (await get<FleetCompleteness>(`/v1/collector/completeness?${query}`)).body;
+
+describe("the completeness of a host", () => {
+  it("has every hour of a week, with figures, shortages and the ranges of accounts", async () => {
+    const { status, body } = await get<HostCompleteness>(`/v1/collector/hosts/${b.identityId}/completeness`);
+    expect(status).toBe(200);
+    expect(body.hours).toHaveLength(168);
+    expect(body.hours.at(-1)).toMatchObject({ from: at(3), state: null, figures: null, accounts: [] });
+    expect(body.hours.slice(-4, -1).map(({ state }) => state)).toEqual(["complete", "short", "short"]);
+    expect(body.hours.at(-3)).toMatchObject({
+      from: at(1),
+      shortages: [{ kind: "dropped", count: 310 }],
+      figures: {
+        ...{ accepted: 1000, stored: 1000, refused: { queue_full: 310 }, ran_seconds: 3600 },
+        delivered: [{ export: "backend", delivered: true }],
+      },
+    });
+    const [account] = body.hours.at(-3)?.accounts ?? [];
+    expect(Number(account?.last_sequence) - Number(account?.first_sequence)).toBe(999);
+    expect(account).toMatchObject({ from: at(1), to: at(2), stopped: false, refused: null });
+  });
+
+  it("has the hours of a range, in whole hours, and is 404 for a host that is not enrolled", async () => {
+    const path = `/v1/collector/hosts/${c.identityId}/completeness`;
+    const { body } = await get<HostCompleteness>(
+      `${path}?from=${at(0)}&to=${new Date(first + 1.5 * hourMs).toISOString()}`,
+    );
+    expect(body.hours.map(({ from, state }) => [from, state])).toEqual([
+      [at(0), "undelivered"],
+      [at(1), "silent"],
+    ]);
+    expect(body.hours[0]?.figures?.delivered).toEqual([{ export: "backend", delivered: false }]);
+    const unknown = "/v1/collector/hosts/01920000-0000-7000-8000-000000000000/completeness";
+    expect(await get(unknown)).toMatchObject({ status: 404, body: { code: "not_found" } });
+  });
+
+  it("rejects ranges that are empty, too long or no time, and needs scope audit", async () => {
+    const path = `/v1/collector/hosts/${c.identityId}/completeness`;
+    const refused = { status: 422, body: { code: "validation_failed" } };
+    expect(await get(`${path}?from=${at(1)}&to=${at(1)}`)).toMatchObject(refused);
+    expect(await get(`${path}?from=32d`)).toMatchObject(refused);
+    expect(await get(`${path}?from=yesterday`)).toMatchObject(refused);
+    expect(await get(path, "reader")).toMatchObject({ status: 403, body: { code: "forbidden" } });
+  });
+});
+
+describe("the completeness of the fleet", () => {
+  it("counts the hosts of each state by hour, and lists those with the most incomplete hours first", async () => {
+    const body = await fleet("from=24h");
+    expect(body).toMatchObject({ hosts: 3, hosts_listed: 2, settled_until: at(3), next_cursor: null });
+    expect(body.hours).toEqual([
+      { from: at(0), hosts: { complete: 2, undelivered: 1 } },
+      { from: at(1), hosts: { complete: 1, short: 1, silent: 1 } },
+      { from: at(2), hosts: { complete: 1, short: 1, silent: 1 } },
+    ]);
+    expect(body.items.map(({ device_id, hours }) => [device_id, hours])).toEqual([
+      ["b", 2],
+      ["c", 2],
+    ]);
+    expect(body.items[0]?.worst).toEqual({ from: at(1), state: "short", shortages: [{ kind: "dropped", count: 310 }] });
+    expect(body.items[0]?.runs.slice(-3)).toEqual([
+      { state: "complete", hours: 1 },
+      { state: "short", hours: 2 },
+      { state: null, hours: 1 },
+    ]);
+  });
+
+  it("counts only the hours of the range and of the states that were asked for", async () => {
+    expect((await fleet(`from=${at(2)}&to=${at(3)}`)).items.map(({ hours }) => hours)).toEqual([1, 1]);
+    expect((await fleet(`from=${at(0)}&to=${at(1)}`)).items).toEqual([]);
+    const named = async (query: string) => (await fleet(query)).items.map(({ device_id, hours }) => [device_id, hours]);
+    expect(await named("state=short")).toEqual([["b", 2]]);
+    expect(await named("state=complete&state=undelivered")).toEqual([
+      ["a", 3],
+      ["b", 1],
+      ["c", 1],
+    ]);
+    expect(await named("state=complete&host=a")).toEqual([["a", 3]]);
+    expect(await named(`host=${encodeURIComponent(c.identity)}`)).toEqual([["c", 2]]);
+  });
+
+  it("is paged by a cursor, which no other list takes", async () => {
+    const page = await fleet("limit=1");
+    expect(page.items.map(({ device_id }) => device_id)).toEqual(["b"]);
+    const next = await fleet(`limit=1&cursor=${page.next_cursor}`);
+    expect(next.items.map(({ device_id }) => device_id)).toEqual(["c"]);
+    expect(next).toMatchObject({ next_cursor: null, hosts_listed: 2 });
+    const other = await get(`/v1/collector/health?cursor=${page.next_cursor}`);
+    expect(other).toMatchObject({ status: 422, body: { code: "validation_failed" } });
+  });
+
+  it("is exported as CSV, a record for each hour, audited", async () => {
+    const { status, body } = await get<string>("/v1/collector/completeness/export.csv?state=short");
+    expect(status).toBe(200);
+    const [head, ...records] = body.trim().split("\r\n");
+    expect(head).toBe(
+      "hour,identity,identity_id,device_id,state,accepted,stored,account_refused,accounts_lost,dropped,rejected,lost_in_restore,missing,file_gap",
+    );
+    expect(records).toEqual([
+      `${at(1)},${b.identity},${b.identityId},b,short,1000,1000,,,310,,,,`,
+      `${at(2)},${b.identity},${b.identityId},b,short,1000,1000,,,7,,,,`,
+    ]);
+    const { body: events } = await get<{ items: unknown[] }>("/v1/audit-events?action=completeness.export");
+    expect(events.items).toMatchObject([{ outcome: "success", details: { rows: 2 } }]);
+    expect((await get("/v1/collector/completeness", "reader")).status).toBe(403);
+  });
+});

@@ -1,0 +1,60 @@
+import * as v from "valibot";
+import { rfc3339 } from "../../../../kit/clock.ts";
+import { type Shortage, shortageKinds } from "../../../../proto/completeness/hour-state.ts";
+import type { Core } from "../../../core.ts";
+import { exportFleetHours, type MatchingHour } from "../../../domain/completeness/report-completeness.ts";
+import { type CsvColumn, csvTexts } from "../../../http/csv.ts";
+import { createDownloads, csvType, downloadName } from "../../../http/download.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { hourRangeOf } from "./hour.ts";
+import { hourFilterFields, statesOf } from "./report.ts";
+
+const shortageText = (shortages: readonly Shortage[], kind: Shortage["kind"]): string | number | null => {
+  const found = shortages.filter((shortage) => shortage.kind === kind);
+  if (found.length === 0) return null;
+  const reasons = found.flatMap(({ reason }) => reason ?? []);
+  return reasons.length > 0 ? reasons.join(" ") : (found[0]?.count ?? "unknown");
+};
+
+const columns: readonly CsvColumn<MatchingHour>[] = [
+  ["hour", ({ hourMs }) => rfc3339(hourMs)],
+  ["identity", ({ host }) => host],
+  ["identity_id", ({ name }) => name?.identityId ?? null],
+  ["device_id", ({ name }) => name?.deviceId ?? null],
+  ["state", ({ state }) => state],
+  ["accepted", ({ note }) => note?.accepted ?? null],
+  ["stored", ({ note }) => note?.stored ?? null],
+  ...shortageKinds.map(
+    (kind): CsvColumn<MatchingHour> => [kind, ({ note }) => shortageText(note?.shortages ?? [], kind)],
+  ),
+];
+
+/** `GET /v1/collector/completeness/export.csv`: every hour of the list's filter; audited. */
+export const exportCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) => {
+  const download = createDownloads(core);
+  return route({
+    method: "GET",
+    path: "/v1/collector/completeness/export.csv",
+    operationId: "exportCompleteness",
+    summary: "The hours of hosts that are not complete as CSV, those of the hosts with the most first",
+    guard: scope(core, "audit"),
+    query: v.strictObject(hourFilterFields),
+    replies: { 200: { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" } },
+    problems: ["too_many_exports"],
+    handle: ({ query, caller: operator, origin }) =>
+      download(operator.userId, async () => {
+        const now = core.clock.now();
+        const range = hourRangeOf(query, now);
+        const { state, host } = query;
+        const asked = { from: rfc3339(range.fromMs), to: rfc3339(range.toMs), state, host };
+        const filter = { ...range, states: statesOf(state), host: host ?? null };
+        const hours = exportFleetHours(core, filter, { operator, origin, asked });
+        return {
+          type: csvType,
+          fileName: downloadName("completeness", { state, host }, new Date(now), "csv"),
+          texts: csvTexts(columns, hours),
+        };
+      }),
+  });
+};

@@ -1,0 +1,60 @@
+import * as v from "valibot";
+import { rfc3339 } from "../../../../kit/clock.ts";
+import { HostCompleteness, type HostHourView } from "../../../../proto/completeness/report.ts";
+import type { Core } from "../../../core.ts";
+import { type ReportedHour, reportHostHours } from "../../../domain/completeness/report-completeness.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import type { ExportBelow, HourAccount } from "../../../store/completeness/hour-facts.ts";
+import { IdParams } from "../../shapes.ts";
+import { hourRangeFields, hourRangeOf, shortageViews } from "../completeness/hour.ts";
+
+/** `GET /v1/collector/hosts/{id}/completeness`: the states of a host's hours, and what their accounts say. */
+export const hostCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
+  route({
+    method: "GET",
+    path: "/v1/collector/hosts/:id/completeness",
+    operationId: "getHostCompleteness",
+    summary: "The states of a host's hours, and what its accounts of them say: by default of the last week",
+    guard: scope(core, "audit"),
+    params: IdParams,
+    query: v.strictObject(hourRangeFields),
+    replies: { 200: { description: "The hours", schema: HostCompleteness } },
+    problems: ["not_found"],
+    handle: async ({ params, query }) => {
+      const now = core.clock.now();
+      const range = hourRangeOf(query, now);
+      const { host, hours, exports } = await reportHostHours(core, params.id, range);
+      const body: HostCompleteness = {
+        generated_at: rfc3339(now),
+        ...{ identity_id: params.id, host_id: host, from: rfc3339(range.fromMs), to: rfc3339(range.toMs) },
+        hours: hours.map((hour) => hourView(hour, exports)),
+      };
+      return { status: 200, body };
+    },
+  });
+
+const hourView = (
+  { hourMs, state, note, accounts, sums }: ReportedHour,
+  exports: readonly ExportBelow[],
+): HostHourView => ({
+  from: rfc3339(hourMs),
+  state,
+  shortages: shortageViews(note),
+  figures: sums && {
+    ...{ accepted: sums.accepted, stored: sums.stored, rejected: sums.rejected, discarded: sums.discarded },
+    ...{ lost: sums.lost, missing: sums.missing, expired: sums.expired, damaged: sums.damaged },
+    ...{ file_gap_bytes: sums.fileGapBytes, refused: { ...sums.refused }, ran_seconds: Math.round(sums.ranMs / 1000) },
+    clock_ahead_seconds: Math.max(0, Math.round(sums.clockAheadMs / 1000)),
+    delivered: exports.map(({ name, below }) => ({ export: name, delivered: sums.xid === null || below > sums.xid })),
+  },
+  accounts: accounts.map(accountView),
+});
+
+const accountView = (account: HourAccount): HostHourView["accounts"][number] => ({
+  ...{ queue_id: account.queueId.toHex(), number: String(account.number) },
+  ...{ from: rfc3339(account.fromMs), to: rfc3339(account.toMs), received_at: rfc3339(account.receivedMs) },
+  first_sequence: account.accepted > 0 ? String(account.lastSequence - BigInt(account.accepted) + 1n) : null,
+  last_sequence: account.accepted > 0 ? String(account.lastSequence) : null,
+  ...{ stopped: account.isStopped, refused: account.refused },
+});

@@ -1,0 +1,60 @@
+/** What pages, lists and statements say of hours: which states need somebody, and a shortage as a row keeps it. */
+import { type HourState, hourStates, type Shortage, shortageKinds } from "./hour-state.ts";
+
+/** The states of hours that somebody should look at. */
+export const incompleteStates: readonly HourState[] = ["short", "late", "silent", "core_out"];
+
+/** The states that the account of the hour, when it comes, or its loss, changes. */
+export const pendingStates: readonly HourState[] = ["late", "silent", "core_out"];
+
+/** What an hour that is short is short of: accepted and stored records, and the shortages. */
+export interface HourNote {
+  accepted: number;
+  stored: number;
+  shortages: Shortage[];
+}
+
+/** Reasons of refused accounts that a note has at most. */
+const reasonsMax = 2;
+
+/** Writes the notes of a day by hour (0 to 23), so that 24 of them have less than 1 KB; null for none. */
+export const packNotes = (notes: ReadonlyMap<number, HourNote>): string | null => {
+  if (notes.size === 0) return null;
+  const packed = [...notes].map(([hour, { accepted, stored, shortages }]) => {
+    const refused = shortages.filter(({ kind }) => kind === "account_refused");
+    const reasons = [...new Set(refused.map(({ reason }) => reason))].slice(0, reasonsMax);
+    const kept = [
+      ...reasons.map((reason) => [shortageKinds.indexOf("account_refused"), null, reason]),
+      ...shortages
+        .filter(({ kind }) => kind !== "account_refused")
+        .map(({ kind, count }) => [shortageKinds.indexOf(kind), count]),
+    ];
+    return [hour, [accepted, stored, ...kept]];
+  });
+  return JSON.stringify(Object.fromEntries(packed));
+};
+
+/** Reads what `packNotes` wrote. */
+export const unpackNotes = (text: string | null): Map<number, HourNote> => {
+  type Packed = [number, number, ...[number, number | null, string?][]];
+  const packed = JSON.parse(text ?? "{}") as Record<string, Packed>;
+  return new Map(
+    Object.entries(packed).map(([hour, [accepted, stored, ...kept]]) => [
+      Number(hour),
+      {
+        accepted,
+        stored,
+        shortages: kept.flatMap(([index, count, reason]) => {
+          const kind = shortageKinds[index];
+          return kind === undefined ? [] : [{ kind, count, ...(reason === undefined ? {} : { reason }) }];
+        }),
+      },
+    ]),
+  );
+};
+
+/** Returns the state that a byte of a day's row names; null for 0, an hour that is not decided. */
+export const stateOfByte = (byte: number | undefined): HourState | null => hourStates[(byte ?? 0) - 1] ?? null;
+
+/** Returns the byte of a state in a day's row. */
+export const byteOfState = (state: HourState): number => hourStates.indexOf(state) + 1;

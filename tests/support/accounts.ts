@@ -1,0 +1,40 @@
+import { create, toBinary } from "@bufbuild/protobuf";
+import { sql } from "drizzle-orm";
+import type { Database } from "../../functions/store/database/database.ts";
+import { sourceRefusals } from "../../proto/completeness/account.ts";
+import type { AccountFacts } from "../../proto/completeness/hour-state.ts";
+import { AccountBodySchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+
+/** An account that a test stores, with what differs from one of a whole hour that core has in full. */
+export type StoredAccountChanges = Partial<Omit<AccountFacts, "stated">> & {
+  queueFull?: number;
+  number?: number;
+  lastSequence?: number;
+};
+
+/** Stores an account of a host's hour as ingest does once it has decided on it. */
+export const storeAccount = async (
+  db: Pick<Database, "execute">,
+  host: string,
+  hourMs: number,
+  changes: StoredAccountChanges = {},
+): Promise<void> => {
+  const { queueFull = 0, number = Math.floor(hourMs / 3_600_000), accepted = 1_000 } = changes;
+  const account = {
+    ...{ fromMs: hourMs, toMs: hourMs + 3_600_000, receivedMs: hourMs + 3_601_000, isStopped: false, refused: null },
+    ...{ isChecked: true, xid: 70n, stored: accepted, rejected: 0, discarded: 0, lost: 0, missing: 0 },
+    ...{ lastSequence: number * 1_000, ...changes },
+  };
+  const reason = sourceRefusals.indexOf("queue_full") + 1;
+  const refusals = queueFull > 0 ? [{ reason, source: "otlp", records: BigInt(queueFull) }] : [];
+  const body = toBinary(AccountBodySchema, create(AccountBodySchema, { hostId: host, refused: refusals }));
+  const at = (ms: number) => sql`${new Date(ms).toISOString()}::timestamptz`;
+  await db.execute(sql`
+    insert into ingest_account (host_id, queue_id, number, sha256, body, signature, refused, is_linked, follows_gap, from_at, to_at,
+      is_stopped, last_sequence, accepted, is_checked, stored, rejected, discarded, lost, missing, sink, received_at, xid)
+    values (${host}, decode(md5(${host}), 'hex'), ${number}::bigint, sha256(${`${host} ${number}`}::text::bytea), ${body}, '\\x00', ${account.refused},
+      ${account.refused === null}, false, ${at(account.fromMs)}, ${at(account.toMs)}, ${account.isStopped},
+      ${account.lastSequence}::bigint, ${accepted}::bigint, ${account.isChecked}, ${account.stored}::bigint,
+      ${account.rejected}::bigint, ${account.discarded}::bigint, ${account.lost}::bigint, ${account.missing}::bigint,
+      'postgres', ${at(account.receivedMs)}, ${String(account.xid)}::bigint)`);
+};
