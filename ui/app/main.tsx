@@ -27,6 +27,10 @@ const RolloutsRoute = lazyAuditRoute(
   async () => (await import("./rollouts/rollouts-page.tsx")).RolloutsPage,
 );
 const RolloutRoute = lazyAuditRoute("Rollout", async () => (await import("./rollouts/rollout-page.tsx")).RolloutPage);
+const CompletenessRoute = lazyAuditRoute(
+  "Completeness",
+  async () => (await import("./completeness/completeness-page.tsx")).CompletenessPage,
+);
 const EnrollmentRoute = lazyAuditRoute(
   "Enrollment",
   async () => (await import("./enrollment/enrollment-page.tsx")).EnrollmentPage,
@@ -41,6 +45,7 @@ const App = () => {
         <Route path="/" component={HomeRoute} />
         <Route path="/fleet" component={FleetRoute} />
         <Route path="/hosts/:host" component={HostRoute} />
+        <Route path="/completeness" component={CompletenessRoute} />
         <Route path="/audit" component={AuditRoute} />
         <Route path="/configs" component={ConfigsRoute} />
         <Route path="/configs/:id" component={ConfigRoute} />

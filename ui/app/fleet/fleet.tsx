@@ -36,6 +36,9 @@ const refreshIntervalMs = 10_000;
 
 // Loaded on demand: its dialog weighs a quarter of the page, and most visits open no row.
 const Notices = lazy(async () => ({ default: (await import("./summary/notices.tsx")).Notices }));
+const FleetSentence = lazy(async () => ({
+  default: (await import("../completeness/fleet-sentence.tsx")).FleetSentence,
+}));
 const RowDrawer = lazy(async () => ({ default: (await import("./drawer/row-drawer.tsx")).RowDrawer }));
 
 /** `/fleet`: which hosts need attention, and why, under the view of the address. */
@@ -153,6 +156,11 @@ export const Fleet = () => {
             <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()}>
               <StateLegend thresholds={answer()?.thresholds} />
             </StateBar>
+            <div class="fleet-completeness-place">
+              <LazyPart what="The completeness of the fleet">
+                <FleetSentence paused={paused()} />
+              </LazyPart>
+            </div>
             <div class="fleet-charts">
               <FleetCharts
                 facets={facets.phase() === "failed" ? undefined : facets.answer()?.value}

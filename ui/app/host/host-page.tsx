@@ -3,6 +3,7 @@ import { createMemo, createResource, createSignal, For, Match, Show, Switch } fr
 import { FleetHealthDetail, FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { type ApiClient, ApiProblem } from "../api/api-client.ts";
 import { createReport } from "../api/create-report.ts";
+import { HostHours } from "../completeness/host-hours.tsx";
 import { CopyButton } from "../design/copy-button.tsx";
 import { StateMark } from "../design/icon.tsx";
 import { LabelLinks } from "../design/label-links.tsx";
@@ -89,6 +90,7 @@ const Host = (props: { id: string }) => {
               </Show>
             </header>
             <div class="shown" data-shown={report.phase()}>
+              <HostHours id={props.id} />
               <div class="host-columns">
                 <div class="host-column">
                   <h2 class="visually-hidden">State</h2>

@@ -1,0 +1,120 @@
+import { sql } from "drizzle-orm";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { settleHours } from "../../functions/domain/completeness/settle-hours.ts";
+import { hourMs, systemClock } from "../../kit/clock.ts";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { axeViolationsOf, viewports } from "../../scripts/lab/ui-states.ts";
+import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { storeAccount } from "../support/accounts.ts";
+import { createTestToken, enrollTestCollector, type TestCollector } from "../support/collector.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+let web: TestWeb;
+let browser: Browser;
+let shop: TestCollector;
+const thisHour = Date.now() - (Date.now() % hourMs);
+/** The hour that is short, seven hours ago. */
+const short = thisHour - 7 * hourMs;
+const shortText = `${new Date(short).toISOString().slice(0, 10)} ${new Date(short).toISOString().slice(11, 16)}`;
+
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ ui, clock: systemClock });
+  const { core, db } = web.core;
+  const { token } = await createTestToken(web.core);
+  const enroll = (deviceId: string) => enrollTestCollector(web.core, { token, deviceId });
+  shop = await enroll("shop-3");
+  const others = [await enroll("shop-1"), await enroll("shop-2")];
+  const gone = await enroll("shop-4");
+  await db.execute(sql`update collector_identity set enrolled_at = now() - interval '30 days'`);
+  await db.execute(sql`update fleet_status set enrolled_at = now() - interval '30 days'`);
+  await db.execute(sql`
+    insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+    values ('backend', 100, now(), now(), 0, 0, 0, 0, now())`);
+  const first = thisHour - 30 * hourMs;
+  for (let at = first; at < thisHour; at += hourMs) {
+    await storeAccount(db, shop.identity, at, at === short ? { queueFull: 310 } : {});
+    for (const { identity } of others)
+      await storeAccount(db, identity, at, at > thisHour - 4 * hourMs ? { xid: 200n } : {});
+    if (at < thisHour - 12 * hourMs)
+      await storeAccount(db, gone.identity, at, { isStopped: at < first + 5 * hourMs, accepted: 0 });
+  }
+  await db.execute(sql`insert into completeness_progress (hour, received_before)
+    values (${new Date(first - hourMs).toISOString()}::timestamptz, ${new Date(first).toISOString()}::timestamptz)`);
+  const settling = { owner: "01920000-0000-7000-8000-000000000001", retentionDays: 400 };
+  for (let hour = 0; hour < 31; hour += 1) await settleHours({ ...core, clock: systemClock }, settling);
+}, 180_000);
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+const visit = (path: string, options?: VisitOptions) => visitPage({ browser, web }, "auditor", path, options);
+
+describe("the hours of a host", () => {
+  it("are squares that the keyboard reaches, and open the account of an hour", async () => {
+    const { page, messages, layoutShift } = await visit(`/hosts/${shop.identityId}`);
+    const square = page.getByRole("button", { name: `${shortText} UTC: Short of 310 records` });
+    await square.waitFor();
+    expect(await layoutShift()).toBeLessThan(0.01);
+    await square.click();
+    const account = page.getByRole("region", { name: `Account of ${shortText} UTC` });
+    await account.getByText("310 records dropped at the host.").waitFor();
+    await account.getByText("Accepted by the collector").waitFor();
+    await account.getByText(/sequences \d+ to \d+/).waitFor();
+    await account.getByText("delivered", { exact: true }).waitFor();
+    expect(new URL(page.url()).searchParams.get("hour")).toBe(new Date(short).toISOString());
+    await square.focus();
+    await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("Enter");
+    const next = new Date(short + hourMs).toISOString();
+    await page.getByRole("region", { name: `Account of ${next.slice(0, 10)} ${next.slice(11, 16)} UTC` }).waitFor();
+    expect(await page.locator(".hour-grid button[tabindex='0']").count()).toBe(1);
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+});
+
+describe("the completeness of the fleet", () => {
+  it("is a sentence on the fleet page, which leads to the hosts that are not complete", async () => {
+    const { page, messages, layoutShift } = await visit("/fleet");
+    await page.getByRole("link", { name: /^4 hosts: 2 complete in the last 24 h; shop-4 / }).waitFor();
+    expect(await layoutShift()).toBe(0);
+    await page.getByRole("link", { name: /^4 hosts: 2 complete in the last 24 h; shop-4 / }).click();
+    await page.getByText("4 hosts: 2 with an incomplete hour").waitFor();
+    const rows = page.getByRole("table").getByRole("row");
+    expect(await rows.count()).toBe(3);
+    expect(await rows.nth(1).getByRole("link", { name: "shop-4" }).count()).toBe(1);
+    await rows.nth(2).getByText("310 records dropped at the host").waitFor();
+    await page.getByRole("link", { name: "Short", exact: true }).click();
+    await expect.poll(() => rows.count()).toBe(2);
+    await rows.nth(1).getByRole("link", { name: "shop-3" }).click();
+    await page.getByRole("heading", { name: "Completeness, last 7 days" }).waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("has a figure and a link for each hour", async () => {
+    const { page } = await visit("/completeness");
+    await page.getByText("Figures of each hour").click();
+    await page.getByRole("link", { name: `${shortText} UTC`, exact: true }).click();
+    await page.getByText("4 hosts: 2 with an incomplete hour").waitFor();
+    await page.context().close();
+  });
+
+  it.each(viewports)("has no axe violation, $width px", async (viewport) => {
+    for (const [path, ready] of [
+      ["/completeness", "with an incomplete hour"],
+      [`/hosts/${shop.identityId}?hour=${new Date(short).toISOString()}`, "310 records dropped at the host."],
+    ] as const) {
+      const { page } = await visit(path, viewport);
+      await page.getByText(ready).first().waitFor();
+      expect(await axeViolationsOf(page)).toEqual([]);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+      await page.context().close();
+    }
+  });
+});

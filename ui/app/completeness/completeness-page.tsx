@@ -1,0 +1,225 @@
+import { useLocation } from "@solidjs/router";
+import { createMemo, createSignal, For, Show } from "solid-js";
+import { FleetCompleteness, type HostStrip } from "../../../proto/completeness/report.ts";
+import { createReport } from "../api/create-report.ts";
+import { Loaded } from "../design/loaded.tsx";
+import { RecordList } from "../design/record-list.tsx";
+import type { RecordColumn } from "../design/record-table.tsx";
+import { formatCount, formatCountOf, plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { PageHead } from "../shell/page-head.tsx";
+import { createPageTitle } from "../shell/page-title.ts";
+import { countsText, FleetPicture, HoursStrip } from "./fleet-picture.tsx";
+import { HourMark } from "./hour-mark.tsx";
+import { dayHourText, hourStateWords, shortageText, shownStates } from "./hour-view.ts";
+import "../design/page.css";
+import "./completeness.css";
+
+const pageRows = 50;
+const path = "/completeness";
+
+const ranges = [
+  { words: "24 hours", from: "24h" },
+  { words: "7 days", from: null },
+  { words: "30 days", from: "30d" },
+] as const;
+
+/** `/completeness`: how many hosts had which state in each hour, and the hosts with the most incomplete hours first. */
+export const CompletenessPage = () => {
+  const { api } = usePageContext();
+  const location = useLocation();
+  const [paused, setPaused] = createSignal(false);
+  createPageTitle(() => "Completeness");
+  /** The address holds the API's own parameters, so that core rejects the ones that it does not know. */
+  const params = createMemo(() => {
+    const given = new URLSearchParams(location.search);
+    given.delete("chat");
+    return given;
+  });
+  const report = createReport({
+    api,
+    schema: FleetCompleteness,
+    path: createMemo(
+      () => `/api/core/collector/completeness?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`,
+    ),
+    intervalMs: 60_000,
+    paused,
+  });
+  /** The address with parameters changed, on the first page of its list. */
+  const pathOf = (change: Readonly<Record<string, string | null>>) => {
+    const next = new URLSearchParams(params());
+    next.delete("cursor");
+    for (const [name, value] of Object.entries(change)) {
+      if (value === null) next.delete(name);
+      else next.set(name, value);
+    }
+    return next.size === 0 ? path : `${path}?${next}`;
+  };
+  const exportPath = () => {
+    const asked = new URLSearchParams(params());
+    asked.delete("cursor");
+    return `/api/core/collector/completeness/export.csv${asked.size === 0 ? "" : `?${asked}`}`;
+  };
+  const state = () => params().get("state");
+  const isOneHour = () => params().has("to");
+  const columns: readonly RecordColumn<HostStrip>[] = [
+    {
+      name: "Host",
+      cell: (host) => (
+        <Show when={host.identity_id} fallback={<span class="quiet">{plainText(host.host_id)}</span>}>
+          {(id) => <a href={`/hosts/${id()}#completeness`}>{plainText(host.device_id ?? host.host_id)}</a>}
+        </Show>
+      ),
+    },
+    { name: "Hours", isNumber: true, cell: ({ hours }) => formatCount(hours) },
+    {
+      name: "Worst hour",
+      cell: ({ worst }) => (
+        <Show when={worst} fallback={<span class="quiet">none</span>}>
+          {(hour) => (
+            <div class="worst-hour">
+              <HourMark state={hour().state} />
+              <span>{dayHourText(hour().from)}</span>
+              <Show when={hour().shortages.length > 0}>
+                <span class="hour-shortages">{hour().shortages.map(shortageText).join(", ")}</span>
+              </Show>
+            </div>
+          )}
+        </Show>
+      ),
+    },
+    {
+      name: "Hours of the range, oldest first",
+      cell: (host) => <HoursStrip runs={host.runs} label={runsText(host)} />,
+    },
+  ];
+  return (
+    <div class="page completeness">
+      <PageHead title="Completeness" report={report} paused={paused()} onPause={setPaused} />
+      <Loaded
+        report={report}
+        what="hours"
+        heading
+        value={report.answer()?.value}
+        instead={{ href: path, words: "Show the last 7 days" }}
+      >
+        {(known) => (
+          <div class="shown page" data-shown={report.phase()}>
+            <p class="completeness-headline">{headlineOf(known(), state())}</p>
+            <nav class="chips" aria-label="Time">
+              <For each={ranges}>
+                {({ words, from }) => (
+                  <a
+                    class="button"
+                    href={pathOf({ from, to: null })}
+                    aria-current={!isOneHour() && params().get("from") === from ? "true" : undefined}
+                  >
+                    {words}
+                  </a>
+                )}
+              </For>
+              <Show when={isOneHour()}>
+                <span class="button" aria-current="true">
+                  {dayHourText(known().from)} to {dayHourText(known().to)} UTC
+                </span>
+              </Show>
+            </nav>
+            <Show
+              when={known().hours.length > 0}
+              fallback={
+                <section class="notice">
+                  <h2>No hour is settled yet</h2>
+                  <p>Core settles each hour 15 minutes after its end.</p>
+                </section>
+              }
+            >
+              <FleetPicture report={known()} hrefOf={(from, to) => pathOf({ from, to })} />
+              <nav class="chips" aria-label="Hosts with hours in a state">
+                <a class="button" href={pathOf({ state: null })} aria-current={state() === null ? "true" : undefined}>
+                  Incomplete
+                </a>
+                <For
+                  each={shownStates.filter((one) =>
+                    known().hours.some(({ hosts }) => one !== "undecided" && (hosts[one] ?? 0) > 0),
+                  )}
+                >
+                  {(one) => (
+                    <a
+                      class="button"
+                      href={pathOf({ state: one })}
+                      title={hourStateWords[one][1]}
+                      aria-current={state() === one ? "true" : undefined}
+                    >
+                      <HourMark state={one} />
+                    </a>
+                  )}
+                </For>
+              </nav>
+              <HourTable report={known()} hrefOf={(from, to) => pathOf({ from, to })} />
+            </Show>
+          </div>
+        )}
+      </Loaded>
+      <Show when={params().get("host")}>
+        {(host) => (
+          <p>
+            Hours of <code>{plainText(host())}</code>. <a href={pathOf({ host: null })}>Show all hosts</a>
+          </p>
+        )}
+      </Show>
+      <Show when={report.phase() !== "failed" && report.answer()}>
+        <RecordList
+          report={report}
+          label="Hosts, those with the most such hours first"
+          columns={columns}
+          isFailed={({ worst }) => worst?.state === "short"}
+          noun="host"
+          isContinued={params().has("cursor")}
+          pathOf={(cursor) => pathOf(cursor === undefined ? {} : { cursor })}
+          downloads={[{ path: exportPath(), words: "CSV" }]}
+          allPath={path}
+          empty={
+            <section class="notice">
+              <h2>{state() === null ? "Every settled hour is complete" : "No host has such an hour"}</h2>
+              <p>No host has an hour in this state in the time that you chose.</p>
+            </section>
+          }
+        />
+      </Show>
+    </div>
+  );
+};
+
+const headlineOf = (report: FleetCompleteness, state: string | null): string => {
+  if (report.settled_until === null) return "No hour of this time is settled.";
+  const hosts = formatCountOf(report.hosts, "host");
+  const until = `settled until ${dayHourText(report.settled_until)} UTC`;
+  const name = state === null ? undefined : shownStates.find((one) => one === state);
+  if (name !== undefined)
+    return `${hosts}: ${formatCount(report.hosts_listed)} with an hour in the state “${hourStateWords[name][0]}”, ${until}.`;
+  return report.hosts_listed === 0
+    ? `${hosts}: none has an incomplete hour, ${until}.`
+    : `${hosts}: ${formatCount(report.hosts_listed)} with an incomplete hour, ${until}.`;
+};
+
+const runsText = ({ runs }: HostStrip): string =>
+  `${runs.map(({ state, hours }) => `${formatCountOf(hours, "hour")} ${hourStateWords[state ?? "undecided"][0].toLowerCase()}`).join(", ")}`;
+
+/** The figures of the picture; each hour links to its hosts. */
+const HourTable = (props: { report: FleetCompleteness; hrefOf: (from: string, to: string) => string }) => (
+  <details>
+    <summary>Figures of each hour</summary>
+    <ul>
+      <For each={props.report.hours.toReversed()}>
+        {(hour) => (
+          <li>
+            <a href={props.hrefOf(hour.from, new Date(Date.parse(hour.from) + 3_600_000).toISOString())}>
+              {dayHourText(hour.from)} UTC
+            </a>
+            : {countsText(hour)}
+          </li>
+        )}
+      </For>
+    </ul>
+  </details>
+);

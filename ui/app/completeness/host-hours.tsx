@@ -1,0 +1,238 @@
+import { useLocation, useNavigate } from "@solidjs/router";
+import { createMemo, createSignal, For, Index, Show } from "solid-js";
+import { HostCompleteness, type HostHourView } from "../../../proto/completeness/report.ts";
+import { createReport } from "../api/create-report.ts";
+import { Loaded } from "../design/loaded.tsx";
+import { formatCount, formatCountOf, formatDuration } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { Time } from "../shell/time.tsx";
+import { HourMark, HourShape } from "./hour-mark.tsx";
+import {
+  accountLines,
+  dayHourText,
+  hourLabel,
+  hourStateWords,
+  shortageText,
+  shownState,
+  shownStates,
+} from "./hour-view.ts";
+import "./completeness.css";
+
+/** How many hours an arrow key moves. */
+const steps: Readonly<Record<string, number>> = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: 24, ArrowUp: -24 };
+/** Clocks of hosts and core may differ by so much. */
+const clockAheadSecondsMax = 120;
+
+/** The hours of a host's last week as squares, a row for each UTC day; a click opens an hour's account. */
+export const HostHours = (props: { id: string }) => {
+  const { api } = usePageContext();
+  const location = useLocation();
+  const navigate = useNavigate();
+  const report = createReport({
+    api,
+    schema: HostCompleteness,
+    path: createMemo(() => `/api/core/collector/hosts/${props.id}/completeness`),
+    intervalMs: 60_000,
+  });
+  const hours = () => report.current()?.hours ?? [];
+  const chosen = () => new URLSearchParams(location.search).get("hour");
+  const open = createMemo(() => hours().find(({ from }) => from === chosen()));
+  const [focused, setFocused] = createSignal<string>();
+  /** The square that Tab reaches. */
+  const stop = () => {
+    const at = focused() ?? chosen();
+    return hours().some(({ from }) => from === at) ? at : hours().at(-1)?.from;
+  };
+  const choose = (from: string) => {
+    const next = new URLSearchParams(location.search);
+    if (from === chosen()) next.delete("hour");
+    else next.set("hour", from);
+    navigate(`${location.pathname}${next.size === 0 ? "" : `?${next}`}`, { replace: true, scroll: false });
+  };
+  let grid: HTMLTableElement | undefined;
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.ctrlKey || event.altKey || event.metaKey) return;
+    const all = hours();
+    const at = all.findIndex(({ from }) => from === stop());
+    const step = steps[event.key];
+    const next = event.key === "Home" ? 0 : event.key === "End" ? all.length - 1 : step === undefined ? at : at + step;
+    const to = all[next];
+    if (next === at || to === undefined) return;
+    event.preventDefault();
+    grid?.querySelector<HTMLButtonElement>(`button[data-from="${to.from}"]`)?.focus();
+  };
+  return (
+    <section class="page-section host-hours" id="completeness" aria-labelledby="completeness-title">
+      <div class="page-tools">
+        <h2 id="completeness-title">Completeness, last 7 days</h2>
+        <div class="page-tools-end">
+          <a href={`/completeness?host=${encodeURIComponent(report.current()?.host_id ?? "")}`}>Show in completeness</a>
+        </div>
+      </div>
+      <Loaded report={report} what="hours" value={report.current()}>
+        {(known) => (
+          <>
+            <p>{summaryOf(known().hours)}</p>
+            <div class="hour-parts">
+              <div>
+                <table class="hour-grid" ref={grid} onKeyDown={onKeyDown}>
+                  <caption class="visually-hidden">
+                    Hours in UTC, a row for each day. Arrow keys move, Enter opens the account of an hour.
+                  </caption>
+                  <thead>
+                    <tr>
+                      <th scope="col">UTC</th>
+                      <Index each={[0, 6, 12, 18]}>
+                        {(hour) => (
+                          <th scope="colgroup" colspan="6">
+                            {String(hour()).padStart(2, "0")}
+                          </th>
+                        )}
+                      </Index>
+                    </tr>
+                  </thead>
+                  <tbody>
+                    <For each={daysOf(known().hours)}>
+                      {({ day, cells }) => (
+                        <tr>
+                          <th scope="row">{day.slice(5)}</th>
+                          <For each={cells}>
+                            {(hour) => (
+                              <td>
+                                <Show when={hour}>
+                                  {(one) => (
+                                    <button
+                                      type="button"
+                                      data-from={one().from}
+                                      tabindex={one().from === stop() ? 0 : -1}
+                                      aria-pressed={one().from === chosen()}
+                                      aria-label={hourLabel(one())}
+                                      title={hourLabel(one())}
+                                      onFocus={() => setFocused(one().from)}
+                                      onClick={() => choose(one().from)}
+                                    >
+                                      <HourShape state={shownState(one().state)} />
+                                    </button>
+                                  )}
+                                </Show>
+                              </td>
+                            )}
+                          </For>
+                        </tr>
+                      )}
+                    </For>
+                  </tbody>
+                </table>
+                <ul class="hour-legend">
+                  <For each={shownStates.filter((state) => countOf(known().hours, state) > 0)}>
+                    {(state) => (
+                      <li title={hourStateWords[state][1]}>
+                        <HourMark state={state} /> <b>{formatCount(countOf(known().hours, state))}</b>
+                      </li>
+                    )}
+                  </For>
+                </ul>
+              </div>
+              <div aria-live="polite">
+                <Show when={open()} fallback={<p class="quiet">Choose a square to see the account of its hour.</p>}>
+                  {(hour) => <HourAccount hour={hour()} asOf={report.asOf()} />}
+                </Show>
+              </div>
+            </div>
+          </>
+        )}
+      </Loaded>
+    </section>
+  );
+};
+
+const countOf = (hours: readonly HostHourView[], state: string): number =>
+  hours.filter((hour) => shownState(hour.state) === state).length;
+
+const summaryOf = (hours: readonly HostHourView[]): string => {
+  const decided = hours.filter(({ state }) => state !== null);
+  if (decided.length === 0) return "No hour of this host is settled yet: the first is 15 minutes after its end.";
+  const whole = decided.filter(({ state }) => state === "complete" || state === "undelivered").length;
+  return `${formatCount(whole)} of ${formatCountOf(decided.length, "settled hour")} complete.`;
+};
+
+/** The days of hours, and 24 cells for each: the hour, or nothing outside of the range. */
+const daysOf = (hours: readonly HostHourView[]): { day: string; cells: (HostHourView | undefined)[] }[] =>
+  [...Map.groupBy(hours, ({ from }) => from.slice(0, 10))].map(([day, ofDay]) => {
+    const byHour = new Map(ofDay.map((hour) => [Number(hour.from.slice(11, 13)), hour]));
+    return { day, cells: Array.from({ length: 24 }, (_, hour) => byHour.get(hour)) };
+  });
+
+/** What was produced, stored and delivered in an hour, the differences, and the accounts that say so. */
+const HourAccount = (props: { hour: HostHourView; asOf: number }) => {
+  const state = () => shownState(props.hour.state);
+  return (
+    <section class="panel hour-account" aria-label={`Account of ${dayHourText(props.hour.from)} UTC`}>
+      <h3>
+        {dayHourText(props.hour.from)} UTC <HourMark state={state()} />
+      </h3>
+      <p>{hourStateWords[state()][1]}</p>
+      <Show when={props.hour.shortages.length > 0}>
+        <ul class="hour-shortages">
+          <For each={props.hour.shortages}>{(shortage) => <li>{sentence(shortageText(shortage))}</li>}</For>
+        </ul>
+      </Show>
+      <Show
+        when={props.hour.figures}
+        fallback={<p class="quiet">Core has no account of this hour, or keeps it no longer.</p>}
+      >
+        {(figures) => (
+          <>
+            <dl class="facts">
+              <For each={accountLines(figures())}>
+                {({ words, amount, isLoss }) => (
+                  <>
+                    <dt>{words}</dt>
+                    <dd data-loss={isLoss ? "" : undefined}>{amount}</dd>
+                  </>
+                )}
+              </For>
+              <For each={figures().delivered}>
+                {(one) => (
+                  <>
+                    <dt>Export {one.export}</dt>
+                    <dd>{one.delivered ? "delivered" : "not delivered yet"}</dd>
+                  </>
+                )}
+              </For>
+              <Show when={figures().delivered.length === 0}>
+                <dt>Delivered</dt>
+                <dd>no export is on</dd>
+              </Show>
+              <dt>The collector ran for</dt>
+              <dd>{formatDuration(figures().ran_seconds)}</dd>
+              <Show when={figures().clock_ahead_seconds > clockAheadSecondsMax}>
+                <dt>The host's clock</dt>
+                <dd data-loss="">{formatDuration(figures().clock_ahead_seconds)} ahead</dd>
+              </Show>
+            </dl>
+            <p class="quiet">Accounts, each signed with the host's key:</p>
+            <ul class="hour-accounts">
+              <For each={props.hour.accounts}>
+                {(account) => (
+                  <li>
+                    <code title={account.queue_id}>{account.queue_id.slice(0, 8)}</code> account {account.number}:{" "}
+                    {account.first_sequence === null
+                      ? account.stopped
+                        ? "no collector ran"
+                        : "no record"
+                      : `sequences ${account.first_sequence} to ${account.last_sequence}`}
+                    , received <Time at={account.received_at} asOf={props.asOf} />
+                    <Show when={account.refused}>{(refused) => <b> refused: {refused()}</b>}</Show>
+                  </li>
+                )}
+              </For>
+            </ul>
+          </>
+        )}
+      </Show>
+    </section>
+  );
+};
+
+const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;

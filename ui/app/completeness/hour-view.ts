@@ -1,0 +1,121 @@
+/** The states of hours and what they are short of, in the operator's words. */
+import type { HourState } from "../../../proto/completeness/hour-state.ts";
+import type { HostHourView, ShortageView } from "../../../proto/completeness/report.ts";
+import { formatBytes, formatCount, formatCountOf } from "../format/format.ts";
+
+/** An hour's state, or that it is not decided. */
+export type ShownState = HourState | "undecided";
+
+/** The name of each state, and what it means. */
+export const hourStateWords: Readonly<Record<ShownState, readonly [name: string, meaning: string]>> = {
+  complete: ["Complete", "All that the host accepted is stored, and every export has delivered it."],
+  undelivered: ["Complete, not delivered", "All is stored. An export has not delivered it yet, or none is on."],
+  short: ["Short", "Records of this hour are missing: each number says where they were lost."],
+  late: ["Late", "The host speaks, and its account of this hour has not come."],
+  silent: ["Silent", "The host does not speak, so nobody knows what it accepted."],
+  not_running: ["Not running", "The host states that no collector ran in this hour."],
+  core_out: ["Core out", "Core could not receive in this hour or just after it. The account will settle it."],
+  not_accounted: ["Not accounted", "The host sends no accounts, or an older core stored what it sent."],
+  undecided: ["Not decided", "The hour is not over, or core has no record of it."],
+};
+
+/** A silhouette for each state on a grid of 16 by 16, filled by even-odd, so that none depends on its colour. */
+export const hourShapes: Readonly<Record<ShownState, string>> = {
+  complete: "M1 1h14v14H1Z",
+  undelivered: "M1 1h14v14H1Zm2 2v10h10V3Zm0 0 10 10H3Z",
+  short: "M1 1h14v14H1ZM5 3.4 3.4 5l3 3-3 3L5 12.6l3-3 3 3 1.6-1.6-3-3 3-3L11 3.4l-3 3Z",
+  late: "M1 1h14v3H1Zm0 5.5h14v3H1ZM1 12h14v3H1Z",
+  silent: "M1 1h14v14H1Zm2.5 2.5v9h9v-9Zm3 3h3v3h-3Z",
+  not_running: "M1 1h14v14H1Zm1.5 1.5v11h11v-11Z",
+  core_out: "M1 1h4.5L1 5.5ZM9 1h4.5L1 13.5V9Zm6 2.5V8l-7 7H3.5ZM15 11v4h-4Z",
+  not_accounted: "M3 7h10v2H3Z",
+  undecided: "M7 7h2v2H7Z",
+};
+
+/** The states in the order of a legend: worst first. */
+export const shownStates: readonly ShownState[] = [
+  ...(["short", "silent", "late", "core_out", "undelivered", "complete", "not_running", "not_accounted"] as const),
+  "undecided",
+];
+
+const shortageWords: Readonly<Record<ShortageView["kind"], (count: string) => string>> = {
+  account_refused: () => "core refuses the host's account",
+  accounts_lost: () => "accounts of this hour are lost",
+  dropped: (count) => `${count} dropped at the host`,
+  rejected: (count) => `${count} rejected by core`,
+  lost_in_restore: (count) => `${count} lost in a restore of the database`,
+  missing: (count) => `${count} accepted by the host and never received`,
+  file_gap: (count) => `${count} of files lost in a rotation`,
+};
+
+const refusals: Readonly<Record<string, string>> = {
+  malformed: "it cannot be read",
+  host_mismatch: "it names another host",
+  certificate_unknown: "core did not issue its certificate",
+  certificate_revoked: "its certificate is revoked",
+  signature_invalid: "its signature is not the host's",
+  contradicts_itself: "its counts contradict its range",
+  contradicts_sequences: "its range contradicts what core received",
+  predecessor_differs: "it names another account before it",
+  number_used: "core has another account of this number",
+};
+
+/** Says where records of an hour were lost: `310 records dropped at the host`. */
+export const shortageText = ({ kind, count, reason }: ShortageView): string => {
+  const amount = count === null ? "records" : kind === "file_gap" ? formatBytes(count) : formatCountOf(count, "record");
+  const why = reason === undefined ? "" : `: ${refusals[reason] ?? reason}`;
+  return `${shortageWords[kind](amount)}${why}`;
+};
+
+/** Says by how much an hour is short; an empty text where nobody can say. */
+export const shortBy = (shortages: readonly ShortageView[]): string => {
+  const records = shortages.reduce((sum, { kind, count }) => (kind === "file_gap" ? sum : sum + (count ?? 0)), 0);
+  return records === 0 ? "" : formatCountOf(records, "record");
+};
+
+/** Returns the state to show for an hour. */
+export const shownState = (state: HourState | null): ShownState => state ?? "undecided";
+
+/** Returns the hour of a timestamp in UTC: `10:00`. */
+export const hourText = (at: string): string => at.slice(11, 16);
+
+/** Returns the day and hour of a timestamp in UTC: `2026-11-25 10:00`. */
+export const dayHourText = (at: string): string => `${at.slice(0, 10)} ${hourText(at)}`;
+
+/** Names an hour for a control: day, hour, state and what it is short of. */
+export const hourLabel = ({ from, state, shortages }: Pick<HostHourView, "from" | "state" | "shortages">): string => {
+  const short = shortBy(shortages);
+  return `${dayHourText(from)} UTC: ${hourStateWords[shownState(state)][0]}${short && ` of ${short}`}`;
+};
+
+/** A line of an hour's account: what, how many, and whether it is a difference. */
+export interface AccountLine {
+  words: string;
+  amount: string;
+  isLoss: boolean;
+}
+
+/** Returns the lines of an hour's figures: accepted and stored always, the differences where there are any. */
+export const accountLines = (figures: NonNullable<HostHourView["figures"]>): AccountLine[] => {
+  const { refused } = figures;
+  const lines: [string, number, boolean][] = [
+    ["Accepted by the collector", figures.accepted, false],
+    ["Stored by core", figures.stored, false],
+    ["Discarded by core, as configured", figures.discarded, false],
+    ["Rejected by core", figures.rejected, true],
+    ["Lost in a restore of the database", figures.lost, true],
+    ["Accepted and never received", figures.missing, true],
+    ["Dropped: the queue was full", refused.queue_full ?? 0, true],
+    ["Dropped: too large", refused.too_large ?? 0, true],
+    ["Refused: malformed", refused.malformed ?? 0, false],
+    ["Refused: the sender was asked to send again", refused.retry ?? 0, false],
+    ["Dropped by age in this hour", figures.expired, true],
+    ["Damaged on the host's disk", figures.damaged, true],
+  ];
+  const shown = lines
+    .filter(([, count], index) => index < 2 || count > 0)
+    .map(([words, count, isLoss]) => ({ words, amount: formatCount(count), isLoss }));
+  if (figures.file_gap_bytes > 0)
+    shown.push({ words: "Of files, lost in a rotation", amount: formatBytes(figures.file_gap_bytes), isLoss: true });
+  return shown;
+};
