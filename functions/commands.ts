@@ -9,6 +9,7 @@ import { createRestoreCheck, holdAccess, type RestoreCore } from "./domain/direc
 import { confirmRetention } from "./domain/retention/confirm-retention.ts";
 import { confirmAccess, listHeldAccess } from "./domain/scim/confirm-access.ts";
 import { copyTelemetry, type TelemetryCopy } from "./domain/telemetry/copy-telemetry.ts";
+import { exportCompleteness } from "./export-completeness.ts";
 import { createCoreServers } from "./node/database/database-servers.ts";
 import { prepareDatabase, withDatabaseFaults } from "./node/database/prepare-database.ts";
 import { zstdCodec } from "./node/ingest/zstd-codec.ts";
@@ -30,6 +31,8 @@ export const serverUsage = `svc-server: core of the collector fleet
   svc-server envelopes --from TIME [--to TIME] [--host HOST] --table NAME   copy stored telemetry into a table of rows, for SQL
   svc-server envelopes --drop --table NAME   drop such a table, and no other (docs/telemetry.md)
   svc-server export         send committed envelopes as OTLP to a backend (docs/export.md)
+  svc-server export-completeness HOUR [--host HOST]   write the statement of an hour, for the next command (docs/completeness-proof.md)
+  svc-server verify-completeness FILE --keys FILE   verify the statement of an hour, offline
   svc-server verify-receipts FILE|-   verify the receipts of a conversation, offline (docs/chat.md)
 `;
 
@@ -42,6 +45,7 @@ export const databaseCommands = (
   "hold-access": holdAccessCommand,
   "confirm-clock": confirmClockCommand,
   envelopes: (config) => envelopesCommand(config, args),
+  "export-completeness": (config) => withDatabase(config, (db) => exportCompleteness(db, args)),
 });
 
 /** Recomputes the audit chain and prints the result as one JSON object. */

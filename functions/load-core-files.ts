@@ -2,12 +2,13 @@ import { systemClock } from "../kit/clock.ts";
 import type { Log } from "../kit/log.ts";
 import type { CoreConfig } from "./config/core-config.ts";
 import type { ReceiptSigner } from "./domain/chat/chat.ts";
+import { createLogSigner, type LogSigner } from "./domain/completeness/log-signer.ts";
 import type { LicenseSource } from "./domain/licensing/license.ts";
 import { type CoreServers, createCoreServers } from "./node/database/database-servers.ts";
 import { type FollowedFiles, followFiles } from "./node/follow-files.ts";
 import { checkSinkFiles } from "./node/ingest/open-sink.ts";
-import { createNodeCryptography } from "./node/node-cryptography.ts";
-import { readTrustedFile } from "./node/read-key-file.ts";
+import { createNodeCryptography, createNodeSigningKey } from "./node/node-cryptography.ts";
+import { readKeyFile, readTrustedFile } from "./node/read-key-file.ts";
 import { createConfigLoads, withConfigError } from "./node/with-config-error.ts";
 import type { Cryptography } from "./signer/cryptography.ts";
 import { loadReceiptSigner } from "./start-chat.ts";
@@ -21,6 +22,8 @@ export interface LoadedCore {
   license: LicenseSource | null;
   /** Null without chat. */
   receiptSigner: ReceiptSigner | null;
+  /** Null: the log of statements is not signed. */
+  logSigner: LogSigner | null;
 }
 
 /** The PATH of an external signer if the environment has none. */
@@ -39,11 +42,19 @@ export const loadCoreFiles = async (config: CoreConfig, log: Log): Promise<Loade
   const license = await loads.run(() => readLicense(config));
   const servers = await loads.run(() => createCoreServers(config));
   const receiptSigner = await loads.run(() => chat && loadReceiptSigner(chat));
+  const logSigner = await loads.run(() => readLogKey(config));
   await loads.run(() => ingest && checkSinkFiles(ingest));
   loads.end();
   if (!files || !servers) throw new Error("a load failed without a fault");
-  return { cryptography, files, servers, license: license ?? null, receiptSigner: receiptSigner ?? null };
+  const optional = { license: license ?? null, receiptSigner: receiptSigner ?? null, logSigner: logSigner ?? null };
+  return { cryptography, files, servers, ...optional };
 };
+
+const readLogKey = async ({ completeness }: CoreConfig): Promise<LogSigner | null> =>
+  completeness &&
+  withConfigError("SVC_COMPLETENESS_KEY_FILE", () =>
+    createLogSigner(completeness.origin, createNodeSigningKey(readKeyFile(completeness.keyFile))),
+  );
 
 const readLicense = async ({ license }: CoreConfig): Promise<LicenseSource | null> =>
   license && {

@@ -7,6 +7,9 @@ const [command, ...args] = process.argv.slice(2);
 if (command === "verify-receipts") {
   const { verifyReceiptsCommand } = await import("./verify-receipts.ts");
   process.exitCode = await verifyReceiptsCommand(args);
+} else if (command === "verify-completeness") {
+  const { verifyCompletenessCommand } = await import("./verify-completeness.ts");
+  process.exitCode = await verifyCompletenessCommand(args);
 } else if (command === "export") {
   const { exportCommand } = await import("./export-program.ts");
   process.exitCode = await exportCommand(args);

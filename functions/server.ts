@@ -20,6 +20,7 @@ import { runDiagJob } from "./jobs/run-diag-job.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
 import { runLabelJob } from "./jobs/run-label-job.ts";
 import { runRollouts } from "./jobs/run-rollouts.ts";
+import { runStatementJob } from "./jobs/run-statement-job.ts";
 import { type LoadedCore, loadCoreFiles } from "./load-core-files.ts";
 import { openCoreDatabases } from "./node/database/core-databases.ts";
 import type { NamedServers } from "./node/database/database-servers.ts";
@@ -53,7 +54,7 @@ const heartbeatPauseMs = 10;
 const serve = async (
   config: CoreConfig,
   log: Log,
-  { cryptography, files, license, servers, receiptSigner }: LoadedCore,
+  { cryptography, files, license, servers, receiptSigner, logSigner }: LoadedCore,
 ): Promise<void> => {
   await prepareDatabase(servers, { tenantId: config.tenantId, clock: systemClock, log });
   const tracer = await createTracer(config.traces, { name: "svc-server", version: packageJson.version });
@@ -136,6 +137,7 @@ const serve = async (
       runRollouts(jobsCore, stop.signal),
       runCompletenessJob(jobsCore, stop.signal),
       correctTimesAhead(jobsCore, stop.signal),
+      config.ingest && runStatementJob({ ...jobsCore, codec: zstdCodec, logSigner }, stop.signal),
       keepCoreSession(jobsCore, { tick: keepSession, signal: stop.signal }),
       reloadChangedFiles(core, files, stop.signal),
       runEvery(

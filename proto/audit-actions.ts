@@ -14,6 +14,7 @@ export const auditActions = [
   "ingest.gap",
   "ingest.repeat",
   "account.refuse",
+  "completeness.head",
   "ingest_partition.drop",
   "retention.confirm",
   "config.publish",

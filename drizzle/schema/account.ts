@@ -48,6 +48,7 @@ export const ingestAccount = pgTable(
     primaryKey({ columns: [table.hostId, table.queueId, table.number, table.sha256] }),
     index("ingest_account_host").on(table.hostId, table.toAt),
     index("ingest_account_received").on(table.receivedAt),
+    index("ingest_account_xid").on(table.xid),
   ],
 );
 

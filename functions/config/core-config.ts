@@ -32,6 +32,7 @@ import {
   chatWarnings,
   ignoreDisabledChat,
 } from "./chat-config.ts";
+import { type CompletenessConfig, completenessConfigOf, completenessVariables } from "./completeness-config.ts";
 import {
   type DirectoryConfig,
   directoryConfigFaults,
@@ -80,6 +81,8 @@ export interface CoreConfig {
   license: { token: Secret; publicKeyFile: string } | null;
   ingest: IngestConfig | null;
   signer: SignerConfig | null;
+  /** Null: the log of statements is not signed. */
+  completeness: CompletenessConfig | null;
   /** Why a revoked host can still forward; null if it cannot, and without ingest or a signer. */
   revocationGap: string | null;
   hostIdBytesMax: number;
@@ -150,6 +153,7 @@ export const coreVariables = {
   SVC_INGEST_HANDSHAKES_PER_ADDRESS: v.optional(IntegerVariable(1, 10_000), "50"),
   ...natsVariables,
   ...signerVariables,
+  ...completenessVariables,
   SVC_ENROLLMENT_CLIENT_CERT_HEADER: v.optional(
     v.pipe(
       TextVariable,
@@ -204,6 +208,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
   } = parseVariables(ignoreDisabledChat(env), { variables: coreVariables, fileForms: coreFileForms, readFile });
   // The rules between variables apply even when one variable is faulty, so that one run reports every fault.
   const signer = signerConfigOf(resolved, faults);
+  const completeness = completenessConfigOf(resolved, faults);
   directoryConfigFaults(resolved, faults);
   const workloadIssuers = workloadIssuersOf(resolved, faults, readFile);
   ingestFaults(resolved, faults);
@@ -245,6 +250,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
       : null,
     accountRetentionDays: values.SVC_ACCOUNT_RETENTION_DAYS,
     signer,
+    completeness,
     revocationGap:
       signer && values.SVC_INGEST_GRPC_ADDR && !values.SVC_INGEST_REQUIRE_ENROLLMENT
         ? "SVC_INGEST_REQUIRE_ENROLLMENT is false: a revoked host can forward until its certificate expires"

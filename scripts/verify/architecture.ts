@@ -156,6 +156,8 @@ export const parts: readonly Part[] = [
       "functions/commands.ts",
       "functions/export-program.ts",
       "functions/verify-receipts.ts",
+      "functions/verify-completeness.ts",
+      "functions/export-completeness.ts",
     ],
     imports: ["*"],
     node: true,

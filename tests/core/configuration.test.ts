@@ -276,6 +276,12 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
   },
   SVC_CHAT_SQL_TOOL_ENABLED: boolean(true),
   SVC_CHAT_DATABASE_URL: databaseUrl(undefined),
+  SVC_COMPLETENESS_KEY_FILE: text(undefined, "/run/completeness.pem"),
+  SVC_COMPLETENESS_ORIGIN: {
+    unset: undefined,
+    accepts: { "core.example/completeness": "core.example/completeness" },
+    rejects: { "two words": "must have no spaces and no +", "a+b": "must have no spaces and no +" },
+  },
   SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: text(undefined, "/run/receipts.pem"),
   SVC_CHAT_RECEIPT_SIGNING_KEY_ID: {
     unset: undefined,
@@ -506,6 +512,8 @@ describe("the variables that a deployment needs", () => {
       { ...localCa, SVC_ENROLLMENT_SIGNER_MODE: "local-ca" },
       { ...command, SVC_ENROLLMENT_SIGNER_MODE: "external-command" },
       ...providers,
+      { SVC_COMPLETENESS_KEY_FILE: "/log.pem", SVC_COMPLETENESS_ORIGIN: "core.example/completeness" },
+      { SVC_COMPLETENESS_KEY_FILE: "/log.pem", SVC_ADVERTISED_CORE_URL: "https://core.example" },
       { SVC_CHAT_RECEIPT_SIGNING_KEY_PATH: "/receipts.pem", SVC_CHAT_RECEIPT_SIGNING_KEY_ID: "receipts-2026" },
     ])
       expect([env, faultsOf(() => parseCoreConfig({ ...core, ...env }, () => ""))]).toEqual([env, []]);

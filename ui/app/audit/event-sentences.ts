@@ -43,6 +43,10 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "sent from a copy of its queue, which continues as {queue_id}",
     "sent from a copy of its queue and was told to continue under a new queue id",
   ],
+  "completeness.head": [
+    "appended to the log of statements: {size} entries",
+    "could not append to the log of statements",
+  ],
   "ingest.gap": [
     "had sent envelopes {from} to {through} that the store then lost",
     "had sent envelopes {from} to {through} that the store then lost",

@@ -132,6 +132,7 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "identity.revoke": ["Identity revoked", "Identity revocation failed"],
   "identity.clone_suspected": ["Two processes use one certificate", "Two processes use one certificate"],
   "queue.forked": ["Copied queue accepted", "Copied queue: continued under a new queue id"],
+  "completeness.head": ["Statement of an hour written", "Writing the statement of an hour failed"],
   "ingest.gap": ["Envelopes lost by the store", "Envelopes lost by the store"],
   "ingest.repeat": ["Envelopes perhaps stored twice", "Envelopes perhaps stored twice"],
   "account.refuse": ["Account refused", "Account refused"],

@@ -1,0 +1,73 @@
+import { hourMs as hourLengthMs } from "../../../kit/clock.ts";
+import { compareHosts } from "../../../proto/completeness/statement-line.ts";
+
+import { type HostHour, hourKey } from "../../store/completeness/hour-facts.ts";
+import { findFirstHour, type StatementRow } from "../../store/completeness/log.ts";
+import {
+  findDeliveredAccounts,
+  findLateAccounts,
+  type SettlingAccount,
+} from "../../store/completeness/settled-hours.ts";
+import type { Database } from "../../store/database/database.ts";
+import type { HourRules } from "./hour-statuses.ts";
+
+/** Hours whose state changed after their statement, and how far this has followed accounts. */
+interface SettledHours {
+  /** Sorted by host and hour. */
+  hours: HostHour[];
+  receivedBefore: Date;
+  deliveredBelow: bigint | null;
+}
+
+/** Hours that a statement corrects at most; the next one goes on where it stopped. */
+const hoursMax = 100_000;
+
+/** Finds the hours before `hour` whose accounts came, or were delivered, since the last statement. */
+export const findSettledHours = async (
+  db: Database,
+  { hour, last, rules }: { hour: number; last: StatementRow | undefined; rules: HourRules },
+): Promise<SettledHours> => {
+  const now = new Date(rules.nowMs);
+  const slowest = rules.exports.reduce<bigint | null>(
+    (least, { below }) => (least === null || below < least ? below : least),
+    null,
+  );
+  const first = await findFirstHour(db);
+  if (last === undefined || first === undefined) return { hours: [], receivedBefore: now, deliveredBelow: slowest };
+  const settled = new Map<string, HostHour>();
+  const range = { fromMs: first.getTime(), untilMs: hour };
+  const add = (accounts: readonly SettlingAccount[]): SettlingAccount | undefined => {
+    for (const account of accounts) {
+      if (settled.size >= hoursMax) return account;
+      for (const one of hoursOf(account, range)) settled.set(hourKey(one), one);
+    }
+    return undefined;
+  };
+  const query = { hour: new Date(hour), limit: hoursMax };
+  const { receivedBefore: since, seenBelow: unseenFrom } = last;
+  const late = await findLateAccounts(db, { ...query, since, unseenFrom, until: now });
+  const leftLate = add(late) ?? (late.length === hoursMax ? late.at(-1) : undefined);
+  const from = last.deliveredBelow ?? slowest;
+  const delivered =
+    from !== null && slowest !== null && slowest > from
+      ? await findDeliveredAccounts(db, { ...query, from, below: slowest })
+      : [];
+  const leftDelivered = add(delivered) ?? (delivered.length === hoursMax ? delivered.at(-1) : undefined);
+  return {
+    hours: [...settled.values()].sort((a, b) => compareHosts(a.host, b.host) || a.hourMs - b.hourMs),
+    receivedBefore: leftLate ? new Date(leftLate.receivedMs) : now,
+    deliveredBelow: leftDelivered?.xid ?? (from !== null && slowest !== null && slowest < from ? from : slowest),
+  };
+};
+
+/** Returns the hours of a range that an account touches. */
+const hoursOf = (
+  { host, fromMs, toMs, isStopped }: SettlingAccount,
+  range: { fromMs: number; untilMs: number },
+): HostHour[] => {
+  const own = Math.floor(fromMs / hourLengthMs) * hourLengthMs;
+  const end = Math.min(range.untilMs, isStopped ? toMs : own + hourLengthMs);
+  const hours: HostHour[] = [];
+  for (let hourMs = Math.max(own, range.fromMs); hourMs < end; hourMs += hourLengthMs) hours.push({ host, hourMs });
+  return hours;
+};

@@ -1,0 +1,395 @@
+import { execFile } from "node:child_process";
+import { hash, sign } from "node:crypto";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { encodeAccountBody } from "../../../collector/queue/account.ts";
+import { hourMs } from "../../../kit/clock.ts";
+import { accountPayload } from "../../../proto/completeness/account.ts";
+import { formatNoteKey } from "../../../proto/completeness/signed-note.ts";
+import { encodePem } from "../../../proto/pem.ts";
+import { createTestCa, createTestKey, issueTestCertificate, type TestCa } from "../../../scripts/lab/ca/test-pki.ts";
+import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
+import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
+import { openEnvelopeStore, storedQueue } from "../../../tests/support/stored-envelopes.ts";
+import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
+import { createNodeSigningKey } from "../../node/node-cryptography.ts";
+import { createAccountAcceptor } from "../telemetry/accept-account.ts";
+import { blockFileName } from "./block-file.ts";
+import { exportStatement, type StatementOrder } from "./export-statement.ts";
+import { createLogSigner, type LogSigner } from "./log-signer.ts";
+import { type StatementCore, writeStatement } from "./write-statement.ts";
+
+const minuteMs = 60_000;
+const ten = Date.UTC(2026, 10, 25, 10);
+const host = "https://fleet.example.test/dc-1/host-1";
+const owner = "01920000-0000-7000-8000-00000000000a";
+const otherOwner = "01920000-0000-7000-8000-00000000000b";
+const origin = "core.example/completeness";
+
+/** A host that states its hours, and whose records core stores. */
+interface TestHost {
+  store(...texts: string[]): Promise<void>;
+  /** States the hour that begins at `fromMs`, with the records since the last account. */
+  account(fromMs: number, stated?: { records?: number; dropped?: number; isForged?: boolean }): Promise<string>;
+}
+
+const createTestHost = async (test: TestCore, ca: TestCa): Promise<TestHost & { close(): Promise<void> }> => {
+  const key = await createTestKey();
+  const der = await issueTestCertificate({ ca, key, uri: host });
+  const fingerprint = hash("sha256", der, "buffer");
+  await test.db.execute(
+    `update certificate set certificate_pem = '${encodePem(der, "CERTIFICATE")}', fingerprint_sha256 = '\\x${fingerprint.toString("hex")}'
+     where id = (select c.id from certificate c join collector_identity i on i.id = c.identity_id where i.identity = '${host}')`,
+  );
+  const accept = createAccountAcceptor(test.core);
+  const store = await openEnvelopeStore(test.database, test.clock.now);
+  let previousSha256: Uint8Array = new Uint8Array();
+  let number = 0;
+  let sequence = 0;
+  let stored = 0;
+  return {
+    store: async (...texts) => {
+      await store.lines(host, texts);
+      stored += texts.length;
+    },
+    account: async (fromMs, { records = stored - sequence, dropped = 0, isForged = false } = {}) => {
+      number += 1;
+      const body = Uint8Array.from(
+        encodeAccountBody(
+          {
+            ...{
+              fromMs,
+              toMs: fromMs + hourMs,
+              stopped: false,
+              atLeast: false,
+              expired: 0,
+              damaged: 0,
+              fileGapBytes: 0,
+              waitedMs: 0,
+            },
+            ...{ firstSequence: sequence + 1, lastSequence: sequence + records, ackedBeforeThrough: 0 },
+            accepted: records === 0 ? [] : [{ kind: "log_line", source: "app", records, bytes: 10 * records }],
+            refused: dropped === 0 ? [] : [{ reason: "queue_full", source: "app", records: dropped }],
+          },
+          {
+            ...{ hostId: host, queueId: storedQueue, number, previousSha256 },
+            ...{ previousQueueId: new Uint8Array(), certificateSha256: fingerprint },
+          },
+        ),
+      );
+      sequence += records;
+      const payload = accountPayload(body);
+      previousSha256 = hash("sha256", payload, "buffer");
+      const signature = Uint8Array.from(sign("sha256", isForged ? body : payload, key.pem));
+      const caller = { identity: host, fingerprintSha256: fingerprint.toString("hex"), der };
+      return (await accept(caller, { body, signature, earlierAreLost: false })).refused;
+    },
+    close: store.close,
+  };
+};
+
+let directory: string;
+let ca: TestCa;
+let logSigner: LogSigner;
+let test: TestCore;
+let tested: Awaited<ReturnType<typeof createTestHost>>;
+const opened: { close(): Promise<void> }[] = [];
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "completeness-"));
+  ca = await createTestCa();
+  logSigner = await createLogSigner(origin, createNodeSigningKey((await createTestKey("ed25519")).pem));
+  await writeFile(join(directory, "keys"), `# the log\n${formatNoteKey(logSigner.key)}\n${ca.pem}`);
+});
+const open = async (): Promise<StatementCore> => {
+  test = await createTestCore({ now: ten + hourMs + 14 * minuteMs });
+  await seedFleet(test.db, { count: 6, now: new Date(test.clock.now()) });
+  tested = await createTestHost(test, ca);
+  opened.push(tested, test);
+  return { ...test.core, codec: zstdCodec, logSigner };
+};
+afterAll(async () => {
+  for (const each of opened) await each.close();
+  await rm(directory, { recursive: true });
+});
+
+/** Writes a file of a statement with the blocks of its hosts; returns its path. */
+const exported = async (name: string, order: Partial<StatementOrder> = {}): Promise<string> => {
+  const onBlock: StatementOrder["onBlock"] = (queueId, block) =>
+    writeFile(join(directory, blockFileName(queueId, block, block.encoding === 2)), block.data);
+  const parts: string[] = [];
+  const given = { hour: new Date(ten), withAccounts: true, onBlock, ...order };
+  for await (const part of exportStatement({ db: test.db, codec: zstdCodec }, given)) parts.push(part);
+  const path = join(directory, name);
+  await writeFile(path, parts.join(""));
+  return path;
+};
+
+interface Verified {
+  code: number;
+  ok: boolean;
+  hour: string;
+  log: { size: number; signed_by: string[] };
+  continues_witness: boolean | null;
+  lines: { checked: number; whole: boolean; of: number };
+  accounts: { checked: number; signed: number; unknown_key: number; refused: number };
+  blocks: { checked: number; absent: number };
+  faults: { kind: string; host?: string; account?: string; block?: string }[];
+}
+
+const verify = (path: string, ...more: string[]): Promise<Verified> =>
+  new Promise((resolve, reject) => {
+    const args = ["functions/main.ts", "verify-completeness", path, "--keys", join(directory, "keys"), ...more];
+    execFile(process.execPath, args, (error, stdout, stderr) => {
+      if (stdout === "") reject(new Error(stderr));
+      else resolve({ code: Number(error?.code ?? 0), ...JSON.parse(stdout) });
+    });
+  });
+
+/** Runs the program of the documents, which has none of our code. */
+const verifyIndependently = (path: string, ...more: string[]): Promise<{ code: number; text: string }> =>
+  new Promise((resolve) => {
+    const args = ["docs/verify-statement.mjs", path, join(directory, "keys"), ...more];
+    execFile(process.execPath, args, (error, stdout, stderr) =>
+      resolve({ code: Number(error?.code ?? 0), text: stdout + stderr }),
+    );
+  });
+
+const edited = async (path: string, name: string, edit: (text: string) => string): Promise<string> => {
+  const text = await readFile(path, "utf8");
+  const changed = edit(text);
+  expect(changed).not.toBe(text);
+  const to = join(directory, name);
+  await writeFile(to, changed);
+  return to;
+};
+
+/** Changes the last byte of the base64 that the pattern captures. */
+const flipLast = (text: string, pattern: RegExp): string => {
+  const [whole = "", encoded = ""] = pattern.exec(text) ?? [];
+  const bytes = Uint8Array.fromBase64(encoded);
+  bytes[bytes.length - 1] = (bytes.at(-1) ?? 0) ^ 1;
+  return text.replace(whole, whole.replace(encoded, bytes.toBase64()));
+};
+
+describe("the statement of an hour", () => {
+  it("is verified offline, and a stored byte, a line and an account that were changed are named", async () => {
+    const core = await open();
+    await tested.store("one", "two", "x".repeat(3_000));
+    await tested.store("four");
+    expect(await tested.account(ten)).toBe("");
+    await test.clock.advance(minuteMs);
+    const report = await writeStatement(core, owner);
+    expect(report).toEqual({ hour: "2026-11-25T10:00:00.000Z", lines: 6, corrections: 0 });
+    const file = await exported("fleet");
+    expect(await readFile(file, "utf8")).toContain(`${host} undelivered accepted=4 stored=4 of=`);
+    const good = await verify(file, "--blocks", directory);
+    expect(good).toMatchObject({
+      ...{ code: 0, ok: true, hour: "2026-11-25T10:00:00Z", continues_witness: null, faults: [] },
+      log: { size: 1, signed_by: [origin] },
+      lines: { checked: 6, whole: true, of: 6 },
+      accounts: { checked: 1, signed: 1, unknown_key: 0, refused: 0 },
+      blocks: { checked: 2, absent: 0 },
+    });
+    expect(await verifyIndependently(file, directory)).toEqual({
+      code: 0,
+      text: "2026-11-25T10:00:00Z: 6 of 6 lines verify\n",
+    });
+    const own = await exported("host", { host });
+    expect(await verifyIndependently(own, directory)).toMatchObject({ code: 0 });
+    expect(await verify(own, "--blocks", directory)).toMatchObject({
+      ...{ code: 0, lines: { checked: 1, whole: false, of: 6 }, blocks: { checked: 2, absent: 0 } },
+    });
+
+    const line = await edited(own, "line", (text) => text.replace("stored=4", "stored=5"));
+    const another = await edited(file, "another", (text) => text.replace(/host-2 \w+/, "host-2 complete"));
+    expect((await verify(line)).faults).toContainEqual(expect.objectContaining({ kind: "line", host }));
+    expect((await verify(another)).faults).toEqual([
+      expect.objectContaining({ kind: "line", host: "https://fleet.example.test/dc-2/host-2" }),
+    ]);
+    // The last byte is one of the certificate's hash.
+    const account = await edited(own, "account", (text) => flipLast(text, /^account (\S+)/m));
+    const changed = await verify(account);
+    expect(changed).toMatchObject({ code: 1, ok: false });
+    expect(changed.faults).toContainEqual(expect.objectContaining({ kind: "accounts", host }));
+    expect((await verifyIndependently(line)).text).toContain(`line 0 of ${host} is not in the statement`);
+    expect((await verifyIndependently(account)).text).toContain(`the line of ${host} was made of other accounts`);
+
+    // One block as its sender compressed it, and one that was too small for that.
+    for (const name of (await readdir(directory)).filter((each) => /-1-3\.zst$|-4-4\.raw$/.test(each))) {
+      const data = await readFile(join(directory, name));
+      data[data.length - 1] = (data.at(-1) ?? 0) ^ 1;
+      await writeFile(join(directory, name), data);
+    }
+    const blockFault = { kind: "block", host, account: `${storedQueue.toHex()}/1` };
+    expect((await verify(own, "--blocks", directory)).faults).toEqual([
+      expect.objectContaining({ ...blockFault, block: "1-3" }),
+      expect.objectContaining({ ...blockFault, block: "4-4" }),
+    ]);
+    expect(await verifyIndependently(own, directory)).toEqual({
+      code: 1,
+      text: ["1-3", "4-4"].map((block) => `block ${block} of ${host} is not the one that was stored\n`).join(""),
+    });
+    // Also where core itself lists another digest for it.
+    const listed = await edited(own, "listed", (text) => text.replace(/^(block 4 4 \d+ )...../m, "$1AAAAA"));
+    expect((await verify(listed)).faults).toEqual([expect.objectContaining({ kind: "account_blocks", host })]);
+  });
+
+  it("names what a host did not sign, what nobody signed, and a log that is not continued", async () => {
+    const core = await open();
+    await tested.store("one");
+    await tested.account(ten);
+    await test.clock.advance(minuteMs);
+    await writeStatement(core, owner);
+    const file = await exported("first", { host });
+    const witness = join(directory, "witness");
+    await writeFile(witness, (await readFile(file, "utf8")).split("\n\n").slice(2).join("\n\n"));
+    await test.clock.advance(hourMs);
+    expect(await writeStatement(core, owner)).toMatchObject({ hour: "2026-11-25T11:00:00.000Z", corrections: 0 });
+    const later = await exported("later", { host, since: 1 });
+    expect(await verify(later, "--witness", witness)).toMatchObject({ code: 0, continues_witness: true });
+    const without = await exported("without", { host });
+    expect((await verify(without, "--witness", witness)).faults).toEqual([
+      expect.objectContaining({ kind: "consistency" }),
+    ]);
+
+    const resigned = await edited(later, "resigned", (text) => flipLast(text, /^account \S+ (\S+)/m));
+    expect((await verifyIndependently(resigned)).text).toBe(`account 1 of ${host} is not signed by its host\n`);
+    expect((await verify(resigned)).faults).toEqual([
+      expect.objectContaining({ kind: "account_signature", host, account: `${storedQueue.toHex()}/1` }),
+    ]);
+    const size = await edited(later, "size", (text) => text.replace(`${origin}\n2\n`, `${origin}\n3\n`));
+    expect((await verify(size)).faults).toContainEqual(expect.objectContaining({ kind: "log_signature" }));
+    const entry = await edited(later, "entry", (text) => text.replace(" 6 ", " 7 "));
+    expect((await verify(entry)).faults).toContainEqual(expect.objectContaining({ kind: "log_entry" }));
+
+    // The log of another core, signed with the same key.
+    const fork = await open();
+    await test.clock.advance(minuteMs);
+    await writeStatement(fork, owner);
+    await test.clock.advance(hourMs);
+    await writeStatement(fork, owner);
+    const forked = await exported("forked", { host, since: 1 });
+    expect((await verify(forked, "--witness", witness)).faults).toEqual([
+      expect.objectContaining({ kind: "consistency" }),
+    ]);
+  });
+
+  it("is corrected by a later one when an account comes, or is delivered, after it", async () => {
+    const core = await open();
+    await tested.account(ten - hourMs, { records: 0 });
+    await tested.store("one", "two");
+    await test.db.execute(`insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+      values ('backend', 0, now(), now(), 0, 0, 0, 0, now())`);
+    await test.clock.advance(minuteMs);
+    await writeStatement(core, owner);
+    const late = await readFile(await exported("late", { host }), "utf8");
+    expect(late).toMatch(new RegExp(`^line \\d ${host} late$`, "m"));
+
+    await test.clock.advance(hourMs - 5 * minuteMs);
+    await tested.account(ten);
+    await tested.account(ten + hourMs, { records: 0 });
+    await test.clock.advance(5 * minuteMs);
+    expect(await writeStatement(core, owner)).toMatchObject({ corrections: 1 });
+    const second = await exported("second", { host, hour: new Date(ten + hourMs) });
+    const line = `${host} undelivered hour=2026-11-25T10:00:00Z accepted=2 stored=2 of=`;
+    expect(await readFile(second, "utf8")).toContain(line);
+    expect(await verify(second)).toMatchObject({ code: 0, accounts: { checked: 2, signed: 2 } });
+
+    await test.db.execute(
+      "update export_position set position = pg_snapshot_xmin(pg_current_snapshot())::text::bigint",
+    );
+    await test.clock.advance(hourMs);
+    expect(await writeStatement(core, owner)).toMatchObject({ corrections: 1 });
+    const third = await exported("third", { host, hour: new Date(ten + 2 * hourMs) });
+    const settled = `${host} complete hour=2026-11-25T10:00:00Z accepted=2 stored=2 delivered=backend of=`;
+    expect(await readFile(third, "utf8")).toContain(settled);
+    expect(await verify(third)).toMatchObject({ code: 0 });
+    await test.clock.advance(hourMs);
+    expect(await writeStatement(core, owner)).toMatchObject({ corrections: 0 });
+  });
+
+  it("names what the host dropped, and what core refuses", async () => {
+    const core = await open();
+    await tested.store("one", "two");
+    await tested.account(ten, { dropped: 310 });
+    expect(await tested.account(ten + hourMs, { isForged: true })).toBe("signature_invalid");
+    await test.clock.advance(minuteMs);
+    await writeStatement(core, owner);
+    const dropped = await exported("dropped", { host });
+    expect(await readFile(dropped, "utf8")).toContain(
+      `${host} short accepted=2 stored=2 queue_full=310 short=dropped of=`,
+    );
+    expect(await verify(dropped)).toMatchObject({ code: 0 });
+    await test.clock.advance(hourMs);
+    await writeStatement(core, owner);
+    const refused = await exported("refused", { host, hour: new Date(ten + hourMs) });
+    expect(await readFile(refused, "utf8")).toContain(`${host} short short=account_refused:signature_invalid of=`);
+    expect(await verify(refused)).toMatchObject({ code: 0, accounts: { checked: 1, signed: 0, refused: 1 } });
+  });
+
+  it("is written once for each hour, also when nothing happened and by two cores at once", async () => {
+    const core = await open();
+    await test.db.execute("truncate fleet_status, ingest_host");
+    // The hour before is due, this one not yet.
+    expect(await writeStatement(core, owner)).toMatchObject({ hour: "2026-11-25T09:00:00.000Z", lines: 0 });
+    expect(await writeStatement(core, owner)).toBeUndefined();
+    await test.clock.advance(minuteMs + 3 * hourMs);
+    const reports = [];
+    for (let round = 0; round < 6; round++)
+      reports.push(...(await Promise.all([writeStatement(core, owner), writeStatement(core, otherOwner)])));
+    const hours = reports.flatMap((report) => (report ? [report.hour] : []));
+    expect(hours).toEqual(["10", "11", "12", "13"].map((hour) => `2026-11-25T${hour}:00:00.000Z`));
+    const rows = await test.db.execute(
+      "select s.hour, l.entry from completeness_statement s join completeness_log l on l.index = s.entry_index order by hour",
+    );
+    expect(rows).toHaveLength(5);
+    const empty = await exported("empty");
+    expect(await verify(empty)).toMatchObject({ code: 0, lines: { checked: 0, whole: true, of: 0 }, log: { size: 5 } });
+  });
+
+  it("is not signed without a key, and the head is signed as soon as there is one; the audit log anchors each head", async () => {
+    const core = await open();
+    await test.clock.advance(minuteMs);
+    await writeStatement({ ...core, logSigner: null }, owner);
+    expect((await verify(await exported("unsigned"))).faults).toEqual([
+      expect.objectContaining({ kind: "log_signature" }),
+    ]);
+    expect(await writeStatement(core, owner)).toBeUndefined();
+    expect(await verify(await exported("signed"))).toMatchObject({ code: 0, log: { signed_by: [origin] } });
+    const events = await test.db.execute(
+      "select details->>'size' as size, details->>'note' is not null as signed from audit_event where action = 'completeness.head' order by id",
+    );
+    expect(events).toEqual([
+      { size: "1", signed: false },
+      { size: "1", signed: true },
+    ]);
+  });
+
+  it("leaves no lines of an attempt that failed, and its log cannot be changed", async () => {
+    const core = await open();
+    let isBroken = true;
+    const broken: StatementCore = {
+      ...core,
+      codec: {
+        ...zstdCodec,
+        compress: (raw) => {
+          if (isBroken) throw new Error("no memory");
+          return zstdCodec.compress(raw);
+        },
+      },
+    };
+    await expect(writeStatement(broken, owner)).rejects.toThrow("no memory");
+    await test.db.execute("insert into completeness_chunk values ('01920000-0000-7000-8000-000000000001', 0, 1, '')");
+    isBroken = false;
+    expect(await writeStatement(broken, otherOwner)).toMatchObject({ lines: 6 });
+    const chunks = await test.db.execute(
+      "select 1 from completeness_chunk where statement_id not in (select id from completeness_statement)",
+    );
+    expect(chunks).toEqual([]);
+    for (const change of ["delete from completeness_log", "update completeness_log set entry = ''"])
+      await expect(test.db.execute(change)).rejects.toMatchObject({ cause: { message: /append-only/ } });
+  });
+});

@@ -1,0 +1,192 @@
+/**
+ * Writes the statements of hours (docs/completeness-proof.md). Invariants:
+ * - Each hour has one statement, in order and without a gap, also when no host has a line: one core at a time has the right to write, and
+ *   the transaction that appends to the log checks that it still has it.
+ * - Lines are stored before that, in short transactions: an export waits for every transaction that writes. Lines of an attempt that failed
+ *   belong to no statement, and the next writer deletes them.
+ * - An account that arrived, or was delivered, after the statement of its hour is in a later one as a correction.
+ */
+import { dayMs, hourMs } from "../../../kit/clock.ts";
+import { uuidv7 } from "../../../kit/entropy.ts";
+import { graceMs } from "../../../proto/completeness/hour-state.ts";
+import { createTree, leafHash, merkleRoot } from "../../../proto/completeness/merkle.ts";
+import { formatCheckpoint, signNote } from "../../../proto/completeness/signed-note.ts";
+import {
+  compareHosts,
+  formatEntry,
+  formatLine,
+  type StatementLine,
+} from "../../../proto/completeness/statement-line.ts";
+
+import type { Core } from "../../core.ts";
+import { listHosts, listUnenrolledHosts } from "../../store/completeness/hour-facts.ts";
+import {
+  claimWriter,
+  deleteOldLines,
+  deleteUnfinishedChunks,
+  findLastStatement,
+  findLogHead,
+  insertChunk,
+  insertLogHead,
+  insertStatement,
+  listLogHashes,
+  lockWriter,
+  releaseWriter,
+  type StatementRow,
+  signLogHead,
+} from "../../store/completeness/log.ts";
+import { findOldestXid } from "../../store/completeness/settled-hours.ts";
+import type { Executor } from "../../store/database/database.ts";
+import type { BlockCodec } from "../../store/ingest/block-codec.ts";
+import { findRetentionPause } from "../../store/retention/retention-pause.ts";
+import { recordAudit } from "../audit/audit-log.ts";
+import { readHourLines } from "./hour-lines.ts";
+import { readHourRules } from "./hour-statuses.ts";
+import type { LogSigner } from "./log-signer.ts";
+import { findSettledHours } from "./settled-hours.ts";
+
+/** The parts of core that write statements. */
+export type StatementCore = Pick<Core, "db" | "clock" | "entropy" | "config"> & {
+  codec: Pick<BlockCodec, "compress" | "decompress" | "digest">;
+  /** Null: heads are not signed. */
+  logSigner: LogSigner | null;
+};
+
+/** What a call has written. */
+export interface StatementReport {
+  hour: string;
+  lines: number;
+  corrections: number;
+}
+
+/** Lines that are read, compressed and stored together. */
+const linesOfChunk = 1_000;
+/** How long the lines of statements are kept. */
+const lineDays = 400;
+
+/** Writes the statement of the next hour, if it is due and no other core is at it; undefined if there was nothing to write. */
+export const writeStatement = async (core: StatementCore, owner: string): Promise<StatementReport | undefined> => {
+  const { db, clock } = core;
+  await signHead(core);
+  const last = await findLastStatement(db);
+  const now = clock.now();
+  const newest = Math.floor((now - graceMs) / hourMs) * hourMs - hourMs;
+  const hour = last ? last.hour.getTime() + hourMs : newest;
+  if (hour > newest) return undefined;
+  // After a jump of the clock nobody knows which hours are over.
+  if ((await findRetentionPause(db)) !== null || !(await claimWriter(db, owner))) return undefined;
+  try {
+    await deleteUnfinishedChunks(db);
+    return await writeHour(core, { owner, hour, last });
+  } finally {
+    await deleteOldLines(db, new Date(now - lineDays * dayMs));
+    await releaseWriter(db, owner);
+  }
+};
+
+const writeHour = async (
+  core: StatementCore,
+  { owner, hour, last }: { owner: string; hour: number; last: StatementRow | undefined },
+): Promise<StatementReport | undefined> => {
+  const { db, clock, entropy, codec } = core;
+  const id = uuidv7({ clock, entropy });
+  const seenBelow = await findOldestXid(db);
+  const rules = await readHourRules(core);
+  const tree = createTree(codec.digest);
+  let corrections = 0;
+  const encoder = new TextEncoder();
+  const store = async (lines: readonly StatementLine[], isCorrection: boolean): Promise<void> => {
+    if (lines.length === 0) return;
+    const texts = lines.map(formatLine);
+    const raw = encoder.encode(texts.join("\n"));
+    const firstLine = tree.size;
+    for (const text of texts) tree.append(leafHash(codec.digest, encoder.encode(text)));
+    if (isCorrection) corrections += lines.length;
+    await insertChunk(db, { statementId: id, firstLine, rawBytes: raw.length, lines: codec.compress(raw) });
+    if (!(await claimWriter(db, owner))) throw new WriterSuperseded("another core writes the statement");
+  };
+  for await (const hosts of listAllHosts(db, hour)) {
+    const own = hosts.map((host) => ({ host, hourMs: hour }));
+    await store(await readHourLines(core, rules, { hours: own, areCorrections: false }), false);
+  }
+  const settled = await findSettledHours(db, { hour, last, rules });
+  for (let at = 0; at < settled.hours.length; at += linesOfChunk) {
+    const hours = settled.hours.slice(at, at + linesOfChunk);
+    await store(await readHourLines(core, rules, { hours, areCorrections: true }), true);
+  }
+  const entry = formatEntry({ hourMs: hour, lines: tree.size, root: tree.root() });
+  await db.transaction(async (tx) => {
+    if (!(await lockWriter(tx, owner))) throw new WriterSuperseded("another core writes the statement");
+    const hashes = await listLogHashes(tx);
+    const hash = leafHash(codec.digest, encoder.encode(entry));
+    const { receivedBefore, deliveredBelow } = settled;
+    const row = { hour: new Date(hour), id, lines: tree.size, root: tree.root(), entryIndex: hashes.length };
+    const written = { receivedBefore, deliveredBelow, seenBelow, writtenAt: new Date(clock.now()) };
+    await insertStatement(tx, { ...row, ...written }, { text: entry, hash });
+    await appendHead(core, tx, { size: hashes.length + 1, root: merkleRoot(codec.digest, [...hashes, hash]), entry });
+  });
+  return { hour: new Date(hour).toISOString(), lines: tree.size, corrections };
+};
+
+/** Another core has taken the right to write: it writes the statement, and this one's is dropped. */
+class WriterSuperseded extends Error {
+  override readonly name = "WriterSuperseded";
+}
+
+/** Lists all hosts of an hour, some at a time, in the order of their bytes. */
+async function* listAllHosts(db: Executor, hour: number): AsyncGenerator<string[]> {
+  const unenrolled = await listUnenrolledHosts(db, hour);
+  for (let after: string | undefined = ""; after !== undefined; ) {
+    const enrolled = await listHosts(db, { after, limit: linesOfChunk });
+    const end = enrolled.at(-1);
+    const next = end === undefined ? -1 : unenrolled.findIndex((host) => compareHosts(host, end) > 0);
+    const between = unenrolled.splice(0, next < 0 ? unenrolled.length : next);
+    const hosts = between.length === 0 ? enrolled : [...enrolled, ...between].sort(compareHosts);
+    for (let at = 0; at < hosts.length; at += linesOfChunk) yield hosts.slice(at, at + linesOfChunk);
+    after = end;
+  }
+}
+
+const actor = { type: "system", id: "completeness", display: "statements" } as const;
+
+/** Appends a head, signed if core has a key, and an audit event that anchors it in the audit chain. */
+const appendHead = async (
+  core: StatementCore,
+  tx: Executor,
+  { size, root, entry }: { size: number; root: Uint8Array; entry: string },
+): Promise<void> => {
+  const note = await noteOf(core, { size, root });
+  await insertLogHead(tx, { size, root, note });
+  await recordAudit(tx, core, {
+    actor,
+    action: "completeness.head",
+    target: { type: "completeness_log", id: String(size) },
+    outcome: "success",
+    details: { size, root: root.toBase64(), entry, note },
+  });
+};
+
+const noteOf = async (
+  { logSigner }: Pick<StatementCore, "logSigner">,
+  { size, root }: { size: number; root: Uint8Array },
+): Promise<string | null> =>
+  logSigner && signNote(formatCheckpoint({ origin: logSigner.key.name, size, root }), logSigner.key, logSigner.sign);
+
+/** Signs the newest head if it was written by a core without a key. */
+const signHead = async (core: StatementCore): Promise<void> => {
+  const { db, logSigner } = core;
+  if (logSigner === null) return;
+  const head = await findLogHead(db);
+  if (head === undefined || head.note !== null) return;
+  const note = await noteOf(core, head);
+  await db.transaction(async (tx) => {
+    if (note === null || !(await signLogHead(tx, head.size, note))) return;
+    await recordAudit(tx, core, {
+      actor,
+      action: "completeness.head",
+      target: { type: "completeness_log", id: String(head.size) },
+      outcome: "success",
+      details: { size: head.size, root: head.root.toBase64(), note },
+    });
+  });
+};

@@ -1,0 +1,76 @@
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { parseArgs } from "node:util";
+import { hourMs, systemClock } from "../kit/clock.ts";
+import { timeAt } from "../proto/telemetry/time-at.ts";
+import { blockFileName } from "./domain/completeness/block-file.ts";
+import { exportStatement } from "./domain/completeness/export-statement.ts";
+import { zstdCodec } from "./node/ingest/zstd-codec.ts";
+import { Problem } from "./problems.ts";
+import type { Database } from "./store/database/database.ts";
+import { blockEncodings } from "./store/ingest/block-codec.ts";
+
+const exitUsage = 2;
+const usage = `svc-server export-completeness HOUR [--host HOST] [--accounts] [--since SIZE] [--blocks DIR] > FILE
+
+  Writes the signed statement of an hour to standard output, for svc-server verify-completeness (docs/completeness-proof.md).
+  HOUR          as 2026-11-25T10:00:00Z, or as 3h before now
+  --host HOST   only this host's lines, with their proofs and accounts; without it, the lines of all hosts
+  --accounts    with the accounts of all hosts
+  --since SIZE  with the proof that the log continues what it was at this size
+  --blocks DIR  with accounts, and the blocks of telemetry that they state as files in DIR
+`;
+
+/** Writes the file of a statement. Returns 1 if the hour has none, or its lines were dropped. */
+export const exportCompleteness = async (db: Database, args: readonly string[]): Promise<number> => {
+  const order = readOrder(args);
+  if (order === null) {
+    process.stderr.write(usage);
+    return exitUsage;
+  }
+  const { blocks, ...given } = order;
+  if (blocks !== undefined) await mkdir(blocks, { recursive: true, mode: 0o700 });
+  const parts = exportStatement(
+    { db, codec: zstdCodec },
+    {
+      ...given,
+      onBlock:
+        blocks === undefined
+          ? undefined
+          : async (queueId, block) => {
+              const name = blockFileName(queueId, block, block.encoding === blockEncodings.zstd);
+              await writeFile(join(blocks, name), block.data, { mode: 0o600 });
+            },
+    },
+  );
+  try {
+    await pipeline(Readable.from(parts), process.stdout, { end: false });
+    return 0;
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    process.stderr.write("there is no statement of this hour, or its lines were dropped\n");
+    return 1;
+  }
+};
+
+const readOrder = (args: readonly string[]) => {
+  const text = { type: "string" } as const;
+  const options = { host: text, since: text, blocks: text, accounts: { type: "boolean" } } as const;
+  try {
+    const { values, positionals } = parseArgs({ args: [...args], options, allowPositionals: true });
+    const [time = "", ...others] = positionals;
+    const at = timeAt(time)?.(systemClock.now());
+    const { host, since, blocks, accounts = false } = values;
+    if (at === undefined || others.length > 0 || (since !== undefined && !/^\d{1,15}$/.test(since))) return null;
+    return {
+      hour: new Date(Math.floor(at / hourMs) * hourMs),
+      ...{ host, blocks },
+      since: since === undefined ? undefined : Number(since),
+      withAccounts: accounts || host !== undefined || blocks !== undefined,
+    };
+  } catch {
+    return null;
+  }
+};

@@ -1,0 +1,78 @@
+import { sql } from "drizzle-orm";
+import type { Executor } from "../database/database.ts";
+import { timestampAt } from "../fleet/rows.ts";
+
+/** An account that may change the state of hours that are stated already. */
+export interface SettlingAccount {
+  host: string;
+  fromMs: number;
+  toMs: number;
+  isStopped: boolean;
+  receivedMs: number;
+  xid: bigint;
+}
+
+type SettlingRow = {
+  host_id: string;
+  from_ms: string;
+  to_ms: string;
+  is_stopped: boolean;
+  received_ms: string;
+  xid: string;
+};
+
+/** An account may become visible so long after its time of receipt. */
+const commitSecondsMax = 60;
+
+const columns = sql`host_id, (extract(epoch from from_at) * 1000)::bigint::text as from_ms, (extract(epoch from to_at) * 1000)::bigint::text as to_ms,
+  is_stopped, (extract(epoch from received_at) * 1000)::bigint::text as received_ms, xid::text`;
+
+const settlingOf = (row: SettlingRow): SettlingAccount => ({
+  host: row.host_id,
+  fromMs: Number(row.from_ms),
+  toMs: Number(row.to_ms),
+  isStopped: row.is_stopped,
+  receivedMs: Number(row.received_ms),
+  xid: BigInt(row.xid),
+});
+
+/**
+ * Finds accounts of hours before `hour` that were received before `until`, in the order of their receipt: those since `since`, and before it
+ * those from the transaction id `unseenFrom` on, which may have been committed later.
+ */
+export const findLateAccounts = async (
+  db: Executor,
+  {
+    since,
+    unseenFrom,
+    until,
+    hour,
+    limit,
+  }: { since: Date; unseenFrom: bigint; until: Date; hour: Date; limit: number },
+): Promise<SettlingAccount[]> => {
+  const rows = await db.execute<SettlingRow>(sql`
+    select ${columns} from ingest_account
+    where received_at >= ${timestampAt(since, -commitSecondsMax)} and received_at < ${timestampAt(until)} and from_at < ${timestampAt(hour)}
+      and (received_at >= ${timestampAt(since)} or xid >= ${String(unseenFrom)}::bigint)
+    order by received_at limit ${limit}`);
+  return rows.map(settlingOf);
+};
+
+/** Finds accounts of hours before `hour` whose ranges were delivered as the slowest export went from `from` to `below`, in its order. */
+export const findDeliveredAccounts = async (
+  db: Executor,
+  { from, below, hour, limit }: { from: bigint; below: bigint; hour: Date; limit: number },
+): Promise<SettlingAccount[]> => {
+  const rows = await db.execute<SettlingRow>(sql`
+    select ${columns} from ingest_account
+    where xid >= ${String(from)}::bigint and xid < ${String(below)}::bigint and from_at < ${timestampAt(hour)}
+      and refused is null and accepted > 0
+    order by xid limit ${limit}`);
+  return rows.map(settlingOf);
+};
+
+/** Returns the transaction id below which no transaction runs any more. */
+export const findOldestXid = async (db: Executor): Promise<bigint> => {
+  const [row] = await db.execute<{ xid: string }>(sql`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`);
+  return BigInt(row?.xid ?? 0);
+};

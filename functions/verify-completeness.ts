@@ -1,0 +1,193 @@
+import { hash } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { DerError, readCertificate } from "../proto/certificate-der.ts";
+import { accountPayload } from "../proto/completeness/account.ts";
+import { formatNoteKey, type NoteKey, parseNoteKey } from "../proto/completeness/signed-note.ts";
+import {
+  type FileBlock,
+  parseStatementFile,
+  type StatementFile,
+  StatementFileMalformed,
+} from "../proto/completeness/statement-file.ts";
+import { hourText } from "../proto/completeness/statement-line.ts";
+import { type StatementChecks, verifyStatement } from "../proto/completeness/verify-statement.ts";
+import { identityOfExtensions } from "../proto/identity.ts";
+import { blockFileName } from "./domain/completeness/block-file.ts";
+import { zstdCodec } from "./node/ingest/zstd-codec.ts";
+import { createNodeCryptography } from "./node/node-cryptography.ts";
+import { type Authority, readAuthorities } from "./signer/authority.ts";
+import { createClientCertificateReader } from "./signer/certificate.ts";
+import { proofAlgorithm, readPublicKey } from "./signer/cryptography.ts";
+
+/** EX_DATAERR of sysexits(3). */
+const exitData = 65;
+const exitUsage = 2;
+
+const usage = `svc-server verify-completeness FILE --keys FILE [--witness FILE] [--blocks DIR]
+
+  Verifies the statement of an hour, offline. FILE is what svc-server export-completeness wrote (docs/completeness-proof.md).
+  --keys FILE      from a source that you trust: the log's key as a line \`name+id+base64\`, and the certificates of the authority that issues
+                   those of hosts, in PEM; without the latter the certificates in FILE are used, which core could have made
+  --witness FILE   a signed head of the log that you kept: the log must continue it
+  --blocks DIR     blocks of telemetry, which export-completeness --blocks wrote: they must be those that were stored
+  exit code        0: it verifies; 1: it does not, and \`faults\` names what; 2: usage; 65: not a file of a statement, or of keys
+`;
+
+/** Verifies the file of a statement and prints the result as one JSON object. Needs no environment. Returns the exit code. */
+export const verifyCompletenessCommand = async (args: readonly string[]): Promise<number> => {
+  const given = readArguments(args);
+  if (given === null) {
+    process.stderr.write(usage);
+    return args.includes("--help") ? 0 : exitUsage;
+  }
+  try {
+    const file = parseStatementFile(readFileSync(given.file, "utf8"));
+    const { logKeys, authorities } = await readKeys(readFileSync(given.keys, "utf8"));
+    const result = await verifyStatement(file, {
+      sha256,
+      logKeys,
+      witness: given.witness === undefined ? null : readFileSync(given.witness, "utf8"),
+      verifyAccount: createAccountVerifier(file, authorities),
+      ...(given.blocks === undefined ? {} : { readBlock: blockReader(given.blocks) }),
+    });
+    const { entry, head, signedBy, continuesWitness, lines, accounts, blocks, faults } = result;
+    const view = {
+      ok: faults.length === 0,
+      hour: entry && hourText(entry.hourMs),
+      log: head && { origin: head.origin, size: head.size, root: head.root.toBase64(), signed_by: signedBy },
+      continues_witness: continuesWitness,
+      lines: { checked: lines.checked, whole: lines.isWhole, of: entry?.lines ?? null },
+      accounts: {
+        checked: accounts.checked,
+        signed: accounts.signed,
+        unknown_key: accounts.unknownKey,
+        refused: accounts.refused,
+      },
+      host_keys: authorities === null ? "from_file" : "given",
+      blocks,
+      faults,
+    };
+    process.stdout.write(`${JSON.stringify(view)}\n`);
+    return faults.length === 0 ? 0 : 1;
+  } catch (error) {
+    const message =
+      error instanceof StatementFileMalformed || error instanceof KeysMalformed ? error.message : undefined;
+    const code = error instanceof Error && "code" in error ? `cannot read a file: ${String(error.code)}` : undefined;
+    if (message === undefined && code === undefined) throw error;
+    process.stderr.write(`${message ?? code}\n`);
+    return exitData;
+  }
+};
+
+const sha256 = (bytes: Uint8Array): Uint8Array => hash("sha256", bytes, "buffer");
+
+const readArguments = (args: readonly string[]) => {
+  const text = { type: "string" } as const;
+  try {
+    const { values, positionals } = parseArgs({
+      args: [...args],
+      options: { keys: text, witness: text, blocks: text },
+      allowPositionals: true,
+    });
+    const [file, ...others] = positionals;
+    const { keys, witness, blocks } = values;
+    return file === undefined || keys === undefined || others.length > 0 ? null : { file, keys, witness, blocks };
+  } catch {
+    return null;
+  }
+};
+
+/** The file of keys has none, or something else. */
+class KeysMalformed extends Error {
+  override readonly name = "KeysMalformed";
+}
+
+const pemPattern = /-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g;
+
+const readKeys = async (text: string): Promise<{ logKeys: NoteKey[]; authorities: readonly Authority[] | null }> => {
+  const logKeys: NoteKey[] = [];
+  for (const line of text
+    .replaceAll(pemPattern, "")
+    .split("\n")
+    .map((each) => each.trim())) {
+    if (line === "" || line.startsWith("#")) continue;
+    const key = await parseNoteKey(line);
+    if (key === undefined) throw new KeysMalformed("--keys: a line is no key of a log and no certificate");
+    logKeys.push(key);
+  }
+  if (logKeys.length === 0) throw new KeysMalformed(`--keys: there is no key of a log, such as ${exampleKey}`);
+  const pem = text.match(pemPattern) ?? [];
+  return { logKeys, authorities: pem.length === 0 ? null : readBundle(pem.join("\n")) };
+};
+
+const exampleKey = formatNoteKey({
+  name: "core.example/completeness",
+  id: new Uint8Array(4),
+  publicKey: new Uint8Array(32),
+});
+
+const readBundle = (pem: string): readonly Authority[] => {
+  try {
+    return readAuthorities(pem);
+  } catch {
+    throw new KeysMalformed("--keys: a certificate is not one of an authority");
+  }
+};
+
+/** Makes the function that checks signatures of hosts with the certificates of the file, which one of the authorities must have issued. */
+const createAccountVerifier = (
+  { certificates }: StatementFile,
+  authorities: readonly Authority[] | null,
+): StatementChecks["verifyAccount"] => {
+  const cryptography = createNodeCryptography();
+  const byFingerprint = new Map(certificates.map((der) => [sha256(der).toHex(), der]));
+  const reader = authorities && createClientCertificateReader({ authorities, cryptography });
+  const keyOf = async (der: Uint8Array) => {
+    if (reader === null) return readUnprovenKey(der);
+    const read = await reader.read(der);
+    return read.ok ? read.certificate : undefined;
+  };
+  return async (host, { body, signature }, { certificateSha256 }) => {
+    const der = byFingerprint.get(certificateSha256.toHex());
+    if (der === undefined) return "unknown";
+    const key = await keyOf(der);
+    if (key?.identity !== host) return "bad";
+    const { spki, proofAlgorithm: algorithm } = key;
+    return (await cryptography.verify({ spki, algorithm, data: accountPayload(body), signature })) ? "good" : "bad";
+  };
+};
+
+/** Reads the key of a certificate, whoever has issued it. */
+const readUnprovenKey = (der: Uint8Array) => {
+  try {
+    const { spki, extensions } = readCertificate(der);
+    const name = identityOfExtensions(extensions);
+    const key = readPublicKey(spki);
+    const algorithm = key && proofAlgorithm(key.algorithm);
+    return name.ok && algorithm ? { identity: name.identity, spki, proofAlgorithm: algorithm } : undefined;
+  } catch (error) {
+    if (error instanceof DerError) return undefined;
+    throw error;
+  }
+};
+
+/** Makes the function that reads the blocks of a directory. */
+const blockReader =
+  (directory: string) =>
+  (queueId: Uint8Array, block: FileBlock): Uint8Array | null | undefined => {
+    for (const isCompressed of [true, false]) {
+      const data = readIfThere(join(directory, blockFileName(queueId, block, isCompressed)));
+      if (data !== null) return isCompressed ? (zstdCodec.decompress(data, block.rawBytes) ?? undefined) : data;
+    }
+    return null;
+  };
+
+const readIfThere = (path: string): Uint8Array | null => {
+  try {
+    return readFileSync(path);
+  } catch {
+    return null;
+  }
+};

@@ -1,0 +1,195 @@
+import { fromBinary } from "@bufbuild/protobuf";
+import { equalBytes } from "../../kit/bytes.ts";
+import { type AccountBody, AccountBodySchema } from "../gen/svc/ingest/v1/ingest_pb.js";
+import { accountPayload, sourceRefusals } from "./account.ts";
+import { type AccountFacts, sumHour } from "./hour-state.ts";
+import type { Sha256 } from "./merkle.ts";
+import type { FileAccount } from "./statement-file.ts";
+import { accountsPayload, type LineCount, type LogEntry, lineOf, type StatementLine } from "./statement-line.ts";
+import type { ReportFault, StatementChecks, StatementVerification } from "./verify-statement.ts";
+
+/** The counts that are the host's own; the others are core's. */
+const countsOfHost: readonly LineCount[] = [
+  "accepted",
+  "expired",
+  "damaged",
+  "file_gap_bytes",
+  "queue_full",
+  "too_large",
+  "malformed",
+  "retry",
+];
+
+/** Makes the function that checks the accounts of a line: that the line was made of them, that they are the host's, and what they say. */
+export const createAccountCheck = (
+  checks: StatementChecks,
+  { entry, result, fault }: { entry: LogEntry; result: StatementVerification; fault: ReportFault },
+): ((line: StatementLine, accounts: readonly FileAccount[]) => Promise<void>) => {
+  const { sha256 } = checks;
+  /** The hash of each account, by queue and number. */
+  const hashes = new Map<string, Uint8Array>();
+  const chained: { body: AccountBody; host: string; account: string }[] = [];
+
+  const checkOne = async (host: string, file: FileAccount): Promise<AccountBody | undefined> => {
+    result.accounts.checked += 1;
+    const body = readAccountBody(file.body);
+    // What core refuses is evidence: it may be anybody's, and say anything.
+    if (file.refused !== null) {
+      result.accounts.refused += 1;
+      if (body?.hostId === host) hashes.set(nameOf(host, body), sha256(accountPayload(file.body)));
+      return undefined;
+    }
+    if (body?.hostId !== host) {
+      fault("account_host", "an account is not one of this host", { host });
+      return undefined;
+    }
+    const account = `${body.queueId.toHex()}/${body.number}`;
+    const outcome = await checks.verifyAccount(host, file, body);
+    if (outcome === "bad") fault("account_signature", "the host has not signed this account", { host, account });
+    else if (outcome === "good") result.accounts.signed += 1;
+    else result.accounts.unknownKey += 1;
+    hashes.set(nameOf(host, body), sha256(accountPayload(file.body)));
+    chained.push({ body, host, account });
+    checkBlocks(checks, file, { body, host, account, result, fault });
+    return body;
+  };
+
+  const checkChain = (): void => {
+    for (const { body, host, account } of chained.splice(0)) {
+      const before = hashes.get(nameOf(host, { queueId: body.queueId, number: body.number - 1n }));
+      if (before !== undefined && !equalBytes(before, body.previousSha256))
+        fault("account_chain", "this account does not follow the one before", { host, account });
+    }
+  };
+
+  return async (line, accounts) => {
+    const { host } = line;
+    if (accounts.length === 0) return;
+    if (line.of === null || !equalBytes(digestOfAccounts(sha256, accounts), line.of))
+      fault("accounts", "the line was made of other accounts, or of other blocks", { host });
+    const bodies: AccountBody[] = [];
+    for (const account of accounts) {
+      const body = await checkOne(host, account);
+      if (body) bodies.push(body);
+    }
+    checkChain();
+    checkCounts(line, {
+      bodies,
+      refused: accounts.length - bodies.length,
+      hourMs: line.correctedMs ?? entry.hourMs,
+      fault,
+    });
+  };
+};
+
+const nameOf = (host: string, { queueId, number }: Pick<AccountBody, "queueId" | "number">): string =>
+  `${host}\0${queueId.toHex()}/${number}`;
+
+/** Checks that the blocks of an account are those that core stored, in their order. */
+const checkBlocks = (
+  { sha256, readBlock }: StatementChecks,
+  { blocks, rangeDigest }: FileAccount,
+  {
+    body,
+    host,
+    account,
+    result,
+    fault,
+  }: { body: AccountBody; host: string; account: string; result: StatementVerification; fault: ReportFault },
+): void => {
+  if (blocks.length === 0) return;
+  let digest = new Uint8Array();
+  let through = body.firstSequence - 1n;
+  for (const block of blocks) {
+    const { firstSequence, lastSequence } = block;
+    const name = `${firstSequence}-${lastSequence}`;
+    if (firstSequence <= through || lastSequence < firstSequence || lastSequence > body.lastSequence)
+      fault("account_blocks", "a block is not of this account's range", { host, account, block: name });
+    through = lastSequence;
+    digest = Uint8Array.from(sha256(Uint8Array.from([...digest, ...block.digest])));
+    const data = readBlock?.(body.queueId, block);
+    if (readBlock === undefined || data === null) {
+      result.blocks.absent += 1;
+      continue;
+    }
+    result.blocks.checked += 1;
+    if (data === undefined || !equalBytes(sha256(data), block.digest))
+      fault("block", "the block is not the one that was stored", { host, account, block: name });
+  }
+  if (rangeDigest === null || !equalBytes(digest, rangeDigest))
+    fault("account_blocks", "these are not the blocks that core counted for this account", { host, account });
+};
+
+/** Checks that a line has the counts of the host's accounts, and a state that they allow. */
+const checkCounts = (
+  line: StatementLine,
+  {
+    bodies,
+    refused,
+    hourMs,
+    fault,
+  }: { bodies: readonly AccountBody[]; refused: number; hourMs: number; fault: ReportFault },
+): void => {
+  const { host, state } = line;
+  const sums = sumHour(hourMs, bodies.map(factsOf));
+  const status = { state, shortages: [], isClockWrong: false };
+  const { counts } = lineOf(status, sums, { host, correctedMs: null, delivered: [], of: null });
+  const count = (name: LineCount): number => line.counts[name] ?? 0;
+  for (const name of countsOfHost)
+    if (count(name) !== (counts[name] ?? 0))
+      fault("counts", `the line has ${name}=${count(name)}, the host's accounts ${counts[name] ?? 0}`, { host });
+  if (state !== "complete" && state !== "undelivered") return;
+  const before = bodies.reduce((sum, body) => sum + acknowledgedBefore(body), 0);
+  const isShort = (["rejected", "lost", "missing", "file_gap_bytes", "queue_full", "too_large"] as const).some(
+    (name) => count(name) > 0,
+  );
+  if (isShort || refused > 0 || count("stored") + count("discarded") + before !== count("accepted"))
+    fault("state", `the line says ${state}, and its counts do not`, { host });
+};
+
+/** Sequences of an account that core acknowledged under an earlier queue. */
+const acknowledgedBefore = ({ firstSequence, lastSequence, ackedBeforeThrough }: AccountBody): number => {
+  const through = ackedBeforeThrough < lastSequence ? ackedBeforeThrough : lastSequence;
+  return through < firstSequence ? 0 : Number(through - firstSequence + 1n);
+};
+
+/** Returns what an account itself says; what core counted is left out. */
+const factsOf = (body: AccountBody): AccountFacts => {
+  const refused: AccountFacts["stated"]["refused"] = Object.fromEntries(
+    sourceRefusals.flatMap((name, at) => {
+      const records = body.refused
+        .filter(({ reason }) => reason === at + 1)
+        .reduce((sum, one) => sum + one.records, 0n);
+      return records === 0n ? [] : [[name, Number(records)]];
+    }),
+  );
+  return {
+    fromMs: Number(body.fromMs),
+    toMs: Number(body.toMs),
+    receivedMs: Number(body.toMs),
+    ...{ isStopped: body.stopped, refused: null, isChecked: true, xid: 0n },
+    accepted: Number(body.accepted.reduce((sum, { records }) => sum + records, 0n)),
+    ...{ stored: 0, rejected: 0, discarded: 0, lost: 0, missing: 0 },
+    stated: {
+      refused,
+      expired: Number(body.expired),
+      damaged: Number(body.damaged),
+      fileGapBytes: Number(body.fileGapBytes),
+    },
+  };
+};
+
+/** Returns the digest of a line's accounts. */
+const digestOfAccounts = (sha256: Sha256, accounts: readonly FileAccount[]): Uint8Array =>
+  sha256(
+    accountsPayload(accounts.map(({ body, rangeDigest }) => ({ sha256: sha256(accountPayload(body)), rangeDigest }))),
+  );
+
+/** Decodes the body of an account; undefined if it is none. */
+const readAccountBody = (body: Uint8Array): AccountBody | undefined => {
+  try {
+    return fromBinary(AccountBodySchema, body);
+  } catch {
+    return undefined;
+  }
+};

@@ -1,0 +1,192 @@
+/** Verifies the file of a statement (docs/completeness-proof.md) without core: every fault is named by what it concerns. */
+import { equalBytes } from "../../kit/bytes.ts";
+import type { AccountBody } from "../gen/svc/ingest/v1/ingest_pb.js";
+import { isConsistent, leafHash, merkleRoot, rootOfInclusion, type Sha256 } from "./merkle.ts";
+import { type LogCheckpoint, type NoteKey, openNote, parseCheckpoint } from "./signed-note.ts";
+import type { FileAccount, FileBlock, FileLine, StatementFile } from "./statement-file.ts";
+import { compareHosts, type LogEntry, parseEntry, parseLine, type StatementLine } from "./statement-line.ts";
+import { createAccountCheck } from "./verify-account.ts";
+
+/**
+ * What does not verify. `log_signature`: no trusted key has signed the head of the log; `log_entry`: the entry is not in that log; `consistency`:
+ * the log does not continue what a witness kept; `lines`: they are not those of the entry; `line`: this one is not; `accounts`: a line was made of
+ * other accounts; `account_host`, `account_signature`, `account_chain`, `account_blocks`: an account is another host's, was not signed by its
+ * host, does not follow the one before, or states other blocks; `counts`, `state`: a line contradicts its accounts; `block`: a block is not the
+ * one that was stored.
+ */
+export type StatementFaultKind =
+  | "log_signature"
+  | "log_entry"
+  | "consistency"
+  | "lines"
+  | "line"
+  | "accounts"
+  | "account_host"
+  | "account_signature"
+  | "account_chain"
+  | "account_blocks"
+  | "counts"
+  | "state"
+  | "block";
+
+/** A fault, and the host, account and block that it concerns. */
+export interface StatementFault {
+  kind: StatementFaultKind;
+  detail: string;
+  host?: string;
+  /** The queue in hex and the number of the account in it. */
+  account?: string;
+  /** The first and the last sequence. */
+  block?: string;
+}
+
+/** The outcome of a check: good, bad, or what is needed for it is not there. */
+export type CheckOutcome = "good" | "bad" | "unknown";
+
+/** What a verification needs beside the file. */
+export interface StatementChecks {
+  sha256: Sha256;
+  logKeys: readonly NoteKey[];
+  /** A signed head that a witness kept; null to check none. */
+  witness: string | null;
+  /** Whether the host has signed an account. */
+  verifyAccount(host: string, account: FileAccount, body: AccountBody): Promise<CheckOutcome>;
+  /** Returns the encoded envelopes of a block; null if it is not there, undefined if it cannot be read. Absent: no block is checked. */
+  readBlock?(queueId: Uint8Array, block: FileBlock): Uint8Array | null | undefined;
+}
+
+/** The result of a verification. */
+export interface StatementVerification {
+  entry: LogEntry | null;
+  head: LogCheckpoint | null;
+  /** The names of the keys that signed the head. */
+  signedBy: string[];
+  /** Whether the log continues what the witness kept; null without one. */
+  continuesWitness: boolean | null;
+  lines: { checked: number; isWhole: boolean };
+  accounts: { checked: number; signed: number; unknownKey: number; refused: number };
+  blocks: { checked: number; absent: number };
+  faults: StatementFault[];
+}
+
+const faultsMax = 100;
+
+/** Verifies a file. */
+export const verifyStatement = async (file: StatementFile, checks: StatementChecks): Promise<StatementVerification> => {
+  const { sha256 } = checks;
+  const result: StatementVerification = {
+    entry: parseEntry(file.entry) ?? null,
+    ...{ head: null, signedBy: [], continuesWitness: null },
+    lines: { checked: 0, isWhole: false },
+    accounts: { checked: 0, signed: 0, unknownKey: 0, refused: 0 },
+    blocks: { checked: 0, absent: 0 },
+    faults: [],
+  };
+  const fault = (kind: StatementFaultKind, detail: string, place: Partial<StatementFault> = {}): void => {
+    if (result.faults.length < faultsMax) result.faults.push({ kind, detail, ...place });
+  };
+  await verifyHead(file, checks, { result, fault });
+  const { entry } = result;
+  if (entry === null) {
+    fault("log_entry", "the entry is malformed");
+    return result;
+  }
+  const lines = readLines(file.lines, entry, fault);
+  verifyLines(file.lines, { entry, sha256, result, fault });
+  const checkAccount = createAccountCheck(checks, { entry, result, fault });
+  for (const { line, of } of lines) await checkAccount(line, of.accounts);
+  return result;
+};
+
+/** Reports a fault. */
+export type ReportFault = (kind: StatementFaultKind, detail: string, place?: Partial<StatementFault>) => void;
+
+const verifyHead = async (
+  { entry, index, proof, note, consistency }: StatementFile,
+  { sha256, logKeys, witness }: StatementChecks,
+  { result, fault }: { result: StatementVerification; fault: ReportFault },
+): Promise<void> => {
+  const opened = await openNote(note, logKeys);
+  const head = parseCheckpoint(opened?.text ?? note.slice(0, note.lastIndexOf("\n\n") + 1));
+  if (opened === undefined) fault("log_signature", "no trusted key has signed the head of the log");
+  if (head === undefined) return fault("log_signature", "the head of the log is malformed");
+  result.head = head;
+  result.signedBy = opened?.keys.map(({ name }) => name) ?? [];
+  if (opened !== undefined && !result.signedBy.includes(head.origin))
+    fault("log_signature", `the key of ${head.origin} has not signed the head of its log`);
+  const leaf = leafHash(sha256, new TextEncoder().encode(entry));
+  const root = rootOfInclusion(sha256, { index, size: head.size }, { leaf, proof });
+  if (root === undefined || !equalBytes(root, head.root))
+    fault("log_entry", `the entry is not number ${index} of the log of ${head.size} entries`);
+  if (witness === null) return;
+  const kept = await openNote(witness, logKeys);
+  const before = kept && parseCheckpoint(kept.text);
+  const found = before && consistency.find(({ size }) => size === before.size);
+  const isSame = before?.size === head.size;
+  result.continuesWitness =
+    before !== undefined &&
+    before.origin === head.origin &&
+    isConsistent(sha256, { before, after: head }, found?.proof ?? []);
+  if (before === undefined) fault("consistency", "no trusted key has signed what the witness kept");
+  else if (found === undefined && !isSame)
+    fault("consistency", `the file has no proof that the log continues its first ${before.size} entries`);
+  else if (!result.continuesWitness)
+    fault("consistency", `the log is not a continuation of what the witness kept at ${before.size} entries`);
+};
+
+/** Reads the lines, which must be in their order. */
+const readLines = (lines: readonly FileLine[], { hourMs }: LogEntry, fault: ReportFault) => {
+  const read: { line: StatementLine; of: FileLine }[] = [];
+  let before: StatementLine | undefined;
+  for (const [at, of] of lines.entries()) {
+    const line = parseLine(of.text);
+    const host = of.text.split(" ")[0] ?? "";
+    if (line === undefined) fault("line", `line ${of.index} is malformed`, { host });
+    else {
+      const isLater = line.correctedMs === null || line.correctedMs < hourMs;
+      const isAfter = before === undefined || compareLines(before, line) < 0;
+      const follows = at === 0 || (lines[at - 1]?.index ?? 0) < of.index;
+      if (!isLater || !isAfter || !follows) fault("line", `line ${of.index} is not in its place`, { host: line.host });
+      read.push({ line, of });
+      before = line;
+    }
+  }
+  return read;
+};
+
+/** Own lines come before corrections, each sorted by the bytes of the host and then by the hour. */
+const compareLines = (a: StatementLine, b: StatementLine): number => {
+  const ofHour = Number(a.correctedMs !== null) - Number(b.correctedMs !== null);
+  const ofHost = compareHosts(a.host, b.host);
+  return ofHour || ofHost || (a.correctedMs ?? 0) - (b.correctedMs ?? 0);
+};
+
+const verifyLines = (
+  lines: readonly FileLine[],
+  {
+    entry,
+    sha256,
+    result,
+    fault,
+  }: { entry: LogEntry; sha256: Sha256; result: StatementVerification; fault: ReportFault },
+): void => {
+  const encoder = new TextEncoder();
+  const hashes = lines.map(({ text }) => leafHash(sha256, encoder.encode(text)));
+  result.lines = {
+    checked: lines.length,
+    isWhole: lines.length === entry.lines && lines.every(({ index }, at) => index === at),
+  };
+  const isRoot = result.lines.isWhole && equalBytes(merkleRoot(sha256, hashes), entry.root);
+  let named = 0;
+  for (const [at, { index, text, proof }] of lines.entries()) {
+    if (isRoot || proof === null) continue;
+    const leaf = hashes[at] ?? new Uint8Array();
+    const root = rootOfInclusion(sha256, { index, size: entry.lines }, { leaf, proof });
+    if (root !== undefined && equalBytes(root, entry.root)) continue;
+    named += 1;
+    fault("line", `line ${index} is not the one that was signed`, { host: text.split(" ")[0] ?? "" });
+  }
+  const isProven = lines.every(({ proof }) => proof !== null);
+  if (!isRoot && named === 0 && (result.lines.isWhole || !isProven))
+    fault("lines", `the lines are not the ${entry.lines} that were signed`);
+};
