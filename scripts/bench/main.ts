@@ -21,6 +21,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   replicas: async () => (await import("./fleet/replicas.ts")).replicasBench,
   "sink-nats": async () => (await import("./ingest/sink-nats.ts")).sinkNatsBench,
   start: async () => (await import("./start.ts")).startBench,
+  statement: async () => (await import("./fleet/statement.ts")).statementBench,
   ui: async () => (await import("./ui/ui.ts")).uiBench,
 };
 

@@ -52,6 +52,11 @@ export const benchGoals = {
     cpu_us: atMost(600, "µs", "CPU a certificate, one-time tokens, core and PostgreSQL"),
     p99_ms: below(150, "ms", "p99"),
   },
+  statement: {
+    cpu_s: below(30, "s", "CPU of an hour's statement of 100,000 hosts, core and PostgreSQL"),
+    core_mb: below(200, "MB", "core's memory for it"),
+    line_bytes: atMost(45, "bytes", "a host's hour in it, as stored"),
+  },
   health: {
     route_ms: below(60, "ms", "p95 of a page at 100,000 hosts"),
     database_ms: below(25, "ms", "p95 of a page at the database"),
