@@ -134,6 +134,7 @@ describe("the bundle that ships", () => {
     "sessions revoke",
     "configs diff",
     "telemetry read",
+    ...["hosts diag", "hosts renew", "hosts report"],
     "completeness",
     "completion",
   ];

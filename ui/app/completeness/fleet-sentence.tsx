@@ -4,7 +4,7 @@ import { createReport } from "../api/create-report.ts";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { HourShape } from "./hour-mark.tsx";
-import { hourStateWords, hourText, shortBy } from "./hour-view.ts";
+import { clockText, hourStateWords, shortBy } from "./hour-view.ts";
 import "./completeness.css";
 
 /** The completeness of the last 24 hours in one sentence, with the host that is short of most; nothing until an hour is settled. */
@@ -42,5 +42,5 @@ const wordsOf = ({ hosts, hosts_listed: incomplete, items }: FleetCompleteness):
   const name = plainText(first.device_id ?? first.host_id);
   const short = shortBy(first.worst.shortages);
   const state = hourStateWords[first.worst.state][0].toLowerCase();
-  return `${whole}; ${name} ${state}${short === "" ? "" : ` of ${short}`} at ${hourText(first.worst.from)} UTC`;
+  return `${whole}; ${name} ${state}${short === "" ? "" : ` of ${short}`} at ${clockText(first.worst.from)} UTC`;
 };

@@ -77,10 +77,10 @@ export const shortBy = (shortages: readonly ShortageView[]): string => {
 export const shownState = (state: HourState | null): ShownState => state ?? "undecided";
 
 /** Returns the hour of a timestamp in UTC: `10:00`. */
-export const hourText = (at: string): string => at.slice(11, 16);
+export const clockText = (at: string): string => at.slice(11, 16);
 
 /** Returns the day and hour of a timestamp in UTC: `2026-11-25 10:00`. */
-export const dayHourText = (at: string): string => `${at.slice(0, 10)} ${hourText(at)}`;
+export const dayHourText = (at: string): string => `${at.slice(0, 10)} ${clockText(at)}`;
 
 /** Names an hour for a control: day, hour, state and what it is short of. */
 export const hourLabel = ({ from, state, shortages }: Pick<HostHourView, "from" | "state" | "shortages">): string => {
