@@ -21,8 +21,6 @@ export interface Plant extends HostFault {
   backend?: BackendFault;
   source?: SourceFault;
   streams?: StreamFault;
-  /** The search begins here, for what needs two rare faults to meet. */
-  firstSeed?: number;
 }
 
 /** Mistakes of the collector: its queue on disk, its sessions, its forwarder. */
@@ -74,11 +72,6 @@ const collectorPlants: Readonly<Record<string, Plant>> = {
           return { ...session, ackedThrough: session.sentThrough };
         },
       }),
-  },
-  "a host forgets the queue ids that it left": {
-    firstSeed: 54_600,
-    queue: (queue) =>
-      withMembers(queue, { beginSession: (hostId) => ({ ...queue.beginSession(hostId), leftQueues: [] }) }),
   },
   "a session does not name the ones before": {
     queue: (queue) =>

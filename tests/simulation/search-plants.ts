@@ -21,11 +21,9 @@ export const searchPlants = async (options: {
   const { names = Object.keys(plants), first, seedsMax, onFound } = options;
   const found: FoundPlant[] = [];
   for (const name of names) {
-    const from = plants[name]?.firstSeed ?? first;
-    const result = await searchPlant(name, from, seedsMax);
+    const result = await searchPlant(name, first, seedsMax);
     found.push(result);
-    const seeds = `${result.seeds ?? `not in ${seedsMax}`}${from === first ? "" : ` from ${from}`}`;
-    onFound(`| ${result.name} | ${result.law} | ${seeds} |`);
+    onFound(`| ${result.name} | ${result.law} | ${result.seeds ?? `not in ${seedsMax}`} |`);
   }
   return found;
 };

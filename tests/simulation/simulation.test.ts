@@ -1,5 +1,4 @@
 import { describe, expect, it } from "vitest";
-import { laws } from "./oracle.ts";
 import { plants } from "./plants.ts";
 import { searchPlants } from "./search-plants.ts";
 import { shrink } from "./shrink.ts";
@@ -35,12 +34,6 @@ describe("a simulation", () => {
   ])("finds that %s", async (name) => {
     const [found] = await searchPlants({ names: [name], first: 1, seedsMax: 30, onFound: () => undefined });
     expect(found?.law).not.toBe("");
-  });
-
-  it("Q11, Q12: finds that a host forgets the queue ids that it left, when its disk and the database go back", async () => {
-    expect((await simulate({ seed: 54603 })).breaches).toEqual([]);
-    const { breaches } = await simulate({ seed: 54603 }, plants["a host forgets the queue ids that it left"]);
-    expect(breaches.map(({ law }) => law)).toEqual([laws.stored]);
   });
 });
 
