@@ -121,6 +121,22 @@ describe("the states of hosts' hours", () => {
     await expectCountsToAddUp();
   });
 
+  it("stay when accounts leave with the telemetry of their time, all but the newest of each queue", async () => {
+    const ingest = { retentionDays: 30 } as NonNullable<typeof core.config.ingest>;
+    const keeping = { ...core, config: { ...core.config, ingest } };
+    const settleKeeping = () => settleHours(keeping, { owner, retentionDays: 400 });
+    await advanceTo(first + 40 * dayMs);
+    expect((await settleKeeping())?.hosts).toBe(3);
+    const left = await db.execute(
+      sql`select host_id, count(*)::int as accounts from ingest_account group by 1 order by 1`,
+    );
+    expect(left).toEqual([a, b, c].toSorted().map((host_id) => ({ host_id, accounts: 1 })));
+    await storeAccount(db, b, first, { number: 1, receivedMs: clock.now() });
+    expect(await settleKeeping()).not.toHaveProperty("again");
+    expect(await stateOf(b, first)).toBe("short");
+    expect(await stateOf(a, first)).toBe("complete");
+  });
+
   it("of a day in which every hour is short have less than 1 KB", () => {
     const shortages = [
       { kind: "dropped" as const, count: 123_456 },

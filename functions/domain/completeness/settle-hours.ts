@@ -2,6 +2,7 @@
  * Settles the states of hosts' hours. Invariants:
  * - Each hour is decided once for every host when its grace is over, in order and without a gap, also when nothing came.
  * - An account that comes later, an export that passes it, or the loss of an account decides the hour again.
+ * - An hour is not decided again once accounts of it may have been deleted.
  * - The counts of `completeness_hour` are the sums of the rows: both change in one transaction.
  */
 import { dayMs, hourMs as hourLengthMs } from "../../../kit/clock.ts";
@@ -29,6 +30,7 @@ import {
   saveDays,
 } from "../../store/completeness/days.ts";
 import {
+  deleteOldAccounts,
   findLateHours,
   type HostHour,
   hourKey,
@@ -57,6 +59,8 @@ const pageHosts = 1_000;
 const againMax = 20_000;
 /** An account may become visible so long after its time of receipt. */
 const commitMsMax = 60_000;
+/** For so long accounts are kept beyond their hour: a host's clock may be ahead. */
+const marginMs = 2 * dayMs;
 
 /** Settles the next hour that is due, and those before that changed, unless another core is at it; undefined if nothing was due. */
 export const settleHours = async (
@@ -71,7 +75,8 @@ export const settleHours = async (
   let progress = before;
   try {
     const rules = await readHourRules(core);
-    const again = await settleAgain(core, rules, before);
+    const keptFromMs = accountsKeptFrom(core.config, rules.nowMs);
+    const again = await settleAgain(core, rules, { ...before, keptFromMs });
     progress = { ...before, receivedBefore: again.receivedBefore };
     const newest = Math.floor((rules.nowMs - graceMs) / hourLengthMs) * hourLengthMs - hourLengthMs;
     const hourMs = before.hourMs === null ? newest : before.hourMs + hourLengthMs;
@@ -81,12 +86,17 @@ export const settleHours = async (
       report.hour = new Date(hourMs).toISOString();
       progress = { ...progress, hourMs };
       await deleteOldDays(db, new Date(rules.nowMs - retentionDays * dayMs));
+      if (keptFromMs !== null) await deleteOldAccounts(db, new Date(keptFromMs - marginMs));
     }
     return Object.keys(report).length === 0 ? undefined : report;
   } finally {
     await releaseSettling(db, owner, progress);
   }
 };
+
+/** Accounts are kept as long as the telemetry that they speak of; null: for good. */
+const accountsKeptFrom = ({ ingest }: Core["config"], nowMs: number): number | null =>
+  ingest === null || ingest.retentionDays === 0 ? null : nowMs - ingest.retentionDays * dayMs;
 
 const settleHour = async (
   core: SettlingCore,
@@ -117,7 +127,7 @@ const settleHour = async (
 const settleAgain = async (
   core: SettlingCore,
   rules: HourRules,
-  { hourMs, receivedBefore }: SettlingProgress,
+  { hourMs, receivedBefore, keptFromMs }: SettlingProgress & { keptFromMs: number | null },
 ): Promise<{ hours: number; receivedBefore: Date }> => {
   const now = new Date(rules.nowMs);
   if (hourMs === null || receivedBefore === null) return { hours: 0, receivedBefore: now };
@@ -129,7 +139,9 @@ const settleAgain = async (
     null,
   );
   const delivered = slowest === null ? [] : await findDeliveredHours(core.db, slowest, pageHosts);
-  const hours = [...new Map([...late.hours, ...delivered].map((hour) => [hourKey(hour), hour])).values()];
+  // Of an older hour core no longer has every account.
+  const whole = [...late.hours, ...delivered].filter((hour) => keptFromMs === null || hour.hourMs >= keptFromMs);
+  const hours = [...new Map(whole.map((hour) => [hourKey(hour), hour])).values()];
   for (let at = 0; at < hours.length; at += pageHosts) await decide(core, rules, hours.slice(at, at + pageHosts));
   return { hours: hours.length, receivedBefore: late.next ?? now };
 };

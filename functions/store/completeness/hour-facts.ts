@@ -195,6 +195,14 @@ export const listExportsBelow = async (db: Executor): Promise<ExportBelow[]> => 
 /** An account that says that a host slept is followed so far back. */
 const hoursMax = 400 * 24;
 
+/** Deletes accounts that core received before a time, but the newest of each queue, which the next one names. */
+export const deleteOldAccounts = async (db: Executor, before: Date): Promise<void> => {
+  await db.execute(sql`
+    delete from ingest_account old where received_at < ${before.toISOString()}::timestamptz and exists (
+      select 1 from ingest_account newer where newer.host_id = old.host_id and newer.queue_id = old.queue_id
+        and newer.number > old.number and newer.refused is null)`);
+};
+
 /** Finds the hours before `endMs` that accounts touch which were received since `since`, and the time to go on from if there are more. */
 export const findLateHours = async (
   db: Executor,
