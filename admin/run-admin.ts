@@ -29,6 +29,8 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
     )
     .option("-y, --yes", "answer questions with yes", false)
     .showHelpAfterError("(svc-admin --help lists the commands)")
+    // Of 40 columns for a description, commander's own, a terminal of 72 has not enough beside the longest command.
+    .configureHelp({ minWidthToWrap: 30 })
     .configureOutput({
       writeOut: (text) => terminal.out.write(text),
       writeErr: (text) => terminal.err.write(text),

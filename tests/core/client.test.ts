@@ -256,6 +256,9 @@ describe("the generated client", () => {
     expect((await fleet.getFleetHealth<true>(onRow)).data.item.identity).toBe(host.identity);
     expect((await fleet.getFleetVolume<true>(onRow)).response.status).toBe(200);
     expect((await fleet.readHostEnvelopes<true>(onIdentity)).response.status).toBe(200);
+    expect((await fleet.getHostCompleteness<true>(onIdentity)).response.status).toBe(200);
+    expect((await fleet.reportCompleteness<true>({ client })).response.status).toBe(200);
+    expect((await fleet.exportCompleteness<true>({ client })).data).toContain("hour,identity,identity_id");
 
     const reason = { body: { reason_code: "lost_device" } };
     await fleet.revokeCertificate<true>({ client, path: { id: renewed.data.certificate_id }, ...reason });

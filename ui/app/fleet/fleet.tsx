@@ -157,9 +157,12 @@ export const Fleet = () => {
               <StateLegend thresholds={answer()?.thresholds} />
             </StateBar>
             <div class="fleet-completeness-place">
-              <LazyPart what="The completeness of the fleet">
-                <FleetSentence paused={paused()} />
-              </LazyPart>
+              {/* Not before it is known that there are hosts. */}
+              <Show when={answer()}>
+                <LazyPart what="The completeness of the fleet">
+                  <FleetSentence paused={paused()} />
+                </LazyPart>
+              </Show>
             </div>
             <div class="fleet-charts">
               <FleetCharts
