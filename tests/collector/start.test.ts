@@ -6,7 +6,7 @@ import { expect, it, onTestFinished } from "vitest";
 import { bundleProgram } from "../../scripts/bundle/bundle-programs.ts";
 
 /** The bytes of the bundle that `run` may load: a tenth more than it did when this was written. */
-const runBytesMax = 610_000;
+const runBytesMax = 690_000;
 
 const addLoaded = (outputs: Metafile["outputs"], name: string, loaded: Set<string>): void => {
   if (loaded.has(name)) return;

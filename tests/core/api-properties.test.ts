@@ -213,9 +213,10 @@ const queriesOf = ({ parameters = [] }: Documented): fc.Arbitrary<string> => {
     });
   // No schema describes which text is a cursor of this list.
   const usual = named.filter(({ name }) => name !== "cursor");
+  const [required, optional] = [true, false].map((is) => usual.filter((parameter) => parameter.required === is));
   // A few of many: with all of them at once one is nearly always refused, as no schema says what a range or a label is.
-  const some = fc.subarray(usual, { maxLength: Math.min(usual.length, fieldsMax) });
-  const fields = some.chain(fieldsOf);
+  const some = fc.subarray(optional ?? [], { maxLength: Math.min(optional?.length ?? 0, fieldsMax) });
+  const fields = some.chain((chosen) => fieldsOf([...(required ?? []), ...chosen]));
   const encode = (query: unknown): string => {
     const pairs = Object.entries(Object(query) as object).flatMap(([name, value]) =>
       (Array.isArray(value) ? value : [value]).map((one) => [name, String(one).slice(0, 4000).toWellFormed()]),

@@ -52,12 +52,14 @@ it("Y4: a core that is killed while it commits a sync leaves nothing of it; the 
 
   const core = startProgram("functions/main.ts", [], env);
   const { port } = await logged(core, "ready");
-  expect(await logged(core, "job done")).toMatchObject({
-    job: "directory sync",
-    outcome: "synced",
-    users: 3,
-    added: 3,
-  });
+  const isSync = ({ msg, job }: Record<string, unknown>) => msg === "job done" && job === "directory sync";
+  await expect
+    .poll(() => core.records.find(isSync))
+    .toMatchObject({
+      outcome: "synced",
+      users: 3,
+      added: 3,
+    });
   const written = await sql`
     select subject, primary_email, status, scopes::text from person join authentication_identity using (user_id) order by subject`;
   expect(written.map((row) => Object.values(row))).toEqual([

@@ -167,8 +167,8 @@ describe.skipIf(!canStart).for(deployments)("core and web behind PgBouncer in $m
   });
 
   it("migrates the database and syncs the directory", async () => {
-    const done = await logged(core, "job done");
-    expect(done).toMatchObject({ job: "directory sync", outcome: "synced", users: 3 });
+    const isSync = ({ msg, job }: Record<string, unknown>) => msg === "job done" && job === "directory sync";
+    await expect.poll(() => core.records.find(isSync)).toMatchObject({ outcome: "synced", users: 3 });
   });
 
   it("enrolls a host", async () => {
