@@ -1,10 +1,8 @@
-import { createSignal, createUniqueId, For, lazy, Show } from "solid-js";
+import { createSignal, createUniqueId, lazy, Show } from "solid-js";
 import { askKey, type Shortcut, type ShortcutSwitch } from "../browser/shortcuts.ts";
 import { LazyPart } from "../design/load-failure.tsx";
 
-const QueryReference = lazy(async () => ({
-  default: (await import("./query-language/query-reference.tsx")).QueryReference,
-}));
+const ShortcutList = lazy(async () => ({ default: (await import("./shortcut-list.tsx")).ShortcutList }));
 
 /** The actions behind the keys of `/fleet`. */
 export interface FleetActions {
@@ -54,8 +52,6 @@ export const fleetShortcuts = (actions: FleetActions): Shortcut[] => {
 export const rowLink = (id: string | undefined): HTMLElement | null =>
   id === undefined ? null : document.querySelector(`tr[data-id="${CSS.escape(id)}"] .row-link`);
 
-const keyNames: Readonly<Record<string, string>> = { Escape: "Esc" };
-
 /** A button and its dialog: every shortcut of the page, and the switch that turns them off. */
 export const ShortcutHelp = (props: {
   shortcuts: readonly Shortcut[];
@@ -88,29 +84,9 @@ export const ShortcutHelp = (props: {
         onFocusIn={() => setOpened(true)}
       >
         <h2 id={id}>Keyboard shortcuts</h2>
-        <dl>
-          <For each={props.shortcuts}>
-            {({ key, label }) => (
-              <div>
-                <dt>
-                  <kbd class="kbd">{keyNames[key] ?? key}</kbd>
-                </dt>
-                <dd>{label}</dd>
-              </div>
-            )}
-          </For>
-        </dl>
-        <label class="shortcuts-switch">
-          <input
-            type="checkbox"
-            checked={props.choice.on()}
-            onChange={(event) => props.choice.turn(event.currentTarget.checked)}
-          />
-          Use single-key shortcuts
-        </label>
         <Show when={opened()}>
-          <LazyPart what="The query language">
-            <QueryReference />
+          <LazyPart what="The help">
+            <ShortcutList shortcuts={props.shortcuts} choice={props.choice} />
           </LazyPart>
         </Show>
         <form method="dialog">

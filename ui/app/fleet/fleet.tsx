@@ -5,6 +5,7 @@ import { narrowFilter } from "../../../proto/fleet-health/narrow-filter.ts";
 import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { createReport } from "../api/create-report.ts";
 import { createShortcuts } from "../browser/shortcuts.ts";
+import { FleetSentence } from "../completeness/fleet-sentence.tsx";
 import { Freshness } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { LazyPart } from "../design/load-failure.tsx";
@@ -12,7 +13,6 @@ import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { typicalRenewalSeconds } from "./charts/expiry-layout.ts";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
 import { fleetShortcuts, rowLink, ShortcutHelp } from "./fleet-shortcuts.tsx";
-import { NoRows } from "./no-rows.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
 import { createRows } from "./table/create-rows.ts";
@@ -36,9 +36,7 @@ const refreshIntervalMs = 10_000;
 
 // Loaded on demand: its dialog weighs a quarter of the page, and most visits open no row.
 const Notices = lazy(async () => ({ default: (await import("./summary/notices.tsx")).Notices }));
-const FleetSentence = lazy(async () => ({
-  default: (await import("../completeness/fleet-sentence.tsx")).FleetSentence,
-}));
+const NoRows = lazy(async () => ({ default: (await import("./no-rows.tsx")).NoRows }));
 const RowDrawer = lazy(async () => ({ default: (await import("./drawer/row-drawer.tsx")).RowDrawer }));
 
 /** `/fleet`: which hosts need attention, and why, under the view of the address. */
@@ -159,9 +157,7 @@ export const Fleet = () => {
             <div class="fleet-completeness-place">
               {/* Not before it is known that there are hosts. */}
               <Show when={answer()}>
-                <LazyPart what="The completeness of the fleet">
-                  <FleetSentence paused={paused()} />
-                </LazyPart>
+                <FleetSentence paused={paused()} />
               </Show>
             </div>
             <div class="fleet-charts">
@@ -232,10 +228,16 @@ export const Fleet = () => {
       </Show>
       <Switch>
         <Match when={report.phase() === "failed" && report.state().problem}>
-          {(problem) => <NoRows problem={problem()} view={view()} onRetry={refresh} />}
+          {(problem) => (
+            <LazyPart what="The reason of the failure">
+              <NoRows problem={problem()} view={view()} onRetry={refresh} />
+            </LazyPart>
+          )}
         </Match>
         <Match when={isAnswered() && page.rows()?.length === 0}>
-          <NoRows view={view()} onRetry={refresh} />
+          <LazyPart what="The next step">
+            <NoRows view={view()} onRetry={refresh} />
+          </LazyPart>
         </Match>
         <Match when={true}>
           <div class="shown" data-shown={report.phase()}>
