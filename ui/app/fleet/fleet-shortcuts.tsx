@@ -84,9 +84,17 @@ export const ShortcutHelp = (props: {
         onFocusIn={() => setOpened(true)}
       >
         <h2 id={id}>Keyboard shortcuts</h2>
+        <label class="shortcuts-switch">
+          <input
+            type="checkbox"
+            checked={props.choice.on()}
+            onChange={(event) => props.choice.turn(event.currentTarget.checked)}
+          />
+          Use single-key shortcuts
+        </label>
         <Show when={opened()}>
           <LazyPart what="The help">
-            <ShortcutList shortcuts={props.shortcuts} choice={props.choice} />
+            <ShortcutList shortcuts={props.shortcuts} />
           </LazyPart>
         </Show>
         <form method="dialog">

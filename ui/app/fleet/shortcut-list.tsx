@@ -1,11 +1,11 @@
 import { For } from "solid-js";
-import type { Shortcut, ShortcutSwitch } from "../browser/shortcuts.ts";
+import type { Shortcut } from "../browser/shortcuts.ts";
 import { QueryReference } from "./query-language/query-reference.tsx";
 
 const keyNames: Readonly<Record<string, string>> = { Escape: "Esc" };
 
-/** The keys of the page, the switch that turns them off, and the query language. */
-export const ShortcutList = (props: { shortcuts: readonly Shortcut[]; choice: ShortcutSwitch }) => (
+/** The keys of the page, and the query language. */
+export const ShortcutList = (props: { shortcuts: readonly Shortcut[] }) => (
   <>
     <dl>
       <For each={props.shortcuts}>
@@ -19,14 +19,6 @@ export const ShortcutList = (props: { shortcuts: readonly Shortcut[]; choice: Sh
         )}
       </For>
     </dl>
-    <label class="shortcuts-switch">
-      <input
-        type="checkbox"
-        checked={props.choice.on()}
-        onChange={(event) => props.choice.turn(event.currentTarget.checked)}
-      />
-      Use single-key shortcuts
-    </label>
     <QueryReference />
   </>
 );
