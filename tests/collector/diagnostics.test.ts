@@ -2,6 +2,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
+import { parseDocument } from "yaml";
 import { createDatabaseServers } from "../../functions/node/database/database-servers.ts";
 import { listen } from "../../functions/store/database/listen.ts";
 import { systemClock } from "../../kit/clock.ts";
@@ -87,7 +88,12 @@ beforeAll(async () => {
     ...(process.geteuid?.() === 0 ? ["--allow-root-acknowledged", "I-UNDERSTAND-ROOT-MODE"] : []),
   ]);
   expect(await enroll.exited, enroll.stderr).toBe(0);
-  collector = startProgram("collector/main.ts", ["run", "--config", join(dir, "host", "collector.yaml")]);
+  // The OTLP source of a new config listens on a fixed port, which another test's collector may have.
+  const config = join(dir, "host", "collector.yaml");
+  const document = parseDocument(await readFile(config, "utf8"));
+  document.set("sources", document.createNode([{ type: "file", include: [join(dir, "app.log")] }]));
+  await writeFile(config, document.toString());
+  collector = startProgram("collector/main.ts", ["run", "--config", config]);
   const { sql } = database.connect();
   const reported = () => sql<{ id: string }[]>`select identity_id as id from collector_health`;
   hostId = await eventually(async () => {
