@@ -23,7 +23,7 @@ it("N2: core and web stay below 350 MB beside bodies of 400 MB, stalled bodies a
     "web: stalled bodies with a bearer",
     "web: bodies of 400 MB",
   ];
-  const { results } = await runHttpFloods({ seconds: 1, warmUpMs: 300, names, isShared: true });
+  const { results } = await runHttpFloods({ seconds: 1, warmUpMs: 300, names });
   for (const name of names) {
     const { opened = 0, core_peak_mb: core, web_peak_mb: web, faults } = results[name] ?? {};
     expect

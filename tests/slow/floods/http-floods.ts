@@ -32,29 +32,25 @@ export interface HttpFloodResult {
 /** All attacks, by the name of their result. */
 export const httpFloodNames = Object.keys(httpAttacks).flatMap((name) => [`core: ${name}`, `web: ${name}`]);
 
-/** Runs attacks of so many seconds each, each on a new core and web unless `isShared`, after a time without one. */
+/** Runs attacks of so many seconds each, each on a new core and web, after a time without one. */
 export const runHttpFloods = async ({
   seconds,
   names = httpFloodNames,
   warmUpMs = 2_000,
-  isShared = false,
 }: {
   seconds: number;
   names?: readonly string[];
   warmUpMs?: number;
-  isShared?: boolean;
 }): Promise<{ ok: boolean; seconds: number; results: Record<string, HttpFloodResult> }> => {
   const deployments = await prepareDeployments();
   const results: Record<string, HttpFloodResult> = {};
   let deployment: Deployment | undefined;
   try {
     for (const name of ["alone", ...names]) {
-      if (!isShared) await deployment?.close();
-      if (!isShared || deployment === undefined) {
-        deployment = await deployments.start();
-        // Code that has not run yet is slow, whoever calls it.
-        await deployment.behave(warmUpMs);
-      }
+      await deployment?.close();
+      deployment = await deployments.start();
+      // Code that has not run yet is slow, whoever calls it.
+      await deployment.behave(warmUpMs);
       const [at, attack] = name.split(": ") as [AttackedProgram, string | undefined];
       deployment.resetDelays();
       const attacker =
