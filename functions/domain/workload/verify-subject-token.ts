@@ -1,16 +1,9 @@
-import {
-  createRemoteJWKSet,
-  customFetch,
-  decodeJwt,
-  errors,
-  type JWTPayload,
-  type JWTVerifyGetKey,
-  jwtVerify,
-} from "jose";
+import { createRemoteJWKSet, customFetch, decodeJwt, errors, type JWTPayload, type JWTVerifyGetKey } from "jose";
 import * as v from "valibot";
 import { readBytes } from "../../../kit/bytes.ts";
 import type { Clock } from "../../../kit/clock.ts";
 import { isConfidentialUrl } from "../../../kit/confidential-url.ts";
+import { verifyIssuerToken } from "../../../kit/verify-issuer-token.ts";
 import { withTimeout } from "../../../kit/with-timeout.ts";
 import type { WorkloadIssuer } from "../../config/workload-config.ts";
 
@@ -20,6 +13,7 @@ export type RejectedToken =
   | "issuer_unknown"
   | "audience_mismatch"
   | "token_expired"
+  | "token_not_yet_valid"
   | "signature_invalid"
   | "subject_not_allowed";
 
@@ -46,9 +40,6 @@ export type VerifySubjectToken = (token: string) => Promise<{
   payload: JWTPayload;
 }>;
 
-/** Asymmetric signatures alone: a shared secret could be the public key. */
-const algorithms = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"];
-const leewaySeconds = 60;
 const timeoutMs = 5000;
 const responseBytesMax = 1024 * 1024;
 
@@ -74,15 +65,9 @@ export const createVerifySubjectToken = (
     if (issuer === undefined) throw new SubjectTokenRejected("issuer_unknown");
     const key = await keys(issuer);
     try {
-      const { payload } = await jwtVerify(token, key, {
-        algorithms,
-        issuer: issuer.issuer,
-        audience: issuer.audience,
-        clockTolerance: leewaySeconds,
-        currentDate: new Date(clock.now()),
-        requiredClaims: ["sub", "exp", "iat"],
-      });
-      return { issuer, subject: payload.sub ?? "", payload };
+      const payload = await verifyIssuerToken(token, key, { ...issuer, now: clock.now() });
+      if (payload.sub === undefined) throw new SubjectTokenRejected("token_malformed");
+      return { issuer, subject: payload.sub, payload };
     } catch (cause) {
       throw rejectionOf(cause);
     }
@@ -97,10 +82,17 @@ const claimedIssuer = (token: string): string | undefined => {
   }
 };
 
+const claimRejections: Readonly<Record<string, RejectedToken>> = {
+  aud: "audience_mismatch",
+  iat: "token_not_yet_valid",
+  nbf: "token_not_yet_valid",
+};
+
 const rejectionOf = (cause: unknown): Error => {
+  if (cause instanceof SubjectTokenRejected) return cause;
   if (cause instanceof errors.JWTExpired) return new SubjectTokenRejected("token_expired", { cause });
   if (cause instanceof errors.JWTClaimValidationFailed)
-    return new SubjectTokenRejected(cause.claim === "aud" ? "audience_mismatch" : "token_malformed", { cause });
+    return new SubjectTokenRejected(claimRejections[cause.claim] ?? "token_malformed", { cause });
   if (
     cause instanceof errors.JWSSignatureVerificationFailed ||
     cause instanceof errors.JOSEAlgNotAllowed ||

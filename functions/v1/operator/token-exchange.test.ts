@@ -114,6 +114,9 @@ describe("POST /v1/operator/token-exchange", () => {
     ["for another audience", () => tokenOf({ aud: "https://another.example.com" }), "audience_mismatch"],
     ["of another subject", () => tokenOf({ sub: "repo:evil/fleet:ref:refs/heads/main" }), "subject_not_allowed"],
     ["that has expired", () => tokenOf({ exp: Math.floor(clock.now() / 1000) - 61 }), "token_expired"],
+    ["that is issued 61 s ahead", () => tokenOf({ iat: Math.floor(clock.now() / 1000) + 61 }), "token_not_yet_valid"],
+    ["that is valid 61 s ahead", () => tokenOf({ nbf: Math.floor(clock.now() / 1000) + 61 }), "token_not_yet_valid"],
+    ["without a subject", () => tokenOf({ sub: undefined }), "token_malformed"],
     ["without an end", () => tokenOf({ exp: undefined }), "token_malformed"],
     ["signed by another key", () => tokenOf({}, { key: other.privateKey }), "signature_invalid"],
     ["of an unknown key", () => tokenOf({}, { kid: "two" }), "signature_invalid"],
@@ -171,7 +174,8 @@ describe("POST /v1/operator/token-exchange", () => {
       },
     });
     const ask = async () => {
-      const grant = { subject_token: await tokenOf({ aud: "a", sub: "x" }) };
+      const iat = Math.floor(fresh.clock.now() / 1000);
+      const grant = { subject_token: await tokenOf({ aud: "a", sub: "x", iat }) };
       const body = {
         grant_type: "urn:ietf:params:oauth:grant-type:token-exchange",
         subject_token_type: "urn:ietf:params:oauth:token-type:id_token",

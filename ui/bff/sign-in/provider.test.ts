@@ -22,13 +22,11 @@ const createIssuer = async () => {
   const clock = createTestClock();
   const iat = Math.floor(clock.now() / 1000);
   const idTokenWith = (claims: Record<string, unknown>) =>
-    new SignJWT({ nonce: "n", ...claims })
+    new SignJWT({ nonce: "n", iat, exp: iat + 60, ...claims })
       .setProtectedHeader({ alg: "ES256", kid: "k" })
       .setIssuer(issuer)
       .setAudience("svc-web")
       .setSubject("ada")
-      .setIssuedAt(iat)
-      .setExpirationTime(iat + 60)
       .sign(privateKey);
   return { keys, metadata, idTokenWith, clock };
 };
@@ -57,6 +55,19 @@ it.each([
     subject: "ada",
     authenticationAgeSeconds: age,
   });
+});
+
+it("accepts an id_token that is issued or valid up to 60 s ahead of web's clock, and none that is further ahead", async () => {
+  const { keys, metadata, idTokenWith, clock } = await createIssuer();
+  const fetch = async (url: string) => new Response(url.endsWith("/jwks") ? keys : metadata);
+  const provider = createProvider({ config: configOf("sub"), clock, log: createTestLog(), fetch });
+  const now = Math.floor(clock.now() / 1000);
+  for (const claim of ["iat", "nbf"]) {
+    const withClaim = async (ahead: number) =>
+      provider.authenticatedBy(await idTokenWith({ exp: now + 900, [claim]: now + ahead }), { nonce: "n" });
+    expect(await withClaim(60)).toMatchObject({ subject: "ada" });
+    await expect(withClaim(61)).rejects.toThrow(`"${claim}"`);
+  }
 });
 
 it("requests the provider's metadata and keys once for concurrent sign-ins", async () => {
