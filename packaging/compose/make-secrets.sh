@@ -10,8 +10,13 @@ mkdir -p "$dir"
 random() {
   od -An -N32 -tx1 /dev/urandom | tr -d ' \n'
 }
+# Docker makes a folder where a file is missing that a container mounts.
 keep() {
   [ -e "$dir/$1" ] || printf '%s' "$2" >"$dir/$1"
+  if [ ! -f "$dir/$1" ] || [ ! -s "$dir/$1" ]; then
+    echo "make-secrets: $dir/$1 must be a file with a secret: remove what is there, then run this again" >&2
+    exit 1
+  fi
 }
 
 password=${POSTGRES_PASSWORD:-}
@@ -32,6 +37,7 @@ keep database-url "postgres://svc:$(cat "$dir/database-password")@database:5432/
 keep web-database-password "$(random)"
 keep web-database-url "postgres://svc_web:$(cat "$dir/web-database-password")@database:5432/svc"
 keep auth-token-secret "$(random)"
+keep ops-bearer-token "$(random)"
 keep session-secret "$(random)"
 # The programs run as user 1000 and reject keys that others can read.
 chmod 0600 "$dir"/*
@@ -39,6 +45,6 @@ chmod 0600 "$dir"/*
 
 missing=""
 for file in idp-client-secret service-account.json ingest.crt ingest.key enrollment-ca.crt enrollment-ca.key; do
-  [ -s "$dir/$file" ] || missing="$missing $dir/$file"
+  { [ -f "$dir/$file" ] && [ -s "$dir/$file" ]; } || missing="$missing $dir/$file"
 done
 [ -z "$missing" ] || echo "make-secrets: add these files, then run this again (docs/compose.md):$missing"

@@ -1,5 +1,5 @@
 import { execFile } from "node:child_process";
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -32,7 +32,13 @@ it("makes random secrets that only their user can read, and lists the files that
     expect(output).toContain(`/secrets/${name}`);
   const names = await readdir(join(dir, "secrets"));
   for (const name of names) expect((await stat(join(dir, "secrets", name))).mode & 0o777).toBe(0o600);
-  const random = ["database-password", "web-database-password", "auth-token-secret", "session-secret"];
+  const random = [
+    "database-password",
+    "web-database-password",
+    "auth-token-secret",
+    "ops-bearer-token",
+    "session-secret",
+  ];
   const values = await Promise.all(random.map(read));
   for (const value of values) expect(value).toMatch(/^[0-9a-f]{64}$/);
   expect(new Set(values).size).toBe(random.length);
@@ -48,6 +54,24 @@ it("protects files that were added, when it runs again", async () => {
   expect(output).not.toContain("ingest.key");
   const { mode, uid } = await stat(path);
   expect([mode & 0o777, uid]).toEqual([0o600, process.getuid?.() === 0 ? 1000 : process.getuid?.()]);
+});
+
+it.each([
+  ["a folder", (path: string) => mkdir(path, { recursive: true })],
+  ["an empty file", (path: string) => writeFile(path, "")],
+])("ends with 1 and says what to do when %s stands where a secret belongs", async (_, place) => {
+  for (const name of ["database-password", "session-secret"]) {
+    await make();
+    await rm(join(dir, "secrets", name));
+    await place(join(dir, "secrets", name));
+    expect(await make()).toMatchObject({ code: 1, errors: expect.stringContaining(`/secrets/${name} must be a file`) });
+    await rm(join(dir, "secrets", name), { recursive: true });
+  }
+});
+
+it("lists a folder that stands where a file is to be added", async () => {
+  await mkdir(join(dir, "secrets", "ingest.key"), { recursive: true });
+  expect((await make()).output).toContain("/secrets/ingest.key");
 });
 
 it("never replaces a file", async () => {

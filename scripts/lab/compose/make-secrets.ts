@@ -22,6 +22,7 @@ export const makeSecrets = async (): Promise<void> => {
     "database-url": `postgres://svc:${password}@database:5432/svc`,
     "web-database-url": `postgres://svc_web:${webPassword}@database:5432/svc`,
     "auth-token-secret": random(),
+    "ops-bearer-token": random(),
     "session-secret": random(),
     "idp-client-secret": providerClient.clientSecret,
   };
