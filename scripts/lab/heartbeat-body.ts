@@ -1,4 +1,7 @@
-/** Returns the body of a heartbeat of a healthy collector at `now`, without its proof; `over` replaces fields. */
+/**
+ * Returns the body of a heartbeat of a healthy collector at `now`, without its proof; `over` replaces fields. It started at midnight, so that
+ * its reports repeat, as those of a working host do.
+ */
 export const heartbeatBody = (now: number, over: Readonly<Record<string, unknown>> = {}): Record<string, unknown> => ({
   sent_at: new Date(now).toISOString(),
   boot_id: "boot-1",
@@ -7,7 +10,7 @@ export const heartbeatBody = (now: number, over: Readonly<Record<string, unknown
     commit: "0123abc",
     hostname: "web-1",
     platform: "linux/amd64",
-    started_at: new Date(now - 60_000).toISOString(),
+    started_at: new Date(now - (now % 86_400_000)).toISOString(),
   },
   config: { valid: true, errors: [], running_config_hash: "a".repeat(64) },
   queue: {
