@@ -1,3 +1,4 @@
+import { hostname } from "node:os";
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
@@ -15,6 +16,7 @@ import { correctTimesAhead } from "./jobs/correct-times-ahead.ts";
 import { createDatabaseClock, followDatabase } from "./jobs/database-clock.ts";
 import { createSessionKeeper, keepCoreSession } from "./jobs/keep-core-session.ts";
 import { createDatabaseProbe } from "./jobs/probe-database.ts";
+import { coreReportIntervalMs, createCoreReporter } from "./jobs/report-core.ts";
 import { runCompletenessJob } from "./jobs/run-completeness-job.ts";
 import { runDiagJob } from "./jobs/run-diag-job.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
@@ -166,11 +168,21 @@ const serve = async (
       license,
       isStopping: () => isStopping,
     });
+    const report = createCoreReporter(jobsCore, {
+      ...{ machine: hostname(), version: packageJson.version, checks, certificates: files.certificates },
+      streams: () => ingest?.openStreams() ?? null,
+      clockAheadMs: databaseClock.aheadMs,
+      isStopping: () => isStopping,
+    });
     for (const figure of figuresOf(core, { checks, certificates: files.certificates })) metrics.figure(figure);
     const ops = opsRoutesOf({ config, clock: core.clock, log, metrics: metrics.render, checks });
     const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
     const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
     isListening = true;
+    const reporting = runEvery(
+      { name: "core report", intervalMs: coreReportIntervalMs, clock: systemClock, signal: stop.signal, log },
+      report,
+    );
     // Before "ready", so that no signal that follows it ends the process at once.
     const stopped = stopSignal();
     log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");
@@ -178,13 +190,18 @@ const serve = async (
     const directory = startDirectorySync(jobsCore, { metrics, sessions: servers.sessions, signal: stop.signal });
     log.info({ signal: await stopped }, "stopping");
     isStopping = true;
-    await systemClock.sleep(config.shutdownDelaySeconds * 1000);
+    await Promise.all([
+      systemClock.sleep(config.shutdownDelaySeconds * 1000),
+      // So that /system does not take it for one that ended by itself.
+      withTimeout(closeSeconds * 1000, systemClock, report()).catch(() => undefined),
+    ]);
     stop.abort();
     const timer = setTimeout(() => void databases.close(0), shutdownGraceMs);
     await Promise.all([
       http.close(shutdownGraceMs),
       ingest?.close(shutdownGraceMs),
       runningJobs,
+      reporting,
       directory,
       chat?.close(),
     ]);

@@ -36,6 +36,8 @@ const statusPauseMs = 1_000;
 export interface RunningIngest {
   port: number;
   health: Ingest["health"];
+  /** The Forward streams that are open. */
+  openStreams(): number;
   reopenStreams: Ingest["reopenStreams"];
   /** Lets calls in flight finish for `graceMs`, stores what is pending, and waits for the jobs, which end with the signal. */
   close(graceMs: number): Promise<void>;
@@ -119,6 +121,7 @@ export const startIngest = async (
   return {
     port: listener.port,
     health: ingest.health,
+    openStreams: () => ingest.gauges().openStreams,
     reopenStreams: ingest.reopenStreams,
     close: async (graceMs) => {
       await listener.close(graceMs);

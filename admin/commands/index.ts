@@ -68,6 +68,10 @@ export const declareCommands = ({ add }: Commands): void => {
   declareRollouts(add);
   declareTelemetry(add);
   declareCompleteness(add);
+  add("system", {
+    summary: "Show the state of cores, database, exports and certificates; ends with 1 if a part is not ready",
+    load: async () => (await import("./system.ts")).systemAction,
+  });
   declareRecords(add);
 };
 

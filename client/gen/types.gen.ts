@@ -259,6 +259,99 @@ export type WhoamiResponses = {
 
 export type WhoamiResponse = WhoamiResponses[keyof WhoamiResponses];
 
+export type ReportSystemData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/system';
+};
+
+export type ReportSystemErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ReportSystemError = ReportSystemErrors[keyof ReportSystemErrors];
+
+export type ReportSystemResponses = {
+    /**
+     * The report
+     */
+    200: {
+        generated_at: string;
+        state: 'disabled' | 'ready' | 'warning' | 'not_ready';
+        parts: Array<{
+            area: 'core' | 'database' | 'export' | 'certificate';
+            of: string | null;
+            name: string;
+            state: 'disabled' | 'ready' | 'warning' | 'not_ready';
+            detail: string;
+            since: string | null;
+        }>;
+        cores: Array<{
+            id: string;
+            machine: string;
+            version: string;
+            started_at: string;
+            reported_at: string;
+            state: 'running' | 'silent' | 'stopped';
+            streams: number | null;
+            clock_ahead_seconds: number;
+        }>;
+        database: {
+            version: number;
+            bytes: number;
+            telemetry_bytes: number;
+            oldest_day: string | null;
+            retention_days: number | null;
+            slow_statements: number;
+            slowest_seconds: number;
+            standbys: Array<{
+                name: string;
+                lag_seconds: number | null;
+            }>;
+        };
+        outages: Array<{
+            began_at: string;
+            ended_at: string | null;
+        }>;
+    };
+};
+
+export type ReportSystemResponse = ReportSystemResponses[keyof ReportSystemResponses];
+
 export type DirectoryStatusData = {
     body?: never;
     path?: never;

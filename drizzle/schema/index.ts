@@ -17,3 +17,4 @@ export * from "./operator-session.ts";
 export * from "./retention.ts";
 export * from "./rollout.ts";
 export * from "./scim.ts";
+export * from "./system.ts";

@@ -78,12 +78,14 @@ import { recordSignInRoute } from "./operator/sign-ins.ts";
 import { recordSignOutRoute } from "./operator/sign-outs.ts";
 import { tokenExchangeRoute } from "./operator/token-exchange.ts";
 import { createTokenOfSessionRoute } from "./operator/tokens.ts";
+import { systemRoute } from "./system.ts";
 import { whoami } from "./whoami.ts";
 
 /** Returns the whole API as one list, in the order of the documentation. A new route is one line here. */
 export const routesOf = (core: Core): readonly Route[] => [
   openApiRoute(core),
   whoami(core),
+  systemRoute(core),
   directoryStatusRoute(core),
   recordSignInRoute(core),
   recordSignOutRoute(core),

@@ -31,6 +31,7 @@ const CompletenessRoute = lazyAuditRoute(
   "Completeness",
   async () => (await import("./completeness/completeness-page.tsx")).CompletenessPage,
 );
+const SystemRoute = lazyAuditRoute("System", async () => (await import("./system/system-page.tsx")).SystemPage);
 const EnrollmentRoute = lazyAuditRoute(
   "Enrollment",
   async () => (await import("./enrollment/enrollment-page.tsx")).EnrollmentPage,
@@ -52,6 +53,7 @@ const App = () => {
         <Route path="/rollouts" component={RolloutsRoute} />
         <Route path="/rollouts/:id" component={RolloutRoute} />
         <Route path="/enrollment" component={EnrollmentRoute} />
+        <Route path="/system" component={SystemRoute} />
         <Route path="*" component={NoSuchPage} />
       </Router>
     </PageContextProvider>

@@ -47,6 +47,7 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["GET", `/collector/configs/${id}/assignments`],
   ["GET", `/collector/configs/${id}/preview`],
   ["GET", `/collector/configs/${id}/assignments/export.csv`],
+  ["GET", "/system"],
   ["GET", "/collector/completeness"],
   ["GET", "/collector/completeness/export.csv"],
   ["GET", `/collector/hosts/${id}/completeness`],

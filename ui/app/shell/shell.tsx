@@ -20,6 +20,7 @@ const auditPages: readonly { path: string; name: string; below: string; isWide?:
   { path: "/configs", name: "Configs", below: "/configs/" },
   { path: "/rollouts", name: "Rollouts", below: "/rollouts/" },
   { path: "/enrollment", name: "Enrollment", below: "/enrollment/" },
+  { path: "/system", name: "System", below: "/system/", isWide: true },
 ];
 
 /** The frame of every page: product, navigation, operator, theme, and the page as `<main>` once the session is known. */

@@ -1,0 +1,133 @@
+import { dayMs, rfc3339 } from "../../../kit/clock.ts";
+import { type PartState, partStates, type SystemPart, type SystemReport } from "../../../proto/system/report.ts";
+import type { Core } from "../../core.ts";
+import { type ExportLag, findExportLags } from "../../store/export/lag.ts";
+import { findOutages } from "../../store/fleet/core-sessions.ts";
+import { findRetentionPause, type RetentionPause } from "../../store/retention/retention-pause.ts";
+import { type CoreReport, findCoreReports } from "../../store/system/core-reports.ts";
+import { readDatabaseFigures } from "../../store/system/database-figures.ts";
+
+/** A core that has said nothing for so long is silent: three reports. */
+const silentMs = 30_000;
+const outageDays = 7;
+
+/** From where on the alerts of docs/alerts.md fire too. */
+export const systemThresholds = {
+  exportLagSeconds: 900,
+  certificateDays: { ingest_server: 7, enrollment_ca: 30 },
+  certificateLastDays: 1,
+} as const;
+
+/** Reports the state of each part of the system: what every core says of itself, and what all of them share in the database. */
+export const reportSystem = async ({
+  reports: db,
+  clock,
+  config,
+}: Pick<Core, "reports" | "clock" | "config">): Promise<SystemReport> => {
+  const now = clock.now();
+  const [stored, lags, pause, figures, outages] = await Promise.all([
+    findCoreReports(db),
+    findExportLags(db),
+    findRetentionPause(db),
+    readDatabaseFigures(db),
+    findOutages(db, new Date(now)),
+  ]);
+  const cores = stored.map((report) => ({ report, state: stateOf(report, stored, now) }));
+  const parts = [
+    ...cores.flatMap(({ report, state }) => corePartsOf(report, state, now)),
+    ...lags.map((lag) => exportPartOf(lag, now)),
+    retentionPartOf(pause),
+  ].sort((a, b) => rankOf(b.state) - rankOf(a.state));
+  return {
+    generated_at: rfc3339(now),
+    state: parts[0]?.state ?? "ready",
+    parts,
+    cores: cores.map(({ report, state }) => ({
+      ...{ id: report.id, machine: report.machine, version: report.version, state },
+      started_at: rfc3339(report.startedAt.getTime()),
+      reported_at: rfc3339(report.reportedAt.getTime()),
+      streams: state === "running" ? report.streams : null,
+      clock_ahead_seconds: report.clockAheadMs / 1000,
+    })),
+    database: {
+      ...{ version: figures.version, bytes: figures.bytes, telemetry_bytes: figures.telemetryBytes },
+      oldest_day: figures.oldestDay && rfc3339(figures.oldestDay.getTime()),
+      retention_days: config.ingest?.retentionDays ?? null,
+      ...{ slow_statements: figures.slowStatements, slowest_seconds: figures.slowestSeconds },
+      standbys: figures.standbys.map(({ name, lagSeconds }) => ({ name, lag_seconds: lagSeconds })),
+    },
+    outages: outages
+      .filter(({ endedAt, isClockSkip }) => !isClockSkip && (endedAt?.getTime() ?? now) > now - outageDays * dayMs)
+      .map(({ beganAt, endedAt }) => ({
+        began_at: rfc3339(beganAt.getTime()),
+        ended_at: endedAt && rfc3339(endedAt.getTime()),
+      })),
+  };
+};
+
+type CoreState = SystemReport["cores"][number]["state"];
+
+const rankOf = (state: PartState): number => partStates.indexOf(state);
+
+/** A core that was killed is stopped as soon as another one has started on its machine since. */
+const stateOf = (report: CoreReport, all: readonly CoreReport[], now: number): CoreState => {
+  if (report.stoppedAt !== null) return "stopped";
+  if (report.reportedAt.getTime() > now - silentMs) return "running";
+  const isReplaced = all.some(({ machine, startedAt }) => machine === report.machine && startedAt > report.reportedAt);
+  return isReplaced ? "stopped" : "silent";
+};
+
+const corePartsOf = (report: CoreReport, state: CoreState, now: number): SystemPart[] => {
+  const { machine, checks, certificates, reportedAt } = report;
+  if (state === "stopped") return [];
+  if (state === "silent") {
+    const since = rfc3339(reportedAt.getTime());
+    const detail = "has not reported since then: it ended, hangs, or cannot reach the database";
+    return [{ area: "core", of: machine, name: "process", state: "not_ready", detail, since }];
+  }
+  return [
+    ...checks.map(({ endpoint, name, status, detail, since }) => ({
+      ...{ area: "core" as const, of: machine, detail, since },
+      name: endpoint === "core" || endpoint === name ? name : `${endpoint} ${name}`,
+      state: status,
+    })),
+    ...Object.entries(certificates).map(([name, expiresAt]) => certificatePartOf({ machine, name, expiresAt, now })),
+  ];
+};
+
+const certificatePartOf = (of: { machine: string; name: string; expiresAt: string; now: number }): SystemPart => {
+  const { machine, name, expiresAt, now } = of;
+  const days = (Date.parse(expiresAt) - now) / dayMs;
+  const warnDays = new Map<string, number>(Object.entries(systemThresholds.certificateDays)).get(name) ?? 0;
+  const state = days < systemThresholds.certificateLastDays ? "not_ready" : days < warnDays ? "warning" : "ready";
+  const detail = `${days < 0 ? "expired" : "expires"} on ${expiresAt.slice(0, 10)}`;
+  return { area: "certificate", of: machine, name, state, detail, since: null };
+};
+
+const exportPartOf = (lag: ExportLag, now: number): SystemPart => {
+  const { name, isRunning, lastError, envelopes, ageSeconds, unaccounted, deadLetters } = lag;
+  const isBehind = ageSeconds > systemThresholds.exportLagSeconds;
+  const facts = [
+    ...(isRunning ? [] : ["no process exports"]),
+    ...(lastError === null ? [] : [`requests fail: ${lastError}`]),
+    envelopes === 0
+      ? "delivered all that is stored"
+      : `${envelopes} envelopes behind, the oldest for ${Math.round(ageSeconds)} s`,
+    ...(unaccounted > 0 ? [`passed over ${unaccounted} stored envelopes`] : []),
+    ...(deadLetters > 0 ? [`its backend rejected ${deadLetters} envelopes`] : []),
+  ];
+  const isFailing = !isRunning || isBehind || unaccounted > 0;
+  const state = isFailing ? "not_ready" : lastError !== null || deadLetters > 0 ? "warning" : "ready";
+  const since = isFailing && envelopes > 0 ? rfc3339(now - ageSeconds * 1000) : null;
+  return { area: "export", of: name, name: "delivery", state, detail: facts.join("; "), since };
+};
+
+const retentionPartOf = (pause: RetentionPause | null): SystemPart => ({
+  ...{ area: "database", of: null, name: "retention" },
+  state: pause === null ? "ready" : "warning",
+  detail:
+    pause === null
+      ? "drops stored days as they end"
+      : `the database's clock jumped from ${pause.from.toISOString()}: no stored day is dropped until ${pause.until.toISOString()} or svc-server confirm-clock`,
+  since: pause && rfc3339(pause.to.getTime()),
+});

@@ -1,0 +1,58 @@
+import type { ReportedCheck } from "../../drizzle/schema/system.ts";
+import { rfc3339 } from "../../kit/clock.ts";
+import { uuidv7 } from "../../kit/entropy.ts";
+import type { Core } from "../core.ts";
+import type { OwnCertificate } from "../ops/figures.ts";
+import { type Check, runChecks } from "../ops/readiness.ts";
+import { upsertCoreReport } from "../store/system/core-reports.ts";
+
+/** Cores report this often. */
+export const coreReportIntervalMs = 10_000;
+
+/** What a core says of itself. */
+export interface ReportedCore {
+  machine: string;
+  version: string;
+  /** The checks of the readiness endpoints, by endpoint. */
+  checks: Readonly<Record<string, readonly Check[]>>;
+  certificates(): readonly OwnCertificate[];
+  /** The Forward streams that are open; null without ingest. */
+  streams(): number | null;
+  clockAheadMs(): number;
+  isStopping(): boolean;
+}
+
+/** Creates a tick that stores the state of this core, with the time since when each check has its status, for `/system` (docs/system.md). */
+export const createCoreReporter = (
+  { db, ...tools }: Pick<Core, "db" | "clock" | "entropy" | "log">,
+  { machine, version, checks, ...core }: ReportedCore,
+): (() => Promise<undefined>) => {
+  const { clock } = tools;
+  const id = uuidv7(tools);
+  const startedAt = new Date(clock.now());
+  let stoppedAt: Date | null = null;
+  let known: readonly ReportedCheck[] = [];
+
+  const readChecks = async (endpoint: string, at: Date): Promise<ReportedCheck[]> => {
+    const report = await runChecks(checks[endpoint] ?? [], tools);
+    return report.checks.map(({ name, status, detail }) => {
+      const before = known.find((check) => check.endpoint === endpoint && check.name === name);
+      const since = before?.status === status ? before.since : rfc3339(at.getTime());
+      return { endpoint, name, status, detail: detail ?? "", since };
+    });
+  };
+
+  return async () => {
+    const reportedAt = new Date(clock.now());
+    known = (await Promise.all(Object.keys(checks).map((endpoint) => readChecks(endpoint, reportedAt)))).flat();
+    if (core.isStopping()) stoppedAt ??= reportedAt;
+    const certificates = core.certificates().map(({ name, notAfter }) => [name, rfc3339(notAfter)] as const);
+    await upsertCoreReport(db, {
+      ...{ id, machine, version, startedAt, reportedAt, stoppedAt, checks: known },
+      streams: core.streams(),
+      clockAheadMs: Math.round(core.clockAheadMs()),
+      certificates: Object.fromEntries(certificates),
+    });
+    return undefined;
+  };
+};

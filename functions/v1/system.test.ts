@@ -1,0 +1,155 @@
+import { readFile } from "node:fs/promises";
+import { sql } from "drizzle-orm";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import type { SystemReport } from "../../proto/system/report.ts";
+import { createTestCore } from "../../tests/support/core.ts";
+import { systemThresholds } from "../domain/system/report-system.ts";
+import { createCoreReporter } from "../jobs/report-core.ts";
+import type { CheckResult } from "../ops/readiness.ts";
+
+const dayMs = 86_400_000;
+const test = await createTestCore();
+afterAll(() => test.close());
+const { clock, core, db } = test;
+
+/** A core that reports when it is told to. */
+const createCore = (machine: string) => {
+  const says: { check: CheckResult; expiresAt: number; isStopping: boolean } = {
+    check: { status: "ready", detail: "PostgreSQL 18" },
+    expiresAt: clock.now() + 90 * dayMs,
+    isStopping: false,
+  };
+  const report = createCoreReporter(core, {
+    ...{ machine, version: "1.2.3" },
+    checks: {
+      core: [{ name: "database", find: () => says.check }],
+      ingest: [{ name: "committer", find: () => says.check }],
+    },
+    certificates: () => [{ name: "ingest_server", notAfter: says.expiresAt }],
+    streams: () => 7,
+    clockAheadMs: () => 250,
+    isStopping: () => says.isStopping,
+  });
+  return { says, report };
+};
+
+const get = async (): Promise<SystemReport> =>
+  (await test.api<SystemReport>("GET", "/v1/system", { as: "auditor" })).body;
+const partOf = (report: SystemReport, name: string, of: string | null) =>
+  report.parts.find((part) => part.name === name && part.of === of);
+const at = () => new Date(clock.now()).toISOString();
+
+beforeEach(async () => {
+  await db.execute(sql`delete from core_report`);
+  await db.execute(sql`delete from export_position`);
+});
+
+describe("the state of the system", () => {
+  it("needs scope audit", async () => {
+    expect(await test.api("GET", "/v1/system", { as: "reader" })).toMatchObject({
+      status: 403,
+      body: { code: "forbidden" },
+    });
+  });
+
+  it("has the checks of every core, with the time since when each has its status", async () => {
+    const [a, b] = [createCore("a"), createCore("b")];
+    const began = at();
+    await a.report();
+    await b.report();
+    await clock.advance(10_000);
+    a.says.check = { status: "not_ready", detail: "fsync is off" };
+    await a.report();
+    await b.report();
+    const failed = at();
+    await clock.advance(10_000);
+    await a.report();
+    const report = await get();
+    expect(report).toMatchObject({
+      state: "not_ready",
+      cores: [{ machine: "a", state: "running", streams: 7, version: "1.2.3" }, { machine: "b" }],
+    });
+    expect(partOf(report, "database", "a")).toMatchObject({
+      state: "not_ready",
+      detail: "fsync is off",
+      since: failed,
+    });
+    expect(partOf(report, "ingest committer", "a")).toMatchObject({ state: "not_ready", since: failed });
+    expect(partOf(report, "database", "b")).toMatchObject({ state: "ready", since: began });
+    // Those that need attention come first.
+    expect(report.parts.slice(0, 2).map(({ state }) => state)).toEqual(["not_ready", "not_ready"]);
+  });
+
+  it("tells a core that is silent from one that was told to stop, and from one that was started anew", async () => {
+    const [hung, stopped, killed] = ["hung", "stopped", "killed"].map(createCore);
+    for (const one of [hung, stopped, killed]) await one?.report();
+    const last = at();
+    await clock.advance(20_000);
+    if (stopped) stopped.says.isStopping = true;
+    await stopped?.report();
+    await createCore("killed").report();
+    await clock.advance(10_001);
+    const report = await get();
+    expect(report.cores.map(({ machine, state }) => [machine, state])).toEqual([
+      ["hung", "silent"],
+      ["killed", "stopped"],
+      ["killed", "running"],
+      ["stopped", "stopped"],
+    ]);
+    expect(partOf(report, "process", "hung")).toMatchObject({ state: "not_ready", since: last });
+    expect(report.parts.some(({ of }) => of === "stopped")).toBe(false);
+    await clock.advance(dayMs);
+    await createCore("new").report();
+    expect((await get()).cores.map(({ machine }) => machine)).toEqual(["new"]);
+  });
+
+  it("warns of certificates, and of exports that are behind, stopped or rejected, by the limits of the alerts", async () => {
+    const one = createCore("a");
+    for (const [days, state] of [
+      [8, "ready"],
+      [6, "warning"],
+      [0.5, "not_ready"],
+      [-1, "not_ready"],
+    ] as const) {
+      one.says.expiresAt = clock.now() + days * dayMs;
+      await one.report();
+      expect(partOf(await get(), "ingest_server", "a"), String(days)).toMatchObject({ state });
+    }
+    await db.execute(sql`insert into export_position
+      (name, position, position_at, owner, lease_until, epoch, exported, rejected_items, lost, updated_at, last_error) values
+      ('off', 1000000, now(), null, now(), 0, 0, 0, 0, now(), null),
+      ('refused', 1000000, now(), gen_random_uuid(), now() + interval '1 hour', 0, 0, 0, 0, now(), '401'),
+      ('well', 1000000, now(), gen_random_uuid(), now() + interval '1 hour', 0, 0, 0, 0, now(), null)`);
+    const report = await get();
+    expect(partOf(report, "delivery", "off")).toMatchObject({
+      state: "not_ready",
+      detail: expect.stringContaining("no process exports"),
+    });
+    expect(partOf(report, "delivery", "refused")).toMatchObject({
+      state: "warning",
+      detail: expect.stringContaining("401"),
+    });
+    expect(partOf(report, "delivery", "well")).toMatchObject({ state: "ready" });
+  });
+
+  it("has the database's sizes and retention, and the outages of a week", async () => {
+    await db.execute(sql`insert into core_outage (id, began_at, ended_at) values
+      (gen_random_uuid(), ${new Date(clock.now() - 8 * dayMs).toISOString()}::timestamptz, ${new Date(clock.now() - 8 * dayMs + 60_000).toISOString()}::timestamptz),
+      (gen_random_uuid(), ${new Date(clock.now() - dayMs).toISOString()}::timestamptz, ${new Date(clock.now() - dayMs + 60_000).toISOString()}::timestamptz)`);
+    const { database, outages, parts } = await get();
+    expect(database.bytes).toBeGreaterThan(1_000_000);
+    expect(database.telemetry_bytes).toBeGreaterThan(0);
+    expect(database).toMatchObject({ slow_statements: 0, standbys: [] });
+    expect(outages).toHaveLength(1);
+    expect(parts).toContainEqual(expect.objectContaining({ name: "retention", state: "ready" }));
+  });
+});
+
+it("has the limits of the alerts", async () => {
+  const alerts = await readFile(new URL("../../docs/deploy/monitoring/alerts.yaml", import.meta.url), "utf8");
+  const { exportLagSeconds, certificateDays, certificateLastDays } = systemThresholds;
+  expect(alerts).toContain(`core_export_lag_seconds) > ${exportLagSeconds}`);
+  for (const [name, days] of Object.entries(certificateDays))
+    expect(alerts).toMatch(new RegExp(`certificate="${name}"}\\) - time\\(\\) < ${days} \\* 86400`));
+  expect(alerts).toContain(`core_certificate_expiry_timestamp_seconds) - time() < ${certificateLastDays * 86_400}`);
+});

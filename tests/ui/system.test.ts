@@ -1,0 +1,81 @@
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createCoreReporter } from "../../functions/jobs/report-core.ts";
+import { systemClock } from "../../kit/clock.ts";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { axeViolationsOf, viewports } from "../../scripts/lab/ui-states.ts";
+import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+let web: TestWeb;
+let browser: Browser;
+/** Whether the disk of core-2's database is full. */
+let isFull = true;
+
+const reportAs = (machine: string, isWell: () => boolean) =>
+  createCoreReporter(
+    { ...web.core.core, clock: systemClock },
+    {
+      ...{ machine, version: "1.2.3", clockAheadMs: () => 40, streams: () => 312, isStopping: () => false },
+      checks: {
+        core: [{ name: "database", find: () => ({ status: "ready", detail: "PostgreSQL 18" }) }],
+        ingest: [
+          {
+            name: "committer",
+            find: () =>
+              isWell()
+                ? { status: "ready", detail: "commits" }
+                : { status: "not_ready", detail: "the last commit failed: no space left on device" },
+          },
+        ],
+      },
+      certificates: () => [{ name: "ingest_server", notAfter: Date.now() + 90 * 86_400_000 }],
+    },
+  );
+
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ ui, clock: systemClock });
+  await reportAs("core-1", () => true)();
+}, 180_000);
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+const visit = (options?: VisitOptions) => visitPage({ browser, web }, "auditor", "/system", options);
+
+describe("the page of the system", () => {
+  it("says first what needs attention, since when, and that it is well again", async () => {
+    const report = reportAs("core-2", () => !isFull);
+    await report();
+    const { page, messages, layoutShift } = await visit();
+    await page.getByText(/^1 of \d+ parts need attention$/).waitFor();
+    const first = page
+      .getByRole("table", { name: /^Parts/ })
+      .getByRole("row")
+      .nth(1);
+    await first.getByText("ingest committer of core-2").waitFor();
+    await first.getByText("not ready", { exact: true }).waitFor();
+    await first.getByText("the last commit failed: no space left on device").waitFor();
+    expect(await first.locator("time").count()).toBe(1);
+    expect(await page.getByRole("table", { name: "Cores" }).getByRole("row").count()).toBe(3);
+    expect(await layoutShift()).toBeLessThan(0.01);
+    isFull = false;
+    await report();
+    await page.getByRole("button", { name: "Refresh" }).click();
+    await page.getByText(/^All \d+ parts are ready$/).waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it.each(viewports)("has no axe violation, $width px", async (viewport) => {
+    const { page } = await visit(viewport);
+    await page.getByText(/are ready|need attention/).waitFor();
+    expect(await axeViolationsOf(page)).toEqual([]);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    await page.context().close();
+  });
+});

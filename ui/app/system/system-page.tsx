@@ -1,0 +1,145 @@
+import { createSignal, For, Show } from "solid-js";
+import { type PartState, type SystemPart, SystemReport } from "../../../proto/system/report.ts";
+import { createReport } from "../api/create-report.ts";
+import { Icon } from "../design/icon.tsx";
+import { Loaded } from "../design/loaded.tsx";
+import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { formatBytes, formatCount, formatCountOf, plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { PageHead } from "../shell/page-head.tsx";
+import { createPageTitle } from "../shell/page-title.ts";
+import { Time } from "../shell/time.tsx";
+import "../design/page.css";
+import "./system.css";
+
+const path = "/api/core/system";
+
+type Core = SystemReport["cores"][number];
+
+/** `/system`: the state of cores, database, exports and certificates, those that need attention first. */
+export const SystemPage = () => {
+  const { api } = usePageContext();
+  const [paused, setPaused] = createSignal(false);
+  createPageTitle(() => "System");
+  const report = createReport({ api, schema: SystemReport, path: () => path, intervalMs: 10_000, paused });
+  const partColumns: readonly RecordColumn<SystemPart>[] = [
+    { name: "Part", cell: (part) => plainText(nameOf(part)) },
+    { name: "State", cell: ({ state }) => <PartMark state={state} /> },
+    {
+      name: "Since",
+      cell: ({ since }) => (
+        <Show when={since} fallback={<span class="quiet">not recorded</span>}>
+          {(at) => <Time at={at()} asOf={report.asOf()} />}
+        </Show>
+      ),
+    },
+    { name: "Detail", cell: ({ detail }) => <span class="system-detail">{plainText(detail)}</span> },
+  ];
+  const coreColumns: readonly RecordColumn<Core>[] = [
+    { name: "Machine", cell: ({ machine }) => plainText(machine) },
+    { name: "State", cell: ({ state }) => <PartMark state={coreStates[state]} words={state} /> },
+    { name: "Version", cell: ({ version }) => plainText(version) },
+    { name: "Started", cell: ({ started_at: at }) => <Time at={at} asOf={report.asOf()} /> },
+    { name: "Last report", cell: ({ reported_at: at }) => <Time at={at} asOf={report.asOf()} /> },
+    {
+      name: "Streams of hosts",
+      isNumber: true,
+      cell: ({ streams }) => (streams === null ? <span class="quiet">none</span> : formatCount(streams)),
+    },
+    { name: "Clock ahead", isNumber: true, cell: ({ clock_ahead_seconds: ahead }) => `${ahead.toFixed(1)} s` },
+  ];
+  return (
+    <div class="page system">
+      <PageHead title="System" report={report} paused={paused()} onPause={setPaused} />
+      <Loaded report={report} what="state of the system" heading value={report.answer()?.value}>
+        {(known) => (
+          <div class="shown page" data-shown={report.phase()}>
+            <p class="system-headline">
+              <PartMark state={known().state} words={headlineOf(known())} />
+            </p>
+            <RecordTable
+              label="Parts, those that need attention first"
+              columns={partColumns}
+              rows={known().parts}
+              isFailed={({ state }) => state === "not_ready"}
+            />
+            <h2>Cores</h2>
+            <RecordTable
+              label="Cores"
+              columns={coreColumns}
+              rows={known().cores}
+              isFailed={({ state }) => state === "silent"}
+            />
+            <h2>Database</h2>
+            <ul class="system-facts">
+              <For each={databaseFacts(known())}>{(fact) => <li>{fact}</li>}</For>
+            </ul>
+            <h2>Outages of the last week</h2>
+            <Show when={known().outages.length > 0} fallback={<p class="quiet">None: a core could always receive.</p>}>
+              <ul class="system-facts">
+                <For each={known().outages.toReversed()}>
+                  {(outage) => (
+                    <li>
+                      <Time at={outage.began_at} asOf={report.asOf()} /> to{" "}
+                      <Show when={outage.ended_at} fallback="now">
+                        {(at) => <Time at={at()} asOf={report.asOf()} />}
+                      </Show>
+                    </li>
+                  )}
+                </For>
+              </ul>
+            </Show>
+          </div>
+        )}
+      </Loaded>
+    </div>
+  );
+};
+
+const stateWords: Readonly<Record<PartState, string>> = {
+  not_ready: "not ready",
+  warning: "warning",
+  ready: "ready",
+  disabled: "not configured",
+};
+
+const coreStates: Readonly<Record<Core["state"], PartState>> = {
+  running: "ready",
+  silent: "not_ready",
+  stopped: "disabled",
+};
+
+const shapeOf = { not_ready: "close", warning: "warning", ready: "check", disabled: "info" } as const;
+
+/** A state as shape and word. */
+const PartMark = (props: { state: PartState; words?: string }) => (
+  <span class="state-mark system-state" data-part={props.state}>
+    <Icon name={shapeOf[props.state]} />
+    {props.words ?? stateWords[props.state]}
+  </span>
+);
+
+const nameOf = ({ area, of, name }: SystemPart): string =>
+  `${{ core: "", database: "", export: "export ", certificate: "certificate " }[area]}${area === "export" ? of : name.replaceAll("_", " ")}${area !== "export" && of !== null ? ` of ${of}` : ""}`;
+
+const headlineOf = ({ parts, state }: SystemReport): string => {
+  const shown = parts.filter((part) => part.state !== "disabled");
+  const bad = shown.filter((part) => part.state === "not_ready" || part.state === "warning");
+  return state === "not_ready" || state === "warning"
+    ? `${formatCount(bad.length)} of ${formatCountOf(shown.length, "part")} need attention`
+    : `All ${formatCountOf(shown.length, "part")} are ready`;
+};
+
+const databaseFacts = ({ database }: SystemReport): string[] => [
+  `PostgreSQL ${database.version}, ${formatBytes(database.bytes)}, ${formatBytes(database.telemetry_bytes)} of it telemetry`,
+  ...(database.oldest_day === null ? [] : [`Telemetry since ${database.oldest_day.slice(0, 10)}`]),
+  ...(database.retention_days === null ? [] : [`Telemetry is kept ${formatCountOf(database.retention_days, "day")}`]),
+  database.slow_statements === 0
+    ? "No statement runs for more than 10 s"
+    : `${formatCountOf(database.slow_statements, "statement")} run for more than 10 s, the longest for ${Math.round(database.slowest_seconds)} s`,
+  ...(database.standbys.length === 0
+    ? ["No standby is connected, or core's role may not see it"]
+    : database.standbys.map(({ name, lag_seconds: lag }) =>
+        lag === null ? `Standby ${name} has replayed everything` : `Standby ${name} is ${lag.toFixed(1)} s behind`,
+      )),
+];
