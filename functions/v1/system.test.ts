@@ -4,8 +4,8 @@ import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import type { SystemReport } from "../../proto/system/report.ts";
 import { createTestCore } from "../../tests/support/core.ts";
 import { systemThresholds } from "../domain/system/report-system.ts";
-import { createCoreReporter } from "../jobs/report-core.ts";
 import type { CheckResult } from "../ops/readiness.ts";
+import { createCoreReporter } from "../ops/report-core.ts";
 
 const dayMs = 86_400_000;
 const test = await createTestCore();

@@ -104,7 +104,14 @@ describe("the bundle that ships", () => {
   const file = join(home.home, "published.yaml");
   /** A command line for each command that prints records; the others follow. */
   const lines: Readonly<Record<string, string>> = {
-    ...{ whoami: "", "sessions list": "--everyone", "directory status": "", "audit list": "", "audit verify": "" },
+    ...{
+      whoami: "",
+      system: "",
+      "sessions list": "--everyone",
+      "directory status": "",
+      "audit list": "",
+      "audit verify": "",
+    },
     ...{ "policies list": "", "policies show": "printed", "policies create": "", "policies freeze": "frozen --yes" },
     "simulate enroll": "--policy printed --device-id x --address 10.1.2.3 --platform linux/amd64",
     ...{

@@ -1,6 +1,6 @@
 import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { createCoreReporter } from "../../functions/jobs/report-core.ts";
+import { createCoreReporter } from "../../functions/ops/report-core.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
 import { buildUi } from "../../scripts/lab/built-ui.ts";
@@ -52,7 +52,7 @@ describe("the page of the system", () => {
     const report = reportAs("core-2", () => !isFull);
     await report();
     const { page, messages, layoutShift } = await visit();
-    await page.getByText(/^1 of \d+ parts need attention$/).waitFor();
+    await page.getByText(/^1 of \d+ parts needs attention$/).waitFor();
     const first = page
       .getByRole("table", { name: /^Parts/ })
       .getByRole("row")
@@ -73,7 +73,7 @@ describe("the page of the system", () => {
 
   it.each(viewports)("has no axe violation, $width px", async (viewport) => {
     const { page } = await visit(viewport);
-    await page.getByText(/are ready|need attention/).waitFor();
+    await page.getByText(/are ready|needs? attention/).waitFor();
     expect(await axeViolationsOf(page)).toEqual([]);
     expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
     await page.context().close();

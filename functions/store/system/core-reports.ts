@@ -1,5 +1,5 @@
 /** What cores say of themselves (docs/system.md). */
-import { eq, lt, sql } from "drizzle-orm";
+import { lt, sql } from "drizzle-orm";
 import { coreReport } from "../../../drizzle/schema/system.ts";
 import { dayMs } from "../../../kit/clock.ts";
 import type { Executor } from "../database/database.ts";
@@ -11,11 +11,6 @@ export type CoreReport = typeof coreReport.$inferSelect;
 export const upsertCoreReport = async (tx: Executor, report: CoreReport): Promise<void> => {
   await tx.insert(coreReport).values(report).onConflictDoUpdate({ target: coreReport.id, set: report });
   await tx.delete(coreReport).where(lt(coreReport.reportedAt, new Date(report.reportedAt.getTime() - dayMs)));
-};
-
-/** Records that a core was told to stop. */
-export const updateCoreStopped = async (tx: Executor, id: string, at: Date): Promise<void> => {
-  await tx.update(coreReport).set({ stoppedAt: at }).where(eq(coreReport.id, id));
 };
 
 /** Finds what each core last said, by machine and start. */

@@ -126,7 +126,7 @@ const headlineOf = ({ parts, state }: SystemReport): string => {
   const shown = parts.filter((part) => part.state !== "disabled");
   const bad = shown.filter((part) => part.state === "not_ready" || part.state === "warning");
   return state === "not_ready" || state === "warning"
-    ? `${formatCount(bad.length)} of ${formatCountOf(shown.length, "part")} need attention`
+    ? `${formatCount(bad.length)} of ${formatCountOf(shown.length, "part")} ${bad.length === 1 ? "needs" : "need"} attention`
     : `All ${formatCountOf(shown.length, "part")} are ready`;
 };
 

@@ -1,10 +1,9 @@
-import type { ReportedCheck } from "../../drizzle/schema/system.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
 import type { Core } from "../core.ts";
-import type { OwnCertificate } from "../ops/figures.ts";
-import { type Check, runChecks } from "../ops/readiness.ts";
-import { upsertCoreReport } from "../store/system/core-reports.ts";
+import { type CoreReport, upsertCoreReport } from "../store/system/core-reports.ts";
+import type { OwnCertificate } from "./figures.ts";
+import { type Check, runChecks } from "./readiness.ts";
 
 /** Cores report this often. */
 export const coreReportIntervalMs = 10_000;
@@ -21,6 +20,8 @@ export interface ReportedCore {
   clockAheadMs(): number;
   isStopping(): boolean;
 }
+
+type ReportedCheck = CoreReport["checks"][number];
 
 /** Creates a tick that stores the state of this core, with the time since when each check has its status, for `/system` (docs/system.md). */
 export const createCoreReporter = (
