@@ -252,6 +252,9 @@ describe("svc-server", () => {
     expect(await answer.json()).toMatchObject({ code: "unauthenticated" });
     child.kill("SIGTERM");
     expect(await once(child, "exit")).toEqual([0, null]);
+    const { sql } = database.connect();
+    const [last] = await sql`select stopped_at is not null as said_so from core_report order by started_at desc limit 1`;
+    expect(last).toEqual({ said_so: true });
     const other = run([], { ...complete, SVC_TENANT_ID: "01920000-0000-7000-8000-000000000002" });
     expect(other.status).toBe(78);
     expect(other.stderr).toContain("SVC_TENANT_ID: is not the tenant");
