@@ -4,10 +4,12 @@ import { type SourceRefusal, sourceRefusals } from "../../proto/completeness/acc
 import { wireTag } from "../../proto/wire.ts";
 import type { RecordCount } from "./record.ts";
 
-/** Records of one source that were not accepted, for one reason. */
-export interface RefusedCount {
+/** Records that a source did not accept. */
+export type RefusedRecords = Pick<RecordCount, "kind" | "source" | "records">;
+
+/** Records of one kind and source that were not accepted, for one reason. */
+export interface RefusedCount extends RefusedRecords {
   readonly reason: SourceRefusal;
-  readonly source: string;
   records: number;
 }
 
@@ -80,13 +82,16 @@ export const encodeAccountBody = (content: AccountContent, place: AccountPlace):
     writer.uint32(text(12)).fork().uint32(text(1)).string(kind).uint32(text(2)).string(source);
     writer.uint32(varint(3)).uint64(records).uint32(varint(4)).uint64(size).join();
   }
-  for (const { reason, source, records } of content.refused) {
+  for (const { reason, kind, source, records } of content.refused) {
     writer
       .uint32(text(13))
       .fork()
       .uint32(varint(1))
       .int32(sourceRefusals.indexOf(reason) + 1);
-    writer.uint32(text(2)).string(source).uint32(varint(3)).uint64(records).join();
+    writer.uint32(text(2)).string(source).uint32(varint(3)).uint64(records);
+    // An earlier version saved counts without it.
+    if (kind) writer.uint32(text(4)).string(kind);
+    writer.join();
   }
   number(14, content.expired);
   number(15, content.damaged);

@@ -83,7 +83,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
   };
 
   const countRefused = (reason: SourceRefusal, counts: readonly RecordCount[]) => {
-    for (const { source, records } of counts) accounts.refused(reason, source, records);
+    for (const count of counts) accounts.refused(reason, count);
   };
 
   const linger = (ms: number) => {
@@ -146,6 +146,7 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
           resolve("dropped");
         } else reject(error);
       }
+      if (appends.length > 0 && !drops && isDiskUnwritable(error)) books.waiting(true);
       return;
     }
     for (const { resolve, dropped } of appends) resolve(dropped > 0 ? "dropped" : "stored");

@@ -5,7 +5,7 @@
  */
 import { hourMs } from "../../kit/clock.ts";
 import type { SourceRefusal } from "../../proto/completeness/account.ts";
-import type { AccountContent, RefusedCount } from "./account.ts";
+import type { AccountContent, RefusedCount, RefusedRecords } from "./account.ts";
 import type { RecordCount } from "./record.ts";
 
 /** Totals of the queue since it exists, of which an account has the difference. */
@@ -145,8 +145,13 @@ export const addAccepted = (period: Period, counts: readonly RecordCount[]): voi
 };
 
 /** Adds records that were not accepted. */
-export const addRefused = (period: Period, reason: SourceRefusal, source: string, records: number): void => {
-  const found = period.refused.find((each) => each.reason === reason && each.source === source);
+export const addRefused = (
+  period: Period,
+  reason: SourceRefusal,
+  { kind, source, records }: Readonly<RefusedRecords>,
+): void => {
+  const isSame = (one: RefusedCount) => one.reason === reason && one.kind === kind && one.source === source;
+  const found = period.refused.find(isSame);
   if (found) found.records += records;
-  else if (records > 0) period.refused.push({ reason, source, records });
+  else if (records > 0) period.refused.push({ reason, kind, source, records });
 };

@@ -1,25 +1,17 @@
-import { createHash } from "node:crypto";
 import { cp, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import { fromBinary } from "@bufbuild/protobuf";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { hourMs } from "../../kit/clock.ts";
-import { accountPayload } from "../../proto/completeness/account.ts";
-import { type AccountBody, AccountBodySchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { AccountBody } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { createTestClock, type TestClock } from "../../tests/fakes/clock.ts";
 import { createSeededEntropy } from "../../tests/fakes/entropy.ts";
 import { openTestQueue, testRecord } from "../../tests/support/queue.ts";
-import type { AccountSigner } from "./account.ts";
+import { refusalsOf, testSigner as signer, takeAccounts } from "../../tests/support/queue-accounts.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
 
 const minute = 60_000;
-const signer: AccountSigner = {
-  hostId: "host",
-  certificateSha256: new Uint8Array(32).fill(9),
-  sign: (payload) => Uint8Array.from(createHash("sha256").update("key").update(payload).digest()),
-};
 
 let dir: string;
 let clock: TestClock;
@@ -55,17 +47,6 @@ const pass = async (queue: Queue, ms: number): Promise<void> => {
     await clock.advance(Math.min(left, minute));
     queue.accounts.observe();
   }
-};
-/** Seals, returns and acknowledges what is pending. */
-const takeAccounts = (queue: Queue): AccountBody[] => {
-  queue.accounts.seal(signer);
-  const bodies: AccountBody[] = [];
-  for (let next = queue.accounts.next(); next; next = queue.accounts.next()) {
-    bodies.push(fromBinary(AccountBodySchema, next.body));
-    expect(next.signature).toEqual(signer.sign(accountPayload(next.body)));
-    queue.accounts.acknowledged();
-  }
-  return bodies;
 };
 const range = ({ firstSequence, lastSequence }: AccountBody) => [Number(firstSequence), Number(lastSequence)];
 const span = ({ fromMs, toMs }: AccountBody) => [Number(fromMs) - start, Number(toMs) - start];
@@ -170,19 +151,41 @@ describe("the accounts of a queue", () => {
     expect(span(all[3] as AccountBody)).toEqual([70 * hourMs + 20 * minute, 71 * hourMs]);
   });
 
-  it("counts what a full queue drops, what is too large, what age drops, and how long records wait", async () => {
+  it("has on disk, with the next observation, what was refused while nothing was stored", async () => {
+    const queue = open();
+    queue.accounts.refused("malformed", { kind: "otel_span", source: "otlp", records: 2 });
+    await pass(queue, minute);
+    queue.accounts.refused("malformed", { kind: "otel_span", source: "otlp", records: 1 });
+    const [account] = takeAccounts(await openKilled());
+    expect(account).toMatchObject({ atLeast: true, refused: [{ reason: 3, records: 2n }] });
+  });
+
+  it("counts how long records wait for room", async () => {
+    const queue = open({ maxDiskUsageBytes: 3_000 });
+    await queue.append(texts(10));
+    const given = new AbortController();
+    const waiting = queue.append(texts(20), { signal: given.signal }).catch(() => "rejected");
+    await pass(queue, 5 * minute);
+    given.abort();
+    expect(await waiting).toBe("rejected");
+    await queue.ack(10);
+    await pass(queue, 55 * minute);
+    expect(takeAccounts(queue)).toMatchObject([{ waitedMs: BigInt(5 * minute), accepted: [{ records: 10n }] }]);
+  });
+
+  it("counts what a full queue drops, what is too large, and what age drops", async () => {
     const dropping = open({ maxDiskUsageBytes: 3_000, dropNewestOnFull: true, maxRecordAgeSeconds: 60 });
     await dropping.append(texts(10));
     expect(await dropping.append(texts(310))).toBe("dropped");
     expect(await dropping.append([testRecord("x", 4_000)])).toBe("dropped");
-    dropping.accounts.refused("retry", "otlp", 7);
+    dropping.accounts.refused("retry", { kind: "otel_log", source: "otlp", records: 7 });
     await pass(dropping, 2 * minute);
     dropping.dropExpired();
     await dropping.close();
     const [account] = takeAccounts(open());
-    expect(account?.refused.map(({ reason, source, records }) => [reason, source, Number(records)])).toEqual([
-      [2, "file", 311],
-      [4, "otlp", 7],
+    expect(refusalsOf(account ? [account] : [])).toEqual([
+      [2, "log_line", "file", 311],
+      [4, "otel_log", "otlp", 7],
     ]);
     expect(account).toMatchObject({ expired: 10n });
   });

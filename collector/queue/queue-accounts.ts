@@ -7,7 +7,13 @@
 import { createHash } from "node:crypto";
 import type { Clock } from "../../kit/clock.ts";
 import { accountPayload, type SourceRefusal } from "../../proto/completeness/account.ts";
-import { type AccountContent, type AccountSigner, encodeAccountBody, type SealedAccount } from "./account.ts";
+import {
+  type AccountContent,
+  type AccountSigner,
+  encodeAccountBody,
+  type RefusedRecords,
+  type SealedAccount,
+} from "./account.ts";
 import type { AccountRow, AccountTable } from "./account-table.ts";
 import {
   addAccepted,
@@ -43,7 +49,7 @@ export interface QueueAccounts {
   /** Writes the account of the time until now: the collector stops. */
   stop(): void;
   /** Counts records that a source did not accept. */
-  refused(reason: SourceRefusal, source: string, records: number): void;
+  refused(reason: SourceRefusal, records: Readonly<RefusedRecords>): void;
   /** Resolves at the next change of what is pending; rejects with the signal's reason. */
   changed(signal: AbortSignal): Promise<void>;
 }
@@ -87,6 +93,8 @@ export const createQueueAccounts = (
   let pending: AccountRow[] = [];
   let isStale = true;
   let savedMs = last.monotonicMs;
+  /** Whether the period on disk lacks refusals, or the start. */
+  let isUnsaved = true;
   let waitingSince: number | undefined;
   let period = begin();
   /** What the transaction that runs adds. */
@@ -145,6 +153,7 @@ export const createQueueAccounts = (
         save(transaction);
       });
       period = draft;
+      isUnsaved = false;
       savedMs = last.monotonicMs;
       if (unsaved.length === 0) return;
       unsaved = [];
@@ -205,7 +214,7 @@ export const createQueueAccounts = (
     },
     observe: () => {
       move();
-      if (unsaved.length > 0 || last.monotonicMs - savedMs >= saveMs) write(() => undefined);
+      if (unsaved.length > 0 || isUnsaved || last.monotonicMs - savedMs >= saveMs) write(() => undefined);
     },
     stop: () => {
       if (period.isClosed) return;
@@ -216,9 +225,11 @@ export const createQueueAccounts = (
       period = { ...beginPeriod(observed), isClosed: true };
       write(() => undefined);
     },
-    refused: (reason, source, records) => {
-      if (records > 0) period.isClosed = false;
-      addRefused(period, reason, source, records);
+    refused: (reason, refused) => {
+      if (refused.records === 0) return;
+      period.isClosed = false;
+      isUnsaved = true;
+      addRefused(period, reason, refused);
     },
     changed: async (signal) => {
       signal.throwIfAborted();

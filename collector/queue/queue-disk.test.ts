@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { openTestQueue, readAll, testRecord as record } from "../../tests/support/queue.ts";
+import { closeAccounts } from "../../tests/support/queue-accounts.ts";
 import type { Queue, QueueOptions } from "./queue.ts";
 
 const opened: Queue[] = [];
@@ -68,6 +69,19 @@ describe.skipIf(!canMount)("on a small file system (needs root)", () => {
     await queue.append([record("after")]);
     await queue.close();
     expect(texts(open())).toEqual(["before", "after"]);
+  });
+
+  it("Q3: states how long a full disk kept records waiting", async () => {
+    const clock = createTestClock();
+    const queue = open({ clock });
+    await queue.append([record("before")]);
+    fillDisk();
+    await expect(queue.append([record("meanwhile", 100_000)])).rejects.toThrow(/full/);
+    await clock.advance(60_000);
+    emptyDisk();
+    await queue.append([record("after")]);
+    await clock.advance(60_000);
+    expect(closeAccounts(queue)).toMatchObject([{ waitedMs: 60_000n, accepted: [{ records: 2n }] }]);
   });
 
   it("Q3: drops and counts on a full disk with drop_newest_on_full, and stores the count later", async () => {

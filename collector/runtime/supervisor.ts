@@ -89,9 +89,10 @@ const runWithQueue = async (
   const open = () => openQueue({ ...state.loaded.config.buffer, ...env, onQuarantined, onCorruptRecords, onLost });
   const queue = await openWhenReadable(open, options, signal);
   const { checkpoints } = queue;
+  const { refused } = queue.accounts;
   const append = traceAppend(queue.append, tracer);
   const sources = createSourceSet((config) =>
-    options.createSource(config, { append, checkpoints, clock: env.clock, log, tracer }),
+    options.createSource(config, { append, refused, checkpoints, clock: env.clock, log, tracer }),
   );
   let session: CoreSession | undefined;
   let socket: StatusSocket | undefined;

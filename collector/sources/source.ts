@@ -32,6 +32,8 @@ export interface Source {
 /** The dependencies of every source. */
 export interface SourceDependencies {
   append: Queue["append"];
+  /** Counts records that the source does not accept, of which the queue does not know. */
+  refused: Queue["accounts"]["refused"];
   clock: Clock;
   log: Log;
   /** Records what is received; nothing is recorded without it. */

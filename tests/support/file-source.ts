@@ -32,7 +32,13 @@ export const createTestFiles = () => {
   const start = async (config: Partial<FileSourceConfig> = {}): Promise<void> => {
     source = createFileSource(
       { include: [join(dir, "logs/*.log")], exclude: [], startAt: "beginning", rules: { neverRead: [] }, ...config },
-      { append: (...call) => append(...call), checkpoints: queue.checkpoints, clock, log: createTestLog() },
+      {
+        append: (...call) => append(...call),
+        refused: (...call) => queue.accounts.refused(...call),
+        checkpoints: queue.checkpoints,
+        clock,
+        log: createTestLog(),
+      },
     );
     await source.start();
   };

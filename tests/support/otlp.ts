@@ -47,7 +47,7 @@ export const startTestOtlp = async (
   const listener = { listen: `${host}:0`, allowedHosts };
   const source = createOtlpSource(
     { grpc: listener, http: listener },
-    { append, clock: systemClock, log: createTestLog() },
+    { append, refused: queue.accounts.refused, clock: systemClock, log: createTestLog() },
     options.limits,
   );
   await source.start();

@@ -70,7 +70,7 @@ export const createTail = (
   file: FileHandle,
   stat: { dev: number; ino: number },
   start: Position,
-  { append, clock, log }: SourceDependencies,
+  { append, clock, log }: Pick<SourceDependencies, "append" | "clock" | "log">,
   rotation: TailRotation,
 ): Tail => {
   const key = fileKey(stat);

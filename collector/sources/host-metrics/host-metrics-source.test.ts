@@ -7,6 +7,7 @@ import { ExportMetricsServiceRequestSchema } from "../../../proto/gen/openteleme
 import { createTestClock } from "../../../tests/fakes/clock.ts";
 import { createTestLog } from "../../../tests/fakes/log.ts";
 import { openTestQueue, readAll, testRecord } from "../../../tests/support/queue.ts";
+import { closeAccounts, refusalsOf } from "../../../tests/support/queue-accounts.ts";
 import { measureRecord } from "../../queue/envelope.ts";
 import { createHostMetricsSource } from "./host-metrics-source.ts";
 import { encodeHostMetrics } from "./metrics.ts";
@@ -156,7 +157,7 @@ describe("createHostMetricsSource", () => {
     const queue = openTestQueue(dir, { clock });
     const source = createHostMetricsSource(
       { intervalSeconds: 60 },
-      { append: queue.append, clock, log: createTestLog() },
+      { append: queue.append, refused: queue.accounts.refused, clock, log: createTestLog() },
       async (at) => readingsAt(at),
     );
     const start = clock.now();
@@ -180,7 +181,7 @@ describe("createHostMetricsSource", () => {
     const queue = openTestQueue(dir, { clock, maxDiskUsageBytes: measureRecord(filler) + 100 });
     await queue.append([filler]);
     const log = createTestLog();
-    const dependencies = { append: queue.append, clock, log };
+    const dependencies = { append: queue.append, refused: queue.accounts.refused, clock, log };
     const source = createHostMetricsSource({ intervalSeconds: 60 }, dependencies, async (at) => readingsAt(at));
     await source.start();
     await clock.advance(60_000);
@@ -191,6 +192,7 @@ describe("createHostMetricsSource", () => {
     await expect.poll(() => source.counters?.()).toEqual({ stored: 1, skipped: 2 });
     expect(queue.stats().droppedRecordsTotal).toBe(0);
     await source.stop();
+    expect(refusalsOf(closeAccounts(queue))).toEqual([[1, "otel_metric", "host_metrics", 2]]);
     await queue.close();
   });
 
@@ -203,7 +205,8 @@ describe("createHostMetricsSource", () => {
       if (fails) throw new Error("no /proc");
       return readingsAt(at);
     };
-    const source = createHostMetricsSource({ intervalSeconds: 60 }, { append: queue.append, clock, log }, read);
+    const dependencies = { append: queue.append, refused: queue.accounts.refused, clock, log };
+    const source = createHostMetricsSource({ intervalSeconds: 60 }, dependencies, read);
     await source.start();
     fails = true;
     await clock.advance(60_000);

@@ -21,7 +21,7 @@ const withoutWaiting = AbortSignal.abort("the next reading replaces this one");
  */
 export const createHostMetricsSource = (
   config: HostMetricsSourceConfig,
-  { append, clock, log }: SourceDependencies,
+  { append, refused, clock, log }: SourceDependencies,
   read: (at: number) => Promise<HostReadings> = readHost,
 ): Source => {
   const { name = "host_metrics", intervalSeconds } = config;
@@ -46,6 +46,7 @@ export const createHostMetricsSource = (
     } catch (error) {
       if (error instanceof QueueClosedError) return;
       skipped += 1;
+      refused("queue_full", { kind: record.kind, source: name, records: 1 });
       if (!(error instanceof QueueFullError)) throw error;
       if (!full) log.warn({ source: name }, "the queue is full; host metrics are skipped");
       full = true;

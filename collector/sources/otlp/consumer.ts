@@ -1,4 +1,5 @@
 import type { Clock } from "../../../kit/clock.ts";
+import type { SourceRefusal } from "../../../proto/completeness/account.ts";
 import { ProtobufError } from "../../../proto/wire.ts";
 import { QueueClosedError, QueueFullError } from "../../queue/errors.ts";
 import type { SourceDependencies } from "../source.ts";
@@ -57,7 +58,7 @@ const retryAfterSeconds = 1;
 export const createConsumer = (
   name: string,
   limits: ConsumerLimits,
-  { append, clock, log }: SourceDependencies,
+  { append, refused, clock, log }: SourceDependencies,
   stop: AbortSignal,
 ): Consumer => {
   const checks = new Map<Signal, WireCheck>();
@@ -66,6 +67,8 @@ export const createConsumer = (
   const counts = { rejected_items: 0, repaired_strings: 0 };
 
   const unavailable = (message: string): ConsumeOutcome => ({ status: "unavailable", message, retryAfterSeconds });
+  const countRefused = (reason: SourceRefusal, { kind }: Signal, records: number) =>
+    refused(reason, { kind, source: name, records });
 
   /** Returns the payload with valid UTF-8 in all strings, and how many were repaired. Throws `ProtobufError`. */
   const checkPayload = (wire: WireCheck, received: Uint8Array): { payload: Uint8Array; repaired: number } => {
@@ -80,7 +83,20 @@ export const createConsumer = (
     return check;
   };
 
-  const consume: Consume = async (signal, received, isWanted) => {
+  const consume: Consume = async (signal, received, isWanted, traceparent) => {
+    try {
+      const outcome = await store(signal, received, isWanted, traceparent);
+      if (outcome.status === "invalid") countRefused("malformed", signal, 1);
+      // One that has disconnected has no answer.
+      if (outcome.status === "unavailable" && isWanted()) countRefused("retry", signal, 1);
+      return outcome;
+    } catch (error) {
+      // Senders do not repeat a request with which the collector fails.
+      countRefused("malformed", signal, 1);
+      throw error;
+    }
+  };
+  const store: Consume = async (signal, received, isWanted) => {
     const wire = checks.get(signal) ?? (await loadCheck(signal));
     let checked: ReturnType<typeof checkPayload>;
     try {
@@ -94,11 +110,14 @@ export const createConsumer = (
     if (waitingBytes + payload.length > limits.waitingBytesMax)
       return unavailable("too many requests wait for the queue");
     const parts = splitExportRequest(payload, limits.envelopeBytesMax);
-    if (parts === null) return { status: "too_large", message: "too much to repeat its resources for every item" };
+    if (parts === null) {
+      countRefused("too_large", signal, 1);
+      return { status: "too_large", message: "too much to repeat its resources for every item" };
+    }
     // A part over the limit has one item.
     const fitting = parts.filter((part) => part.length <= limits.itemBytesMax);
-    const isCut = fitting.length < parts.length;
-    const rejectedItems = isCut ? countItems(signal, payload) - countAll(signal, fitting) : 0;
+    const cut = parts.length - fitting.length;
+    const rejectedItems = cut > 0 ? countItems(signal, payload) - countAll(signal, fitting) : 0;
     const observedAtMs = clock.now();
     const records = fitting.map((part) => ({
       kind: signal.kind,
@@ -110,14 +129,17 @@ export const createConsumer = (
     const tooLargeMessage = `larger than ${limits.itemBytesMax} bytes, the most that can be forwarded`;
     waitingBytes += payload.length;
     try {
-      if (records.length > 0 && (await append(records, { signal: timeout.signal(), isWanted })) === "dropped") {
+      const options = { signal: timeout.signal(), isWanted };
+      const outcome = records.length > 0 ? await append(records, options) : "stored";
+      countRefused("too_large", signal, cut);
+      if (outcome === "dropped") {
         const message = "dropped: the collector's queue is full, or too small for the request";
         return { status: "dropped", message, rejectedItems: countItems(signal, payload) };
       }
       counts.rejected_items += rejectedItems;
       counts.repaired_strings += repaired;
-      if (isCut && records.length === 0) return { status: "too_large", message: tooLargeMessage };
-      if (isCut) return { status: "partial", message: `some are ${tooLargeMessage}`, rejectedItems };
+      if (cut > 0 && records.length === 0) return { status: "too_large", message: tooLargeMessage };
+      if (cut > 0) return { status: "partial", message: `some are ${tooLargeMessage}`, rejectedItems };
       if (repaired > 0)
         return { status: "partial", message: `replaced invalid UTF-8 in ${repaired} strings`, rejectedItems: 0 };
       return { status: "stored" };

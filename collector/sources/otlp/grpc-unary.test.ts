@@ -12,6 +12,7 @@ import { createInFlightRequests } from "./in-flight-requests.ts";
 const messageBytesMax = 100_000;
 const received: Buffer[] = [];
 const failures: unknown[] = [];
+const unread: string[][] = [];
 let server: Http2Server;
 let session: ClientHttp2Session;
 
@@ -30,8 +31,9 @@ beforeAll(async () => {
   server = createServer();
   const inFlight = createInFlightRequests(1_000_000);
   const gunzip = createGunzip({ bytesMax: messageBytesMax, waitingBytesMax: messageBytesMax });
+  const onUnread = (path: string, reason: string) => unread.push([path, reason]);
   const onError = (error: unknown) => failures.push(error);
-  const options = { messageBytesMax, inFlight, gunzip, checkCaller: () => undefined, onError };
+  const options = { messageBytesMax, inFlight, gunzip, checkCaller: () => undefined, onUnread, onError };
   server.on("stream", createUnaryGrpcHandler(methods, options));
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -41,6 +43,7 @@ beforeAll(async () => {
 beforeEach(() => {
   received.length = 0;
   failures.length = 0;
+  unread.length = 0;
 });
 
 afterAll(() => {
@@ -94,26 +97,40 @@ it("accepts an uncompressed message where gzip is announced", async () => {
 });
 
 it.each([
-  ["no message", Buffer.alloc(0), {}, Code.Unimplemented],
-  ["half a message", framed(Buffer.alloc(100)).subarray(0, 50), {}, Code.Unimplemented],
-  ["two messages", Buffer.concat([framed(Buffer.from("a")), framed(Buffer.from("b"))]), {}, Code.Unimplemented],
-  ["a compression that was not announced", framed(gzipSync("a"), true), {}, Code.Unimplemented],
-  ["another compression", framed(gzipSync("a"), true), { "grpc-encoding": "snappy" }, Code.Unimplemented],
-  ["bytes that are not gzip", framed(Buffer.from("a"), true), { "grpc-encoding": "gzip" }, Code.InvalidArgument],
-  ["G1: a message over the limit", framed(Buffer.alloc(messageBytesMax + 1)), {}, Code.ResourceExhausted],
+  ["no message", Buffer.alloc(0), {}, Code.Unimplemented, "malformed"],
+  ["half a message", framed(Buffer.alloc(100)).subarray(0, 50), {}, Code.Unimplemented, "malformed"],
+  [
+    "two messages",
+    Buffer.concat([framed(Buffer.from("a")), framed(Buffer.from("b"))]),
+    {},
+    Code.Unimplemented,
+    "malformed",
+  ],
+  ["a compression that was not announced", framed(gzipSync("a"), true), {}, Code.Unimplemented, "malformed"],
+  ["another compression", framed(gzipSync("a"), true), { "grpc-encoding": "snappy" }, Code.Unimplemented, "malformed"],
+  [
+    "bytes that are not gzip",
+    framed(Buffer.from("a"), true),
+    { "grpc-encoding": "gzip" },
+    Code.InvalidArgument,
+    "malformed",
+  ],
+  ["G1: a message over the limit", framed(Buffer.alloc(messageBytesMax + 1)), {}, Code.ResourceExhausted, "too_large"],
   [
     "G1: a gzip bomb",
     framed(gzipSync(Buffer.alloc(50_000_000)), true),
     { "grpc-encoding": "gzip" },
     Code.ResourceExhausted,
+    "too_large",
   ],
-  ["an unknown method", framed(Buffer.from("a")), { ":path": "/test.Service/No" }, Code.Unimplemented],
-])("rejects %s with a status alone, and calls no method", async (_, request, headers, code) => {
+  ["an unknown method", framed(Buffer.from("a")), { ":path": "/test.Service/No" }, Code.Unimplemented, undefined],
+])("rejects %s with a status alone, calls no method, and reports why", async (_, request, headers, code, reason) => {
   const { fields, body } = await call(request, headers);
   expect(fields).toMatchObject({ ":status": 200, "grpc-status": `${code}` });
   expect(body).toHaveLength(0);
   expect(received).toEqual([]);
   expect(failures).toEqual([]);
+  expect(unread).toEqual(reason === undefined ? [] : [["/test.Service/Echo", reason]]);
 });
 
 it("reports the error that a method throws, its message percent-encoded", async () => {

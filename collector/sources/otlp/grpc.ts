@@ -1,7 +1,8 @@
 import type { IncomingHttpHeaders, OutgoingHttpHeaders, ServerHttp2Stream } from "node:http2";
 import { freeBytes } from "../../../kit/free-bytes.ts";
+import type { SourceRefusal } from "../../../proto/completeness/account.ts";
 import { createGrpcMessageReader, frameGrpcMessages, type GrpcMessage } from "../../../proto/grpc-framing.ts";
-import { GrpcError, grpcStatusHeaders, retryInfo } from "../../../proto/grpc-status.ts";
+import { type GrpcCode, GrpcError, grpcStatusHeaders, retryInfo } from "../../../proto/grpc-status.ts";
 import type { CallerCheck } from "./caller-check.ts";
 import type { Consume } from "./consumer.ts";
 import { type Gunzip, GunzipError } from "./gunzip.ts";
@@ -53,8 +54,18 @@ export interface UnaryGrpcOptions {
   inFlight: InFlightRequests;
   gunzip: Gunzip;
   checkCaller: CallerCheck;
+  /** Receives each request whose message did not reach its method, and why. */
+  onUnread(path: string, reason: SourceRefusal): void;
   onError(error: unknown): void;
 }
+
+/** Why a message does not reach its method, by the code of the answer. A client that cancels has no answer. */
+const unreadReasons: Readonly<Partial<Record<GrpcCode, SourceRefusal>>> = {
+  invalid_argument: "malformed",
+  unimplemented: "malformed",
+  resource_exhausted: "too_large",
+  unavailable: "retry",
+};
 
 /** Makes a handler that serves the methods, by their paths, to the streams of an HTTP/2 server. */
 export const createUnaryGrpcHandler =
@@ -72,12 +83,18 @@ export const createUnaryGrpcHandler =
       refuse(stream, new GrpcError("permission_denied", refusal));
       return;
     }
-    const method = methods.get(headers[":path"] ?? "");
+    const path = headers[":path"] ?? "";
+    const method = methods.get(path);
     if (method === undefined) {
       refuse(stream, new GrpcError("unimplemented", "no such method"));
       return;
     }
     readMessage(stream, headers["grpc-encoding"], options)
+      .catch((error: unknown) => {
+        const reason = error instanceof GrpcError ? unreadReasons[error.code] : undefined;
+        if (reason !== undefined) options.onUnread(path, reason);
+        throw error;
+      })
       .then((message) => method(message, () => !isClosed(stream), readTraceparent(headers)))
       .then(
         (response) => succeed(stream, response),

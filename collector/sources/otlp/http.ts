@@ -1,5 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { JsonValue } from "@bufbuild/protobuf";
+import type { SourceRefusal } from "../../../proto/completeness/account.ts";
 import { encodeGrpcStatus, type GrpcCode, grpcCodes } from "../../../proto/grpc-status.ts";
 import type { CallerCheck } from "./caller-check.ts";
 import type { Consume } from "./consumer.ts";
@@ -32,8 +33,18 @@ export interface OtlpHttpOptions {
   inFlight: InFlightRequests;
   gunzip: Gunzip;
   checkCaller: CallerCheck;
+  /** Receives each export request that did not reach `consume`, and why. */
+  onUnread(signal: Signal, reason: SourceRefusal): void;
   onError(error: unknown): void;
 }
+
+/** Why a request does not reach `consume`, by its status. One that addresses no signal is none. */
+const unreadReasons: Readonly<Record<number, SourceRefusal>> = {
+  400: "malformed",
+  413: "too_large",
+  415: "malformed",
+  503: "retry",
+};
 
 /** Handles OTLP/HTTP: POST of protobuf or JSON, plain or gzip. */
 export const createOtlpHttpHandler =
@@ -73,16 +84,34 @@ const answer = async (
   request: IncomingMessage,
   signals: readonly Signal[],
   consume: Consume,
-  { bodyBytesMax, inFlight, gunzip, checkCaller }: OtlpHttpOptions,
+  options: OtlpHttpOptions,
   encoding: Encoding | undefined,
 ) => {
-  const refusal = checkCaller(request.headers);
+  const refusal = options.checkCaller(request.headers);
   if (refusal !== undefined) throw new HttpRefusal(403, "permission_denied", refusal);
   const path = request.url?.split("?", 1)[0];
   const signal = signals.find((candidate) => candidate.path === path);
   if (signal === undefined)
     throw new HttpRefusal(404, "not_found", "no such path; OTLP has /v1/traces, /v1/logs and /v1/metrics");
   if (request.method !== "POST") throw new HttpRefusal(405, "unimplemented", "only POST is allowed");
+  const payload = await readPayload(request, signal, options, encoding).catch((error: unknown) => {
+    const reason = error instanceof HttpRefusal ? unreadReasons[error.status] : undefined;
+    if (reason !== undefined) options.onUnread(signal, reason);
+    throw error;
+  });
+  return {
+    signal,
+    outcome: await consume(signal, payload, () => !request.socket.destroyed, readTraceparent(request.headers)),
+  };
+};
+
+/** Returns an export request as protobuf. */
+const readPayload = async (
+  request: IncomingMessage,
+  signal: Signal,
+  { bodyBytesMax, inFlight, gunzip }: OtlpHttpOptions,
+  encoding: Encoding | undefined,
+): Promise<Uint8Array> => {
   if (encoding === undefined)
     throw new HttpRefusal(
       415,
@@ -94,11 +123,7 @@ const answer = async (
     request.headers["content-encoding"],
     gunzip,
   );
-  const payload = encoding === "protobuf" ? body : await parseJson(signal, body);
-  return {
-    signal,
-    outcome: await consume(signal, payload, () => !request.socket.destroyed, readTraceparent(request.headers)),
-  };
+  return encoding === "protobuf" ? body : await parseJson(signal, body);
 };
 
 const encodingOf = (request: IncomingMessage): Encoding | undefined => {
@@ -108,12 +133,18 @@ const encodingOf = (request: IncomingMessage): Encoding | undefined => {
 
 const tooLarge = () => new HttpRefusal(413, "resource_exhausted", "the request is too large");
 
+const tooMuch = () => new HttpRefusal(503, "unavailable", "too much is being sent at once");
+
 const readBody = async (request: IncomingMessage, bytesMax: number, inFlight: InFlightRequests): Promise<Buffer> => {
   if (Number(request.headers["content-length"] ?? 0) > bytesMax) throw tooLarge();
   const chunks: Buffer[] = [];
   let bytes = 0;
-  // Only this ends a request whose sender has stopped sending.
-  const receiving = inFlight.begin(() => request.destroy());
+  let isDropped = false;
+  const receiving = inFlight.begin(() => {
+    isDropped = true;
+    // Only this ends a request whose sender has stopped sending.
+    request.destroy();
+  });
   try {
     for await (const chunk of request) {
       bytes += chunk.length;
@@ -121,6 +152,8 @@ const readBody = async (request: IncomingMessage, bytesMax: number, inFlight: In
       chunks.push(chunk);
       receiving.add(chunk.length);
     }
+  } catch (error) {
+    throw isDropped ? tooMuch() : error;
   } finally {
     receiving.end();
   }
@@ -139,7 +172,7 @@ const decompress = async (body: Buffer, header: string | undefined, gunzip: Gunz
 const refusals: Record<GunzipError["reason"], () => HttpRefusal> = {
   malformed: () => new HttpRefusal(400, "invalid_argument", "the body is not gzip"),
   too_large: tooLarge,
-  busy: () => new HttpRefusal(503, "unavailable", "too much is being sent at once"),
+  busy: tooMuch,
 };
 
 /** Converts an export request in OTLP/JSON to protobuf: ids in hex, unknown members ignored, enums by number or name. */

@@ -5,6 +5,7 @@ import { Code } from "@connectrpc/connect";
 import { afterAll, expect, it } from "vitest";
 import { grpcMessagePrefix } from "../../../proto/grpc-framing.ts";
 import { startTestOtlp, traceRequest } from "../../../tests/support/otlp.ts";
+import { closeAccounts, refusalsOf } from "../../../tests/support/queue-accounts.ts";
 import { createInFlightRequests } from "./in-flight-requests.ts";
 
 const otlp = await startTestOtlp({ limits: { inFlightBytesMax: 250_000 } });
@@ -53,4 +54,7 @@ it("G1: bounds the memory of unfinished requests of both transports, and serves 
   expect((await otlp.post("/v1/traces", traceRequest(["by HTTP"]))).status).toBe(200);
   expect(otlp.spanNames()).toEqual(["by gRPC", "by HTTP"]);
   session.destroy();
+  // Three of those that gRPC began first, the one by HTTP, and one of those after it.
+  await expect.poll(() => otlp.source.counters?.().unavailable).toBe(5);
+  expect(refusalsOf(closeAccounts(otlp.queue))).toEqual([[4, "otel_span", "otlp", 5]]);
 });

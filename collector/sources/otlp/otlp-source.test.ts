@@ -207,7 +207,7 @@ it("rejects an address in use, and closes its other listener", async () => {
   await start();
   const second = createOtlpSource(
     { grpc: { listen: "127.0.0.1:0" }, http: { listen: otlp.source.addresses.http ?? "" } },
-    { append: otlp.queue.append, clock: systemClock, log: createTestLog() },
+    { append: otlp.queue.append, refused: () => undefined, clock: systemClock, log: createTestLog() },
   );
   await expect(second.start()).rejects.toMatchObject({ code: "EADDRINUSE" });
 });

@@ -2,6 +2,7 @@ import { createServer as createHttpServer, type Server as HttpServer } from "nod
 import { createServer as createHttp2Server, type Http2Server, type ServerHttp2Session } from "node:http2";
 import type { AddressInfo, Server as NetServer } from "node:net";
 import { splitHostPort } from "../../../proto/collector-config/schema.ts";
+import type { SourceRefusal } from "../../../proto/completeness/account.ts";
 import type { Source, SourceDependencies } from "../source.ts";
 import { type CallerCheck, createCallerCheck } from "./caller-check.ts";
 import { type Consume, type ConsumerLimits, createConsumer } from "./consumer.ts";
@@ -9,7 +10,7 @@ import { createUnaryGrpcHandler, otlpMethods } from "./grpc.ts";
 import { createGunzip } from "./gunzip.ts";
 import { createOtlpHttpHandler } from "./http.ts";
 import { createInFlightRequests } from "./in-flight-requests.ts";
-import { signals } from "./signals.ts";
+import { type Signal, signals } from "./signals.ts";
 import { traceConsume } from "./trace-consume.ts";
 
 /** Where one transport listens, and the hosts beside loopback's that requests may name. */
@@ -48,6 +49,14 @@ const defaultLimits: SourceLimits = {
   inFlightBytesMax: 64 * 1024 * 1024,
 };
 
+/** The outcomes as which requests count that reach no consumer, by the reason. */
+const unreadStatuses = {
+  queue_full: "dropped",
+  too_large: "too_large",
+  malformed: "invalid",
+  retry: "unavailable",
+} as const;
+
 /** How long a client has to finish its requests when the source stops. */
 const drainMs = 2_000;
 
@@ -74,6 +83,10 @@ export const createOtlpSource = (
     counts[outcome.status] += 1;
     return outcome;
   };
+  const countUnread = ({ kind }: Signal, reason: SourceRefusal) => {
+    counts[unreadStatuses[reason]] += 1;
+    dependencies.refused(reason, { kind, source: name, records: 1 });
+  };
   const consume = dependencies.tracer === undefined ? counted : traceConsume(counted, name, dependencies.tracer);
   const listeners: (HttpServer | Http2Server)[] = [];
   const sessions = new Set<ServerHttp2Session>();
@@ -91,7 +104,11 @@ export const createOtlpSource = (
   const createGrpc = (listener: OtlpListenerConfig): Http2Server => {
     const server = createHttp2Server({ settings: { initialWindowSize: 1024 * 1024, maxConcurrentStreams: 128 } });
     const onError = (error: unknown) => log.error({ err: error, source: name }, "an OTLP/gRPC request failed");
-    const limits = { messageBytesMax: bodyBytesMax, inFlight, gunzip, onError };
+    const onUnread = (path: string, reason: SourceRefusal) => {
+      const signal = signals.find(({ grpcPath }) => grpcPath === path);
+      if (signal !== undefined) countUnread(signal, reason);
+    };
+    const limits = { messageBytesMax: bodyBytesMax, inFlight, gunzip, onUnread, onError };
     server.once("listening", () => {
       const options = { ...limits, checkCaller: checkCaller(listener, server) };
       server.on("stream", createUnaryGrpcHandler(otlpMethods(signals, consume), options));
@@ -108,7 +125,7 @@ export const createOtlpSource = (
   const createHttp = (listener: OtlpListenerConfig): HttpServer => {
     const server = createHttpServer({ requestTimeout: 30_000 });
     const onError = (error: unknown) => log.error({ err: error, source: name }, "an OTLP/HTTP request failed");
-    const limits = { bodyBytesMax, inFlight, gunzip, onError };
+    const limits = { bodyBytesMax, inFlight, gunzip, onUnread: countUnread, onError };
     server.once("listening", () => {
       const options = { ...limits, checkCaller: checkCaller(listener, server) };
       server.on("request", createOtlpHttpHandler(signals, consume, options));

@@ -71,7 +71,7 @@ const createTestHost = async (test: TestCore, ca: TestCa): Promise<TestHost & { 
             },
             ...{ firstSequence: sequence + 1, lastSequence: sequence + records, ackedBeforeThrough: 0 },
             accepted: records === 0 ? [] : [{ kind: "log_line", source: "app", records, bytes: 10 * records }],
-            refused: dropped === 0 ? [] : [{ reason: "queue_full", source: "app", records: dropped }],
+            refused: dropped === 0 ? [] : [{ reason: "queue_full", kind: "log_line", source: "app", records: dropped }],
           },
           {
             ...{ hostId: host, queueId: storedQueue, number, previousSha256 },

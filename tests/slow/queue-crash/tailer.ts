@@ -7,9 +7,11 @@ import { openTestQueue } from "../../support/queue.ts";
 // The program of the tailing test: follows `<dir>/*.log` into `<dir>/queue` and reports its last sequence, until it is killed.
 const [dir = ""] = process.argv.slice(2);
 const queue = openTestQueue(join(dir, "queue"));
+const { append, checkpoints } = queue;
+const { refused } = queue.accounts;
 const source = createFileSource(
   { include: [join(dir, "*.log")], exclude: [], startAt: "beginning", rules: { neverRead: [] } },
-  { append: queue.append, checkpoints: queue.checkpoints, clock: systemClock, log: createTestLog() },
+  { append, refused, checkpoints, clock: systemClock, log: createTestLog() },
 );
 setInterval(() => console.log(queue.lastSequence), 5);
 await source.start();

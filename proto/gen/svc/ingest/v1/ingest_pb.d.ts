@@ -969,6 +969,13 @@ export declare type AccountRefusal = Message<"svc.ingest.v1.AccountRefusal"> & {
    * @generated from field: uint64 records = 3;
    */
   records: bigint;
+
+  /**
+   * What they would have been; empty from an older collector.
+   *
+   * @generated from field: string kind = 4;
+   */
+  kind: string;
 };
 
 /**
@@ -1103,21 +1110,21 @@ export enum AccountRefusalReason {
   QUEUE_FULL = 1,
 
   /**
-   * Larger than the queue, or than what can be forwarded.
+   * Larger than the queue, than what can be forwarded, or than a request may be; such a request is counted as one record.
    *
    * @generated from enum value: ACCOUNT_REFUSAL_REASON_TOO_LARGE = 2;
    */
   TOO_LARGE = 2,
 
   /**
-   * A request that is none; counted as one record.
+   * A request that the collector cannot read; counted as one record.
    *
    * @generated from enum value: ACCOUNT_REFUSAL_REASON_MALFORMED = 3;
    */
   MALFORMED = 3,
 
   /**
-   * The sender was asked to send again.
+   * The sender was asked to send again; a request is counted as one record, each time.
    *
    * @generated from enum value: ACCOUNT_REFUSAL_REASON_RETRY = 4;
    */
