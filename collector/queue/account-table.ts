@@ -84,16 +84,26 @@ export interface RemainingAccounts {
   period: string | undefined;
 }
 
-/** Reads the accounts of a corrupt database in `dir`; undefined if they cannot be read. */
-export const readRemainingAccounts = (dir: string): RemainingAccounts | undefined => {
-  try {
-    using database = new DatabaseSync(queueFiles(dir).database, { readOnly: true });
-    const period = database.prepare("SELECT period FROM account_period").get()?.period;
-    const rows = database.prepare("SELECT * FROM account ORDER BY id").all().map(rowOf);
-    return { rows, period: typeof period === "string" ? period : undefined };
-  } catch {
-    return undefined;
-  }
+/** Reads what can be read of the accounts in a corrupt database in `dir`. */
+export const readRemainingAccounts = (dir: string): RemainingAccounts => {
+  const rows: AccountRow[] = [];
+  let period: string | undefined;
+  const read = (act: (database: DatabaseSync) => void): void => {
+    try {
+      using database = new DatabaseSync(queueFiles(dir).database, { readOnly: true });
+      act(database);
+    } catch {
+      // The rest is lost with the database.
+    }
+  };
+  read((database) => {
+    const saved = database.prepare("SELECT period FROM account_period").get()?.period;
+    if (typeof saved === "string") period = saved;
+  });
+  read((database) => {
+    for (const row of database.prepare("SELECT * FROM account ORDER BY id").iterate()) rows.push(rowOf(row));
+  });
+  return { rows, period };
 };
 
 /** Copies accounts into the database that replaces theirs. */

@@ -38,10 +38,8 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
   const { maxDiskUsageBytes, maxRecordAgeSeconds, clock } = options;
   let age = () => 0;
   const now = () => ({ ageMs: age(), wallMs: clock.now() });
-  const store = parts.openStore(now, () => {
-    books.replaced();
-    schedule();
-  });
+  let onReplaced: () => void = () => undefined;
+  const store = parts.openStore(now, () => onReplaced());
   age = createAgeClock(clock, store.state);
 
   const deadLetterBounds = { recordsMax: 1_000, bytesMax: Math.floor(maxDiskUsageBytes / 16) };
@@ -112,6 +110,11 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
     },
     onWritten: admitWaiting,
   });
+
+  onReplaced = () => {
+    books.replaced();
+    schedule();
+  };
 
   const flush = () => {
     lingering?.abort();

@@ -243,6 +243,34 @@ describe("the accounts of a queue", () => {
     expect(all[2]).toMatchObject({ previousQueueId: old });
   });
 
+  it("is written anew, in its chain, where damage of the open database took it", async () => {
+    const queue = open();
+    const { queueId } = queue;
+    await queue.append(texts(5));
+    await pass(queue, hourMs);
+    expect(takeAccounts(queue)).toHaveLength(1);
+    await queue.append(texts(3));
+    await pass(queue, hourMs);
+    queue.accounts.seal(signer);
+    queue.accounts.refused("retry", { kind: "otel_span", source: "otlp", records: 4 });
+    const database = new DatabaseSync(join(dir, "queue.db"));
+    database.exec(
+      "DELETE FROM account; DELETE FROM account_period; UPDATE block SET last_sequence = last_sequence | (1 << 62)",
+    );
+    database.close();
+    queue.read(0, { maxRecords: 1, maxBytes: 1 });
+    await queue.append(texts(1));
+    await pass(queue, hourMs);
+    const all = takeAccounts(queue);
+    expect(all.map(range)).toEqual([
+      [6, 8],
+      [9, 9],
+    ]);
+    expect(all.map(({ number }) => Number(number))).toEqual([2, 3]);
+    expect(all.map((account) => account.queueId)).toEqual([queueId, queueId]);
+    expect(all[1]).toMatchObject({ damaged: 8n, refused: [{ reason: 4, records: 4n }] });
+  });
+
   it("claims what another version of the collector has appended, whose kinds nobody knows", async () => {
     const queue = open();
     await queue.append(texts(2));

@@ -3,6 +3,7 @@
  * - What a transaction of the queue accepts is counted in that transaction: a crash leaves both or neither.
  * - Whatever cannot be written now is written with the next transaction, in its order.
  * - Accounts are sealed in their order, and acknowledged in it.
+ * - Accounts that a corrupt database has lost while the queue was open are written to the one that replaces it.
  */
 import { createHash } from "node:crypto";
 import type { Clock } from "../../kit/clock.ts";
@@ -91,6 +92,10 @@ export const createQueueAccounts = (
   /** Accounts that are not on disk yet, oldest first. */
   let unsaved: { queueId: string; content: AccountContent }[] = [];
   let pending: AccountRow[] = [];
+  /** The one that the next account follows. */
+  let newest: AccountRow | undefined;
+  /** What a corrupt database has lost of these, oldest first. */
+  let lost: AccountRow[] = [];
   let isStale = true;
   let savedMs = last.monotonicMs;
   /** Whether the period on disk lacks refusals, or the start. */
@@ -114,8 +119,12 @@ export const createQueueAccounts = (
   const wake = (): void => {
     for (const waiter of waiters.splice(0)) waiter();
   };
+  /** Read as soon as they change, to be known if the database turns out to be corrupt; what is committed stays so if they cannot be. */
   const rows = (): AccountRow[] => {
-    if (isStale) pending = store.accounts((table) => table.rows()).filter(({ isAcked }) => !isAcked);
+    if (!isStale) return pending;
+    const all = store.accounts((table) => table.rows());
+    pending = all.filter(({ isAcked }) => !isAcked);
+    newest = all.at(-1);
     isStale = false;
     return pending;
   };
@@ -134,6 +143,7 @@ export const createQueueAccounts = (
     period.seenMs = now.wallMs;
   };
   const save = ({ accounts, state }: QueueTransaction): void => {
+    lost.forEach(accounts.insert);
     for (const { queueId, content } of drafted)
       accounts.insert({ queueId: Uint8Array.fromHex(queueId), content, isAcked: false, sealed: undefined });
     // With the transaction: nothing above its last sequence may be sent before an account that can be.
@@ -155,9 +165,10 @@ export const createQueueAccounts = (
       period = draft;
       isUnsaved = false;
       savedMs = last.monotonicMs;
-      if (unsaved.length === 0) return;
-      unsaved = [];
+      if (unsaved.length === 0 && lost.length === 0) return;
+      [unsaved, lost] = [[], []];
       isStale = true;
+      attempt(rows);
       wake();
     },
     accepted: (counts) => {
@@ -183,6 +194,9 @@ export const createQueueAccounts = (
       waitingSince = isWaiting ? now : undefined;
     },
     replaced: () => {
+      const found = store.accounts((table) => table.rows()).map(nameOf);
+      const known = newest?.isAcked ? [newest] : pending;
+      lost = known.filter((row) => !found.includes(nameOf(row)));
       isStale = true;
     },
   };
@@ -210,6 +224,7 @@ export const createQueueAccounts = (
       if (rows().every(({ sealed }) => sealed !== undefined)) return;
       write((transaction) => sealAll(transaction.accounts, by));
       isStale = true;
+      rows();
       wake();
     },
     observe: () => {
@@ -244,8 +259,12 @@ export const createQueueAccounts = (
       signal.removeEventListener("abort", abort);
     },
   };
+  attempt(rows);
   return { accounts, books };
 };
+
+/** Names an account among those of all queue ids, whatever row it has. */
+const nameOf = ({ queueId, content }: AccountRow): string => `${queueId.toHex()} ${JSON.stringify(content)}`;
 
 /** A key that does not sign must not keep the queue from storing. */
 const attempt = <Result>(act: () => Result): Result | undefined => {

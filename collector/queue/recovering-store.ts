@@ -111,7 +111,7 @@ export const openRecoveringStore = (
     const accounts = readRemainingAccounts(dir);
     const folder = quarantine(dir);
     const replaced = openStore(dir, () => ({ ...from, quarantined: lastQuarantined(dir) }), now);
-    if (accounts) replaced.transaction((transaction) => copyAccounts(accounts, transaction.accounts));
+    replaced.transaction((transaction) => copyAccounts(accounts, transaction.accounts));
     options.onQuarantined?.(folder, cause);
     return replaced;
   };
