@@ -197,6 +197,17 @@ describe("accepting an account", () => {
     );
   });
 
+  it("answers a refused account that comes again as it did before, and keeps it once", async () => {
+    await count(100);
+    const forged = { ...signed(bodyOf()), signature: new Uint8Array(70) };
+    const refused = { through: 0n, refused: "signature_invalid" };
+    expect([await accept(forged), await accept(forged)]).toEqual([refused, refused]);
+    expect(await sql`select 1 from ingest_account`).toHaveLength(1);
+    const events = await sql`
+      select 1 from audit_event where action = 'account.refuse' and target_id = ${host.identityId}`;
+    expect(events).toHaveLength(1);
+  });
+
   it("refuses a forged predecessor and a number that is used, and still takes what follows", async () => {
     await count(100);
     await accept(signed(bodyOf()));

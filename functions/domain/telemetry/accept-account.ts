@@ -76,16 +76,18 @@ export const createAccountAcceptor = (
       const state = await lockForAccount(tx, queue);
       const through = state.last?.number ?? 0n;
       const name = { ...queue, number: read?.number ?? 0n, sha256 };
+      const same = await hasAccount(tx, name);
       const decision: AccountDecision =
         read === undefined || fault !== undefined
           ? { kind: "refused", fault: fault ?? "malformed", isLinked: false }
           : decideAccount(
               { ...read, sha256, isSigned: true, earlierAreLost: sent.earlierAreLost },
-              { ...state, same: await hasAccount(tx, name), gaps: await gapsFor(tx, queue, read, state) },
+              { ...state, same, gaps: await gapsFor(tx, queue, read, state) },
             );
       if (decision.kind === "known" || decision.kind === "early") return { through, refused: "" };
       const isRefused = decision.kind === "refused";
-      const isKept = !isRefused || decision.isLinked || mayKeep(caller.identity);
+      // Evidence that comes again is kept once.
+      const isKept = !same && (!isRefused || decision.isLinked || mayKeep(caller.identity));
       if (isKept) await insertAccount(tx, rowOf(decision, { ...name, read, sent, state, now: clock.now() }));
       const isLinked = !isRefused || decision.isLinked;
       if (isLinked && state.range) await settleRange(tx, queue, decision, { ...state.range, read });
