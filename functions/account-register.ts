@@ -5,7 +5,7 @@ import type { AccountRegister } from "./ingest/accounts.ts";
 export const createAccountRegister = (core: AccountCore): AccountRegister => {
   const accept = createAccountAcceptor(core);
   return {
-    accept: ({ identity, fingerprintSha256, connection }, account) =>
-      accept({ identity, fingerprintSha256, der: connection?.der }, account),
+    accept: ({ identity, fingerprintSha256, connection }, account, stream) =>
+      accept({ identity, fingerprintSha256, der: connection?.der }, account, stream),
   };
 };

@@ -1,17 +1,26 @@
 /**
- * Accounts of hosts on their streams. Invariants: an account is decided on after every frame that its stream sent before it; one that fails by
- * a fault of core's own ends no stream, since telemetry does not depend on it.
+ * Accounts of hosts on their streams. Invariants: an account is decided on after every frame that its stream sent before it, and only while
+ * its queue is as the stream left it: on a database that went back, what it lost would be missing. One that fails by a fault of core's own
+ * ends no stream, since telemetry does not depend on it.
  */
 import { create } from "@bufbuild/protobuf";
-import { type Account, type AccountAck, AccountAckSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { type Account, type AccountAck, AccountAckSchema, type Ack } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import { databaseProblem } from "../store/database/problem.ts";
 import type { Caller } from "./admission.ts";
+import type { OpenedQueue } from "./open-queue.ts";
+
+/** A queue as the stream of an account has it: its session, and the sequence through which core has acknowledged. */
+export type QueueOfStream = Pick<OpenedQueue, "queueId" | "sessionId" | "cursor">;
 
 /** Where accounts are decided on and stored. */
 export interface AccountRegister {
-  /** Rejects with a Problem, or the database's error. */
-  accept(caller: Caller, account: Account): Promise<{ through: bigint; refused: string }>;
+  /** Rejects with a Problem, as `sequence_gap` where a queue is no longer as its stream left it, or the database's error. */
+  accept(
+    caller: Caller,
+    account: Account,
+    stream: QueueOfStream | undefined,
+  ): Promise<{ through: bigint; refused: string }>;
 }
 
 /** An account has one count for each kind and source of a host; ordinary ones have some hundred bytes. */
@@ -19,12 +28,12 @@ export const accountBytesMax = 64 * 1024;
 
 /** Makes the function that decides on an account of a caller once `lastFrame`, of its stream, is settled. */
 export const createAccountDesk = (register: AccountRegister | undefined, onFailure: (cause: unknown) => void) => {
-  const decide = async (caller: Caller, account: Account): Promise<AccountAck> => {
+  const decide = async (caller: Caller, account: Account, stream: QueueOfStream | undefined): Promise<AccountAck> => {
     if (register === undefined) throw new Problem("frame_invalid", { detail: "this core takes no account" });
     if (account.body.length + account.signature.length > accountBytesMax)
       throw new Problem("frame_too_large", { detail: `an account has at most ${accountBytesMax} bytes` });
     try {
-      return create(AccountAckSchema, await register.accept(caller, account));
+      return create(AccountAckSchema, await register.accept(caller, account, stream));
     } catch (error) {
       const problem = error instanceof Problem ? error : databaseProblem(error);
       if (problem) throw problem;
@@ -33,9 +42,14 @@ export const createAccountDesk = (register: AccountRegister | undefined, onFailu
     }
   };
 
-  return async (caller: Caller, account: Account, lastFrame: Promise<unknown>): Promise<AccountReply> => {
-    await lastFrame.catch(() => undefined);
-    return { case: "accountAck", value: await decide(caller, account) };
+  return async (
+    caller: Caller,
+    account: Account,
+    { queue, lastFrame }: { queue: OpenedQueue | undefined; lastFrame: Promise<Ack | undefined> },
+  ): Promise<AccountReply> => {
+    const ack = await lastFrame.catch(() => undefined);
+    const stream = queue && { ...queue, cursor: ack?.ackedThrough ?? queue.cursor };
+    return { case: "accountAck", value: await decide(caller, account, stream) };
   };
 };
 

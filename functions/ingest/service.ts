@@ -177,7 +177,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
         let queue: OpenedQueue | undefined;
         const unsent = incomplete.begin(caller.identity, disconnected);
         let unsentBytes = 0;
-        let lastFrame: Promise<unknown> = Promise.resolve();
+        let lastFrame: Promise<Ack | undefined> = Promise.resolve(undefined);
         const steps = {
           async open(claims: Open): Promise<ForwardAnswer> {
             checkClaims(claims, caller.identity, limits);
@@ -201,7 +201,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
             return { case: "ack", value: ack };
           },
           status: channel.receive,
-          account: (account: Account) => settle(caller, account, lastFrame),
+          account: (account: Account) => settle(caller, account, { queue, lastFrame }),
           untilReadable: budget.untilReadable,
         };
         for await (const answers of forward(requests, steps, { abort: stream.signal, disconnected, aside })) {

@@ -197,6 +197,25 @@ describe("accepting an account", () => {
     );
   });
 
+  it("decides on none whose stream had a queue that the database no longer has, until the host has opened it again", async () => {
+    const sessionId = new Uint8Array(16).fill(1);
+    const caller = { identity: host.identity, fingerprintSha256: fingerprintOf(host).toHex(), der: host.certificate };
+    const acceptOn = (stream: { cursor: bigint; sessionId?: Uint8Array; queueId?: Uint8Array }) =>
+      createAccountAcceptor(test.core)(caller, signed(bodyOf()), { queueId, sessionId, ...stream });
+    const gap = { code: "sequence_gap" };
+    await expect(acceptOn({ cursor: 100n })).rejects.toMatchObject(gap);
+    await count(70);
+    await expect(acceptOn({ cursor: 70n })).rejects.toMatchObject(gap);
+    await sql`update ingest_cursor set session_id = ${sessionId}`;
+    await expect(acceptOn({ cursor: 100n })).rejects.toMatchObject(gap);
+    await expect(acceptOn({ cursor: 70n, sessionId: new Uint8Array(16).fill(2) })).rejects.toMatchObject(gap);
+    expect(await sql`select 1 from ingest_account`).toHaveLength(0);
+    await count(100, { stored: 70, lost: 30 });
+    expect(await acceptOn({ cursor: 100n })).toEqual({ through: 1n, refused: "" });
+    // An account of a queue that its host has left says nothing of the stream's.
+    expect(await acceptOn({ cursor: 500n, queueId: new Uint8Array(16).fill(9) })).toEqual({ through: 1n, refused: "" });
+  });
+
   it("answers a refused account that comes again as it did before, and keeps it once", async () => {
     await count(100);
     const forged = { ...signed(bodyOf()), signature: new Uint8Array(70) };

@@ -1,9 +1,11 @@
 import { LRUCache } from "lru-cache";
+import { equalBytes } from "../../../kit/bytes.ts";
 import { hourMs } from "../../../kit/clock.ts";
 import { readCertificate } from "../../../proto/certificate-der.ts";
 import { accountPayload } from "../../../proto/completeness/account.ts";
 import { decodePemBundle } from "../../../proto/pem.ts";
 import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
 import { proofAlgorithm, readPublicKey } from "../../signer/cryptography.ts";
 import { findIdentityByName } from "../../store/certificate/identities.ts";
 import type { Executor } from "../../store/database/database.ts";
@@ -11,6 +13,7 @@ import { limitLockWaits } from "../../store/database/execute-prepared.ts";
 import {
   type AccountInsert,
   type AccountState,
+  countStoredWithin,
   findHostCertificate,
   findLostRanges,
   hasAccount,
@@ -20,7 +23,7 @@ import {
 } from "../../store/ingest/accounts.ts";
 import type { QueueName } from "../../store/ingest/cursors.ts";
 import { recordAudit } from "../audit/audit-log.ts";
-import { type AccountDecision, decideAccount } from "./decide-account.ts";
+import { type AccountDecision, decideAccount, type RangeFacts } from "./decide-account.ts";
 import { type AccountFault, type ReadAccount, readAccount } from "./read-account.ts";
 
 /** The parts of core that accept accounts. */
@@ -41,6 +44,13 @@ export interface SentAccount {
   earlierAreLost: boolean;
 }
 
+/** Its queue as its stream has it: the session that opened it, and the sequence through which core has acknowledged. */
+export interface StreamOfAccount {
+  queueId: Uint8Array;
+  sessionId: Uint8Array | undefined;
+  cursor: bigint;
+}
+
 /** Core's answer: the last account that it has of the queue, and why it refuses this one. */
 export interface AccountAnswer {
   through: bigint;
@@ -53,7 +63,7 @@ const refusedOfHostMax = 24;
 /** Makes the function that decides on an account and stores it, in one transaction; one that core refuses too, within a bound for each host. */
 export const createAccountAcceptor = (
   core: AccountCore,
-): ((caller: AccountCaller, sent: SentAccount) => Promise<AccountAnswer>) => {
+): ((caller: AccountCaller, sent: SentAccount, stream?: StreamOfAccount) => Promise<AccountAnswer>) => {
   const { db, clock } = core;
   const refusals = new LRUCache<string, { since: number; count: number }>({ max: 10_000 });
   const mayKeep = (hostId: string): boolean => {
@@ -66,7 +76,7 @@ export const createAccountAcceptor = (
     return ++window.count <= refusedOfHostMax;
   };
 
-  return async (caller, sent) => {
+  return async (caller, sent, stream) => {
     const sha256 = Uint8Array.fromHex(await core.cryptography.sha256Hex(accountPayload(sent.body)));
     const read = readAccount(sent.body);
     const fault = read === undefined ? "malformed" : await proveAccount(core, caller, read, sent);
@@ -74,6 +84,9 @@ export const createAccountAcceptor = (
     return db.transaction(async (tx) => {
       await limitLockWaits(tx);
       const state = await lockForAccount(tx, queue);
+      // The host opens the queue again, and then says what a database that went back has lost.
+      if (stream && equalBytes(stream.queueId, queue.queueId) && !isAsLeft(state.range, stream))
+        throw new Problem("sequence_gap");
       const through = state.last?.number ?? 0n;
       const name = { ...queue, number: read?.number ?? 0n, sha256 };
       const same = await hasAccount(tx, name);
@@ -82,7 +95,7 @@ export const createAccountAcceptor = (
           ? { kind: "refused", fault: fault ?? "malformed", isLinked: false }
           : decideAccount(
               { ...read, sha256, isSigned: true, earlierAreLost: sent.earlierAreLost },
-              { ...state, same, gaps: await gapsFor(tx, queue, read, state) },
+              { ...state, same, has: await factsFor(tx, queue, read, state) },
             );
       if (decision.kind === "known" || decision.kind === "early") return { through, refused: "" };
       const isRefused = decision.kind === "refused";
@@ -96,6 +109,13 @@ export const createAccountAcceptor = (
     });
   };
 };
+
+/** Whether a queue is as a stream left it: neither has the database gone back, nor another session opened it. */
+const isAsLeft = (range: AccountState["range"], { sessionId, cursor }: StreamOfAccount): boolean =>
+  range === undefined
+    ? sessionId === undefined && cursor === 0n
+    : range.cursor >= cursor && (sessionId === undefined || equalBytes(range.sessionId ?? noSession, sessionId));
+const noSession = new Uint8Array();
 
 /** Returns why an account is not its host's; undefined if the host has signed it. */
 const proveAccount = async (
@@ -122,8 +142,15 @@ const isAhead = (range: AccountState["range"], read: ReadAccount | undefined): b
   range !== undefined && range.cursor > (read?.lastSequence ?? 0n);
 
 /** Only an account that core has had before can lie below the cursor. */
-const gapsFor = async (tx: Executor, queue: QueueName, read: ReadAccount, { range }: AccountState) =>
-  isAhead(range, read) ? findLostRanges(tx, queue) : [];
+const factsFor = async (
+  tx: Executor,
+  queue: QueueName,
+  read: ReadAccount,
+  { range }: AccountState,
+): Promise<RangeFacts> =>
+  isAhead(range, read)
+    ? { gaps: await findLostRanges(tx, queue), stored: await countStoredWithin(tx, queue, read) }
+    : { gaps: [], stored: 0n };
 
 /** Counts anew behind an account; what core has counted above it stays, if it can be told apart. */
 const settleRange = async (

@@ -1,7 +1,7 @@
 import { create, type MessageInitShape, toBinary } from "@bufbuild/protobuf";
 import { describe, expect, test } from "vitest";
 import { AccountBodySchema, AccountCountSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { decideAccount, type LostRange, type QueueRange, type StoredAccount } from "./decide-account.ts";
+import { decideAccount, type QueueRange, type RangeFacts, type StoredAccount } from "./decide-account.ts";
 import { type AccountFault, type ReadAccount, readAccount, statedLosses } from "./read-account.ts";
 
 const hour = Date.UTC(2026, 10, 25, 10);
@@ -36,7 +36,7 @@ const decide = (
     last?: StoredAccount | undefined;
     same?: boolean;
     range?: QueueRange | undefined;
-    gaps?: readonly LostRange[];
+    has?: RangeFacts;
   } = {},
   earlierAreLost = false,
 ) => {
@@ -48,7 +48,7 @@ const decide = (
 const decideWith = (sent: Uint8Array, has: object, earlierAreLost: boolean) =>
   decideAccount(
     { ...(readAccount(sent) as ReadAccount), sha256: hash(7), isSigned: true, earlierAreLost },
-    { last, same: false, range, gaps: [], ...has },
+    { last, same: false, range, has: { gaps: [], stored: 0n }, ...has },
   );
 const refused = (fault: AccountFault, isLinked = true) => ({ kind: "refused", fault, isLinked });
 const accepted = (missing = 0n) => ({ kind: "accepted", isChecked: true, followsGap: false, missing });
@@ -92,11 +92,18 @@ describe("an account", () => {
       { from: 16n, through: 60n },
     ];
     const counts = { stored: 4n, rejected: 1n, discarded: 0n, lost: 5n };
-    expect(decideWith(body(), { range: restored, gaps }, false)).toEqual({ ...unchecked, counts });
-    expect(decideWith(body(), { range: { ...restored, stored: 9n }, gaps: [] }, false)).toEqual({
+    expect(decideWith(body(), { range: restored, has: { gaps, stored: 4n } }, false)).toEqual({ ...unchecked, counts });
+    expect(decideWith(body(), { range: { ...restored, stored: 9n }, has: { gaps: [], stored: 9n } }, false)).toEqual({
       ...unchecked,
       counts: { stored: 9n, rejected: 1n, discarded: 0n, lost: 0n },
     });
+    // What is stored and rejected behind it is of later accounts, also where not all is counted.
+    const later = { ...restored, stored: 9n, rejected: 2n };
+    for (const range of [later, { ...later, countedThrough: null }])
+      expect(decideWith(body(), { range, has: { gaps, stored: 5n } }, false)).toEqual({
+        ...unchecked,
+        counts: { stored: 5n, rejected: 0n, discarded: 0n, lost: 5n },
+      });
   });
 
   test("is refused when it contradicts the sequences", () => {

@@ -33,6 +33,14 @@ export type AccountDecision =
   /** `isLinked`: the next account may follow this one, since the host has signed it. */
   | { kind: "refused"; fault: AccountFault; isLinked: boolean };
 
+/** What the database itself says of a range. */
+export interface RangeFacts {
+  /** The ranges of the queue that restored databases have lost. */
+  gaps: readonly LostRange[];
+  /** Stored envelopes of it. */
+  stored: bigint;
+}
+
 /** Sequences that a restored database has lost, the first and the last. */
 export interface LostRange {
   from: bigint;
@@ -46,12 +54,13 @@ export const decideAccount = (
     last,
     same,
     range,
-    gaps,
+    has,
   }: {
     last: StoredAccount | undefined;
     same: boolean;
     range: QueueRange | undefined;
-    gaps: readonly LostRange[];
+    /** What core has of its range where the queue is ahead of it. */
+    has: RangeFacts;
   },
 ): AccountDecision => {
   const { number, fault, isSigned } = account;
@@ -70,9 +79,9 @@ export const decideAccount = (
   const isBehind = range === undefined || range.cursor <= account.lastSequence;
   const unchecked = { kind: "accepted", isChecked: false, followsGap, missing: 0n } as const;
   const counts = range ?? none;
-  if (!isWhole || !isCounted || followsGap) return { ...unchecked, counts };
   // Core had this account, and those behind it, until its database was restored.
-  if (!isBehind) return { ...unchecked, counts: partOf(counts, expected, lostWithin(gaps, account)) };
+  if (!isBehind) return { ...unchecked, counts: partOf(counts, expected, lostWithin(has.gaps, account), has.stored) };
+  if (!isWhole || !isCounted || followsGap) return { ...unchecked, counts };
   const consumed = counts.stored + counts.rejected + counts.discarded + counts.lost;
   if (consumed <= expected) return { ...unchecked, isChecked: true, missing: expected - consumed, counts };
   // Of a queue that had records before its first account, core has more.
@@ -88,17 +97,18 @@ const lostWithin = (gaps: readonly LostRange[], { firstSequence, lastSequence }:
     return last < first ? sum : sum + last - first + 1n;
   }, 0n);
 
-/** Returns the part of counts that is an account's which expects so many sequences, of which so many are lost. */
-const partOf = (counts: RangeCounts, expected: bigint, lost: bigint): RangeCounts => {
+/** Returns the part of counts that is an account's which expects so many sequences, of which so many are lost, and stored. */
+const partOf = (counts: RangeCounts, expected: bigint, lost: bigint, stored: bigint): RangeCounts => {
   let left = expected;
   const take = (most: bigint): bigint => {
     const taken = most < left ? most : left;
     left -= taken;
     return taken;
   };
+  const least = (one: bigint, other: bigint): bigint => (one < other ? one : other);
   return {
-    lost: take(lost < counts.lost ? lost : counts.lost),
-    stored: take(counts.stored),
+    lost: take(least(lost, counts.lost)),
+    stored: take(least(stored, counts.stored)),
     rejected: take(counts.rejected),
     discarded: take(counts.discarded),
   };

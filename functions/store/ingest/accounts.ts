@@ -16,6 +16,8 @@ export interface AccountState {
   range:
     | {
         cursor: bigint;
+        /** That of the session which opened it last. */
+        sessionId: Uint8Array | null;
         stored: bigint;
         rejected: bigint;
         discarded: bigint;
@@ -50,6 +52,7 @@ export const lockForAccount = async (tx: Executor, queue: QueueName): Promise<Ac
     .limit(1);
   const range = row && {
     cursor: row.cursor,
+    sessionId: row.sessionId,
     stored: row.rangeStored,
     rejected: row.rangeRejected,
     discarded: row.rangeDiscarded,
@@ -114,6 +117,19 @@ export const findLostRanges = async (
     select details->>'from' as first, details->>'through' as last from audit_event
     where action = 'ingest.gap' and actor_display = ${hostId} and details->>'queue_id' = ${queueId.toHex()}`);
   return rows.map(({ first, last }) => ({ from: BigInt(first), through: BigInt(last) }));
+};
+
+/** Counts the stored envelopes of a range. Accounts end where blocks do. */
+export const countStoredWithin = async (
+  tx: Executor,
+  { hostId, queueId }: QueueName,
+  { firstSequence, lastSequence }: { firstSequence: bigint; lastSequence: bigint },
+): Promise<bigint> => {
+  const [row] = await tx.execute<{ stored: string }>(sql`
+    select coalesce(sum(envelopes), 0)::text as stored from ingest_block
+    where host_id = ${hostId} and queue_id = ${queueId} and first_sequence >= ${String(firstSequence)}::bigint
+      and last_sequence <= ${String(lastSequence)}::bigint`);
+  return BigInt(row?.stored ?? 0);
 };
 
 /** A certificate that core has issued to a host. */
