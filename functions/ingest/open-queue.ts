@@ -2,7 +2,8 @@
  * Opens queues. A sequence is used twice only by a fork of a queue: a restored disk, a cloned machine. Invariants:
  * - The queue's session changes only here, under the cursor's lock, to a session whose history contains the previous one. So of two
  *   forks, one is rejected with `queue_forked`. Every commit checks the session; a frame of an older one proves no fork, as it
- *   may be late: its stream ends, and its sender, where there is one, opens the queue again.
+ *   may be late: its stream ends, and its sender, where there is one, opens the queue again. So may an Open be whose stream has ended: it
+ *   proves no fork either, as its sender may have opened the queue since.
  * - Envelopes that a sender has deleted and that the cursor does not cover are lost with the database: the range is recorded in the
  *   transaction that moves the cursor over it. Their sender never sends them again. So it is with the queue ids that the sender has left;
  *   of these, one that is missing has lost nothing where it may have been trimmed. One claim, of any host, cannot make the totals
@@ -36,8 +37,11 @@ export interface OpenedQueue extends QueueName {
 
 /** Opens queues; see the invariants above. */
 export interface QueueOpener {
-  /** Opens a queue. Throws `queue_forked`, `frame_invalid`, or `overloaded` when a thousand others wait. */
-  open(claims: Open): Promise<OpenedQueue>;
+  /**
+   * Opens a queue. Throws `queue_forked`, `frame_invalid`, or `overloaded` when a thousand others wait. Records no fork once `isGone`
+   * returns true: nobody waits for the answer.
+   */
+  open(claims: Open, isGone?: () => boolean): Promise<OpenedQueue>;
 }
 
 /** The cursors and sessions of queues, and what is recorded of them, in transactions of `Tx`. */
@@ -161,13 +165,14 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
     return { leftCursors, losses };
   };
 
-  const openAlone = (open: Open): Promise<Decision> =>
+  const openAlone = ({ open, isGone }: { open: Open; isGone(): boolean }): Promise<Decision> =>
     register.transaction(async (tx) => {
       const now = new Date(clock.now());
       const leftIds = open.leftQueues.map(({ queueId }) => queueId);
       const leftRows = leftIds.length > 0 ? await register.lockLeft(tx, queueOf(open), leftIds) : [];
       const [decision] = (await decideAll(tx, [open], now)) as [Decision];
       const { isForked, lost, row } = decision;
+      if (isForked && isGone()) throw new Problem("queue_forked");
       const lostHere = await countLost(tx, row, lost);
       if (!isForked) await store(tx, [{ ...decision, lostHere }], now);
       const others = isForked ? [forkEvent(row.cursor)] : [];
@@ -177,18 +182,18 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
     });
   const keyOf = ({ hostId }: QueueName) => hostId;
   const openInGroup = inGroups(openTogether, { keyOf, pause });
-  const openInTurn = inTurn(openAlone, keyOf);
+  const openInTurn = inTurn(openAlone, ({ open }) => keyOf(open));
   const findInTurn = inTurn(register.findCursor, keyOf);
 
   return {
-    async open(claims) {
+    async open(claims, isGone = () => false) {
       checkOpen(claims);
       const queue = queueOf(claims);
       const sessionId = sessionOf(claims);
       if (sessionId === undefined && claims.ackedThrough === 0n)
         return { ...queue, sessionId, cursor: await findInTurn(queue) };
       const opened = claims.leftQueues.length > 0 ? undefined : await openInGroup(claims);
-      const { isForked, losses = [], cursor, leftCursors } = opened ?? (await openInTurn(claims));
+      const { isForked, losses = [], cursor, leftCursors } = opened ?? (await openInTurn({ open: claims, isGone }));
       for (const lost of losses) {
         recordedLosses.add(lost.queue, lost);
         if (lost.isPlausible) observe.gap(sequencesOf(lost));

@@ -59,6 +59,20 @@ it("opens the queues of a fleet in a few transactions, and again at their cursor
   expect(stored).toEqual({ queues: 200 });
 });
 
+it("Q11: reports no copy for an Open whose stream has ended, which may be older than the one that opened the queue", async () => {
+  const { open } = createCountedOpener();
+  const claims = { sessionId: bytes(3), previousSessionIds: [bytes(2)], sentThrough: 9n };
+  await open(openOf("late", claims));
+  const eventsOf = () => connection.sql`select 1 from audit_event where details->>'host_id' = 'late'`;
+  const [late, isGone] = [openOf("late", { ackedThrough: 5n, sentThrough: 9n }), () => true];
+  await expect(open(late, isGone)).rejects.toMatchObject({ code: "queue_forked" });
+  expect(await eventsOf()).toHaveLength(0);
+  await expect(open(late)).rejects.toMatchObject({ code: "queue_forked" });
+  expect(await eventsOf()).toHaveLength(2);
+  const [row] = await connection.sql`select session_id, cursor::int from ingest_cursor where host_id = 'late'`;
+  expect(row).toMatchObject({ session_id: Buffer.from(bytes(3)), cursor: 0 });
+});
+
 it("rejects a copy among them alone, and records what a restored database has lost", async () => {
   const { open, counted } = createCountedOpener();
   const hosts = hostsOf("mixed", 20);

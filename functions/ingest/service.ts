@@ -181,7 +181,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
         const steps = {
           async open(claims: Open): Promise<ForwardAnswer> {
             checkClaims(claims, caller.identity, limits);
-            queue = await sink.open(claims);
+            queue = await sink.open(claims, () => disconnected.aborted || stream.signal.aborted);
             if (claims.takesDirectives) channel.takeDirectives();
             return {
               case: "opened",

@@ -11,6 +11,7 @@ import { LRUCache } from "lru-cache";
 import type { Client } from "pg";
 import { ConfigError } from "../../../kit/env.ts";
 import { withTimeout } from "../../../kit/with-timeout.ts";
+import type { Open } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database/database.ts";
 import type { BlockCodec } from "../../store/ingest/block-codec.ts";
@@ -191,7 +192,10 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     return { ...outcome, before: first ?? outcome.cursor, storedRows, storedBytes };
   };
 
-  const open: Sink["open"] = async ({ hostId, queueId, sessionId, previousSessionIds, ackedThrough, sentThrough }) => {
+  const open = async (
+    { hostId, queueId, sessionId, previousSessionIds, ackedThrough, sentThrough }: Open,
+    isGone: () => boolean,
+  ): Promise<OpenedQueue> => {
     const isFenced = sessionId.length > 0;
     const queue = { hostId, queueId, cursor: 0n, sessionId: isFenced ? sessionId : undefined };
     if (!isFenced && ackedThrough === 0n) return { ...queue, cursor: (await streams.load(queue)).cursor };
@@ -202,6 +206,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       return { ...decided, isForked: decided.isForked || highestStored(view) > (sentThrough ?? highestStored(view)) };
     };
     const reject = async (view: QueueView): Promise<never> => {
+      if (isGone()) throw new Problem("queue_forked");
       await losses.recordOnce(queue, decide(view).lost, { others: [forkEvent(view.cursor)] });
       throw new Problem("queue_forked");
     };
@@ -244,7 +249,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   };
 
   return {
-    async open(claims) {
+    async open(claims, isGone = () => false) {
       checkOpen(claims);
       const leftCursors: bigint[] = [];
       // One after the other, as each has a lane of its own.
@@ -252,7 +257,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
         const queue = { hostId: claims.hostId, queueId };
         leftCursors.push(await lanes.run(viewKey(queue), () => health.observe(() => openLeft(queue, storedThrough))));
       }
-      const opened = await lanes.run(viewKey(claims), () => health.observe(() => open(claims)));
+      const opened = await lanes.run(viewKey(claims), () => health.observe(() => open(claims, isGone)));
       return { ...opened, leftCursors };
     },
     async commit(frame) {
