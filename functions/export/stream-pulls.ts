@@ -2,7 +2,8 @@
  * Pulls messages of a JetStream consumer into a bounded buffer, with requests of our own: those of the client either end with an error at the
  * first message that exceeds their bytes, or leave messages behind at the server when they are ended early. Invariants:
  * - One request is open at a time, and is read to its end; the next one follows while the buffer has room.
- * - The deliveries of a consumer are numbered: when one is missing, everything ends with an error, so nothing is skipped.
+ * - The deliveries of a consumer are numbered: when one is missing, everything ends with an error, so nothing is skipped. Once a request has
+ *   ended without any, the server says how many it has made: the last one may be what another process took.
  * - A message that the server delivers again is in the buffer, or with the reader, and is dropped.
  */
 import { createInbox, type Msg, type NatsConnection } from "@nats-io/transport-node";
@@ -15,6 +16,8 @@ export interface PullOptions {
   stream: string;
   consumer: string;
   clock: Pick<Clock, "sleep">;
+  /** Returns how many deliveries the server has made. */
+  deliveries(): Promise<number>;
   /** The aim of what is taken, in memory, and of the buffer, whose blocks are compressed: a request is sent below it. */
   bytes: number;
   /** The largest message of the server: a request that has less room for it never ends with it. */
@@ -128,8 +131,11 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
       const before = delivered;
       await request();
       while (buffered >= bytes && !closed.signal.aborted) await freed.promise;
+      if (delivered > before || closed.signal.aborted) continue;
+      const made = await options.deliveries().catch(() => delivered);
+      if (made > delivered) fail(new Error("the server delivered a message that did not arrive"));
       // The server is at its limit of unacknowledged messages, or has no leader: it answers at once.
-      if (delivered === before) await clock.sleep(100, closed.signal);
+      await clock.sleep(100, closed.signal);
     }
   };
   const end = (error: unknown): void => {

@@ -265,6 +265,22 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     inbox.unsubscribe();
   });
 
+  it("ends when another program has taken the last message of its consumer, and none follows", async () => {
+    const source = await openSource();
+    let taken = 0;
+    const inbox = nats.connection.subscribe("thief", { callback: () => void taken++ });
+    nats.connection.publish(`$JS.API.CONSUMER.MSG.NEXT.${stream}.svc-export-default`, '{"batch":1}', {
+      reply: "thief",
+    });
+    await nats.connection.flush();
+    for (let line = 1; taken === 0; line++) await store.lines("a", [String(line)]);
+    const end = async (): Promise<string> => {
+      for (;;) await source.read();
+    };
+    await expect(end()).rejects.toThrow("did not arrive");
+    inbox.unsubscribe();
+  });
+
   it("reads a stream that was created anew from its beginning, and counts what retention deleted", async () => {
     await store.lines("a", ["1", "2", "3"]);
     const source = await openSource();

@@ -76,7 +76,8 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
   const consumer = consumerNameOf(lease.name);
   await replaceConsumer(manager, stream, consumer, lease.position);
   const messageBytesMax = (connection.info?.max_payload ?? 0) + headerBytesMax;
-  const pulls = pullMessages({ connection, stream, consumer, clock, bytes: chunkBytes, messageBytesMax });
+  const deliveries = async () => (await manager.consumers.info(stream, consumer)).delivered.consumer_seq;
+  const pulls = pullMessages({ connection, stream, consumer, clock, deliveries, bytes: chunkBytes, messageBytesMax });
   const chains = createStreamChains({ manager, stream, position: Number(lease.position), log });
   const chunks = new WeakMap<ExportChunk, StreamChunk>();
   let last = Number(lease.position);
