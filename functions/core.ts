@@ -9,6 +9,7 @@ import type { Cryptography } from "./signer/cryptography.ts";
 import type { Signer } from "./signer/signer.ts";
 import type { Database } from "./store/database/database.ts";
 import type { FleetColumns } from "./store/fleet/columns/fleet-columns.ts";
+import type { PastColumns } from "./store/fleet/columns/past-columns.ts";
 import type { HeartbeatStore } from "./store/fleet/heartbeats.ts";
 import type { BlockCodec } from "./store/ingest/block-codec.ts";
 
@@ -54,6 +55,8 @@ export interface Core {
   viewMs?: number;
   /** Hosts in memory, which views of the fleet are made from; without them the database makes each. */
   fleetColumns?: FleetColumns;
+  /** The fleet as it was, in memory; without them the database makes each view of the past. */
+  pastColumns?: PastColumns;
   clock: Clock;
   entropy: Entropy;
   log: Log;

@@ -253,7 +253,8 @@ describe("svc-server", () => {
     child.kill("SIGTERM");
     expect(await once(child, "exit")).toEqual([0, null]);
     const { sql } = database.connect();
-    const [last] = await sql`select stopped_at is not null as said_so from core_report order by started_at desc limit 1`;
+    const [last] =
+      await sql`select stopped_at is not null as said_so from core_report order by started_at desc limit 1`;
     expect(last).toEqual({ said_so: true });
     const other = run([], { ...complete, SVC_TENANT_ID: "01920000-0000-7000-8000-000000000002" });
     expect(other.status).toBe(78);

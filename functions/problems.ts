@@ -99,6 +99,8 @@ export const problemCatalog = {
   throttled: entry("throttled", "retry", "Too many failed enrollments from this address"),
   signer_failed: entry("bad_gateway", "retry", "The certificate signer failed"),
   // Fleet health.
+  no_history: entry("invalid", "fix_request", "There is no history of this time"),
+  filter_without_history: entry("invalid", "fix_request", "The filter reads what has no history"),
   too_many_exports: entry("throttled", "retry", "This operator has too many exports in flight"),
   diag_pending: entry("conflict", "retry", "The host has not sent its diagnostics yet"),
   diag_forbidden: entry("conflict", "stop", "The host's own config forbids it: management.remote_diag is false"),

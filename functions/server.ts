@@ -19,6 +19,7 @@ import { createDatabaseProbe } from "./jobs/probe-database.ts";
 import { runCompletenessJob } from "./jobs/run-completeness-job.ts";
 import { runDiagJob } from "./jobs/run-diag-job.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
+import { runHistoryJob } from "./jobs/run-history-job.ts";
 import { runLabelJob } from "./jobs/run-label-job.ts";
 import { runRollouts } from "./jobs/run-rollouts.ts";
 import { runStatementJob } from "./jobs/run-statement-job.ts";
@@ -43,6 +44,7 @@ import { type RunningIngest, startIngest } from "./start-ingest.ts";
 import { pendingMigrations } from "./store/database/migrate.ts";
 import { createDirectoryLock } from "./store/directory/lock.ts";
 import { createFleetColumns } from "./store/fleet/columns/fleet-columns.ts";
+import { createPastColumns } from "./store/fleet/columns/past-columns.ts";
 import { routesOf } from "./v1/index.ts";
 
 /** Requests, frames and jobs in flight have this long to finish, then lose their connections: core exits within ten seconds of the delay. */
@@ -95,6 +97,7 @@ const serve = async (
         stopping: stop.signal,
         onFailure: (err) => log.warn({ err }, "hosts could not be kept in memory"),
       }),
+      pastColumns: createPastColumns({ db: reports.db, clock: systemClock, stopping: stop.signal }),
       clock: followDatabase(systemClock, databaseClock),
       entropy: systemEntropy,
       log,
@@ -136,6 +139,7 @@ const serve = async (
       runAuditJobs(jobsCore, stop.signal),
       runLabelJob(jobsCore, stop.signal),
       runDiagJob(jobsCore, stop.signal),
+      runHistoryJob(jobsCore, stop.signal),
       runRollouts(jobsCore, stop.signal),
       runCompletenessJob(jobsCore, stop.signal),
       correctTimesAhead(jobsCore, stop.signal),

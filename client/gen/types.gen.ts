@@ -5747,6 +5747,10 @@ export type ReportFleetHealthData = {
         queue_above_bytes?: number;
         not_queue_above_bytes?: number;
         not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        /**
+         * must be a time in UTC, such as 2026-11-23T02:41Z
+         */
+        at?: string;
         sort?: 'identity' | 'severity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes';
         order?: 'asc' | 'desc';
         limit?: number;
@@ -5769,10 +5773,10 @@ export type ReportFleetHealthErrors = {
         code?: 'forbidden';
     };
     /**
-     * `validation_failed`: The request does not validate
+     * `filter_without_history`: The filter reads what has no history. `no_history`: There is no history of this time. `validation_failed`: The request does not validate
      */
     422: Problem & {
-        code?: 'validation_failed';
+        code?: 'filter_without_history' | 'no_history' | 'validation_failed';
     };
     /**
      * `headers_too_large`: The headers of the request are over the limit (16 KiB)
@@ -5800,6 +5804,7 @@ export type ReportFleetHealthResponses = {
      */
     200: {
         generated_at: string;
+        at?: string;
         thresholds: {
             heartbeat_interval_seconds: number;
             stale_after_seconds: number;
@@ -5921,6 +5926,10 @@ export type CountFleetHealthData = {
         queue_above_bytes?: number;
         not_queue_above_bytes?: number;
         not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        /**
+         * must be a time in UTC, such as 2026-11-23T02:41Z
+         */
+        at?: string;
     };
     url: '/v1/collector/health/facets';
 };
@@ -5939,10 +5948,10 @@ export type CountFleetHealthErrors = {
         code?: 'forbidden';
     };
     /**
-     * `validation_failed`: The request does not validate
+     * `filter_without_history`: The filter reads what has no history. `no_history`: There is no history of this time. `validation_failed`: The request does not validate
      */
     422: Problem & {
-        code?: 'validation_failed';
+        code?: 'filter_without_history' | 'no_history' | 'validation_failed';
     };
     /**
      * `headers_too_large`: The headers of the request are over the limit (16 KiB)
@@ -5970,6 +5979,7 @@ export type CountFleetHealthResponses = {
      */
     200: {
         generated_at: string;
+        at?: string;
         thresholds: {
             heartbeat_interval_seconds: number;
             stale_after_seconds: number;
@@ -6034,11 +6044,88 @@ export type CountFleetHealthResponses = {
 
 export type CountFleetHealthResponse = CountFleetHealthResponses[keyof CountFleetHealthResponses];
 
+export type ReportFleetTimelineData = {
+    body?: never;
+    path?: never;
+    query?: {
+        span?: '24h' | '30d';
+    };
+    url: '/v1/collector/health/timeline';
+};
+
+export type ReportFleetTimelineErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ReportFleetTimelineError = ReportFleetTimelineErrors[keyof ReportFleetTimelineErrors];
+
+export type ReportFleetTimelineResponses = {
+    /**
+     * The counts
+     */
+    200: {
+        from: string;
+        to: string;
+        history_from: string | null;
+        step_seconds: number;
+        items: Array<{
+            at: string;
+            needs_attention: number;
+            by_state: {
+                [key: string]: number;
+            };
+        }>;
+        outages: Array<{
+            began_at: string;
+            ended_at: string;
+        }>;
+    };
+};
+
+export type ReportFleetTimelineResponse = ReportFleetTimelineResponses[keyof ReportFleetTimelineResponses];
+
 export type ExportFleetHealthData = {
     body?: never;
     path?: never;
     query: {
         kind: 'stale' | 'queue_risk' | 'renewal_failures' | 'config_drift';
+        /**
+         * must be a time in UTC, such as 2026-11-23T02:41Z
+         */
+        at?: string;
         state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
         attention?: Array<'needed'> | 'needed';
         not_attention?: Array<'needed'> | 'needed';
@@ -6127,10 +6214,10 @@ export type ExportFleetHealthErrors = {
         code?: 'forbidden';
     };
     /**
-     * `validation_failed`: The request does not validate
+     * `filter_without_history`: The filter reads what has no history. `no_history`: There is no history of this time. `validation_failed`: The request does not validate
      */
     422: Problem & {
-        code?: 'validation_failed';
+        code?: 'filter_without_history' | 'no_history' | 'validation_failed';
     };
     /**
      * `too_many_exports`: This operator has too many exports in flight
@@ -6172,7 +6259,12 @@ export type GetFleetHealthData = {
     path: {
         identity_id: string;
     };
-    query?: never;
+    query?: {
+        /**
+         * must be a time in UTC, such as 2026-11-23T02:41Z
+         */
+        at?: string;
+    };
     url: '/v1/collector/health/{identity_id}';
 };
 
@@ -6196,10 +6288,10 @@ export type GetFleetHealthErrors = {
         code?: 'not_found';
     };
     /**
-     * `validation_failed`: The request does not validate
+     * `no_history`: There is no history of this time. `validation_failed`: The request does not validate
      */
     422: Problem & {
-        code?: 'validation_failed';
+        code?: 'no_history' | 'validation_failed';
     };
     /**
      * `headers_too_large`: The headers of the request are over the limit (16 KiB)
@@ -6227,6 +6319,7 @@ export type GetFleetHealthResponses = {
      */
     200: {
         generated_at: string;
+        at?: string;
         thresholds: {
             heartbeat_interval_seconds: number;
             stale_after_seconds: number;

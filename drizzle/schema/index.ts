@@ -10,6 +10,7 @@ export * from "./diag.ts";
 export * from "./enrollment.ts";
 export * from "./export.ts";
 export * from "./fleet.ts";
+export * from "./fleet-history.ts";
 export * from "./health.ts";
 export * from "./ingest.ts";
 export * from "./operator.ts";

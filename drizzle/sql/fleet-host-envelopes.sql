@@ -1,5 +1,6 @@
 -- Copies the time of a host's last envelope into "fleet_status", to the second, so that a host that sends all the time changes its row at
--- most once a second. Rows in the order of ids, each by its key: see fleet-facts.sql and fleet-host-refresh.sql.
+-- most once a second. Rows in the order of ids, each by its key: see fleet-facts.sql and fleet-host-refresh.sql. Records the silence that
+-- it ends, if that was longer than the threshold.
 CREATE OR REPLACE FUNCTION "fleet_host_take_envelopes"() RETURNS trigger LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off AS $$
 DECLARE
@@ -7,14 +8,18 @@ DECLARE
 	-- A core of the previous version reads "fleet_host" alone.
 	has_older_core boolean := EXISTS (SELECT FROM core_session
 		WHERE reads_status IS NOT TRUE AND received_until > now() - interval '15 seconds');
+	-- Null before history begins, so that nothing is recorded.
+	silence interval := (SELECT make_interval(secs => forwarding_seconds) FROM fleet_threshold ORDER BY from_at DESC LIMIT 1);
 BEGIN
-	FOR c IN SELECT * FROM (
-		SELECT date_trunc('second', last_envelope_at) AS at, (
-			SELECT identity_id FROM fleet_status
-			WHERE identity = host_id AND last_envelope_at < date_trunc('second', changed.last_envelope_at)
-		) AS id FROM changed
-	) due WHERE id IS NOT NULL ORDER BY id
+	FOR c IN SELECT date_trunc('second', changed.last_envelope_at) AS at, due.* FROM changed CROSS JOIN LATERAL (
+		SELECT identity_id AS id, last_envelope_at AS silent_from FROM fleet_status
+		WHERE identity = host_id AND last_envelope_at < date_trunc('second', changed.last_envelope_at) LIMIT 1
+	) due ORDER BY id
 	LOOP
+		IF c.silent_from < c.at - silence THEN
+			INSERT INTO fleet_silence (identity_id, is_of_envelopes, from_at, until_at, queue_bytes)
+			VALUES (c.id, true, c.silent_from, c.at, -1) ON CONFLICT DO NOTHING;
+		END IF;
 		UPDATE fleet_status SET last_envelope_at = c.at WHERE identity_id = c.id;
 		IF has_older_core THEN
 			UPDATE fleet_host SET last_envelope_at = c.at WHERE identity_id = c.id;

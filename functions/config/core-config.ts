@@ -101,6 +101,8 @@ export interface CoreConfig {
   shutdownDelaySeconds: number;
   /** How long the states of hosts' hours are kept. */
   accountRetentionDays: number;
+  /** How long the history of the fleet is kept. */
+  stateRetentionDays: number;
   /** Null: nothing is recorded. */
   traces: TracesConfig | null;
   logLevel: string;
@@ -150,6 +152,7 @@ export const coreVariables = {
   SVC_INGEST_REQUIRE_ENROLLMENT: v.optional(BooleanVariable, "false"),
   SVC_INGEST_RETENTION_DAYS: v.optional(IntegerVariable(0, 3650), "30"),
   SVC_ACCOUNT_RETENTION_DAYS: v.optional(IntegerVariable(2, 3650), "400"),
+  SVC_STATE_RETENTION_DAYS: v.optional(IntegerVariable(1, 400), "90"),
   SVC_INGEST_HANDSHAKES_PER_ADDRESS: v.optional(IntegerVariable(1, 10_000), "50"),
   ...natsVariables,
   ...signerVariables,
@@ -249,6 +252,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
         }
       : null,
     accountRetentionDays: values.SVC_ACCOUNT_RETENTION_DAYS,
+    stateRetentionDays: values.SVC_STATE_RETENTION_DAYS,
     signer,
     completeness,
     revocationGap:

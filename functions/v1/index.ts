@@ -41,6 +41,7 @@ import { healthExportRoute } from "./collector/health/export.ts";
 import { healthFacetsRoute } from "./collector/health/facets.ts";
 import { healthDetailRoute } from "./collector/health/get.ts";
 import { healthReportRoute } from "./collector/health/report.ts";
+import { healthTimelineRoute } from "./collector/health/timeline.ts";
 import { healthVolumeRoute } from "./collector/health/volume.ts";
 import { heartbeatRoute } from "./collector/heartbeat.ts";
 import { hostCompletenessRoute } from "./collector/hosts/completeness.ts";
@@ -141,6 +142,7 @@ const workloadRoutesOf = (core: Core): readonly Route[] =>
 const reportRoutesOf = (core: Core): readonly Route[] => [
   healthReportRoute(core),
   healthFacetsRoute(core),
+  healthTimelineRoute(core),
   healthExportRoute(core),
   healthDetailRoute(core),
   healthVolumeRoute(core),

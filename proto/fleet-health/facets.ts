@@ -15,6 +15,8 @@ export const expiryDays = 30;
 /** Response of `GET /v1/collector/health/facets` (docs/fleet-health.md): counts under the filters, including the one by state. */
 export const FleetFacets = v.strictObject({
   generated_at: IsoTimestamp,
+  /** As in the report. */
+  at: v.optional(IsoTimestamp),
   thresholds: FleetThresholdsView,
   total: v.number(),
   /** By count, the largest first, then by name. */
@@ -42,7 +44,10 @@ export const FleetFacets = v.strictObject({
   drift: v.array(v.strictObject({ drift: v.picklist(driftKinds), count: v.number() })),
   heartbeat_age: v.strictObject({
     never: v.number(),
-    /** Ages above `from_seconds` up to `to_seconds`, as `heartbeat_older_than_seconds` counts; the first holds 0 too. */
+    /**
+     * Ages above `from_seconds` up to `to_seconds`, as `heartbeat_older_than_seconds` counts; the first holds 0 too. Of the past one bucket has
+     * all that were not stale.
+     */
     buckets: v.array(
       v.strictObject({ from_seconds: v.number(), to_seconds: v.nullable(v.number()), count: v.number() }),
     ),

@@ -64,7 +64,10 @@ export type ExportLagView = v.InferOutput<typeof ExportLagView>;
 
 /** Response of `GET /v1/collector/health` (docs/fleet-health.md). */
 export const FleetHealthReport = v.strictObject({
+  /** The time that the states are of. */
   generated_at: IsoTimestamp,
+  /** The past time that was asked for: all is as it was then. Absent for now. */
+  at: v.optional(IsoTimestamp),
   thresholds: FleetThresholdsView,
   /** Outages of core in the last 24 hours, the oldest first; absent without one. */
   outages: v.optional(v.array(OutageView)),
@@ -101,6 +104,8 @@ export type FleetHistoryEvent = v.InferOutput<typeof FleetHistoryEvent>;
 /** Response of `GET /v1/collector/health/{identity_id}` (docs/fleet-health.md). */
 export const FleetHealthDetail = v.strictObject({
   generated_at: IsoTimestamp,
+  /** As in the report. */
+  at: v.optional(IsoTimestamp),
   thresholds: FleetThresholdsView,
   /** The newest outages of core since the host enrolled, the oldest first; absent without one. */
   outages: v.optional(v.array(OutageView)),

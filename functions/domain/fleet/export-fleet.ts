@@ -1,4 +1,3 @@
-import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../core.ts";
 import { findLabelKeys, type LabelKeys } from "../../store/fleet/labels.ts";
@@ -7,12 +6,13 @@ import type { FleetRules } from "../../store/fleet/rows.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
 import type { Operator } from "../operator/authenticate.ts";
-import { readFleetRules } from "./rules.ts";
+import type { ViewQuery } from "./report.ts";
+import { requireHistory } from "./require-history.ts";
+import { readViewRules } from "./rules.ts";
 
 /** An export that an operator requests. */
-export interface FleetExport {
+export interface FleetExport extends ViewQuery {
   kind: ExportKind;
-  filter: FleetFilter;
   operator: Operator;
   origin: Origin;
   /** The filters as requested, for the audit log. */
@@ -28,14 +28,15 @@ export interface ExportedFleet {
 
 /**
  * Returns every row of an export (docs/fleet-health.md), in the order of identities, by the rules at the time of the call. Writes an audit
- * event with the number of rows before it reports the end to the reader, or when the reader stops earlier.
+ * event with the number of rows before it reports the end to the reader, or when the reader stops earlier. Throws as reports do.
  */
 export const exportFleet = async (
   core: Pick<Core, "db" | "clock" | "config" | "entropy">,
   order: FleetExport,
 ): Promise<ExportedFleet> => {
-  const rules = await readFleetRules(core);
-  const { kind, filter, operator, origin, asked } = order;
+  const { kind, filter, at, operator, origin, asked } = order;
+  const { rules } = await readViewRules(core, at);
+  requireHistory({ filter }, rules);
   const labels = await findLabelKeys(core.db, rules, filter, kind);
   const target = { type: "fleet_export", id: kind };
   const entry = { operator, origin, action: "fleet.export", target, details: { kind, filters: asked } } as const;

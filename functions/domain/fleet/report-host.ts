@@ -4,12 +4,16 @@ import { type CollectorEvent, findCollectorEvents } from "../../store/audit/list
 import { findHostLosses, type HostLoss } from "../../store/export/dead-letters.ts";
 import { type FleetRow, findFleetRow, findHostBackground, type HostBackground } from "../../store/fleet/report.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
-import { type FleetCore, readFleetRules } from "./rules.ts";
+import { type FleetCore, readViewRules } from "./rules.ts";
 
-/** Returns one host with its policy, its config errors and its audit events, newest first. Throws 404 `not_found`. */
+/**
+ * Returns one host with its policy, its config errors and its audit events, newest first, now or as it was at a time. Throws 404
+ * `not_found`, and 422 `no_history`.
+ */
 export const reportHost = async (
   core: FleetCore,
   identityId: string,
+  at?: Date,
 ): Promise<{
   rules: FleetRules;
   row: FleetRow;
@@ -17,13 +21,15 @@ export const reportHost = async (
   history: CollectorEvent[];
   exportLosses: HostLoss[];
 }> => {
-  const rules = await readFleetRules(core);
+  const { rules } = await readViewRules(core, at);
   const [row, background, history, exportLosses] = await Promise.all([
     findFleetRow(core.db, rules, identityId),
     findHostBackground(core.db, identityId),
-    findCollectorEvents(core.db, identityId, historyMax),
-    findHostLosses(core.db, identityId),
+    findCollectorEvents(core.db, identityId, { limit: historyMax, until: at }),
+    at === undefined ? findHostLosses(core.db, identityId) : [],
   ]);
   if (row === undefined || background === undefined) throw new Problem("not_found", { detail: "No such collector" });
-  return { rules, row, background, history, exportLosses };
+  // The errors of a config are those of the last report.
+  const known = at === undefined ? background : { ...background, configErrors: null };
+  return { rules, row, background: known, history, exportLosses };
 };

@@ -26,7 +26,7 @@ const concurrently = async <Result>(calls: () => Promise<Promise<Result>[]>): Pr
 it("counts each filter on its own, and shares a summary between states", async () => {
   const report = createHealthReports(test.core);
   const filters: FleetFilter[] = [{}, { device: ["one"] }, { device: ["none"] }, { states: ["revoked"] }, {}];
-  const reports = await concurrently(async () => filters.map((filter) => report(filter, page)));
+  const reports = await concurrently(async () => filters.map((filter) => report({ filter }, page)));
   expect(reports.map(({ summary, rows }) => [summary.enrolled, rows.length])).toEqual([
     [2, 2],
     [1, 1],
@@ -41,7 +41,7 @@ it("counts each filter on its own, and shares a summary between states", async (
 it("counts facets under the filter's states, too", async () => {
   const count = createFacetCounts(test.core);
   const filters: FleetFilter[] = [{}, {}, { states: ["revoked"] }];
-  const facets = await concurrently(async () => filters.map((filter) => count(filter)));
+  const facets = await concurrently(async () => filters.map((filter) => count({ filter })));
   expect(facets.map(({ counts }) => counts.total)).toEqual([2, 2, 0]);
 });
 
@@ -49,9 +49,9 @@ it("decides a shared summary by rules that are not older than any of its request
   const report = createHealthReports(test.core);
   const earlier: Promise<unknown>[] = [];
   const [late] = await concurrently(async () => {
-    earlier.push(report({}, page), report({}, page));
+    earlier.push(report({ filter: {} }, page), report({ filter: {} }, page));
     await test.clock.advance(60 * 60_000);
-    return [report({}, page)];
+    return [report({ filter: {} }, page)];
   });
   await Promise.all(earlier);
   expect(late?.summary.byState).toEqual(new Map([["stale", 2]]));

@@ -5,7 +5,8 @@ import { type FleetPageRequest, type FleetPosition, type FleetRow, findFleetPage
 import type { FleetRules } from "../../store/fleet/rows.ts";
 import { type FleetSummary, summarizeFleet } from "../../store/fleet/summary.ts";
 import { findRetentionPause, type RetentionPause } from "../../store/retention/retention-pause.ts";
-import { readFleetRules, type ViewCore, viewsShared } from "./rules.ts";
+import { requireHistory } from "./require-history.ts";
+import { readViewRules, type ViewCore, viewsShared } from "./rules.ts";
 
 /** A page of the fleet with its rules, the summary of the whole fleet, and what of the deployment its operators must know. */
 export interface FleetReport {
@@ -13,38 +14,52 @@ export interface FleetReport {
   summary: FleetSummary;
   rows: FleetRow[];
   next: FleetPosition | null;
-  /** How far each export is behind; none where nothing was ever exported (docs/export.md). */
+  /** How far each export is behind; none where nothing was ever exported (docs/export.md), and none of the past. */
   exports: ExportLag[];
-  /** The jump of the database's clock that holds retention back; null without one. */
+  /** The jump of the database's clock that holds retention back; null without one, and of the past. */
   retentionPause: RetentionPause | null;
+}
+
+/** What a report is of: the hosts of a filter, now or at a past time. */
+export interface ViewQuery {
+  filter: FleetFilter;
+  at?: Date | undefined;
 }
 
 /**
  * Creates the function that returns the fleet health report (docs/fleet-health.md). The summary applies the filter except its states, so
  * reports that differ in states, order or page share the scan that counts it; those of the same view share the page. Page and summary are
- * separate queries, each with the rules of its start: a heartbeat that arrives between them may show in one only.
+ * separate queries, each with the rules of its start: a heartbeat that arrives between them may show in one only. Throws 422 `no_history` and
+ * `filter_without_history` for a past that is not known.
  */
 export const createHealthReports = (core: ViewCore) => {
   const summarize = shareNextRun(
-    async (filter: FleetFilter) => summarizeFleet(core.db, await readFleetRules(core), filter, core.fleetColumns),
-    (filter) => JSON.stringify({ ...filter, states: undefined }),
+    async ({ filter, at }: ViewQuery) => {
+      const { rules, columns } = await readViewRules(core, at);
+      return summarizeFleet(core.db, rules, filter, columns);
+    },
+    ({ filter, at }) => JSON.stringify({ ...filter, states: undefined, at }),
     viewsShared(core),
   );
   const findPage = shareNextRun(
-    async ({ filter, page }: { filter: FleetFilter; page: FleetPageRequest }) => {
-      const rules = await readFleetRules(core);
-      return { rules, ...(await findFleetPage(core.db, rules, filter, page, { columns: core.fleetColumns })) };
+    async ({ filter, at, page }: ViewQuery & { page: FleetPageRequest }) => {
+      const { rules, columns } = await readViewRules(core, at);
+      requireHistory({ filter, sort: page.sort }, rules);
+      return { rules, ...(await findFleetPage(core.db, rules, filter, page, { columns })) };
     },
     (view) => JSON.stringify(view),
     viewsShared(core),
   );
-  return async (filter: FleetFilter, page: FleetPageRequest): Promise<FleetReport> => {
-    const [summary, found, exports, retentionPause] = await Promise.all([
-      summarize(filter),
-      findPage({ filter, page }),
-      findExportLags(core.db),
-      findRetentionPause(core.db),
+  return async (query: ViewQuery, page: FleetPageRequest): Promise<FleetReport> => {
+    const isPast = query.at !== undefined;
+    const found = findPage({ ...query, page });
+    const [summary, rows, exports, retentionPause] = await Promise.all([
+      // Of the past, a view that has no answer is refused first.
+      isPast ? found.then(() => summarize(query)) : summarize(query),
+      found,
+      isPast ? [] : findExportLags(core.db),
+      isPast ? null : findRetentionPause(core.db),
     ]);
-    return { summary, ...found, exports, retentionPause };
+    return { summary, ...rows, exports, retentionPause };
   };
 };

@@ -193,13 +193,17 @@ const contains = (text: string): SQL => sql`concat_ws(' ', ${auditEvent.actorDis
   ${auditEvent.details}) ilike ${substring(text)}`;
 
 /** Finds the newest events of an identity and its certificates, newest first. */
-export const findCollectorEvents = async (db: Executor, identityId: string, limit: number) => {
+export const findCollectorEvents = async (
+  db: Executor,
+  identityId: string,
+  { limit, until }: { limit: number; until?: Date | undefined },
+) => {
   const certificates = await db
     .select({ id: certificate.id })
     .from(certificate)
     .where(eq(certificate.identityId, identityId));
   const about: AuditSubject = { targetIds: [identityId, ...certificates.map(({ id }) => id)], actorIds: [] };
-  return (await listAuditEvents(db, { about }, { after: null, limit })).rows;
+  return (await listAuditEvents(db, { about, ...(until ? { until } : {}) }, { after: null, limit })).rows;
 };
 
 /** An event of a collector. */

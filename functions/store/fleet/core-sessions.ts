@@ -9,7 +9,8 @@ export const sessionIntervalMs = 5_000;
 const gapMsMin = 3 * sessionIntervalMs;
 /** Older ones are deleted, or no longer explain why hosts are silent. */
 const sessionDaysMax = 7;
-const outageDaysMax = 90;
+/** As long as history may be kept. */
+const outageDaysMax = 400;
 /** The newest outages decide on states. */
 const outagesMax = 20;
 
@@ -71,6 +72,19 @@ const findGap = async (db: Executor, at: Date): Promise<Date | undefined> => {
 };
 
 const isGap = (from: Date, until: Date): boolean => until.getTime() - from.getTime() > gapMsMin;
+
+/** Finds the outages that had begun at a past time, the oldest first: the last one has no end if it lasted then. */
+export const findOutagesAt = async (db: Executor, at: Date): Promise<Omit<Outage, "countedFrom">[]> => {
+  const rows = await db.execute<{ began_at: string; ended_at: string | null }>(sql`
+    select began_at, case when ended_at <= ${timestampAt(at)} then ended_at end as ended_at
+    from core_outage where began_at <= ${timestampAt(at)} order by core_outage.ended_at desc limit ${outagesMax}`);
+  return rows
+    .map(({ began_at, ended_at }) => ({
+      beganAt: new Date(began_at),
+      endedAt: ended_at === null ? null : new Date(ended_at),
+    }))
+    .toReversed();
+};
 
 /**
  * Finds the newest outages until `now`, the oldest first. The last one has no end while no core has extended a session: when this core

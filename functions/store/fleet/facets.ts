@@ -8,7 +8,7 @@ import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { countByName, countByNumber, type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
 import { countLabels, type LabelCounts, labelSetsOf } from "./labels.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
-import { type FleetRules, hasHeartbeat, timestampsAt } from "./rows.ts";
+import { type FleetRules, hasHeartbeat, hostsOf, timestampsAt } from "./rows.ts";
 
 /** Counts of the fleet under a filter, its states included. */
 export interface FleetCounts {
@@ -42,7 +42,7 @@ export const countFleet = async (
   const [{ facets, totals }, labels] = await Promise.all(
     marked
       ? [countMarked(marked, rules), countLabels(db, countLabelSets(marked))]
-      : [countBy(db, rules, where, { ...dimensions, ...bucketsOf(rules) }), countLabels(db, labelSetsOf(where))],
+      : [countBy(db, rules, where, { ...dimensions, ...bucketsOf(rules) }), countLabels(db, labelSetsOf(where, rules))],
   );
   const bounds = heartbeatAgeBounds.length;
   const { heartbeat_age: ages, expiry_day: days } = facets;
@@ -136,7 +136,7 @@ const countBy = async <Name extends string>(
     select ${sql.join(identifiers, sql`, `)}, grouping(${sql.join(identifiers, sql`, `)}) as mask, ${sql.join(sums, sql`, `)}
     from (
       select ${sql.join(columns, sql`, `)}, count(*) as total, ${sql.join(exported, sql`, `)}
-      from fleet where ${where} group by ${sql.raw(names.map((_, index) => index + 1).join(", "))}
+      from ${hostsOf(rules)} where ${where} group by ${sql.raw(names.map((_, index) => index + 1).join(", "))}
     ) counted
     group by grouping sets (${sql.join([...identifiers.map((name) => sql`(${name})`), sql`()`], sql`, `)})`);
   // The mask has a bit for each dimension that the row does not count; the lowest bit is the last dimension.

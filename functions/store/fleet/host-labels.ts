@@ -4,12 +4,14 @@ import type { Database } from "../database/database.ts";
 const deletedMax = 10_000;
 
 /**
- * Deletes sets of labels that no host has, a bounded number, and returns how many. Whoever gives a host a known set locks that set until
- * the commit: such sets are skipped, and the second statement sees the hosts of those that were unlocked before this call locked them.
+ * Deletes sets of labels that no host has or had in its history, a bounded number, and returns how many. Whoever gives a host a known set
+ * locks that set until the commit: such sets are skipped, and the second statement sees the hosts of those that were unlocked before this
+ * call locked them.
  */
 export const deleteUnusedLabelSets = (db: Database): Promise<number> =>
   db.transaction(async (tx) => {
-    const unused = sql`id <> 0 and not exists (select from fleet where label_set_id = label_set.id)`;
+    const unused = sql`id <> 0 and not exists (select from fleet where label_set_id = label_set.id)
+      and not exists (select from fleet_history where label_set_id = label_set.id)`;
     const locked = await tx.execute<{ id: number }>(
       sql`select id from label_set where ${unused} limit ${deletedMax} for update skip locked`,
     );

@@ -4,7 +4,7 @@ import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
-import type { FleetRules } from "./rows.ts";
+import { type FleetRules, hostsOf } from "./rows.ts";
 
 /** The hosts with each label, the most frequent keys and values first. */
 export interface LabelCounts {
@@ -19,8 +19,8 @@ export interface LabelCounts {
 }
 
 /** Returns the statement that counts the hosts of a WHERE clause over `fleet` by set of labels, of which there are few. */
-export const labelSetsOf = (where: SQL): SQL =>
-  sql`select label_set_id, count(*) as hosts from fleet where ${where} group by 1`;
+export const labelSetsOf = (where: SQL, rules: Pick<FleetRules, "past">): SQL =>
+  sql`select label_set_id, count(*) as hosts from ${hostsOf(rules)} where ${where} group by 1`;
 
 /** Counts hosts by label, from a statement that counts them by set. */
 export const countLabels = async (db: Executor, labelSets: SQL): Promise<LabelCounts> => {
@@ -63,6 +63,6 @@ export const findLabelKeys = async (
   kind: ExportKind,
 ): Promise<LabelKeys> => {
   const where = sql`${fleetPredicate(filter, rules)} and ${exportPredicate(kind, rules)}`;
-  const { keys, keysOther } = await countLabels(db, labelSetsOf(where));
+  const { keys, keysOther } = await countLabels(db, labelSetsOf(where, rules));
   return { keys: keys.map(({ key }) => key).toSorted(), hasOthers: keysOther > 0 };
 };

@@ -18,10 +18,12 @@ import { arrayLiteral } from "../database/query-parts.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { firstHosts, markHosts } from "./columns/select-hosts.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
+import { rowFactsOf } from "./row-facts.ts";
 import {
   conditionPredicate,
   type FleetRules,
   forwardingIndex,
+  hostsOf,
   never,
   severityKey,
   stateAtIndex,
@@ -157,7 +159,7 @@ export const findFleetPage = async (
   }
   const rows = await selectRows(db, rules, {
     // A key that is a column needs its index; `offset 0` keeps the planner from computing any other key twice a row.
-    from: sql`(select identity_id, ${key} as sort_key from fleet where ${holds}
+    from: sql`(select identity_id, ${key} as sort_key from ${hostsOf(rules)} where ${holds}
       ${isComputed ? sql`offset 0` : sql``}) keyed ${beyond ? sql`where ${beyond}` : sql``}`,
     orderBy: isUnique ? sql`sort_key ${direction}` : sql`sort_key ${direction}, identity_id ${direction}`,
     limit: limit + 1,
@@ -192,17 +194,13 @@ const selectRows = async (
     state_index: number;
     forwarding_index: number | null;
   };
+  const { ofHosts, columns, isNewest } = rowFactsOf(rules);
   const rows = await db.execute<Selected>(sql`
-    select f.*, f.identity_id as id, i.revoked_at, i.last_auth_failure_at, i.last_auth_failure_reason,
-      coalesce(h.hostname, i.hostname) as hostname, e.last_envelope_at,
-      c.status as certificate_status, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
-      c.renew_after as certificate_renew_after, c.revoked_at as certificate_revoked_at,
-      s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,
-      h.config_errors[1] as config_error, h.running_config_hash, h.last_known_good_config_hash,
-      nullif(encode(f.desired_config, 'hex'), '') as desired_config_hash,
-      h.queue_bytes_max, h.dropped_records_total, h.dead_letters, h.queue_forks, h.file_gaps, h.file_gap_bytes, h.dropped_since_previous, h.renewal_status, h.renewal_last_error, h.config_invalid_since,
-      h.queue_at_risk_since, h.renewal_failed_since, h.version_since, coalesce(l.labels, '{}') as labels,
-      h.forwarder_connected, h.forwarder_last_error, case when f.last_heartbeat_at = h.last_heartbeat_at then h.forwarder_last_ack_at
+    select f.*, f.identity_id as id, ${columns}, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
+      c.renew_after as certificate_renew_after, s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,
+      h.config_errors[1] as config_error, nullif(encode(f.desired_config, 'hex'), '') as desired_config_hash,
+      h.queue_bytes_max, h.dropped_records_total, h.dead_letters, h.queue_forks, h.file_gaps, h.file_gap_bytes, h.dropped_since_previous, h.renewal_status, h.renewal_last_error,
+      coalesce(l.labels, '{}') as labels, h.forwarder_last_error, case when f.last_heartbeat_at = h.last_heartbeat_at then h.forwarder_last_ack_at
         when last_ack_seconds >= 0 then f.last_heartbeat_at - make_interval(secs => last_ack_seconds) end as forwarder_last_ack_at,
       g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at
     from (
@@ -211,13 +209,13 @@ const selectRows = async (
     ) selected
     cross join lateral (
       select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,
-        label_set_id, enrolled_at, drift, desired_config, revoked_from, expired_from, expiring_from, last_ack_seconds,
+        label_set_id, ${ofHosts}, drift, desired_config, revoked_from, expired_from, expiring_from, last_ack_seconds,
         nullif(last_heartbeat_at, ${never}) as last_heartbeat_at, nullif(queue_bytes, -1) as queue_bytes,
         nullif(queue_records, -1) as queue_records, nullif(queue_oldest_seconds, -1) as queue_oldest_record_age_seconds,
         (${key})::text as sort_value,
         ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
         ${sql.join(flags, sql`, `)}
-      from fleet where identity_id = selected_id and ${holds} limit 1
+      from ${hostsOf(rules)} where identity_id = selected_id and ${holds} limit 1
     ) f
     -- One lookup a row and table. LIMIT 1 leaves no other plan: planning takes 1 ms instead of 4, and no table is scanned for a large page.
     cross join lateral (select * from collector_identity where id = selected_id limit 1) i
@@ -225,9 +223,9 @@ const selectRows = async (
     left join lateral (select * from label_set where id = f.label_set_id limit 1) l on true
     left join lateral (select * from certificate where id = f.unused_successor_id and not_after > ${timestampAt(rules.now)} limit 1) s
       on true
-    left join lateral (select * from collector_health where identity_id = selected_id limit 1) h on true
+    left join lateral (select * from collector_health where identity_id = selected_id limit 1) h on ${isNewest}
     left join lateral (select * from ingest_host where host_id = i.identity limit 1) e on true
-    left join lateral (select * from ingest_gap where host_id = i.identity limit 1) g on true
+    left join lateral (select * from ingest_gap where host_id = i.identity limit 1) g on ${isNewest}
     order by selected.rank`);
   // The driver's own rows: a copy of fifty columns would cost more than all else that is done with them here.
   return rows.map((row) =>

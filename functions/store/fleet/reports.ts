@@ -107,8 +107,9 @@ export interface Silence {
 }
 
 /**
- * Returns the common table expression that stores reports, at most one per identity, and what core derives from them: this alone decides what
- * a report means. `source` has the columns `identity_id`, `certificate_id`, `at`, `report_digest` and those of a report.
+ * Returns the common table expressions that store reports, at most one per identity, what core derives from them, and the silences that they
+ * end: this alone decides what a report means. `source` has the columns `identity_id`, `certificate_id`, `at`, `report_digest` and those of a
+ * report.
  */
 export const storeReports = (source: SQL, silence: Silence): SQL => sql`written as (
     insert into collector_health as h
@@ -140,6 +141,11 @@ export const storeReports = (source: SQL, silence: Silence): SQL => sql`written 
       previous_boot_at = case when h.boot_id <> excluded.boot_id then ${seenBefore} else h.previous_boot_at end,
       ${assignments}
     returning identity_id
+  ), ended as (
+    insert into fleet_silence (identity_id, is_of_envelopes, from_at, until_at, queue_bytes)
+    select identity_id, false, f.last_heartbeat_at, at, f.queue_bytes from ${source} reported
+    cross join lateral (select last_heartbeat_at, queue_bytes from fleet_status where identity_id = reported.identity_id limit 1) f
+    where f.last_heartbeat_at < ${silence.staleBefore} and f.last_heartbeat_at < at on conflict do nothing
   )`;
 
 /** Returns a value of a statement by its name. */

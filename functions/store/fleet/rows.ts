@@ -32,7 +32,12 @@ export interface FleetRules {
   platforms: readonly string[];
   /** Those of `versions` that are not SemVer or are below the minimum, decided by the semver library. */
   unsupportedVersions: readonly string[];
+  /** The hosts as they were at `now`, which is past, with the columns of `fleet`; absent for the hosts as they are. */
+  past?: SQL;
 }
+
+/** The relation with the hosts that rules decide on. */
+export const hostsOf = ({ past }: Pick<FleetRules, "past">): SQL => past ?? sql`fleet`;
 
 /** The timestamp `seconds` after `at`, as a constant of a statement. */
 export const timestampAt = (at: Date, seconds = 0): SQL => sql`${textAfter(at, seconds)}::timestamptz`;

@@ -10,7 +10,7 @@ import type { Executor } from "../database/database.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { countByNumber, type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
 import { fleetPredicate } from "./predicate.ts";
-import { type FleetRules, forwardingIs, isActive, stateAtIndex, stateIndex } from "./rows.ts";
+import { type FleetRules, forwardingIs, hostsOf, isActive, stateAtIndex, stateIndex } from "./rows.ts";
 
 /** Counts over the fleet under a filter, ignoring its states. */
 export interface FleetSummary {
@@ -54,7 +54,7 @@ const selectStates = (db: Executor, rules: FleetRules, where: SQL): Promise<read
   return db.execute<StateCounts>(sql`
     select ${stateIndex(rules)} as state_index, count(*)::int as enrolled,
       (count(*) filter (where ${isActive(rules)}))::int as active, ${sql.join(forwardingCounts, sql`, `)}
-    from fleet where ${where} group by 1`);
+    from ${hostsOf(rules)} where ${where} group by 1`);
 };
 
 const countStates = ({ mark, numbers }: MarkedHosts, rules: FleetRules): readonly StateCounts[] => {

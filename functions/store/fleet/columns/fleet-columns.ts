@@ -7,7 +7,7 @@ import { sql } from "drizzle-orm";
 import type { Clock } from "../../../../kit/clock.ts";
 import { type SharedFor, shareNextRun } from "../../../../kit/share-next-run.ts";
 import type { Database } from "../../database/database.ts";
-import { HostTable, type PackedRows, type ResidentHosts, readPacked } from "./resident-hosts.ts";
+import { type HostTable, loadHosts, type ResidentHosts, readPacked } from "./resident-hosts.ts";
 
 /** The columns of hosts in core's memory. */
 export interface FleetColumns {
@@ -17,8 +17,6 @@ export interface FleetColumns {
   load(): Promise<void>;
 }
 
-/** Rows of a statement that loads. */
-const batchRows = 5000;
 /** Changes that a host makes in so long are read at once; those of a longer time by loading. */
 const refreshMsMax = 20_000;
 /** Without a look for so long, the memory is freed. */
@@ -45,17 +43,7 @@ export const createFleetColumns = ({
   let usedAt = 0;
 
   const load = async (): Promise<void> => {
-    const loaded = new HostTable();
-    for (let after: string | undefined = ""; after !== undefined; ) {
-      const rows: PackedRows = await readPacked(
-        db,
-        sql`where identity > ${after} order by identity limit ${batchRows}`,
-      );
-      // What changes from here on is read again.
-      if (loaded.since === undefined) Object.assign(loaded, { since: rows.since, server: rows.server });
-      loaded.take(rows);
-      after = rows.texts.length < batchRows ? undefined : rows.texts.at(-1)?.[0];
-    }
+    const loaded = await loadHosts(db);
     loaded.readAt = clock.monotonic();
     hosts = loaded;
   };

@@ -62,16 +62,40 @@ const idBytes = 16;
 const firstRows = 1000;
 const rowBytes = idBytes + 8 * (times.length + amounts.length + keys.length) + flags.length;
 
-/** Reads rows as bytes of fixed width, which take a twentieth of the time of rows of text. */
-export const readPacked = async (db: Pick<Database, "execute">, which: SQL): Promise<PackedRows> => {
+/** Reads rows of hosts as bytes of fixed width, which take a twentieth of the time of rows of text. */
+export const readPacked = async (
+  db: Pick<Database, "execute">,
+  which: SQL,
+  hosts: SQL = sql`fleet_status`,
+): Promise<PackedRows> => {
   const [row] = await db.execute<
     Omit<PackedRows, "texts"> & { texts: PackedRows["texts"] | null } & Record<string, unknown>
   >(sql`
     select pg_snapshot_xmin(pg_current_snapshot())::text as since, pg_postmaster_start_time()::text as server,
       string_agg(packed, ''::bytea) as packed, json_agg(texts) as texts
-    from (select ${packed} as packed, json_build_array(${texts}) as texts from fleet_status ${which}) changed`);
+    from (select ${packed} as packed, json_build_array(${texts}) as texts from ${hosts} ${which}) changed`);
   if (row === undefined) throw new Error("an aggregate returned no row");
   return { ...row, texts: row.texts ?? [] };
+};
+
+/** Rows of a statement that loads. */
+const batchRows = 5000;
+
+/** Loads all hosts of a relation. */
+export const loadHosts = async (db: Pick<Database, "execute">, hosts?: SQL): Promise<HostTable> => {
+  const loaded = new HostTable();
+  for (let after: string | undefined = ""; after !== undefined; ) {
+    const rows: PackedRows = await readPacked(
+      db,
+      sql`where identity > ${after} order by identity limit ${batchRows}`,
+      hosts,
+    );
+    // What changes from here on is read again.
+    if (loaded.since === undefined) Object.assign(loaded, { since: rows.since, server: rows.server });
+    loaded.take(rows);
+    after = rows.texts.length < batchRows ? undefined : rows.texts.at(-1)?.[0];
+  }
+  return loaded;
 };
 
 /** Hosts that are taken from packed rows. */

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
+import { PastTime } from "../../../../proto/fleet-health/past.ts";
 import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
 import { exportFleet } from "../../../domain/fleet/export-fleet.ts";
@@ -11,7 +12,11 @@ import { exportColumns, labelColumns } from "./export-csv.ts";
 import { healthRowView } from "./row.ts";
 
 const ExportQuery = v.pipe(
-  v.strictObject({ kind: v.picklist(exportKinds, "must be a kind of export"), ...fleetFilterFields }),
+  v.strictObject({
+    kind: v.picklist(exportKinds, "must be a kind of export"),
+    at: v.optional(PastTime),
+    ...fleetFilterFields,
+  }),
   v.check((query) => leavesState(query), noStateLeft),
 );
 
@@ -25,12 +30,14 @@ export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "
     summary: "All rows to which a kind of condition applies, whatever their state, under the report's filters",
     guard: scope(core, "audit"),
     query: ExportQuery,
-    problems: ["too_many_exports"],
+    problems: ["too_many_exports", "no_history", "filter_without_history"],
     replies: { 200: { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" } },
-    handle: ({ query: { kind, ...asked }, caller, origin }) =>
+    handle: ({ query: { kind, at, ...query }, caller, origin }) =>
       download(caller.userId, async () => {
-        const filter = filterFromQuery(asked);
-        const { rules, labels, batches } = await exportFleet(core, { kind, filter, operator: caller, origin, asked });
+        const filter = filterFromQuery(query);
+        const asked = at ? { ...query, at: at.toISOString() } : query;
+        const order = { kind, filter, at, operator: caller, origin, asked };
+        const { rules, labels, batches } = await exportFleet(core, order);
         return {
           type: csvType,
           fileName: downloadName(`fleet-${kind}`, asked, rules.now, "csv"),

@@ -1,13 +1,14 @@
 import * as v from "valibot";
 import { expiryDays, FleetFacets, facetValuesMax, heartbeatAgeBounds } from "../../../../proto/fleet-health/facets.ts";
 import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
+import { PastTime } from "../../../../proto/fleet-health/past.ts";
 import type { Core } from "../../../core.ts";
 import { createFacetCounts } from "../../../domain/fleet/count-facets.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import type { FleetCounts } from "../../../store/fleet/facets.ts";
 import type { FleetRules } from "../../../store/fleet/rows.ts";
-import { thresholdsView } from "./row.ts";
+import { pastMarkOf, thresholdsView } from "./row.ts";
 
 /** `GET /v1/collector/health/facets`: counts of hosts per value, and of rows per export. */
 export const healthFacetsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
@@ -20,22 +21,25 @@ export const healthFacetsRoute = (core: Pick<Core, "config" | "db" | "clock">) =
       "Counts by version, platform, label, drift, heartbeat age, certificate expiry and export, under the report's filters",
     guard: scope(core, "audit"),
     query: v.pipe(
-      v.strictObject(fleetFilterFields),
+      v.strictObject({ ...fleetFilterFields, at: v.optional(PastTime) }),
       v.check((query) => leavesState(query), noStateLeft),
     ),
+    problems: ["no_history", "filter_without_history"],
     replies: { 200: { description: "The counts", schema: FleetFacets } },
     handle: async ({ query }) => {
-      const { rules, counts } = await countFacets(filterFromQuery(query));
+      const { rules, counts } = await countFacets({ filter: filterFromQuery(query), at: query.at });
       return { status: 200, body: facetsView(rules, counts) };
     },
   });
 };
 
-const facetsView = ({ now, thresholds, unsupportedVersions }: FleetRules, counts: FleetCounts): FleetFacets => {
+const facetsView = (rules: FleetRules, counts: FleetCounts): FleetFacets => {
+  const { now, thresholds, unsupportedVersions } = rules;
   const versions = mostFrequent(counts.versions);
   const platforms = mostFrequent(counts.platforms);
   return {
     generated_at: now.toISOString(),
+    ...pastMarkOf(rules),
     thresholds: thresholdsView(thresholds),
     total: counts.total,
     versions: versions.named.map(([version, count]) => ({
@@ -56,11 +60,7 @@ const facetsView = ({ now, thresholds, unsupportedVersions }: FleetRules, counts
     drift: [...counts.drift].map(([drift, count]) => ({ drift, count })),
     heartbeat_age: {
       never: counts.heartbeatNever,
-      buckets: heartbeatAgeBounds.map((from, place) => ({
-        from_seconds: from,
-        to_seconds: heartbeatAgeBounds[place + 1] ?? null,
-        count: counts.heartbeatAges[place] ?? 0,
-      })),
+      buckets: rules.past ? knownAges(ageBuckets(counts), thresholds.staleAfterSeconds) : ageBuckets(counts),
     },
     certificate_expiry: {
       expired: counts.expired,
@@ -79,6 +79,23 @@ const facetsView = ({ now, thresholds, unsupportedVersions }: FleetRules, counts
       config_drift: counts.exports.config_drift,
     },
   };
+};
+
+type AgeBucket = FleetFacets["heartbeat_age"]["buckets"][number];
+
+const ageBuckets = ({ heartbeatAges }: FleetCounts): AgeBucket[] =>
+  heartbeatAgeBounds.map((from, place) => ({
+    from_seconds: from,
+    to_seconds: heartbeatAgeBounds[place + 1] ?? null,
+    count: heartbeatAges[place] ?? 0,
+  }));
+
+/** The past does not know how old a heartbeat was that was recent: one bucket has them all. */
+const knownAges = (buckets: readonly AgeBucket[], staleAfterSeconds: number): AgeBucket[] => {
+  const recent = buckets.filter(({ from_seconds }) => from_seconds < staleAfterSeconds);
+  const count = recent.reduce((sum, bucket) => sum + bucket.count, 0);
+  const to = recent.at(-1)?.to_seconds ?? null;
+  return [{ from_seconds: 0, to_seconds: to, count }, ...buckets.slice(recent.length)];
 };
 
 const daysAfter = (at: Date, days: number): string => new Date(at.getTime() + days * 86_400_000).toISOString();

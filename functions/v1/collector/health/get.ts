@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { PastTime } from "../../../../proto/fleet-health/past.ts";
 import { FleetHealthDetail, type FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
@@ -8,7 +9,7 @@ import { route } from "../../../http/route.ts";
 import type { CollectorEvent } from "../../../store/audit/list.ts";
 import type { HostLoss } from "../../../store/export/dead-letters.ts";
 import { outagesView } from "../outages.ts";
-import { healthRowView, thresholdsView } from "./row.ts";
+import { healthRowView, pastMarkOf, thresholdsView } from "./row.ts";
 
 /** `GET /v1/collector/health/{identity_id}`: one collector and its audit events. */
 export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
@@ -19,13 +20,15 @@ export const healthDetailRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     summary: "One collector of the report, with the newest events of its identity, certificates and config",
     guard: scope(core, "audit"),
     params: v.object({ identity_id: Id }),
+    query: v.strictObject({ at: v.optional(PastTime) }),
     replies: { 200: { description: "The collector", schema: FleetHealthDetail } },
-    problems: ["not_found"],
-    handle: async ({ params }) => {
-      const { rules, row, background, history, exportLosses } = await reportHost(core, params.identity_id);
+    problems: ["not_found", "no_history"],
+    handle: async ({ params, query }) => {
+      const { rules, row, background, history, exportLosses } = await reportHost(core, params.identity_id, query.at);
       const item = healthRowView(row, rules);
       const body: FleetHealthDetail = {
         generated_at: rules.now.toISOString(),
+        ...pastMarkOf(rules),
         thresholds: thresholdsView(rules.thresholds),
         ...outagesView(rules.outages, Date.parse(item.enrolled_at)),
         item,

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
+import { PastTime } from "../../../../proto/fleet-health/past.ts";
 import { type ExportLagView, FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
@@ -8,11 +9,12 @@ import { scope } from "../../../http/guards.ts";
 import { createCursorSeal, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
 import { outagesView } from "../outages.ts";
-import { healthRowView, thresholdsView } from "./row.ts";
+import { healthRowView, pastMarkOf, thresholdsView } from "./row.ts";
 
 const HealthQuery = v.pipe(
   v.strictObject({
     ...fleetFilterFields,
+    at: v.optional(PastTime),
     sort: v.optional(v.picklist(fleetSorts, "must be a column that the report sorts by"), "identity"),
     order: v.optional(v.picklist(["asc", "desc"], "must be asc or desc"), "asc"),
     ...listFields,
@@ -34,19 +36,21 @@ export const healthReportRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     summary: "The fleet health report: thresholds, summary, and a page of collectors with their states",
     guard: scope(core, "audit"),
     query: HealthQuery,
+    problems: ["no_history", "filter_without_history"],
     replies: { 200: { description: "The report", schema: FleetHealthReport } },
     handle: async ({ query }) => {
-      const { sort, order, limit } = query;
-      const list = `health ${sort} ${order}`;
+      const { at, sort, order, limit } = query;
+      const list = `health ${sort} ${order}${at ? ` ${at.toISOString()}` : ""}`;
       const [value = "", id = ""] = query.cursor === undefined ? [] : await cursors.open(list, query.cursor);
       const after = query.cursor === undefined ? null : { value, id };
-      const report = await reportHealth(filterFromQuery(query), { sort, order, limit, after });
+      const report = await reportHealth({ filter: filterFromQuery(query), at }, { sort, order, limit, after });
       const { now, thresholds, outages } = report.rules;
       const { summary, exports, retentionPause: pause } = report;
       return {
         status: 200,
         body: {
           generated_at: now.toISOString(),
+          ...pastMarkOf(report.rules),
           thresholds: thresholdsView(thresholds),
           ...outagesView(outages, now.getTime() - shownMs),
           summary: {

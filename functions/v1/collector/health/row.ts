@@ -4,7 +4,7 @@ import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { certificateStatus } from "../../../../proto/fleet-health/vocabulary.ts";
 import { conditionsOf } from "../../../domain/fleet/conditions.ts";
 import type { FleetRow } from "../../../store/fleet/report.ts";
-import type { CountingRules, FleetThresholds } from "../../../store/fleet/rows.ts";
+import type { CountingRules, FleetRules, FleetThresholds } from "../../../store/fleet/rows.ts";
 
 const timestampOrNull = (text: string | null): string | null => (text === null ? null : timestampOf(text));
 const numberOrNull = (text: string | null): number | null => (text === null ? null : Number(text));
@@ -81,6 +81,9 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
         }
       : null,
 });
+
+/** Returns the mark of a view of the past. */
+export const pastMarkOf = ({ past, now }: FleetRules): { at?: string } => (past ? { at: now.toISOString() } : {});
 
 /** Returns the view of thresholds. */
 export const thresholdsView = (thresholds: FleetThresholds): FleetThresholdsView => ({

@@ -1,0 +1,82 @@
+import { bigint, boolean, index, integer, jsonb, pgTable, primaryKey, uuid } from "drizzle-orm/pg-core";
+import type { Drift } from "../../proto/fleet-health/vocabulary.ts";
+import { bytea, byteText, timestamp } from "./columns.ts";
+
+/**
+ * What `fleet_host` had of a host until it changed; the newest facts are those of `fleet_host` itself. At a time a host had the facts of the
+ * first row that ends after it. A trigger (`drizzle/sql/fleet-history.sql`) writes the rows with each change.
+ */
+export const fleetHistory = pgTable(
+  "fleet_history",
+  {
+    identityId: uuid("identity_id").notNull(),
+    /** The time of the event that changed them. */
+    untilAt: timestamp("until_at").notNull(),
+    certificateId: uuid("certificate_id").notNull(),
+    successorId: uuid("successor_id"),
+    certificateNotAfter: timestamp("certificate_not_after").notNull(),
+    revokedFrom: timestamp("revoked_from").notNull(),
+    expiredFrom: timestamp("expired_from").notNull(),
+    expiringFrom: timestamp("expiring_from").notNull(),
+    configAssignedAt: timestamp("config_assigned_at").notNull(),
+    runningConfigSince: timestamp("running_config_since").notNull(),
+    conditionSince: timestamp("condition_since").notNull(),
+    versionSince: timestamp("version_since").notNull(),
+    recoveredAt: timestamp("recovered_at").notNull(),
+    labelSetId: integer("label_set_id").notNull(),
+    renewalFailed: boolean("renewal_failed").notNull(),
+    configInvalid: boolean("config_invalid").notNull(),
+    queueAtRisk: boolean("queue_at_risk").notNull(),
+    forwarderConnected: boolean("forwarder_connected").notNull(),
+    drift: byteText("drift").$type<Drift>().notNull(),
+    version: byteText("version").notNull(),
+    platform: byteText("platform").notNull(),
+    desiredConfig: bytea("desired_config").notNull(),
+    runningConfig: bytea("running_config").notNull(),
+    lastKnownGoodConfig: bytea("last_known_good_config").notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.identityId, table.untilAt] }),
+    index("fleet_history_until").on(table.untilAt),
+    index("fleet_history_label_set").on(table.labelSetId),
+  ],
+);
+
+/**
+ * A silence of a host that has ended and was longer than its threshold: no heartbeat, or no envelope, between `fromAt` and `untilAt`. Between
+ * two silences each gap is shorter, so that the spans need no row. The time before the first one is a silence from `-infinity`.
+ */
+export const fleetSilence = pgTable(
+  "fleet_silence",
+  {
+    identityId: uuid("identity_id").notNull(),
+    /** Of envelopes; else of heartbeats. */
+    isOfEnvelopes: boolean("is_of_envelopes").notNull(),
+    fromAt: timestamp("from_at").notNull(),
+    untilAt: timestamp("until_at").notNull(),
+    /** The size of the queue, as the last heartbeat before it reports it; -1 for a silence of envelopes. */
+    queueBytes: bigint("queue_bytes", { mode: "number" }).notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.identityId, table.isOfEnvelopes, table.untilAt] }),
+    index("fleet_silence_until").on(table.untilAt),
+  ],
+);
+
+/** The thresholds of the states from a time on: a row for each change. The first row is where history begins. */
+export const fleetThreshold = pgTable("fleet_threshold", {
+  fromAt: timestamp("from_at").primaryKey(),
+  thresholds: jsonb("thresholds").$type<Readonly<Record<string, number | string | null>>>().notNull(),
+  /** Of `thresholds`, for the trigger that records silences. */
+  forwardingSeconds: integer("forwarding_seconds").notNull(),
+});
+
+/** How many hosts were in which state at a time: a row for each five minutes. */
+export const fleetSample = pgTable("fleet_sample", {
+  /** The start of the five minutes, so that several cores store one row. */
+  slot: timestamp("slot").primaryKey(),
+  at: timestamp("at").notNull(),
+  /** In the order of `fleetStates`. */
+  states: integer("states").array().notNull(),
+  needsAttention: integer("needs_attention").notNull(),
+});

@@ -1,0 +1,29 @@
+import { dayMs } from "../../../kit/clock.ts";
+import { deleteOldHistory, recordThresholds } from "../../store/fleet/history.ts";
+import { addSample, isSampleDue } from "../../store/fleet/samples.ts";
+import { summarizeFleet } from "../../store/fleet/summary.ts";
+import { findRetentionPause } from "../../store/retention/retention-pause.ts";
+import { type FleetCore, readFleetRules } from "./rules.ts";
+import { fleetThresholds } from "./thresholds.ts";
+
+/**
+ * Creates a tick that keeps the history of the fleet: records the thresholds of this core once, the counts of each five minutes, and deletes
+ * what is older than `stateRetentionDays`, except while a jump of the clock holds retention back. Returns how many rows it deleted.
+ */
+export const createHistoryKeeper = (core: FleetCore): (() => Promise<{ deleted: number } | undefined>) => {
+  const { db, clock, config } = core;
+  let hasRecorded = false;
+  return async () => {
+    const now = new Date(clock.now());
+    // Once: two cores of different configs would take turns.
+    if (!hasRecorded) await recordThresholds(db, fleetThresholds(config), now);
+    hasRecorded = true;
+    if (await isSampleDue(db, now)) {
+      const rules = await readFleetRules(core);
+      await addSample(db, await summarizeFleet(db, rules, {}), rules.now);
+    }
+    if ((await findRetentionPause(db)) !== null) return undefined;
+    const deleted = await deleteOldHistory(db, new Date(now.getTime() - config.stateRetentionDays * dayMs));
+    return deleted === 0 ? undefined : { deleted };
+  };
+};

@@ -1,0 +1,30 @@
+import { dayMs, hourMs } from "../../../kit/clock.ts";
+import { type TimelineSpan, timelineSteps } from "../../../proto/fleet-health/timeline.ts";
+import type { Outage } from "../../store/fleet/counted-time.ts";
+import { findHistoryStart } from "../../store/fleet/history.ts";
+import { type FleetSample, findOutagesBetween, findSamples, sampleMs } from "../../store/fleet/samples.ts";
+import type { FleetCore } from "./rules.ts";
+
+/** The counts of the whole fleet over a time, and when no core could receive. */
+export interface FleetTimeline {
+  from: Date;
+  to: Date;
+  /** From when views of the past have an answer; null before history begins. */
+  historyFrom: Date | null;
+  samples: FleetSample[];
+  outages: Pick<Outage, "beganAt" | "endedAt">[];
+}
+
+/** Returns the counts of a span that ends now. */
+export const reportTimeline = async ({ db, clock, config }: FleetCore, span: TimelineSpan): Promise<FleetTimeline> => {
+  const to = new Date(clock.now());
+  const { hours, stepMinutes } = timelineSteps[span];
+  const range = { from: new Date(to.getTime() - hours * hourMs), to };
+  const keptFrom = to.getTime() - config.stateRetentionDays * dayMs;
+  const [samples, outages, start] = await Promise.all([
+    findSamples(db, { ...range, stepMs: Math.max(sampleMs, stepMinutes * 60_000) }),
+    findOutagesBetween(db, range),
+    findHistoryStart(db),
+  ]);
+  return { ...range, samples, outages, historyFrom: start && new Date(Math.max(start.getTime(), keptFrom)) };
+};

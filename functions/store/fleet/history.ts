@@ -1,0 +1,105 @@
+/**
+ * The fleet as it was. Invariants: a host at a time has the facts of the first row of `fleet_history` that ends after it, else those of
+ * `fleet_host`; its last heartbeat is the start of the silence around that time, else the time itself, which the thresholds of then cannot
+ * tell from the heartbeat before it. The size of its queue is known in a silence only. What depends on time alone is not stored: the rules
+ * of rows.ts decide it with that time.
+ */
+import { type SQL, sql } from "drizzle-orm";
+import type { Executor } from "../database/database.ts";
+import { type FleetThresholds, never, timestampAt } from "./rows.ts";
+
+/** The facts of a host that have a history, by their columns in `fleet_history` and `fleet_host`. */
+const factNames = [
+  ...["certificate_id", "successor_id", "certificate_not_after", "revoked_from", "expired_from", "expiring_from"],
+  ...["config_assigned_at", "running_config_since", "condition_since", "version_since", "recovered_at", "label_set_id"],
+  ...["renewal_failed", "config_invalid", "queue_at_risk", "forwarder_connected", "drift", "version", "platform"],
+  ...["desired_config", "running_config", "last_known_good_config"],
+];
+const facts = sql.raw(factNames.join(", "));
+const factsOfHost = sql.raw(factNames.map((name) => `f.${name}`).join(", "));
+
+/** Returns the hosts that were enrolled at a time, as they were, with the columns of `fleet`. Figures that have no history are unknown. */
+export const hostsAt = (at: Date): SQL => {
+  const time = timestampAt(at);
+  /** The start of the silence around the time; null without one. */
+  const silence = (name: "unheard" | "unsent") => sql`left join lateral (
+      select from_at, queue_bytes from fleet_silence
+      where identity_id = s.identity_id and is_of_envelopes = ${sql.raw(String(name === "unsent"))} and until_at > ${time}
+      order by until_at limit 1
+    ) ${sql.identifier(name)} on ${sql.identifier(name)}.from_at <= ${time}`;
+  return sql`(
+    select s.identity_id, s.identity, s.enrolled_at,
+      coalesce(unheard.from_at, least(s.last_heartbeat_at, ${time})) as last_heartbeat_at,
+      coalesce(unsent.from_at, least(s.last_envelope_at, date_trunc('second', ${time}))) as last_envelope_at,
+      case when unheard.from_at is not null then unheard.queue_bytes when s.last_heartbeat_at <= ${time} then s.queue_bytes
+        else -1 end as queue_bytes,
+      -1 as queue_records, -1 as queue_oldest_seconds, -1 as last_ack_seconds, -1::bigint as queue_bytes_max,
+      -1::bigint as lost_records, ${never} as last_auth_failure_at,
+      fleet_hash_key(f.desired_config) as desired_config_key, fleet_hash_key(f.running_config) as running_config_key,
+      fleet_hash_key(f.last_known_good_config) as last_known_good_config_key, n.device_id, n.hostname, n.search, ${factsOfHost}
+    from fleet_status s
+    -- One lookup by key for each host and table, whatever the tables hold.
+    cross join lateral (select identity_id, device_id, hostname, search from fleet_host where identity_id = s.identity_id limit 1) n
+    cross join lateral (
+      (select until_at, ${facts} from fleet_history where identity_id = s.identity_id and until_at > ${time} order by until_at limit 1)
+      union all
+      select 'infinity', ${facts} from fleet_host where identity_id = s.identity_id
+      order by until_at limit 1
+    ) f
+    ${silence("unheard")}
+    ${silence("unsent")}
+    where s.enrolled_at <= ${time}
+  ) fleet`;
+};
+
+/** Finds every version and platform of hosts of the past, by one pass over them. */
+export const findPastNames = async (db: Executor, hosts: SQL): Promise<{ versions: string[]; platforms: string[] }> => {
+  const [row] = await db.execute<Record<"versions" | "platforms", string[] | null>>(sql`
+    select json_agg(distinct version) as versions, json_agg(distinct platform) as platforms from ${hosts}`);
+  return { versions: row?.versions ?? [], platforms: row?.platforms ?? [] };
+};
+
+/** Stores the thresholds, if they differ from those before; the first ones begin history. */
+export const recordThresholds = async (db: Executor, thresholds: FleetThresholds, now: Date): Promise<void> => {
+  await db.execute(sql`
+    insert into fleet_threshold (from_at, thresholds, forwarding_seconds)
+    select ${timestampAt(now)}, ${JSON.stringify(thresholds)}::jsonb, ${thresholds.forwardingSeconds}::int
+    where ${JSON.stringify(thresholds)}::jsonb is distinct from (select thresholds from fleet_threshold order by from_at desc limit 1)
+    on conflict do nothing`);
+};
+
+/** Finds the thresholds that decided on the states at a time; undefined before history begins. */
+export const findThresholdsAt = async (db: Executor, at: Date): Promise<FleetThresholds | undefined> => {
+  const [row] = await db.execute<{ thresholds: FleetThresholds }>(
+    sql`select thresholds from fleet_threshold where from_at <= ${timestampAt(at)} order by from_at desc limit 1`,
+  );
+  return row?.thresholds;
+};
+
+/** Finds when history begins; null before the first thresholds are recorded. */
+export const findHistoryStart = async (db: Executor): Promise<Date | null> => {
+  const [row] = await db.execute<{ at: string | null }>(sql`select min(from_at) as at from fleet_threshold`);
+  return row?.at ? new Date(row.at) : null;
+};
+
+/** Rows of a table that a statement deletes. */
+const deletedMax = 10_000;
+
+/**
+ * Deletes what ended before `keptFrom`, a bounded number of rows, and returns how many. Thresholds that decided at that time stay.
+ */
+export const deleteOldHistory = async (db: Executor, keptFrom: Date): Promise<number> => {
+  const from = timestampAt(keptFrom);
+  let deleted = 0;
+  for (const [table, ended] of [
+    ["fleet_history", sql`until_at < ${from}`],
+    ["fleet_silence", sql`until_at < ${from}`],
+    ["fleet_sample", sql`slot < ${from}`],
+    ["fleet_threshold", sql`from_at < (select max(from_at) from fleet_threshold where from_at <= ${from})`],
+  ] as const) {
+    const rows = await db.execute(sql`delete from ${sql.identifier(table)}
+      where ctid in (select ctid from ${sql.identifier(table)} where ${ended} limit ${deletedMax}) returning 1`);
+    deleted += rows.length;
+  }
+  return deleted;
+};

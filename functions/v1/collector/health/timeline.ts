@@ -1,0 +1,37 @@
+import * as v from "valibot";
+import { FleetTimelineView, timelineSpans, timelineSteps } from "../../../../proto/fleet-health/timeline.ts";
+import type { Core } from "../../../core.ts";
+import { type FleetTimeline, reportTimeline } from "../../../domain/fleet/report-timeline.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+
+/** `GET /v1/collector/health/timeline`: the counts of the whole fleet by state over the last day or month. */
+export const healthTimelineRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
+  route({
+    method: "GET",
+    path: "/v1/collector/health/timeline",
+    operationId: "reportFleetTimeline",
+    summary: "How many hosts were in which state over the last 24 hours or 30 days, and when core could not receive",
+    guard: scope(core, "audit"),
+    query: v.strictObject({ span: v.optional(v.picklist(timelineSpans, "must be 24h or 30d"), "24h") }),
+    replies: { 200: { description: "The counts", schema: FleetTimelineView } },
+    handle: async ({ query: { span } }) => {
+      const timeline = await reportTimeline(core, span);
+      return { status: 200, body: timelineView(timeline, timelineSteps[span].stepMinutes * 60) };
+    },
+  });
+
+const timelineView = (timeline: FleetTimeline, stepSeconds: number): FleetTimelineView => ({
+  from: timeline.from.toISOString(),
+  to: timeline.to.toISOString(),
+  history_from: timeline.historyFrom?.toISOString() ?? null,
+  step_seconds: stepSeconds,
+  items: timeline.samples.map(({ at, needsAttention, byState }) => ({
+    at: at.toISOString(),
+    needs_attention: needsAttention,
+    by_state: Object.fromEntries(byState),
+  })),
+  outages: timeline.outages.flatMap(({ beganAt, endedAt }) =>
+    endedAt === null ? [] : [{ began_at: beganAt.toISOString(), ended_at: endedAt.toISOString() }],
+  ),
+});
