@@ -6117,6 +6117,149 @@ export type ReportFleetTimelineResponses = {
 
 export type ReportFleetTimelineResponse = ReportFleetTimelineResponses[keyof ReportFleetTimelineResponses];
 
+export type FindCommonFactorsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        attention?: Array<'needed'> | 'needed';
+        not_attention?: Array<'needed'> | 'needed';
+        q?: Array<string> | string;
+        not_q?: Array<string> | string;
+        device?: Array<string> | string;
+        not_device?: Array<string> | string;
+        hostname?: Array<string> | string;
+        not_hostname?: Array<string> | string;
+        identity?: Array<string> | string;
+        not_identity?: Array<string> | string;
+        platform?: Array<string> | string;
+        not_platform?: Array<string> | string;
+        version?: Array<string> | string;
+        not_version?: Array<string> | string;
+        version_range?: Array<string> | string;
+        not_version_range?: Array<string> | string;
+        config?: Array<string> | string;
+        not_config?: Array<string> | string;
+        label?: Array<string> | string;
+        not_label?: Array<string> | string;
+        drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        desired_config?: Array<string> | string;
+        not_desired_config?: Array<string> | string;
+        running_config?: Array<string> | string;
+        not_running_config?: Array<string> | string;
+        progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+        not_progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+        condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+        not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+        heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
+        not_heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
+        forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
+        not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
+        forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+        not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+        auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
+        not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
+        heartbeat_older_than_seconds?: number;
+        not_heartbeat_older_than_seconds?: number;
+        heartbeat_within_seconds?: number;
+        not_heartbeat_within_seconds?: number;
+        envelope_older_than_seconds?: number;
+        not_envelope_older_than_seconds?: number;
+        envelope_within_seconds?: number;
+        not_envelope_within_seconds?: number;
+        /**
+         * must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z
+         */
+        silent_since?: string;
+        /**
+         * must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z
+         */
+        not_silent_since?: string;
+        changed_within_seconds?: number;
+        not_changed_within_seconds?: number;
+        incomplete_within_seconds?: number;
+        not_incomplete_within_seconds?: number;
+        expires_within_seconds?: number;
+        not_expires_within_seconds?: number;
+        expires?: Array<string> | string;
+        not_expires?: Array<string> | string;
+        dropped_more_than?: number;
+        not_dropped_more_than?: number;
+        queue_above_percent?: number;
+        not_queue_above_percent?: number;
+        queue_above_bytes?: number;
+        not_queue_above_bytes?: number;
+        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        /**
+         * must be a time in UTC, such as 2026-11-23T02:41Z
+         */
+        at?: string;
+    };
+    url: '/v1/collector/health/factors';
+};
+
+export type FindCommonFactorsErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `filter_without_history`: The filter reads what has no history. `no_history`: There is no history of this time. `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'filter_without_history' | 'no_history' | 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type FindCommonFactorsError = FindCommonFactorsErrors[keyof FindCommonFactorsErrors];
+
+export type FindCommonFactorsResponses = {
+    /**
+     * The factors
+     */
+    200: {
+        generated_at: string;
+        at?: string;
+        selected: number;
+        others: number;
+        compared: number;
+        items: Array<{
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift';
+            value: string;
+            selected: number;
+            others: number;
+            expected_by_chance: number;
+        }>;
+    };
+};
+
+export type FindCommonFactorsResponse = FindCommonFactorsResponses[keyof FindCommonFactorsResponses];
+
 export type ExportFleetHealthData = {
     body?: never;
     path?: never;

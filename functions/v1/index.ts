@@ -39,6 +39,7 @@ import { listTokensRoute } from "./collector/enrollment-policies/list-tokens.ts"
 import { simulateEnrollmentRoute } from "./collector/enrollment-policies/simulate.ts";
 import { healthExportRoute } from "./collector/health/export.ts";
 import { healthFacetsRoute } from "./collector/health/facets.ts";
+import { healthFactorsRoute } from "./collector/health/factors.ts";
 import { healthDetailRoute } from "./collector/health/get.ts";
 import { healthReportRoute } from "./collector/health/report.ts";
 import { healthTimelineRoute } from "./collector/health/timeline.ts";
@@ -143,6 +144,7 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
   healthReportRoute(core),
   healthFacetsRoute(core),
   healthTimelineRoute(core),
+  healthFactorsRoute(core),
   healthExportRoute(core),
   healthDetailRoute(core),
   healthVolumeRoute(core),

@@ -242,6 +242,7 @@ describe("the generated client", () => {
       true,
     );
     expect((await fleet.countFleetHealth<true>({ client })).data.total).toBeGreaterThan(0);
+    expect((await fleet.findCommonFactors<true>({ client })).data.selected).toBeGreaterThan(0);
     expect((await fleet.reportFleetTimeline<true>({ client })).data.items).toEqual([]);
     const csv = await fleet.exportFleetHealth<true>({ client, query: { kind: "stale" } });
     expect(csv.data).toContain("identity_id,identity,device_id");

@@ -6,6 +6,7 @@ import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { readFleetRules } from "../../../domain/fleet/rules.ts";
 import { countFleet } from "../facets.ts";
+import { countFactors } from "../factors.ts";
 import { findFleetPage } from "../report.ts";
 import { summarizeFleet } from "../summary.ts";
 import { createFleetColumns } from "./fleet-columns.ts";
@@ -62,6 +63,11 @@ describe("pages from core's memory", () => {
         await summarizeFleet(test.db, rules, filter),
       );
       expect(await countFleet(test.db, rules, filter)).toMatchObject(await countFleet(test.db, rules, filter, columns));
+      const byName = async (given?: typeof columns) => {
+        const { counts, ...sums } = await countFactors(test.db, rules, filter, given);
+        return { ...sums, counts: new Map(counts.map((each) => [`${each.kind} ${each.value}`, each])) };
+      };
+      expect(await byName(columns)).toEqual(await byName());
     });
     await fc.assert(property, { numRuns: 20 });
   });

@@ -1,0 +1,75 @@
+/** What a selection of hosts has in common, by counts alone. */
+import type { CountedFactor } from "../../store/fleet/factors.ts";
+
+/** A value that the selection has more often than the others. */
+export interface RankedFactor extends CountedFactor {
+  /** How many of the compared values would be as frequent in a selection of this size by lot. */
+  expectedByChance: number;
+}
+
+/** Factors that are returned. */
+const factorsMax = 12;
+
+/**
+ * Ranks the values that more of the selected hosts have than of the others, by the information that they give on which hosts are selected: a
+ * value of all selected hosts and no other gives all of it. One that a single selected host has is left out: it is nothing in common.
+ */
+export const rankFactors = (
+  counts: readonly CountedFactor[],
+  { selected, all }: { selected: number; all: number },
+): RankedFactor[] => {
+  const others = all - selected;
+  if (selected === 0 || others === 0) return [];
+  const logs = logFactorials(all);
+  return counts
+    .filter((each) => each.selected > 1 && each.selected / selected > (each.all - each.selected) / others)
+    .map((each) => ({ each, gain: information(each, { selected, all }) }))
+    .sort((a, b) => b.gain - a.gain || compare(a.each, b.each))
+    .slice(0, factorsMax)
+    .map(({ each }) => ({
+      ...each,
+      expectedByChance: Math.min(counts.length, counts.length * chanceOf(each, { selected, all }, logs)),
+    }));
+};
+
+const compare = (a: CountedFactor, b: CountedFactor): number =>
+  `${a.kind} ${a.value}` < `${b.kind} ${b.value}` ? -1 : 1;
+
+/** The mutual information of having the value and being selected, in nats. */
+const information = (each: CountedFactor, { selected, all }: { selected: number; all: number }): number => {
+  const part = (both: number, one: number, other: number) =>
+    both === 0 ? 0 : (both / all) * Math.log((both * all) / (one * other));
+  const without = all - each.all;
+  const others = all - selected;
+  return (
+    part(each.selected, each.all, selected) +
+    part(each.all - each.selected, each.all, others) +
+    part(selected - each.selected, without, selected) +
+    part(without - (selected - each.selected), without, others)
+  );
+};
+
+/** The natural logarithms of 0! to n!. */
+const logFactorials = (n: number): Float64Array => {
+  const logs = new Float64Array(n + 1);
+  for (let at = 2; at <= n; at++) logs[at] = (logs[at - 1] as number) + Math.log(at);
+  return logs;
+};
+
+/** The probability that at least as many of `selected` hosts, taken by lot, have the value (hypergeometric). */
+const chanceOf = (
+  each: CountedFactor,
+  { selected, all }: { selected: number; all: number },
+  logs: Float64Array,
+): number => {
+  const choose = (n: number, k: number) => (logs[n] as number) - (logs[k] as number) - (logs[n - k] as number);
+  let sum = 0;
+  for (let both = each.selected; both <= Math.min(selected, each.all); both++) {
+    if (selected - both > all - each.all) continue;
+    const term = Math.exp(choose(each.all, both) + choose(all - each.all, selected - both) - choose(all, selected));
+    sum += term;
+    // The terms fall from here on.
+    if (term < sum * 1e-9) break;
+  }
+  return Math.min(1, sum);
+};

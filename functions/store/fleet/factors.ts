@@ -1,0 +1,134 @@
+/** How many hosts have which value, in a selection and in all: of what hosts may have in common. */
+import { sql } from "drizzle-orm";
+import type { FactorKind } from "../../../proto/fleet-health/factors.ts";
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import type { Labels } from "../../../proto/labels.ts";
+import type { Executor } from "../database/database.ts";
+import { arrayLiteral } from "../database/query-parts.ts";
+import type { HostColumn } from "./columns/evaluate-expression.ts";
+import type { FleetColumns } from "./columns/fleet-columns.ts";
+import { markHosts } from "./columns/select-hosts.ts";
+import { fleetPredicate } from "./predicate.ts";
+import { type FleetRules, hostsOf } from "./rows.ts";
+
+/** The hosts that have a value. */
+export interface CountedFactor {
+  kind: FactorKind;
+  value: string;
+  selected: number;
+  all: number;
+}
+
+/** Counts of a selection and of all hosts. */
+export interface FactorCounts {
+  selected: number;
+  all: number;
+  counts: CountedFactor[];
+}
+
+/** The column of each kind; labels are counted by set. */
+const columnsOf = {
+  label: "label_set_id",
+  version: "version",
+  platform: "platform",
+  running_config: "running_config_key",
+  desired_config: "desired_config_key",
+  drift: "drift",
+} as const satisfies Readonly<Record<FactorKind, string>>;
+
+const kinds = Object.keys(columnsOf) as FactorKind[];
+
+/** Counts by the text of a value in its column. */
+type ByValue = Map<string, { selected: number; all: number }>;
+
+/** Counts the hosts of a filter, and all, by each value, in core's memory where `columns` have the hosts, else in one scan. */
+export const countFactors = async (
+  db: Executor,
+  rules: FleetRules,
+  filter: FleetFilter,
+  columns?: FleetColumns,
+): Promise<FactorCounts> => {
+  const found = (await countInMemory(db, rules, filter, columns)) ?? (await countInDatabase(db, rules, filter));
+  const { label: bySet, ...others } = found.byKind;
+  const counts = (Object.entries(others) as [FactorKind, ByValue][]).flatMap(([kind, byValue]) =>
+    [...byValue].flatMap(([value, count]) => {
+      const text = kind.endsWith("config") ? hashOf(value) : value;
+      return text === undefined ? [] : [{ kind, value: text, ...count }];
+    }),
+  );
+  return { ...found, counts: [...counts, ...(await countLabelPairs(db, bySet))] };
+};
+
+type Found = Omit<FactorCounts, "counts"> & { byKind: Record<FactorKind, ByValue> };
+
+const countInMemory = async (
+  db: Executor,
+  rules: FleetRules,
+  filter: FleetFilter,
+  columns: FleetColumns | undefined,
+): Promise<Found | undefined> => {
+  const marked = await markHosts(db, columns, fleetPredicate(filter, rules));
+  if (marked === undefined) return undefined;
+  const { view, places } = marked;
+  const isSelected = new Uint8Array(view.count);
+  for (const place of places) isSelected[place] = 1;
+  const count = (kind: FactorKind): ByValue => {
+    const column = view.column(columnsOf[kind]);
+    const counted = new Map<number | bigint, { selected: number; all: number }>();
+    const { values } = column as Extract<HostColumn, { kind: "names" | "numbers" | "keys" }>;
+    for (let place = 0; place < view.count; place++) {
+      const value = values[place] as number | bigint;
+      const known = counted.get(value);
+      const [inside, one] = [isSelected[place] as number, known ?? { selected: 0, all: 0 }];
+      one.selected += inside;
+      one.all += 1;
+      if (known === undefined) counted.set(value, one);
+    }
+    const names = column.kind === "names" ? view.names(columnsOf[kind] as Parameters<typeof view.names>[0]) : undefined;
+    return new Map([...counted].map(([value, each]) => [String(names?.[Number(value)] ?? value), each]));
+  };
+  return { selected: places.length, all: view.count, byKind: eachKind(count) };
+};
+
+const countInDatabase = async (db: Executor, rules: FleetRules, filter: FleetFilter): Promise<Found> => {
+  const names = kinds.map((kind) => sql.identifier(columnsOf[kind]));
+  const rows = await db.execute<Record<string, string | number> & { selected: number; hosts: number }>(sql`
+    select ${sql.join(
+      names.map((name) => sql`${name}::text as ${name}`),
+      sql`, `,
+    )}, (count(*) filter (where ${fleetPredicate(filter, rules)}))::int as selected, count(*)::int as hosts
+    from ${hostsOf(rules)} group by ${sql.join(names, sql`, `)}`);
+  const sum = (name: "selected" | "hosts") => rows.reduce((total, row) => total + row[name], 0);
+  const count = (kind: FactorKind): ByValue => {
+    const byValue: ByValue = new Map();
+    for (const row of rows) {
+      const value = String(row[columnsOf[kind]]);
+      const { selected, all } = byValue.get(value) ?? { selected: 0, all: 0 };
+      byValue.set(value, { selected: selected + row.selected, all: all + row.hosts });
+    }
+    return byValue;
+  };
+  return { selected: sum("selected"), all: sum("hosts"), byKind: eachKind(count) };
+};
+
+const eachKind = (count: (kind: FactorKind) => ByValue): Record<FactorKind, ByValue> =>
+  Object.fromEntries(kinds.map((kind) => [kind, count(kind)])) as Record<FactorKind, ByValue>;
+
+/** The first 16 digits of the hash of a key; undefined for one that is not known. */
+const hashOf = (key: string): string | undefined =>
+  key === "0" ? undefined : BigInt.asUintN(64, BigInt(key)).toString(16).padStart(16, "0");
+
+const countLabelPairs = async (db: Executor, bySet: ByValue): Promise<CountedFactor[]> => {
+  const rows = await db.execute<{ id: number; labels: Labels }>(
+    sql`select id, labels from label_set where id = any(${arrayLiteral([...bySet.keys()])}::int[])`,
+  );
+  const pairs: ByValue = new Map();
+  for (const { id, labels } of rows)
+    for (const [key, value] of Object.entries(labels)) {
+      const set = bySet.get(String(id)) ?? { selected: 0, all: 0 };
+      const pair = `${key}:${value}`;
+      const { selected, all } = pairs.get(pair) ?? { selected: 0, all: 0 };
+      pairs.set(pair, { selected: selected + set.selected, all: all + set.all });
+    }
+  return [...pairs].map(([value, count]) => ({ kind: "label", value, ...count }));
+};

@@ -1,0 +1,70 @@
+import { afterAll, describe, expect, it } from "vitest";
+import type { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
+import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
+import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
+import { createTestToken, enrollTestCollector, manage } from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { createHistoryKeeper } from "../../../domain/fleet/keep-history.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { api, clock, core } = test;
+await createHistoryKeeper(core)();
+const { token } = await createTestToken(test);
+const body = heartbeatBody(0) as Record<"collector" | "config", object>;
+/** Rack 7 loses its power after the first heartbeat; version and region are spread. */
+const hosts = await Promise.all(
+  Array.from({ length: 16 }, async (_, n) => ({
+    host: await enrollTestCollector(test, { token, deviceId: `host-${n}`, kind: "ed25519" }),
+    report: {
+      labels: { rack: n < 5 ? "7" : "8", region: n % 2 === 0 ? "fra1" : "ams2" },
+      collector: { ...body.collector, version: n % 3 === 0 ? "1.4.0" : "1.5.0" },
+      config: { ...body.config, running_config_hash: (n < 5 ? "c" : "d").repeat(64) },
+    },
+  })),
+);
+const beat = (from: number) =>
+  Promise.all(
+    hosts.slice(from).map(({ host, report }) => manage(test, host, "heartbeat", heartbeatBody(clock.now(), report))),
+  );
+await beat(0);
+const before = clock.now() + 1000;
+await clock.advance(10 * 60_000);
+await beat(5);
+await clock.advance(1000);
+
+const factors = async (query: string) =>
+  (await api<FleetFactors>("GET", `/v1/collector/health/factors?${query}`, { as: "auditor" })).body;
+
+describe("what hosts have in common", () => {
+  it("is first what all of them have and no other, with counts that their filters find", async () => {
+    const { selected, others, compared, items } = await factors("state=stale");
+    expect([selected, others, compared]).toEqual([5, 11, 2 + 2 + 2 + 2 + 1 + 1]);
+    expect(items.slice(0, 2)).toMatchObject([
+      { kind: "label", value: "rack:7", selected: 5, others: 0 },
+      { kind: "running_config", value: "c".repeat(16), selected: 5, others: 0 },
+    ]);
+    expect(items[0]?.expected_by_chance).toBeLessThan(0.05);
+    for (const { kind, value, ...counted } of items) {
+      const { body: found } = await api<FleetHealthReport>(
+        "GET",
+        `/v1/collector/health?state=stale&${kind}=${encodeURIComponent(value)}`,
+        { as: "auditor" },
+      );
+      expect([value, found.items.length]).toEqual([value, counted.selected]);
+    }
+  });
+
+  it("is nothing of all hosts or of none", async () => {
+    expect(await factors("")).toMatchObject({ selected: 16, others: 0, items: [] });
+    expect(await factors("device=nobody")).toMatchObject({ selected: 0, others: 16, items: [] });
+  });
+
+  it("is also of the past", async () => {
+    const at = new Date(before).toISOString();
+    expect(await factors(`state=stale&at=${at}`)).toMatchObject({ at, selected: 0 });
+    expect((await factors(`label=rack:7&at=${at}`)).items[0]).toMatchObject({ kind: "label", value: "rack:7" });
+    const refused = await api("GET", `/v1/collector/health/factors?dropped_more_than=1&at=${at}`, { as: "auditor" });
+    expect(refused).toMatchObject({ status: 422, body: { code: "filter_without_history" } });
+  });
+});

@@ -1,0 +1,44 @@
+import * as v from "valibot";
+import { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
+import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
+import { PastTime } from "../../../../proto/fleet-health/past.ts";
+import type { Core } from "../../../core.ts";
+import { createCommonFactors } from "../../../domain/fleet/common-factors.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { pastMarkOf } from "./row.ts";
+
+/** `GET /v1/collector/health/factors`: what the hosts of a filter have in common, and the others have less often. */
+export const healthFactorsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
+  const findFactors = createCommonFactors(core);
+  return route({
+    method: "GET",
+    path: "/v1/collector/health/factors",
+    operationId: "findCommonFactors",
+    summary: "Labels, versions, platforms and configs that the hosts of a filter have more often than all others",
+    guard: scope(core, "audit"),
+    query: v.pipe(
+      v.strictObject({ ...fleetFilterFields, at: v.optional(PastTime) }),
+      v.check((query) => leavesState(query), noStateLeft),
+    ),
+    problems: ["no_history", "filter_without_history"],
+    replies: { 200: { description: "The factors", schema: FleetFactors } },
+    handle: async ({ query }) => {
+      const { rules, selected, others, compared, factors } = await findFactors({
+        filter: filterFromQuery(query),
+        at: query.at,
+      });
+      const body: FleetFactors = {
+        generated_at: rules.now.toISOString(),
+        ...pastMarkOf(rules),
+        ...{ selected, others, compared },
+        items: factors.map((factor) => ({
+          ...{ kind: factor.kind, value: factor.value, selected: factor.selected },
+          others: factor.all - factor.selected,
+          expected_by_chance: factor.expectedByChance,
+        })),
+      };
+      return { status: 200, body };
+    },
+  });
+};

@@ -1,0 +1,39 @@
+import * as v from "valibot";
+import { IsoTimestamp } from "../values.ts";
+
+/** What hosts may have in common. */
+export const factorKinds = ["label", "version", "platform", "running_config", "desired_config", "drift"] as const;
+
+/** One of `factorKinds`. */
+export type FactorKind = (typeof factorKinds)[number];
+
+/** Response of `GET /v1/collector/health/factors` (docs/common-factors.md): what the hosts of a filter have more often than the others. */
+export const FleetFactors = v.strictObject({
+  generated_at: IsoTimestamp,
+  /** As in the report. */
+  at: v.optional(IsoTimestamp),
+  /** Hosts of the filter. */
+  selected: v.number(),
+  /** All other hosts. */
+  others: v.number(),
+  /** Values that were compared, of all kinds. */
+  compared: v.number(),
+  /** The value that explains most first. */
+  items: v.array(
+    v.strictObject({
+      kind: v.picklist(factorKinds),
+      /** As a filter has it: `region:fra1`, a version, the first 16 digits of a config's hash. */
+      value: v.string(),
+      selected: v.number(),
+      others: v.number(),
+      /**
+       * How many of the values that were compared would be as frequent in as many hosts taken by lot: below 0.05 it is hardly chance, from
+       * 1 on it says nothing.
+       */
+      expected_by_chance: v.number(),
+    }),
+  ),
+});
+
+/** Response of `GET /v1/collector/health/factors`. */
+export type FleetFactors = v.InferOutput<typeof FleetFactors>;
