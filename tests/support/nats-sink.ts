@@ -88,7 +88,9 @@ export const readStream = async (nats: RunningNats, stream = streamSettings.stre
     const settings = { ack_policy: AckPolicy.None, inactive_threshold: 60_000_000_000 };
     const { name, cluster } = await nats.manager.consumers.add(stream, settings);
     const { leader } = (await nats.manager.streams.info(stream)).cluster ?? {};
-    if (cluster?.leader === leader) return jetstream(nats.connection).consumers.get(stream, name);
+    // One server of today names itself as the leader of a stream, and none of a consumer.
+    if (cluster === undefined || cluster.leader === leader)
+      return jetstream(nats.connection).consumers.get(stream, name);
     await nats.manager.consumers.delete(stream, name);
     return undefined;
   });
