@@ -368,6 +368,29 @@ describe("the statement of an hour", () => {
     ]);
   });
 
+  it("keeps the lines of statements as long as the states of hours, and their entries for good", async () => {
+    const core = await open();
+    const config = { ...core.config, accountRetentionDays: 30 };
+    const at = (days: number) => new Date(ten - days * 24 * 60 * minuteMs).toISOString();
+    for (const [index, days] of [29, 31, 32].entries()) {
+      const id = `01920000-0000-7000-8000-0000000001${index}0`;
+      await test.db.execute(
+        `insert into completeness_statement (hour, id, lines, root, entry_index, received_before, seen_below, written_at)
+         values ('${at(days)}', '${id}', 1, '', ${-1 - index}, '${at(days)}', 0, '${at(days)}')`,
+      );
+      await test.db.execute(`insert into completeness_chunk values ('${id}', 0, 1, '')`);
+    }
+    await writeStatement({ ...core, config }, owner);
+    const kept = await test.db.execute(
+      "select entry_index::int as entry, exists (select from completeness_chunk c where c.statement_id = s.id) as lines from completeness_statement s where entry_index < 0 order by 1",
+    );
+    expect(kept).toEqual([
+      { entry: -3, lines: false },
+      { entry: -2, lines: false },
+      { entry: -1, lines: true },
+    ]);
+  });
+
   it("leaves no lines of an attempt that failed, and its log cannot be changed", async () => {
     const core = await open();
     let isBroken = true;

@@ -61,12 +61,12 @@ export interface StatementReport {
 
 /** Lines that are read, compressed and stored together. */
 const linesOfChunk = 1_000;
-/** How long the lines of statements are kept. */
-const lineDays = 400;
+/** Statements whose lines a call deletes: more than one, as the time for which they are kept may have become shorter. */
+const deletedMax = 24;
 
 /** Writes the statement of the next hour, if it is due and no other core is at it; undefined if there was nothing to write. */
 export const writeStatement = async (core: StatementCore, owner: string): Promise<StatementReport | undefined> => {
-  const { db, clock } = core;
+  const { db, clock, config } = core;
   await signHead(core);
   const last = await findLastStatement(db);
   const now = clock.now();
@@ -79,7 +79,8 @@ export const writeStatement = async (core: StatementCore, owner: string): Promis
     await deleteUnfinishedChunks(db);
     return await writeHour(core, { owner, hour, last });
   } finally {
-    await deleteOldLines(db, new Date(now - lineDays * dayMs));
+    const keptFrom = new Date(now - config.accountRetentionDays * dayMs);
+    for (let count = 0; count < deletedMax && (await deleteOldLines(db, keptFrom)); count++);
     await releaseWriter(db, owner);
   }
 };
