@@ -89,8 +89,7 @@ export const startIngest = async (
     ...(core.signer === null
       ? {}
       : { statuses: createStatusRegister(core, { pause: () => clock.sleep(statusPauseMs) }) }),
-    // What a stream stores shares no transaction with accounts.
-    accounts: config.sink.kind === "postgres" ? createAccountRegister(core) : undefined,
+    accounts: createAccountRegister(core, sink),
     listen: (on) => databases.listen(ingestChannels(on)),
   });
   metrics.gauge(

@@ -6766,6 +6766,7 @@ export type GetHostCompletenessResponses = {
                 first_sequence: string | null;
                 last_sequence: string | null;
                 stopped: boolean;
+                sink: string;
                 refused: string | null;
             }>;
         }>;

@@ -39,7 +39,10 @@ export const ingestAccount = pgTable(
     missing: bigint("missing", { mode: "bigint" }).notNull(),
     /** Of the range's blocks: the SHA-256 of that of the blocks before and the digest of the last one; null for none. */
     rangeDigest: bytea("range_digest"),
+    /** Where its range is stored: `postgres` or `nats`. */
     sink: text("sink").notNull(),
+    /** What the stream of its queue had counted through it (`formatTotals`); null where that is not known, and for PostgreSQL. */
+    streamTotals: text("stream_totals"),
     receivedAt: timestamp("received_at").notNull(),
     /** Above that of every block of the range: an export whose position has passed it has delivered them. */
     xid: bigint("xid", { mode: "bigint" }).notNull(),

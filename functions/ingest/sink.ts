@@ -1,3 +1,5 @@
+import type { CountedQueue } from "../domain/telemetry/stream-range.ts";
+import type { QueueName } from "../store/ingest/cursors.ts";
 import type { Committer } from "./committer.ts";
 import type { QueueOpener } from "./open-queue.ts";
 
@@ -10,4 +12,6 @@ import type { QueueOpener } from "./open-queue.ts";
 export interface Sink extends QueueOpener, Committer {
   /** Calls `notify` each time that what was stored has gone back to an earlier state, where the sink itself finds out. */
   onRestored?(notify: () => void): void;
+  /** Returns what the sink has counted of a queue, null for one that it does not know; without it PostgreSQL counts with the cursors. */
+  countedOf?(queue: QueueName): Promise<CountedQueue | null>;
 }

@@ -9,8 +9,8 @@ const afterGrace = end + 15 * minute;
 
 /** An account of the whole hour that core has in full, with changes. */
 const account = (changes: Partial<AccountFacts> = {}): AccountFacts => ({
-  ...{ fromMs: hour, toMs: end, receivedMs: end + 1_000, isStopped: false, refused: null, isChecked: true, xid: 70n },
-  ...{ accepted: 1_000, stored: 1_000, rejected: 0, discarded: 0, lost: 0, missing: 0 },
+  ...{ fromMs: hour, toMs: end, receivedMs: end + 1_000, isStopped: false, refused: null, isChecked: true },
+  ...{ sink: "postgres", xid: 70n, accepted: 1_000, stored: 1_000, rejected: 0, discarded: 0, lost: 0, missing: 0 },
   stated: { refused: {}, expired: 0, damaged: 0, fileGapBytes: 0 },
   ...changes,
 });
@@ -44,6 +44,13 @@ describe("the state of a host's hour", () => {
     expect(stateWith([account()], { exportedBelow: [100n, 70n] })?.state).toBe("undelivered");
     expect(stateWith([account()], { exportedBelow: [100n, 71n] })?.state).toBe("complete");
     expect(stateWith([account()], { exportedBelow: [] })?.state).toBe("undelivered");
+  });
+
+  test("is undelivered where a stream stores it, whatever an export from PostgreSQL has passed", () => {
+    expect(stateWith([account({ sink: "nats" })], { exportedBelow: [100n] })?.state).toBe("undelivered");
+    const parts = [account({ sink: "nats", toMs: hour + minute }), account({ fromMs: hour + minute })];
+    expect(stateWith(parts, { exportedBelow: [100n] })?.state).toBe("undelivered");
+    expect(sumHour(hour, parts)).toMatchObject({ sinks: ["nats", "postgres"], xid: 70n });
   });
 
   test("is short of what the host dropped, core rejected or lost, and what never came", () => {

@@ -46,7 +46,9 @@ export interface AccountFacts {
   refused: string | null;
   /** Whether core has counted exactly its range. */
   isChecked: boolean;
-  /** Its place in the order of commits: an export whose position is above has delivered its range. */
+  /** Where its range is stored: `postgres` or `nats`. */
+  sink: string;
+  /** In PostgreSQL its place in the order of commits: an export whose position is above has delivered its range. */
   xid: bigint;
   accepted: number;
   stored: number;
@@ -83,7 +85,9 @@ export interface HourAccounts {
   isChecked: boolean;
   /** How far the host's clock was ahead of core's at most. */
   clockAheadMs: number;
-  /** The highest of its accounts; null without one. */
+  /** Where the records of its accounts are stored. */
+  sinks: string[];
+  /** The highest of its accounts in PostgreSQL; null without one. */
   xid: bigint | null;
 }
 
@@ -134,6 +138,7 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
       faults: [],
       isChecked: true,
       clockAheadMs: 0,
+      sinks: [],
       xid: null,
     },
   };
@@ -151,7 +156,8 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
     sum.accounts += 1;
     sum.coveredMs += Math.max(0, ms);
     sum.clockAheadMs = Math.max(sum.clockAheadMs, account.toMs - receivedMs);
-    sum.xid = sum.xid === null || account.xid > sum.xid ? account.xid : sum.xid;
+    if (account.accepted > 0 && !sum.sinks.includes(account.sink)) sum.sinks.push(account.sink);
+    if (account.sink === "postgres" && (sum.xid === null || account.xid > sum.xid)) sum.xid = account.xid;
     if (isStopped) continue;
     sum.ranMs += Math.max(0, ms);
     sum.isChecked &&= account.isChecked;
@@ -164,6 +170,10 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
   }
   return sum;
 };
+
+/** Whether an export from PostgreSQL whose position is `below` has delivered an hour; never one whose records are elsewhere too. */
+export const isDelivered = ({ sinks, xid }: Pick<HourAccounts, "sinks" | "xid">, below: bigint): boolean =>
+  sinks.every((sink) => sink === "postgres") && (xid === null || below > xid);
 
 /** Returns what the accounts of an hour are short of. */
 const shortagesOf = ({ faults, refused, rejected, lost, missing, fileGapBytes }: HourAccounts): Shortage[] => {
@@ -208,7 +218,6 @@ export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null 
   }
   if (accounts.ranMs === 0 && accounts.accepted === 0) return status("not_running");
   if (!accounts.isChecked) return status("not_accounted");
-  const isDelivered =
-    exportedBelow.length > 0 && exportedBelow.every((below) => accounts.xid === null || below > accounts.xid);
-  return status(isDelivered || accounts.accepted === 0 ? "complete" : "undelivered");
+  const areDelivered = exportedBelow.length > 0 && exportedBelow.every((below) => isDelivered(accounts, below));
+  return status(areDelivered || accounts.accepted === 0 ? "complete" : "undelivered");
 };

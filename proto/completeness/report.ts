@@ -30,6 +30,8 @@ const AccountView = v.strictObject({
   first_sequence: v.nullable(v.string()),
   last_sequence: v.nullable(v.string()),
   stopped: v.boolean(),
+  /** Where its records are stored. */
+  sink: v.string(),
   /** Why core refuses it; null for an accepted one. */
   refused: v.nullable(v.string()),
 });

@@ -21,6 +21,7 @@ const line = fc.record({
   counts: fc.dictionary(fc.constantFrom(...lineCounts), fc.integer({ min: 1, max: 2 ** 52 })),
   short: fc.uniqueArray(fc.constantFrom("dropped", "account_refused:signature_invalid", "missing")),
   isClockAhead: fc.boolean(),
+  sinks: fc.constantFrom([], ["nats"]),
   delivered: fc.uniqueArray(name, { maxLength: 3 }),
   of: fc.option(hash),
 });

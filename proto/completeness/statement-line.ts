@@ -34,6 +34,8 @@ export interface StatementLine {
   short: readonly string[];
   /** The host's clock was ahead. */
   isClockAhead: boolean;
+  /** Where records of the hour are stored, other than in PostgreSQL. */
+  sinks: readonly string[];
   /** The exports that have delivered the hour. */
   delivered: readonly string[];
   /** The digest of its accounts (`accountsDigest`); null without one. */
@@ -43,7 +45,7 @@ export interface StatementLine {
 /** Returns the line of a state and the accounts that it follows from. */
 export const lineOf = (
   status: HourStatus,
-  { refused, fileGapBytes, ...sums }: HourAccounts,
+  { refused, fileGapBytes, sinks, ...sums }: HourAccounts,
   rest: Pick<StatementLine, "host" | "correctedMs" | "delivered" | "of">,
 ): StatementLine => {
   const { accepted, stored, rejected, discarded, lost, missing, expired, damaged } = sums;
@@ -57,6 +59,7 @@ export const lineOf = (
     },
     short: [...new Set(short)],
     isClockAhead: status.isClockWrong,
+    sinks: sinks.filter((sink) => sink !== "postgres").toSorted(),
   };
 };
 
@@ -68,7 +71,7 @@ const encodeName = (name: string): string =>
 
 /** Writes a line, without its line feed. */
 export const formatLine = (line: StatementLine): string => {
-  const { host, state, correctedMs, counts, short, isClockAhead, delivered, of } = line;
+  const { host, state, correctedMs, counts, short, isClockAhead, sinks, delivered, of } = line;
   return [
     encodeName(host),
     state,
@@ -76,6 +79,7 @@ export const formatLine = (line: StatementLine): string => {
     ...lineCounts.flatMap((name) => (counts[name] ? [`${name}=${counts[name]}`] : [])),
     ...(short.length > 0 ? [`short=${short.join()}`] : []),
     ...(isClockAhead ? ["clock=ahead"] : []),
+    ...(sinks.length > 0 ? [`sink=${sinks.join()}`] : []),
     ...(delivered.length > 0 ? [`delivered=${delivered.map(encodeName).join()}`] : []),
     ...(of === null ? [] : [`of=${of.toBase64()}`]),
   ].join(" ");
@@ -98,15 +102,16 @@ export const parseLine = (text: string): StatementLine | undefined => {
   }
   const list = (name: string) => take(name)?.split(",") ?? [];
   const known = hourStates.find((name) => name === state);
-  const short = list("short");
+  const [short, sinks] = [list("short"), list("sink")];
   try {
-    if (known === undefined || !short.every((name) => namePattern.test(name))) return undefined;
+    if (known === undefined || ![...short, ...sinks].every((name) => namePattern.test(name))) return undefined;
     const line: StatementLine = {
       host: decodeURIComponent(host),
       state: known,
       correctedMs: hour === undefined ? null : Date.parse(hour),
       ...{ counts, short },
       isClockAhead: take("clock") === "ahead",
+      sinks,
       delivered: list("delivered").map(decodeURIComponent),
       of: decodeBase64(take("of") ?? "") ?? null,
     };

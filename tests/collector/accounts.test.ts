@@ -1,109 +1,27 @@
 import { createHash, createPrivateKey, sign } from "node:crypto";
-import { cp, mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { cp, rm } from "node:fs/promises";
 import { afterEach, expect, it } from "vitest";
-import { createConnector } from "../../collector/forward/connection.ts";
-import { createForwarder } from "../../collector/forward/forwarder.ts";
-import { signBytes } from "../../collector/management/signed-request.ts";
-import type { AccountSigner } from "../../collector/queue/account.ts";
-import type { Queue } from "../../collector/queue/queue.ts";
-import { createAccountRegister } from "../../functions/account-register.ts";
-import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
-import { hourMs, systemClock } from "../../kit/clock.ts";
-import { systemEntropy } from "../../kit/entropy.ts";
+import { hourMs } from "../../kit/clock.ts";
 import { createTestKey } from "../../scripts/lab/ca/test-pki.ts";
-import { createTestClock } from "../fakes/clock.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
-import { createTestLog } from "../fakes/log.ts";
-import { createTestDatabase } from "../support/database.ts";
+import {
+  appendTexts as append,
+  startAccountDeployment,
+  type TestEnds,
+  numberedTexts as texts,
+} from "../support/account-deployment.ts";
 import { eventually } from "../support/eventually.ts";
-import { startTestIngest } from "../support/ingest.ts";
-import { openTestQueue } from "../support/queue.ts";
 
 /* The accounts of a collector's queue against core's real listener and database. */
 
 const hostId = "spiffe://fleet.test/host-1";
-const ends: (() => Promise<unknown>)[] = [];
+const ends: TestEnds = [];
 
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
-const start = async ({ takesAccounts = true, config = {} }: { takesAccounts?: boolean; config?: object } = {}) => {
-  const database = await createTestDatabase();
-  ends.push(() => database.drop());
-  const { db, sql } = database.connect();
-  const register = createAccountRegister({
-    ...{ db, clock: systemClock, entropy: systemEntropy },
-    cryptography: createNodeCryptography(),
-  });
-  const core = await startTestIngest({
-    database,
-    config,
-    needs: { accounts: takesAccounts ? register : undefined },
-  });
-  ends.push(() => core.close());
-  const dir = await mkdtemp(join(tmpdir(), "collector-accounts-"));
-  ends.push(() => rm(dir, { recursive: true }));
-  const client = await core.client({ uri: hostId });
-  const clock = createTestClock(Math.floor(Date.now() / hourMs - 48) * hourMs);
-  const key = createPrivateKey(client.key);
-  const signer: AccountSigner = {
-    hostId,
-    certificateSha256: createHash("sha256").update(client.der).digest(),
-    sign: (payload) => signBytes(key, payload),
-  };
-  const log = createTestLog();
-  const forward = (queue: Queue) => {
-    const forwarder = createForwarder({
-      connect: createConnector(
-        `127.0.0.1:${core.port}`,
-        { cert: client.cert, key: client.key, ca: core.caPem, serverName: "localhost" },
-        systemClock,
-      ),
-      ...{ hostId, queue, entropy: systemEntropy, log, maxInFlightFrames: 8, compression: "gzip" as const },
-      batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 1 },
-      clock: { ...systemClock, sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 20), signal) },
-    });
-    const stop = new AbortController();
-    const running = forwarder.run(stop.signal);
-    const end = async () => {
-      stop.abort(new Error("stop"));
-      await running;
-    };
-    ends.push(end);
-    return end;
-  };
-  const open = (options: Parameters<typeof openTestQueue>[1] = {}, at = dir) => {
-    const queue = openTestQueue(at, { clock: { ...clock, sleep: systemClock.sleep }, ...options });
-    ends.push(() => queue.close());
-    queue.accounts.seal(signer);
-    return queue;
-  };
-  /** Lets an hour pass for the queue, as keepAccounts does. */
-  const passHour = async (queue: Queue, by: AccountSigner = signer) => {
-    queue.accounts.seal(by);
-    for (let minutes = 0; minutes < 60; minutes++) {
-      await clock.advance(60_000);
-      queue.accounts.observe();
-    }
-  };
-  const accounts = () => sql`
-    select number::int, refused, is_linked, is_stopped, is_checked, follows_gap, accepted::int, stored::int, rejected::int, discarded::int,
-      lost::int, missing::int, encode(range_digest, 'hex') as digest, from_at, to_at from ingest_account order by received_at, number`;
-  const settled = (queue: Queue) => eventually(() => expect(queue.accounts.pendingThrough()).toBeUndefined());
-  return { ...{ core, sql, open, forward, clock, passHour, accounts, settled, signer, log, dir }, key };
-};
-
-const append = (queue: Queue, texts: readonly string[], kind = "log_line") =>
-  queue.append(
-    texts.map((text) => ({
-      ...{ kind, observedAtMs: 0, source: "file", attributes: {} },
-      payload: new TextEncoder().encode(text),
-    })),
-  );
-const texts = (count: number) => Array.from({ length: count }, (_, index) => `line ${index}`);
+const start = (options?: Parameters<typeof startAccountDeployment>[1]) => startAccountDeployment(ends, options);
 
 it("settles an hour as soon as it is over, with the digest of the stored blocks, and the next one behind it", async () => {
   const test = await start({ config: { discardSpanNames: ["health"] } });

@@ -22,7 +22,16 @@ export const storeAccount = async (
   const { queueFull = 0, number = Math.floor(hourMs / 3_600_000), accepted = 1_000 } = changes;
   const account = {
     ...{ fromMs: hourMs, toMs: hourMs + 3_600_000, receivedMs: hourMs + 3_601_000, isStopped: false, refused: null },
-    ...{ isChecked: true, xid: 70n, stored: accepted, rejected: 0, discarded: 0, lost: 0, missing: 0 },
+    ...{
+      isChecked: true,
+      sink: "postgres",
+      xid: 70n,
+      stored: accepted,
+      rejected: 0,
+      discarded: 0,
+      lost: 0,
+      missing: 0,
+    },
     ...{ lastSequence: number * 1_000, ...changes },
   };
   const reason = sourceRefusals.indexOf("queue_full") + 1;
@@ -36,5 +45,5 @@ export const storeAccount = async (
       ${account.refused === null}, false, ${at(account.fromMs)}, ${at(account.toMs)}, ${account.isStopped},
       ${account.lastSequence}::bigint, ${accepted}::bigint, ${account.isChecked}, ${account.stored}::bigint,
       ${account.rejected}::bigint, ${account.discarded}::bigint, ${account.lost}::bigint, ${account.missing}::bigint,
-      'postgres', ${at(account.receivedMs)}, ${String(account.xid)}::bigint)`);
+      ${account.sink}, ${at(account.receivedMs)}, ${String(account.xid)}::bigint)`);
 };

@@ -12,18 +12,16 @@ import type { Executor } from "../../store/database/database.ts";
 import { limitLockWaits } from "../../store/database/execute-prepared.ts";
 import {
   type AccountInsert,
-  type AccountState,
   countStoredWithin,
   findHostCertificate,
   findLostRanges,
   hasAccount,
   insertAccount,
-  lockForAccount,
-  takeFromRange,
 } from "../../store/ingest/accounts.ts";
 import type { QueueName } from "../../store/ingest/cursors.ts";
 import { recordAudit } from "../audit/audit-log.ts";
-import { type AccountDecision, decideAccount, type RangeFacts } from "./decide-account.ts";
+import { type AccountBooks, type LockedBooks, postgresBooks } from "./account-books.ts";
+import { type AccountDecision, decideAccount, noCounts, type RangeFacts } from "./decide-account.ts";
 import { type AccountFault, type ReadAccount, readAccount } from "./read-account.ts";
 
 /** The parts of core that accept accounts. */
@@ -63,6 +61,7 @@ const refusedOfHostMax = 24;
 /** Makes the function that decides on an account and stores it, in one transaction; one that core refuses too, within a bound for each host. */
 export const createAccountAcceptor = (
   core: AccountCore,
+  { books = postgresBooks }: { books?: AccountBooks | undefined } = {},
 ): ((caller: AccountCaller, sent: SentAccount, stream?: StreamOfAccount) => Promise<AccountAnswer>) => {
   const { db, clock } = core;
   const refusals = new LRUCache<string, { since: number; count: number }>({ max: 10_000 });
@@ -81,11 +80,13 @@ export const createAccountAcceptor = (
     const read = readAccount(sent.body);
     const fault = read === undefined ? "malformed" : await proveAccount(core, caller, read, sent);
     const queue = { hostId: caller.identity, queueId: read?.queueId ?? new Uint8Array() };
+    const isNamed = fault === undefined && read?.fault !== "malformed";
+    const lock = await books.read(queue, isNamed ? read?.firstSequence : undefined);
     return db.transaction(async (tx) => {
       await limitLockWaits(tx);
-      const state = await lockForAccount(tx, queue);
+      const state = await lock(tx);
       // The host opens the queue again, and then says what a database that went back has lost.
-      if (stream && equalBytes(stream.queueId, queue.queueId) && !isAsLeft(state.range, stream))
+      if (books.sink === "postgres" && stream && equalBytes(stream.queueId, queue.queueId) && !isAsLeft(state, stream))
         throw new Problem("sequence_gap");
       const through = state.last?.number ?? 0n;
       const name = { ...queue, number: read?.number ?? 0n, sha256 };
@@ -95,15 +96,18 @@ export const createAccountAcceptor = (
           ? { kind: "refused", fault: fault ?? "malformed", isLinked: false }
           : decideAccount(
               { ...read, sha256, isSigned: true, earlierAreLost: sent.earlierAreLost },
-              { ...state, same, has: await factsFor(tx, queue, read, state) },
+              { ...state, same, has: await factsFor(tx, queue, read, { ...state, sink: books.sink }) },
             );
       if (decision.kind === "known" || decision.kind === "early") return { through, refused: "" };
       const isRefused = decision.kind === "refused";
       // Evidence that comes again is kept once.
       const isKept = !same && (!isRefused || decision.isLinked || mayKeep(caller.identity));
-      if (isKept) await insertAccount(tx, rowOf(decision, { ...name, read, sent, state, now: clock.now() }));
       const isLinked = !isRefused || decision.isLinked;
-      if (isLinked && state.range) await settleRange(tx, queue, decision, { ...state.range, read });
+      const lastSequence = read?.lastSequence ?? 0n;
+      const counts = isRefused ? (state.range ?? noCounts) : decision.counts;
+      const streamTotals = isLinked ? await state.take({ counts, lastSequence }) : null;
+      const facts = { ...name, read, sent, state, now: clock.now(), sink: books.sink, streamTotals };
+      if (isKept) await insertAccount(tx, rowOf(decision, facts));
       if (isRefused && isKept) await auditRefusal(core, tx, caller, { ...name, fault: decision.fault });
       return { through: isLinked ? name.number : through, refused: isRefused ? decision.fault : "" };
     });
@@ -111,7 +115,7 @@ export const createAccountAcceptor = (
 };
 
 /** Whether a queue is as a stream left it: neither has the database gone back, nor another session opened it. */
-const isAsLeft = (range: AccountState["range"], { sessionId, cursor }: StreamOfAccount): boolean =>
+const isAsLeft = ({ range }: LockedBooks, { sessionId, cursor }: StreamOfAccount): boolean =>
   range === undefined
     ? sessionId === undefined && cursor === 0n
     : range.cursor >= cursor && (sessionId === undefined || equalBytes(range.sessionId ?? noSession, sessionId));
@@ -138,30 +142,16 @@ const proveAccount = async (
   return isGood ? undefined : "signature_invalid";
 };
 
-const isAhead = (range: AccountState["range"], read: ReadAccount | undefined): boolean =>
-  range !== undefined && range.cursor > (read?.lastSequence ?? 0n);
-
 /** Only an account that core has had before can lie below the cursor. */
 const factsFor = async (
   tx: Executor,
   queue: QueueName,
   read: ReadAccount,
-  { range }: AccountState,
-): Promise<RangeFacts> =>
-  isAhead(range, read)
-    ? { gaps: await findLostRanges(tx, queue), stored: await countStoredWithin(tx, queue, read) }
-    : { gaps: [], stored: 0n };
-
-/** Counts anew behind an account; what core has counted above it stays, if it can be told apart. */
-const settleRange = async (
-  tx: Executor,
-  queue: QueueName,
-  decision: AccountDecision,
-  { read, ...range }: NonNullable<AccountState["range"]> & { read: ReadAccount | undefined },
-): Promise<void> => {
-  const counts = decision.kind === "accepted" ? decision.counts : range;
-  const isCounted = range.countedThrough === range.cursor;
-  await takeFromRange(tx, queue, counts, isCounted || !isAhead(range, read));
+  { range, sink }: LockedBooks & Pick<AccountBooks, "sink">,
+): Promise<RangeFacts> => {
+  if (range === undefined || range.cursor <= read.lastSequence) return { gaps: [], stored: 0n };
+  const stored = sink === "postgres" ? await countStoredWithin(tx, queue, read) : range.stored;
+  return { gaps: await findLostRanges(tx, queue), stored };
 };
 
 const rowOf = (
@@ -172,17 +162,16 @@ const rowOf = (
     state,
     now,
     ...name
-  }: Pick<AccountInsert, "hostId" | "queueId" | "number" | "sha256"> & {
+  }: Pick<AccountInsert, "hostId" | "queueId" | "number" | "sha256" | "sink" | "streamTotals"> & {
     read: ReadAccount | undefined;
     sent: SentAccount;
-    state: AccountState;
+    state: LockedBooks;
     now: number;
   },
 ): AccountInsert => {
   const isRefused = decision.kind === "refused";
   const isLinked = !isRefused || decision.isLinked;
-  const none = { stored: 0n, rejected: 0n, discarded: 0n, lost: 0n };
-  const { stored, rejected, discarded, lost } = isRefused ? none : decision.counts;
+  const { stored, rejected, discarded, lost } = isRefused ? noCounts : decision.counts;
   const rangeDigest = !isRefused && decision.isChecked ? (state.range?.digest ?? null) : null;
   return {
     ...name,
@@ -197,7 +186,6 @@ const rowOf = (
     accepted: isLinked ? (read?.accepted ?? 0n) : 0n,
     isChecked: !isRefused && decision.isChecked,
     missing: isRefused ? 0n : decision.missing,
-    sink: "postgres",
     receivedAt: new Date(now),
   };
 };

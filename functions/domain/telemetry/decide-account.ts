@@ -22,6 +22,9 @@ export interface QueueRange {
 /** Sequences, by what became of them. */
 export type RangeCounts = Pick<QueueRange, "stored" | "rejected" | "discarded" | "lost">;
 
+/** No sequences. */
+export const noCounts: RangeCounts = { stored: 0n, rejected: 0n, discarded: 0n, lost: 0n };
+
 /** What core makes of an account. */
 export type AccountDecision =
   /** Core has it already. */
@@ -33,7 +36,7 @@ export type AccountDecision =
   /** `isLinked`: the next account may follow this one, since the host has signed it. */
   | { kind: "refused"; fault: AccountFault; isLinked: boolean };
 
-/** What the database itself says of a range. */
+/** What is known of a range apart from the counts. */
 export interface RangeFacts {
   /** The ranges of the queue that restored databases have lost. */
   gaps: readonly LostRange[];
@@ -78,7 +81,7 @@ export const decideAccount = (
   const isCounted = range === undefined ? expected === 0n : range.countedThrough === range.cursor;
   const isBehind = range === undefined || range.cursor <= account.lastSequence;
   const unchecked = { kind: "accepted", isChecked: false, followsGap, missing: 0n } as const;
-  const counts = range ?? none;
+  const counts = range ?? noCounts;
   // Core had this account, and those behind it, until its database was restored.
   if (!isBehind) return { ...unchecked, counts: partOf(counts, expected, lostWithin(has.gaps, account), has.stored) };
   if (!isWhole || !isCounted || followsGap) return { ...unchecked, counts };
@@ -87,8 +90,6 @@ export const decideAccount = (
   // Of a queue that had records before its first account, core has more.
   return last ? refuse("contradicts_sequences") : { ...unchecked, counts };
 };
-
-const none: RangeCounts = { stored: 0n, rejected: 0n, discarded: 0n, lost: 0n };
 
 const lostWithin = (gaps: readonly LostRange[], { firstSequence, lastSequence }: ReadAccount): bigint =>
   gaps.reduce((sum, { from, through }) => {

@@ -7,11 +7,11 @@
  */
 import { type JetStreamManager, jetstreamManager } from "@nats-io/jetstream";
 import type { NatsConnection } from "@nats-io/transport-node";
-import { LRUCache } from "lru-cache";
 import type { Client } from "pg";
 import { ConfigError } from "../../../kit/env.ts";
 import { withTimeout } from "../../../kit/with-timeout.ts";
 import type { Open } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { addTotals, type CountedQueue } from "../../domain/telemetry/stream-range.ts";
 import { Problem } from "../../problems.ts";
 import type { Database } from "../../store/database/database.ts";
 import type { BlockCodec } from "../../store/ingest/block-codec.ts";
@@ -30,9 +30,21 @@ import { createLossReports } from "./loss-reports.ts";
 import { planBlocks } from "./plan-blocks.ts";
 import { checkStreams, isStreamMissing, prepareStreams, type StreamSettings } from "./prepare-streams.ts";
 import { createPublisher, type Publisher, type PublishObserver, StaleSequence } from "./publisher.ts";
-import { createQueueStreams, highestStored, nameChains, type QueueView, viewKey } from "./queue-streams.ts";
+import { createQueueStreams } from "./queue-streams.ts";
+import {
+  countsOf,
+  hasExpired,
+  highestStored,
+  nameChains,
+  type QueueView,
+  refusalOf,
+  restartOf,
+  totalsOf,
+  viewKey,
+} from "./queue-view.ts";
 import { createRestoreDetector } from "./restore-detector.ts";
 import { createStoredCounts } from "./stored-counts.ts";
+import { createViews } from "./views.ts";
 
 /** The dependencies of the sink. */
 export interface NatsSinkNeeds extends QueueEventNeeds {
@@ -53,9 +65,6 @@ export interface NatsSink extends Sink {
 
 /** Bytes of a message's headers at most, with an encoded host id of 6 KiB: they count against the server's `max_payload`. */
 const headerBytesMax = 8 * 1024;
-/** Views in memory; one that was evicted is read again. */
-const viewsMax = 20_000;
-const attemptsMax = 5;
 
 /** Makes the sink; checks the servers and creates or checks the streams, see `checkServers` and `prepareStreams`. */
 export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> => {
@@ -104,38 +113,12 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     onError: (err) => log.warn({ err }, "counts of stored envelopes could not be written; they are kept"),
   });
   const health = createHealth({ manager, streams: names, clock, log, waiting: publisher.waiting, inspect });
-  const views = new LRUCache<string, QueueView>({ max: viewsMax });
+  const views = createViews(streams);
   const stopped = new AbortController();
   const counting = counts.run(stopped.signal);
   const watching = watchExportLags({ manager, db, clock, stream: names.envelopes }, stopped.signal);
   const restoreListeners = new Set<() => void>();
   let isClosing = false;
-
-  /** Runs `work` on the queue's view, and again on a new one when another core has written since the view was read. */
-  const withView = async <Result>(
-    queue: OpenedQueue | FrameToCommit,
-    work: (view: QueueView, isFresh: boolean) => Promise<Result>,
-  ): Promise<Result> => {
-    const key = viewKey(queue);
-    let stored = -1n;
-    for (let attempt = 1; ; attempt++) {
-      const cached = views.get(key);
-      try {
-        const view = cached ?? (await streams.load(queue));
-        // While others move the queue, each attempt is at another one of its blocks.
-        const storedNow = storedOf(view);
-        if (storedNow > stored) attempt = 1;
-        stored = storedNow;
-        const result = await work(view, cached === undefined);
-        views.set(key, view);
-        return result;
-      } catch (error) {
-        views.delete(key);
-        if (!(error instanceof StaleSequence)) throw error;
-        if (attempt >= attemptsMax) throw new Problem("stream_unavailable", { cause: error });
-      }
-    }
-  };
 
   /** Stores what of a frame is above the cursor; `stored` counts it across attempts. */
   const store = async (
@@ -156,7 +139,8 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       blocks.map(({ chain }) => chain),
     );
     for (const block of blocks) {
-      await streams.append(view, block, frame.receivedAt);
+      const added = countsOf(frame, { above: view.cursor, through: block.cursor, stored: block.run.count });
+      await streams.append(view, block, added, frame.receivedAt);
       stored.rows += block.run.count;
       stored.bytes += block.run.payloadBytes;
       counts.add(frame.hostId, block.run.kinds);
@@ -164,7 +148,9 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     }
     if (frame.lastSequence <= view.cursor) return;
     // All of the rest was rejected or discarded, or is stored: no block has moved the cursor.
-    await streams.writeState(view, { cursor: frame.lastSequence });
+    const totals = totalsOf(view);
+    const added = countsOf(frame, { above: view.cursor, through: frame.lastSequence, stored: 0 });
+    await streams.writeState(view, { cursor: frame.lastSequence, totals: totals && addTotals(totals, added) });
     counts.host(frame.hostId);
   };
 
@@ -173,7 +159,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     const stored = { rows: 0, bytes: 0 };
     let first: bigint | undefined;
     let isFenced = false;
-    const outcome = await withView(frame, async (view, isFresh) => {
+    const outcome = await views.use(frame, async (view, isFresh) => {
       // A sender without sessions opens nothing, and what it sent through another core may still be under way. One fence a frame: senders
       // that write through two cores at once would fence each other for ever.
       if (frame.sessionId === undefined && !view.isOwn) {
@@ -211,8 +197,8 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       throw new Problem("queue_forked");
     };
     // What this core last saw may be ahead of a stream that has gone back since, with a state that is as it was then.
-    views.delete(viewKey(queue));
-    return withView(queue, async (view, isFresh) => {
+    views.forget(queue);
+    return views.use(queue, async (view, isFresh) => {
       if (decide(view).isForked) {
         if (!isFresh) throw new StaleSequence();
         return reject(view);
@@ -226,8 +212,10 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
       // The fence may have found more than the view had.
       const { isForked, lost, cursor } = decide(view);
       if (isForked) return reject(view);
-      if (lost && !isExpired) await losses.record(queue, withoutStored(lost, await findCursor(db, queue)), "stream");
-      if (lost) await streams.writeState(view, { cursor });
+      const recorded = lost && !isExpired ? withoutStored(lost, await findCursor(db, queue)) : undefined;
+      await losses.record(queue, recorded, "stream");
+      const restart = restartOf(view, lost, recorded);
+      if (restart) await streams.writeState(view, { cursor, ...restart });
       view.isOwn = true;
       return { ...queue, cursor };
     });
@@ -235,8 +223,8 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
 
   /** Records what the streams have lost of a queue that its host has left, and returns its cursor. */
   const openLeft = (queue: QueueName, storedThrough: bigint): Promise<bigint> => {
-    views.delete(viewKey(queue));
-    return withView({ ...queue, cursor: 0n, sessionId: undefined }, async (view) => {
+    views.forget(queue);
+    return views.use(queue, async (view) => {
       const lost = lossOf(view.cursor, storedThrough);
       if (!lost) return view.cursor;
       // Of what core does not judge, the host keeps what it knows: a queue without a state may have been trimmed.
@@ -248,7 +236,18 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     });
   };
 
+  /** Reads what the streams have counted of a queue, whatever this core last saw of it. */
+  const countedOf = async (queue: QueueName): Promise<CountedQueue | null> => {
+    const known = views.cursorOf(queue);
+    const view = await streams.load(queue);
+    // The stream has gone back: what the account speaks of is settled once its collector has opened the queue again.
+    if (view.cursor < known) throw new Problem("stream_unavailable");
+    if (view.stateEnd === 0 && view.chains.size === 0) return null;
+    return { cursor: view.cursor, totals: totalsOf(view), countedFrom: view.countedFrom };
+  };
+
   return {
+    countedOf: (queue) => lanes.run(viewKey(queue), () => health.observe(() => countedOf(queue))),
     async open(claims, isGone = () => false) {
       checkOpen(claims);
       const leftCursors: bigint[] = [];
@@ -279,21 +278,3 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     },
   };
 };
-
-/** Returns a number that rises with each block that is stored of a queue. */
-const storedOf = ({ cursor, chains }: QueueView): bigint =>
-  [...chains.values()].reduce((sum, { storedThrough }) => sum + storedThrough, cursor);
-
-/** Returns why nothing of a frame is stored, as `commitFrames` decides it. */
-const refusalOf = (view: QueueView, frame: FrameToCommit): "sequence_gap" | "session_superseded" | undefined => {
-  if (frame.previousSequence > view.cursor) return "sequence_gap";
-  if (frame.sessionId === undefined || view.session === frame.sessionId.toHex()) return undefined;
-  return view.session === "" ? "sequence_gap" : "session_superseded";
-};
-
-/** Whether retention explains that the streams know less of a queue than its sender: it has stored nothing for so long. */
-const hasExpired = ({ chains, stateAt }: QueueView, { maxAgeSeconds }: StreamSettings, now: number): boolean =>
-  maxAgeSeconds > 0 &&
-  [...chains.values()].every(({ end }) => end === 0) &&
-  stateAt > 0 &&
-  now - stateAt >= maxAgeSeconds * 1000;

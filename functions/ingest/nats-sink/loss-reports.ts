@@ -16,7 +16,7 @@ import {
   withoutStored,
 } from "../queue-events.ts";
 import { type AckedMessage, type AckedMessages, rangesOf, type StreamDifference } from "./acked-messages.ts";
-import { viewKey } from "./queue-streams.ts";
+import { viewKey } from "./queue-view.ts";
 
 /** Records events of queues in PostgreSQL. */
 export interface LossReports {

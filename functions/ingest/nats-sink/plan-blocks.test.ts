@@ -4,7 +4,7 @@ import { testRun } from "../../../tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { readStoredBlock } from "../../store/ingest/stored-envelope.ts";
 import { planBlocks } from "./plan-blocks.ts";
-import { nameChains } from "./queue-streams.ts";
+import { nameChains } from "./queue-view.ts";
 
 const queue = { hostId: "a", queueId: new Uint8Array(16) };
 const bytesMax = 4_000;

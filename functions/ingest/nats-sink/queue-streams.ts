@@ -13,60 +13,44 @@
  *   of the next. So each chain has a prefix of what was sent of its kinds, up to `storedThrough`: what a resend repeats of it is cut.
  * - `Svc-Sequence` of a message is the queue's cursor once it is stored: everything up to it is in the chains, or was rejected or discarded.
  *   Blocks of a frame with several kinds overlap, so it may be below their envelopes. The cursor is the highest at the ends of the chains.
+ * - `Svc-Totals` of a message is what became of the queue's sequences once it is stored. Totals rise, so the queue's are the highest at the
+ *   ends of the chains and in the state; those of messages before the state's `Svc-Counted-From` count no more.
  */
-import type { JetStreamManager, StoredMsg } from "@nats-io/jetstream";
+import type { JetStreamManager } from "@nats-io/jetstream";
+import type { RangeCounts } from "../../domain/telemetry/decide-account.ts";
+import { addTotals, type CountStart, formatTotals, parseTotals } from "../../domain/telemetry/stream-range.ts";
 import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 import { cursorsOfHostMax, type QueueName } from "../../store/ingest/cursors.ts";
-import { queueKey } from "../../store/ingest/decide-frames.ts";
 import type { AckedMessage } from "./acked-messages.ts";
+import { blockHeaders, formatCountStart, parseCountStart } from "./message-headers.ts";
 import type { PlannedBlock } from "./plan-blocks.ts";
 import { type Publisher, StaleSequence, unavailable } from "./publisher.ts";
+import { type Chain, chainOf, emptyChain, type QueueView, readMessage, totalsOf } from "./queue-view.ts";
 import { type QueueSubjects, stateSubjectsOf, subjectsOf } from "./subjects.ts";
-
-/** A chain of envelopes, as this core last read or wrote it. */
-interface Chain {
-  /** The stream sequence at its end; 0 for one without a message. */
-  end: number;
-  /** The sequence of its last envelope. */
-  storedThrough: bigint;
-}
-
-/** A queue, as this core last read or wrote it. */
-export interface QueueView extends QueueName {
-  subjects: QueueSubjects;
-  /** The headers that name the queue, the same for all its blocks. */
-  nameHeaders: Readonly<Record<string, string>>;
-  /** The session that opened the queue, in hex; empty for none. */
-  session: string;
-  cursor: bigint;
-  /** By the kind in their subject. */
-  chains: Map<string, Chain>;
-  /** The stream sequence of the state, and when it was stored; 0 for a queue without one. */
-  stateEnd: number;
-  stateAt: number;
-  /** Whether this core has opened the session, or fenced a queue without one: nothing of another core is under way. */
-  isOwn: boolean;
-}
 
 /** Reads and extends the chains of queues; see the invariants above. All reject with `StaleSequence` when the view is not current. */
 export interface QueueStreams {
   load(queue: QueueName): Promise<QueueView>;
   /** Stores chains that are to be extended in the queue's state. */
   declare(view: QueueView, chains: Iterable<string>): Promise<void>;
-  /** Stores a block of a declared chain, and moves the view's cursor. */
-  append(view: QueueView, block: PlannedBlock, receivedAt: number): Promise<void>;
+  /** Stores a block of a declared chain, and moves the view's cursor. `added` is what became of the sequences up to there. */
+  append(view: QueueView, block: PlannedBlock, added: RangeCounts, receivedAt: number): Promise<void>;
   /** Stores the state. For a new queue, deletes the oldest states of its host above `cursorsOfHostMax`. */
-  writeState(view: QueueView, state: { session?: string; cursor?: bigint }): Promise<void>;
+  writeState(view: QueueView, state: QueueStateChange): Promise<void>;
   /** Extends every chain, so that no earlier session can; the view's cursor then is the queue's. The state must be its session's. */
   fence(view: QueueView): Promise<void>;
   /** Returns how many queues of a host have a state. */
   countStates(hostId: string): Promise<number>;
 }
 
-/** Kinds of a queue that have a chain of their own: a caller must not fill the servers' memory with subjects. */
-const kindsMax = 16;
-/** The chain of all further kinds. */
-const otherKind = "other";
+/** What changes of a queue's state. */
+export interface QueueStateChange {
+  session?: string;
+  cursor?: bigint;
+  totals?: RangeCounts | null;
+  countedFrom?: CountStart | null;
+}
+
 /** An earlier session can be faster than its fence that often. */
 const fenceAttemptsMax = 50;
 const empty = new Uint8Array();
@@ -106,7 +90,7 @@ export const createQueueStreams = ({
   const loadEnd = async (view: QueueView, kind: string): Promise<void> => {
     const message = await last(streams.envelopes, view.subjects.envelopes(kind));
     // From nothing, whatever the view had: the stream may have gone back.
-    view.chains.set(kind, { end: 0, storedThrough: 0n });
+    view.chains.set(kind, emptyChain);
     if (message === null) return;
     readMessage(view, kind, message);
     const after = message.header.get("Svc-Fence-After");
@@ -137,7 +121,10 @@ export const createQueueStreams = ({
       await publisher.answerTo(manager.streams.purge(streams.queues, { filter: subject }));
   };
 
-  const writeState: QueueStreams["writeState"] = async (view, { session = view.session, cursor = view.cursor }) => {
+  const writeState: QueueStreams["writeState"] = async (
+    view,
+    { session = view.session, cursor = view.cursor, totals = totalsOf(view), countedFrom = view.countedFrom },
+  ) => {
     const isNew = view.stateEnd === 0;
     view.stateEnd = await publisher.publish({
       subject: view.subjects.state,
@@ -146,11 +133,15 @@ export const createQueueStreams = ({
         "Svc-Session": session,
         "Svc-Kinds": [...view.chains.keys()].join(","),
         "Svc-Cursor": String(cursor),
+        ...(totals && { "Svc-Totals": formatTotals(totals) }),
+        ...(countedFrom && { "Svc-Counted-From": formatCountStart(countedFrom) }),
       },
       payload: empty,
     });
     view.session = session;
     view.cursor = cursor;
+    view.stateTotals = totals ?? undefined;
+    view.countedFrom = countedFrom;
     if (isNew) await trim(view.hostId).catch(() => undefined);
   };
 
@@ -160,10 +151,12 @@ export const createQueueStreams = ({
     {
       storedThrough,
       cursor,
+      totals,
       headers,
       payload,
     }: Pick<Chain, "storedThrough"> & {
       cursor: bigint;
+      totals: RangeCounts | null;
       headers: Record<string, string>;
       payload: Uint8Array;
     },
@@ -173,10 +166,14 @@ export const createQueueStreams = ({
     const end = await publisher.publish({
       subject,
       expected: chainOf(view, kind).end,
-      headers: { "Svc-Sequence": String(cursor), "Svc-Last-Sequence": lastSequence, ...headers },
+      headers: {
+        ...{ "Svc-Sequence": String(cursor), "Svc-Last-Sequence": lastSequence },
+        ...(totals && { "Svc-Totals": formatTotals(totals) }),
+        ...headers,
+      },
       payload,
     });
-    view.chains.set(kind, { end, storedThrough });
+    view.chains.set(kind, { end, storedThrough, totals: totals ?? undefined });
     onAcked({ seq: end, subject, queue: view, first: headers["Svc-First-Sequence"] ?? "", last: lastSequence });
   };
 
@@ -195,6 +192,8 @@ export const createQueueStreams = ({
         chains: new Map(),
         stateEnd: state?.seq ?? 0,
         stateAt: state?.time.getTime() ?? 0,
+        stateTotals: parseTotals(state?.header.get("Svc-Totals") ?? ""),
+        countedFrom: parseCountStart(state?.header.get("Svc-Counted-From") ?? ""),
         isOwn: false,
       };
       const known = kinds === undefined ? await findKinds(subjects) : kinds.split(",").filter(Boolean);
@@ -203,13 +202,15 @@ export const createQueueStreams = ({
     },
     async declare(view, chains) {
       const known = view.chains.size;
-      for (const kind of chains) if (!view.chains.has(kind)) view.chains.set(kind, { end: 0, storedThrough: 0n });
+      for (const kind of chains) if (!view.chains.has(kind)) view.chains.set(kind, emptyChain);
       if (view.chains.size > known) await writeState(view, {});
     },
-    async append(view, block, receivedAt) {
+    async append(view, block, added, receivedAt) {
       const { chain, run, cursor, data } = block;
-      const headers = factsOf(view, block, receivedAt, codec);
-      await extend(view, chain, { storedThrough: run.lastSequence, cursor, headers, payload: data });
+      const headers = blockHeaders(view, block, receivedAt, codec);
+      const before = totalsOf(view);
+      const totals = before && addTotals(before, added);
+      await extend(view, chain, { storedThrough: run.lastSequence, cursor, totals, headers, payload: data });
       view.cursor = cursor;
     },
     writeState,
@@ -224,7 +225,8 @@ export const createQueueStreams = ({
             for (let times = 0; times < 2; times++) {
               const headers = { "Svc-Fence": view.session, "Svc-Fence-After": String(state.last_seq) };
               const { storedThrough } = chainOf(view, kind);
-              await extend(view, kind, { storedThrough, cursor: view.cursor, headers, payload: empty });
+              const { cursor } = view;
+              await extend(view, kind, { storedThrough, cursor, totals: totalsOf(view), headers, payload: empty });
             }
             await readBetween(view, kind, state.last_seq, chainOf(view, kind).end);
             break;
@@ -240,52 +242,3 @@ export const createQueueStreams = ({
     },
   };
 };
-
-const chainOf = ({ chains }: QueueView, kind: string): Chain => chains.get(kind) ?? { end: 0, storedThrough: 0n };
-
-/** Moves the view to a message of a chain. One of an earlier version is one envelope, and has no last sequence. */
-const readMessage = (view: QueueView, kind: string, { seq, header }: StoredMsg): void => {
-  const cursor = BigInt(header.get("Svc-Sequence") || 0);
-  const last = BigInt(header.get("Svc-Last-Sequence") || cursor);
-  const { end, storedThrough } = chainOf(view, kind);
-  view.chains.set(kind, { end: Math.max(end, seq), storedThrough: last > storedThrough ? last : storedThrough });
-  if (cursor > view.cursor) view.cursor = cursor;
-};
-
-/** Returns how the envelopes of a kind are named in their subject, if those before it are, too. */
-export const nameChains = ({ chains }: Pick<QueueView, "chains">): ((kind: string) => string) => {
-  const named = new Set(chains.keys());
-  return (kind) => {
-    const chain = named.has(kind) || named.size < kindsMax ? kind : otherKind;
-    named.add(chain);
-    return chain;
-  };
-};
-
-/** Returns the highest sequence that is stored of a queue: above the cursor where a frame is stored in part. */
-export const highestStored = ({ cursor, chains }: Pick<QueueView, "cursor" | "chains">): bigint =>
-  [...chains.values()].reduce((highest, { storedThrough: last }) => (last > highest ? last : highest), cursor);
-
-/** The key of a queue in the maps of this core. */
-export const viewKey = ({ hostId, queueId }: QueueName): string => queueKey(hostId, queueId);
-
-/** The headers of a block (docs/nats.md). Text of the sender is percent-encoded: a header ends at the end of its line. */
-const factsOf = (
-  view: QueueView,
-  { kind, run, encoding }: PlannedBlock,
-  receivedAt: number,
-  codec: Pick<BlockCodec, "digest">,
-): Record<string, string> => ({
-  "Svc-First-Sequence": String(run.firstSequence),
-  "Svc-Envelopes": String(run.count),
-  "Svc-Kind": kind,
-  ...view.nameHeaders,
-  ...(view.session && { "Svc-Session": view.session }),
-  "Svc-Received-At": timeOf(receivedAt),
-  "Svc-Encoding": encoding,
-  "Svc-Raw-Bytes": String(run.bytes.length),
-  "Svc-Sha256": codec.digest(run.bytes).toHex(),
-});
-
-/** Formats a time, in milliseconds, in UTC with microseconds. */
-const timeOf = (ms: number): string => new Date(ms).toISOString().replace("Z", "000Z");

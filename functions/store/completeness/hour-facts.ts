@@ -102,12 +102,13 @@ type AccountRow = {
   received_ms: string;
   is_stopped: boolean;
   is_checked: boolean;
+  sink: string;
   xid: string;
 } & Record<"accepted" | "stored" | "rejected" | "discarded" | "lost" | "missing", string>;
 
 const accountColumns = sql`queue_id, number::text, last_sequence::text, sha256, body, signature, range_digest, refused,
   ${milliseconds("from_at")} as from_ms, ${milliseconds("to_at")} as to_ms, ${milliseconds("received_at")} as received_ms,
-  is_stopped, is_checked, xid::text, accepted::text, stored::text, rejected::text, discarded::text, lost::text, missing::text`;
+  is_stopped, is_checked, sink, xid::text, accepted::text, stored::text, rejected::text, discarded::text, lost::text, missing::text`;
 
 /** Returns the key of a host's hour. */
 export const hourKey = ({ host, hourMs }: HostHour): string => `${host}\0${hourMs}`;
@@ -169,6 +170,7 @@ const accountOf = (row: AccountRow): HourAccount => ({
   receivedMs: Number(row.received_ms),
   isStopped: row.is_stopped,
   isChecked: row.is_checked,
+  sink: row.sink,
   xid: BigInt(row.xid),
   accepted: Number(row.accepted),
   stored: Number(row.stored),

@@ -8,10 +8,18 @@ import type { QueueName } from "./cursors.ts";
 /** A row of `ingest_account`, as it is inserted. */
 export type AccountInsert = Omit<typeof ingestAccount.$inferInsert, "xid">;
 
+/** The account of a queue that the next one follows; `totals` are those of the stream that has its envelopes, if they are known. */
+export interface LastAccount {
+  number: bigint;
+  sha256: Uint8Array;
+  lastSequence: bigint;
+  totals: string | null;
+}
+
 /** What core has of a queue whose account arrives. */
 export interface AccountState {
   /** The account that the next one follows. */
-  last: { number: bigint; sha256: Uint8Array; lastSequence: bigint } | undefined;
+  last: LastAccount | undefined;
   /** What is counted since then; undefined for a queue that core does not know. */
   range:
     | {
@@ -34,22 +42,7 @@ const isQueue = ({ hostId, queueId }: QueueName) =>
 /** Locks a queue until the transaction ends; returns what is counted of it and its last account. */
 export const lockForAccount = async (tx: Executor, queue: QueueName): Promise<AccountState> => {
   const [row] = await tx.select().from(ingestCursor).where(isQueue(queue)).for("no key update");
-  const [last] = await tx
-    .select({
-      number: ingestAccount.number,
-      sha256: ingestAccount.sha256,
-      lastSequence: ingestAccount.lastSequence,
-    })
-    .from(ingestAccount)
-    .where(
-      and(
-        eq(ingestAccount.hostId, queue.hostId),
-        eq(ingestAccount.queueId, queue.queueId),
-        eq(ingestAccount.isLinked, true),
-      ),
-    )
-    .orderBy(desc(ingestAccount.number))
-    .limit(1);
+  const last = await findLastAccount(tx, queue);
   const range = row && {
     cursor: row.cursor,
     sessionId: row.sessionId,
@@ -61,6 +54,30 @@ export const lockForAccount = async (tx: Executor, queue: QueueName): Promise<Ac
     countedThrough: row.countedThrough,
   };
   return { last, range };
+};
+
+/** Locks the accounts of a queue that has no cursor in PostgreSQL until the transaction ends. */
+export const lockAccounts = async (tx: Executor, { hostId, queueId }: QueueName): Promise<void> => {
+  await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${`account ${hostId} ${queueId.toHex()}`}, 0))`);
+};
+
+/** Finds the account that the next one of a queue follows. */
+export const findLastAccount = async (
+  tx: Executor,
+  { hostId, queueId }: QueueName,
+): Promise<LastAccount | undefined> => {
+  const [last] = await tx
+    .select({
+      number: ingestAccount.number,
+      sha256: ingestAccount.sha256,
+      lastSequence: ingestAccount.lastSequence,
+      totals: ingestAccount.streamTotals,
+    })
+    .from(ingestAccount)
+    .where(and(eq(ingestAccount.hostId, hostId), eq(ingestAccount.queueId, queueId), eq(ingestAccount.isLinked, true)))
+    .orderBy(desc(ingestAccount.number))
+    .limit(1);
+  return last;
 };
 
 /** Whether core has this account. */

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { rfc3339 } from "../../../../kit/clock.ts";
+import { isDelivered } from "../../../../proto/completeness/hour-state.ts";
 import { HostCompleteness, type HostHourView } from "../../../../proto/completeness/report.ts";
 import type { Core } from "../../../core.ts";
 import { type ReportedHour, reportHostHours } from "../../../domain/completeness/report-completeness.ts";
@@ -46,7 +47,7 @@ const hourView = (
     ...{ lost: sums.lost, missing: sums.missing, expired: sums.expired, damaged: sums.damaged },
     ...{ file_gap_bytes: sums.fileGapBytes, refused: { ...sums.refused }, ran_seconds: Math.round(sums.ranMs / 1000) },
     clock_ahead_seconds: Math.max(0, Math.round(sums.clockAheadMs / 1000)),
-    delivered: exports.map(({ name, below }) => ({ export: name, delivered: sums.xid === null || below > sums.xid })),
+    delivered: exports.map(({ name, below }) => ({ export: name, delivered: isDelivered(sums, below) })),
   },
   accounts: accounts.map(accountView),
 });
@@ -56,5 +57,5 @@ const accountView = (account: HourAccount): HostHourView["accounts"][number] => 
   ...{ from: rfc3339(account.fromMs), to: rfc3339(account.toMs), received_at: rfc3339(account.receivedMs) },
   first_sequence: account.accepted > 0 ? String(account.lastSequence - BigInt(account.accepted) + 1n) : null,
   last_sequence: account.accepted > 0 ? String(account.lastSequence) : null,
-  ...{ stopped: account.isStopped, refused: account.refused },
+  ...{ stopped: account.isStopped, sink: account.sink, refused: account.refused },
 });

@@ -1,0 +1,1 @@
+ALTER TABLE "ingest_account" ADD COLUMN "stream_totals" text;

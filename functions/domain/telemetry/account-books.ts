@@ -1,0 +1,68 @@
+import type { Executor } from "../../store/database/database.ts";
+import {
+  type AccountState,
+  findLastAccount,
+  lockAccounts,
+  lockForAccount,
+  takeFromRange,
+} from "../../store/ingest/accounts.ts";
+import type { QueueName } from "../../store/ingest/cursors.ts";
+import type { RangeCounts } from "./decide-account.ts";
+import { type CountedQueue, formatTotals, parseTotals, rangeSince, totalsThrough } from "./stream-range.ts";
+
+/** Where core counts what it has stored of queues: beside their cursors, or in the stream that has their envelopes. */
+export interface AccountBooks {
+  readonly sink: "postgres" | "nats";
+  /**
+   * Reads what needs no transaction, for an account that begins at `firstSequence`, which is undefined where no queue is known by that name. The
+   * function that it returns locks the queue's accounts until the transaction ends, and returns what is counted since the last one.
+   */
+  read(queue: QueueName, firstSequence: bigint | undefined): Promise<(tx: Executor) => Promise<LockedBooks>>;
+}
+
+/** What is counted of a queue whose accounts are locked. */
+export interface LockedBooks extends AccountState {
+  /** Goes on counting behind an account, which takes `counts` of the range; returns what its row keeps of the sink's totals. */
+  take(account: { counts: RangeCounts; lastSequence: bigint }): Promise<string | null>;
+}
+
+/** The books of PostgreSQL's sink: the transaction that moves a cursor counts. */
+export const postgresBooks: AccountBooks = {
+  sink: "postgres",
+  read: async (queue) => async (tx) => {
+    const state = await lockForAccount(tx, queue);
+    return {
+      ...state,
+      take: async ({ counts, lastSequence }) => {
+        if (state.range === undefined) return null;
+        const { cursor, countedThrough } = state.range;
+        // What is counted above an account stays, if it can be told apart.
+        await takeFromRange(tx, queue, counts, countedThrough === cursor || cursor <= lastSequence);
+        return null;
+      },
+    };
+  },
+};
+
+/** Makes the books of a stream; `count` returns what it has of a queue, and null for one that it does not know. */
+export const createStreamBooks = (count: (queue: QueueName) => Promise<CountedQueue | null>): AccountBooks => ({
+  sink: "nats",
+  read: async (queue, firstSequence) => {
+    const counted = firstSequence === undefined ? null : await count(queue);
+    return async (tx) => {
+      await lockAccounts(tx, queue);
+      const last = await findLastAccount(tx, queue);
+      const settled = last && { ...last, totals: last.totals === null ? null : (parseTotals(last.totals) ?? null) };
+      const range = counted === null ? undefined : rangeSince(counted, settled, firstSequence ?? 0n);
+      return {
+        last,
+        // The blocks of a stream have their digests there.
+        range: range && { ...range, digest: null, sessionId: null },
+        take: async (account) => {
+          const totals = counted && range ? totalsThrough(counted, range, account) : null;
+          return totals && formatTotals(totals);
+        },
+      };
+    };
+  },
+});

@@ -1,0 +1,101 @@
+/**
+ * The range of an account whose envelopes are in a stream. The stream shares no transaction with the accounts: it has totals of each queue since
+ * its first message, and an account has those through which it is settled. Invariants:
+ * - Totals rise with the cursor of their queue, except where the stream has gone back or core cannot count: from there on they are valid
+ *   behind a `CountStart`.
+ * - Ranges that cannot be told from totals are uncounted (`countedThrough` null), never guessed.
+ */
+import { noCounts, type QueueRange, type RangeCounts } from "./decide-account.ts";
+
+/** From where the totals of a queue go on: behind sequences that are lost, or of which nobody knows what became of them. */
+export interface CountStart {
+  /** The first of these sequences, and the last. */
+  from: bigint;
+  through: bigint;
+  isLost: boolean;
+  /** As of `through`. */
+  totals: RangeCounts;
+}
+
+/** A queue as its stream has it. Totals are null while core has not counted. */
+export interface CountedQueue {
+  cursor: bigint;
+  totals: RangeCounts | null;
+  countedFrom: CountStart | null;
+}
+
+/** The last account of a queue, and the totals through it; null where its sink had none. */
+export interface SettledAccount {
+  lastSequence: bigint;
+  totals: RangeCounts | null;
+}
+
+const names = ["stored", "rejected", "discarded", "lost"] as const;
+
+const combine = (a: RangeCounts, b: RangeCounts, of: (a: bigint, b: bigint) => bigint): RangeCounts => ({
+  stored: of(a.stored, b.stored),
+  rejected: of(a.rejected, b.rejected),
+  discarded: of(a.discarded, b.discarded),
+  lost: of(a.lost, b.lost),
+});
+
+/** Adds totals. */
+export const addTotals = (a: RangeCounts, b: RangeCounts): RangeCounts => combine(a, b, (x, y) => x + y);
+
+/** Returns the higher of each total: that of the later message. */
+export const highestTotals = (a: RangeCounts, b: RangeCounts): RangeCounts => combine(a, b, highest);
+
+const highest = (a: bigint, b: bigint): bigint => (a > b ? a : b);
+
+const subtract = (a: RangeCounts, b: RangeCounts): RangeCounts => combine(a, b, (x, y) => x - y);
+
+/** Writes totals, for a header of a message and a column. */
+export const formatTotals = (totals: RangeCounts): string => names.map((name) => totals[name]).join();
+
+/** Reads totals; undefined unless they are as `formatTotals` writes them. */
+export const parseTotals = (text: string): RangeCounts | undefined => {
+  if (!/^\d{1,19}(,\d{1,19}){3}$/.test(text)) return undefined;
+  const [stored = 0n, rejected = 0n, discarded = 0n, lost = 0n] = text.split(",").map(BigInt);
+  return { stored, rejected, discarded, lost };
+};
+
+/** Returns what became of the sequences since the last account, for the one that begins at `firstSequence`. */
+export const rangeSince = (
+  { cursor, totals, countedFrom }: CountedQueue,
+  last: SettledAccount | undefined,
+  firstSequence: bigint,
+): QueueRange => {
+  const base = totals && baseOf(countedFrom, last, firstSequence);
+  const counts = totals && base && subtract(totals, base);
+  const isCounted = counts !== null && names.every((name) => counts[name] >= 0n);
+  return isCounted ? { cursor, ...counts, countedThrough: cursor } : { cursor, ...noCounts, countedThrough: null };
+};
+
+/** Returns the totals through the last account, as the stream has them now; null if they are not known. */
+const baseOf = (
+  start: CountStart | null,
+  last: SettledAccount | undefined,
+  firstSequence: bigint,
+): RangeCounts | null => {
+  if (last === undefined) {
+    if (start === null || start.isLost) return noCounts;
+    return start.through < firstSequence ? start.totals : null;
+  }
+  const { lastSequence } = last;
+  if (start === null || lastSequence < start.from || lastSequence > start.through) return last.totals;
+  // The stream has gone back behind the account: what is lost below its end is of accounts that are settled.
+  const rest = start.through - lastSequence;
+  if (rest > 0n && !start.isLost) return null;
+  return { ...start.totals, lost: start.totals.lost - rest };
+};
+
+/** Returns the totals through an account that takes `counts` of the range: null if they are not known. */
+export const totalsThrough = (
+  { cursor, totals }: CountedQueue,
+  range: QueueRange,
+  { counts, lastSequence }: { counts: RangeCounts; lastSequence: bigint },
+): RangeCounts | null => {
+  if (totals === null) return null;
+  if (range.countedThrough !== null) return addTotals(subtract(totals, range), counts);
+  return cursor > lastSequence ? null : totals;
+};

@@ -1,0 +1,192 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
+import {
+  appendTexts as append,
+  startAccountDeployment,
+  type TestEnds,
+  numberedTexts as texts,
+} from "../support/account-deployment.ts";
+import { eventually } from "../support/eventually.ts";
+import { natsSinkOn, type Publish, readStream, streamSettings } from "../support/nats-sink.ts";
+
+/* The accounts of a collector whose envelopes a JetStream stream stores, which shares no transaction with them. */
+
+const canStart = await canStartNats();
+const queueStream = "SVC_INGEST_QUEUES";
+
+describe.skipIf(!canStart)("accounts of what a stream stores", () => {
+  let nats: RunningNats;
+  const ends: TestEnds = [];
+  beforeAll(async () => {
+    nats = await startNats();
+  });
+  afterAll(() => nats.stop());
+  beforeEach(async () => {
+    for await (const { config } of nats.manager.streams.list()) await nats.manager.streams.delete(config.name);
+  });
+  afterEach(async () => {
+    for (const end of ends.splice(0).reverse()) await end();
+  });
+  const start = ({
+    config = {},
+    around,
+  }: {
+    config?: object;
+    around?: (publish: Publish, ...message: Parameters<Publish>) => void;
+  } = {}) => startAccountDeployment(ends, { config, sink: natsSinkOn(nats, { ...(around && { around }) }) });
+
+  it("are settled once the stream has acknowledged their range, and say that they speak of it", async () => {
+    const test = await start({ config: { discardSpanNames: ["health"] } });
+    const queue = test.open();
+    test.forward(queue);
+    for (let batch = 0; batch < 5; batch++)
+      await append(queue, texts(60), batch % 2 === 0 ? "log_line" : "otel_metric");
+    await append(queue, ["no kind"], "No Kind");
+    await test.passHour(queue);
+    await append(queue, texts(3));
+    await test.settled(queue);
+    await test.passHour(queue);
+    await test.settled(queue);
+    const settled = { refused: null, sink: "nats", is_checked: true, missing: 0, lost: 0, digest: null };
+    expect(await test.accounts()).toMatchObject([
+      { ...settled, number: 1, accepted: 301, stored: 300, rejected: 1 },
+      { ...settled, number: 2, accepted: 3, stored: 3, rejected: 0 },
+    ]);
+    expect((await readStream(nats)).flatMap(({ sequences }) => sequences)).toHaveLength(303);
+  });
+
+  it("count on through another core, and through a frame of which a part was stored and not acknowledged", async () => {
+    let isCut = false;
+    const test = await start({
+      around: (publish, subject, payload, options) => {
+        publish(
+          subject,
+          payload,
+          isCut && subject.startsWith("svc.ingest.otel_log") ? { ...options, reply: "" } : options,
+        );
+      },
+    });
+    const queue = test.open();
+    const end = test.forward(queue);
+    await append(queue, texts(10));
+    await eventually(() => expect(queue.stats().records).toBe(0));
+    isCut = true;
+    // Stored, and never known to be by this core.
+    await Promise.all([
+      append(queue, texts(4)),
+      append(queue, texts(4), "otel_log"),
+      append(queue, ["bad"], "No Kind"),
+    ]);
+    await eventually(async () =>
+      expect((await readStream(nats)).flatMap(({ sequences }) => sequences)).toHaveLength(18),
+    );
+    await end();
+    isCut = false;
+    const other = await test.startCore();
+    test.forward(queue, other);
+    await append(queue, texts(5));
+    await test.passHour(queue);
+    await test.settled(queue);
+    expect(await test.accounts()).toMatchObject([
+      { number: 1, is_checked: true, accepted: 24, stored: 23, rejected: 1, missing: 0 },
+    ]);
+  });
+
+  it("settle what a host kept while it was offline, hour by hour", async () => {
+    const test = await start();
+    const queue = test.open();
+    for (let hour = 1; hour <= 5; hour++) {
+      await append(queue, texts(hour * 10));
+      await test.passHour(queue);
+    }
+    test.forward(queue);
+    await test.settled(queue);
+    expect((await test.accounts()).map((row) => [row.accepted, row.stored, row.missing, row.is_checked])).toEqual(
+      [10, 20, 30, 40, 50].map((count) => [count, count, 0, true]),
+    );
+  });
+
+  it("name what a restored stream lost, of their own hour alone", async () => {
+    const test = await start();
+    const queue = test.open();
+    const end = test.forward(queue);
+    await append(queue, texts(40));
+    await test.passHour(queue);
+    await test.settled(queue);
+    await append(queue, texts(10));
+    await eventually(() => expect(queue.stats().records).toBe(0));
+    await end();
+    // As it is after a restore from a backup of before.
+    for (const name of [streamSettings.stream, queueStream]) {
+      const { config } = await nats.manager.streams.info(name);
+      await nats.manager.streams.delete(name);
+      await nats.manager.streams.add(config);
+    }
+    test.forward(queue);
+    await append(queue, texts(7));
+    await test.passHour(queue);
+    await test.settled(queue);
+    await append(queue, texts(2));
+    await test.passHour(queue);
+    await test.settled(queue);
+    expect(
+      (await test.accounts()).map((row) => [row.accepted, row.stored, row.lost, row.missing, row.is_checked]),
+    ).toEqual([
+      [40, 40, 0, 0, true],
+      [17, 7, 10, 0, true],
+      [2, 2, 0, 0, true],
+    ]);
+    const [gap] = await test.sql`select records_max::int as lost from ingest_gap`;
+    expect(gap).toEqual({ lost: 50 });
+  });
+
+  it("are not counted where an earlier version has stored a part, and are again from the next one on", async () => {
+    const strip: (publish: Publish, ...message: Parameters<Publish>) => void = (publish, subject, payload, options) => {
+      if (isEarlier) options?.headers?.delete("Svc-Totals");
+      publish(subject, payload, options);
+    };
+    let isEarlier = true;
+    const test = await start({ around: strip });
+    const queue = test.open();
+    const end = test.forward(queue);
+    await append(queue, texts(10));
+    await eventually(() => expect(queue.stats().records).toBe(0));
+    await end();
+    isEarlier = false;
+    const other = await test.startCore();
+    test.forward(queue, other);
+    for (let hour = 0; hour < 2; hour++) {
+      await append(queue, texts(5));
+      await test.passHour(queue);
+      await test.settled(queue);
+    }
+    expect((await test.accounts()).map((row) => [row.accepted, row.is_checked, row.missing])).toEqual([
+      [15, false, 0],
+      [5, true, 0],
+    ]);
+  });
+
+  it("give a restored database the accounts again that it lost, and find nothing missing", async () => {
+    const test = await start();
+    const queue = test.open();
+    const end = test.forward(queue);
+    for (const count of [10, 20, 30]) {
+      await append(queue, texts(count));
+      await test.passHour(queue);
+      await test.settled(queue);
+    }
+    await end();
+    await test.sql`delete from ingest_account where number > 1`;
+    test.forward(queue);
+    await append(queue, texts(5));
+    await test.passHour(queue);
+    await test.settled(queue);
+    const rows = (await test.accounts()).toSorted((a, b) => a.number - b.number);
+    expect(rows.map((row) => [row.number, row.accepted, row.stored, row.lost + row.missing, row.refused])).toEqual([
+      [1, 10, 10, 0, null],
+      [2, 20, 20, 0, null],
+      [3, 30, 30, 0, null],
+      [4, 5, 5, 0, null],
+    ]);
+  });
+});
