@@ -1,7 +1,7 @@
 /**
  * Accounts of hosts on their streams. Invariants: an account is decided on after every frame that its stream sent before it, and only while
- * its queue is as the stream left it: on a database that went back, what it lost would be missing. One that fails by a fault of core's own
- * ends no stream, since telemetry does not depend on it.
+ * its queue is as the stream left it: on a database that went back, what it lost would be missing. A stream has one unanswered account at most.
+ * One that fails by a fault of core's own ends no stream, since telemetry does not depend on it.
  */
 import { create } from "@bufbuild/protobuf";
 import { type Account, type AccountAck, AccountAckSchema, type Ack } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
@@ -26,14 +26,29 @@ export interface AccountRegister {
 /** An account has one count for each kind and source of a host; ordinary ones have some hundred bytes. */
 export const accountBytesMax = 64 * 1024;
 
-/** Makes the function that decides on an account of a caller once `lastFrame`, of its stream, is settled. */
-export const createAccountDesk = (register: AccountRegister | undefined, onFailure: (cause: unknown) => void) => {
-  const decide = async (caller: Caller, account: Account, stream: QueueOfStream | undefined): Promise<AccountAck> => {
-    if (register === undefined) throw new Problem("frame_invalid", { detail: "this core takes no account" });
-    if (account.body.length + account.signature.length > accountBytesMax)
-      throw new Problem("frame_too_large", { detail: `an account has at most ${accountBytesMax} bytes` });
+/** What a stream has when an account arrives: its queue, and the last frame before the account. */
+export interface StreamState {
+  queue: OpenedQueue | undefined;
+  lastFrame: Promise<Ack | undefined>;
+}
+
+/** Returns what decides on the accounts of a caller's stream, each once the last frame before it is settled. */
+export type OpenAccountDesk = (
+  caller: Caller,
+  stream: () => StreamState,
+) => (account: Account) => Promise<AccountReply>;
+
+/** Makes the desks of all streams. */
+export const createAccountDesks = (
+  register: AccountRegister | undefined,
+  onFailure: (cause: unknown) => void,
+): OpenAccountDesk => {
+  const decide = async (
+    register: AccountRegister,
+    ...of: Parameters<AccountRegister["accept"]>
+  ): Promise<AccountAck> => {
     try {
-      return create(AccountAckSchema, await register.accept(caller, account, stream));
+      return create(AccountAckSchema, await register.accept(...of));
     } catch (error) {
       const problem = error instanceof Problem ? error : databaseProblem(error);
       if (problem) throw problem;
@@ -42,14 +57,21 @@ export const createAccountDesk = (register: AccountRegister | undefined, onFailu
     }
   };
 
-  return async (
-    caller: Caller,
-    account: Account,
-    { queue, lastFrame }: { queue: OpenedQueue | undefined; lastFrame: Promise<Ack | undefined> },
-  ): Promise<AccountReply> => {
-    const ack = await lastFrame.catch(() => undefined);
-    const stream = queue && { ...queue, cursor: ack?.ackedThrough ?? queue.cursor };
-    return { case: "accountAck", value: await decide(caller, account, stream) };
+  return (caller, stream) => {
+    let isWaiting = false;
+    return async (account) => {
+      if (register === undefined) throw new Problem("frame_invalid", { detail: "this core takes no account" });
+      if (isWaiting) throw new Problem("frame_invalid", { detail: "an account is unanswered" });
+      if (account.body.length + account.signature.length > accountBytesMax)
+        throw new Problem("frame_too_large", { detail: `an account has at most ${accountBytesMax} bytes` });
+      isWaiting = true;
+      const { queue, lastFrame } = stream();
+      const ack = await lastFrame.catch(() => undefined);
+      const left = queue && { ...queue, cursor: ack?.ackedThrough ?? queue.cursor };
+      const value = await decide(register, caller, account, left);
+      isWaiting = false;
+      return { case: "accountAck", value };
+    };
   };
 };
 

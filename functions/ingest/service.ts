@@ -12,7 +12,6 @@ import { equalBytes } from "../../kit/bytes.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { ErrorInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import {
-  type Account,
   type Ack,
   type Block,
   type ForwardRequest,
@@ -24,7 +23,7 @@ import {
 import { Problem } from "../problems.ts";
 import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import { createFrameAcceptor, type IngestObserver } from "./accept-frame.ts";
-import { type AccountRegister, createAccountDesk } from "./accounts.ts";
+import { type AccountRegister, createAccountDesks } from "./accounts.ts";
 import {
   type Admission,
   type Caller,
@@ -116,7 +115,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
   const { admission, streams, budget, incomplete, sink, statuses, limits, codec, clock, observe } = needs;
   const readMaxBytes = limits.frameBytesMax + wrapperBytesMax;
   const accept = createFrameAcceptor({ budget, sink, observe });
-  const settle = createAccountDesk(needs.accounts, (err) => needs.log.error({ err }, "an account failed"));
+  const openDesk = createAccountDesks(needs.accounts, (err) => needs.log.error({ err }, "an account failed"));
   const offered = {
     blockEncodings: acceptedEncodings,
     statusIntervalSeconds: statuses.intervalSeconds,
@@ -201,7 +200,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
             return { case: "ack", value: ack };
           },
           status: channel.receive,
-          account: (account: Account) => settle(caller, account, { queue, lastFrame }),
+          account: openDesk(caller, () => ({ queue, lastFrame })),
           untilReadable: budget.untilReadable,
         };
         for await (const answers of forward(requests, steps, { abort: stream.signal, disconnected, aside })) {

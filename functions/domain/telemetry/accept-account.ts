@@ -1,6 +1,7 @@
 import { LRUCache } from "lru-cache";
 import { equalBytes } from "../../../kit/bytes.ts";
 import { hourMs } from "../../../kit/clock.ts";
+import { createTokenBuckets } from "../../../kit/token-buckets.ts";
 import { readCertificate } from "../../../proto/certificate-der.ts";
 import { accountPayload } from "../../../proto/completeness/account.ts";
 import { decodePemBundle } from "../../../proto/pem.ts";
@@ -57,13 +58,17 @@ export interface AccountAnswer {
 
 /** Accounts of one host that this core keeps as evidence in an hour. */
 const refusedOfHostMax = 24;
+/** Those that it reads of one host at once, as after a hundred days without a connection, and in an hour from then on. */
+const accountsBurst = 2_400;
+const accountsPerHour = 120;
 
 /** Makes the function that decides on an account and stores it, in one transaction; one that core refuses too, within a bound for each host. */
 export const createAccountAcceptor = (
   core: AccountCore,
-  { books = postgresBooks }: { books?: AccountBooks | undefined } = {},
+  { books = postgresBooks, burst = accountsBurst }: { books?: AccountBooks | undefined; burst?: number } = {},
 ): ((caller: AccountCaller, sent: SentAccount, stream?: StreamOfAccount) => Promise<AccountAnswer>) => {
   const { db, clock } = core;
+  const turns = createTokenBuckets({ burst, perSecond: accountsPerHour / 3_600, clock });
   const refusals = new LRUCache<string, { since: number; count: number }>({ max: 10_000 });
   const mayKeep = (hostId: string): boolean => {
     const now = clock.monotonic();
@@ -76,9 +81,15 @@ export const createAccountAcceptor = (
   };
 
   return async (caller, sent, stream) => {
+    const isLimited = !turns.take(caller.identity);
+    if (isLimited && !mayKeep(caller.identity)) return { through: 0n, refused: "rate_limited" };
     const sha256 = Uint8Array.fromHex(await core.cryptography.sha256Hex(accountPayload(sent.body)));
     const read = readAccount(sent.body);
-    const fault = read === undefined ? "malformed" : await proveAccount(core, caller, read, sent);
+    const fault = isLimited
+      ? "rate_limited"
+      : read === undefined
+        ? "malformed"
+        : await proveAccount(core, caller, read, sent);
     const queue = { hostId: caller.identity, queueId: read?.queueId ?? new Uint8Array() };
     const isNamed = fault === undefined && read?.fault !== "malformed";
     const lock = await books.read(queue, isNamed ? read?.firstSequence : undefined);
@@ -101,7 +112,7 @@ export const createAccountAcceptor = (
       if (decision.kind === "known" || decision.kind === "early") return { through, refused: "" };
       const isRefused = decision.kind === "refused";
       // Evidence that comes again is kept once.
-      const isKept = !same && (!isRefused || decision.isLinked || mayKeep(caller.identity));
+      const isKept = !same && (!isRefused || decision.isLinked || isLimited || mayKeep(caller.identity));
       const isLinked = !isRefused || decision.isLinked;
       const lastSequence = read?.lastSequence ?? 0n;
       const counts = isRefused ? (state.range ?? noCounts) : decision.counts;

@@ -21,6 +21,8 @@ export const accountFaults = [
   "predecessor_differs",
   /** Core has another account of this number. */
   "number_used",
+  /** Its host has sent too many; core has not read it. */
+  "rate_limited",
 ] as const;
 
 /** One of `accountFaults`. */

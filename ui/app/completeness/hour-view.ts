@@ -58,6 +58,7 @@ const refusals: Readonly<Record<string, string>> = {
   contradicts_sequences: "its range contradicts what core received",
   predecessor_differs: "it names another account before it",
   number_used: "core has another account of this number",
+  rate_limited: "the host sent too many",
 };
 
 /** Says where records of an hour were lost: `310 records dropped at the host`. */
