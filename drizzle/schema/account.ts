@@ -4,7 +4,7 @@ import { bytea, timestamp } from "./columns.ts";
 
 /**
  * What hosts state of a time (`Account` in ingest.proto), and what core counted of its sequences when it came. Also those that core refuses,
- * as evidence. Never changed.
+ * as evidence. Never changed, but for the number of its transaction when a dump is adopted.
  */
 export const ingestAccount = pgTable(
   "ingest_account",

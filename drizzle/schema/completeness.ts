@@ -2,7 +2,10 @@ import { sql } from "drizzle-orm";
 import { bigint, boolean, check, integer, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
 import { bytea, timestamp } from "./columns.ts";
 
-/** What core states of the hosts in an hour (docs/completeness-proof.md): the tree of its lines, which is an entry of the log. Never changed. */
+/**
+ * What core states of the hosts in an hour (docs/completeness-proof.md): the tree of its lines, which is an entry of the log. Never changed, but for
+ * `deliveredBelow` when a dump is adopted.
+ */
 export const completenessStatement = pgTable("completeness_statement", {
   /** The start of the hour. */
   hour: timestamp("hour").primaryKey(),

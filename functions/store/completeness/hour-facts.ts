@@ -1,6 +1,7 @@
 import { sql } from "drizzle-orm";
 import type { AccountFacts } from "../../../proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
+import { readDatabaseIdentity } from "../database/identity.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 
 /** A host and the start of an hour, in milliseconds since the Unix epoch. */
@@ -186,12 +187,17 @@ export interface ExportBelow {
   below: bigint;
 }
 
-/** Lists the exports from PostgreSQL. */
+/** Below every transaction id, also those of a dump (renumber-envelopes.ts). */
+const belowAll = -(2n ** 62n);
+
+/** Lists the exports from PostgreSQL. A position of another server, as in a dump, has passed nothing until it is adopted. */
 export const listExportsBelow = async (db: Executor): Promise<ExportBelow[]> => {
-  const rows = await db.execute<{ name: string; position: string }>(
-    sql`select name, position::text from export_position where stream is null order by name collate "C"`,
-  );
-  return rows.map(({ name, position }) => ({ name, below: BigInt(position) }));
+  const { systemIdentifier, databaseOid } = await readDatabaseIdentity(db);
+  const rows = await db.execute<{ name: string; position: string; elsewhere: boolean }>(sql`
+    select name, position::text, position > pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+      or coalesce(system_identifier <> ${systemIdentifier}::text, false) or coalesce(database_oid <> ${databaseOid}::text, false) as elsewhere
+    from export_position where stream is null order by name collate "C"`);
+  return rows.map(({ name, position, elsewhere }) => ({ name, below: elsewhere ? belowAll : BigInt(position) }));
 };
 
 /** An account that says that a host slept is followed so far back. */

@@ -1,10 +1,11 @@
 /**
  * Makes the positions of exports those of this database, after a restore from a dump. The rows of the dump have the transaction ids of the server
  * that it was taken from, which mean something else here. They move below zero, by one number, with the positions: so they keep their
- * order, stay in front of all that is stored here, and an export goes on where it was.
+ * order, stay in front of all that is stored here, and an export goes on where it was. Accounts of hosts move with them: an export has delivered
+ * the range of one that its position has passed.
  */
 import { sql } from "drizzle-orm";
-import type { Database } from "../database/database.ts";
+import type { Database, Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
 
 /** What `adoptExports` has done. */
@@ -27,7 +28,8 @@ export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
     const nextXid = sql`pg_snapshot_xmax(pg_current_snapshot())::text::bigint`;
     const [found] = await tx.execute<{ highest: string; copied: string }>(sql`
       select coalesce(max(xid), -1)::text as highest, count(*) filter (where xid >= 0)::text as copied
-      from (select xid from ingest_block where ${isCopied} union all select xid from ingest_envelope where ${isCopied}) as stored`);
+      from (select xid from ingest_block where ${isCopied} union all select xid from ingest_envelope where ${isCopied}
+        union all select xid from ingest_account where ${isCopied}) as stored`);
     const copied = Number(found?.copied ?? 0);
     const isElsewhere = sql`stream is null and (
       position > ${nextXid} or system_identifier <> ${systemIdentifier} or database_oid <> ${databaseOid}
@@ -48,6 +50,24 @@ export const adoptExports = async (db: Database): Promise<AdoptedExports> => {
     const { count } = await tx.execute(
       sql`update ingest_envelope set xid = xid - ${String(shift)}::bigint where ${isCopied}`,
     );
+    await renumberAccounts(tx, shift, { withStatement: adopted.length > 0 });
     return { renumbered: Number(blocks?.envelopes ?? 0) + count, adopted };
   });
+};
+
+/** Moves the accounts of a dump, the hours whose delivery waits for one of them, and up to where statements state what is delivered. */
+const renumberAccounts = async (
+  tx: Executor,
+  shift: bigint,
+  { withStatement }: { withStatement: boolean },
+): Promise<void> => {
+  const by = sql`${String(shift)}::bigint`;
+  await tx.execute(sql`update ingest_account set xid = xid - ${by} where ${isCopied}`);
+  await tx.execute(sql`
+    update completeness_day d set xid = d.xid - ${by}
+    where exists (select from ingest_account a where a.host_id = d.host_id and a.xid = d.xid - ${by})`);
+  if (withStatement)
+    await tx.execute(sql`
+      update completeness_statement set delivered_below = delivered_below - ${by}
+      where hour = (select max(hour) from completeness_statement)`);
 };

@@ -1,0 +1,72 @@
+/* What is stated of hosts' hours after a dump was restored into another server, whose transaction ids mean something else. */
+import { sql } from "drizzle-orm";
+import { afterAll, expect, it } from "vitest";
+import { dayMs, hourMs } from "../../../kit/clock.ts";
+import { stateOfByte } from "../../../proto/completeness/hour-note.ts";
+import { storeAccount } from "../../../tests/support/accounts.ts";
+import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
+import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
+import { dayAt, findDays } from "../../store/completeness/days.ts";
+import { findLastStatement } from "../../store/completeness/log.ts";
+import { adoptExports } from "../../store/export/renumber-envelopes.ts";
+import { settleHours } from "./settle-hours.ts";
+import { writeStatement } from "./write-statement.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { clock, core, db } = test;
+const first = clock.now() - (clock.now() % hourMs);
+const { token } = await createTestToken(test);
+const { identity: host } = await enrollTestCollector(test, { token, deviceId: "host" });
+const owner = "01920000-0000-7000-8000-000000000001";
+
+const stateAt = async (at: number) => {
+  const [row] = await findDays(db, [host], { from: dayAt(at), to: dayAt(at) });
+  return stateOfByte(row?.states[(at % dayMs) / hourMs]);
+};
+const settle = () => settleHours(core, { owner, retentionDays: 400 });
+const state = () => writeStatement({ ...core, codec: zstdCodec, logSigner: null }, owner);
+const advanceTo = (ms: number) => clock.advance(ms - clock.now());
+/** Stores an account as this server does. */
+const storeHere = (at: number) =>
+  db.transaction(async (tx) => {
+    const [row] = await tx.execute<{ xid: string }>(sql`select pg_current_xact_id()::text as xid`);
+    await storeAccount(tx, host, at, { xid: BigInt(row?.xid ?? 0) });
+  });
+
+it("holds nothing for delivered by a position of another server, and goes on where the dump was once it is adopted", async () => {
+  // By the other server: an export has passed the first account, and not the second one.
+  await storeAccount(db, host, first, { xid: 5_000_000n });
+  await storeAccount(db, host, first + hourMs, { xid: 5_000_900n });
+  await db.execute(sql`
+    insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, system_identifier,
+      updated_at)
+    values ('backend', 5000500, now(), now(), 0, 0, 0, 0, '7', now())`);
+  await advanceTo(first + 2 * hourMs + 15 * 60_000);
+  await settle();
+  await db.execute(sql`update completeness_progress set hour = ${new Date(first - hourMs).toISOString()}`);
+  for (let hour = 0; hour < 2; hour++) await settle();
+  await state();
+  await db.execute(sql`update completeness_statement set delivered_below = 5000500`);
+  expect([await stateAt(first), await stateAt(first + hourMs)]).toEqual(["undelivered", "undelivered"]);
+
+  await storeHere(first + 2 * hourMs);
+  expect(await adoptExports(db)).toEqual({ renumbered: 0, adopted: ["backend"] });
+  expect(await adoptExports(db)).toEqual({ renumbered: 0, adopted: [] });
+  expect((await findLastStatement(db))?.deliveredBelow).toBe(5_000_500n - 5_000_901n);
+  await advanceTo(first + 3 * hourMs + 15 * 60_000);
+  expect(await state()).toMatchObject({ corrections: 0 });
+  // The export goes on to all that the dump has, and then to what is stored here.
+  await db.execute(sql`update export_position set position = 0`);
+  await settle();
+  expect([await stateAt(first), await stateAt(first + hourMs)]).toEqual(["complete", "complete"]);
+  expect(await stateAt(first + 2 * hourMs)).toBe("undelivered");
+  await advanceTo(first + 4 * hourMs + 15 * 60_000);
+  expect(await state()).toMatchObject({ corrections: 1 });
+  await db.execute(sql`update export_position set position = pg_snapshot_xmin(pg_current_snapshot())::text::bigint`);
+  await settle();
+  expect(await stateAt(first + 2 * hourMs)).toBe("complete");
+  await advanceTo(first + 5 * hourMs + 15 * 60_000);
+  expect(await state()).toMatchObject({ corrections: 1 });
+});
