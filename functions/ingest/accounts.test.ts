@@ -1,0 +1,51 @@
+import { create } from "@bufbuild/protobuf";
+import { describe, expect, it } from "vitest";
+import { AccountSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { type AccountRegister, accountBytesMax, createAccountDesks } from "./accounts.ts";
+import type { Caller } from "./admission.ts";
+
+const caller = { identity: "spiffe://fleet.test/host-1" } as Caller;
+const account = (bytes = 1) => create(AccountSchema, { body: new Uint8Array(bytes) });
+const open = (accept: AccountRegister["accept"], lastFrame: Promise<unknown> = Promise.resolve()) => {
+  const failures: unknown[] = [];
+  const desk = createAccountDesks({ accept }, (cause) => failures.push(cause))(caller, () => lastFrame);
+  return { desk, failures };
+};
+
+describe("the accounts of a stream", () => {
+  it("are decided on once the frame before them is settled, also by a failure", async () => {
+    const frame = Promise.withResolvers<void>();
+    const order: string[] = [];
+    const { desk } = open(async () => {
+      order.push("account");
+      return { through: 1n, refused: "" };
+    }, frame.promise);
+    const answered = desk(account());
+    await new Promise(setImmediate);
+    order.push("frame");
+    frame.reject(new Error("no disk"));
+    expect((await answered).value).toMatchObject({ through: 1n, refused: "" });
+    expect(order).toEqual(["frame", "account"]);
+  });
+
+  it("come one after the other: a second unanswered one ends the stream, and another one may follow an answer", async () => {
+    const { desk } = open(async () => ({ through: 1n, refused: "" }));
+    const first = desk(account());
+    await expect(desk(account())).rejects.toMatchObject({ code: "frame_invalid" });
+    await first;
+    await expect(desk(account())).resolves.toMatchObject({ case: "accountAck" });
+  });
+
+  it("are refused above their size, and where core takes none", async () => {
+    const { desk } = open(async () => expect.fail("it is too large"));
+    await expect(desk(account(accountBytesMax + 1))).rejects.toMatchObject({ code: "frame_too_large" });
+    const none = createAccountDesks(undefined, () => undefined)(caller, () => Promise.resolve());
+    await expect(none(account())).rejects.toMatchObject({ code: "frame_invalid" });
+  });
+
+  it("end no stream by a fault of core's own", async () => {
+    const { desk, failures } = open(() => Promise.reject(new TypeError("a fault")));
+    expect((await desk(account())).value).toMatchObject({ refused: "internal" });
+    expect(failures).toMatchObject([{ message: "a fault" }]);
+  });
+});
