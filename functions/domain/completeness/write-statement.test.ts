@@ -11,10 +11,12 @@ import { formatNoteKey } from "../../../proto/completeness/signed-note.ts";
 import { encodePem } from "../../../proto/pem.ts";
 import { createTestCa, createTestKey, issueTestCertificate, type TestCa } from "../../../scripts/lab/ca/test-pki.ts";
 import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
+import { storeAccount } from "../../../tests/support/accounts.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
 import { openEnvelopeStore, storedQueue } from "../../../tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { createNodeSigningKey } from "../../node/node-cryptography.ts";
+import { findDeliveredAccounts } from "../../store/completeness/settled-hours.ts";
 import { createAccountAcceptor } from "../telemetry/accept-account.ts";
 import { blockFileName } from "./block-file.ts";
 import { exportStatement, type StatementOrder } from "./export-statement.ts";
@@ -235,6 +237,24 @@ describe("the statement of an hour", () => {
     // Also where core itself lists another digest for it.
     const listed = await edited(own, "listed", (text) => text.replace(/^(block 4 4 \d+ )...../m, "$1AAAAA"));
     expect((await verify(listed)).faults).toEqual([expect.objectContaining({ kind: "account_blocks", host })]);
+  });
+
+  it("lists the blocks of an account in their order, however many there are", async () => {
+    const core = await open();
+    for (let block = 0; block < 12; block++) await tested.store(`block ${block}`);
+    await tested.account(ten);
+    await test.clock.advance(minuteMs);
+    await writeStatement(core, owner);
+    const file = await exported("many", { host });
+    expect(await verify(file, "--blocks", directory)).toMatchObject({ code: 0, blocks: { checked: 12, absent: 0 } });
+  });
+
+  it("goes on with deliveries where it stopped, in the order of commits", async () => {
+    const core = await open();
+    for (const [index, xid] of [10n, 9n, 100n].entries())
+      await storeAccount(core.db, host, ten + index * hourMs, { xid });
+    const query = { from: 1n, below: 200n, hour: new Date(ten + 5 * hourMs), limit: 2 };
+    expect((await findDeliveredAccounts(core.db, query)).map(({ xid }) => xid)).toEqual([9n, 10n]);
   });
 
   it("names what a host did not sign, what nobody signed, and a log that is not continued", async () => {

@@ -41,7 +41,7 @@ export const findRangeBlock = async (
     select first_sequence::text, last_sequence::text, raw_bytes, encoding, digest, data from ingest_block
     where host_id = ${host} and queue_id = decode(${queueId.toHex()}, 'hex') and first_sequence >= ${String(from)}::bigint
       and last_sequence <= ${String(through)}::bigint and received_at <= ${until.toISOString()}::timestamptz
-    order by first_sequence limit 1`);
+    order by ingest_block.first_sequence limit 1`);
   return (
     row && {
       firstSequence: BigInt(row.first_sequence),

@@ -67,7 +67,7 @@ export const findDeliveredAccounts = async (
     select ${columns} from ingest_account
     where xid >= ${String(from)}::bigint and xid < ${String(below)}::bigint and from_at < ${timestampAt(hour)}
       and refused is null and accepted > 0
-    order by xid limit ${limit}`);
+    order by ingest_account.xid limit ${limit}`);
   return rows.map(settlingOf);
 };
 
