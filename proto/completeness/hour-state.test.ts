@@ -139,12 +139,14 @@ describe("the state of a host's hour", () => {
     expect(stateWith([], { revokedMs: hour })).toBeNull();
   });
 
-  test("says that the host's clock is ahead, and does not take its word for the time to come", () => {
-    const ahead = account({ fromMs: hour, toMs: end, receivedMs: hour });
-    expect(stateWith([ahead], { accountedThroughMs: hour + 2 * minute })).toMatchObject({
-      state: "late",
+  test("says that the host's clock is ahead, and takes its word for what it accepted, and not for the time to come", () => {
+    const ahead = account({ receivedMs: hour - hourLength });
+    expect(stateWith([ahead], { accountedThroughMs: hour - hourLength })).toMatchObject({
+      state: "complete",
       isClockWrong: true,
     });
     expect(stateWith([account({ receivedMs: end - 2 * minute })])).toMatchObject({ isClockWrong: false });
+    const asleep = { ...stopped(hour, end + 3 * hourLength), receivedMs: hour + minute };
+    expect(stateWith([asleep], { accountedThroughMs: hour })).toMatchObject({ state: "late", isClockWrong: true });
   });
 });

@@ -96,7 +96,7 @@ export interface HourFacts {
   /** The start of the hour, UTC. */
   hourMs: number;
   accounts: HourAccounts;
-  /** When the first account of this host begins, and when the last one ends; null if it has never sent one. */
+  /** When the first account of this host begins, and when the last one ends that was not ahead of core's clock; null without one. */
   accountedFromMs: number | null;
   accountedThroughMs: number | null;
   enrolledMs: number | null;
@@ -122,7 +122,7 @@ const hourLengthMs = 3_600_000;
 /** How long after an hour its account may come before it is late. */
 export const graceMs = 15 * 60_000;
 /** The clocks of a host and of core may differ by so much. */
-const clockSkewMs = 120_000;
+export const clockSkewMs = 120_000;
 /** Accounts are cut to whole milliseconds at both ends. */
 const toleranceMs = 1_000;
 
@@ -143,9 +143,9 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
     },
   };
   for (const account of all) {
-    const { fromMs, isStopped, receivedMs } = account;
-    // What a host says of the time to come is not known yet.
-    const untilMs = Math.min(account.toMs, receivedMs + clockSkewMs);
+    const { fromMs, toMs, isStopped, receivedMs } = account;
+    // That it does not run in the time to come is not known yet. What it has accepted in its hour is, whatever its clock says.
+    const untilMs = isStopped ? Math.min(toMs, receivedMs + clockSkewMs) : toMs;
     const ms = Math.min(untilMs, hourMs + hourLengthMs) - Math.max(fromMs, hourMs);
     const isOwn = Math.floor(fromMs / hourLengthMs) * hourLengthMs === hourMs;
     if (account.refused !== null) {
@@ -155,7 +155,7 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
     if (isStopped ? ms <= 0 : !isOwn) continue;
     sum.accounts += 1;
     sum.coveredMs += Math.max(0, ms);
-    sum.clockAheadMs = Math.max(sum.clockAheadMs, account.toMs - receivedMs);
+    sum.clockAheadMs = Math.max(sum.clockAheadMs, toMs - receivedMs);
     if (account.accepted > 0 && !sum.sinks.includes(account.sink)) sum.sinks.push(account.sink);
     if (account.sink === "postgres" && (sum.xid === null || account.xid > sum.xid)) sum.xid = account.xid;
     if (isStopped) continue;

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import type { AccountFacts } from "../../../proto/completeness/hour-state.ts";
+import { type AccountFacts, clockSkewMs } from "../../../proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
@@ -60,7 +60,9 @@ export const findHostFacts = async (db: Executor, hosts: readonly string[]): Pro
     left join lateral (
       select from_at from ingest_account where host_id = w.host and refused is null order by to_at limit 1) first on true
     left join lateral (
-      select to_at from ingest_account where host_id = w.host and refused is null order by to_at desc limit 1) last on true`);
+      select to_at from ingest_account
+      where host_id = w.host and refused is null and to_at <= received_at + interval '1 millisecond' * ${clockSkewMs}::int
+      order by to_at desc limit 1) last on true`);
   return new Map(
     rows.map((row) => [
       row.host ?? "",
