@@ -1,0 +1,286 @@
+import { cp, rm } from "node:fs/promises";
+import { afterEach, describe, expect, it } from "vitest";
+import type { Queue } from "../../collector/queue/queue.ts";
+import { exportStatement } from "../../functions/domain/completeness/export-statement.ts";
+import { settleHours } from "../../functions/domain/completeness/settle-hours.ts";
+import { writeStatement } from "../../functions/domain/completeness/write-statement.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
+import { dayAt, findDays } from "../../functions/store/completeness/days.ts";
+import { extendSession } from "../../functions/store/fleet/core-sessions.ts";
+import { type Clock, dayMs, hourMs, systemClock } from "../../kit/clock.ts";
+import { stateOfByte, unpackNotes } from "../../proto/completeness/hour-note.ts";
+import { createInProcessCore } from "../../scripts/lab/in-process-core.ts";
+import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import type { TestClock } from "../fakes/clock.ts";
+import { createSeededEntropy } from "../fakes/entropy.ts";
+import { accountingHost, appendTexts, numberedTexts, startAccountingHost } from "../support/accounting-host.ts";
+import { eventually } from "../support/eventually.ts";
+
+/* Each state of a host's hour, from a real queue over core's real listener and database to the statement. */
+
+const minuteMs = 60_000;
+const owner = "01920000-0000-7000-8000-00000000000a";
+const two = Math.floor(Date.now() / dayMs - 8) * dayMs + 2 * hourMs;
+const ends: (() => Promise<unknown>)[] = [];
+
+afterEach(async () => {
+  for (const end of ends.splice(0).reverse()) await end();
+});
+
+/** Core's clock, which differs from the host's by so much; only waits are real. */
+const clockOfCore =
+  (aheadMs: number) =>
+  (host: TestClock): Clock => ({ ...systemClock, now: () => host.now() + aheadMs });
+
+/** Starts a host at 02:00 by its clock, with an export that has delivered everything; the hour before is stated. */
+const start = async ({
+  startMs = two,
+  aheadMs = 0,
+  takesAccounts = true,
+}: {
+  startMs?: number;
+  aheadMs?: number;
+  takesAccounts?: boolean;
+} = {}) => {
+  const test = await startAccountingHost({ startMs, coreClock: clockOfCore(aheadMs), takesAccounts });
+  ends.push(test.close);
+  const { clock, connection } = test;
+  const { db, sql } = connection;
+  await seedFleet(db, { count: 1, now: new Date(clock.now()) });
+  await sql`insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+    values ('backend', ${String(2n ** 40n)}::bigint, now(), now(), 0, 0, 0, 0, now())`;
+  const core = createInProcessCore({ db, clock: clockOfCore(aheadMs)(clock) });
+  const settleOne = (by = core) => settleHours(by, { owner, retentionDays: 400 });
+  const stateOne = (by = core) => writeStatement({ ...by, codec: zstdCodec, logSigner: null }, owner);
+  const before = { ...core, clock: { ...systemClock, now: () => startMs + 15 * minuteMs } };
+  await settleOne(before);
+  await stateOne(before);
+  /** Settles and states what is due, as core's jobs do. */
+  const settle = async () => {
+    for (let isDue = true; isDue; ) isDue = (await settleOne())?.hour !== undefined;
+    for (let isDue = true; isDue; ) isDue = (await stateOne()) !== undefined;
+  };
+  const stateAt = async (hour: number) => {
+    const [row] = await findDays(db, [accountingHost], { from: dayAt(hour), to: dayAt(hour) });
+    const at = (hour % dayMs) / hourMs;
+    const { shortages = [] } = unpackNotes(row?.details ?? null).get(at) ?? {};
+    return { state: stateOfByte(row?.states[at]), shortages };
+  };
+  /** The lines of a statement, without the name of the host and the digest of its accounts. */
+  const linesAt = async (hour: number) => {
+    let text = "";
+    for await (const part of exportStatement({ db, codec: zstdCodec }, { hour: new Date(hour), withAccounts: false }))
+      text += part;
+    const lines = text.split("\n").filter((line) => line.startsWith("line "));
+    return lines.map((line) => line.replace(/^line \d+ \S+ /, "").replace(/ of=\S+$/, ""));
+  };
+  /** Settles an hour's end: once its grace is over by core's clock. */
+  const pastGrace = async (hour: number, ...queues: readonly Queue[]) => {
+    const minutes = (hour + hourMs + 15 * minuteMs - (clock.now() + aheadMs)) / minuteMs;
+    await test.pass(Math.max(0, minutes), ...queues);
+    await settle();
+  };
+  return { ...test, sql, settle, stateAt, linesAt, pastGrace };
+};
+
+const allSent = (queue: Queue) => eventually(() => expect(queue.stats().records).toBe(0));
+
+describe("an hour of a host", () => {
+  it("is complete when all that its collector accepted is stored and delivered", async () => {
+    const test = await start();
+    const queue = test.open();
+    test.forward(queue);
+    await appendTexts(queue, numberedTexts(25));
+    await test.pass(60, queue);
+    await test.settled(queue);
+    await test.pastGrace(two, queue);
+    expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
+    expect(await test.linesAt(two)).toEqual(["complete accepted=25 stored=25 delivered=backend"]);
+  });
+
+  it("is short of 310 records that a full queue dropped", async () => {
+    const test = await start();
+    const queue = test.open({ maxDiskUsageBytes: 5_000, dropNewestOnFull: true });
+    while (queue.stats().droppedRecordsTotal < 310) await appendTexts(queue, numberedTexts(10));
+    const accepted = queue.stats().records;
+    await test.pass(60, queue);
+    test.forward(queue);
+    await test.settled(queue);
+    await test.pastGrace(two, queue);
+    expect(await test.stateAt(two)).toEqual({ state: "short", shortages: [{ kind: "dropped", count: 310 }] });
+    const line = `short accepted=${accepted} stored=${accepted} queue_full=310 short=dropped delivered=backend`;
+    expect(await test.linesAt(two)).toEqual([line]);
+  });
+
+  it("is short of what a restored database lost, hour by hour", async () => {
+    const test = await start();
+    const queue = test.open();
+    const stop = test.forward(queue);
+    for (const count of [10, 20, 30]) {
+      await appendTexts(queue, numberedTexts(count));
+      await test.pass(60, queue);
+      await test.settled(queue);
+    }
+    await test.pass(20, queue);
+    await test.settle();
+    expect(await test.stateAt(two + 2 * hourMs)).toMatchObject({ state: "complete" });
+    await stop();
+    // Back to the first hour.
+    await test.sql`delete from ingest_account where number > 1`;
+    await test.sql`delete from ingest_block where first_sequence > 10`;
+    await test.sql`update ingest_cursor set cursor = 10, counted_through = 10, range_stored = 0, range_digest = null`;
+    test.forward(queue);
+    await appendTexts(queue, numberedTexts(5));
+    await test.pass(40, queue);
+    await test.settled(queue);
+    await test.pastGrace(two + 3 * hourMs, queue);
+    const lost = (count: number) => ({ state: "short", shortages: [{ kind: "lost_in_restore", count }] });
+    expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
+    expect(await test.stateAt(two + hourMs)).toEqual(lost(20));
+    expect(await test.stateAt(two + 2 * hourMs)).toEqual(lost(30));
+    expect(await test.stateAt(two + 3 * hourMs)).toEqual({ state: "complete", shortages: [] });
+    const hours = await test.linesAt(two + 3 * hourMs);
+    expect(hours).toContain(
+      `short hour=${new Date(two + hourMs).toISOString().replace(".000", "")} accepted=20 lost=20 short=lost_in_restore delivered=backend`,
+    );
+  });
+
+  it("is complete for a queue and its clone together", async () => {
+    const test = await start();
+    const queue = test.open();
+    const stop = test.forward(queue);
+    await appendTexts(queue, numberedTexts(20));
+    await allSent(queue);
+    await stop();
+    await appendTexts(queue, numberedTexts(5));
+    await queue.close();
+    const copied = `${test.dir}-copy`;
+    await cp(test.dir, copied, { recursive: true });
+    ends.push(() => rm(copied, { recursive: true }));
+    const original = test.open();
+    test.forward(original);
+    await appendTexts(original, numberedTexts(7));
+    await allSent(original);
+    const copy = test.open({ entropy: createSeededEntropy(2) }, copied);
+    test.forward(copy);
+    await appendTexts(copy, numberedTexts(30));
+    await allSent(copy);
+    expect(copy.stats().forks).toBe(1);
+    await test.pass(60, original, copy);
+    for (const each of [original, copy]) await test.settled(each);
+    await test.pastGrace(two, original, copy);
+    expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
+    // The five that both had are stored twice, and stated twice.
+    expect(await test.linesAt(two)).toEqual([expect.stringMatching(/^complete accepted=\d+ stored=67 /)]);
+  });
+
+  it("is silent while its host sleeps for three days, and not running once the host says so", async () => {
+    const test = await start({ startMs: two - hourMs });
+    const queue = test.open();
+    test.forward(queue);
+    await test.pass(60, queue);
+    await test.settled(queue);
+    await appendTexts(queue, numberedTexts(5));
+    await test.pass(30, queue);
+    await allSent(queue);
+    // The machine, and its monotonic clock, stand still for the collector.
+    await test.clock.advance(3 * dayMs);
+    await test.settle();
+    const [asleep, woken] = [two + 10 * hourMs, two + 3 * dayMs];
+    expect(await test.stateAt(asleep)).toEqual({ state: "silent", shortages: [] });
+    queue.accounts.observe();
+    await appendTexts(queue, numberedTexts(3));
+    await test.pass(30, queue);
+    await test.settled(queue);
+    await test.pastGrace(woken, queue);
+    for (const hour of [two + hourMs, asleep, two + 3 * dayMs - hourMs])
+      expect(await test.stateAt(hour)).toEqual({ state: "not_running", shortages: [] });
+    for (const hour of [two, woken]) expect(await test.stateAt(hour)).toEqual({ state: "complete", shortages: [] });
+  });
+
+  it("is explained by an outage of core from 02:40 to 02:55 until its account comes", async () => {
+    const test = await start({ startMs: two - hourMs });
+    const { db } = test.connection;
+    const extend = (session: number, [from, until]: [number, number]) =>
+      db.transaction((tx) =>
+        extendSession(tx, {
+          sessionId: `01920000-0000-7000-8000-00000000000${session}`,
+          outageId: `01920000-0000-7000-8000-0000000000f${session}`,
+          from: new Date(two + from * minuteMs),
+          until: new Date(two + until * minuteMs),
+        }),
+      );
+    const queue = test.open();
+    const stop = test.forward(queue);
+    await test.pass(60, queue);
+    await test.settled(queue);
+    await extend(1, [-60, 40]);
+    await appendTexts(queue, numberedTexts(40));
+    await test.pass(40, queue);
+    await allSent(queue);
+    await stop();
+    await appendTexts(queue, numberedTexts(15));
+    await test.pass(15, queue);
+    await extend(2, [55, 55]);
+    await test.pass(20, queue);
+    await extend(2, [55, 75]);
+    await test.settle();
+    expect(await test.stateAt(two)).toEqual({ state: "core_out", shortages: [] });
+    expect(await test.linesAt(two)).toEqual(["core_out"]);
+    test.forward(queue);
+    await test.settled(queue);
+    await test.settle();
+    expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
+    await test.pass(45, queue);
+    await test.settled(queue);
+    await extend(2, [55, 135]);
+    await test.pastGrace(two + hourMs, queue);
+    const corrected = `complete hour=${new Date(two).toISOString().replace(".000", "")} accepted=55 stored=55 delivered=backend`;
+    expect(await test.linesAt(two + hourMs)).toContain(corrected);
+  });
+
+  it.each([-40, -10])("is complete when core's clock is %i minutes from the host's, and says so", async (minutes) => {
+    const test = await start({ aheadMs: minutes * minuteMs });
+    const queue = test.open();
+    test.forward(queue);
+    for (let hour = 0; hour < 3; hour++) {
+      await appendTexts(queue, numberedTexts(10));
+      await test.pass(60, queue);
+      await test.settled(queue);
+    }
+    for (const hour of [two, two + hourMs]) {
+      await test.pastGrace(hour, queue);
+      expect(await test.stateAt(hour)).toEqual({ state: "complete", shortages: [] });
+      expect(await test.linesAt(hour)).toContain("complete accepted=10 stored=10 clock=ahead delivered=backend");
+    }
+  });
+
+  it("is late, and then complete, when core's clock is 40 minutes ahead of the host's", async () => {
+    const test = await start({ startMs: two - hourMs, aheadMs: 40 * minuteMs });
+    const queue = test.open();
+    test.forward(queue);
+    await test.pass(60, queue);
+    await test.settled(queue);
+    await appendTexts(queue, numberedTexts(10));
+    await test.pass(36, queue);
+    // It speaks.
+    await appendTexts(queue, numberedTexts(1));
+    await allSent(queue);
+    await test.settle();
+    expect(await test.stateAt(two)).toEqual({ state: "late", shortages: [] });
+    await test.pass(24, queue);
+    await test.settled(queue);
+    await test.settle();
+    expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
+  });
+
+  it("is not accounted by a core that takes no accounts", async () => {
+    const test = await start({ takesAccounts: false });
+    const queue = test.open();
+    test.forward(queue);
+    await appendTexts(queue, numberedTexts(10));
+    await allSent(queue);
+    await test.pastGrace(two, queue);
+    expect(await test.stateAt(two)).toEqual({ state: "not_accounted", shortages: [] });
+  });
+});

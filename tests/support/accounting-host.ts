@@ -1,0 +1,138 @@
+import { createHash, createPrivateKey, type KeyObject } from "node:crypto";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createConnector } from "../../collector/forward/connection.ts";
+import { createForwarder } from "../../collector/forward/forwarder.ts";
+import { signBytes } from "../../collector/management/signed-request.ts";
+import type { AccountSigner } from "../../collector/queue/account.ts";
+import type { Queue } from "../../collector/queue/queue.ts";
+import { createAccountRegister } from "../../functions/account-register.ts";
+import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
+import { type Clock, hourMs, systemClock } from "../../kit/clock.ts";
+import { systemEntropy } from "../../kit/entropy.ts";
+import { createTestClock, type TestClock } from "../fakes/clock.ts";
+import { createTestLog, type TestLog } from "../fakes/log.ts";
+import { createTestDatabase, type TestDatabase } from "./database.ts";
+import { eventually } from "./eventually.ts";
+import { startTestIngest, type TestIngest } from "./ingest.ts";
+import { openTestQueue } from "./queue.ts";
+
+/** The host of these tests. */
+export const accountingHost = "https://fleet.example.test/dc-1/host-1";
+
+/** A host whose queues send to core's real listener and database. */
+export interface AccountingHost {
+  database: TestDatabase;
+  connection: ReturnType<TestDatabase["connect"]>;
+  core: TestIngest;
+  /** The host's clock. */
+  clock: TestClock;
+  /** The folder of its queue. */
+  dir: string;
+  key: KeyObject;
+  signer: AccountSigner;
+  log: TestLog;
+  open(options?: Parameters<typeof openTestQueue>[1], at?: string): Queue;
+  /** Forwards a queue; returns what ends it. */
+  forward(queue: Queue): () => Promise<void>;
+  /** Lets minutes pass for queues, as keepAccounts does. */
+  pass(minutes: number, ...queues: readonly Queue[]): Promise<void>;
+  /** Resolves once core has every account of a queue. */
+  settled(queue: Queue): Promise<void>;
+  close(): Promise<void>;
+}
+
+/** Starts core, and a host that begins with an hour two days ago. Core's clock is the machine's unless it is given. */
+export const startAccountingHost = async ({
+  takesAccounts = true,
+  config = {},
+  startMs = Math.floor(Date.now() / hourMs - 48) * hourMs,
+  coreClock = () => systemClock,
+}: {
+  takesAccounts?: boolean;
+  config?: object;
+  startMs?: number;
+  coreClock?: (hosts: TestClock) => Clock;
+} = {}): Promise<AccountingHost> => {
+  const ends: (() => Promise<unknown>)[] = [];
+  const clock = createTestClock(startMs);
+  const cores = coreClock(clock);
+  const database = await createTestDatabase();
+  ends.push(() => database.drop());
+  const connection = database.connect();
+  const cryptography = createNodeCryptography();
+  const register = createAccountRegister({ db: connection.db, clock: cores, entropy: systemEntropy, cryptography });
+  const core = await startTestIngest({
+    database,
+    config,
+    needs: { accounts: takesAccounts ? register : undefined, clock: cores },
+  });
+  ends.push(() => core.close());
+  const dir = await mkdtemp(join(tmpdir(), "collector-accounts-"));
+  ends.push(() => rm(dir, { recursive: true }));
+  const client = await core.client({ uri: accountingHost });
+  const key = createPrivateKey(client.key);
+  const signer: AccountSigner = {
+    hostId: accountingHost,
+    certificateSha256: createHash("sha256").update(client.der).digest(),
+    sign: (payload) => signBytes(key, payload),
+  };
+  const log = createTestLog();
+  return {
+    ...{ database, connection, core, clock, dir, key, signer, log },
+    open: (options = {}, at = dir) => {
+      const queue = openTestQueue(at, { clock: { ...clock, sleep: systemClock.sleep }, ...options });
+      ends.push(() => queue.close());
+      queue.accounts.seal(signer);
+      return queue;
+    },
+    forward: (queue) => {
+      const forwarder = createForwarder({
+        connect: createConnector(
+          `127.0.0.1:${core.port}`,
+          { cert: client.cert, key: client.key, ca: core.caPem, serverName: "localhost" },
+          systemClock,
+        ),
+        ...{ hostId: accountingHost, queue, entropy: systemEntropy, log },
+        ...{ maxInFlightFrames: 8, compression: "gzip" as const },
+        batch: { maxEnvelopes: 50, maxBytes: 1_048_576, lingerMs: 1 },
+        clock: { ...systemClock, sleep: (ms, signal) => systemClock.sleep(Math.min(ms, 20), signal) },
+      });
+      const stop = new AbortController();
+      const running = forwarder.run(stop.signal);
+      const end = async () => {
+        stop.abort(new Error("stop"));
+        await running;
+      };
+      ends.push(end);
+      return end;
+    },
+    pass: async (minutes, ...queues) => {
+      for (let minute = 0; minute < minutes; minute++) {
+        await clock.advance(60_000);
+        for (const queue of queues) queue.accounts.observe();
+      }
+    },
+    settled: (queue) => eventually(() => expectNone(queue.accounts.pendingThrough())),
+    close: async () => {
+      for (const end of ends.splice(0).reverse()) await end();
+    },
+  };
+};
+
+const expectNone = (pendingThrough: number | undefined): void => {
+  if (pendingThrough !== undefined) throw new Error(`core lacks the account through ${pendingThrough}`);
+};
+
+/** Appends records of these texts. */
+export const appendTexts = (queue: Queue, texts: readonly string[], kind = "log_line"): Promise<unknown> =>
+  queue.append(
+    texts.map((text) => ({
+      ...{ kind, observedAtMs: 0, source: "file", attributes: {} },
+      payload: new TextEncoder().encode(text),
+    })),
+  );
+
+/** Returns so many texts. */
+export const numberedTexts = (count: number): string[] => Array.from({ length: count }, (_, index) => `line ${index}`);
