@@ -8,7 +8,7 @@
  *
  * Before that: people came from the directory, each signs in through web and gets the scopes of their groups, and the fleet page's own
  * report has every collector, real and simulated, in all nine states. Grace's question to the chat agent is answered with the count of the
- * tables, and its receipts verify.
+ * tables, and its receipts verify. After that: the statement of its hour, verified offline (check-completeness.ts).
  */
 
 import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
@@ -18,6 +18,7 @@ import { type Deployment, startDeployment } from "../lab/deployment.ts";
 import { tabulateStored } from "../lab/tabulate-stored.ts";
 import { waitUntil } from "../lab/wait-until.ts";
 import { checkChat } from "./check-chat.ts";
+import { checkCompleteness, createStatementLog } from "./check-completeness.ts";
 import { checkOperators } from "./check-operators.ts";
 import { checkRevocation } from "./check-revocation.ts";
 import { countContent } from "./count-content.ts";
@@ -44,8 +45,10 @@ const inputs = { shopGrpc: 50, shopHttp: 30, cartHttp: 20, lines: 400 };
 export const check = async (context: LabContext, cleanup: AsyncDisposableStack) => {
   const { clock, progress } = context;
   const startedAt = clock.monotonic();
+  const startedAtWall = clock.now();
+  const log = await createStatementLog(context.dir);
   const deployment = await startDeployment(
-    { env: { SVC_COLLECTOR_MIN_VERSION: versionMin, SVC_INFERENCE_CHAT_MODEL: "mock" } },
+    { env: { SVC_COLLECTOR_MIN_VERSION: versionMin, SVC_INFERENCE_CHAT_MODEL: "mock", ...log.env } },
     context,
     cleanup,
   );
@@ -63,17 +66,25 @@ export const check = async (context: LabContext, cleanup: AsyncDisposableStack) 
   progress(`${count.stored} of ${count.sent} stored, ${count.duplicates} duplicates, ${count.missing} missing`);
   const health = await completeHealth(deployment, context);
   progress("revoking cart");
+  // So that the account of its time comes before.
+  await deployment.collectors.cart.stop();
   const revocation = await checkRevocation(deployment, deployment.collectors.cart, context);
+  const linesWritten = inputs.lines * steps;
+  const completeness = await checkCompleteness(
+    deployment,
+    { startedAt: startedAtWall, linesWritten, logKey: log.key },
+    context,
+  );
   return {
     ...count,
     sent_by: {
       spans_grpc: inputs.shopGrpc * steps,
       spans_http: (inputs.shopHttp + inputs.cartHttp) * steps,
-      lines: inputs.lines * steps,
+      lines: linesWritten,
     },
     ...{ kills, rotations },
     // Real and simulated collectors in the report that web shows; `health` has the real ones.
-    ...{ collectors: operators.fleet.rows, health, revocation, operators, chat },
+    ...{ collectors: operators.fleet.rows, health, revocation, operators, chat, completeness },
     seconds: Number(((clock.monotonic() - startedAt) / 1000).toFixed(1)),
     ok:
       count.duplicates + count.missing + count.foreign === 0 &&
@@ -82,7 +93,8 @@ export const check = async (context: LabContext, cleanup: AsyncDisposableStack) 
       health.every(isComplete) &&
       revocation.ok &&
       operators.ok &&
-      chat.ok,
+      chat.ok &&
+      completeness.ok,
   };
 };
 

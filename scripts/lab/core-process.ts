@@ -4,7 +4,7 @@ import { programPaths } from "../bundle/bundle-programs.ts";
 import type { LabPki } from "./ca/pki.ts";
 import type { LabContext } from "./context.ts";
 import { labCoreEnvironment } from "./core-environment.ts";
-import type { Processes, Running } from "./processes.ts";
+import type { Finished, Processes, Running } from "./processes.ts";
 import { waitUntil } from "./wait-until.ts";
 
 /** Header in which the edge passes the client certificate to core. */
@@ -16,11 +16,21 @@ export interface CoreProcess {
   /** `host:port` of the mTLS listener. */
   readonly ingestEndpoint: string;
   /** Starts it, and does not wait until it is ready. */
-  start(): void;
+  start(restart?: CoreRestart): void;
   /** Resolves once HTTP and ingest are ready. */
   ready(): Promise<void>;
+  /** Runs a command of `svc-server` in core's environment to its end. */
+  run(args: readonly string[]): Promise<Finished>;
   /** SIGKILL. */
   kill(): Promise<void>;
+}
+
+/** What a start has beside the settings. */
+export interface CoreRestart {
+  /** Options of Node. */
+  nodeFlags?: readonly string[];
+  /** Variables over those of the settings. */
+  env?: Readonly<Record<string, string>>;
 }
 
 /** The settings that core receives through its environment. */
@@ -53,13 +63,15 @@ export const createCoreProcess = async (
     ...settings.env,
   };
   const httpUrl = `http://127.0.0.1:${settings.httpPort}`;
+  const program = process.env.SVC_LAB_CORE ?? programPaths["svc-server"];
   let running: Running | undefined;
   return {
     httpUrl,
     ingestEndpoint: `127.0.0.1:${settings.ingestPort}`,
-    start: () => {
-      running = processes.start({ name: "core", args: [process.env.SVC_LAB_CORE ?? programPaths["svc-server"]], env });
+    start: ({ nodeFlags = [], env: more = {} } = {}) => {
+      running = processes.start({ name: "core", args: [...nodeFlags, program], env: { ...env, ...more } });
     },
+    run: (args) => processes.run({ args: [program, ...args], env }),
     ready: () =>
       waitUntil({ what: "core is ready", clock, signal }, async () => {
         for (const path of ["/readyz", "/readyz/ingest"]) {

@@ -16,7 +16,10 @@ export interface EnrolledCollector {
   readonly configFile: string;
   /** Reads certificate and key as they are on disk. */
   credentials(): Promise<Credentials>;
-  start(): Running;
+  /** Starts it, with options of Node if its command is a program of Node. */
+  start(nodeFlags?: readonly string[]): Running;
+  /** SIGTERM: it forwards what it has, and the account of its time. */
+  stop(): Promise<void>;
   /** SIGKILL. */
   kill(): Promise<void>;
 }
@@ -79,10 +82,12 @@ export const enrollCollector = async (
       if (found === undefined) throw new Error(`${name} has no certificate`);
       return found;
     },
-    start: () => {
-      running = processes.start({ ...command, name, args: [...command.args, "run", "--config", configFile] });
+    start: (nodeFlags = []) => {
+      const args = [...nodeFlags, ...command.args, "run", "--config", configFile];
+      running = processes.start({ ...command, name, args });
       return running;
     },
+    stop: async () => void (await running?.stop()),
     kill: async () => running?.kill(),
   };
 };
