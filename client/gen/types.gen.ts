@@ -6733,7 +6733,7 @@ export type GetHostCompletenessResponses = {
             from: string;
             state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted' | null;
             shortages: Array<{
-                kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap';
+                kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap' | 'export_rejected' | 'export_rejected_items';
                 count: number | null;
                 reason?: string;
             }>;
@@ -6755,6 +6755,8 @@ export type GetHostCompletenessResponses = {
                 delivered: Array<{
                     export: string;
                     delivered: boolean;
+                    rejected: number;
+                    rejected_items: number;
                 }>;
             } | null;
             accounts: Array<{
@@ -6857,7 +6859,7 @@ export type ReportCompletenessResponses = {
                 from: string;
                 state: 'complete' | 'undelivered' | 'short' | 'late' | 'silent' | 'not_running' | 'core_out' | 'not_accounted';
                 shortages: Array<{
-                    kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap';
+                    kind: 'account_refused' | 'accounts_lost' | 'dropped' | 'rejected' | 'lost_in_restore' | 'missing' | 'file_gap' | 'export_rejected' | 'export_rejected_items';
                     count: number | null;
                     reason?: string;
                 }>;

@@ -55,6 +55,8 @@ export const exportDeadLetter = pgTable(
     payload: bytea("payload").notNull(),
     reason: text("reason").notNull(),
     failedAt: timestamp("failed_at").notNull(),
+    /** So many of its items were rejected, and the others accepted; null: all of it was rejected. */
+    rejectedItems: bigint("rejected_items", { mode: "number" }),
   },
   (table) => [index("export_dead_letter_name").on(table.name, table.id)],
 );
@@ -72,4 +74,28 @@ export const exportHostLoss = pgTable(
     lastAt: timestamp("last_at").notNull(),
   },
   (table) => [primaryKey({ columns: [table.hostId, table.name] })],
+);
+
+/**
+ * What the backend of an export rejected for good of the envelopes of a queue between two accounts, so that it is counted to the account of
+ * their hour, also if that comes later. A retry that is accepted takes it off again.
+ */
+export const exportRejection = pgTable(
+  "export_rejection",
+  {
+    hostId: text("host_id").notNull(),
+    queueId: bytea("queue_id").notNull(),
+    /** The last sequence of the account before; 0 without one. */
+    afterSequence: bigint("after_sequence", { mode: "bigint" }).notNull(),
+    name: text("name").notNull(),
+    /** Envelopes: dead letters, and those that are kept nowhere. */
+    envelopes: bigint("envelopes", { mode: "number" }).notNull(),
+    /** Spans, log records and data points of envelopes that were accepted otherwise. */
+    items: bigint("items", { mode: "number" }).notNull(),
+    lastAt: timestamp("last_at").notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.hostId, table.queueId, table.afterSequence, table.name] }),
+    index("export_rejection_last").on(table.lastAt),
+  ],
 );

@@ -70,7 +70,7 @@ describe("deliver", () => {
     } = createDelivery((_, call) =>
       call < 3 ? { status: "retry", afterMs: call === 1 ? 7_000 : null, reason: "HTTP 503" } : accepted,
     );
-    expect(await run()).toEqual({ exported: 9, rejectedItems: 0, deadLetters: [], dropped: [] });
+    expect(await run()).toEqual({ exported: 9, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] });
     expect(got).toEqual(all);
     expect(waits[0]).toBeGreaterThanOrEqual(7_000);
     expect(waits[1]).toBeLessThan(1_000);
@@ -117,9 +117,16 @@ describe("deliver", () => {
   it("counts the items of a partial success and sends nothing again", async () => {
     const outcome = { status: "accepted", rejectedItems: 4, message: "too old" } as const;
     const { run, accepted: got, partial } = createDelivery(() => outcome);
-    expect(await run()).toEqual({ exported: 9, rejectedItems: 4, deadLetters: [], dropped: [] });
+    const last = { envelope: envelopes.at(-1), items: 4 };
+    expect(await run()).toEqual({ exported: 9, rejectedItems: 4, deadLetters: [], dropped: [], partial: [last] });
     expect(got).toEqual(all);
     expect(partial).toMatchObject([{ signal: "logs", items: 4, message: "too old", envelopes }]);
+  });
+
+  it("counts the items of a partial success to no host when it does not say whose they are", async () => {
+    const { run } = createDelivery(() => ({ status: "accepted", rejectedItems: 4, message: "too old" }));
+    const other = { ...(envelopes[0] as StoredEnvelope), hostId: "other" };
+    expect(await run({ envelopes: [...envelopes, other] })).toMatchObject({ rejectedItems: 4, partial: [] });
   });
 
   it("K8: keeps an envelope that is alone in a partial success as a dead letter, with what the backend says", async () => {
@@ -127,7 +134,7 @@ describe("deliver", () => {
     const { exported, deadLetters } = await run({ envelopes: envelopes.slice(0, 1) });
     expect(exported).toBe(0);
     expect(deadLetters).toMatchObject([
-      { envelope: { sequence: 1n }, reason: "1 of its items were rejected: too old" },
+      { envelope: { sequence: 1n }, reason: "1 of its items were rejected: too old", items: 1 },
     ]);
   });
 

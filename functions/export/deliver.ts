@@ -45,7 +45,7 @@ export interface DeliveryOptions {
 const retry = { baseMs: 500, capMs: 10_000 };
 /** For faults that a person mends. */
 const refused = { baseMs: 2_000, capMs: 60_000 };
-const none: ChunkOutcome = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [] };
+const none: ChunkOutcome = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };
 
 /**
  * Sends a request until the backend accepts it. One that it rejects for good is halved until the envelopes at fault are alone: these become
@@ -119,9 +119,14 @@ const noteRejectedItems = async (
   observe.partial({ signal, items: rejectedItems, message, envelopes });
   const [envelope] = envelopes;
   const isKept = envelopes.length === 1 && envelope && (await decideDeadLetter(envelope.hostId, true)) === "store";
-  if (!isKept) return { ...none, exported: envelopes.length, rejectedItems };
-  const reason = `${rejectedItems} of its items were rejected: ${message}`;
-  return { ...none, rejectedItems, deadLetters: [{ envelope, reason }] };
+  if (isKept) {
+    const reason = `${rejectedItems} of its items were rejected: ${message}`;
+    return { ...none, rejectedItems, deadLetters: [{ envelope, reason, items: rejectedItems }] };
+  }
+  const last = envelopes.at(-1);
+  const isOfOneHost = last && envelopes.every(({ hostId }) => hostId === last.hostId);
+  const partial = isOfOneHost ? [{ envelope: last, items: rejectedItems }] : [];
+  return { ...none, exported: envelopes.length, rejectedItems, partial };
 };
 
 const bytesOf = (envelopes: readonly StoredEnvelope[]): number =>
@@ -143,4 +148,5 @@ export const sumOutcomes = (outcomes: readonly ChunkOutcome[]): ChunkOutcome => 
   rejectedItems: outcomes.reduce((sum, { rejectedItems }) => sum + rejectedItems, 0),
   deadLetters: outcomes.flatMap(({ deadLetters }) => deadLetters),
   dropped: outcomes.flatMap(({ dropped }) => dropped),
+  partial: outcomes.flatMap(({ partial }) => partial),
 });

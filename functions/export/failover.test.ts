@@ -17,7 +17,7 @@ import { createPostgresSource } from "./postgres-source.ts";
 
 /* A server that goes on without its last commits: a standby that was promoted while it lagged, or a server that was restored. */
 
-const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [] };
+const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };
 const texts = (name: string, count: number) => Array.from({ length: count }, (_, index) => `${name} ${index}`);
 
 it.each([

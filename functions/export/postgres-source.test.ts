@@ -37,7 +37,7 @@ afterEach(async () => {
   await database.drop();
 });
 
-const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [] };
+const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };
 const openSource = async ({
   start = "oldest",
   chunkBytes = 1 << 20,

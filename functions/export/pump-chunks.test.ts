@@ -6,7 +6,7 @@ import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { type PumpOptions, pumpChunks } from "./pump-chunks.ts";
 import type { ChunkOutcome, ExportChunk } from "./source.ts";
 
-const none: ChunkOutcome = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [] };
+const none: ChunkOutcome = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };
 const chunkOf = (...hostIds: string[]): ExportChunk => ({
   queues: hostIds.map((hostId) => [{ hostId } as StoredEnvelope]),
   envelopes: hostIds.length,

@@ -29,7 +29,7 @@ const store = async (envelopes: readonly StoredEnvelope[]): Promise<void> => {
   if (lease === null) throw new Error("another process has the lease");
   const deadLetters = envelopes.map((each) => ({ envelope: each, reason: "HTTP 400" }));
   await moveExportPosition(connection.db, lease, {
-    ...{ position: 1n, passed: 0, exported: 0, rejectedItems: 0, deadLetters, dropped: [] },
+    ...{ position: 1n, passed: 0, exported: 0, rejectedItems: 0, deadLetters, dropped: [], partial: [] },
   });
 };
 const retry = (answer: (lines: readonly string[]) => OtlpOutcome, some: Partial<RetryOptions> = {}) =>

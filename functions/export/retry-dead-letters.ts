@@ -1,7 +1,13 @@
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import type { Database } from "../store/database/database.ts";
-import { deleteDeadLetters, envelopeOf, noteRejection, readDeadLetters } from "../store/export/dead-letters.ts";
+import {
+  deleteDeadLetters,
+  envelopeOf,
+  noteRejection,
+  readDeadLetters,
+  type StoredDeadLetter,
+} from "../store/export/dead-letters.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 import { deliver } from "./deliver.ts";
 import { cutRequests, type RequestLimits } from "./export-requests.ts";
@@ -43,21 +49,22 @@ export const retryDeadLetters = async (options: RetryOptions): Promise<RetryRepo
   const { db, name, limits, clock } = options;
   const report: RetryReport = { accepted: 0, rejectedItems: 0, rejected: 0, skipped: 0, failure: null };
   for await (const page of readDeadLetters(db, name)) {
-    const ids = new Map<StoredEnvelope, number>(page.map((letter) => [envelopeOf(letter), letter.id]));
-    const requests = cutRequests(ids.keys(), limits);
+    const letters = new Map<StoredEnvelope, StoredDeadLetter>(page.map((letter) => [envelopeOf(letter), letter]));
+    const requests = cutRequests(letters.keys(), limits);
     report.skipped += page.length - requests.reduce((sum, { envelopes }) => sum + envelopes.length, 0);
     for (const request of requests) {
       const outcome = await deliverOnce(request, options);
       if (typeof outcome === "string") return { ...report, failure: outcome };
       const reasons = new Map(outcome.deadLetters.map(({ envelope, reason }) => [envelope, reason]));
-      const accepted: number[] = [];
+      const accepted: StoredDeadLetter[] = [];
       for (const envelope of request.envelopes) {
-        const id = ids.get(envelope) ?? 0;
+        const letter = letters.get(envelope);
         const reason = reasons.get(envelope);
-        if (reason === undefined) accepted.push(id);
-        else await noteRejection(db, id, reason, new Date(clock.now()));
+        if (letter === undefined) continue;
+        if (reason === undefined) accepted.push(letter);
+        else await noteRejection(db, letter.id, reason, new Date(clock.now()));
       }
-      await deleteDeadLetters(db, accepted);
+      await deleteDeadLetters(db, name, { letters: accepted, partial: outcome.partial });
       report.accepted += accepted.length;
       report.rejected += reasons.size;
       report.rejectedItems += outcome.rejectedItems;

@@ -1,4 +1,5 @@
 import type { ExportDeadLetter } from "../store/export/dead-letters.ts";
+import type { RejectedEnvelope } from "../store/export/rejections.ts";
 import type { StoredEnvelope } from "../store/ingest/stored-envelope.ts";
 
 /** Envelopes that were read together, and that the position moves past together. */
@@ -17,6 +18,8 @@ export interface ChunkOutcome {
   deadLetters: readonly ExportDeadLetter[];
   /** Envelopes that the backend rejected and that are kept nowhere: their hosts have had their share of dead letters. */
   dropped: readonly ExportDeadLetter[];
+  /** Items that the backend rejected of envelopes that are no dead letters: of those of one host, up to the envelope. */
+  partial: readonly RejectedEnvelope[];
 }
 
 /** Where an export reads committed envelopes, with a durable position of its own. */

@@ -57,7 +57,7 @@ afterEach(async () => {
 });
 afterAll(() => nats.stop());
 
-const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [] };
+const none = { exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };
 const decoder = new TextDecoder();
 const openSource = async (start: "oldest" | "now" = "oldest") => {
   const { db } = connection;

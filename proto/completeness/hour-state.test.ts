@@ -11,6 +11,7 @@ const afterGrace = end + 15 * minute;
 const account = (changes: Partial<AccountFacts> = {}): AccountFacts => ({
   ...{ fromMs: hour, toMs: end, receivedMs: end + 1_000, isStopped: false, refused: null, isChecked: true },
   ...{ sink: "postgres", xid: 70n, accepted: 1_000, stored: 1_000, rejected: 0, discarded: 0, lost: 0, missing: 0 },
+  exportRejections: [],
   stated: { refused: {}, expired: 0, damaged: 0, fileGapBytes: 0 },
   ...changes,
 });
@@ -68,6 +69,26 @@ describe("the state of a host's hour", () => {
         { kind: "file_gap", count: 77 },
       ],
     });
+  });
+
+  test("is short of what the backends of exports rejected, also while another export is behind", () => {
+    const exportRejections = [
+      { name: "backend", records: 2, items: 7 },
+      { name: "archive", records: 1, items: 0 },
+    ];
+    const shortages = [
+      { kind: "export_rejected", count: 5 },
+      { kind: "export_rejected_items", count: 7 },
+    ];
+    const parts = [
+      account({ toMs: hour + minute, exportRejections: [{ name: "backend", records: 2, items: 0 }] }),
+      account({ fromMs: hour + minute, exportRejections }),
+    ];
+    expect(stateWith(parts, { exportedBelow: [1n] })).toMatchObject({ state: "short", shortages });
+    expect(sumHour(hour, parts).exportRejections).toEqual([
+      { name: "backend", records: 4, items: 7 },
+      { name: "archive", records: 1, items: 0 },
+    ]);
   });
 
   test("is not short of what was discarded as configured, sent again, or malformed", () => {

@@ -25,14 +25,26 @@ export const shortageKinds = [
   "lost_in_restore",
   "missing",
   "file_gap",
+  "export_rejected",
+  "export_rejected_items",
 ] as const;
 
-/** A shortage: records, or for `file_gap` bytes; null where nobody can say how much. */
+/**
+ * A shortage: records, for `file_gap` bytes, and for `export_rejected_items` spans, log records and data points; null where nobody can say how
+ * much.
+ */
 export interface Shortage {
   kind: (typeof shortageKinds)[number];
   count: number | null;
   /** Why core refuses an account. */
   reason?: string;
+}
+
+/** What the backend of an export rejected for good: records, and items of records that it accepted otherwise. */
+export interface ExportRejection {
+  name: string;
+  records: number;
+  items: number;
 }
 
 /** An account as core has it; times in milliseconds since the Unix epoch. */
@@ -56,6 +68,7 @@ export interface AccountFacts {
   discarded: number;
   lost: number;
   missing: number;
+  exportRejections: readonly ExportRejection[];
   stated: {
     refused: Readonly<Partial<Record<SourceRefusal, number>>>;
     expired: number;
@@ -80,6 +93,8 @@ export interface HourAccounts {
   damaged: number;
   fileGapBytes: number;
   refused: Partial<Record<SourceRefusal, number>>;
+  /** By export. */
+  exportRejections: ExportRejection[];
   /** Why core refuses accounts of the hour. */
   faults: string[];
   isChecked: boolean;
@@ -135,6 +150,7 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
       damaged: 0,
       fileGapBytes: 0,
       refused: {},
+      exportRejections: [],
       faults: [],
       isChecked: true,
       clockAheadMs: 0,
@@ -167,6 +183,7 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
     for (const name of ["expired", "damaged", "fileGapBytes"] as const) sum[name] += losses[name];
     for (const [reason, records] of Object.entries(refused) as [SourceRefusal, number][])
       sum.refused[reason] = (sum.refused[reason] ?? 0) + records;
+    for (const rejection of account.exportRejections) addRejection(sum.exportRejections, rejection);
   }
   return sum;
 };
@@ -175,8 +192,23 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
 export const isDelivered = ({ sinks, xid }: Pick<HourAccounts, "sinks" | "xid">, below: bigint): boolean =>
   sinks.every((sink) => sink === "postgres") && (xid === null || below > xid);
 
+const addRejection = (sums: ExportRejection[], { name, records, items }: ExportRejection): void => {
+  const sum = sums.find((each) => each.name === name);
+  if (sum === undefined) sums.push({ name, records, items });
+  else Object.assign(sum, { records: sum.records + records, items: sum.items + items });
+};
+
+/** Returns what all exports together lack of what core has. */
+export const sumRejections = (
+  rejections: readonly ExportRejection[],
+): Record<"export_rejected" | "export_rejected_items", number> => ({
+  export_rejected: rejections.reduce((sum, { records }) => sum + records, 0),
+  export_rejected_items: rejections.reduce((sum, { items }) => sum + items, 0),
+});
+
 /** Returns what the accounts of an hour are short of. */
-const shortagesOf = ({ faults, refused, rejected, lost, missing, fileGapBytes }: HourAccounts): Shortage[] => {
+const shortagesOf = (sums: HourAccounts): Shortage[] => {
+  const { faults, refused, rejected, lost, missing, fileGapBytes, exportRejections } = sums;
   const shortages: Shortage[] = faults.map((reason) => ({ kind: "account_refused", count: null, reason }));
   const counted = {
     dropped: (refused.queue_full ?? 0) + (refused.too_large ?? 0),
@@ -184,6 +216,7 @@ const shortagesOf = ({ faults, refused, rejected, lost, missing, fileGapBytes }:
     lost_in_restore: lost,
     missing,
     file_gap: fileGapBytes,
+    ...sumRejections(exportRejections),
   };
   for (const kind of shortageKinds) {
     const count = kind in counted ? counted[kind as keyof typeof counted] : 0;

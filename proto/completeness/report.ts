@@ -9,7 +9,7 @@ export const reportHoursDefault = 7 * 24;
 
 const State = v.picklist(hourStates, "must be a state of an hour");
 
-/** Records, or for `file_gap` bytes; null where nobody can say how much. */
+/** In the unit of the kind (`Shortage`); null where nobody can say how much. */
 const ShortageView = v.strictObject({
   kind: v.picklist(shortageKinds),
   count: v.nullable(v.number()),
@@ -54,7 +54,13 @@ const HostHourView = v.strictObject({
       /** How far the host's clock was ahead of core's at most. */
       clock_ahead_seconds: v.number(),
       /** The exports that are on, and whether they have delivered the hour. */
-      delivered: v.array(v.strictObject({ export: v.string(), delivered: v.boolean() })),
+      delivered: v.array(
+        v.strictObject({
+          ...{ export: v.string(), delivered: v.boolean() },
+          /** Records that the backend rejected, and spans, log records and data points of those that it accepted otherwise. */
+          ...{ rejected: v.number(), rejected_items: v.number() },
+        }),
+      ),
     }),
   ),
   accounts: v.array(AccountView),

@@ -1,6 +1,6 @@
 /** The lines of an hour's statement and the entry of the log that states their tree (docs/completeness-proof.md). */
 import type { HourAccounts, HourStatus } from "./hour-state.ts";
-import { hourStates } from "./hour-state.ts";
+import { hourStates, sumRejections } from "./hour-state.ts";
 import { decodeBase64, isSizeText } from "./signed-note.ts";
 
 /** The counts of a line in their order; a line leaves zeroes out. */
@@ -18,6 +18,8 @@ export const lineCounts = [
   "too_large",
   "malformed",
   "retry",
+  "export_rejected",
+  "export_rejected_items",
 ] as const;
 
 /** One of `lineCounts`. */
@@ -45,7 +47,7 @@ export interface StatementLine {
 /** Returns the line of a state and the accounts that it follows from. */
 export const lineOf = (
   status: HourStatus,
-  { refused, fileGapBytes, sinks, ...sums }: HourAccounts,
+  { refused, fileGapBytes, sinks, exportRejections, ...sums }: HourAccounts,
   rest: Pick<StatementLine, "host" | "correctedMs" | "delivered" | "of">,
 ): StatementLine => {
   const { accepted, stored, rejected, discarded, lost, missing, expired, damaged } = sums;
@@ -56,6 +58,7 @@ export const lineOf = (
     counts: {
       ...{ accepted, stored, rejected, discarded, lost, missing, expired, damaged, file_gap_bytes: fileGapBytes },
       ...refused,
+      ...sumRejections(exportRejections),
     },
     short: [...new Set(short)],
     isClockAhead: status.isClockWrong,

@@ -20,6 +20,18 @@ const countsOfHost: readonly LineCount[] = [
   "retry",
 ];
 
+/** Those with which no hour is complete. */
+const lossCounts: readonly LineCount[] = [
+  "rejected",
+  "lost",
+  "missing",
+  "file_gap_bytes",
+  "queue_full",
+  "too_large",
+  "export_rejected",
+  "export_rejected_items",
+];
+
 /** Makes the function that checks the accounts of a line: that the line was made of them, that they are the host's, and what they say. */
 export const createAccountCheck = (
   checks: StatementChecks,
@@ -140,9 +152,7 @@ const checkCounts = (
       fault("counts", `the line has ${name}=${count(name)}, the host's accounts ${counts[name] ?? 0}`, { host });
   if (state !== "complete" && state !== "undelivered") return;
   const before = bodies.reduce((sum, body) => sum + acknowledgedBefore(body), 0);
-  const isShort = (["rejected", "lost", "missing", "file_gap_bytes", "queue_full", "too_large"] as const).some(
-    (name) => count(name) > 0,
-  );
+  const isShort = lossCounts.some((name) => count(name) > 0);
   if (isShort || refused > 0 || count("stored") + count("discarded") + before !== count("accepted"))
     fault("state", `the line says ${state}, and its counts do not`, { host });
 };
@@ -169,7 +179,7 @@ const factsOf = (body: AccountBody): AccountFacts => {
     receivedMs: Number(body.toMs),
     ...{ isStopped: body.stopped, refused: null, isChecked: true, sink: "", xid: 0n },
     accepted: Number(body.accepted.reduce((sum, { records }) => sum + records, 0n)),
-    ...{ stored: 0, rejected: 0, discarded: 0, lost: 0, missing: 0 },
+    ...{ stored: 0, rejected: 0, discarded: 0, lost: 0, missing: 0, exportRejections: [] },
     stated: {
       refused,
       expired: Number(body.expired),

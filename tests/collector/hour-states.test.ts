@@ -15,6 +15,9 @@ import type { TestClock } from "../fakes/clock.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import { accountingHost, appendTexts, numberedTexts, startAccountingHost } from "../support/accounting-host.ts";
 import { eventually } from "../support/eventually.ts";
+import { traceRequest } from "../support/otlp.ts";
+import { startOtlpBackend } from "../support/otlp-backend.ts";
+import { startProgram, stopProgram } from "../support/program.ts";
 
 /* Each state of a host's hour, from a real queue over core's real listener and database to the statement. */
 
@@ -32,23 +35,26 @@ const clockOfCore =
   (aheadMs: number) =>
   (host: TestClock): Clock => ({ ...systemClock, now: () => host.now() + aheadMs });
 
-/** Starts a host at 02:00 by its clock, with an export that has delivered everything; the hour before is stated. */
+/** Starts a host at 02:00 by its clock, unless told otherwise with an export that has delivered everything; the hour before is stated. */
 const start = async ({
   startMs = two,
   aheadMs = 0,
   takesAccounts = true,
+  isDelivered = true,
 }: {
   startMs?: number;
   aheadMs?: number;
   takesAccounts?: boolean;
+  isDelivered?: boolean;
 } = {}) => {
   const test = await startAccountingHost({ startMs, coreClock: clockOfCore(aheadMs), takesAccounts });
   ends.push(test.close);
   const { clock, connection } = test;
   const { db, sql } = connection;
   await seedFleet(db, { count: 1, now: new Date(clock.now()) });
-  await sql`insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
-    values ('backend', ${String(2n ** 40n)}::bigint, now(), now(), 0, 0, 0, 0, now())`;
+  if (isDelivered)
+    await sql`insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+      values ('backend', ${String(2n ** 40n)}::bigint, now(), now(), 0, 0, 0, 0, now())`;
   const core = createInProcessCore({ db, clock: clockOfCore(aheadMs)(clock) });
   const settleOne = (by = core) => settleHours(by, { owner, retentionDays: 400 });
   const stateOne = (by = core) => writeStatement({ ...by, codec: zstdCodec, logSigner: null }, owner);
@@ -272,6 +278,45 @@ describe("an hour of a host", () => {
     await test.settled(queue);
     await test.settle();
     expect(await test.stateAt(two)).toEqual({ state: "complete", shortages: [] });
+  });
+
+  it("is short of 7 spans that the backend of an export rejects, until a retry delivers them", async () => {
+    const test = await start({ isDelivered: false });
+    const backend = await startOtlpBackend();
+    ends.push(backend.close);
+    const env = { SVC_DATABASE_URL: test.database.url, SVC_EXPORT_ENDPOINT: backend.httpUrl };
+    // A partial success that rejects seven spans: "too old".
+    const partial = Uint8Array.of(10, 11, 8, 7, 18, 7, ...new TextEncoder().encode("too old"));
+    backend.answer = ({ signal }) => (signal === "traces" ? { body: partial } : "accept");
+    const queue = test.open();
+    test.forward(queue);
+    await appendTexts(queue, numberedTexts(20));
+    const payload = traceRequest(Array.from({ length: 12 }, (_, index) => `span ${index}`));
+    await queue.append([{ kind: "otel_span", observedAtMs: 0, source: "otlp", attributes: {}, payload }]);
+    await test.pass(60, queue);
+    await test.settled(queue);
+    await test.pastGrace(two, queue);
+    expect(await test.stateAt(two)).toEqual({ state: "undelivered", shortages: [] });
+
+    const running = startProgram("functions/main.ts", ["export"], env);
+    ends.push(() => stopProgram(running));
+    const settledTo = (state: object) =>
+      eventually(async () => {
+        await test.settle();
+        expect(await test.stateAt(two)).toEqual(state);
+      });
+    const shortages = [{ kind: "export_rejected_items", count: 7 }];
+    await settledTo({ state: "short", shortages });
+    backend.answer = () => "accept";
+    const retry = startProgram("functions/main.ts", ["export", "retry-dead-letters"], env);
+    expect(await retry.exited).toBe(0);
+    await settledTo({ state: "complete", shortages: [] });
+
+    await test.pass(60, queue);
+    await test.settled(queue);
+    await test.pastGrace(two + hourMs, queue);
+    const corrected = `complete hour=${new Date(two).toISOString().replace(".000", "")} accepted=21 stored=21 delivered=default`;
+    expect(await test.linesAt(two + hourMs)).toContain(corrected);
   });
 
   it("is not accounted by a core that takes no accounts", async () => {

@@ -59,7 +59,7 @@ interface Side {
 }
 
 const queueId = new Uint8Array(16).fill(7);
-const none = { passed: 0, exported: 0, rejectedItems: 0, deadLetters: [], dropped: [] };
+const none = { passed: 0, exported: 0, rejectedItems: 0, deadLetters: [], dropped: [], partial: [] };
 const letterOf = (hostId: string, sequence: bigint): { envelope: StoredEnvelope; reason: string } => ({
   envelope: {
     ...{ hostId, queueId, sequence, kind: "log_line", observedAt: null, receivedAt: 1_000_000n, source: "file" },

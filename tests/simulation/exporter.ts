@@ -128,7 +128,13 @@ const committingEarly = (source: ClosableSource): ClosableSource => ({
   async read() {
     const chunk = await source.read();
     if (chunk)
-      await source.commit(chunk, { exported: chunk.envelopes, rejectedItems: 0, deadLetters: [], dropped: [] });
+      await source.commit(chunk, {
+        exported: chunk.envelopes,
+        rejectedItems: 0,
+        deadLetters: [],
+        dropped: [],
+        partial: [],
+      });
     return chunk;
   },
   commit: async () => undefined,

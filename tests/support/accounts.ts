@@ -6,7 +6,7 @@ import type { AccountFacts } from "../../proto/completeness/hour-state.ts";
 import { AccountBodySchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 
 /** An account that a test stores, with what differs from one of a whole hour that core has in full. */
-export type StoredAccountChanges = Partial<Omit<AccountFacts, "stated">> & {
+export type StoredAccountChanges = Partial<Omit<AccountFacts, "stated" | "exportRejections">> & {
   queueFull?: number;
   number?: number;
   lastSequence?: number;

@@ -1,7 +1,7 @@
 /**
  * Settles the states of hosts' hours. Invariants:
  * - Each hour is decided once for every host when its grace is over, in order and without a gap, also when nothing came.
- * - An account that comes later, an export that passes it, or the loss of an account decides the hour again.
+ * - An account that comes later, an export that passes it or whose backend rejects of it, or the loss of an account decides the hour again.
  * - An hour is not decided again once accounts of it may have been deleted.
  * - The counts of `completeness_hour` are the sums of the rows: both change in one transaction.
  */
@@ -37,6 +37,7 @@ import {
   listHosts,
   listUnenrolledHosts,
 } from "../../store/completeness/hour-facts.ts";
+import { findRejectedAccounts } from "../../store/completeness/settled-hours.ts";
 import type { Executor } from "../../store/database/database.ts";
 import { findRetentionPause } from "../../store/retention/retention-pause.ts";
 import { type DecidedHour, type HourRules, readHourRules, readHourStatuses } from "./hour-statuses.ts";
@@ -123,7 +124,10 @@ const settleHour = async (
   return count;
 };
 
-/** Decides again on hours that accounts reached after their turn, and on those that every export has passed since. */
+/**
+ * Decides again on hours that accounts reached after their turn, on those that every export has passed since, and on those of which a backend
+ * has rejected something.
+ */
 const settleAgain = async (
   core: SettlingCore,
   rules: HourRules,
@@ -139,11 +143,18 @@ const settleAgain = async (
     null,
   );
   const delivered = slowest === null ? [] : await findDeliveredHours(core.db, slowest, pageHosts);
+  const query = { since: receivedBefore, hour: new Date(endMs), limit: againMax };
+  const rejected = await findRejectedAccounts(core.db, query);
+  const cut = rejected.length === againMax ? rejected.at(-1)?.receivedMs : undefined;
+  const rejectedHours = rejected.map(({ host, fromMs }) => ({ host, hourMs: fromMs - (fromMs % hourLengthMs) }));
   // Of an older hour core no longer has every account.
-  const whole = [...late.hours, ...delivered].filter((hour) => keptFromMs === null || hour.hourMs >= keptFromMs);
+  const whole = [...late.hours, ...delivered, ...rejectedHours].filter(
+    (hour) => keptFromMs === null || hour.hourMs >= keptFromMs,
+  );
   const hours = [...new Map(whole.map((hour) => [hourKey(hour), hour])).values()];
   for (let at = 0; at < hours.length; at += pageHosts) await decide(core, rules, hours.slice(at, at + pageHosts));
-  return { hours: hours.length, receivedBefore: late.next ?? now };
+  const next = Math.min(late.next?.getTime() ?? rules.nowMs, cut ?? rules.nowMs);
+  return { hours: hours.length, receivedBefore: new Date(next) };
 };
 
 const decide = async (core: SettlingCore, rules: HourRules, hours: readonly HostHour[]): Promise<void> => {

@@ -6,6 +6,7 @@ import { findFirstHour, type StatementRow } from "../../store/completeness/log.t
 import {
   findDeliveredAccounts,
   findLateAccounts,
+  findRejectedAccounts,
   type SettlingAccount,
 } from "../../store/completeness/settled-hours.ts";
 import type { Database } from "../../store/database/database.ts";
@@ -22,7 +23,7 @@ interface SettledHours {
 /** Hours that a statement corrects at most; the next one goes on where it stopped. */
 const hoursMax = 100_000;
 
-/** Finds the hours before `hour` whose accounts came, or were delivered, since the last statement. */
+/** Finds the hours before `hour` whose accounts came, were delivered, or were rejected by a backend, since the last statement. */
 export const findSettledHours = async (
   db: Database,
   { hour, last, rules }: { hour: number; last: StatementRow | undefined; rules: HourRules },
@@ -53,9 +54,12 @@ export const findSettledHours = async (
       ? await findDeliveredAccounts(db, { ...query, from, below: slowest })
       : [];
   const leftDelivered = add(delivered) ?? (delivered.length === hoursMax ? delivered.at(-1) : undefined);
+  const rejected = await findRejectedAccounts(db, { ...query, since });
+  const leftRejected = add(rejected) ?? (rejected.length === hoursMax ? rejected.at(-1) : undefined);
+  const receivedBefore = Math.min(...[leftLate, leftRejected].map((left) => left?.receivedMs ?? rules.nowMs));
   return {
     hours: [...settled.values()].sort((a, b) => compareHosts(a.host, b.host) || a.hourMs - b.hourMs),
-    receivedBefore: leftLate ? new Date(leftLate.receivedMs) : now,
+    receivedBefore: new Date(receivedBefore),
     deliveredBelow: leftDelivered?.xid ?? (from !== null && slowest !== null && slowest < from ? from : slowest),
   };
 };

@@ -83,7 +83,13 @@ const stateOf = async (hourMs = hour): Promise<HourStatus | null> => {
     return {
       ...{ fromMs: count("from_ms"), toMs: count("to_ms"), receivedMs: count("received_ms") },
       ...{ accepted, stored, rejected, discarded, lost, missing, xid: BigInt(row.xid) },
-      ...{ isStopped: row.is_stopped, isChecked: row.is_checked, refused: row.refused, sink: row.sink },
+      ...{
+        isStopped: row.is_stopped,
+        isChecked: row.is_checked,
+        refused: row.refused,
+        sink: row.sink,
+        exportRejections: [],
+      },
       stated: row.refused === null ? statedLosses(row.body) : statedLosses(new Uint8Array()),
     };
   });

@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { type AccountFacts, clockSkewMs } from "../../../proto/completeness/hour-state.ts";
+import { type AccountFacts, clockSkewMs, type ExportRejection } from "../../../proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
@@ -107,11 +107,15 @@ type AccountRow = {
   is_checked: boolean;
   sink: string;
   xid: string;
+  export_rejections: string | null;
 } & Record<"accepted" | "stored" | "rejected" | "discarded" | "lost" | "missing", string>;
 
 const accountColumns = sql`queue_id, number::text, last_sequence::text, sha256, body, signature, range_digest, refused,
   ${milliseconds("from_at")} as from_ms, ${milliseconds("to_at")} as to_ms, ${milliseconds("received_at")} as received_ms,
-  is_stopped, is_checked, sink, xid::text, accepted::text, stored::text, rejected::text, discarded::text, lost::text, missing::text`;
+  is_stopped, is_checked, sink, xid::text, accepted::text, stored::text, rejected::text, discarded::text, lost::text, missing::text,
+  (select json_agg(json_build_array(r.name, r.envelopes, r.items) order by r.name collate "C")::text from export_rejection r
+    where r.host_id = a.host_id and r.queue_id = a.queue_id and r.after_sequence < a.last_sequence
+      and r.after_sequence >= a.last_sequence - a.accepted and r.envelopes + r.items > 0) as export_rejections`;
 
 /** Returns the key of a host's hour. */
 export const hourKey = ({ host, hourMs }: HostHour): string => `${host}\0${hourMs}`;
@@ -181,7 +185,13 @@ const accountOf = (row: AccountRow): HourAccount => ({
   discarded: Number(row.discarded),
   lost: Number(row.lost),
   missing: Number(row.missing),
+  exportRejections: rejectionsOf(row.export_rejections),
 });
+
+const rejectionsOf = (text: string | null): ExportRejection[] => {
+  const rows: [name: string, records: number, items: number][] = JSON.parse(text ?? "[]");
+  return rows.map(([name, records, items]) => ({ name, records, items }));
+};
 
 /** An export from PostgreSQL: transactions below its position are delivered. */
 export interface ExportBelow {
@@ -205,12 +215,16 @@ export const listExportsBelow = async (db: Executor): Promise<ExportBelow[]> => 
 /** An account that says that a host slept is followed so far back. */
 const hoursMax = 400 * 24;
 
-/** Deletes accounts that core received before a time, but the newest of each queue, which the next one names. */
+/**
+ * Deletes accounts that core received before a time, but the newest of each queue, which the next one names, and what exports had rejected
+ * by then.
+ */
 export const deleteOldAccounts = async (db: Executor, before: Date): Promise<void> => {
   await db.execute(sql`
     delete from ingest_account old where received_at < ${before.toISOString()}::timestamptz and exists (
       select 1 from ingest_account newer where newer.host_id = old.host_id and newer.queue_id = old.queue_id
         and newer.number > old.number and newer.refused is null)`);
+  await db.execute(sql`delete from export_rejection where last_at < ${before.toISOString()}::timestamptz`);
 };
 
 /** Finds the hours before `endMs` that accounts touch which were received since `since`, and the time to go on from if there are more. */

@@ -71,6 +71,26 @@ export const findDeliveredAccounts = async (
   return rows.map(settlingOf);
 };
 
+/**
+ * Finds accounts of hours before `hour` of whose ranges a backend rejected something, or accepted it after all, since `since`, in that order;
+ * `receivedMs` is when.
+ */
+export const findRejectedAccounts = async (
+  db: Executor,
+  { since, hour, limit }: { since: Date; hour: Date; limit: number },
+): Promise<SettlingAccount[]> => {
+  const rows = await db.execute<SettlingRow>(sql`
+    select ${columns} from (
+      select a.host_id, a.from_at, a.to_at, a.is_stopped, a.xid, r.last_at as received_at from export_rejection r
+      cross join lateral (
+        select * from ingest_account i
+        where i.host_id = r.host_id and i.queue_id = r.queue_id and i.refused is null and i.last_sequence > r.after_sequence
+        order by i.number limit 1) a
+      where r.last_at >= ${timestampAt(since, -commitSecondsMax)} and a.last_sequence - a.accepted <= r.after_sequence and a.from_at < ${timestampAt(hour)}) as rejected
+    order by received_at limit ${limit}`);
+  return rows.map(settlingOf);
+};
+
 /** Returns the transaction id below which no transaction runs any more. */
 export const findOldestXid = async (db: Executor): Promise<bigint> => {
   const [row] = await db.execute<{ xid: string }>(sql`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`);

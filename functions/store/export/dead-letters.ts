@@ -3,12 +3,13 @@ import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import { exportDeadLetter, exportHostLoss } from "../../../drizzle/schema/export.ts";
 import type { Database, Executor } from "../database/database.ts";
 import type { StoredEnvelope } from "../ingest/stored-envelope.ts";
+import { addRejections, type RejectedEnvelope, takeRejections } from "./rejections.ts";
 
 /** A dead letter as the table has it. */
 export type StoredDeadLetter = typeof exportDeadLetter.$inferSelect;
 
 /** An envelope that the backend rejected for good, and why. */
-export interface ExportDeadLetter {
+export interface ExportDeadLetter extends RejectedEnvelope {
   envelope: StoredEnvelope;
   reason: string;
 }
@@ -29,13 +30,14 @@ export const insertDeadLetters = async (
     const failedAt = sql`clock_timestamp()`;
     if (part.length > 0)
       await tx.insert(exportDeadLetter).values(
-        part.map(({ envelope, reason }) => ({
+        part.map(({ envelope, reason, items = null }) => ({
           ...envelope,
           name,
           observedAt: envelope.observedAt === null ? null : dateOf(envelope.observedAt),
           receivedAt: dateOf(envelope.receivedAt),
           reason,
           failedAt,
+          rejectedItems: items,
         })),
       );
     [part, bytes] = [[], 0];
@@ -134,9 +136,20 @@ export const envelopeOf = (letter: StoredDeadLetter): StoredEnvelope => {
   };
 };
 
-/** Deletes dead letters that a backend has accepted. */
-export const deleteDeadLetters = async (db: Database, ids: readonly number[]): Promise<void> => {
-  if (ids.length > 0) await db.delete(exportDeadLetter).where(inArray(exportDeadLetter.id, [...ids]));
+/** Deletes dead letters that a backend has accepted, but for the items in `partial`, and counts their accounts anew. */
+export const deleteDeadLetters = async (
+  db: Database,
+  name: string,
+  { letters, partial }: { letters: readonly StoredDeadLetter[]; partial: readonly RejectedEnvelope[] },
+): Promise<void> => {
+  if (letters.length === 0) return;
+  await db.transaction(async (tx) => {
+    const ids = letters.map(({ id }) => id);
+    await tx.delete(exportDeadLetter).where(inArray(exportDeadLetter.id, ids));
+    const taken = letters.map((envelope) => ({ envelope, items: envelope.rejectedItems ?? undefined }));
+    await takeRejections(tx, name, taken);
+    await addRejections(tx, name, partial);
+  });
 };
 
 /** Notes that a backend rejected a dead letter again, and why. */

@@ -2,6 +2,7 @@ import { sql } from "drizzle-orm";
 import type { Database, Executor } from "../database/database.ts";
 import { currentTimeline, readDatabaseIdentity, type ServerIdentity, serverStart } from "../database/identity.ts";
 import { addHostLosses, type ExportDeadLetter, insertDeadLetters } from "./dead-letters.ts";
+import { addRejections, type RejectedEnvelope } from "./rejections.ts";
 
 /** The right to export under a name, until another process takes it. */
 export interface ExportLease {
@@ -194,6 +195,8 @@ export interface ExportProgress {
   deadLetters: readonly ExportDeadLetter[];
   /** Envelopes that the backend rejected and that are kept nowhere. */
   dropped: readonly ExportDeadLetter[];
+  /** Items that the backend rejected of envelopes that are no dead letters, where the host is known. */
+  partial: readonly RejectedEnvelope[];
   /** Envelopes that retention deleted before they were read, or whose block is damaged. */
   lost?: number;
 }
@@ -204,12 +207,13 @@ export interface ExportProgress {
  * is locked for a moment only, however many letters there are, so the lease can be renewed meanwhile.
  */
 export const moveExportPosition = async (db: Database, lease: ExportLease, progress: ExportProgress): Promise<void> => {
-  const { position, positionAt, passed, exported, rejectedItems, deadLetters, dropped, lost = 0 } = progress;
+  const { position, positionAt, passed, exported, rejectedItems, deadLetters, dropped, partial, lost = 0 } = progress;
   const at = positionAt === undefined ? sql`position_at` : sql`${new Date(positionAt).toISOString()}::timestamptz`;
   const isReached = lease.stream === null ? sql`${position.toString()}::bigint <= ${nextXid}` : sql`true`;
   await db.transaction(async (tx) => {
     await insertDeadLetters(tx, lease.name, deadLetters);
     await addHostLosses(tx, lease.name, dropped);
+    await addRejections(tx, lease.name, [...deadLetters, ...dropped, ...partial]);
     const rows = await tx.execute(sql`
       update export_position set position = ${position.toString()}::bigint, position_at = greatest(position_at, ${at}),
         passed = passed + ${passed}::bigint, exported = exported + ${exported}::bigint,

@@ -1,5 +1,6 @@
 import { Show } from "solid-js";
 import * as v from "valibot";
+import { shortRecords } from "../../../proto/completeness/short-records.ts";
 import { createReport } from "../api/create-report.ts";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -56,7 +57,7 @@ const wordsOf = ({ hosts, hosts_listed: incomplete, items }: v.InferOutput<typeo
   const [first] = items;
   if (first?.worst == null) return whole;
   const { from, state, shortages } = first.worst;
-  const records = shortages.reduce((sum, { kind, count }) => (kind === "file_gap" ? sum : sum + (count ?? 0)), 0);
+  const records = shortRecords(shortages);
   const short = records === 0 ? "" : ` of ${formatCountOf(records, "record")}`;
   return `${whole}; ${plainText(first.device_id ?? first.host_id)} ${state.replace("_", " ")}${short} at ${from.slice(11, 16)} UTC`;
 };

@@ -10,6 +10,7 @@ import { HourMark, HourShape } from "./hour-mark.tsx";
 import {
   accountLines,
   dayHourText,
+  deliveryText,
   hourLabel,
   hourStateWords,
   shortageText,
@@ -135,7 +136,7 @@ export const HostHours = (props: { id: string }) => {
               </div>
               <div aria-live="polite">
                 <Show when={open()} fallback={<p class="quiet">Choose a square to see the account of its hour.</p>}>
-                  {(hour) => <HourAccount hour={hour()} asOf={report.asOf()} />}
+                  {(hour) => <HourAccount host={known().host_id} hour={hour()} asOf={report.asOf()} />}
                 </Show>
               </div>
             </div>
@@ -164,7 +165,7 @@ const daysOf = (hours: readonly HostHourView[]): { day: string; cells: (HostHour
   });
 
 /** What was produced, stored and delivered in an hour, the differences, and the accounts that say so. */
-const HourAccount = (props: { hour: HostHourView; asOf: number }) => {
+const HourAccount = (props: { host: string; hour: HostHourView; asOf: number }) => {
   const state = () => shownState(props.hour.state);
   return (
     <section class="panel hour-account" aria-label={`Account of ${dayHourText(props.hour.from)} UTC`}>
@@ -196,7 +197,7 @@ const HourAccount = (props: { hour: HostHourView; asOf: number }) => {
                 {(one) => (
                   <>
                     <dt>Export {one.export}</dt>
-                    <dd>{one.delivered ? "delivered" : "not delivered yet"}</dd>
+                    <dd data-loss={one.rejected + one.rejected_items > 0 ? "" : undefined}>{deliveryText(one)}</dd>
                   </>
                 )}
               </For>
@@ -211,7 +212,13 @@ const HourAccount = (props: { hour: HostHourView; asOf: number }) => {
                 <dd data-loss="">{formatDuration(figures().clock_ahead_seconds)} ahead</dd>
               </Show>
             </dl>
-            <p class="quiet">Accounts, each signed with the host's key:</p>
+            <p class="quiet">
+              Accounts, each signed with the host's key.{" "}
+              <a download="" href={statementPath(props.host, props.hour.from)}>
+                Download the statement
+              </a>{" "}
+              with them, to verify it offline.
+            </p>
             <ul class="hour-accounts">
               <For each={props.hour.accounts}>
                 {(account) => (
@@ -234,5 +241,8 @@ const HourAccount = (props: { hour: HostHourView; asOf: number }) => {
     </section>
   );
 };
+
+const statementPath = (host: string, from: string): string =>
+  `/api/core/collector/completeness/statements/${from}?host=${encodeURIComponent(host)}`;
 
 const sentence = (text: string): string => `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;

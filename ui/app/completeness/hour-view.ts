@@ -1,6 +1,7 @@
 /** The states of hours and what they are short of, in the operator's words. */
 import type { HourState } from "../../../proto/completeness/hour-state.ts";
 import type { HostHourView, ShortageView } from "../../../proto/completeness/report.ts";
+import { shortRecords } from "../../../proto/completeness/short-records.ts";
 import { formatBytes, formatCount, formatCountOf } from "../format/format.ts";
 
 /** An hour's state, or that it is not decided. */
@@ -46,6 +47,8 @@ const shortageWords: Readonly<Record<ShortageView["kind"], (count: string) => st
   lost_in_restore: (count) => `${count} lost in a restore of the database`,
   missing: (count) => `${count} accepted by the host and never received`,
   file_gap: (count) => `${count} of files lost in a rotation`,
+  export_rejected: (count) => `${count} rejected by the backend of an export`,
+  export_rejected_items: (count) => `${count} rejected by the backend of an export`,
 };
 
 const refusals: Readonly<Record<string, string>> = {
@@ -61,16 +64,23 @@ const refusals: Readonly<Record<string, string>> = {
   rate_limited: "the host sent too many",
 };
 
+const amountOf = (kind: ShortageView["kind"], count: number): string =>
+  kind === "file_gap"
+    ? formatBytes(count)
+    : kind === "export_rejected_items"
+      ? formatCountOf(count, "span, log record or data point", "spans, log records or data points")
+      : formatCountOf(count, "record");
+
 /** Says where records of an hour were lost: `310 records dropped at the host`. */
 export const shortageText = ({ kind, count, reason }: ShortageView): string => {
-  const amount = count === null ? "records" : kind === "file_gap" ? formatBytes(count) : formatCountOf(count, "record");
+  const amount = count === null ? "records" : amountOf(kind, count);
   const why = reason === undefined ? "" : `: ${refusals[reason] ?? reason}`;
   return `${shortageWords[kind](amount)}${why}`;
 };
 
 /** Says by how much an hour is short; an empty text where nobody can say. */
 export const shortBy = (shortages: readonly ShortageView[]): string => {
-  const records = shortages.reduce((sum, { kind, count }) => (kind === "file_gap" ? sum : sum + (count ?? 0)), 0);
+  const records = shortRecords(shortages);
   return records === 0 ? "" : formatCountOf(records, "record");
 };
 
@@ -88,6 +98,18 @@ export const hourLabel = ({ from, state, shortages }: Pick<HostHourView, "from" 
   const short = shortBy(shortages);
   return `${dayHourText(from)} UTC: ${hourStateWords[shownState(state)][0]}${short && ` of ${short}`}`;
 };
+
+/** Says what an export has delivered of an hour, and what its backend rejected. */
+export const deliveryText = ({
+  delivered,
+  rejected,
+  rejected_items: items,
+}: NonNullable<HostHourView["figures"]>["delivered"][number]): string =>
+  [
+    delivered ? "delivered" : "not delivered yet",
+    ...(rejected > 0 ? [`${formatCountOf(rejected, "record")} rejected`] : []),
+    ...(items > 0 ? [`${amountOf("export_rejected_items", items)} rejected`] : []),
+  ].join(", ");
 
 /** A line of an hour's account: what, how many, and whether it is a difference. */
 export interface AccountLine {

@@ -3,6 +3,7 @@ import { hourMs as hourLengthMs, rfc3339 } from "../../../../kit/clock.ts";
 import { incompleteStates } from "../../../../proto/completeness/hour-note.ts";
 import { type HourState, hourStates } from "../../../../proto/completeness/hour-state.ts";
 import { FleetCompleteness, type HostStrip } from "../../../../proto/completeness/report.ts";
+import { shortRecords } from "../../../../proto/completeness/short-records.ts";
 import { Identifier } from "../../../../proto/management/text.ts";
 import type { Core } from "../../../core.ts";
 import {
@@ -88,8 +89,7 @@ const stripView = ({ host, name, hours, settled }: HostStates, states: readonly 
   };
 };
 
-const recordsShort = ({ note }: SettledHour): number =>
-  (note?.shortages ?? []).reduce((sum, { kind, count }) => (kind === "file_gap" ? sum : sum + (count ?? 0)), 0);
+const recordsShort = ({ note }: SettledHour): number => shortRecords(note?.shortages ?? []);
 
 const worstOf = (hours: readonly SettledHour[]): SettledHour | undefined =>
   hours.reduce<SettledHour | undefined>(

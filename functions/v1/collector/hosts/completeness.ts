@@ -47,7 +47,10 @@ const hourView = (
     ...{ lost: sums.lost, missing: sums.missing, expired: sums.expired, damaged: sums.damaged },
     ...{ file_gap_bytes: sums.fileGapBytes, refused: { ...sums.refused }, ran_seconds: Math.round(sums.ranMs / 1000) },
     clock_ahead_seconds: Math.max(0, Math.round(sums.clockAheadMs / 1000)),
-    delivered: exports.map(({ name, below }) => ({ export: name, delivered: isDelivered(sums, below) })),
+    delivered: exports.map(({ name, below }) => {
+      const { records = 0, items = 0 } = sums.exportRejections.find((one) => one.name === name) ?? {};
+      return { export: name, delivered: isDelivered(sums, below), rejected: records, rejected_items: items };
+    }),
   },
   accounts: accounts.map(accountView),
 });
