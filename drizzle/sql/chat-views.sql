@@ -13,7 +13,8 @@ DO $$
 BEGIN
 	CREATE SCHEMA IF NOT EXISTS "chat";
 	DROP VIEW IF EXISTS "chat"."fleet", "chat"."issued_certificates", "chat"."heartbeats", "chat"."config_assignments",
-		"chat"."audit_events", "chat"."enrollment_policies", "chat"."ingest_hours";
+		"chat"."audit_events", "chat"."enrollment_policies", "chat"."ingest_hours", "chat"."incomplete_hours",
+		"chat"."completeness_hours";
 
 	-- Outer joins on unique keys: the planner leaves out those whose columns a statement does not use.
 	CREATE VIEW "chat"."fleet" AS
@@ -80,6 +81,26 @@ BEGIN
 	CREATE VIEW "chat"."ingest_hours" AS
 	SELECT f.identity_id, n.host_id AS identity, f.device_id, n.hour, n.kind, n.envelopes, n.payload_bytes
 	FROM "ingest_hour" n LEFT JOIN "fleet_host" f ON f.identity = n.host_id;
+
+	-- States and shortages are numbered in the order of proto/completeness/hour-state.ts; what is short of bytes or items counts no records.
+	CREATE VIEW "chat"."incomplete_hours" AS
+	SELECT f.identity_id, d.host_id AS identity, f.device_id, to_timestamp(86400.0 * d.day + 3600 * h.at) AS hour,
+		(ARRAY['complete', 'undelivered', 'short', 'late', 'silent', 'not_running', 'core_out', 'not_accounted'])[get_byte(d.states, h.at)] AS state,
+		(n.note ->> 0)::bigint AS accepted, (n.note ->> 1)::bigint AS stored, n.records_short, n.short_of
+	FROM "completeness_day" d CROSS JOIN generate_series(0, 23) h (at)
+	LEFT JOIN "fleet_host" f ON f.identity = d.host_id COLLATE "C"
+	CROSS JOIN LATERAL (
+		SELECT d.details::jsonb -> h.at::text AS note,
+			(sum((s.part ->> 1)::bigint) FILTER (WHERE (s.part ->> 0)::int NOT IN (6, 8)))::bigint AS records_short,
+			string_agg((ARRAY['account_refused', 'accounts_lost', 'dropped', 'rejected', 'lost_in_restore', 'missing', 'file_gap',
+				'export_rejected', 'export_rejected_items'])[(s.part ->> 0)::int + 1], ', ' ORDER BY s.at) AS short_of
+		FROM jsonb_array_elements(d.details::jsonb -> h.at::text) WITH ORDINALITY s (part, at) WHERE s.at > 2) n
+	WHERE d.incomplete_hours > 0 AND d.day > floor(extract(epoch FROM now()) / 86400)::int - 31 AND get_byte(d.states, h.at) IN (3, 4, 5, 7);
+
+	CREATE VIEW "chat"."completeness_hours" AS
+	SELECT hour, hosts[1]::bigint AS complete, hosts[2]::bigint AS undelivered, hosts[3]::bigint AS short, hosts[4]::bigint AS late,
+		hosts[5]::bigint AS silent, hosts[6]::bigint AS not_running, hosts[7]::bigint AS core_out, hosts[8]::bigint AS not_accounted
+	FROM "completeness_hour";
 EXCEPTION WHEN insufficient_privilege THEN
 	-- Core runs without the tools then, and says so (docs/chat-sql.md).
 	RAISE NOTICE 'schema "chat" cannot be made: %', SQLERRM;

@@ -31,6 +31,8 @@ export const chatViews = [
   "audit_events",
   "enrollment_policies",
   "ingest_hours",
+  "incomplete_hours",
+  "completeness_hours",
 ] as const;
 
 /** Queries of all cores at a time. Two of one core run at a time. */

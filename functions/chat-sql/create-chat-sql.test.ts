@@ -1,7 +1,11 @@
 import { readFileSync } from "node:fs";
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
+import { dayMs } from "../../kit/clock.ts";
 import type { ToolResult } from "../../proto/chat/tools.ts";
+import { byteOfState, incompleteStates, packNotes } from "../../proto/completeness/hour-note.ts";
+import { hourStates, shortageKinds } from "../../proto/completeness/hour-state.ts";
+import { shortRecords } from "../../proto/completeness/short-records.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
@@ -10,6 +14,7 @@ import { eventually } from "../../tests/support/eventually.ts";
 import { harmlessStatements } from "../../tests/support/harmless-statements.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
 import { fleetThresholds } from "../domain/fleet/thresholds.ts";
+import { addHourCounts, dayAt, saveDays } from "../store/completeness/days.ts";
 import { arrayLiteral } from "../store/database/query-parts.ts";
 import { createChatSql } from "./create-chat-sql.ts";
 import { functions } from "./statement-grammar.ts";
@@ -57,6 +62,36 @@ describe("the relations", () => {
         config.drift,
         certificate.status,
       ]);
+  });
+
+  it("incomplete_hours and completeness_hours name states and shortages as everything else does", async () => {
+    const host = "https://fleet.example.test/dc-1/host-1";
+    const day = dayAt(Date.now()) - 1;
+    const shortages = shortageKinds.map((kind, index) => ({ kind, count: 10 ** index }));
+    const states = new Uint8Array(24);
+    for (const [hour, state] of hourStates.entries()) states[hour] = byteOfState(state);
+    const short = hourStates.indexOf("short");
+    const details = packNotes(new Map([[short, { accepted: 8, stored: 7, shortages }]]));
+    await saveDays(test.db, [{ host, day, states, details, incompleteHours: 4, undelivered: 0, xid: null }]);
+    await addHourCounts(test.db, new Map([[day * dayMs, hourStates.map((_, index) => index)]]));
+    const found = await rows(
+      "select device_id, extract(hour from hour)::int, state, accepted, stored, records_short, short_of from incomplete_hours order by hour",
+    );
+    const names = ["account_refused", ...shortageKinds.filter((kind) => kind !== "account_refused")];
+    expect(found).toEqual(
+      hourStates.flatMap((state, hour) =>
+        incompleteStates.includes(state)
+          ? [
+              state === "short"
+                ? ["host-1", hour, state, 8, 7, shortRecords(shortages.slice(1)), names.join(", ")]
+                : ["host-1", hour, state, null, null, null, null],
+            ]
+          : [],
+      ),
+    );
+    expect(await rows(`select ${hourStates.join(", ")} from completeness_hours`)).toEqual([
+      hourStates.map((_, index) => index),
+    ]);
   });
 });
 
@@ -140,7 +175,7 @@ describe("a statement of a model", () => {
     [
       "select * from persons",
       "statement_refused",
-      'relation "persons" does not exist; there are collectors, heartbeats, certificates, config_assignments, audit_events, enrollment_policies, ingest_hours',
+      'relation "persons" does not exist; there are collectors, heartbeats, certificates, config_assignments, audit_events, enrollment_policies, ingest_hours, incomplete_hours, completeness_hours',
     ],
     ["select nothing from collectors", "query_failed", 'column "nothing" does not exist'],
     [

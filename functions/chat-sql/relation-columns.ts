@@ -1,4 +1,6 @@
 import type { ColumnDescription } from "../../proto/chat/tools.ts";
+import { incompleteStates } from "../../proto/completeness/hour-note.ts";
+import { hourStates, shortageKinds } from "../../proto/completeness/hour-state.ts";
 import { certificateStatuses, driftKinds, fleetConditions, fleetStates } from "../../proto/fleet-health/vocabulary.ts";
 
 const column = (name: string, type: string, description: string, unit: string | null = null): ColumnDescription => ({
@@ -184,5 +186,18 @@ export const relationColumns = {
     text("kind", "Kind of the telemetry: otel_span, otel_log, otel_metric, log_line, or other."),
     count("envelopes", "Envelopes (records of a collector's queue) that core stored.", "envelopes"),
     count("payload_bytes", "Size of their payloads.", "bytes"),
+  ],
+  incomplete_hours: [
+    ...host,
+    time("hour", "Start of the hour, in UTC."),
+    text("state", `What is wrong with it: ${oneOf(incompleteStates)}.`),
+    count("accepted", "Records that the collector accepted; null unless the state is short.", "records"),
+    count("stored", "Records of these that core stored; null unless the state is short.", "records"),
+    count("records_short", "Records that are missing; null where nobody can say how many.", "records"),
+    text("short_of", `Where they were lost, separated by commas: ${oneOf(shortageKinds)}.`),
+  ],
+  completeness_hours: [
+    time("hour", "Start of the hour, in UTC."),
+    ...hourStates.map((state) => count(state, `Hosts whose hour is in this state.`, "hosts")),
   ],
 } as const satisfies Record<string, readonly ColumnDescription[]>;

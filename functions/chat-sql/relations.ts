@@ -104,6 +104,24 @@ export const relations: readonly Relation[] = [
       "Rejected and discarded envelopes do not count.",
     ],
   },
+  {
+    name: "incomplete_hours",
+    description:
+      "Which hosts lack telemetry of which hour, how much and why, for the last 31 days. An hour without a row is complete, or not settled.",
+    columns: relationColumns.incomplete_hours,
+    notes: () => [
+      "An hour is settled 15 minutes after its end. short: records are missing. late: the host speaks, its account has not come. silent: it does not speak. core_out: core could not receive.",
+      "A later account settles its hour again.",
+    ],
+  },
+  {
+    name: "completeness_hours",
+    description: "How many hosts had which state of completeness in each settled hour of the whole fleet.",
+    columns: relationColumns.completeness_hours,
+    notes: () => [
+      "undelivered: stored by core, and not with every export. not_running: the host states that no collector ran. not_accounted: the host sends no accounts.",
+    ],
+  },
 ];
 
 /**

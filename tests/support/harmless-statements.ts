@@ -80,6 +80,8 @@ select device_id -- the name
   from collectors /* all of them */ limit 1
 select hour, kind, sum(envelopes) as envelopes, sum(payload_bytes) / 1048576 as mib from ingest_hours where hour > now() - interval '24 hours' group by hour, kind order by hour
 select c.device_id, i.envelopes from collectors c left join (select identity_id, sum(envelopes) as envelopes from ingest_hours group by 1) i using (identity_id) order by i.envelopes desc nulls last limit 5
+select device_id, hour, state, records_short, short_of from incomplete_hours where hour > now() - interval '24 hours' order by records_short desc nulls last limit 10
+select sum(complete) as complete, sum(short) as short from completeness_hours where hour > now() - interval '24 hours'
 values (1, 'a'), (2, 'b')`
   .trim()
   .split(/\n(?! )/);
