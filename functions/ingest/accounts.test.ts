@@ -1,20 +1,22 @@
 import { create } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { AccountSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { type AccountRegister, accountBytesMax, createAccountDesks } from "./accounts.ts";
+import { type AccountRegister, accountBytesMax, createAccountDesks, type StreamState } from "./accounts.ts";
 import type { Caller } from "./admission.ts";
 
 const caller = { identity: "spiffe://fleet.test/host-1" } as Caller;
 const account = (bytes = 1) => create(AccountSchema, { body: new Uint8Array(bytes) });
-const open = (accept: AccountRegister["accept"], lastFrame: Promise<unknown> = Promise.resolve()) => {
+const stored: StreamState["lastFrame"] = Promise.resolve(undefined);
+const open = (accept: AccountRegister["accept"], lastFrame = stored) => {
   const failures: unknown[] = [];
-  const desk = createAccountDesks({ accept }, (cause) => failures.push(cause))(caller, () => lastFrame);
+  const stream = { queue: undefined, lastFrame };
+  const desk = createAccountDesks({ accept }, (cause) => failures.push(cause))(caller, () => stream);
   return { desk, failures };
 };
 
 describe("the accounts of a stream", () => {
   it("are decided on once the frame before them is settled, also by a failure", async () => {
-    const frame = Promise.withResolvers<void>();
+    const frame = Promise.withResolvers<undefined>();
     const order: string[] = [];
     const { desk } = open(async () => {
       order.push("account");
@@ -39,7 +41,10 @@ describe("the accounts of a stream", () => {
   it("are refused above their size, and where core takes none", async () => {
     const { desk } = open(async () => expect.fail("it is too large"));
     await expect(desk(account(accountBytesMax + 1))).rejects.toMatchObject({ code: "frame_too_large" });
-    const none = createAccountDesks(undefined, () => undefined)(caller, () => Promise.resolve());
+    const none = createAccountDesks(undefined, () => undefined)(caller, () => ({
+      queue: undefined,
+      lastFrame: stored,
+    }));
     await expect(none(account())).rejects.toMatchObject({ code: "frame_invalid" });
   });
 

@@ -68,6 +68,8 @@ export const FleetHealthRow = v.strictObject({
   }),
   renewal: v.strictObject({ status: TextOrNull, last_error: TextOrNull }),
   last_auth_failure: v.nullable(v.strictObject({ at: IsoTimestamp, reason: v.string() })),
+  /** Its hours that began in the last 24 h and are short, late or silent, or for which core was out; null if none is settled. */
+  incomplete_hours: NumberOrNull,
   /** Acknowledged records that a restored database lost: at most `records_max`, in `ranges` audit events `ingest.gap`. */
   ingest_gap: v.nullable(v.strictObject({ ranges: v.number(), records_max: v.number(), last_at: IsoTimestamp })),
 });

@@ -101,6 +101,7 @@ export const fleetSorts = [
   "last_envelope_at",
   "certificate_not_after",
   "queue_bytes",
+  "incomplete_hours",
 ] as const;
 
 /** One of `fleetSorts`. */

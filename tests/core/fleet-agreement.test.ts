@@ -1,5 +1,8 @@
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
+import { dayAt, saveDays } from "../../functions/store/completeness/days.ts";
+import { dayMs, hourMs } from "../../kit/clock.ts";
+import { byteOfState, incompleteStates } from "../../proto/completeness/hour-note.ts";
 import type { FleetFacets } from "../../proto/fleet-health/facets.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../proto/fleet-health/row.ts";
@@ -24,6 +27,26 @@ const now = test.clock.now();
 await seedFleet(test.db, { count: 320, now: new Date(now) });
 const get = async <Body>(path: string) =>
   (await test.api<Body>("GET", `/v1/collector/health${path}`, { as: "auditor" })).body;
+const identities = (await get<FleetHealthReport>("?limit=1000")).items.map((row) => row.identity);
+/** The states of each host's last 48 hours, of which some are incomplete; of every fifth host none is settled. */
+const incompleteHours = new Map<string, number>();
+for (const [index, host] of identities.entries()) {
+  if (index % 5 === 0) continue;
+  const from = Math.ceil((now - dayMs) / hourMs) * hourMs;
+  incompleteHours.set(host, 0);
+  for (const day of [dayAt(from) - 1, dayAt(from), dayAt(now)]) {
+    const states = Uint8Array.from({ length: 24 }, (_, hour) => {
+      const at = day * dayMs + hour * hourMs;
+      const isIncomplete = (hour * 7 + index) % 11 < index % 4;
+      if (isIncomplete && at >= from) incompleteHours.set(host, (incompleteHours.get(host) ?? 0) + 1);
+      return byteOfState(isIncomplete ? (incompleteStates[hour % incompleteStates.length] ?? "short") : "complete");
+    });
+    const incomplete = states.filter((byte) => byte !== byteOfState("complete")).length;
+    await saveDays(test.db, [
+      { host, day, states, details: null, incompleteHours: incomplete, undelivered: 0, xid: null },
+    ]);
+  }
+}
 const fleet = (await get<FleetHealthReport>("?limit=1000")).items;
 
 /** Parameters of a query; `state` may occur more than once. */
@@ -90,6 +113,7 @@ const sortValues: Record<string, (row: FleetHealthRow) => string | number> = {
   last_envelope_at: (row) => Math.floor((Date.parse(row.last_envelope_at ?? "") || 0) / 1000),
   certificate_not_after: (row) => Date.parse(row.certificate.not_after),
   queue_bytes: (row) => row.queue.bytes ?? -1,
+  incomplete_hours: (row) => row.incomplete_hours ?? 0,
 };
 const exported: Record<string, (row: FleetHealthRow) => boolean> = {
   stale: (row) => has(row, "stale"),
@@ -150,6 +174,11 @@ const values: Record<string, fc.Arbitrary<string | readonly string[]>> = {
 const filters: fc.Arbitrary<Filter> = fc
   .subarray(Object.keys(values), { maxLength: 4 })
   .chain((names) => fc.record(Object.fromEntries(names.map((name) => [name, values[name] ?? fc.constant("")]))));
+
+it("a row counts the incomplete hours of the last day, those that began before it left out", () => {
+  for (const row of fleet) expect(row.incomplete_hours, row.identity).toBe(incompleteHours.get(row.identity) ?? null);
+  expect(new Set(incompleteHours.values()).size).toBeGreaterThan(4);
+});
 
 describe("under any filter", () => {
   it("pages, summary, facets and the four exports agree with each other and with the rows", async () => {

@@ -1,6 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
 import type { RenewalStatus } from "../../../drizzle/schema/health.ts";
+import { dayMs } from "../../../kit/clock.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import {
   type Drift,
@@ -17,6 +18,7 @@ import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { firstHosts, markHosts } from "./columns/select-hosts.ts";
+import { incompleteHoursByHost, incompleteHoursOf } from "./incomplete-hosts.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
 import { rowFactsOf } from "./row-facts.ts";
 import {
@@ -82,6 +84,8 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   gap_ranges: string | null;
   gap_records_max: string | null;
   gap_last_at: string | null;
+  /** Of the last 24 hours; null if none is settled. */
+  incomplete_hours: number | null;
   dropped_since_previous: boolean | null;
   renewal_status: RenewalStatus | null;
   renewal_last_error: string | null;
@@ -97,7 +101,12 @@ interface SortKey {
   isUnique?: true;
   /** The key is an expression, not a column. */
   isComputed?: true;
+  /** How the whole fleet is sorted by what core's memory does not have: the key, of `fleet` and what is joined with it. */
+  joined?: { key: SQL; join: SQL };
 }
+
+/** Hours that began within this time count as `incomplete_hours`. */
+const incompleteWithinMs = dayMs;
 
 /** Returns the sort keys of a page. Events that have not happened come first in ascending order. Only identities are unique. */
 const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
@@ -107,6 +116,16 @@ const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
   last_envelope_at: { key: sql`last_envelope_at`, type: sql`timestamptz` },
   certificate_not_after: { key: sql`certificate_not_after`, type: sql`timestamptz` },
   queue_bytes: { key: sql`queue_bytes`, type: sql`bigint` },
+  incomplete_hours: {
+    key: sql`coalesce(${incompleteHoursOf(sql`identity`, rules.now.getTime() - incompleteWithinMs)}, 0)`,
+    type: sql`int`,
+    isComputed: true,
+    joined: {
+      key: sql`coalesce(incomplete.hours, 0)`,
+      join: sql`left join (${incompleteHoursByHost(rules.now.getTime() - incompleteWithinMs)}) incomplete
+        on incomplete.host_id = fleet.identity`,
+    },
+  },
 });
 
 /** The position after the row with this sort value and id. */
@@ -134,12 +153,12 @@ export const findFleetPage = async (
   { sort, order, limit, after }: FleetPageRequest,
   { kind, columns }: { kind?: ExportKind; columns?: FleetColumns | undefined } = {},
 ): Promise<{ rows: FleetRow[]; next: FleetPosition | null }> => {
-  const { key, type, isUnique = false, isComputed = false } = sortKeysOf(rules)[sort];
+  const { key, type, isUnique = false, isComputed = false, joined } = sortKeysOf(rules)[sort];
   const direction = order === "asc" ? sql`asc` : sql`desc`;
   const where = [fleetPredicate(filter, rules)];
   if (kind) where.push(exportPredicate(kind, rules));
   const holds = sql.join(where, sql` and `);
-  const marked = await markHosts(db, columns, holds);
+  const marked = joined ? undefined : await markHosts(db, columns, holds);
   if (marked) {
     // The names of a host were found by the database just now.
     const { text, notText, device, notDevice, hostname, notHostname, ...changing } = filter;
@@ -159,7 +178,7 @@ export const findFleetPage = async (
   }
   const rows = await selectRows(db, rules, {
     // A key that is a column needs its index; `offset 0` keeps the planner from computing any other key twice a row.
-    from: sql`(select identity_id, ${key} as sort_key from ${hostsOf(rules)} where ${holds}
+    from: sql`(select identity_id, ${joined?.key ?? key} as sort_key from ${hostsOf(rules)} ${joined?.join ?? sql``} where ${holds}
       ${isComputed ? sql`offset 0` : sql``}) keyed ${beyond ? sql`where ${beyond}` : sql``}`,
     orderBy: isUnique ? sql`sort_key ${direction}` : sql`sort_key ${direction}, identity_id ${direction}`,
     limit: limit + 1,
@@ -202,7 +221,8 @@ const selectRows = async (
       h.queue_bytes_max, h.dropped_records_total, h.dead_letters, h.queue_forks, h.file_gaps, h.file_gap_bytes, h.dropped_since_previous, h.renewal_status, h.renewal_last_error,
       coalesce(l.labels, '{}') as labels, h.forwarder_last_error, case when f.last_heartbeat_at = h.last_heartbeat_at then h.forwarder_last_ack_at
         when last_ack_seconds >= 0 then f.last_heartbeat_at - make_interval(secs => last_ack_seconds) end as forwarder_last_ack_at,
-      g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at
+      g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at,
+      ${rules.past ? sql`null::int` : incompleteHoursOf(sql`i.identity`, rules.now.getTime() - incompleteWithinMs)} as incomplete_hours
     from (
       select identity_id as selected_id, row_number() over () as rank
       from (select identity_id from ${from} order by ${orderBy} limit ${limit}) sorted

@@ -23,6 +23,7 @@ const seen: readonly ExportColumn[] = [
   ["forwarder_connected", (row) => row.forwarder && String(row.forwarder.connected)],
   ["forwarder_last_ack_at", (row) => row.forwarder?.last_ack_at ?? null],
   ["forwarder_last_error", (row) => row.forwarder?.last_error ?? null],
+  ["incomplete_hours", (row) => row.incomplete_hours],
 ];
 
 const certificate: readonly ExportColumn[] = [

@@ -80,6 +80,7 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
           last_at: timestampOf(row.gap_last_at),
         }
       : null,
+  incomplete_hours: row.incomplete_hours,
 });
 
 /** Returns the mark of a view of the past. */

@@ -204,6 +204,9 @@ const Row = (props: { row: RowView; href: string; current: boolean; wide: boolea
       />
       <span class="second" textContent={props.row.forwarding.short} />
     </td>
+    <Show when={props.wide}>
+      <td class="column-completeness" data-tone={props.row.completenessTone} textContent={props.row.completeness} />
+    </Show>
     <td class="column-config">
       <span data-tone={props.row.driftTone} textContent={props.row.drift} />
       <span class="second hashes" role="img" aria-label={props.row.hashesRead}>

@@ -48,6 +48,7 @@ const healthy: FleetHealthRow = {
   renewal: { status: "ok", last_error: null },
   last_auth_failure: null,
   ingest_gap: null,
+  incomplete_hours: null,
 };
 
 const rowView = (row: FleetHealthRow, at: number) => rowViewIn(row, at, "utc");
@@ -77,6 +78,13 @@ describe("a row of the table", () => {
       queue: "1,023 KiB",
       queueDetail: "oldest 1 min",
     });
+  });
+
+  it("says how many hours are not complete, and nothing before one is settled", () => {
+    const completenessOf = (hours: number | null) => rowView({ ...healthy, incomplete_hours: hours }, now);
+    expect(completenessOf(null)).toMatchObject({ completeness: "" });
+    expect(completenessOf(0)).toMatchObject({ completeness: "complete", completenessTone: "quiet" });
+    expect(completenessOf(1)).toMatchObject({ completeness: "1 hour incomplete", completenessTone: "warn" });
   });
 
   it("is calm only if the host is healthy and forwards", () => {

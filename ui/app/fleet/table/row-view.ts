@@ -6,6 +6,7 @@ import {
   formatAgo,
   formatBytes,
   formatCount,
+  formatCountOf,
   formatDuration,
   formatShare,
   formatShortTimestamp,
@@ -53,6 +54,9 @@ export interface RowView {
   hostname: string;
   heartbeat: AgeView;
   forwarding: AgeView;
+  /** How many hours are not complete; empty until one is settled. */
+  completeness: string;
+  completenessTone: Tone;
   drift: string;
   driftTone: Tone;
   /** Desired, running, last known good. */
@@ -114,6 +118,7 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone): RowVi
     hostname: plainName(row.hostname ?? ""),
     heartbeat: ageView(row.last_heartbeat_at, now, zone),
     forwarding: ageView(row.last_envelope_at, now, zone),
+    ...completenessView(row),
     drift: driftNames[row.config.drift],
     driftTone: driftTones[row.config.drift] ?? "quiet",
     hashes,
@@ -141,6 +146,13 @@ const ageView = (at: string | null, now: number, zone: TimeZone): AgeView =>
         short: formatShortTimestamp(at, now, zone),
         never: false,
       };
+
+const completenessView = ({ incomplete_hours: hours }: FleetHealthRow) =>
+  hours === null
+    ? ({ completeness: "", completenessTone: "quiet" } as const)
+    : hours === 0
+      ? ({ completeness: "complete", completenessTone: "quiet" } as const)
+      : ({ completeness: `${formatCountOf(hours, "hour")} incomplete`, completenessTone: "warn" } as const);
 
 const hashViews = (config: FleetHealthRow["config"]): RowView["hashes"] => {
   const groups: string[] = [];
