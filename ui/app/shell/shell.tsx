@@ -12,10 +12,9 @@ import { createPageTitle, productName } from "./page-title.ts";
 import { TimeZoneSwitch } from "./time-zone-switch.tsx";
 
 /** The entries of the navigation that need scope `audit`. A page below one of them, such as a host, marks it as current too. */
-const auditPages: readonly { path: string; name: string; below: string; isWide?: true }[] = [
+const auditPages: readonly { path: string; name: string; below: string }[] = [
   { path: "/fleet", name: "Fleet", below: "/hosts/" },
-  /** On a narrow screen one line has no room for it: the fleet page leads there. */
-  { path: "/completeness", name: "Completeness", below: "/completeness/", isWide: true },
+  { path: "/completeness", name: "Completeness", below: "/completeness/" },
   { path: "/audit", name: "Audit", below: "/audit/" },
   { path: "/configs", name: "Configs", below: "/configs/" },
   { path: "/rollouts", name: "Rollouts", below: "/rollouts/" },
@@ -29,6 +28,7 @@ export const Shell = (props: { children?: JSX.Element }) => {
   const location = useLocation();
   const current = (path: string, below = "//") =>
     location.pathname === path ? "page" : location.pathname.startsWith(below) ? "true" : undefined;
+  const seesFleet = () => session()?.scopes.includes("audit") ?? true;
   return (
     <div class="shell">
       <a class="button skip-link" href="#content" rel="external">
@@ -40,18 +40,18 @@ export const Shell = (props: { children?: JSX.Element }) => {
           {productName}
         </a>
         <nav class="shell-nav" aria-label="Main">
-          <a href="/" aria-current={current("/")}>
+          {/* On a narrow screen one line has no room for it: the product's name leads there too. */}
+          <a href="/" aria-current={current("/")} data-wide={seesFleet() ? "" : undefined}>
             Home
           </a>
           {/* They keep their place, unseen, until the session is known: nothing moves then. */}
-          <Show when={session()?.scopes.includes("audit") ?? true}>
+          <Show when={seesFleet()}>
             <For each={auditPages}>
-              {({ path, name, below, isWide }) => (
+              {({ path, name, below }) => (
                 <a
                   href={path}
                   aria-current={current(path, below)}
                   data-unknown={session() === undefined ? "" : undefined}
-                  data-wide={isWide ? "" : undefined}
                 >
                   {name}
                 </a>
