@@ -81,7 +81,9 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
 
 const completedOf = (program: Command, formatsOf: ReadonlyMap<Command, readonly string[]>): Completed[] =>
   program.commands.flatMap((command) => {
-    const leaves = command.commands.length === 0 ? [command] : command.commands;
+    // A command with an argument may have others below it.
+    const isLeaf = command.commands.length === 0 || command.registeredArguments.length > 0;
+    const leaves = [...(isLeaf ? [command] : []), ...command.commands];
     return leaves.map((leaf) => ({
       words: leaf === command ? command.name() : `${command.name()} ${leaf.name()}`,
       summary: leaf.description(),

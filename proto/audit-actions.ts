@@ -39,6 +39,7 @@ export const auditActions = [
   "host_diag.request",
   "host_diag.read",
   "completeness.export",
+  "completeness.read",
   "telemetry.read",
   "telemetry.copy",
   "chat.tool_call",

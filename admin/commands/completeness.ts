@@ -1,8 +1,10 @@
 import {
   type GetHostCompletenessResponse,
   getHostCompleteness,
+  type ReadStatementData,
   type ReportCompletenessData,
   type ReportCompletenessResponse,
+  readStatement,
   reportCompleteness,
 } from "../../client/index.ts";
 import type { HourState } from "../../proto/completeness/hour-state.ts";
@@ -42,6 +44,31 @@ const hourColumns: readonly Column<HourRow>[] = [
   { title: "stored", value: ({ figures }) => figures?.stored },
   { title: "short of", value: ({ shortages }) => shortagesText(shortages) },
 ];
+
+interface StatementOptions {
+  host?: string;
+  accounts?: boolean;
+  since?: number;
+}
+
+/** `svc-admin completeness statement`: the file of an hour's statement, to standard output. */
+export const writeStatementAction: Action<StatementOptions> = async (
+  terminal,
+  { host, accounts = false, since, ...options },
+  hour = "",
+) => {
+  const client = connect(terminal, options);
+  const query: NonNullable<ReadStatementData["query"]> = {
+    ...(host === undefined ? {} : { host }),
+    ...(accounts ? { accounts: "true" as const } : {}),
+    ...(since === undefined ? {} : { since }),
+  };
+  const { data } = await readStatement<true>({ client, path: { hour }, query, parseAs: "stream" });
+  const decoder = new TextDecoder();
+  for await (const bytes of data as unknown as AsyncIterable<Uint8Array>)
+    terminal.out.write(decoder.decode(bytes, { stream: true }));
+  return undefined;
+};
 
 /** Core counts back from its own clock. */
 const textOf = (time: Instant): string => ("at" in time ? time.at : `${time.secondsAgo}s`);

@@ -263,6 +263,16 @@ const declareCompleteness = (add: Add): void => {
     ],
     load: async () => (await import("./completeness.ts")).completenessAction,
   });
+  add("completeness statement <hour>", {
+    summary: "Write the signed statement of an hour, for svc-server verify-completeness",
+    options: [
+      new Option("--host <name>", "only its lines, with their proofs and accounts"),
+      new Option("--accounts", "with the accounts of all hosts"),
+      count("--since <size>", "with the proof that the log continues what it was at this size"),
+    ],
+    formats: ["text"],
+    load: async () => (await import("./completeness.ts")).writeStatementAction,
+  });
 };
 
 const declareRecords = (add: Add): void => {

@@ -133,6 +133,7 @@ export type FleetHealthRow = {
         at: string;
         reason: string;
     } | null;
+    incomplete_hours: number | null;
     ingest_gap: {
         ranges: number;
         records_max: number;
@@ -5751,7 +5752,7 @@ export type ReportFleetHealthData = {
          * must be a time in UTC, such as 2026-11-23T02:41Z
          */
         at?: string;
-        sort?: 'identity' | 'severity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes';
+        sort?: 'identity' | 'severity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes' | 'incomplete_hours';
         order?: 'asc' | 'desc';
         limit?: number;
         cursor?: string;
@@ -6943,6 +6944,82 @@ export type ExportCompletenessResponses = {
 };
 
 export type ExportCompletenessResponse = ExportCompletenessResponses[keyof ExportCompletenessResponses];
+
+export type ReadStatementData = {
+    body?: never;
+    path: {
+        hour: string;
+    };
+    query?: {
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        host?: string;
+        accounts?: 'true' | 'false';
+        since?: number;
+    };
+    url: '/v1/collector/completeness/statements/{hour}';
+};
+
+export type ReadStatementErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `too_many_exports`: This operator has too many exports in flight
+     */
+    429: Problem & {
+        code?: 'too_many_exports';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ReadStatementError = ReadStatementErrors[keyof ReadStatementErrors];
+
+export type ReadStatementResponses = {
+    /**
+     * The file that docs/completeness-proof.md describes
+     */
+    200: string;
+};
+
+export type ReadStatementResponse = ReadStatementResponses[keyof ReadStatementResponses];
 
 export type ListAuditEventsData = {
     body?: never;

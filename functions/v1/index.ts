@@ -16,6 +16,7 @@ import { chatStatusRoute } from "./chat/status.ts";
 import { revokeCertificateRoute } from "./collector/certificates/revoke.ts";
 import { exportCompletenessRoute } from "./collector/completeness/export.ts";
 import { fleetCompletenessRoute } from "./collector/completeness/report.ts";
+import { readStatementRoute } from "./collector/completeness/statement.ts";
 import { configDesiredRoute } from "./collector/config-desired.ts";
 import { assignConfigToManyRoute } from "./collector/configs/assign-many.ts";
 import { exportAssignmentsRoute, exportConfigsRoute } from "./collector/configs/export.ts";
@@ -152,6 +153,7 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
   hostCompletenessRoute(core),
   fleetCompletenessRoute(core),
   exportCompletenessRoute(core),
+  readStatementRoute(core),
   listAuditEventsRoute(core),
   auditChainRoute(core),
   auditCsvRoute(core),

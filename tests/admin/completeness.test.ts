@@ -2,7 +2,10 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeEach, expect, it } from "vitest";
 import { settleHours } from "../../functions/domain/completeness/settle-hours.ts";
+import { writeStatement } from "../../functions/domain/completeness/write-statement.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { hourMs } from "../../kit/clock.ts";
+import { parseStatementFile } from "../../proto/completeness/statement-file.ts";
 import { storeAccount } from "../support/accounts.ts";
 import { createAdminUser } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector } from "../support/collector.ts";
@@ -19,7 +22,9 @@ const admin = createAdminUser({ env: { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKE
 const first = clock.now() - (clock.now() % hourMs);
 await storeAccount(db, host.identity, first, { queueFull: 310 });
 await clock.advance(first + hourMs + 20 * 60_000 - clock.now());
-await settleHours(core, { owner: "01920000-0000-7000-8000-000000000001", retentionDays: 400 });
+const owner = "01920000-0000-7000-8000-000000000001";
+await settleHours(core, { owner, retentionDays: 400 });
+await writeStatement({ ...core, codec: zstdCodec, logSigner: null }, owner);
 beforeEach(async () => {
   await clock.advance(1000);
   writeFileSync(tokenFile, await web.core.bridgeToken("auditor"));
@@ -46,4 +51,15 @@ it("shows the hours of a host, of a range and of a state, also as JSON", async (
   const table = await admin.run("completeness", "web-17", "--from", hour);
   expect(table.out).toMatch(new RegExp(`^${hour} +short +1000 +1000 +dropped 310$`, "m"));
   expect(table.out).toMatch(/ not decided/);
+});
+
+it("writes the statement of an hour, of all hosts or of one with its accounts", async () => {
+  const { exitCode, out, err } = await admin.run("completeness", "statement", hour);
+  expect(err).toBe("");
+  expect(exitCode).toBe(0);
+  expect(parseStatementFile(out).lines).toHaveLength(2);
+  const own = parseStatementFile((await admin.run("completeness", "statement", hour, "--host", "web-17")).out);
+  expect(own.lines).toMatchObject([{ text: expect.stringContaining("queue_full=310"), accounts: [{ refused: null }] }]);
+  const none = await admin.run("completeness", "statement", "2020-01-01T10:00:00Z");
+  expect(none).toMatchObject({ exitCode: 1, err: expect.stringContaining("no statement") });
 });

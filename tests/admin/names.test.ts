@@ -143,6 +143,7 @@ describe("the bundle that ships", () => {
     "telemetry read",
     ...["hosts diag", "hosts renew", "hosts report"],
     "completeness",
+    "completeness statement",
     "completion",
   ];
 

@@ -43,13 +43,13 @@ export async function* exportStatement(needs: Needs, order: StatementOrder): Asy
   const { db, codec } = needs;
   const statement = await findStatement(db, order.hour);
   const head = await findLogHead(db);
-  if (statement === undefined || head === undefined) throw new Problem("not_found");
+  if (statement === undefined || head === undefined) throw noStatement();
   const log = await listLogHashes(db, head.size);
   const { entryIndex, lines } = statement;
   const [entry = ""] = await listLogEntries(db, entryIndex, 1);
   // A host's lines need the hashes of all others.
   const hashes = order.host !== undefined || lines <= provenLinesMax ? await hashLines(needs, statement) : undefined;
-  if (hashes !== undefined && hashes.length !== lines) throw new Problem("not_found");
+  if (hashes !== undefined && hashes.length !== lines) throw noStatement();
   const lineProver = hashes && createProver(codec.digest, hashes);
   const prover = createProver(codec.digest, log);
   yield `${entry}\n`;
@@ -73,6 +73,9 @@ export async function* exportStatement(needs: Needs, order: StatementOrder): Asy
     note,
   });
 }
+
+const noStatement = () =>
+  new Problem("not_found", { detail: "There is no statement of this hour, or its lines were dropped" });
 
 interface ReadLine {
   index: number;

@@ -106,6 +106,14 @@ export const findEnrolledNames = async (db: Executor, hosts: readonly string[]):
   );
 };
 
+/** Returns the identity of the enrolled host that `name` is the device id of, if there is one alone; else `name` itself. */
+export const findHostNamed = async (db: Executor, name: string): Promise<string> => {
+  const rows = await db.execute<{ identity: string }>(
+    sql`select identity from fleet_host where device_id = ${name} limit 2`,
+  );
+  return rows.length === 1 ? (rows[0]?.identity ?? name) : name;
+};
+
 /** Finds the identity of a host by its id. */
 export const findIdentityOf = async (db: Executor, identityId: string): Promise<string | undefined> => {
   const [row] = await db.execute<{ identity: string }>(

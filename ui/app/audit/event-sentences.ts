@@ -119,6 +119,10 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "exported hours that are not complete[, {rows} rows]",
     "began to export hours that are not complete[, {rows} rows]",
   ],
+  "completeness.read": [
+    "read the statement of {target}[ for the host {host}]",
+    "could not read the statement of {target}",
+  ],
   "telemetry.read": ["read the telemetry of {target}", "could not read the telemetry of {target}"],
   "telemetry.copy": [
     "copied telemetry to the table {target}[: {envelopes} envelopes]",

@@ -12,7 +12,8 @@ const notForwarded =
 /** Core authenticates these by something else, or not at all. */
 const exchangePath = "/v1/operator/token-exchange";
 const openPaths: readonly string[] = ["/v1/openapi.json", exchangePath];
-const pathPattern = /^\/v1(\/[A-Za-z0-9._~-]+)+$/;
+/** The hour of a statement has colons. */
+const pathPattern = /^\/v1(\/([A-Za-z0-9._~:-]|%3[Aa])+)+$/;
 const bearerPattern = /^Bearer [A-Za-z0-9._~+/=-]{1,4096}$/i;
 /** As core's own limit. */
 const bodyBytesMax = 1024 * 1024;

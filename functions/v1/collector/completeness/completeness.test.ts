@@ -5,7 +5,10 @@ import type { FleetCompleteness, HostCompleteness } from "../../../../proto/comp
 import { storeAccount } from "../../../../tests/support/accounts.ts";
 import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
+import { exportStatement } from "../../../domain/completeness/export-statement.ts";
 import { settleHours } from "../../../domain/completeness/settle-hours.ts";
+import { writeStatement } from "../../../domain/completeness/write-statement.ts";
+import { zstdCodec } from "../../../node/ingest/zstd-codec.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -62,7 +65,9 @@ describe("the completeness of a host", () => {
       [at(0), "undelivered"],
       [at(1), "silent"],
     ]);
-    expect(body.hours[0]?.figures?.delivered).toEqual([{ export: "backend", delivered: false }]);
+    expect(body.hours[0]?.figures?.delivered).toEqual([
+      { export: "backend", delivered: false, rejected: 0, rejected_items: 0 },
+    ]);
     const unknown = "/v1/collector/hosts/01920000-0000-7000-8000-000000000000/completeness";
     expect(await get(unknown)).toMatchObject({ status: 404, body: { code: "not_found" } });
   });
@@ -127,14 +132,46 @@ describe("the completeness of the fleet", () => {
     expect(status).toBe(200);
     const [head, ...records] = body.trim().split("\r\n");
     expect(head).toBe(
-      "hour,identity,identity_id,device_id,state,accepted,stored,account_refused,accounts_lost,dropped,rejected,lost_in_restore,missing,file_gap",
+      "hour,identity,identity_id,device_id,state,accepted,stored,account_refused,accounts_lost,dropped,rejected,lost_in_restore,missing,file_gap,export_rejected,export_rejected_items",
     );
     expect(records).toEqual([
-      `${at(1)},${b.identity},${b.identityId},b,short,1000,1000,,,310,,,,`,
-      `${at(2)},${b.identity},${b.identityId},b,short,1000,1000,,,7,,,,`,
+      `${at(1)},${b.identity},${b.identityId},b,short,1000,1000,,,310,,,,,,`,
+      `${at(2)},${b.identity},${b.identityId},b,short,1000,1000,,,7,,,,,,`,
     ]);
     const { body: events } = await get<{ items: unknown[] }>("/v1/audit-events?action=completeness.export");
     expect(events.items).toMatchObject([{ outcome: "success", details: { rows: 2 } }]);
     expect((await get("/v1/collector/completeness", "reader")).status).toBe(403);
+  });
+});
+
+describe("the statement of an hour", () => {
+  const path = "/v1/collector/completeness/statements";
+
+  it("is the file that svc-server writes, of all hosts or of one, and audited", async () => {
+    await writeStatement({ ...core, codec: zstdCodec, logSigner: null }, owner);
+    const fileOf = async (order: { host?: string; withAccounts: boolean }) => {
+      const given = { hour: new Date(first + 2 * hourMs), ...order };
+      return (await Array.fromAsync(exportStatement({ db, codec: zstdCodec }, given))).join("");
+    };
+    const whole = await get<string>(`${path}/${encodeURIComponent(at(2))}`);
+    expect(whole).toMatchObject({ status: 200, body: await fileOf({ withAccounts: false }) });
+    expect(whole.body).toContain(`${b.identity} short accepted=1000 stored=1000 queue_full=7 short=dropped`);
+    // Any time of the hour, and the host's own name.
+    const within = new Date(first + 2.5 * hourMs).toISOString();
+    const own = await get<string>(`${path}/${encodeURIComponent(within)}?host=b`);
+    expect(own.body).toBe(await fileOf({ host: b.identity, withAccounts: true }));
+    expect(own.body.match(/^(line|account) /gm)).toEqual(["line ", "account "]);
+    const { body: events } = await get<{ items: unknown[] }>("/v1/audit-events?action=completeness.read");
+    expect(events.items).toMatchObject([
+      { target: { id: at(2).replace(".000Z", "Z") }, details: { host: b.identity, accounts: true } },
+      { details: { accounts: false } },
+    ]);
+  });
+
+  it("is 404 for an hour that has none, 422 for no time, and needs scope audit", async () => {
+    expect(await get(`${path}/2020-01-01T10:00:00Z`)).toMatchObject({ status: 404, body: { code: "not_found" } });
+    expect(await get(`${path}/yesterday`)).toMatchObject({ status: 422, body: { code: "validation_failed" } });
+    expect(await get(`${path}/1h?since=-1`)).toMatchObject({ status: 422, body: { code: "validation_failed" } });
+    expect(await get(`${path}/1h`, "reader")).toMatchObject({ status: 403, body: { code: "forbidden" } });
   });
 });

@@ -160,6 +160,7 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "host_diag.request": ["Diagnostics requested", "Requesting diagnostics failed"],
   "host_diag.read": ["Diagnostics read", "Reading diagnostics failed"],
   "completeness.export": ["Incomplete hours exported", "Export of incomplete hours ended early"],
+  "completeness.read": ["Statement of an hour read", "Reading a statement failed"],
   "telemetry.read": ["Telemetry read", "Reading telemetry failed"],
   "telemetry.copy": ["Telemetry copied to a table", "Copying telemetry failed"],
   "chat.tool_call": ["Chat read the fleet", "Chat could not read the fleet"],

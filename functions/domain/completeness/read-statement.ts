@@ -1,0 +1,33 @@
+import { hourText } from "../../../proto/completeness/statement-line.ts";
+import type { Core } from "../../core.ts";
+import { findHostNamed } from "../../store/completeness/report.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import { exportStatement, type StatementOrder } from "./export-statement.ts";
+
+/** What an operator reads of a statement: no blocks, which are telemetry. `host` may be a device id. */
+export type ReadOrder = Omit<StatementOrder, "onBlock">;
+
+/** Returns the file of an hour's statement, part by part; audited before the first. Throws 404 `not_found` as `exportStatement` does. */
+export const readStatement = async (
+  core: Pick<Core, "db" | "reports" | "clock" | "entropy" | "codec">,
+  order: ReadOrder,
+  { operator, origin }: { operator: Operator; origin: Origin },
+): Promise<AsyncGenerator<string, void, void>> => {
+  const { hour, withAccounts } = order;
+  const host = order.host === undefined ? undefined : await findHostNamed(core.reports, order.host);
+  const parts = exportStatement({ db: core.reports, codec: core.codec }, { ...order, host });
+  // Without a statement there is no first part.
+  const first = await parts.next();
+  await core.db.transaction((tx) =>
+    recordAudit(tx, core, {
+      ...{ actor: operatorActor(operator), action: "completeness.read", origin, outcome: "success" },
+      target: { type: "completeness_statement", id: hourText(hour.getTime()) },
+      details: { host, accounts: withAccounts },
+    }),
+  );
+  return (async function* () {
+    if (!first.done) yield first.value;
+    yield* parts;
+  })();
+};

@@ -1,0 +1,44 @@
+import * as v from "valibot";
+import { hourMs as hourLengthMs } from "../../../../kit/clock.ts";
+import { Identifier } from "../../../../proto/management/text.ts";
+import { QueryInteger } from "../../../../proto/values.ts";
+import type { Core } from "../../../core.ts";
+import { readStatement } from "../../../domain/completeness/read-statement.ts";
+import { createDownloads, downloadName } from "../../../http/download.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import { QueryTime } from "../../query-time.ts";
+
+/** `GET /v1/collector/completeness/statements/{hour}`: the signed statement of an hour, for `svc-server verify-completeness`; audited. */
+export const readStatementRoute = (core: Pick<Core, "config" | "db" | "reports" | "clock" | "entropy" | "codec">) => {
+  const download = createDownloads(core);
+  return route({
+    method: "GET",
+    path: "/v1/collector/completeness/statements/:hour",
+    operationId: "readStatement",
+    summary: "The signed statement of the hour that contains a time, with the proofs of its lines",
+    guard: scope(core, "audit"),
+    params: v.object({ hour: QueryTime }),
+    query: v.strictObject({
+      /** An identity or a device id: only its lines, with its accounts. */
+      host: v.optional(Identifier(2048)),
+      accounts: v.optional(v.picklist(["true", "false"], "must be true or false"), "false"),
+      /** The size of the log that a witness kept. */
+      since: v.optional(QueryInteger(0, Number.MAX_SAFE_INTEGER)),
+    }),
+    replies: { 200: { description: "The file that docs/completeness-proof.md describes", type: "text/plain" } },
+    problems: ["not_found", "too_many_exports"],
+    handle: ({ params, query, caller: operator, origin }) =>
+      download(operator.userId, async () => {
+        const { host, accounts, since } = query;
+        const at = params.hour(core.clock.now());
+        const hour = new Date(at - (at % hourLengthMs));
+        const order = { hour, host, since, withAccounts: accounts === "true" || host !== undefined };
+        return {
+          type: "text/plain; charset=utf-8",
+          fileName: downloadName("statement", { host }, hour, "txt"),
+          texts: await readStatement(core, order, { operator, origin }),
+        };
+      }),
+  });
+};
