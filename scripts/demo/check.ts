@@ -57,7 +57,7 @@ export const check = async (context: LabContext, cleanup: AsyncDisposableStack) 
   progress(`${simulatedHosts} simulated hosts enroll and heartbeat`);
   await driveHosts(deployment, context, { hosts: simulatedHosts, seconds: simulatedSeconds, cleanup });
   progress("three people sign in and read the fleet");
-  const operators = await checkOperators(deployment, { ...web, collectors: simulatedHosts + 3 });
+  const operators = await checkOperators(deployment, { ...web, collectors: simulatedHosts + 3 }, context);
   progress("Grace asks a question; her receipts are verified");
   const chat = await checkChat(deployment, web, context);
   const { sent, kills, rotations } = await sendInput(deployment, context);
