@@ -29,7 +29,7 @@ describe("the pages of records", () => {
     const { page, messages } = await visitPage({ browser, web }, "auditor", "/");
     await expect.poll(() => page.title()).toBe(product);
     const nav = page.getByRole("navigation", { name: "Main" });
-    for (const name of ["Fleet", "Audit", "Configs", "Rollouts", "Enrollment"]) {
+    for (const name of ["Fleet", "Completeness", "Audit", "Configs", "Rollouts", "Enrollment"]) {
       await nav.getByRole("link", { name, exact: true }).click();
       await page.getByRole("heading", { level: 1, name }).waitFor();
       await expect.poll(() => page.title()).toBe(`${name} · ${product}`);
@@ -40,6 +40,24 @@ describe("the pages of records", () => {
     await expect.poll(() => page.title()).toBe(`edge-1 · ${product}`);
     expect(await nav.locator("[aria-current]").textContent()).toBe("Fleet");
     expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it.each([360, 390, 480])("are all in one line of the navigation, %i px", async (width) => {
+    const { page } = await visitPage({ browser, web }, "auditor", "/audit", { width });
+    const links = page.getByRole("navigation", { name: "Main" }).getByRole("link");
+    await links.getByText("Completeness").waitFor();
+    expect(await links.allTextContents()).toEqual([
+      "Fleet",
+      "Completeness",
+      "Audit",
+      "Configs",
+      "Rollouts",
+      "Enrollment",
+    ]);
+    const tops = await links.evaluateAll((all) => all.map((link) => link.getBoundingClientRect().top));
+    expect(new Set(tops).size).toBe(1);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
     await page.context().close();
   });
 
