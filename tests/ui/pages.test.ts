@@ -29,7 +29,7 @@ describe("the pages of records", () => {
     const { page, messages } = await visitPage({ browser, web }, "auditor", "/");
     await expect.poll(() => page.title()).toBe(product);
     const nav = page.getByRole("navigation", { name: "Main" });
-    for (const name of ["Fleet", "Completeness", "Audit", "Configs", "Rollouts", "Enrollment"]) {
+    for (const name of ["Fleet", "Completeness", "Audit", "Configs", "Rollouts", "Enrollment", "System"]) {
       await nav.getByRole("link", { name, exact: true }).click();
       await page.getByRole("heading", { level: 1, name }).waitFor();
       await expect.poll(() => page.title()).toBe(`${name} · ${product}`);

@@ -12,13 +12,14 @@ import { createPageTitle, productName } from "./page-title.ts";
 import { TimeZoneSwitch } from "./time-zone-switch.tsx";
 
 /** The entries of the navigation that need scope `audit`. A page below one of them, such as a host, marks it as current too. */
-const auditPages: readonly { path: string; name: string; below: string }[] = [
+const auditPages: readonly { path: string; name: string; below: string; isWide?: true }[] = [
   { path: "/fleet", name: "Fleet", below: "/hosts/" },
   { path: "/completeness", name: "Completeness", below: "/completeness/" },
   { path: "/audit", name: "Audit", below: "/audit/" },
   { path: "/configs", name: "Configs", below: "/configs/" },
   { path: "/rollouts", name: "Rollouts", below: "/rollouts/" },
   { path: "/enrollment", name: "Enrollment", below: "/enrollment/" },
+  // On a narrow screen one line has no room for it: home leads there.
   { path: "/system", name: "System", below: "/system/", isWide: true },
 ];
 
@@ -47,11 +48,12 @@ export const Shell = (props: { children?: JSX.Element }) => {
           {/* They keep their place, unseen, until the session is known: nothing moves then. */}
           <Show when={seesFleet()}>
             <For each={auditPages}>
-              {({ path, name, below }) => (
+              {({ path, name, below, isWide }) => (
                 <a
                   href={path}
                   aria-current={current(path, below)}
                   data-unknown={session() === undefined ? "" : undefined}
+                  data-wide={isWide ? "" : undefined}
                 >
                   {name}
                 </a>
