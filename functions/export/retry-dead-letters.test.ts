@@ -69,6 +69,21 @@ describe("a retry of dead letters", () => {
     ]);
   });
 
+  it("takes what the backend accepts off what it rejected of the host's hour", async () => {
+    await store([envelope(1), envelope(2), envelope(3)]);
+    const left = () => connection.sql`select after_sequence::int, envelopes::int, items::int from export_rejection`;
+    expect(await left()).toEqual([{ after_sequence: 0, envelopes: 3, items: 0 }]);
+    const limits = { bytesMax: 1, signals: ["logs" as const], isAttested: true };
+    await retry(
+      (lines) => {
+        if (lines.includes("line-1")) return { status: "rejected", reason: "HTTP 413" };
+        return lines.includes("line-2") ? { ...accepted, rejectedItems: 4, message: "too old" } : accepted;
+      },
+      { limits },
+    );
+    expect(await left()).toEqual([{ after_sequence: 0, envelopes: 1, items: 4 }]);
+  });
+
   it("sends again while the backend is unavailable, and keeps all that is left when it stays so", async () => {
     await store([envelope(1), envelope(2)]);
     let calls = 0;
