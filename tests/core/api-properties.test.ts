@@ -2,6 +2,8 @@ import { readFileSync, writeFileSync } from "node:fs";
 import fc from "fast-check";
 import { afterAll, describe, expect, it } from "vitest";
 import { hostDiag } from "../../drizzle/schema/diag.ts";
+import { writeStatement } from "../../functions/domain/completeness/write-statement.ts";
+import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { rfc3339 } from "../../kit/clock.ts";
 import type { ProofPurpose } from "../../proto/management/proof.ts";
 import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
@@ -108,6 +110,8 @@ await test.db.insert(hostDiag).values([
   { id: openDiag, ...asked },
   { id: answeredDiag, ...asked, answeredAt: new Date(clock.now()), bundle: "{}" },
 ]);
+const statements = { ...test.core, codec: zstdCodec, logSigner: null };
+const stated = await writeStatement(statements, "01920000-0000-7000-8000-00000000000a");
 const guardOf = new Map(test.routes.map(({ operationId, guard }) => [operationId, guard.kind]));
 const good = { valid: true, errors: [], running_config_hash: null, last_known_good_config_hash: config.config_hash };
 await manage(test, caller.host, "heartbeat", heartbeatBody(clock.now(), { config: good }));
@@ -152,6 +156,7 @@ const known: KnownValues = {
 /** Returns the ids that a path may contain: those of resources of its kind. */
 const idsOf = ({ path, operationId }: Documented, name: string): string[] => {
   if (name === "diag") return [answeredDiag];
+  if (name === "hour") return [stated?.hour ?? ""];
   if (path.includes("/diags/")) return [caller.host.identityId];
   if (operationId === "setDesiredConfig") return [untouched];
   const those = /^(revoke|freeze)/.test(operationId) ? [prey] : [prey, caller];
