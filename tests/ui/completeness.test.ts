@@ -42,6 +42,10 @@ beforeAll(async () => {
     if (at < thisHour - 12 * hourMs)
       await storeAccount(db, gone.identity, at, { isStopped: at < first + 5 * hourMs, accepted: 0 });
   }
+  // Of the hour after that one, the backend of the export rejected something.
+  const after = (Math.floor((short + hourMs) / hourMs) - 1) * 1_000;
+  await db.execute(sql`insert into export_rejection (host_id, queue_id, after_sequence, name, envelopes, items, last_at)
+    values (${shop.identity}, decode(md5(${shop.identity}), 'hex'), ${after}::bigint, 'backend', 2, 7, now())`);
   await db.execute(sql`insert into completeness_progress (hour, received_before)
     values (${new Date(first - hourMs).toISOString()}::timestamptz, ${new Date(first).toISOString()}::timestamptz)`);
   const settling = { owner: "01920000-0000-7000-8000-000000000001", retentionDays: 400 };
@@ -72,6 +76,11 @@ describe("the hours of a host", () => {
     await page.keyboard.press("Enter");
     const next = new Date(short + hourMs).toISOString();
     await page.getByRole("region", { name: `Account of ${next.slice(0, 10)} ${next.slice(11, 16)} UTC` }).waitFor();
+    await page.getByText("2 records rejected by the backend of an export.").waitFor();
+    await page.getByText("7 spans, log records or data points rejected by the backend of an export.").waitFor();
+    await page.getByText("delivered, 2 records rejected, 7 spans, log records or data points rejected").waitFor();
+    const statement = await page.getByRole("link", { name: "Download the statement" }).getAttribute("href");
+    expect(statement).toContain(`/statements/${next}?host=`);
     expect(await page.locator(".hour-grid button[tabindex='0']").count()).toBe(1);
     expect(messages).toEqual([]);
     await page.context().close();
@@ -93,6 +102,21 @@ describe("the completeness of the fleet", () => {
     await expect.poll(() => rows.count()).toBe(2);
     await rows.nth(1).getByRole("link", { name: "shop-3" }).click();
     await page.getByRole("heading", { name: "Completeness, last 7 days" }).waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("is a column of the fleet on wide screens, by which it sorts", async () => {
+    const { page, messages } = await visit("/fleet", { width: 2100 });
+    const heading = page.getByRole("columnheader", { name: /^Completeness/ });
+    for (const direction of ["ascending", "descending"]) {
+      await heading.getByRole("link").click();
+      await expect.poll(() => heading.getAttribute("aria-sort")).toBe(direction);
+    }
+    const cells = page.locator("td.column-completeness");
+    await expect
+      .poll(() => cells.allTextContents())
+      .toEqual([expect.stringMatching(/^1\d hours incomplete$/), "2 hours incomplete", "complete", "complete"]);
     expect(messages).toEqual([]);
     await page.context().close();
   });
