@@ -306,6 +306,22 @@ describe.skipIf(!canStart)("the source of an export from JetStream", () => {
     expect(log.text()).toContain("another stream: exporting all it has");
   });
 
+  it("reads a stream from its beginning that was restored to before its position, and has grown beyond it since", async () => {
+    await store.lines("a", ["1", "2"]);
+    const source = await openSource();
+    for (const chunk of await readChunks(source, 2)) await source.commit(chunk, none);
+    source.close();
+    const continued = await openSource();
+    continued.close();
+    expect(log.text()).not.toContain("exporting all it has");
+    // What a restore leaves: the stream's own number for other messages than the export has passed.
+    await connection.sql`update export_position set position_at = position_at - interval '1 minute'`;
+    await store.lines("a", ["3"]);
+    await noteExportLags({ manager: nats.manager, db: connection.db, stream });
+    expect(await readLines(await openSource(), 3)).toEqual(["1", "2", "3"]);
+    expect(log.text()).toContain("another stream: exporting all it has");
+  });
+
   it("does not take a position of PostgreSQL for one of a stream, nor the reverse", async () => {
     await createExportPosition(connection.db, "default", "oldest");
     const of = { db: connection.db, manager: nats.manager, stream };

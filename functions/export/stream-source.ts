@@ -2,8 +2,10 @@ import { AckPolicy, DeliverPolicy, type JetStreamManager, jetstreamManager } fro
 import type { NatsConnection } from "@nats-io/transport-node";
 import type { Clock } from "../../kit/clock.ts";
 import type { Log } from "../../kit/log.ts";
+import { isReplaced } from "../ingest/nats-sink/export-lags.ts";
 import { type StreamState, streamStateOf } from "../ingest/nats-sink/stream-state.ts";
 import type { Database } from "../store/database/database.ts";
+import { findStreamExports } from "../store/export/lag.ts";
 import { createStreamPosition, type ExportLease, moveExportPosition, moveToStream } from "../store/export/positions.ts";
 import type { BlockCodec } from "../store/ingest/block-codec.ts";
 import { objectBytes, type StoredEnvelope } from "../store/ingest/stored-envelope.ts";
@@ -141,10 +143,12 @@ export const openStreamSource = async (options: StreamSourceOptions): Promise<Cl
 
 /** Moves the lease to the beginning of the stream unless its position is one of it. */
 const followStream = async (
-  { db, lease, log }: Pick<StreamSourceOptions, "db" | "lease" | "log">,
+  { db, manager, stream, lease, log }: Pick<StreamSourceOptions, "db" | "manager" | "stream" | "lease" | "log">,
   state: StreamState,
 ): Promise<void> => {
-  if (lease.stream === state.identity && lease.position <= state.lastSequence) return;
+  const [own] = (await findStreamExports(db, state.identity)).filter(({ name }) => name === lease.name);
+  const isOfStream = own !== undefined && lease.position <= state.lastSequence;
+  if (isOfStream && !(await isReplaced({ manager, stream }, { ...own, position: lease.position }))) return;
   log.warn({ export: lease.name, was: lease.stream, stream: state.identity }, "another stream: exporting all it has");
   await moveToStream(db, lease, { stream: state.identity, position: state.firstSequence - 1n });
 };

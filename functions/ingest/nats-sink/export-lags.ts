@@ -1,7 +1,7 @@
 import type { JetStreamManager } from "@nats-io/jetstream";
 import type { Clock } from "../../../kit/clock.ts";
 import type { Database } from "../../store/database/database.ts";
-import { findStreamExports, noteStreamLag } from "../../store/export/lag.ts";
+import { findStreamExports, noteStreamLag, type StreamExport } from "../../store/export/lag.ts";
 import { streamStateOf } from "./stream-state.ts";
 
 const intervalMs = 2_000;
@@ -31,13 +31,24 @@ export const noteExportLags = async ({
   stream: string;
 }): Promise<void> => {
   const { identity, firstSequence, lastSequence, firstAt } = await streamStateOf(manager, stream);
-  for (const { name, position } of await findStreamExports(db, identity)) {
+  for (const { name, position, storedBy } of await findStreamExports(db, identity)) {
+    // The position keeps what shows that the stream has gone back, until its export has found it.
+    if (position < lastSequence && (await isReplaced({ manager, stream }, { position, storedBy }))) continue;
     const next = position + 1n < firstSequence ? firstSequence : position + 1n;
     const pending = next > lastSequence ? 0 : Number(lastSequence - next + 1n);
     const oldestAt = pending === 0 ? null : next === firstSequence ? firstAt : await storedAt(manager, stream, next);
     await noteStreamLag(db, { name, stream: identity, position, pending, oldestAt });
   }
 };
+
+/**
+ * Whether the message at an export's position is a newer one than the export passed: the stream was restored to before the position, and has
+ * grown beyond it since.
+ */
+export const isReplaced = async (
+  { manager, stream }: { manager: Pick<JetStreamManager, "streams">; stream: string },
+  { position, storedBy }: Pick<StreamExport, "position" | "storedBy">,
+): Promise<boolean> => Number.isFinite(storedBy) && ((await storedAt(manager, stream, position)) ?? 0) > storedBy;
 
 /** Returns when the message at a sequence was stored, in milliseconds; null when it has been deleted. */
 const storedAt = async (

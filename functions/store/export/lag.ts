@@ -114,14 +114,26 @@ export const alignStoredCount = (db: Database, name: string): Promise<void> =>
         and (stored_before is null or stored_before + passed + lost + pending.count > ${storedTotal})`);
   });
 
-/** The names of the exports that read a stream, each with its position. */
-export const findStreamExports = async (
-  db: Executor,
-  stream: string,
-): Promise<{ name: string; position: bigint }[]> => {
-  const rows = await db.execute<{ name: string; position: string }>(sql`
-    select name, position::text as position from export_position where stream = ${stream}`);
-  return rows.map(({ name, position }) => ({ name, position: BigInt(position) }));
+/** An export that reads a stream. */
+export interface StreamExport {
+  name: string;
+  position: bigint;
+  /** The message at the position was stored then or before, in milliseconds; infinite while the export has passed none. */
+  storedBy: number;
+}
+
+/** Finds the exports that read a stream. */
+export const findStreamExports = async (db: Executor, stream: string): Promise<StreamExport[]> => {
+  const rows = await db.execute<{ name: string; position: string; passed: string; at: string }>(sql`
+    select name, position::text as position, passed::text as passed, extract(epoch from position_at)::text as at
+    from export_position where stream = ${stream}`);
+  return rows.map(({ name, position, passed, at }) => ({
+    ...{
+      name,
+      position: BigInt(position),
+      storedBy: passed === "0" ? Number.POSITIVE_INFINITY : Math.round(Number(at) * 1000),
+    },
+  }));
 };
 
 /**
