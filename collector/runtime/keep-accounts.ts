@@ -10,7 +10,7 @@ export interface KeepAccountsOptions {
   queue: Pick<Queue, "accounts">;
   clock: Clock;
   /** Returns those that the collector runs with now. */
-  credentials(): Credentials;
+  credentials(): Pick<Credentials, "identity" | "fingerprintSha256" | "privateKey">;
   log: Pick<Log, "warn">;
 }
 

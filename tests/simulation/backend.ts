@@ -175,11 +175,6 @@ export const createBackendClient = (
             }),
           );
         };
-        world.as(backend.process, () => {
-          const ms = travel();
-          world.after(ms, arrive);
-          if (backend.isDoubled) world.after(ms + travel(), arriveAgain);
-        });
         /** A copy of the request, whose answer nobody waits for. */
         const arriveAgain = (): void => {
           const { accepted } = receive(backend, records);
@@ -187,6 +182,11 @@ export const createBackendClient = (
             ...accepted.map((record): Accepted => ({ ...record, term: sentUnder, at: world.now(), answer: "lost" })),
           );
         };
+        world.as(backend.process, () => {
+          const ms = travel();
+          world.after(ms, arrive);
+          if (backend.isDoubled) world.after(ms + travel(), arriveAgain);
+        });
       }),
   };
 };

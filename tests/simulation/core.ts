@@ -2,6 +2,8 @@
 import { createConnectRouter, createContextValues } from "@connectrpc/connect";
 import type { Compression, UniversalHandler } from "@connectrpc/connect/protocol";
 import type { Client } from "pg";
+import { createAccountRegister } from "../../functions/account-register.ts";
+import type { AccountRegister } from "../../functions/ingest/accounts.ts";
 import { callerCertificateKey } from "../../functions/ingest/admission.ts";
 import { createCommitter } from "../../functions/ingest/committer.ts";
 import { createIngest, type Ingest } from "../../functions/ingest/create-ingest.ts";
@@ -13,15 +15,17 @@ import type { Sink } from "../../functions/ingest/sink.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import type { Clock } from "../../kit/clock.ts";
 import { GrpcError, readGrpcStatus } from "../../proto/grpc-status.ts";
+import { createAccountStatements } from "./account-statements.ts";
 import { connectCommitClient, type DatabaseDelays } from "./commit-client.ts";
 import type { DatabaseServer } from "./database.ts";
 import { connectExportDatabase } from "./export-database.ts";
+import { hostCryptography, keyOfHost } from "./host-keys.ts";
 import type { JetStream } from "./jetstream.ts";
 import { connectStreams } from "./nats-connection.ts";
 import type { Network, Target } from "./network.ts";
 import { createModelRegister } from "./register.ts";
 import { createSinkStatements } from "./sink-statements.ts";
-import { tracedRegister, tracedSink } from "./trace.ts";
+import { tracedAccounts, tracedRegister, tracedSink } from "./trace.ts";
 import { endProcess, type Process, type World } from "./world.ts";
 
 /** A core that serves hosts. */
@@ -38,6 +42,9 @@ export type SinkFault = (sink: Sink) => Sink;
 /** Changes the register of queues: a planted fault. */
 export type RegisterFault = <Tx>(register: QueueRegister<Tx>) => QueueRegister<Tx>;
 
+/** Changes the register of accounts: a planted fault. */
+export type AccountsFault = (register: AccountRegister) => AccountRegister;
+
 /** The dependencies of a core. */
 export interface CoreNeeds {
   name: string;
@@ -46,7 +53,9 @@ export interface CoreNeeds {
   delays: DatabaseDelays;
   /** Where it stores envelopes; undefined: in the database. */
   jetstream: JetStream | undefined;
-  fault?: { sink?: SinkFault; register?: RegisterFault; missesRestores?: boolean } | undefined;
+  fault?:
+    | { sink?: SinkFault; register?: RegisterFault; accounts?: AccountsFault; missesRestores?: boolean }
+    | undefined;
 }
 
 const certificateMs = 365 * 86_400_000;
@@ -78,6 +87,7 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
         config: { frameBytesMax: 2 ** 20, payloadBytesMax: 2 ** 20, discardSpanNames: [], requireEnrollment: false },
         ...{ hostIdBytesMax: 512, inFlightBytesMax, codec: zstdCodec, clock, log: shared.log, observe: observers },
         sink: tracedSink(world, name, fault.sink?.(sink) ?? sink),
+        accounts: jetstream ? undefined : openAccounts(world, shared),
         certificates: {
           find: async () => new Map(),
           areActive: async () => true,
@@ -100,10 +110,11 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
       ingest: undefined,
       async *listener({ hostId, body, signal }) {
         if (handler === undefined) throw new GrpcError("unavailable", "core has not started");
+        const { certificate: der, fingerprintSha256 } = keyOfHost(hostId);
         const contextValues = createContextValues().set(callerCertificateKey, {
-          identity: { ok: true, kind: "uri", identity: hostId },
-          fingerprintSha256: Buffer.from(hostId).toString("hex").padEnd(64, "0").slice(0, 64),
+          ...{ identity: { ok: true, kind: "uri", identity: hostId }, fingerprintSha256 },
           notAfter: clock.now() + certificateMs,
+          connection: { der, remoteAddress: "127.0.0.1" },
         });
         const response = await handler({
           ...{ httpVersion: "2.0", method: "POST", url: "https://core/svc.ingest.v1.IngestService/Forward" },
@@ -144,6 +155,14 @@ const openDatabaseSink = (world: World, needs: SinkNeeds): Sink => {
     ...createQueueOpener({ ...needs, register, pause: () => clock.sleep(20) }),
     ...createCommitter(needs),
   };
+};
+
+/** What a stream stores shares no transaction with accounts: only a core that stores in the database takes them. */
+const openAccounts = (world: World, needs: SinkNeeds): AccountRegister => {
+  const { name, process: client, clock, entropy, server, fault } = needs;
+  const db = connectExportDatabase(world, { ...needs, client }, createAccountStatements(server));
+  const register = createAccountRegister({ db, clock, entropy, cryptography: hostCryptography });
+  return tracedAccounts(world, name, fault?.accounts?.(register) ?? register);
 };
 
 /** Opens the sink once the servers answer: a core that cannot ends, and is started again. */

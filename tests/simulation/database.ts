@@ -13,6 +13,10 @@ import type { Process, World } from "./world.ts";
 export interface ServerFault {
   ignoresExpectedCursors?: boolean;
   keepsCursors?: boolean;
+  /** What is rejected is not counted for an account. */
+  forgetsRejections?: boolean;
+  /** An account does not take its counts off those of its queue. */
+  keepsRanges?: boolean;
   grantsEveryLock?: boolean;
   /** A snapshot does not know of transactions that have not ended. */
   forgetsOpenTransactions?: boolean;

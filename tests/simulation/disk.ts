@@ -10,6 +10,7 @@ import { type QueueState, unsent } from "../../collector/queue/format.ts";
 import type { Checkpoint } from "../../collector/queue/record.ts";
 import type { QueueStore, QueueTransaction } from "../../collector/queue/store.ts";
 import type { Entropy } from "../../kit/entropy.ts";
+import { continuePast, emptyPast, type PastRecord, pastRecordOf, type QueuePast } from "./queue-past.ts";
 
 interface Row {
   readonly first: number;
@@ -34,22 +35,36 @@ export interface DiskImage {
   readonly checkpoints: readonly Checkpoint[];
   readonly accounts: readonly AccountRow[];
   readonly period: string | undefined;
+  readonly past: QueuePast;
+}
+
+/** The files of a queue that is the product's own (file-disk.ts). */
+export interface QueueFolder {
+  dir: string;
+  /** Gives up what the process had open. */
+  close(): void;
 }
 
 /** A disk, and what happens to it. */
 export interface Disk {
+  /** Where its files are; undefined: the queue is on the model. */
+  readonly folder: QueueFolder | undefined;
   /** What is on it, synced or not; undefined while it is empty. */
   image: DiskImage | undefined;
   /** What survives a power cut. */
   synced: DiskImage | undefined;
   /** How the next transactions fail: as on a full disk, or with EIO, which reads have too. */
   failure: "full" | "error" | undefined;
-  /** How often it went back to an older image. */
+  /** How often it went back to an older image, or was damaged. */
   restores: number;
+  /** How often its files were damaged. */
+  damages: number;
 }
 
 /** Creates an empty disk. */
-export const createDisk = (): Disk => ({ image: undefined, synced: undefined, failure: undefined, restores: 0 });
+export const createDisk = (folder?: QueueFolder): Disk => ({
+  ...{ folder, image: undefined, synced: undefined, failure: undefined, restores: 0, damages: 0 },
+});
 
 /** Loses what is not synced. */
 export const cutPower = (disk: Disk): void => {
@@ -71,6 +86,10 @@ export interface StoreFault {
   keepsBytes?: boolean;
   /** A dead letter counts twice. */
   countsTwice?: boolean;
+  /** The open period of accounts is not part of a transaction. */
+  skipsPeriod?: boolean;
+  /** An account keeps its seal when the queue has another id. */
+  keepsSeals?: boolean;
 }
 
 /** Opens the store on a disk. */
@@ -78,7 +97,7 @@ export const openDiskStore = (
   disk: Disk,
   { entropy, now, fault = {} }: { entropy: Entropy; now(): { ageMs: number; wallMs: number }; fault?: StoreFault },
 ): QueueStore => {
-  const empty = { rows: [], deadLetters: [], checkpoints: [], accounts: [], period: undefined };
+  const empty = { rows: [], deadLetters: [], checkpoints: [], accounts: [], period: undefined, past: emptyPast };
   disk.image ??= { ...empty, state: newState(entropy, now()) };
   disk.synced ??= disk.image;
   // Opening moves the log into the database.
@@ -98,9 +117,12 @@ export const openDiskStore = (
     const changed: Checkpoint[] = [];
     const checkpoints = [...image().checkpoints];
     const kept = { accounts: [...image().accounts], period: image().period };
+    const stored: PastRecord[] = [];
     const encoder = encodeBlocks(draft.nextSequence, ({ index, envelopes, checksum }, first, last, bytes) => {
       const block = { index: Uint8Array.from(index), envelopes: Uint8Array.from(envelopes), checksum };
       rows.push({ first, last, bytes, ageMs: draft.ageMs, block });
+      for (const { sequence, envelope } of recordsOf(block, first))
+        stored.push(pastRecordOf(envelope, { sequence, wallMs: draft.wallMs }));
     });
     /** Keeps the records of one row for which `keeps` is true; returns the number and bytes of the others. */
     const reduce = (row: Row, keeps: (record: BlockRecord) => boolean) => {
@@ -156,11 +178,12 @@ export const openDiskStore = (
         if (checkpoint.value !== null) checkpoints.push(checkpoint);
         changed.push(checkpoint);
       },
-      accounts: accountTable(kept),
+      accounts: accountTable(kept, fault),
     };
     const end = (): readonly Checkpoint[] => {
       encoder.end();
-      disk.image = { state: fault.skipsState ? image().state : draft, rows, deadLetters, checkpoints, ...kept };
+      const state = fault.skipsState ? image().state : draft;
+      disk.image = { state, rows, deadLetters, checkpoints, ...kept, past: continuePast(image().past, draft, stored) };
       if (!fault.skipsSync) disk.synced = disk.image;
       return changed;
     };
@@ -172,14 +195,15 @@ export const openDiskStore = (
       return image().state;
     },
     transaction: (change) => {
-      if (disk.failure === "full") throw sqliteError(13, "database or disk is full");
-      if (disk.failure === "error") throw sqliteError(778, "disk I/O error");
+      const failure = failureOf(disk, "write");
+      if (failure) throw failure;
       const { transaction, end } = begin();
       change(transaction);
       return end();
     },
     read: (sequence, recordsMax, bytesMax) => {
-      if (disk.failure === "error") throw sqliteError(266, "disk I/O error");
+      const failure = failureOf(disk, "read");
+      if (failure) throw failure;
       const reader = createBlockReader(recordsMax, bytesMax);
       for (const { first, last, block } of image().rows) {
         if (last <= sequence) continue;
@@ -201,25 +225,37 @@ export const openDiskStore = (
   };
 };
 
-const accountTable = (kept: { accounts: AccountRow[]; period: string | undefined }): AccountTable => {
+const accountTable = (
+  kept: { accounts: AccountRow[]; period: string | undefined },
+  fault: StoreFault = {},
+): AccountTable => {
   const change = (id: number, fields: Partial<AccountRow>) => {
     kept.accounts = kept.accounts.map((row) => (row.id === id ? { ...row, ...fields } : row));
   };
   return {
     period: () => kept.period,
     savePeriod: (period) => {
-      kept.period = period;
+      if (!fault.skipsPeriod) kept.period = period;
     },
     rows: () => kept.accounts,
     insert: (row) => kept.accounts.push({ ...row, id: (kept.accounts.at(-1)?.id ?? 0) + 1 }),
     seal: (id, sealed) => change(id, { sealed }),
-    unseal: (id, queueId, content) => change(id, { queueId, content, sealed: undefined }),
+    unseal: (id, queueId, content) => {
+      if (!fault.keepsSeals) change(id, { queueId, content, sealed: undefined });
+    },
     acknowledge: (id, keptMax) => {
       change(id, { isAcked: true });
       const old = kept.accounts.filter(({ isAcked }) => isAcked).slice(0, -keptMax);
       kept.accounts = kept.accounts.filter((row) => !old.includes(row));
     },
   };
+};
+
+/** Returns how a disk fails at present, as SQLite reports it. */
+export const failureOf = ({ failure }: Disk, act: "read" | "write"): Error | undefined => {
+  if (failure === "error")
+    return act === "read" ? sqliteError(266, "disk I/O error") : sqliteError(778, "disk I/O error");
+  return failure === "full" && act === "write" ? sqliteError(13, "database or disk is full") : undefined;
 };
 
 const sqliteError = (errcode: number, message: string): Error =>

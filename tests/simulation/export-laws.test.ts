@@ -36,7 +36,7 @@ const history = (): ExportsAfter & { backend: { accepted: Accepted[] } } => {
   const exporter = { name: "exporter 1", process, bufferedMax: () => 9, kill: () => undefined, stop: () => undefined };
   const limits = { bufferBytesMax: 8, requestBytesMax: 8, concurrency: 1, deadLettersMax: 9, hostDeadLettersMax: 9 };
   return {
-    ...{ tables, limits, lags: [lag], hasGoneBack: false },
+    ...{ tables, limits, jetstream: undefined, lags: [lag], hasGoneBack: false },
     backend: backend as unknown as Backend,
     exporters: [exporter as unknown as ExportsAfter["exporters"][number]],
   };

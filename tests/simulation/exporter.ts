@@ -1,16 +1,20 @@
-/** A process that exports, as the product composes it, on the models of the server and the backend. */
+/** A process that exports, as the product composes it, on the models of the servers and the backend. */
 import { type ExportConfig, parseExportConfig } from "../../functions/config/export-config.ts";
 import { createExportMetrics } from "../../functions/export/export-metrics.ts";
 import { createPostgresSource } from "../../functions/export/postgres-source.ts";
 import { runExport } from "../../functions/export/run-export.ts";
 import type { ClosableSource } from "../../functions/export/source.ts";
+import { manageStream, openStreamSource, prepareStreamPosition } from "../../functions/export/stream-source.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { createExportPosition, type ExportLease } from "../../functions/store/export/positions.ts";
 import { destroyClient } from "../../functions/store/ingest/copy-transaction.ts";
 import { describeDamage } from "../../functions/store/ingest/stored-envelope.ts";
+import type { Clock } from "../../kit/clock.ts";
 import { type Backend, type BackendFault, createBackendClient } from "./backend.ts";
 import type { SessionNeeds } from "./database-session.ts";
 import { connectExportDatabase, connectReader } from "./export-database.ts";
+import type { JetStream } from "./jetstream.ts";
+import { connectStreams } from "./nats-connection.ts";
 import { endProcess, type Process, type World } from "./world.ts";
 
 /** A running exporter. */
@@ -30,6 +34,8 @@ export interface ExporterNeeds extends Omit<SessionNeeds, "client"> {
   name: string;
   backend: Backend;
   limits: ExportLimits;
+  /** Where core stores envelopes; undefined: in the database. */
+  jetstream: JetStream | undefined;
   fault?: { backend?: BackendFault; source?: SourceFault } | undefined;
 }
 
@@ -39,6 +45,12 @@ export interface SourceFault {
   commitsEarly?: boolean;
 }
 
+/** What sources have in common. */
+type SharedOfSources = Pick<
+  Parameters<typeof openStreamSource>[0],
+  "db" | "lease" | "clock" | "codec" | "chunkBytes"
+> & { clock: Clock; codec: typeof zstdCodec };
+
 /** The limits of all exporters of a history. */
 export type ExportLimits = Pick<
   ExportConfig,
@@ -46,6 +58,7 @@ export type ExportLimits = Pick<
 >;
 
 const exportName = "default";
+const stream = "SVC_INGEST";
 /** As functions/export/open-source.ts has it. */
 const chunksInMemory = 8;
 const silenceMs = 30_000;
@@ -60,7 +73,7 @@ const { config: parsed } = parseExportConfig(
 
 /** Starts an exporter. */
 export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExporter => {
-  const { name, backend, limits, fault = {} } = needs;
+  const { name, backend, limits, jetstream, fault = {} } = needs;
   const process = world.process(name);
   return world.as(process, () => {
     const clock = world.clockOf(process);
@@ -73,15 +86,27 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
       // A database that goes back gives epochs again.
       term = `${name} ${owner} ${++terms} ${lease.epoch}`;
       world.note(`${name} exports from ${lease.position}, term ${lease.epoch}`);
-      const source = createPostgresSource({
-        ...{ db, lease, clock, silenceMs, codec: zstdCodec, chunkBytes: chunkBytesOf(limits) },
+      const source = await openSource({ db, lease, clock, codec: zstdCodec, chunkBytes: chunkBytesOf(limits) });
+      return fault.source?.commitsEarly ? committingEarly(source) : source;
+    };
+    const connection = jetstream && connectStreams(world, { jetstream, client: process });
+    const manage = () => connection && manageStream(connection, stream);
+    const openSource = async (shared: SharedOfSources): Promise<ClosableSource> => {
+      const manager = await manage();
+      if (connection && manager) return openStreamSource({ ...shared, connection, manager, stream, log });
+      return createPostgresSource({
+        ...{ ...shared, silenceMs },
         connect: () => connectReader(world, { ...needs, client: process }),
         disconnect: destroyClient,
         onDamaged: (block) => {
           throw new Error(describeDamage(block));
         },
       });
-      return fault.source?.commitsEarly ? committingEarly(source) : source;
+    };
+    const prepare = async (): Promise<void> => {
+      const manager = await manage();
+      if (manager) await prepareStreamPosition({ db, manager, stream }, exportName, "oldest");
+      else await createExportPosition(db, exportName, "oldest");
     };
     const observe = {
       ...metrics.observe,
@@ -96,7 +121,7 @@ export const startExporter = (world: World, needs: ExporterNeeds): SimulatedExpo
     const run = async (): Promise<void> => {
       // At its start it waits for the database.
       for (let isReady = false; !isReady; ) {
-        isReady = await createExportPosition(db, exportName, "oldest").then(
+        isReady = await prepare().then(
           () => true,
           () => false,
         );

@@ -1,5 +1,6 @@
 /** What happens to a lab, drawn from the seed. Every fault ends by itself, or with `heal`. */
 import type { DiskImage } from "./disk.ts";
+import { damageFolder } from "./file-disk.ts";
 import type { SimulatedHost } from "./host.ts";
 import { wholeLink } from "./network.ts";
 import type { Lab } from "./simulate.ts";
@@ -67,6 +68,7 @@ export const faults: Readonly<Record<string, Fault>> = {
     host.kill({ isPowerCut: false });
     restartLater(lab, host);
   },
+  "a collector is stopped": (lab) => anyHost(lab).stop(seconds(lab, 0, 15)),
   "a host loses power": (lab) => {
     const host = anyHost(lab);
     host.kill({ isPowerCut: true });
@@ -82,8 +84,22 @@ export const faults: Readonly<Record<string, Fault>> = {
   "a host's clock jumps": (lab) => {
     anyHost(lab).process.clockOffsetMs = lab.world.chance.integer(-40, 40) * 86_400_000;
   },
+  "a host's files are damaged": (lab) => {
+    const host = anyHost(lab);
+    const { folder } = host.disk;
+    if (folder === undefined) return;
+    host.kill({ isPowerCut: false });
+    const how = damageFolder(folder, lab.world.chance);
+    lab.world.note(`of ${host.machine}, ${how}`);
+    host.disk.damages += 1;
+    host.disk.restores += 1;
+    // Core takes a queue that damage set back for a copy of itself.
+    lab.oracle.copied(host.hostId);
+    restartLater(lab, host);
+  },
   "a host's disk is restored": (lab) => {
     const host = anyHost(lab);
+    if (host.disk.folder) return;
     const image: DiskImage | undefined = host.disk.image;
     const since = lab.oracle.acknowledged();
     lab.world.after(seconds(lab, 1, 20), () => {
@@ -97,7 +113,7 @@ export const faults: Readonly<Record<string, Fault>> = {
   },
   "a machine is copied": (lab) => {
     const host = anyHost(lab);
-    if (host.disk.image !== undefined && lab.hosts.length < 4) lab.copy(host);
+    if (host.disk.image !== undefined && !host.disk.folder && lab.hosts.length < 4) lab.copy(host);
   },
   "a core is killed": (lab) => {
     const at = lab.world.chance.integer(0, lab.cores.length - 1);

@@ -4,10 +4,13 @@ import { createForwarder, type Forwarder } from "../../collector/forward/forward
 import { createQueue } from "../../collector/queue/create-queue.ts";
 import type { Queue } from "../../collector/queue/queue.ts";
 import type { NewRecord } from "../../collector/queue/record.ts";
+import { endAccounts, keepAccounts } from "../../collector/runtime/keep-accounts.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import type { Clock } from "../../kit/clock.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import { cutPower, type Disk, openDiskStore, type StoreFault } from "./disk.ts";
+import { crashFolder, openFolderStore } from "./file-disk.ts";
+import { keyOfHost } from "./host-keys.ts";
 import { type Link, type Network, type Target, wholeLink } from "./network.ts";
 import type { Oracle } from "./oracle.ts";
 import { tracedQueue } from "./trace.ts";
@@ -26,6 +29,12 @@ export interface SimulatedHost {
   /** Ends the process as SIGKILL does, and with a power cut loses what is not synced. */
   kill(options: { isPowerCut: boolean }): void;
   start(): void;
+  /** Ends the process as its service manager does: its last account is written, and what it has is sent for a while. Then starts it again. */
+  stop(restartAfterMs: number): void;
+  /** Writes the account of the time until now, as a stop does. */
+  endAccounts(): void;
+  /** The records that its sources could not store, and how often it ended before it could write down how many: that is gone. */
+  refusals(): { dropped: number; forgotten: number };
   /** Appends one record, as a source does; resolves when it is acknowledged. */
   offer(): Promise<void>;
   isRunning(): boolean;
@@ -37,6 +46,13 @@ export interface HostFault {
   queue?: (queue: Queue) => Queue;
   clock?: (clock: Clock) => Clock;
   entropy?: (entropy: Entropy) => Entropy;
+}
+
+/** What one process of a host has. */
+interface Running extends Pick<SimulatedHost, "process" | "queue" | "forwarder"> {
+  accounting: Parameters<typeof endAccounts>[0];
+  /** Aborts when it is asked to stop. */
+  stopping: AbortController;
 }
 
 /** The dependencies of a host. */
@@ -52,6 +68,8 @@ export interface HostNeeds {
   untilMs: number;
   /** The limit of the queue. */
   queueBytesMax: number;
+  /** A full queue drops what it is offered, and a source does not wait. */
+  dropsWhenFull: boolean;
   fault?: HostFault | undefined;
 }
 
@@ -59,21 +77,32 @@ const limits = {
   maxRecordAgeSeconds: 7 * 86_400,
   atRiskBytesPercent: 80,
   atRiskOldestSeconds: 3_600,
-  dropNewestOnFull: false,
 };
+/** As collector/runtime/supervisor.ts has it. */
+const drainMs = 5_000;
+const drainPollMs = 200;
 
 /** Makes a host and starts it. */
 export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
   const { hostId, machine, disk, network, oracle, coreOf, appendMs, untilMs, queueBytesMax, fault = {} } = needs;
   const link: Link = { ...wholeLink };
+  const refusals = { dropped: 0, forgotten: 0 };
+  const noteEnd = (): void => {
+    const { droppedRecords = 0, quarantinedRecords = 0 } = disk.image?.state ?? {};
+    if (host.queue.stats().droppedRecordsTotal > droppedRecords + quarantinedRecords) refusals.forgotten += 1;
+  };
 
-  const open = (process: Process): { queue: Queue; forwarder: Forwarder } => {
+  const open = (process: Process): Pick<Running, "queue" | "forwarder" | "accounting"> => {
     const clock = fault.clock?.(world.clockOf(process)) ?? world.clockOf(process);
     const entropy = fault.entropy?.(world.entropy) ?? world.entropy;
     const opened = createQueue(
-      { ...limits, maxDiskUsageBytes: queueBytesMax, clock, entropy },
+      { ...limits, dropNewestOnFull: needs.dropsWhenFull, maxDiskUsageBytes: queueBytesMax, clock, entropy },
       {
-        openStore: (now) => openDiskStore(disk, { entropy, now, ...(fault.store && { fault: fault.store }) }),
+        openStore: (now, onReplaced) => {
+          const { folder } = disk;
+          if (folder) return openFolderStore(Object.assign(disk, { folder }), { entropy, clock, now, onReplaced });
+          return openDiskStore(disk, { entropy, now, ...(fault.store && { fault: fault.store }) });
+        },
         onClosed: () => undefined,
       },
     );
@@ -91,12 +120,12 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
       entropy,
       log: quiet,
     });
-    return { queue, forwarder };
+    return { queue, forwarder, accounting: { queue, clock, credentials: () => keyOfHost(hostId), log: quiet } };
   };
 
   /** Appends until the process ends: a few records at a time, the next ones once these are stored. */
-  const produce = async (queue: Queue): Promise<void> => {
-    while (world.now() < untilMs) {
+  const produce = async (queue: Queue, stopping: AbortSignal): Promise<void> => {
+    while (world.now() < untilMs && !stopping.aborted) {
       await world.pause(world.chance.integer(1, 2 * appendMs));
       try {
         await offer(queue, world.chance.integer(1, 5));
@@ -110,32 +139,63 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
     const texts = Array.from({ length: records }, () => oracle.produce(machine));
     const offered = texts.map((text) => recordOf(text, world.chance.isLikely(refusedShare) ? refusedKind : "log_line"));
     if ((await queue.append(offered)) === "stored") oracle.acknowledge(hostId, texts);
+    else refusals.dropped += records;
   };
 
-  const run = (): Pick<SimulatedHost, "process" | "queue" | "forwarder"> => {
+  const run = (): Running => {
     const process = world.process(machine);
     return world.as(process, () => {
-      const { queue, forwarder } = open(process);
-      void forwarder.run(new AbortController().signal);
-      void produce(queue);
-      return { process, queue, forwarder };
+      const opened = open(process);
+      const stopping = new AbortController();
+      void opened.forwarder.run(new AbortController().signal);
+      void keepAccounts(opened.accounting, stopping.signal);
+      void produce(opened.queue, stopping.signal);
+      return { process, stopping, ...opened };
     });
   };
+  const end = async ({ process, queue, forwarder, accounting }: Running): Promise<void> => {
+    endAccounts(accounting);
+    const until = world.now() + drainMs;
+    while (world.now() < until && forwarder.status().connected && queue.stats().records > 0)
+      await world.pause(drainPollMs);
+    noteEnd();
+    await queue.close().catch((cause: unknown) => world.note(`${machine} cannot close its queue: ${String(cause)}`));
+    endProcess(process);
+    world.note(`${machine} has stopped`);
+    network.cut((of) => of.hostId === hostId);
+  };
 
-  const host: SimulatedHost = {
+  const host: SimulatedHost & Running = {
     ...{ hostId, machine, disk, link },
     ...run(),
+    refusals: () => refusals,
     isRunning: () => host.process.isAlive,
     start: () => {
       world.note(`${machine} starts`);
       Object.assign(host, run());
     },
+    stop: (restartAfterMs) => {
+      const { process, stopping } = host;
+      if (stopping.signal.aborted || !process.isAlive) return;
+      stopping.abort();
+      world.note(`${machine} stops`);
+      world.as(process, () => void end(host));
+      const restart = (): void => {
+        if (host.process !== process) return;
+        if (process.isAlive) world.after(drainPollMs, restart);
+        else host.start();
+      };
+      world.after(restartAfterMs, restart);
+    },
+    endAccounts: () => world.as(host.process, () => endAccounts(host.accounting)),
     offer: () => world.as(host.process, () => offer(host.queue, 1)),
     kill: ({ isPowerCut }) => {
+      noteEnd();
       endProcess(host.process);
       world.note(`${machine} is killed`);
       network.cut((of) => of.hostId === hostId);
-      if (isPowerCut) cutPower(disk);
+      if (disk.folder) crashFolder(disk.folder);
+      else if (isPowerCut) cutPower(disk);
     },
   };
   return host;

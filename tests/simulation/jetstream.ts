@@ -7,6 +7,7 @@
  * - Servers before 2.9.21 compare the expected sequence when they receive a message, later ones when they store it.
  */
 import { MsgHdrsImpl } from "@nats-io/transport-node";
+import { type ConsumerCall, createStreamConsumers, type StreamConsumers } from "./stream-consumers.ts";
 import type { Process, World } from "./world.ts";
 
 /** A message that is stored. */
@@ -46,6 +47,7 @@ export interface JetStream {
   readonly process: Process;
   readonly version: string;
   readonly streams: Map<string, ModelStream>;
+  readonly consumers: StreamConsumers;
   /** How long a message waits until it is stored. */
   storeMs: readonly [number, number];
   /** Whether acknowledgements are lost now. */
@@ -59,6 +61,8 @@ export interface JetStream {
   /** Calls `onLost` when the connection is lost. */
   connect(onLost: () => void): () => void;
   loseLeader(): void;
+  /** What the stream of envelopes had when it went back, each time. */
+  readonly discarded: readonly StreamMessageStored[];
   /** Keeps what is stored now. Returns what goes back to it: as servers do that lost their disks and were restored from a snapshot. */
   backUp(): () => void;
 }
@@ -75,10 +79,12 @@ export const createJetStream = (
 ): JetStream => {
   const process = world.process("nats");
   const streams = new Map<string, ModelStream>();
+  const consumers = createStreamConsumers(world, { process, streams });
   const connections = new Set<() => void>();
   let waiting: { stream: ModelStream; message: Published; answer(answer: PublishAnswer): void }[] = [];
   let storedAt = 0;
   let restores = 0;
+  const discarded: StreamMessageStored[] = [];
 
   const lastOf = ({ messages }: ModelStream, subject: string): number =>
     messages.findLast((message) => message.subject === subject)?.seq ?? 0;
@@ -97,7 +103,9 @@ export const createJetStream = (
   };
   const storeNext = (): void => {
     const [next] = waiting.splice(0, 1);
-    if (next) next.answer(store(next.stream, next.message));
+    if (next === undefined) return;
+    next.answer(store(next.stream, next.message));
+    consumers.serve(String(next.stream.config.name));
   };
 
   const infoOf = (stream: ModelStream, filter: string | undefined) => {
@@ -126,6 +134,9 @@ export const createJetStream = (
 
   const request: JetStream["request"] = (subject, body) => {
     if (subject === "$JS.API.INFO") return { streams: streams.size };
+    const [, act, of = "", consumer = ""] =
+      /^\$JS\.API\.CONSUMER\.(CREATE|DELETE|INFO)\.(\w+)\.([\w-]+)$/.exec(subject) ?? [];
+    if (act && streams.has(of)) return consumers.request(act as ConsumerCall, { stream: of, name: consumer }, body);
     const [, call = "", name = ""] =
       /^\$JS\.API\.STREAM\.(INFO|CREATE|DELETE|MSG\.GET|PURGE)\.(\w+)$/.exec(subject) ?? [];
     if (call === "CREATE") {
@@ -162,6 +173,8 @@ export const createJetStream = (
     process,
     version: isOld ? checkedAtReceipt : newest,
     streams,
+    consumers,
+    discarded,
     storeMs: [0, 5],
     losesAcks: false,
     isAway: false,
@@ -187,18 +200,22 @@ export const createJetStream = (
     loseLeader: () => {
       const kept = waiting.slice(0, world.chance.integer(0, waiting.length));
       waiting = kept.map((entry) => ({ ...entry, answer: () => undefined }));
+      consumers.disconnect();
       for (const lose of [...connections]) lose();
     },
     backUp: () => {
+      const restoreConsumers = consumers.backUp();
       const kept = [...streams].map(([name, stream]) => [name, { ...stream, messages: [...stream.messages] }] as const);
       const since = restores;
       return () => {
         // Another backup was restored since: from one of before, what is reported as lost would be there again.
         if (restores !== since) return;
         restores += 1;
+        discarded.push(...(streams.get("SVC_INGEST")?.messages ?? []));
         streams.clear();
         for (const [name, stream] of kept) streams.set(name, { ...stream, messages: [...stream.messages] });
         waiting = [];
+        restoreConsumers();
         jetstream.loseLeader();
       };
     },

@@ -5,10 +5,11 @@
  * 1 when a law was broken, or when a planted fault was not found.
  */
 import { parseArgs } from "node:util";
+import type { Course } from "./plan.ts";
 import { plants } from "./plants.ts";
 import { searchPlants } from "./search-plants.ts";
 import { shrink } from "./shrink.ts";
-import { type Course, simulate } from "./simulate.ts";
+import { simulate } from "./simulate.ts";
 import { reportOf, traceOf } from "./story.ts";
 
 const { values } = parseArgs({

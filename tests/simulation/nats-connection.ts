@@ -1,9 +1,17 @@
 /**
- * A connection of the NATS client to the modelled servers, as far as the sink uses one. The client keeps what it could not send until it has
+ * A connection of the NATS client to the modelled servers, as far as the sink and exports use one. The client keeps what it could not send until it has
  * connected again; what was on its way when the connection was lost has arrived, or not.
  */
-import { errors, type Msg, type MsgHdrs, type MsgHdrsImpl, type NatsConnection } from "@nats-io/transport-node";
+import {
+  headers as createHeaders,
+  errors,
+  type Msg,
+  type MsgHdrs,
+  MsgHdrsImpl,
+  type NatsConnection,
+} from "@nats-io/transport-node";
 import type { JetStream, PublishAnswer } from "./jetstream.ts";
+import type { ConsumerMessage } from "./stream-consumers.ts";
 import type { Process, World } from "./world.ts";
 
 const reconnectMs = 500;
@@ -62,12 +70,39 @@ export const connectStreams = (
       const message = { subject: reply, headers: { code }, json: () => body };
       subscriptions.get(`${prefix}.*`)?.(null, message as unknown as Msg);
     });
+  /** Delivers to the inbox of a request what a consumer sends. */
+  const deliverTo = (inbox: string, sent: ConsumerMessage): void => {
+    const [, prefix = ""] = /^(.*)\.[^.]+$/.exec(inbox) ?? [];
+    const message =
+      sent.kind === "status"
+        ? { subject: inbox, headers: createHeaders(sent.code, sent.description), data: new Uint8Array() }
+        : {
+            ...{ subject: sent.message.subject, headers: MsgHdrsImpl.decode(sent.message.headers), reply: sent.reply },
+            // A reader may free what it was given. The next consumer begins at the position, whatever was acknowledged.
+            ...{ data: Uint8Array.from(sent.message.data), respond: () => true },
+          };
+    down(() => subscriptions.get(`${prefix}.*`)?.(null, message as unknown as Msg));
+  };
   const publish = (
     subject: string,
-    payload: Uint8Array,
+    payload: Uint8Array | string,
     { headers, reply = "" }: { headers?: MsgHdrs; reply?: string },
   ) => {
-    const message = { subject, headers: (headers as MsgHdrsImpl).encode(), data: payload };
+    const [, stream, name] = /^\$JS\.API\.CONSUMER\.MSG\.NEXT\.(\w+)\.([\w-]+)$/.exec(subject) ?? [];
+    if (stream !== undefined && name !== undefined) {
+      const pull = () =>
+        up(() => {
+          const before = epoch;
+          const send = (sent: ConsumerMessage) => before === epoch && deliverTo(reply, sent);
+          const body = JSON.parse(String(payload)) as Record<string, unknown>;
+          if (!jetstream.consumers.pull({ stream, name }, body, send))
+            send({ kind: "status", code: 503, description: "No Responders" });
+        });
+      if (isUp) pull();
+      else unsent = [...unsent, pull];
+      return;
+    }
+    const message = { subject, headers: (headers as MsgHdrsImpl).encode(), data: payload as Uint8Array };
     const answer = (result: PublishAnswer) => {
       if (!jetstream.losesAcks || world.chance.isLikely(0.5)) deliver(reply, result);
     };

@@ -1,10 +1,13 @@
 /**
  * Judges a history from outside: what sources were promised, and what the database holds. Its laws:
  * 1. What was acknowledged to a source is stored, or lies in a range that core reports as lost: where it was stored in a database that
- *    went back, in a range that has one of its places.
+ *    went back, in a range that has one of its places. Nobody can know of a record whose disk and database went back, so that its place was
+ *    used again, and whose database then went back once more, to a backup of before, which has the other record.
+ *    What the damage of a host's files took is within what its queue counts as lost.
  * 2. Nothing is stored twice, unless core reports that the queue was copied.
  * 3. The envelopes of a queue are stored in the order of their sequences.
- * 4. Nothing that is stored is reported as lost, and nothing at all unless the servers went back.
+ * 4. Nothing that is stored is reported as lost, and nothing at all unless the servers went back. Of a place that two copies of a queue have
+ *    used, one record may be stored and the other one lost; and what one reports, the other may send again.
  * 5. Once the last fault is over, every queue becomes empty in time.
  * 6. Then core holds nothing: no bytes, and its sink is healthy.
  * 7. A queue is reported as copied only if its machine was copied, a call repeated, or its disk or the database restored.
@@ -55,8 +58,8 @@ export interface Oracle {
     stuck: ReadonlySet<string>;
     /** Whether the servers of core lost nothing that they had stored. */
     isIntact: boolean;
-    /** Whether the database was restored, or a standby that lagged promoted. */
-    hasGoneBack: boolean;
+    /** How often the database was restored, or a standby that lagged promoted. */
+    restores: number;
   }): Breach[];
 }
 
@@ -79,12 +82,12 @@ export const createOracle = (): Oracle => {
     },
     copied: (hostId) => void copies.add(hostId),
     acknowledged: () => acknowledged,
-    judge: ({ tables, discarded, hosts, cores, stuck, isIntact, hasGoneBack }) => [
-      ...judgeStored(promised, tables, discarded, hosts),
+    judge: ({ tables, discarded, hosts, cores, stuck, isIntact, restores }) => [
+      ...judgeStored({ promised, tables, discarded, hosts, restores }),
       // A database that goes back may take the report of a copy with it.
-      ...judgeDoubles(tables, hasGoneBack ? copies : []),
+      ...judgeDoubles(tables, restores > 0 ? copies : []),
       ...judgeOrder(tables),
-      ...judgeReports(tables, isIntact),
+      ...judgeReports({ tables, discarded, hosts, isIntact }),
       ...judgeCopies(tables, copies),
       ...judgeDeadLetters(hosts),
       ...judgeRest(hosts, cores),
@@ -93,14 +96,27 @@ export const createOracle = (): Oracle => {
   };
 };
 
-const judgeStored = (
-  promised: readonly { hostId: string; text: string }[],
-  { envelopes, records }: Tables,
-  discarded: readonly StoredEnvelope[],
-  hosts: readonly SimulatedHost[],
-): Breach[] => {
+const judgeStored = ({
+  promised,
+  tables: { envelopes, records },
+  discarded,
+  hosts,
+  restores,
+}: {
+  promised: readonly { hostId: string; text: string }[];
+  tables: Tables;
+  discarded: readonly StoredEnvelope[];
+  hosts: readonly SimulatedHost[];
+  restores: number;
+}): Breach[] => {
+  const taken = new Set(envelopes.map((envelope) => placeOf(envelope, envelope.sequence)));
+  const wentBack = new Set(hosts.filter(({ disk }) => disk.restores > 0).map(({ hostId }) => hostId));
+  /** Whether a backup of before has another record in the place of this one. */
+  const isReplaced = ({ hostId, text }: { hostId: string; text: string }) =>
+    restores > 1 &&
+    wentBack.has(hostId) &&
+    places.get(text)?.some((place) => taken.has(placeOf(place, place.sequence))) === true;
   const stored = new Set(envelopes.map(({ text }) => text));
-  const placeOf = (queue: EnvelopeQueue, sequence: number) => `${queueRow(queue)} ${sequence}`;
   const places = Map.groupBy(discarded, ({ text }) => text);
   const reported = new Map<string, Set<string>>();
   for (const record of records) {
@@ -110,7 +126,7 @@ const judgeStored = (
     const [from, through] = [Number(record.details.from), Number(record.details.through)];
     for (let sequence = from; sequence <= through; sequence++) ofHost.add(placeOf(record, sequence));
   }
-  const missing = promised.filter(({ text }) => !stored.has(text));
+  const missing = promised.filter((record) => !stored.has(record.text) && !isReplaced(record));
   return [...Map.groupBy(missing, ({ hostId }) => hostId)].flatMap(([hostId, lost]) => {
     const ofHost = reported.get(hostId) ?? new Set();
     const reportedPlace = ({ text }: { text: string }) =>
@@ -125,7 +141,14 @@ const judgeStored = (
       (sum, host) => sum + (host.hostId === hostId ? (host.disk.image?.deadLetters.length ?? 0) : 0),
       0,
     );
-    const isExcused = lost.filter(({ text }) => !places.has(text)).length <= ofHost.size - used.size + letters;
+    // What damage took is counted by the queue.
+    const counted = hosts.reduce(
+      (sum, { hostId: of, disk, queue }) =>
+        sum + (of === hostId && disk.damages > 0 ? queue.stats().droppedRecordsTotal : 0),
+      0,
+    );
+    const isExcused =
+      lost.filter(({ text }) => !places.has(text)).length <= ofHost.size - used.size + letters + counted;
     const [first] = unreported.length > 0 ? unreported : lost;
     return unreported.length === 0 && isExcused
       ? []
@@ -139,6 +162,7 @@ const judgeStored = (
 };
 
 type EnvelopeQueue = Parameters<typeof queueRow>[0];
+const placeOf = (queue: EnvelopeQueue, sequence: number): string => `${queueRow(queue)} ${sequence}`;
 
 const judgeDoubles = ({ envelopes, records }: Tables, excused: Iterable<string>): Breach[] => {
   const reported = records.flatMap(({ action, hostId }) => (action === "queue.forked" ? [hostId] : []));
@@ -166,19 +190,31 @@ const judgeOrder = ({ envelopes }: Tables): Breach[] => {
   return [];
 };
 
-const judgeReports = ({ envelopes, records }: Tables, isIntact: boolean): Breach[] => {
-  const stored = new Map<string, Set<number>>();
-  for (const envelope of envelopes) {
-    const row = queueRow(envelope);
-    stored.set(row, (stored.get(row) ?? new Set()).add(envelope.sequence));
-  }
+const judgeReports = ({
+  tables: { envelopes, records },
+  discarded,
+  hosts,
+  isIntact,
+}: {
+  tables: Tables;
+  discarded: readonly StoredEnvelope[];
+  hosts: readonly SimulatedHost[];
+  isIntact: boolean;
+}): Breach[] => {
+  const texts = new Set(envelopes.map(({ text }) => text));
+  const machines = Map.groupBy(hosts, ({ hostId }) => hostId);
+  // Each copy of a queue reports what was lost of it, and one of them may have had it still.
+  const isLost = ({ hostId, text }: StoredEnvelope) => !texts.has(text) || (machines.get(hostId)?.length ?? 0) > 1;
+  const gone = discarded.filter(isLost);
+  const lost = new Set(gone.map((envelope) => placeOf(envelope, envelope.sequence)));
+  const stored = new Set(envelopes.map((envelope) => placeOf(envelope, envelope.sequence)));
   return records.flatMap((record) => {
     if (record.action !== "ingest.gap") return [];
     if (isIntact) return [{ law: laws.noFalseLoss, detail: `${record.hostId}: the servers lost nothing` }];
-    const held = stored.get(queueRow(record));
     const [from, through] = [Number(record.details.from), Number(record.details.through)];
     for (let sequence = from; sequence <= through; sequence++)
-      if (held?.has(sequence)) return [{ law: laws.noFalseLoss, detail: `${record.hostId} at ${sequence}` }];
+      if (stored.has(placeOf(record, sequence)) && !lost.has(placeOf(record, sequence)))
+        return [{ law: laws.noFalseLoss, detail: `${record.hostId} at ${sequence}` }];
     return [];
   });
 };
@@ -191,7 +227,8 @@ const judgeCopies = ({ records }: Tables, copies: ReadonlySet<string>): Breach[]
   );
 
 const judgeDeadLetters = (hosts: readonly SimulatedHost[]): Breach[] =>
-  hosts.flatMap(({ machine, disk: { image } }) => {
+  hosts.flatMap(({ machine, disk: { image, damages } }) => {
+    if (damages > 0) return [];
     const held = new Set(image?.deadLetters.map(({ queueId, sequence }) => `${queueId} ${sequence}`)).size;
     const counted = image?.state.deadLetters ?? 0;
     return held === counted

@@ -4,8 +4,9 @@ import type { FrameOutcome } from "../../functions/store/ingest/decide-frames.ts
 import { queueKey } from "../../functions/store/ingest/decide-frames.ts";
 import { envelopesOf, runOf } from "../../functions/store/ingest/envelope-run.ts";
 import { EnvelopeSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { accountPlants } from "./account-plants.ts";
 import type { BackendFault } from "./backend.ts";
-import type { RegisterFault, SinkFault } from "./core.ts";
+import type { AccountsFault, RegisterFault, SinkFault } from "./core.ts";
 import type { ServerFault } from "./database.ts";
 import type { SourceFault } from "./exporter.ts";
 import type { HostFault } from "./host.ts";
@@ -16,6 +17,7 @@ import { withMembers } from "./with-members.ts";
 export interface Plant extends HostFault {
   sink?: SinkFault;
   register?: RegisterFault;
+  accounts?: AccountsFault;
   server?: ServerFault;
   missesRestores?: boolean;
   backend?: BackendFault;
@@ -151,8 +153,8 @@ const corePlants: Readonly<Record<string, Plant>> = {
   "core opens a queue one behind its cursor": {
     sink: (sink) => ({
       ...sink,
-      open: async (claims) => {
-        const opened = await sink.open(claims);
+      open: async (...call) => {
+        const opened = await sink.open(...call);
         return { ...opened, cursor: opened.cursor + 1n };
       },
     }),
@@ -162,8 +164,8 @@ const corePlants: Readonly<Record<string, Plant>> = {
       const cursors = new Map<string, bigint>();
       return {
         ...sink,
-        open: async (claims) => {
-          const opened = await sink.open(claims);
+        open: async (claims, isGone) => {
+          const opened = await sink.open(claims, isGone);
           const key = queueKey(claims.hostId, claims.queueId);
           const cursor = cursors.get(key) ?? opened.cursor;
           cursors.set(key, cursor);
@@ -228,6 +230,7 @@ const exportPlants: Readonly<Record<string, Plant>> = {
 export const plants: Readonly<Record<string, Plant>> = {
   ...collectorPlants,
   ...corePlants,
+  ...accountPlants,
   ...exportPlants,
 };
 

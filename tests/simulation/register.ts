@@ -2,7 +2,7 @@
 import type { QueueRegister } from "../../functions/ingest/open-queue.ts";
 import { queueRow } from "./database.ts";
 import { createDatabaseSession, type SessionNeeds, type Step } from "./database-session.ts";
-import type { CursorRow } from "./tables.ts";
+import { type CursorRow, moveCursor, newCursor } from "./tables.ts";
 import type { World } from "./world.ts";
 
 /** A transaction of the register: what runs its steps. */
@@ -35,9 +35,7 @@ export const createModelRegister = (world: World, needs: SessionNeeds): QueueReg
           const row = keyOf(queue);
           const found = server.tables.cursors.get(row);
           if (found === undefined)
-            server.write(tx, ({ cursors }, xmin) =>
-              cursors.set(row, { cursor: 0, session: "", updatedAt: now.getTime(), xmin }),
-            );
+            server.write(tx, ({ cursors }, xmin) => cursors.set(row, newCursor({ updatedAt: now.getTime(), xmin })));
           else server.write(tx, () => undefined);
           return lockedOf(found ?? { cursor: 0, session: "", updatedAt: now.getTime() });
         });
@@ -55,12 +53,10 @@ export const createModelRegister = (world: World, needs: SessionNeeds): QueueReg
           const session = queue.sessionId?.toHex();
           server.write(tx, ({ cursors }, xmin) => {
             const row = cursors.get(keyOf(queue));
-            if (row)
-              Object.assign(
-                row,
-                { cursor: Number(queue.cursor), updatedAt: now.getTime(), xmin },
-                session && { session },
-              );
+            if (row === undefined) return;
+            const lost = Number(queue.lost);
+            Object.assign(row, moveCursor(row, Number(queue.cursor), row.cursor + lost), session && { session });
+            Object.assign(row, { rangeLost: row.rangeLost + lost, updatedAt: now.getTime(), xmin });
           });
         }
       }),

@@ -2,8 +2,10 @@
  * Makes a history that breaks a law smaller: fewer faults, fewer hosts and cores, an earlier end. A history that differs takes another course, so
  * each candidate is tried with several variations of what the seed draws.
  */
+
+import { type Course, drawPlan } from "./plan.ts";
 import type { Plant } from "./plants.ts";
-import { type Course, drawPlan, type Outcome, simulate } from "./simulate.ts";
+import { type Outcome, simulate } from "./simulate.ts";
 
 const variations = 6;
 const endStepMs = 5_000;

@@ -1,25 +1,26 @@
 /** One simulation: a seed decides the lab, what happens to it and when; the oracle judges what is left. */
 
 import { type ExportLag, findExportLags } from "../../functions/store/export/lag.ts";
+import { judgeAccounts } from "./account-laws.ts";
 import { type Backend, createBackend, usualBackend } from "./backend.ts";
 import type { DatabaseDelays } from "./commit-client.ts";
 import { type SimulatedCore, startCore } from "./core.ts";
 import { createDatabaseServer, type DatabaseServer } from "./database.ts";
 import { createDisk } from "./disk.ts";
 import { connectExportDatabase } from "./export-database.ts";
-import { exportFaults } from "./export-faults.ts";
 import { areExported, judgeExports } from "./export-laws.ts";
 import { type ExportLimits, type SimulatedExporter, startExporter } from "./exporter.ts";
-import { faults } from "./faults.ts";
+import { createQueueFolder, removeFolder } from "./file-disk.ts";
 import { type SimulatedHost, startHost } from "./host.ts";
 import { createJetStream, type JetStream } from "./jetstream.ts";
 import { createNetwork, type Network, wholeLink } from "./network.ts";
 import { type Breach, createOracle, type Oracle } from "./oracle.ts";
+import { type Course, drawPlan, faultsOf, faultsUntilMs, type Plan } from "./plan.ts";
 import type { Plant } from "./plants.ts";
-import { healStreams, streamFaults } from "./stream-faults.ts";
-import { withStreamed } from "./stream-tables.ts";
+import { healStreams } from "./stream-faults.ts";
+import { streamedEnvelopes, withStreamed } from "./stream-tables.ts";
 import { type Watch, watchLaws } from "./watch-laws.ts";
-import { createChance, createRandom, inWorld, type Note, type World } from "./world.ts";
+import { inWorld, type Note, type World } from "./world.ts";
 
 /** Everything that a fault can reach. */
 export interface Lab {
@@ -45,36 +46,6 @@ export interface Lab {
   copy(host: SimulatedHost): void;
 }
 
-/** What a seed decides before anything happens. */
-export interface Plan {
-  /** Core stores in JetStream, not in the database. */
-  isStreamed: boolean;
-  hosts: number;
-  cores: number;
-  exporters: number;
-  /** How often a source appends, on average. */
-  appendMs: number;
-  /** The limit of a queue: a small one is full within an outage. */
-  queueBytesMax: number;
-  /** When sources end. */
-  untilMs: number;
-  faults: readonly { at: number; name: string }[];
-}
-
-/** A seed, and what of its plan is left out or drawn differently: a history to run again. */
-export interface Course {
-  seed: number;
-  /** The faults to inject, by their place in the plan. */
-  faults?: readonly number[] | undefined;
-  hosts?: number | undefined;
-  cores?: number | undefined;
-  untilMs?: number | undefined;
-  /** Where core stores, in place of what the seed draws. */
-  isStreamed?: boolean | undefined;
-  /** Draws everything but the plan anew. */
-  variation?: number | undefined;
-}
-
 /** How a simulation ended. */
 export interface Outcome {
   course: Course;
@@ -89,40 +60,13 @@ export interface Outcome {
   simulatedMs: number;
 }
 
-const faultsUntilMs = 40_000;
 /** Every documented wait fits: backoff of 30 s, 60 s without an answer, 40 s of silence. */
 const settleMs = 240_000;
 /** Longer than a lease, and than any wait of those that have nothing to do. */
 const restMs = 15_000;
-/** How many histories store in JetStream. */
-const streamedShare = 0.3;
 const restStepMs = 2_000;
-
-/** What may happen in a history. */
-const faultsOf = ({ isStreamed }: Pick<Plan, "isStreamed">): typeof faults => ({
-  ...faults,
-  ...(isStreamed ? streamFaults : exportFaults),
-});
-
-/** Draws the plan of a seed. */
-export const drawPlan = ({ seed, ...course }: Pick<Course, "seed" | "isStreamed">): Plan => {
-  const chance = createChance(createRandom(seed ^ 0x5bd1e995));
-  const isDrawn = chance.isLikely(streamedShare);
-  const { isStreamed = isDrawn } = course;
-  return {
-    isStreamed,
-    hosts: chance.integer(1, 3),
-    cores: chance.integer(1, 2),
-    exporters: chance.integer(1, 2),
-    appendMs: chance.integer(300, 2_000),
-    queueBytesMax: chance.pick([3_000, 8_000, 64 * 1024]),
-    untilMs: chance.integer(faultsUntilMs / 2, faultsUntilMs + 20_000),
-    faults: Array.from({ length: chance.integer(1, 12) }, () => ({
-      at: chance.integer(1_000, faultsUntilMs),
-      name: chance.pick(Object.keys(faultsOf({ isStreamed }))),
-    })).toSorted((a, b) => a.at - b.at),
-  };
-};
+const accountPollMs = 200;
+const usualCommitMs = [0, 10] as const;
 
 /** Runs one simulation; `falsify` may change what is judged at its end. */
 export const simulate = (
@@ -149,6 +93,7 @@ export const simulate = (
     // With a stream, core may open a queue late that its host has opened through another core since.
     if (lab.jetstream) for (const { hostId } of lab.hosts) lab.oracle.copied(hostId);
     await untilRest(lab, stuck);
+    await settleAccounts(lab);
     await falsify(lab);
     const { oracle, server, backend, exporters, limits, jetstream, watch } = lab;
     const tables = jetstream ? withStreamed(server.tables, jetstream) : server.tables;
@@ -158,19 +103,20 @@ export const simulate = (
     const breaches = [
       ...oracle.judge({
         tables,
-        discarded: server.discarded,
+        discarded: jetstream ? streamedEnvelopes(jetstream.discarded) : server.discarded,
+        restores: server.restores(),
         hosts: lab.hosts,
         cores: lab.cores,
         stuck,
         isIntact,
-        hasGoneBack,
       }),
       ...watch.breaches(),
     ];
-    if (jetstream === undefined) {
-      const lags = await readLags(lab);
-      breaches.push(...judgeExports({ tables, backend, exporters, limits, lags, hasGoneBack }));
-    }
+    if (jetstream === undefined) breaches.push(...judgeAccounts({ tables, hosts: lab.hosts, hasGoneBack }));
+    const lags = await readLags(lab);
+    const isExportBack = hasGoneBack || (jetstream?.discarded.length ?? 0) > 0;
+    breaches.push(...judgeExports({ tables, jetstream, backend, exporters, limits, lags, hasGoneBack: isExportBack }));
+    for (const { disk } of lab.hosts) if (disk.folder) removeFolder(disk.folder);
     for (const { law, detail } of breaches) world.note(`BROKEN ${law}: ${detail}`);
     return {
       ...{ course, breaches, injected, ...world.history() },
@@ -193,9 +139,18 @@ const untilRest = async (
     stuck.size === 0 &&
     // Only a host that has come back says what it lacks.
     hosts.every(({ queue, forwarder }) => queue.stats().records === 0 && forwarder.status().connected) &&
-    (jetstream !== undefined || areExported({ tables: server.tables }));
+    areExported({ tables: server.tables, jetstream });
   while (world.now() < end && !isAtRest()) await world.runUntil(Math.min(end, world.now() + restStepMs));
   await world.runUntil(Math.min(end, world.now() + restMs));
+};
+
+/** Lets every collector write its last account, and core take what it can. */
+const settleAccounts = async ({ world, hosts, jetstream }: Lab): Promise<void> => {
+  for (const { endAccounts } of hosts) endAccounts();
+  if (jetstream) return;
+  const end = world.now() + restMs;
+  while (world.now() < end && hosts.some(({ queue }) => queue.accounts.pendingThrough() !== undefined))
+    await world.runUntil(world.now() + accountPollMs);
 };
 
 /** Reads what each core reports of exports. */
@@ -213,7 +168,7 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
   const oracle = createOracle();
   const network = createNetwork(world);
   const server = createDatabaseServer(world, plant.server);
-  const delays: DatabaseDelays = { travelMs: [0, 3], commitMs: [0, 10] };
+  const delays: DatabaseDelays = { travelMs: [0, 3], commitMs: usualCommitMs };
   const jetstream = plan.isStreamed
     ? createJetStream(world, { isOld: chance.isLikely(0.3), fault: plant.streams })
     : undefined;
@@ -223,11 +178,12 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     const running = cores.filter(({ process }) => process.isAlive);
     return running.length === 0 ? undefined : chance.pick(running);
   };
-  const { appendMs, untilMs, queueBytesMax } = plan;
-  const shared = { network, oracle, coreOf, appendMs, untilMs, queueBytesMax, fault: plant };
+  const { appendMs, untilMs, queueBytesMax, dropsWhenFull } = plan;
+  const shared = { network, oracle, coreOf, appendMs, untilMs, queueBytesMax, dropsWhenFull, fault: plant };
   const hosts = Array.from({ length: plan.hosts }, (_, index) => {
     const machine = `host-${index + 1}`;
-    return startHost(world, { ...shared, machine, hostId: `spiffe://sim/${machine}`, disk: createDisk() });
+    const disk = createDisk(plan.hasFiles ? createQueueFolder() : undefined);
+    return startHost(world, { ...shared, machine, hostId: `spiffe://sim/${machine}`, disk });
   });
   const backend = createBackend(world);
   const limits: ExportLimits = {
@@ -236,12 +192,12 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     concurrency: chance.integer(1, 4),
     ...{ deadLettersMax: 200, hostDeadLettersMax: 20 },
   };
-  const exporter = (name: string) => startExporter(world, { name, backend, server, delays, limits, fault: plant });
-  // The export of a stream is not simulated.
-  const exporters = Array.from({ length: plan.isStreamed ? 0 : plan.exporters }, (_, index) =>
-    exporter(`exporter ${index + 1}`),
-  );
-  const watch = watchLaws(world, { hosts, cores });
+  const exporting = { backend, server, delays, limits, jetstream, fault: plant };
+  const exporter = (name: string) => startExporter(world, { name, ...exporting });
+  const exporters = Array.from({ length: plan.exporters }, (_, index) => exporter(`exporter ${index + 1}`));
+  const isCalm = () =>
+    jetstream === undefined && server.process.suspendedUntil < world.now() && delays.commitMs[1] <= usualCommitMs[1];
+  const watch = watchLaws(world, { hosts, cores, isCalm });
   return {
     ...{ watch, world, oracle, network, server, delays, hosts, cores, backend, exporters, limits, jetstream },
     sourcesUntilMs: shared.untilMs,
@@ -292,7 +248,7 @@ const heal = ({ hosts, world, delays, backend, jetstream }: Lab): void => {
   Object.assign(backend, usualBackend);
   backend.rejectedHosts.clear();
   backend.partialHosts.clear();
-  delays.commitMs = [0, 10];
+  delays.commitMs = usualCommitMs;
   for (const host of hosts) {
     Object.assign(host.link, wholeLink);
     host.disk.failure = undefined;

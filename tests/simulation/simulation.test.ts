@@ -1,8 +1,9 @@
 import { describe, expect, it } from "vitest";
+import { drawPlan } from "./plan.ts";
 import { plants } from "./plants.ts";
 import { searchPlants } from "./search-plants.ts";
 import { shrink } from "./shrink.ts";
-import { drawPlan, simulate } from "./simulate.ts";
+import { simulate } from "./simulate.ts";
 import { commandOf, reportOf } from "./story.ts";
 
 const seedsOfTest = 25;

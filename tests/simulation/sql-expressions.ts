@@ -58,6 +58,7 @@ export const splitList = (text: string, separator: RegExp = /,/y): string[] => {
 /** Orders two values; null when one is null. Numbers of either kind compare as numbers. */
 const compare = (a: Value, b: Value): number | null => {
   if (a === null || b === null) return null;
+  if (a instanceof Uint8Array && b instanceof Uint8Array) return Buffer.compare(a, b);
   const [one, other] = typeof a === typeof b ? [a, b] : [Number(a), Number(b)];
   return one < other ? -1 : one > other ? 1 : 0;
 };

@@ -1,6 +1,8 @@
 /** The statements that functions/store/ingest/commit-frames.ts prepares, on the model of the server. */
+import { createHash } from "node:crypto";
 import { type DatabaseServer, queueRow, serverError, type Transaction } from "./database.ts";
 import { numbersOf, textsOf } from "./read-statements.ts";
+import { moveCursor, newCursor } from "./tables.ts";
 import type { World } from "./world.ts";
 
 /** A row of a result. */
@@ -40,7 +42,7 @@ export const createStatements = (
           const row = queueRow({ hostId, queueHex: queues[index] ?? "" });
           await server.lock(open, row);
           server.write(open, ({ cursors }, xmin) => {
-            if (!cursors.has(row)) cursors.set(row, { cursor: 0, session: "", updatedAt: world.now(), xmin });
+            if (!cursors.has(row)) cursors.set(row, newCursor({ updatedAt: world.now(), xmin }));
           });
         }
         return [];
@@ -56,12 +58,20 @@ export const createStatements = (
         return [];
       }
       case "move_cursors": {
-        const cursors = numbersOf(args[2] ?? "");
+        const [cursors = [], stored = [], rejected = [], discarded = []] = [2, 4, 5, 6].map((at) =>
+          numbersOf(args[at] ?? ""),
+        );
+        const digests = textsOf(args[7] ?? "");
         if (server.fault.keepsCursors) return [];
         server.write(open, (tables, xmin) => {
           for (const [index, hostId] of hosts.entries()) {
             const row = tables.cursors.get(queueRow({ hostId, queueHex: queues[index] ?? "" }));
-            if (row) Object.assign(row, { cursor: cursors[index], updatedAt: world.now(), xmin });
+            if (row === undefined) continue;
+            Object.assign(row, moveCursor(row, cursors[index] ?? 0), { updatedAt: world.now(), xmin });
+            row.rangeStored += stored[index] ?? 0;
+            if (!server.fault.forgetsRejections) row.rangeRejected += rejected[index] ?? 0;
+            row.rangeDiscarded += discarded[index] ?? 0;
+            row.rangeDigest = continueDigest(row.rangeDigest, digests[index] ?? "");
           }
         });
         return [];
@@ -86,3 +96,14 @@ export const createStatements = (
     }
   };
 };
+
+/** Continues the digest of a range by those of its next blocks, in hex (drizzle/sql/ingest-range-digest.sql). */
+const continueDigest = (before: Uint8Array | null, digests: string): Uint8Array | null =>
+  (digests.match(/.{64}/g) ?? []).reduce<Uint8Array | null>(
+    (digest, block) =>
+      createHash("sha256")
+        .update(digest ?? new Uint8Array())
+        .update(block, "hex")
+        .digest(),
+    before,
+  );

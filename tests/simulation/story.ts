@@ -1,5 +1,6 @@
 /** A history for a reader: what is out of the ordinary, line by line, and a count of the rest. */
-import type { Course, Outcome } from "./simulate.ts";
+import type { Course } from "./plan.ts";
+import type { Outcome } from "./simulate.ts";
 import type { Note } from "./world.ts";
 
 const timeOf = (at: number): string => `${(at / 1000).toFixed(3).padStart(8)} s`;

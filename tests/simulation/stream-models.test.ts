@@ -1,11 +1,12 @@
 /** Holds the model of JetStream to nats-server: the same messages and requests on both have the same results. */
-import { jetstreamManager } from "@nats-io/jetstream";
+import { AckPolicy, DeliverPolicy, jetstreamManager } from "@nats-io/jetstream";
 import { connect, type NatsConnection } from "@nats-io/transport-node";
 import fc from "fast-check";
 import { expect, it, onTestFinished } from "vitest";
+import { pullMessages } from "../../functions/export/stream-pulls.ts";
 import { prepareStreams } from "../../functions/ingest/nats-sink/prepare-streams.ts";
 import { createPublisher } from "../../functions/ingest/nats-sink/publisher.ts";
-import { systemClock } from "../../kit/clock.ts";
+import { type Clock, systemClock } from "../../kit/clock.ts";
 import { canStartNats, startNats } from "../../scripts/lab/nats-servers.ts";
 import { createJetStream } from "./jetstream.ts";
 import { connectStreams } from "./nats-connection.ts";
@@ -86,4 +87,80 @@ it.skipIf(!(await canStartNats()))("the model of JetStream stores and finds what
     },
   );
   await fc.assert(property, { numRuns: 40 });
+});
+
+const consumerStep = fc.record({
+  act: fc.constantFrom(...(["publish", "publish", "pull", "open", "delete"] as const)),
+  count: fc.integer({ min: 1, max: 4 }),
+});
+type ConsumerStep = typeof consumerStep extends fc.Arbitrary<infer Step> ? Step : never;
+
+const consumerName = "svc-export-test";
+
+/** Runs the steps, one after the other, and returns what was delivered, or that the consumer ended. */
+const deliveriesOf = async (connection: NatsConnection, clock: Clock, steps: readonly ConsumerStep[]) => {
+  const manager = await jetstreamManager(connection);
+  const { envelopes: stream, queues } = await prepareStreams(manager, {
+    ...{ stream: "SVC_INGEST", replicas: 1, durability: "replicated", maxAgeSeconds: 0 },
+  });
+  const observe = { published: () => undefined, publishFailed: () => undefined };
+  const publisher = createPublisher({ connection, clock, observe });
+  const open = async (from: number) => {
+    await manager.consumers.delete(stream, consumerName).catch(() => undefined);
+    await manager.consumers.add(stream, {
+      ...{ durable_name: consumerName, ack_policy: AckPolicy.All, ack_wait: 3_600_000_000_000 },
+      ...{ deliver_policy: DeliverPolicy.StartSequence, opt_start_seq: from, max_ack_pending: 1_000 },
+    });
+    const size = { bytes: 10_000, messageBytesMax: 1_000 };
+    const deliveries = async () => (await manager.consumers.info(stream, consumerName)).delivered.consumer_seq;
+    return pullMessages({ connection, stream, consumer: consumerName, clock, deliveries, ...size });
+  };
+  let [stored, pulls] = [0, await open(1)];
+  const run = async ({ act, count }: ConsumerStep): Promise<unknown> => {
+    if (act === "publish") {
+      for (let each = 0; each < count; each++)
+        stored = await publisher.publish({
+          ...{ subject: "svc.ingest.log_line.h.1", expected: stored, headers: { "Svc-Kind": "log_line" } },
+          payload: Buffer.from(`${stored + 1}`),
+        });
+      return stored;
+    }
+    if (act === "pull") {
+      await clock.sleep(deliveryMs);
+      return (await pulls.receive()).map(({ sequence, delivery, data, headers }) => [
+        ...[sequence, delivery, Buffer.from(data).toString(), headers?.get("Svc-Kind")],
+      ]);
+    }
+    if (act === "delete") return manager.consumers.delete(stream, consumerName);
+    pulls.close();
+    pulls = await open(Math.max(1, stored - count + 1));
+    return "open";
+  };
+  const outcomes: unknown[] = [];
+  for (const step of steps) outcomes.push(await run(step).catch(() => "ended"));
+  pulls.close();
+  publisher.close();
+  await Promise.all([stream, queues].map((name) => connection.request(`$JS.API.STREAM.DELETE.${name}`)));
+  return outcomes;
+};
+/** Within it a server delivers what it has. */
+const deliveryMs = 50;
+
+it.skipIf(!(await canStartNats()))("the model of a consumer delivers what nats-server does", async () => {
+  const nats = await startNats();
+  onTestFinished(() => nats.stop());
+  const connection = await connect({ servers: nats.addresses });
+  onTestFinished(() => connection.close());
+  const property = fc.asyncProperty(fc.array(consumerStep, { minLength: 1, maxLength: 8 }), async (steps) => {
+    const real = await deliveriesOf(connection, systemClock, steps);
+    const modelled = await inWorld(1, async (world) => {
+      const jetstream = createJetStream(world, { isOld: false });
+      const client = world.process("exporter");
+      const ran = deliveriesOf(connectStreams(world, { jetstream, client }), world.clockOf(client), steps);
+      await world.runUntil(60_000);
+      return ran;
+    });
+    expect(modelled).toEqual(real);
+  });
+  await fc.assert(property, { numRuns: 15 });
 });

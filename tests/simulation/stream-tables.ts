@@ -2,13 +2,18 @@
 import { MsgHdrsImpl } from "@nats-io/transport-node";
 import { readStreamBlock } from "../../functions/export/stream-block.ts";
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
-import type { JetStream } from "./jetstream.ts";
-import type { Tables } from "./tables.ts";
+import type { JetStream, StreamMessageStored } from "./jetstream.ts";
+import type { StoredEnvelope, Tables } from "./tables.ts";
 
 /** Returns the tables with the envelopes of the stream in place of their own. */
 export const withStreamed = (tables: Tables, jetstream: JetStream): Tables => ({
   ...tables,
-  envelopes: (jetstream.streams.get("SVC_INGEST")?.messages ?? []).flatMap(({ seq, headers, data }) =>
+  envelopes: streamedEnvelopes(jetstream.streams.get("SVC_INGEST")?.messages ?? []),
+});
+
+/** Returns the envelopes of messages. */
+export const streamedEnvelopes = (messages: readonly StreamMessageStored[]): StoredEnvelope[] =>
+  messages.flatMap(({ seq, headers, data }) =>
     (readStreamBlock({ headers: MsgHdrsImpl.decode(headers), data }, zstdCodec) ?? []).map((envelope) => ({
       hostId: envelope.hostId,
       queueHex: envelope.queueId.toHex(),
@@ -16,5 +21,4 @@ export const withStreamed = (tables: Tables, jetstream: JetStream): Tables => ({
       text: Buffer.from(envelope.payload).toString(),
       xid: seq,
     })),
-  ),
-});
+  );

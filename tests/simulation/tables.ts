@@ -28,7 +28,27 @@ export interface CursorRow {
   session: string;
   updatedAt: number;
   xmin: number;
+  /** Sequences since the queue's last account, by what became of them. */
+  rangeStored: number;
+  rangeRejected: number;
+  rangeDiscarded: number;
+  rangeLost: number;
+  rangeDigest: Uint8Array | null;
+  /** Null: not counted. */
+  countedThrough: number | null;
 }
+
+/** Returns the row of a queue that core has not seen. */
+export const newCursor = (at: { updatedAt: number; xmin: number }): CursorRow => ({
+  ...{ cursor: 0, session: "", rangeStored: 0, rangeRejected: 0, rangeDiscarded: 0, rangeLost: 0 },
+  ...{ rangeDigest: null, countedThrough: 0, ...at },
+});
+
+/** Returns the row after its cursor moved: what was counted through the last value is counted through the new one. */
+export const moveCursor = (row: CursorRow, cursor: number, countedThrough = cursor): Partial<CursorRow> => ({
+  cursor,
+  countedThrough: row.countedThrough === row.cursor ? countedThrough : row.countedThrough,
+});
 
 /** An event of the audit log. */
 export interface QueueRecord {
@@ -45,6 +65,8 @@ export interface Tables {
   envelopes: StoredEnvelope[];
   blocks: BlockRow[];
   records: QueueRecord[];
+  /** `ingest_account`. */
+  accounts: Values[];
   /** When each host last stored something, in milliseconds. */
   hosts: Map<string, number>;
   /** The envelopes that `ingest_stored` counts. */
@@ -65,6 +87,7 @@ export const emptyTables = (): Tables => ({
   envelopes: [],
   blocks: [],
   records: [],
+  accounts: [],
   hosts: new Map(),
   stored: 0,
   positions: new Map(),
@@ -80,6 +103,7 @@ export const copyTables = (tables: Tables): Tables => ({
   envelopes: [...tables.envelopes],
   blocks: [...tables.blocks],
   records: [...tables.records],
+  accounts: [...tables.accounts],
   hosts: new Map(tables.hosts),
   positions: new Map([...tables.positions].map(([key, row]) => [key, { ...row }])),
   deadLetters: [...tables.deadLetters],

@@ -1,5 +1,7 @@
 /** Notes what the parts of a lab do, at the interfaces between them. */
 import type { Queue } from "../../collector/queue/queue.ts";
+import { readAccount } from "../../functions/domain/telemetry/read-account.ts";
+import type { AccountRegister } from "../../functions/ingest/accounts.ts";
 import type { QueueRegister } from "../../functions/ingest/open-queue.ts";
 import type { Sink } from "../../functions/ingest/sink.ts";
 import { withMembers } from "./with-members.ts";
@@ -47,10 +49,10 @@ export const tracedQueue = (world: World, machine: string, queue: Queue): Queue 
 /** Returns the sink of a core, whose calls are noted. */
 export const tracedSink = (world: World, core: string, sink: Sink): Sink => ({
   ...sink,
-  open: async (claims) => {
+  open: async (claims, isGone) => {
     const queue = `queue ${shortId(claims.queueId)} of ${claims.hostId}`;
     try {
-      const opened = await sink.open(claims);
+      const opened = await sink.open(claims, isGone);
       world.note(`${core} opens ${queue} at ${opened.cursor}`);
       return opened;
     } catch (error) {
@@ -78,5 +80,21 @@ export const tracedRegister = <Tx>(world: World, core: string, register: QueueRe
     for (const { action, details } of events)
       world.note(`${core} records ${action} of ${queue.hostId}: ${JSON.stringify(details)}`);
     return register.record(tx, queue, events);
+  },
+});
+
+/** Returns the accounts of a core, whose decisions are noted. */
+export const tracedAccounts = (world: World, core: string, register: AccountRegister): AccountRegister => ({
+  accept: async (caller, account, stream) => {
+    const { number, queueId, firstSequence, lastSequence } = readAccount(account.body) ?? {};
+    const name = `account ${number} of queue ${shortId(queueId ?? new Uint8Array())}, ${firstSequence}..${lastSequence}`;
+    try {
+      const { through, refused } = await register.accept(caller, account, stream);
+      world.note(`${core} takes ${name}: through ${through}${refused === "" ? "" : `, refused: ${refused}`}`);
+      return { through, refused };
+    } catch (error) {
+      world.note(`${core} does not take ${name}: ${reasonOf(error)}`);
+      throw error;
+    }
   },
 });

@@ -4,6 +4,7 @@
  * 2. Health is told within its time: a collector that cannot send or receive reports that it is not connected; one that can speak to
  *    a core that runs is connected; a queue that is nearly full, or that has lost something, says so.
  * 3. Totals only grow: of what a queue has dropped, and of its dead letters, unless its disk went back.
+ * 4. Telemetry does not wait for an account: a host that is connected to cores that are well sends what it has.
  */
 import { inFlightBytesMax, type SimulatedCore } from "./core.ts";
 import type { SimulatedHost } from "./host.ts";
@@ -21,11 +22,22 @@ const silenceMs = 85_000;
 /** A call that began while nothing arrived, the longest backoff, and the first answer. */
 const connectMs = 80_000;
 const atRiskPercent = 80;
+/** Longer than a frame waits for the database, and than a commit is tried. */
+const stuckMs = 20_000;
 
 /** Begins to watch. */
 export const watchLaws = (
   world: World,
-  { hosts, cores }: { hosts: readonly SimulatedHost[]; cores: readonly SimulatedCore[] },
+  {
+    hosts,
+    cores,
+    isCalm,
+  }: {
+    hosts: readonly SimulatedHost[];
+    cores: readonly SimulatedCore[];
+    /** Whether the database answers as usual. */
+    isCalm(): boolean;
+  },
 ): Watch => {
   const found = new Map<string, Breach>();
   const add = (law: string, detail: string): void => void found.set(law, found.get(law) ?? { law, detail });
@@ -36,7 +48,8 @@ export const watchLaws = (
     else if (!since.has(name)) since.set(name, world.now());
     return isTrue ? world.now() - (since.get(name) ?? 0) : 0;
   };
-  const totals = new Map<string, { restores: number; dropped: number; letters: number }>();
+  const oldestBefore = new Map<string, number | undefined>();
+  const totals = new Map<string, { losses: number; dropped: number; letters: number }>();
 
   const watchHost = (host: SimulatedHost): void => {
     const { machine, link, queue, forwarder, disk, process } = host;
@@ -52,17 +65,24 @@ export const watchLaws = (
     const idle = heldMs(`${machine} could connect`, canSpeak && areUp && !status.connected);
     if (idle > connectMs)
       add("a collector that can connects", `${machine} has not for ${idle} ms: ${status.lastError}`);
+    if (!process.isAlive) return;
     const stats = queue.stats();
+    const oldest = stats.records === 0 ? undefined : disk.image?.rows[0]?.first;
+    const isServed = canSpeak && areUp && isCalm() && status.connected && oldest !== undefined;
+    const stuck = heldMs(`${machine} is stuck`, isServed && oldest === oldestBefore.get(machine));
+    oldestBefore.set(machine, oldest);
+    if (stuck > stuckMs) add("telemetry waits for no account", `${machine} has had ${oldest} for ${stuck} ms`);
     if (stats.bytes > stats.maxBytes)
       add("a queue keeps to its limit", `${machine}: ${stats.bytes} of ${stats.maxBytes}`);
     if (stats.bytes * 100 >= stats.maxBytes * atRiskPercent && !stats.atRisk)
       add("health is told within its time", `${machine} is not at risk with ${stats.bytes} of ${stats.maxBytes} bytes`);
-    // A disk that goes back takes the totals with it.
-    const before = totals.get(machine)?.restores === disk.restores ? totals.get(machine) : undefined;
+    // A disk that goes back takes the totals with it, and a process that cannot write what it knows.
+    const losses = disk.restores + host.refusals().forgotten;
+    const before = totals.get(machine)?.losses === losses ? totals.get(machine) : undefined;
     const { droppedRecordsTotal: dropped, deadLetters: letters } = stats;
     if (before && (dropped < before.dropped || letters < before.letters))
       add("totals only grow", `${machine}: ${dropped} dropped, ${letters} dead letters`);
-    totals.set(machine, { restores: disk.restores, dropped, letters });
+    totals.set(machine, { losses, dropped, letters });
   };
   const watchCore = ({ process, ingest }: SimulatedCore): void => {
     const bytes = ingest?.gauges().inFlightBytes ?? 0;

@@ -86,8 +86,9 @@ interface Event {
   act: (() => void) | undefined;
 }
 
-/** The wall time of the beginning. */
-const epochMs = Date.UTC(2026, 5, 1, 12);
+/** The end of the hour in which a history begins, and how much of it is left: at least, and at most. */
+const hourEndMs = Date.UTC(2026, 5, 1, 12);
+const hourLeftMs = { min: 10_000, max: 80_000 };
 
 /** Creates a world and runs `act` in it, with the platform's timers replaced by its own. */
 export const inWorld = async <Result>(seed: number, act: (world: World) => Promise<Result>): Promise<Result> => {
@@ -146,6 +147,7 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
   };
   const events = new TinyQueue<Event>([], (a, b) => a.at - b.at || a.order - b.order);
   const random = createRandom(seed);
+  const epochMs = hourEndMs - createChance(createRandom(~seed)).integer(hourLeftMs.min, hourLeftMs.max);
   const notes: Note[] = [];
   const digest = createHash("sha256");
   let time = 0;

@@ -1,0 +1,193 @@
+/**
+ * Judges what core has of the accounts of hosts, once these have written their last ones. Its laws:
+ * 1. Every record that a host's queue ever stored is in one account, of the hour in which it was stored. If a database went back, its time
+ *    may be in none: then the hour shows that accounts are lost.
+ * 2. Of an account's range core counts as stored what it has stored.
+ * 3. What of a range is not stored is named: as lost by the database, as rejected by core, or as missing since the queue gave it up.
+ * 4. No loss is named that did not happen: neither by core nor by the host, of what its sources could not store.
+ * 5. Core refuses no account.
+ * 6. Core has every account.
+ * 7. An account commits behind its range: an export that has passed it has delivered what it speaks of.
+ *
+ * Of a host whose disk went back or which was copied, nobody knows which of its accounts arrive; of it, laws 2, 6 and 7 hold.
+ */
+import { type ReadAccount, readAccount, statedLosses } from "../../functions/domain/telemetry/read-account.ts";
+import { hourMs } from "../../kit/clock.ts";
+import type { SimulatedHost } from "./host.ts";
+import type { Breach } from "./oracle.ts";
+import { emptyPast, type PastRecord } from "./queue-past.ts";
+import type { Values } from "./sql-expressions.ts";
+import type { StoredEnvelope, Tables } from "./tables.ts";
+
+/** The laws by name. */
+export const accountLaws = {
+  accounted: "every record is in one account of its host and hour",
+  hasStored: "an account has what core stored of its range",
+  named: "every loss is named in the account of its host and hour",
+  noFalseLoss: "an account names no loss that did not happen",
+  accepted: "no account is refused",
+  arrives: "core has every account",
+  isBehind: "an account is behind its telemetry",
+} as const;
+
+/** What is left of a history whose cores take accounts. */
+export interface AccountsAfter {
+  tables: Tables;
+  hosts: readonly SimulatedHost[];
+  /** Whether the database was restored, or a standby that lagged promoted. */
+  hasGoneBack: boolean;
+}
+
+/** Returns the laws that accounts broke. */
+export const judgeAccounts = ({ tables, hosts, hasGoneBack }: AccountsAfter): Breach[] => {
+  const stored = storedPlaces(tables.envelopes);
+  const accounts = tables.accounts.map(accountOf);
+  return [
+    ...hosts.flatMap(judgeArrival),
+    ...accounts.filter(({ refused }) => refused === null).flatMap((account) => judgeRange(account, stored)),
+    ...hosts.filter(isSingle(hosts)).flatMap((host) => {
+      const own = accounts.filter(({ hostId }) => hostId === host.hostId);
+      const history = { host, accounts: own.filter(({ refused }) => refused === null), stored, hasGoneBack };
+      return [...judgeRefusals(own), ...judgeRecords(history), ...judgeLosses(history), ...judgeDrops(history)];
+    }),
+  ];
+};
+
+/** A row of `ingest_account`. */
+interface CoreAccount extends ReadAccount {
+  refused: string | null;
+  isChecked: boolean;
+  xid: number;
+  counts: Record<"stored" | "rejected" | "lost" | "missing", number>;
+  /** Of the records that its sources could not store. */
+  dropped: number;
+}
+
+const accountOf = (row: Values): CoreAccount => {
+  const body = row.body as Uint8Array;
+  const read = readAccount(body);
+  if (read === undefined) throw new Error("core has an account that it cannot read");
+  const count = (name: string) => Number(row[name]);
+  return {
+    ...{ ...read, refused: row.refused as string | null, isChecked: row.is_checked === true, xid: count("xid") },
+    counts: { stored: count("stored"), rejected: count("rejected"), lost: count("lost"), missing: count("missing") },
+    dropped: Object.values(statedLosses(body).refused).reduce((sum, records) => sum + records, 0),
+  };
+};
+
+/** The transactions of stored envelopes, by queue and sequence. */
+type Stored = ReadonlyMap<string, ReadonlyMap<number, number>>;
+
+const storedPlaces = (envelopes: readonly StoredEnvelope[]): Stored => {
+  const places = new Map<string, Map<number, number>>();
+  for (const { hostId, queueHex, sequence, xid } of envelopes) {
+    const queue = `${hostId}\0${queueHex}`;
+    places.set(queue, (places.get(queue) ?? new Map()).set(sequence, xid));
+  }
+  return places;
+};
+
+const placesOf = (stored: Stored, { hostId, queueId }: Pick<ReadAccount, "hostId" | "queueId">) =>
+  stored.get(`${hostId}\0${queueId.toHex()}`) ?? new Map<number, number>();
+
+/** Whether the queue of a host has one history. */
+const isSingle =
+  (hosts: readonly SimulatedHost[]) =>
+  ({ hostId, disk }: SimulatedHost): boolean =>
+    disk.restores === 0 && hosts.filter((host) => host.hostId === hostId).length === 1;
+
+const nameOf = ({ hostId, queueId, number, firstSequence, lastSequence }: ReadAccount): string =>
+  `${hostId}: account ${number} of queue ${queueId.toHex().slice(0, 6)}, ${firstSequence}..${lastSequence}`;
+
+const breach = (law: keyof typeof accountLaws, detail: string): Breach => ({ law: accountLaws[law], detail });
+
+const judgeArrival = ({ machine, queue }: SimulatedHost): Breach[] => {
+  const pending = queue.accounts.pendingThrough();
+  return pending === undefined ? [] : [breach("arrives", `${machine} still has one through ${pending}`)];
+};
+
+const judgeRange = (account: CoreAccount, stored: Stored): Breach[] => {
+  const places = placesOf(stored, account);
+  const within = [...places].filter(([sequence]) => contains(account, sequence));
+  const ahead = within.find(([, xid]) => xid >= account.xid);
+  const { counts, isChecked, xid } = account;
+  return [
+    ...(isChecked && counts.stored !== within.length
+      ? [breach("hasStored", `${nameOf(account)}: counts ${counts.stored} of ${within.length}`)]
+      : []),
+    ...(ahead ? [breach("isBehind", `${nameOf(account)} is ${xid}, and ${ahead[0]} is ${ahead[1]}`)] : []),
+  ];
+};
+
+const contains = ({ firstSequence, lastSequence }: ReadAccount, sequence: number): boolean =>
+  firstSequence <= sequence && sequence <= lastSequence;
+
+const judgeRefusals = (accounts: readonly CoreAccount[]): Breach[] =>
+  accounts.flatMap((account) =>
+    account.refused === null ? [] : [breach("accepted", `${nameOf(account)}: ${account.refused}`)],
+  );
+
+/** What is known of a host with one history; `accounts` are those that core accepted. */
+interface HostHistory {
+  host: SimulatedHost;
+  accounts: readonly CoreAccount[];
+  stored: Stored;
+  hasGoneBack: boolean;
+}
+
+const pastOf = ({ disk: { image } }: SimulatedHost) => image?.past ?? emptyPast;
+const hourOf = (ms: number): number => Math.floor(ms / hourMs);
+
+const judgeRecords = ({ host, accounts, hasGoneBack }: HostHistory): Breach[] => {
+  const isShown = ({ wallMs }: PastRecord) =>
+    hasGoneBack && !accounts.some(({ fromMs, toMs }) => fromMs <= wallMs && wallMs < toMs);
+  for (const record of pastOf(host).records) {
+    const { sequence, wallMs, text } = record;
+    const having = accounts.filter((account) => contains(account, sequence));
+    const own = having.filter(({ fromMs }) => hourOf(fromMs) === hourOf(wallMs));
+    // An account whose answer was lost is sent again by a forked queue, which says that it was acknowledged before.
+    const [first, second] = own.filter((account) => !isBefore(account, sequence));
+    if ((own.length > 0 || isShown(record)) && second === undefined && own.length === having.length) continue;
+    const at = new Date(wallMs).toISOString();
+    const which = second ?? having.find((account) => !own.includes(account)) ?? first;
+    return [breach("accounted", `${text} of ${at} is in ${which ? nameOf(which) : "none"}`)];
+  }
+  return [];
+};
+
+/** Whether an account says that a sequence was acknowledged under an earlier id of the queue. */
+const isBefore = ({ firstSequence, ackedBefore }: ReadAccount, sequence: number): boolean =>
+  BigInt(sequence) < firstSequence + ackedBefore;
+
+const judgeLosses = ({ host, accounts, stored }: HostHistory): Breach[] => {
+  const { hostId, disk } = host;
+  const { records, queues } = pastOf(host);
+  const letters = new Map(disk.image?.deadLetters.map(({ sequence, code }) => [sequence, code]));
+  const isStored = ({ sequence }: PastRecord) =>
+    queues.some((queue) => stored.get(`${hostId}\0${queue}`)?.has(sequence));
+  return accounts.flatMap((account) => {
+    const gone = records.filter((record) => contains(account, record.sequence) && !isStored(record));
+    const codes = gone.map(({ sequence }) => letters.get(sequence));
+    const given = codes.filter((code) => code !== undefined && givenUp.has(code)).length;
+    const lost = codes.filter((code) => code === undefined).length;
+    const { counts } = account;
+    const named = counts.rejected + counts.lost + counts.missing;
+    // A range that a database has lost includes what core had rejected of it.
+    const isRight = counts.lost >= lost && counts.missing === given && named === gone.length;
+    if (isRight) return [];
+    const law = named > gone.length || counts.missing > given ? "noFalseLoss" : "named";
+    const detail = `${JSON.stringify(counts)}, ${gone.length} are gone: ${lost} lost, ${given} given up`;
+    return [breach(law, `${nameOf(account)}${account.isChecked ? "" : ", unchecked"}: ${detail}`)];
+  });
+};
+
+/** Why a queue gives a record up by itself. */
+const givenUp: ReadonlySet<string> = new Set(["damaged", "frame_too_large"]);
+
+const judgeDrops = ({ host, accounts }: HostHistory): Breach[] => {
+  const named = accounts.reduce((sum, { dropped }) => sum + dropped, 0);
+  const { dropped, forgotten } = host.refusals();
+  if (named === dropped || (named < dropped && forgotten > 0)) return [];
+  const law = named > dropped ? "noFalseLoss" : "named";
+  return [breach(law, `${host.machine}: ${named} could not be stored, and ${dropped} were dropped`)];
+};

@@ -1,0 +1,52 @@
+/** Mistakes of accounts that the oracle has to find: of the collector that writes them, and of core that settles them. */
+import type { Plant } from "./plants.ts";
+import { withMembers } from "./with-members.ts";
+
+/** The mistakes by name. */
+export const accountPlants: Readonly<Record<string, Plant>> = {
+  "what a queue accepts is not counted with it": { store: { skipsPeriod: true } },
+  "a forked queue sends its accounts under its old id": { store: { keepsSeals: true } },
+  "an account is deleted when it is sent": {
+    queue: (queue) => {
+      const { accounts } = queue;
+      const next = () => {
+        const account = accounts.next();
+        if (account) queueMicrotask(accounts.acknowledged);
+        return account;
+      };
+      return withMembers(queue, { accounts: { ...accounts, next } });
+    },
+  },
+  "accounts that core lacks are not sent again": {
+    queue: (queue) => withMembers(queue, { accounts: { ...queue.accounts, find: () => undefined } }),
+  },
+  "an account is sent before its records": {
+    queue: (queue) =>
+      withMembers(queue, {
+        // Only what asks whether records are left reads no bytes.
+        read: (sequence, limits) => (limits.maxBytes === 0 ? [] : queue.read(sequence, limits)),
+      }),
+  },
+  "telemetry goes past an account": {
+    queue: (queue) =>
+      withMembers(queue, { accounts: { ...queue.accounts, boundaryAbove: () => Number.POSITIVE_INFINITY } }),
+  },
+  "what core rejects is not counted": { server: { forgetsRejections: true } },
+  "what a database has lost is not counted": {
+    register: (register) => ({
+      ...register,
+      update: (tx, queues, now) =>
+        register.update(
+          tx,
+          queues.map((queue) => ({ ...queue, lost: 0n })),
+          now,
+        ),
+    }),
+  },
+  "a range is counted on behind its account": { server: { keepsRanges: true } },
+  "core never answers an account": { accounts: () => ({ accept: () => new Promise(() => undefined) }) },
+  "core does not store an account": {
+    accounts: () => ({ accept: async () => ({ through: BigInt(Number.MAX_SAFE_INTEGER), refused: "" }) }),
+  },
+  "core refuses accounts": { accounts: () => ({ accept: async () => ({ through: 0n, refused: "internal" }) }) },
+};

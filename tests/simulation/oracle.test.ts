@@ -1,0 +1,61 @@
+/** What the oracle excuses, since nobody can know it, and what it does not. */
+import { expect, it } from "vitest";
+import { createDisk } from "./disk.ts";
+import type { SimulatedHost } from "./host.ts";
+import { createOracle, laws } from "./oracle.ts";
+import { emptyTables, type StoredEnvelope } from "./tables.ts";
+
+const [hostId, queueHex] = ["spiffe://sim/host", "07".repeat(16)];
+const envelope = (sequence: number, text: string): StoredEnvelope => ({ hostId, queueHex, sequence, text, xid: 1 });
+const hostOf = (machine: string, diskRestores: number): SimulatedHost => {
+  const host = {
+    ...{ hostId, machine, disk: { ...createDisk(), restores: diskRestores } },
+    queue: { stats: () => ({ records: 0, droppedRecordsTotal: 0 }) },
+    forwarder: { status: () => ({ connected: true, lastError: null }) },
+  };
+  return host as unknown as SimulatedHost;
+};
+
+interface History {
+  stored: StoredEnvelope[];
+  discarded: StoredEnvelope[];
+  promised: string[];
+  /** The last sequence of a range that begins with 1. */
+  lostThrough?: number;
+  hosts?: readonly SimulatedHost[];
+  restores?: number;
+}
+const brokenLaws = ({ stored, discarded, promised, lostThrough = 0, hosts, restores = 1 }: History): string[] => {
+  const oracle = createOracle();
+  oracle.acknowledge(hostId, promised);
+  const tables = { ...emptyTables(), envelopes: stored };
+  if (lostThrough > 0)
+    tables.records.push({ hostId, queueHex, action: "ingest.gap", details: { from: 1, through: lostThrough } });
+  const rest = { cores: [], stuck: new Set<string>(), isIntact: false, restores };
+  return oracle.judge({ tables, discarded, hosts: hosts ?? [hostOf("host", 0)], ...rest }).map(({ law }) => law);
+};
+
+it("excuses a record whose place a backup of before has used, once its disk has gone back, and its database twice", () => {
+  const history = { stored: [envelope(1, "first")], discarded: [envelope(1, "second")], promised: ["second"] };
+  const hosts = [hostOf("host", 1)];
+  expect(brokenLaws({ ...history, hosts, restores: 2 })).toEqual([]);
+  expect(brokenLaws({ ...history, hosts, restores: 1 })).toEqual([laws.stored]);
+  expect(brokenLaws({ ...history, restores: 2 })).toEqual([laws.stored]);
+  expect(brokenLaws({ ...history, stored: [], hosts, restores: 2 })).toEqual([laws.stored]);
+});
+
+it("takes a place for lost of which one copy's record is, while the other's is stored", () => {
+  const history = { stored: [envelope(1, "mine")], discarded: [envelope(1, "other's")], promised: ["other's"] };
+  expect(brokenLaws({ ...history, lostThrough: 1 })).toEqual([]);
+  expect(brokenLaws({ ...history, discarded: [], promised: ["mine"], lostThrough: 1 })).toEqual([laws.noFalseLoss]);
+});
+
+it("lets one copy report what the other sends again, and no host alone", () => {
+  const history = {
+    stored: [envelope(1, "sent again")],
+    discarded: [envelope(1, "sent again")],
+    promised: ["sent again"],
+  };
+  expect(brokenLaws({ ...history, lostThrough: 1, hosts: [hostOf("host", 0), hostOf("host'", 0)] })).toEqual([]);
+  expect(brokenLaws({ ...history, lostThrough: 1 })).toEqual([laws.noFalseLoss]);
+});

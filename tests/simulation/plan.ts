@@ -1,0 +1,75 @@
+/** What a seed decides before anything happens, and what of it a history leaves out. */
+import { exportFaults } from "./export-faults.ts";
+import { faults } from "./faults.ts";
+import { streamFaults } from "./stream-faults.ts";
+import { createChance, createRandom } from "./world.ts";
+
+/** What a seed decides before anything happens. */
+export interface Plan {
+  /** Core stores in JetStream, not in the database. */
+  isStreamed: boolean;
+  hosts: number;
+  cores: number;
+  exporters: number;
+  /** How often a source appends, on average. */
+  appendMs: number;
+  /** The limit of a queue: a small one is full within an outage. */
+  queueBytesMax: number;
+  /** Full queues drop what they are offered. */
+  dropsWhenFull: boolean;
+  /** The queues are the product's own, on files that can be damaged. */
+  hasFiles: boolean;
+  /** When sources end. */
+  untilMs: number;
+  faults: readonly { at: number; name: string }[];
+}
+
+/** A seed, and what of its plan is left out or drawn differently: a history to run again. */
+export interface Course {
+  seed: number;
+  /** The faults to inject, by their place in the plan. */
+  faults?: readonly number[] | undefined;
+  hosts?: number | undefined;
+  cores?: number | undefined;
+  untilMs?: number | undefined;
+  /** Where core stores, in place of what the seed draws. */
+  isStreamed?: boolean | undefined;
+  /** Draws everything but the plan anew. */
+  variation?: number | undefined;
+}
+
+/** When the last fault begins. */
+export const faultsUntilMs = 40_000;
+/** How many histories store in JetStream. */
+const streamedShare = 0.3;
+/** In how many histories queues are on files: these take longer. */
+const filesShare = 0.1;
+
+/** What may happen in a history. */
+export const faultsOf = ({ isStreamed }: Pick<Plan, "isStreamed">): typeof faults => ({
+  ...faults,
+  ...exportFaults,
+  ...(isStreamed && streamFaults),
+});
+
+/** Draws the plan of a seed. */
+export const drawPlan = ({ seed, ...course }: Pick<Course, "seed" | "isStreamed">): Plan => {
+  const chance = createChance(createRandom(seed ^ 0x5bd1e995));
+  const isDrawn = chance.isLikely(streamedShare);
+  const { isStreamed = isDrawn } = course;
+  return {
+    isStreamed,
+    hosts: chance.integer(1, 3),
+    cores: chance.integer(1, 2),
+    exporters: chance.integer(1, 2),
+    appendMs: chance.integer(300, 2_000),
+    queueBytesMax: chance.pick([3_000, 8_000, 64 * 1024]),
+    untilMs: chance.integer(faultsUntilMs / 2, faultsUntilMs + 20_000),
+    faults: Array.from({ length: chance.integer(1, 12) }, () => ({
+      at: chance.integer(1_000, faultsUntilMs),
+      name: chance.pick(Object.keys(faultsOf({ isStreamed }))),
+    })).toSorted((a, b) => a.at - b.at),
+    dropsWhenFull: chance.isLikely(0.3),
+    hasFiles: chance.isLikely(filesShare),
+  };
+};
