@@ -1,7 +1,7 @@
 /**
  * Judges what core has of the accounts of hosts, once these have written their last ones. Its laws:
- * 1. Every record that a host's queue ever stored is in one account, of the hour in which it was stored. If a database went back, its time
- *    may be in none: then the hour shows that accounts are lost.
+ * 1. Every record that a host's queue ever stored is in one account, of the hour in which it was stored. If a database went back after the
+ *    queue had left an id, its time may be in none: then the hour shows that accounts are lost.
  * 2. Of an account's range core counts as stored what it has stored.
  * 3. What of a range is not stored is named: as lost by the database, as rejected by core, or as missing since the queue gave it up.
  * 4. No loss is named that did not happen: neither by core nor by the host, of what its sources could not store.
@@ -139,9 +139,10 @@ const pastOf = ({ disk: { image } }: SimulatedHost) => image?.past ?? emptyPast;
 const hourOf = (ms: number): number => Math.floor(ms / hourMs);
 
 const judgeRecords = ({ host, accounts, hasGoneBack }: HostHistory): Breach[] => {
+  const { records, queues } = pastOf(host);
   const isShown = ({ wallMs }: PastRecord) =>
-    hasGoneBack && !accounts.some(({ fromMs, toMs }) => fromMs <= wallMs && wallMs < toMs);
-  for (const record of pastOf(host).records) {
+    hasGoneBack && queues.length > 1 && !accounts.some(({ fromMs, toMs }) => fromMs <= wallMs && wallMs < toMs);
+  for (const record of records) {
     const { sequence, wallMs, text } = record;
     const having = accounts.filter((account) => contains(account, sequence));
     const own = having.filter(({ fromMs }) => hourOf(fromMs) === hourOf(wallMs));

@@ -5,7 +5,6 @@ import { withMembers } from "./with-members.ts";
 /** The mistakes by name. */
 export const accountPlants: Readonly<Record<string, Plant>> = {
   "what a queue accepts is not counted with it": { store: { skipsPeriod: true } },
-  "a forked queue sends its accounts under its old id": { store: { keepsSeals: true } },
   "an account is deleted when it is sent": {
     queue: (queue) => {
       const { accounts } = queue;
@@ -27,10 +26,6 @@ export const accountPlants: Readonly<Record<string, Plant>> = {
         read: (sequence, limits) => (limits.maxBytes === 0 ? [] : queue.read(sequence, limits)),
       }),
   },
-  "telemetry goes past an account": {
-    queue: (queue) =>
-      withMembers(queue, { accounts: { ...queue.accounts, boundaryAbove: () => Number.POSITIVE_INFINITY } }),
-  },
   "what core rejects is not counted": { server: { forgetsRejections: true } },
   "what a database has lost is not counted": {
     register: (register) => ({
@@ -44,6 +39,7 @@ export const accountPlants: Readonly<Record<string, Plant>> = {
     }),
   },
   "a range is counted on behind its account": { server: { keepsRanges: true } },
+  "an account does not say which transactions it is behind": { server: { forgetsAccountXid: true } },
   "core never answers an account": { accounts: () => ({ accept: () => new Promise(() => undefined) }) },
   "core does not store an account": {
     accounts: () => ({ accept: async () => ({ through: BigInt(Number.MAX_SAFE_INTEGER), refused: "" }) }),

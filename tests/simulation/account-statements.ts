@@ -76,7 +76,11 @@ export const createAccountStatements = (server: DatabaseServer): ExecuteStatemen
     if (inserted) {
       const [, columns = "", values = ""] = inserted;
       server.write(open, () => undefined);
-      const scope: Scope = { params, row: {}, server: { xid: () => BigInt(open.xid ?? 0) } };
+      const scope: Scope = {
+        params,
+        row: {},
+        server: { xid: () => BigInt((!server.fault.forgetsAccountXid && open.xid) || 0) },
+      };
       const named = values.replace("pg_current_xact_id()", "@xid");
       const names = splitList(columns).map((name) => name.replaceAll('"', ""));
       const row = Object.fromEntries(splitList(named).map((value, at) => [names[at] ?? "", evaluate(value, scope)]));

@@ -15,6 +15,8 @@ export interface ServerFault {
   keepsCursors?: boolean;
   /** What is rejected is not counted for an account. */
   forgetsRejections?: boolean;
+  /** An account has no transaction id. */
+  forgetsAccountXid?: boolean;
   /** An account does not take its counts off those of its queue. */
   keepsRanges?: boolean;
   grantsEveryLock?: boolean;

@@ -88,8 +88,6 @@ export interface StoreFault {
   countsTwice?: boolean;
   /** The open period of accounts is not part of a transaction. */
   skipsPeriod?: boolean;
-  /** An account keeps its seal when the queue has another id. */
-  keepsSeals?: boolean;
 }
 
 /** Opens the store on a disk. */
@@ -240,9 +238,7 @@ const accountTable = (
     rows: () => kept.accounts,
     insert: (row) => kept.accounts.push({ ...row, id: (kept.accounts.at(-1)?.id ?? 0) + 1 }),
     seal: (id, sealed) => change(id, { sealed }),
-    unseal: (id, queueId, content) => {
-      if (!fault.keepsSeals) change(id, { queueId, content, sealed: undefined });
-    },
+    unseal: (id, queueId, content) => change(id, { queueId, content, sealed: undefined }),
     acknowledge: (id, keptMax) => {
       change(id, { isAcked: true });
       const old = kept.accounts.filter(({ isAcked }) => isAcked).slice(0, -keptMax);

@@ -31,10 +31,17 @@ describe("a simulation", () => {
     "core opens a queue one behind its cursor",
     "a cursor does not move with its rows",
     "a session does not fence the one before",
+    "an account is deleted when it is sent",
+    "what core rejects is not counted",
     "an export takes every success for one of OTLP",
   ])("finds that %s", async (name) => {
     const [found] = await searchPlants({ names: [name], first: 1, seedsMax: 30, onFound: () => undefined });
     expect(found?.law).not.toBe("");
+  });
+
+  it("finds that telemetry waits for an account which core never answers", async () => {
+    const { breaches } = await simulate({ seed: 2 }, plants["core never answers an account"]);
+    expect(breaches.map(({ law }) => law)).toContain("telemetry waits for no account");
   });
 });
 
