@@ -33,7 +33,7 @@ describe("a simulation", () => {
     "a session does not fence the one before",
     "an account is deleted when it is sent",
     "what core rejects is not counted",
-    "an export takes every success for one of OTLP",
+    "an export leaves out what it read before its lease ended",
   ])("finds that %s", async (name) => {
     const [found] = await searchPlants({ names: [name], first: 1, seedsMax: 30, onFound: () => undefined });
     expect(found?.law).not.toBe("");

@@ -27,6 +27,8 @@ it("D1, G5: keeps everything acknowledged, once and in order, when PostgreSQL re
   expect(report.faults.map(({ fault }) => fault).sort()).toEqual(names.sort());
   expect(report.faults.every(({ ack_ms: ack, error }) => ack !== null && error === undefined)).toBe(true);
   expect(report.acked).toBeGreaterThan(100);
+  expect(report.account_faults).toEqual([]);
+  expect(report.accounts).toBeGreaterThan(1);
 });
 
 it("Q11, Q12: keeps or reports everything acknowledged when queues are restored and copied, and core's database is restored", async () => {
@@ -36,6 +38,8 @@ it("Q11, Q12: keeps or reports everything acknowledged when queues are restored 
   expect(report.faults.map(({ fault }) => fault).sort()).toEqual(names.sort());
   expect(report.forks).toBeGreaterThanOrEqual(2);
   expect(report.lost_reported).toBeGreaterThan(0);
+  expect(report.account_faults).toEqual([]);
+  expect(report.accounts_lost).toBeGreaterThan(0);
 });
 
 it("D2, D5: keeps everything acknowledged, and recovers within 5 s, when a standby is promoted and when no connection is left", async () => {

@@ -5,6 +5,7 @@ import { memoryOf } from "../../../scripts/bench/support/processes.ts";
 import { bundlePrograms } from "../../../scripts/bundle/bundle-programs.ts";
 import { tabulateStored } from "../../../scripts/lab/tabulate-stored.ts";
 import { createSeededEntropy } from "../../fakes/entropy.ts";
+import { type AccountJudgement, judgeAccounts } from "./accounts.ts";
 import { copyStream } from "./copy-stream.ts";
 import { type ExportJudgement, judgeExported } from "./exported.ts";
 import type { SinkName } from "./fault.ts";
@@ -19,7 +20,7 @@ import { judge, readStoredQueues } from "./stored-queues.ts";
 import { createStreamTrace } from "./stream-trace.ts";
 
 /** The result of a run. */
-export interface ChaosReport extends ExportJudgement {
+export interface ChaosReport extends ExportJudgement, AccountJudgement {
   seed: number;
   minutes: number;
   faults: FaultReport[];
@@ -132,6 +133,7 @@ export const runChaos = async (options: {
     const stored = await readStoredQueues(sql, judgedHostIds, { isOrderedByKind: nats !== null, differences });
     return {
       differences,
+      stored,
       fromSenders: await checkStored(sql, numbered.queues, differences),
       fromQueues: judge(stored, discarded, judged, counted, differences),
     };
@@ -142,12 +144,17 @@ export const runChaos = async (options: {
     await systemClock.sleep(500);
     judgement = await judgeNow();
   }
-  const { fromSenders, fromQueues, differences } = judgement;
+  const { stored, fromSenders, fromQueues, differences } = judgement;
   for (const keys of differences.lost.values()) for (const key of keys) discardedKeys.add(key);
   const exported = await judgeExported({
     ...{ sql, backend, discarded: discardedKeys, httpPort: scene.httpPorts[0] ?? 0 },
     lostSpansMax: differences.lost.get(collectorHostId)?.size ?? 0,
   });
+  await scene.collector.stop();
+  // What a stream stores is in no account.
+  const accounted: AccountJudgement = nats
+    ? { accounts: 0, accounts_lost: 0, account_faults: [] }
+    : await judgeAccounts(sql, { stored, discarded, collectorHostId, isDamaged });
   pids().forEach(memory.sample);
   const peakMb = memory.overall();
   const counts = {
@@ -163,10 +170,12 @@ export const runChaos = async (options: {
     forks: fromQueues.forks,
     event_faults: fromQueues.faults,
     ...exported,
+    ...accounted,
   };
   const broken = [
     ...goalsOfNone.filter((count) => !(counts[count] === 0)).map((count) => `${count}: ${counts[count]}`),
     ...fromQueues.faults,
+    ...accounted.account_faults,
     ...ended,
     ...growthOf(collectorMb),
     ...(peakMb > corePeakMbMax ? [`core's memory: ${peakMb} MB, at most ${corePeakMbMax} MB`] : []),

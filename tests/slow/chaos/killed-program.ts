@@ -12,6 +12,8 @@ export interface KilledProgram {
   pid(): number;
   /** Kills it and does not restart it. */
   end(): Promise<void>;
+  /** Ends it as its service manager does, and does not restart it. */
+  stop(): Promise<void>;
 }
 
 /** A program that ended by itself is started again after it. */
@@ -45,12 +47,12 @@ export const createKilledProgram = (
     started = startOnce();
     return started;
   };
-  const kill = async () => {
+  const kill = async (signal: "SIGKILL" | "SIGTERM" = "SIGKILL") => {
     await started;
     if (child === undefined || child.exitCode !== null) throw new Error("the program ended by itself");
     killed.add(child);
     beforeKill(child.pid ?? 0);
-    child.kill("SIGKILL");
+    child.kill(signal);
     await once(child, "exit");
   };
   const restart = async () => {
@@ -60,6 +62,7 @@ export const createKilledProgram = (
   return {
     start,
     restart,
+    stop: () => kill("SIGTERM"),
     pid: () => child?.pid ?? 0,
     end: async () => {
       await started.catch(() => undefined);

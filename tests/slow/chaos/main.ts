@@ -5,7 +5,7 @@
  * them two at once, and prints each round of its plan before it begins; `--minutes 0` injects each once and alone. In the end everything
  * that was acknowledged is stored once in its queue and in order, or in a range that `ingest.gap` reports, counted by the collector whose
  * files were damaged, or lost with a disk and a database that were replaced at once; and everything that is stored is at the backend, or
- * named by the export. Progress and a table go to stderr; stdout ends with one JSON object. Exit code 1 when something was lost, doubled or
+ * named by the export. The accounts of the hosts say what is stored of their ranges, and name what is lost, and nothing else. Progress and a table go to stderr; stdout ends with one JSON object. Exit code 1 when something was lost, doubled or
  * disordered, a program ended by itself, the collector's memory grew from run to run, or a goal for recovery, pauses, repeats or memory was
  * missed.
  */
@@ -61,6 +61,9 @@ console.error(
 console.error(
   `${report.exported} exported: ${report.not_exported} missing, ${report.export_invented} invented; ${report.export_rejected} rejected, ` +
     `all named; ${report.export_repeats} times again`,
+);
+console.error(
+  `${report.accounts} accounts, which name ${report.accounts_lost} as lost; ${report.account_faults.length} faults in them`,
 );
 console.error(`core's peak memory: ${report.core_peak_mb} MB`);
 for (const goal of report.broken) console.error(`BROKEN  ${goal}`);
