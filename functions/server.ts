@@ -45,6 +45,7 @@ import { pendingMigrations } from "./store/database/migrate.ts";
 import { createDirectoryLock } from "./store/directory/lock.ts";
 import { createFleetColumns } from "./store/fleet/columns/fleet-columns.ts";
 import { createPastColumns } from "./store/fleet/columns/past-columns.ts";
+import { hostsAt } from "./store/fleet/history.ts";
 import { routesOf } from "./v1/index.ts";
 
 /** Requests, frames and jobs in flight have this long to finish, then lose their connections: core exits within ten seconds of the delay. */
@@ -97,7 +98,7 @@ const serve = async (
         stopping: stop.signal,
         onFailure: (err) => log.warn({ err }, "hosts could not be kept in memory"),
       }),
-      pastColumns: createPastColumns({ db: reports.db, clock: systemClock, stopping: stop.signal }),
+      pastColumns: createPastColumns({ db: reports.db, clock: systemClock, hostsAt, stopping: stop.signal }),
       clock: followDatabase(systemClock, databaseClock),
       entropy: systemEntropy,
       log,

@@ -7,7 +7,7 @@ export const factorKinds = ["label", "version", "platform", "running_config", "d
 /** One of `factorKinds`. */
 export type FactorKind = (typeof factorKinds)[number];
 
-/** Response of `GET /v1/collector/health/factors` (docs/common-factors.md): what the hosts of a filter have more often than the others. */
+/** Response of `GET /v1/collector/health/factors` (docs/fleet-page.md): what the hosts of a filter have more often than the others. */
 export const FleetFactors = v.strictObject({
   generated_at: IsoTimestamp,
   /** As in the report. */

@@ -21,6 +21,8 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["GET", "/operator/sessions"],
   ["GET", "/collector/health"],
   ["GET", "/collector/health/facets"],
+  ["GET", "/collector/health/timeline"],
+  ["GET", "/collector/health/factors"],
   ["GET", "/collector/health/export.csv"],
   ["GET", `/collector/health/${id}`],
   ["GET", `/collector/health/${id}/volume`],

@@ -3,7 +3,8 @@ import { countFleet, type FleetCounts } from "../../store/fleet/facets.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
 import type { ViewQuery } from "./report.ts";
 import { requireHistory } from "./require-history.ts";
-import { readViewRules, type ViewCore, viewsShared } from "./rules.ts";
+import { type ViewCore, viewsShared } from "./rules.ts";
+import { readViewRules } from "./view-rules.ts";
 
 /**
  * Creates the function that returns the counts that the page draws, under a filter with its states (docs/fleet-health.md). Concurrent

@@ -8,7 +8,7 @@ import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import type { ViewQuery } from "./report.ts";
 import { requireHistory } from "./require-history.ts";
-import { readViewRules } from "./rules.ts";
+import { readViewRules } from "./view-rules.ts";
 
 /** An export that an operator requests. */
 export interface FleetExport extends ViewQuery {

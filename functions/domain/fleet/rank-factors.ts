@@ -7,12 +7,14 @@ export interface RankedFactor extends CountedFactor {
   expectedByChance: number;
 }
 
-/** Factors that are returned. */
+/** Factors that are returned, and those where chance explains each as well. */
 const factorsMax = 12;
+const doubtfulMax = 3;
 
 /**
  * Ranks the values that more of the selected hosts have than of the others, by the information that they give on which hosts are selected: a
- * value of all selected hosts and no other gives all of it. One that a single selected host has is left out: it is nothing in common.
+ * value of all selected hosts and no other gives all of it. Leaves out what a single selected host has, which is nothing in common, and what
+ * chance explains, unless that is true of all.
  */
 export const rankFactors = (
   counts: readonly CountedFactor[],
@@ -21,7 +23,7 @@ export const rankFactors = (
   const others = all - selected;
   if (selected === 0 || others === 0) return [];
   const logs = logFactorials(all);
-  return counts
+  const ranked = counts
     .filter((each) => each.selected > 1 && each.selected / selected > (each.all - each.selected) / others)
     .map((each) => ({ each, gain: information(each, { selected, all }) }))
     .sort((a, b) => b.gain - a.gain || compare(a.each, b.each))
@@ -30,6 +32,8 @@ export const rankFactors = (
       ...each,
       expectedByChance: Math.min(counts.length, counts.length * chanceOf(each, { selected, all }, logs)),
     }));
+  const telling = ranked.filter(({ expectedByChance }) => expectedByChance < 1);
+  return telling.length > 0 ? telling : ranked.slice(0, doubtfulMax);
 };
 
 const compare = (a: CountedFactor, b: CountedFactor): number =>

@@ -4,7 +4,8 @@ import { type CollectorEvent, findCollectorEvents } from "../../store/audit/list
 import { findHostLosses, type HostLoss } from "../../store/export/dead-letters.ts";
 import { type FleetRow, findFleetRow, findHostBackground, type HostBackground } from "../../store/fleet/report.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
-import { type FleetCore, readViewRules } from "./rules.ts";
+import type { FleetCore } from "./rules.ts";
+import { readViewRules } from "./view-rules.ts";
 
 /**
  * Returns one host with its policy, its config errors and its audit events, newest first, now or as it was at a time. Throws 404

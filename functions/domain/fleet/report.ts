@@ -6,7 +6,8 @@ import type { FleetRules } from "../../store/fleet/rows.ts";
 import { type FleetSummary, summarizeFleet } from "../../store/fleet/summary.ts";
 import { findRetentionPause, type RetentionPause } from "../../store/retention/retention-pause.ts";
 import { requireHistory } from "./require-history.ts";
-import { readViewRules, type ViewCore, viewsShared } from "./rules.ts";
+import { type ViewCore, viewsShared } from "./rules.ts";
+import { readViewRules } from "./view-rules.ts";
 
 /** A page of the fleet with its rules, the summary of the whole fleet, and what of the deployment its operators must know. */
 export interface FleetReport {

@@ -36,7 +36,7 @@ interface LiveReportOptions<Schema extends v.GenericSchema> {
   schema: Schema;
   /** The path of the report. A new path is requested at once and aborts the request in flight; undefined requests nothing. */
   path: Accessor<string | undefined>;
-  intervalMs: number;
+  intervalMs: number | Accessor<number>;
   /** Suspends the interval. */
   paused?: Accessor<boolean>;
   /** The caller shows the age and marks old values; by default the frame of the page does. */
@@ -56,6 +56,7 @@ export const createReport = <Schema extends v.GenericSchema>({
   showsAge = false,
 }: LiveReportOptions<Schema>): LiveReport<v.InferOutput<Schema>> => {
   type Value = v.InferOutput<Schema>;
+  const everyMs = () => (typeof intervalMs === "number" ? intervalMs : intervalMs());
   const [state, setState] = createSignal<ReportState<Value>>(initialReportState);
   const now = createMoment();
   let inFlight: AbortController | undefined;
@@ -91,7 +92,7 @@ export const createReport = <Schema extends v.GenericSchema>({
   const schedule = (): void => {
     clearTimeout(timer);
     if (paused() || document.visibilityState === "hidden" || inFlight !== undefined) return;
-    timer = setTimeout(() => void request(), Math.max(0, intervalMs - msSince(endedAt)));
+    timer = setTimeout(() => void request(), Math.max(0, everyMs() - msSince(endedAt)));
   };
 
   const requestOnline = () => paused() || void request();
@@ -108,7 +109,7 @@ export const createReport = <Schema extends v.GenericSchema>({
   createEffect(on(paused, schedule, { defer: true }));
   // Timers do not count while the machine sleeps, and a connection from before will not answer.
   const afterSleep = () => {
-    if (inFlight === undefined) msSince(endedAt) > intervalMs && schedule();
+    if (inFlight === undefined) msSince(endedAt) > everyMs() && schedule();
     else if (msSince(startedAt) > requestMsMax) void request();
   };
   createEffect(on(now, afterSleep, { defer: true }));
@@ -118,7 +119,7 @@ export const createReport = <Schema extends v.GenericSchema>({
     const arrived = answer();
     return arrived && ageMs(arrived, now());
   });
-  const isOld = createMemo(() => (age() ?? 0) > intervalsMax * intervalMs);
+  const isOld = createMemo(() => (age() ?? 0) > intervalsMax * everyMs());
   const report = {
     state,
     answer,

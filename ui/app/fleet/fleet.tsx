@@ -6,13 +6,14 @@ import { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { createReport } from "../api/create-report.ts";
 import { createShortcuts } from "../browser/shortcuts.ts";
 import { FleetSentence } from "../completeness/fleet-sentence.tsx";
-import { Freshness } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { LazyPart } from "../design/load-failure.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { typicalRenewalSeconds } from "./charts/expiry-layout.ts";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
+import { FactorsMenu } from "./factors/factors-menu.tsx";
 import { fleetShortcuts, rowLink, ShortcutHelp } from "./fleet-shortcuts.tsx";
+import { FleetAge } from "./history/past-mark.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
 import { createRows } from "./table/create-rows.ts";
@@ -33,8 +34,11 @@ import {
 
 /** The same for the table and the charts, so that figures side by side have one age. */
 const refreshIntervalMs = 10_000;
+/** The past does not change. */
+const pastIntervalMs = 86_400_000;
 
 // Loaded on demand: its dialog weighs a quarter of the page, and most visits open no row.
+const HistoryStrip = lazy(async () => ({ default: (await import("./history/history-strip.tsx")).HistoryStrip }));
 const Notices = lazy(async () => ({ default: (await import("./summary/notices.tsx")).Notices }));
 const NoRows = lazy(async () => ({ default: (await import("./no-rows.tsx")).NoRows }));
 const RowDrawer = lazy(async () => ({ default: (await import("./drawer/row-drawer.tsx")).RowDrawer }));
@@ -48,11 +52,12 @@ export const Fleet = () => {
   const [preferences, setPreferences] = createTablePreferences();
 
   const view = createMemo(() => parseView(location.search));
+  const intervalMs = () => (view().at === undefined ? refreshIntervalMs : pastIntervalMs);
   const report = createReport({
     api,
     schema: FleetHealthReport,
     path: createMemo(() => reportPath(view())),
-    intervalMs: refreshIntervalMs,
+    intervalMs,
     paused,
     showsAge: true,
   });
@@ -60,7 +65,7 @@ export const Fleet = () => {
     api,
     schema: FleetFacets,
     path: createMemo(() => facetsPath(view())),
-    intervalMs: refreshIntervalMs,
+    intervalMs,
     paused,
     showsAge: true,
   });
@@ -124,7 +129,7 @@ export const Fleet = () => {
   );
 
   return (
-    <div class="fleet">
+    <div class="fleet" data-past={view().at}>
       <div class="fleet-head">
         <h1>Fleet</h1>
         {/* After a failure, figures of the previous view could be mistaken for those of this one. */}
@@ -133,7 +138,8 @@ export const Fleet = () => {
             <SummaryLine summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()} />
           </div>
         </Show>
-        <Freshness
+        <FleetAge
+          view={view()}
           report={report}
           zone={times.zone()}
           paused={paused()}
@@ -154,9 +160,16 @@ export const Fleet = () => {
             <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()}>
               <StateLegend thresholds={answer()?.thresholds} />
             </StateBar>
-            <div class="fleet-completeness-place">
-              {/* Not before it is known that there are hosts. */}
+            <div class="fleet-history-place">
               <Show when={answer()}>
+                <LazyPart what="The history">
+                  <HistoryStrip view={view()} paused={paused()} />
+                </LazyPart>
+              </Show>
+            </div>
+            <div class="fleet-completeness-place">
+              {/* Not before it is known that there are hosts; and it is of now. */}
+              <Show when={view().at === undefined && answer()}>
                 <FleetSentence paused={paused()} />
               </Show>
             </div>
@@ -196,6 +209,7 @@ export const Fleet = () => {
           />
           {pager("Pages of the table")}
           <div class="fleet-tools-end">
+            <FactorsMenu view={view()} />
             <ExportMenu
               ref={(button) => {
                 exportButton = button;
@@ -260,6 +274,7 @@ export const Fleet = () => {
         <Show when={hasDrawer()}>
           <RowDrawer
             id={view().rowId}
+            at={view().at}
             api={api}
             paused={paused()}
             onClose={closeDrawer}
@@ -272,7 +287,8 @@ export const Fleet = () => {
 };
 
 /** The view shows less than the whole fleet. */
-const isNarrowed = ({ filter, cursor }: FleetView): boolean => cursor !== undefined || Object.keys(filter).length > 0;
+const isNarrowed = ({ filter, cursor, at }: FleetView): boolean =>
+  at !== undefined || cursor !== undefined || Object.keys(filter).length > 0;
 
 /** The report, if core says something of itself in it. */
 const withNotices = (report: FleetHealthReport | undefined): FleetHealthReport | undefined =>

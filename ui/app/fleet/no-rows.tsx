@@ -1,7 +1,7 @@
 import { ErrorBoundary, lazy, Match, Show, Suspense, Switch } from "solid-js";
 import type { ApiProblem } from "../api/api-client.ts";
 import { LoadFailure, PartFailed } from "../design/load-failure.tsx";
-import { defaultView, type FleetView, viewPath, withFilter, withPage } from "./view/view-state.ts";
+import { defaultView, type FleetView, viewPath, withFilter, withPage, withTime } from "./view/view-state.ts";
 
 // Loaded on demand: a fleet is without hosts for one day.
 const FirstHost = lazy(async () => ({ default: (await import("./first-host.tsx")).FirstHost }));
@@ -48,6 +48,14 @@ export const NoRows = (props: { problem?: ApiProblem; view: FleetView; onRetry: 
           <p>Remove a filter above, or clear them all.</p>
           <a class="button" href={viewPath(withFilter(props.view, {}))}>
             Clear all filters
+          </a>
+        </section>
+      </Match>
+      <Match when={props.view.at}>
+        <section class="notice">
+          <h2>No host was enrolled then</h2>
+          <a class="button" href={viewPath(withTime(props.view))}>
+            Back to now
           </a>
         </section>
       </Match>

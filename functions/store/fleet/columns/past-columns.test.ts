@@ -3,10 +3,10 @@ import { afterAll, describe, expect, it, vi } from "vitest";
 import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
-import { readViewRules } from "../../../domain/fleet/rules.ts";
 import { fleetThresholds } from "../../../domain/fleet/thresholds.ts";
+import { readViewRules } from "../../../domain/fleet/view-rules.ts";
 import { countFleet } from "../facets.ts";
-import { recordThresholds } from "../history.ts";
+import { hostsAt, recordThresholds } from "../history.ts";
 import { findFleetPage } from "../report.ts";
 import { summarizeFleet } from "../summary.ts";
 import { createPastColumns } from "./past-columns.ts";
@@ -26,7 +26,7 @@ for (let round = 0; round < 3; round++) {
       queue_at_risk = not queue_at_risk, queue_at_risk_since = ${at}
     where identity_id in (select identity_id from collector_health order by identity_id offset ${round * 60}::int limit 100 for update)`);
 }
-const pastColumns = createPastColumns({ db, clock });
+const pastColumns = createPastColumns({ db, clock, hostsAt });
 const ago = (minutes: number) => new Date(clock.now() - minutes * minute);
 
 describe("the past in core's memory", () => {
@@ -49,7 +49,7 @@ describe("the past in core's memory", () => {
 
   it("is loaded once for a time, of which two are kept, until nobody has looked for five minutes", async () => {
     const execute = vi.spyOn(db, "execute");
-    const columns = createPastColumns({ db, clock });
+    const columns = createPastColumns({ db, clock, hostsAt });
     const now = new Date(clock.now());
     const look = async (minutes: number) => {
       execute.mockClear();
@@ -74,7 +74,7 @@ describe("the past in core's memory", () => {
   });
 
   it("is not kept while transactions of that time may not have ended", async () => {
-    const columns = createPastColumns({ db, clock });
+    const columns = createPastColumns({ db, clock, hostsAt });
     const now = new Date(clock.now());
     const at = new Date(clock.now() - 59_000);
     expect(await columns.at(at, now).current()).not.toBe(await columns.at(at, now).current());

@@ -1,7 +1,7 @@
 /** The fleet as it was, in core's memory while somebody looks at it: a past that all transactions have written no longer changes. */
+import type { SQL } from "drizzle-orm";
 import type { Clock } from "../../../../kit/clock.ts";
 import type { Database } from "../../database/database.ts";
-import { hostsAt } from "../history.ts";
 import type { FleetColumns } from "./fleet-columns.ts";
 import { type HostTable, loadHosts } from "./resident-hosts.ts";
 
@@ -27,10 +27,13 @@ interface Kept {
 export const createPastColumns = ({
   db,
   clock,
+  hostsAt,
   stopping,
 }: {
   db: Pick<Database, "execute">;
   clock: Pick<Clock, "monotonic" | "sleep">;
+  /** Returns the relation with the hosts of a time. */
+  hostsAt(time: Date): SQL;
   /** Aborts when core stops. */
   stopping?: AbortSignal;
 }): PastColumns => {

@@ -3,14 +3,14 @@ import { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
 import { filterFromQuery, fleetFilterFields, leavesState, noStateLeft } from "../../../../proto/fleet-health/filter.ts";
 import { PastTime } from "../../../../proto/fleet-health/past.ts";
 import type { Core } from "../../../core.ts";
-import { createCommonFactors } from "../../../domain/fleet/common-factors.ts";
+import { createFactorReports } from "../../../domain/fleet/find-factors.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { pastMarkOf } from "./row.ts";
 
 /** `GET /v1/collector/health/factors`: what the hosts of a filter have in common, and the others have less often. */
 export const healthFactorsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
-  const findFactors = createCommonFactors(core);
+  const findFactors = createFactorReports(core);
   return route({
     method: "GET",
     path: "/v1/collector/health/factors",

@@ -49,6 +49,13 @@ export interface TimestampView {
 export const pastView = (at: string | null, asOf: number, zone: TimeZone = "utc"): TimestampView | undefined =>
   at === null ? undefined : timestampView(formatAgo(at, asOf), at, zone);
 
+/** Returns the last signal of a host: of one that was recent, the past does not know how old it was. */
+export const signalView = (
+  at: TimestampView | undefined,
+  { at: pastAt }: Pick<FleetHealthDetail, "at">,
+): TimestampView | undefined =>
+  at && pastAt !== undefined && Date.parse(pastAt) - Date.parse(at.iso) < 1000 ? { ...at, relative: "recent" } : at;
+
 /** Returns a timestamp that is due. */
 export const dueView = (at: string, asOf: number, zone: TimeZone = "utc"): TimestampView =>
   timestampView(formatUntil(at, asOf), at, zone);

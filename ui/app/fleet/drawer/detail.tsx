@@ -14,11 +14,11 @@ import {
   adviceOn,
   dueView,
   eventTitle,
-  type Fact,
   hashLines,
   historyFacts,
   pastView,
   queueFacts,
+  signalView,
   type TimestampView,
 } from "./detail-view.ts";
 import { forwarderText, forwardingNote } from "./forwarding-note.ts";
@@ -33,6 +33,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
   const asOf = () => Date.parse(props.detail.generated_at);
   const { times } = usePageContext();
   const past = (at: string | null) => pastView(at, asOf(), times.zone());
+  const signal = (at: string | null) => signalView(past(at), props.detail);
   const timeline = () => withOutages(props.detail.history, props.detail.outages, { timeOf: ({ at }) => at });
   const due = (at: string) => dueView(at, asOf(), times.zone());
   return (
@@ -101,8 +102,8 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
 
       <Section title="Signals">
         <dl class="facts">
-          <TimestampFact name="Last heartbeat" at={past(item().last_heartbeat_at)} />
-          <TimestampFact name="Last forwarded" at={past(item().last_envelope_at)} />
+          <TimestampFact name="Last heartbeat" at={signal(item().last_heartbeat_at)} />
+          <TimestampFact name="Last forwarded" at={signal(item().last_envelope_at)} />
           <dt>Forwarder</dt>
           <dd>
             {forwarderText(item().forwarder)}
@@ -116,7 +117,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
           </dd>
           <dt>Last auth failure</dt>
           <dd>
-            <Show when={item().last_auth_failure} fallback="none">
+            <Show when={item().last_auth_failure} fallback={props.detail.at ? "not kept" : "none"}>
               {(failure) => (
                 <>
                   <code>{failure().reason}</code>, <When at={past(failure().at)} />
@@ -149,9 +150,11 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
         </dl>
       </Section>
 
-      <Section title="Volume" note="48 hours, by envelopes stored">
-        <Volume identityId={item().identity_id} />
-      </Section>
+      <Show when={props.detail.at === undefined}>
+        <Section title="Volume" note="48 hours, by envelopes stored">
+          <Volume identityId={item().identity_id} />
+        </Section>
+      </Show>
 
       <Section title="Config" note={driftNames[item().config.drift]}>
         <dl class="facts">
@@ -209,7 +212,16 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
 
       <Section title="Queue">
         <Show when={queueFacts(item()).length > 0} fallback={<p class="quiet">Not reported yet.</p>}>
-          <Facts facts={queueFacts(item())} />
+          <dl class="facts">
+            <Index each={queueFacts(item())}>
+              {(fact) => (
+                <>
+                  <dt>{fact()[0]}</dt>
+                  <dd>{fact()[1]}</dd>
+                </>
+              )}
+            </Index>
+          </dl>
         </Show>
       </Section>
     </>
@@ -227,19 +239,6 @@ const Section = (props: { title: string; note?: string; children: JSX.Element })
     </h3>
     {props.children}
   </section>
-);
-
-const Facts = (props: { facts: readonly Fact[] }) => (
-  <dl class="facts">
-    <Index each={props.facts}>
-      {(fact) => (
-        <>
-          <dt>{fact()[0]}</dt>
-          <dd>{fact()[1]}</dd>
-        </>
-      )}
-    </Index>
-  </dl>
 );
 
 /** The evidence of a condition, with exact figures on hover. */

@@ -7,10 +7,14 @@ import { CopyButton } from "../../design/copy-button.tsx";
 import { OldNotice } from "../../design/freshness.tsx";
 import { Icon, StateMark } from "../../design/icon.tsx";
 import { LoadFailure } from "../../design/load-failure.tsx";
-import { plainName } from "../../format/format.ts";
+import { formatTimestamp, plainName } from "../../format/format.ts";
+import { usePageContext } from "../../session/page-context.tsx";
+import { hostPath } from "../view/view-state.ts";
 import { Detail } from "./detail.tsx";
 
 const detailIntervalMs = 10_000;
+/** The past does not change. */
+const pastIntervalMs = 86_400_000;
 
 /**
  * The overlay blocks pointer, wheel and touch. The dialog would block them with inherited styles on the document, which restyle and
@@ -24,16 +28,19 @@ const keepsDocumentStyles = { disableOutsidePointerEvents: false };
  */
 export const RowDrawer = (props: {
   id: string | undefined;
+  /** The past time that is shown. */
+  at: string | undefined;
   api: ApiClient;
   paused: boolean;
   onClose: () => void;
   returnFocus: () => HTMLElement | null | undefined;
 }) => {
+  const { times } = usePageContext();
   const report = createReport({
     api: props.api,
     schema: FleetHealthDetail,
-    path: createMemo(() => (props.id === undefined ? undefined : `/api/core/collector/health/${props.id}`)),
-    intervalMs: detailIntervalMs,
+    path: createMemo(() => (props.id === undefined ? undefined : hostPath(props.id, props))),
+    intervalMs: () => (props.at === undefined ? detailIntervalMs : pastIntervalMs),
     paused: () => props.paused,
     showsAge: true,
   });
@@ -81,8 +88,13 @@ export const RowDrawer = (props: {
                       </Show>
                       {plainName(known().item.platform)} · collector {plainName(known().item.version)}
                     </p>
+                    <Show when={known().at}>
+                      {(at) => <p class="banner">The past, at {formatTimestamp(at(), times.zone())}</p>}
+                    </Show>
                     <p>
-                      <a href={`/hosts/${known().item.identity_id}`}>Everything about this host</a>
+                      <a href={`/hosts/${known().item.identity_id}`}>
+                        {known().at ? "This host now" : "Everything about this host"}
+                      </a>
                     </p>
                   </>
                 )}

@@ -44,12 +44,13 @@ export const createRows = (report: LiveReport<FleetHealthReport>, zone: Accessor
   /** Rows that are not on the page yet, in order. */
   let waiting: FleetHealthRow[] = [];
   let asOf = 0;
+  let isPast = false;
   let shownQuery: string | undefined;
   let inOrder = false;
   let cancelIdle: (() => void) | undefined;
   let rowsNext = 4;
 
-  const viewOf = (item: FleetHealthRow): RowView => rowView(item, asOf, zone());
+  const viewOf = (item: FleetHealthRow): RowView => rowView(item, asOf, zone(), isPast);
   const revealMore = (): void => {
     cancelIdle?.();
     if (waiting.length === 0) return;
@@ -69,8 +70,9 @@ export const createRows = (report: LiveReport<FleetHealthReport>, zone: Accessor
   createEffect(
     on([report.answer, zone], ([answer]) => {
       if (answer === undefined) return;
-      const { generated_at, items } = answer.value;
+      const { generated_at, at, items } = answer.value;
       asOf = Date.parse(generated_at);
+      isPast = at !== undefined;
       const shown = answer.query === shownQuery ? (rows() ?? []) : [];
       const isWhole = shown.length > 0 && waiting.length === 0;
       const count = isWhole ? items.length : Math.max(rowsAtFirst(), shown.length);

@@ -93,13 +93,18 @@ const driftTones: Partial<Record<Drift, Tone>> = { drifted: "warn", on_last_know
 
 /**
  * Returns the row of a collector. Ages count to `now`, the time of the report, so a wrong clock of this machine has no effect. What is as
- * it should be has no words.
+ * it should be has no words. The past does not know how old a signal was that was recent.
  */
-export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone): RowView => {
+export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast = false): RowView => {
   const [first, ...others] = row.conditions;
   const hashes = hashViews(row.config);
   const [desired, running, good] = hashes;
   const identity = plainName(row.identity);
+  const ageOf = (at: string | null): AgeView => {
+    const view = ageView(at, now, zone);
+    const isRecent = isPast && at !== null && now - Date.parse(at) < 1000;
+    return isRecent ? { ...view, text: "recent", short: "recent", at: "" } : view;
+  };
   const also = others.length === 0 ? "" : `, and ${others.length} more`;
   return {
     id: row.identity_id,
@@ -116,8 +121,8 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone): RowVi
             .map(({ text }) => plainText(text))
             .join(""),
     hostname: plainName(row.hostname ?? ""),
-    heartbeat: ageView(row.last_heartbeat_at, now, zone),
-    forwarding: ageView(row.last_envelope_at, now, zone),
+    heartbeat: ageOf(row.last_heartbeat_at),
+    forwarding: ageOf(row.last_envelope_at),
     ...completenessView(row),
     drift: driftNames[row.config.drift],
     driftTone: driftTones[row.config.drift] ?? "quiet",

@@ -91,7 +91,7 @@ export const ExportMenu = (props: {
               <li>
                 <a
                   class="exports-link"
-                  href={exportPath(kind, props.view.filter)}
+                  href={exportPath(kind, props.view)}
                   download=""
                   onClick={() => menu.hidePopover()}
                 >

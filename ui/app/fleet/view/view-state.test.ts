@@ -7,6 +7,9 @@ import {
   exportPath,
   type FleetView,
   facetsPath,
+  factorsPath,
+  hostPath,
+  linkFaults,
   parseView,
   reportPath,
   viewPath,
@@ -14,11 +17,13 @@ import {
   withPage,
   withRow,
   withSort,
+  withTime,
 } from "./view-state.ts";
 
 const views: fc.Arbitrary<FleetView> = fc.record(
   {
     filter: arbitraryFilter(),
+    at: fc.constantFrom("2026-11-23T02:41Z", "2026-11-23T02:41:07Z", "2026-11-23T02:41:07.250Z"),
     sort: fc.constantFrom(...fleetSorts),
     order: fc.constantFrom("asc" as const, "desc" as const),
     cursor: fc.stringMatching(/^[\w.~-]{1,40}$/),
@@ -66,10 +71,27 @@ describe("the address of a view", () => {
   });
 
   it("sends every filter to an export, and every state", () => {
-    expect(exportPath("config_drift", {})).toBe("/api/core/collector/health/export.csv?kind=config_drift");
-    expect(exportPath("stale", { states: ["revoked", "stale"], text: ["rack 4&5"] })).toBe(
+    expect(exportPath("config_drift", { filter: {} })).toBe("/api/core/collector/health/export.csv?kind=config_drift");
+    expect(exportPath("stale", { filter: { states: ["revoked", "stale"], text: ["rack 4&5"] } })).toBe(
       "/api/core/collector/health/export.csv?kind=stale&state=revoked&state=stale&q=rack+4%265",
     );
+  });
+
+  it("keeps its time in every request and every other view, until it is left", () => {
+    const view = parseView("?state=stale&at=2026-11-23T02:41Z&cursor=c1");
+    const at = "at=2026-11-23T02%3A41Z";
+    for (const path of [
+      reportPath(view),
+      facetsPath(view),
+      factorsPath(view),
+      exportPath("stale", view),
+      hostPath("h", view),
+      ...[withFilter(view, {}), withSort(view, "identity"), withPage(view, "c2"), withRow(view, "r")].map(viewPath),
+    ])
+      expect(path).toContain(at);
+    expect(viewPath(withTime(view, "2026-11-23T03:00Z"))).toBe("/fleet?state=stale&at=2026-11-23T03%3A00Z");
+    expect(viewPath(withTime(view))).toBe("/fleet?state=stale");
+    expect(linkFaults("?at=yesterday")).toEqual(["at is a time in UTC, such as 2026-11-23T02:41Z."]);
   });
 
   it("returns to the first page, and closes the drawer, when filter or sort change", () => {

@@ -1,4 +1,5 @@
 import { type FleetFilter, filterToParams } from "../../../../proto/fleet-health/filter.ts";
+import { parsePastTime } from "../../../../proto/fleet-health/past-time.ts";
 import { parseFilterLink } from "../../../../proto/fleet-health/query-language/filter-link.ts";
 import { type ExportKind, type FleetSort, fleetSorts } from "../../../../proto/fleet-health/vocabulary.ts";
 
@@ -14,6 +15,8 @@ export type Order = "asc" | "desc";
  */
 export interface FleetView {
   readonly filter: FleetFilter;
+  /** The past time that is shown, in UTC; absent for now. */
+  readonly at?: string;
   readonly sort: FleetSort;
   readonly order: Order;
   /** The start of the page, as the report returned it; absent on the first page. Valid for its sort and order only. */
@@ -33,8 +36,10 @@ export const parseView = (search: string): FleetView => {
   const params = new URLSearchParams(search);
   const cursor = params.get("cursor") ?? "";
   const rowId = params.get("id")?.toLowerCase() ?? "";
+  const at = params.get("at") ?? "";
   return {
     filter: parseFilterLink(params, ownParameters).filter,
+    ...(parsePastTime(at) === undefined ? {} : { at }),
     sort: fleetSorts.find((name) => name === params.get("sort")) ?? defaultView.sort,
     order: params.get("order") === "desc" ? "desc" : "asc",
     ...(cursor === "" ? {} : { cursor: cursor.slice(0, cursorLengthMax) }),
@@ -43,14 +48,15 @@ export const parseView = (search: string): FleetView => {
 };
 
 /** The parameters of an address that are not of the filter; chat has its own. */
-const ownParameters = ["sort", "order", "cursor", "id", "chat"];
+const ownParameters = ["at", "sort", "order", "cursor", "id", "chat"];
 
 /** Returns a sentence for each parameter of an address that the page does not know, and for each value that it cannot have. */
 export const linkFaults = (search: string): readonly string[] => {
   const params = new URLSearchParams(search);
-  const [sort, order, id] = ["sort", "order", "id"].map((name) => params.get(name));
+  const [at, sort, order, id] = ["at", "sort", "order", "id"].map((name) => params.get(name));
   return [
     ...parseFilterLink(params, ownParameters).faults,
+    ...(at == null || parsePastTime(at) !== undefined ? [] : ["at is a time in UTC, such as 2026-11-23T02:41Z."]),
     ...(sort == null || fleetSorts.some((name) => name === sort) ? [] : [`sort is one of ${fleetSorts.join(", ")}.`]),
     ...(order == null || order === "asc" || order === "desc" ? [] : ["order is asc or desc."]),
     ...(id == null || uuid.test(id.toLowerCase()) ? [] : ["id is the id of a host."]),
@@ -77,14 +83,28 @@ export const reportPath = (view: FleetView): string => {
 };
 
 /** Returns the API path of the facets of a view, over all its pages. */
-export const facetsPath = ({ filter }: FleetView): string => withParams(`${apiPath}/facets`, filterToParams(filter));
+export const facetsPath = (view: FleetView): string => withParams(`${apiPath}/facets`, selectionParams(view));
 
-/** Returns the API path of a CSV export under a filter. */
-export const exportPath = (kind: ExportKind, filter: FleetFilter): string =>
-  withParams(`${apiPath}/export.csv`, new URLSearchParams([["kind", kind], ...filterToParams(filter)]));
+/** Returns the API path of a CSV export of all pages of a view. */
+export const exportPath = (kind: ExportKind, view: Pick<FleetView, "filter" | "at">): string =>
+  withParams(`${apiPath}/export.csv`, new URLSearchParams([["kind", kind], ...selectionParams(view)]));
 
-const viewParams = ({ filter, sort, order, cursor }: FleetView): URLSearchParams => {
+/** Returns the API path of what the hosts of a view have in common. */
+export const factorsPath = (view: FleetView): string => withParams(`${apiPath}/factors`, selectionParams(view));
+
+/** Returns the API path of a host of a view. */
+export const hostPath = (id: string, { at }: { at?: string | undefined }): string =>
+  withParams(`${apiPath}/${id}`, selectionParams({ filter: {}, at }));
+
+const selectionParams = ({ filter, at }: { filter: FleetFilter; at?: string | undefined }): URLSearchParams => {
   const params = filterToParams(filter);
+  if (at !== undefined) params.set("at", at);
+  return params;
+};
+
+const viewParams = (view: FleetView): URLSearchParams => {
+  const { sort, order, cursor } = view;
+  const params = selectionParams(view);
   if (sort !== defaultView.sort) params.set("sort", sort);
   if (order !== defaultView.order) params.set("order", order);
   if (cursor !== undefined) params.set("cursor", cursor);
@@ -92,20 +112,26 @@ const viewParams = ({ filter, sort, order, cursor }: FleetView): URLSearchParams
 };
 
 /** Returns the first page of a view under another filter. */
-export const withFilter = ({ sort, order }: FleetView, filter: FleetFilter): FleetView => ({ filter, sort, order });
+export const withFilter = (view: FleetView, filter: FleetFilter): FleetView => ({ ...withPage(view), filter });
+
+/** Returns the first page of a view at a past time; without one, now. */
+export const withTime = ({ filter, sort, order }: FleetView, at?: string): FleetView => ({
+  filter,
+  ...(at === undefined ? {} : { at }),
+  sort,
+  order,
+});
 
 /** Returns the first page of a view by another column; by the same column, in the opposite order. */
 export const withSort = (view: FleetView, sort: FleetSort): FleetView => ({
-  filter: view.filter,
+  ...withPage(view),
   sort,
   order: sort === view.sort && view.order === "asc" ? "desc" : "asc",
 });
 
 /** Returns a view at another page; without a cursor, the first. */
-export const withPage = ({ filter, sort, order }: FleetView, cursor?: string): FleetView => ({
-  filter,
-  sort,
-  order,
+export const withPage = (view: FleetView, cursor?: string): FleetView => ({
+  ...withTime(view, view.at),
   ...(cursor === undefined ? {} : { cursor }),
 });
 

@@ -4,7 +4,8 @@ import type { FleetRules } from "../../store/fleet/rows.ts";
 import { type RankedFactor, rankFactors } from "./rank-factors.ts";
 import type { ViewQuery } from "./report.ts";
 import { requireHistory } from "./require-history.ts";
-import { readViewRules, type ViewCore, viewsShared } from "./rules.ts";
+import { type ViewCore, viewsShared } from "./rules.ts";
+import { readViewRules } from "./view-rules.ts";
 
 /** What the hosts of a filter have more often than all others. */
 export interface CommonFactors {
@@ -17,7 +18,7 @@ export interface CommonFactors {
 }
 
 /** Creates the function that returns what the hosts of a filter have in common. Concurrent calls with one filter share it. Throws as reports do. */
-export const createCommonFactors = (core: ViewCore) =>
+export const createFactorReports = (core: ViewCore) =>
   shareNextRun(
     async ({ filter, at }: ViewQuery): Promise<CommonFactors> => {
       const { rules, columns } = await readViewRules(core, at);

@@ -1,0 +1,35 @@
+import { dayMs } from "../../../kit/clock.ts";
+import { Problem } from "../../problems.ts";
+import type { FleetColumns } from "../../store/fleet/columns/fleet-columns.ts";
+import { findOutagesAt } from "../../store/fleet/core-sessions.ts";
+import { findPastNames, findThresholdsAt, hostsAt } from "../../store/fleet/history.ts";
+import type { FleetRules } from "../../store/fleet/rows.ts";
+import { countedOutages, readFleetRules, type ViewCore, withNames } from "./rules.ts";
+
+/** The rules of a view, and the hosts that they decide on in core's memory. */
+export interface ViewRules {
+  rules: FleetRules;
+  columns: FleetColumns | undefined;
+}
+
+/**
+ * Returns the rules that decide the states now or, given a time, those that decided them then, on the hosts as they were (docs/history.md).
+ * Throws 422 `no_history` for a time that history does not reach.
+ */
+export const readViewRules = async (core: ViewCore, at: Date | undefined): Promise<ViewRules> => {
+  if (at === undefined) return { rules: await readFleetRules(core), columns: core.fleetColumns };
+  const { db, clock, config } = core;
+  const now = new Date(clock.now());
+  const keptFrom = now.getTime() - config.stateRetentionDays * dayMs;
+  if (at > now) throw new Problem("no_history", { detail: "The time is not past" });
+  const thresholds = at.getTime() < keptFrom ? undefined : await findThresholdsAt(db, at);
+  if (thresholds === undefined) throw new Problem("no_history", { detail: "History does not go back so far" });
+  const past = hostsAt(at);
+  const columns = core.pastColumns?.at(at, now);
+  const hosts = await columns?.current();
+  const names = hosts
+    ? { versions: [...hosts.names("version")], platforms: [...hosts.names("platform")] }
+    : await findPastNames(db, past);
+  const outages = countedOutages(await findOutagesAt(db, at), thresholds);
+  return { rules: { ...withNames({ now: at, thresholds, outages }, names), past }, columns };
+};

@@ -1,0 +1,129 @@
+import { sql } from "drizzle-orm";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { fleetThresholds } from "../../functions/domain/fleet/thresholds.ts";
+import { recordThresholds } from "../../functions/store/fleet/history.ts";
+import { addSample, sampleMs } from "../../functions/store/fleet/samples.ts";
+import { hourMs } from "../../kit/clock.ts";
+import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
+import type { FleetState } from "../../proto/fleet-health/vocabulary.ts";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { axeViolationsOf, viewports } from "../../scripts/lab/ui-states.ts";
+import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+let web: TestWeb;
+let browser: Browser;
+/** Fifteen hosts are silent from three hours ago, for half an hour. */
+let silentFrom = 0;
+const silentMs = hourMs / 2;
+const text = (at: number) => new Date(at).toISOString();
+
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ ui });
+  const { db, config, clock } = web.core;
+  const now = clock.now();
+  silentFrom = now - (now % sampleMs) - 3 * hourMs;
+  await recordThresholds(db, fleetThresholds(config), new Date(now - 40 * hourMs));
+  await seedFleet(db, { count: 120, now: new Date(now) });
+  await db.execute(sql`insert into fleet_silence (identity_id, is_of_envelopes, from_at, until_at, queue_bytes)
+    select identity_id, false, ${text(silentFrom)}::timestamptz, ${text(silentFrom + silentMs)}::timestamptz, 0 from fleet_status
+    where last_heartbeat_at > ${text(now)}::timestamptz - interval '1 minute' order by identity limit 15`);
+  await db.execute(sql`insert into core_outage (id, began_at, ended_at)
+    values (gen_random_uuid(), ${text(now - 9 * hourMs)}::timestamptz, ${text(now - 8 * hourMs)}::timestamptz)`);
+  for (let at = now - 24 * hourMs; at <= now; at += sampleMs) {
+    if (at > now - 9 * hourMs && at < now - 8 * hourMs) continue;
+    const stale = at > silentFrom + 200_000 && at < silentFrom + silentMs ? 25 : 10;
+    const byState = new Map<FleetState, number>([
+      ["stale", stale],
+      ["queue_at_risk", 4],
+      ["healthy", 106 - stale],
+    ]);
+    await addSample(db, { needsAttention: stale + 4, byState }, new Date(at));
+  }
+}, 180_000);
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+const visit = (path: string, options?: VisitOptions) => visitPage({ browser, web }, "auditor", path, options);
+
+describe("the page as it was", () => {
+  it("is reached by the slider, marked as past, and left by a link", async () => {
+    const { page, messages } = await visit("/fleet?state=stale");
+    const slider = page.getByRole("slider", { name: "Show the page as it was at" });
+    await slider.waitFor();
+    await page.locator(".row-link").first().waitFor();
+    const stale = async () => Number(await page.locator(".chip", { hasText: "Stale" }).locator("b").textContent());
+    await slider.fill(String(silentFrom + silentMs / 2));
+    await page.getByText("The past, at").waitFor();
+    await page.getByText("29 hosts need attention, of 110 hosts").waitFor();
+    const at = new URL(page.url()).searchParams.get("at");
+    const { body } = await web.core.api<FleetHealthReport>("GET", `/v1/collector/health?at=${at}`, { as: "auditor" });
+    expect(body.summary.by_state.stale).toBeGreaterThanOrEqual(15);
+    await expect.poll(stale).toBe(body.summary.by_state.stale);
+    expect(await page.locator(".fleet[data-past]").count()).toBe(1);
+    expect(new URL(page.url()).searchParams.get("state")).toBe("stale");
+    // Every link of the page keeps the time.
+    await page.getByRole("link", { name: /^Healthy/ }).click();
+    await page.getByText("recent", { exact: true }).first().waitFor();
+    expect(new URL(page.url()).searchParams.get("at")).not.toBeNull();
+    await page.getByRole("link", { name: "Back to now" }).click();
+    await page.getByText(/^Updated .* ago$/).waitFor();
+    expect(await page.locator(".fleet[data-past]").count()).toBe(0);
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("shows a host in its drawer as it was", async () => {
+    const { page } = await visit(`/fleet?state=stale&at=${text(silentFrom + silentMs / 2)}`);
+    await page.locator(".row-link").first().click();
+    const drawer = page.getByRole("dialog");
+    await drawer.getByText("The past, at").waitFor();
+    await drawer.getByRole("link", { name: "This host now" }).waitFor();
+    expect(await drawer.getByText("Volume").count()).toBe(0);
+    await page.context().close();
+  });
+
+  it("names the filter that has no history, and the time that has none", async () => {
+    const { page } = await visit(`/fleet?queue_above_percent=5&at=${text(silentFrom)}`);
+    await page.getByText("queue_above_percent: this has no history").waitFor();
+    await page.goto(`${web.origin}/fleet?at=2020-01-01T00:00Z`);
+    await page.getByText("History does not go back so far").waitFor();
+    await page.goto(`${web.origin}/fleet?at=yesterday`);
+    await page.getByText("at is a time in UTC").waitFor();
+    await page.context().close();
+  });
+
+  it.each(viewports)("has no axe violation at $width px", async ({ width }) => {
+    const { page } = await visit(`/fleet?at=${text(silentFrom + silentMs / 2)}`, { width });
+    await page.locator(".row-link").first().waitFor();
+    await page.getByRole("slider").waitFor();
+    expect(await axeViolationsOf(page)).toEqual([]);
+    await page.context().close();
+  });
+});
+
+describe("what hosts have in common", () => {
+  it("is a list beside the table, whose links narrow the view", async () => {
+    const { page, messages } = await visit("/fleet?version=1.11.0");
+    await page.locator(".row-link").first().waitFor();
+    await page.getByRole("button", { name: "In common" }).click();
+    const panel = page.getByRole("region", { name: "What these hosts have in common" });
+    await panel.getByText("version").first().waitFor();
+    await panel
+      .getByText(/^\d+ of \d+ here, 0 of \d+ elsewhere/)
+      .first()
+      .waitFor();
+    expect(await axeViolationsOf(page)).toEqual([]);
+    await panel.getByRole("link").first().click();
+    await expect.poll(() => new URL(page.url()).searchParams.get("version")).toBe("1.11.0");
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+});

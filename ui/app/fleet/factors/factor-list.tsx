@@ -1,0 +1,57 @@
+import { createMemo, For, Show } from "solid-js";
+import { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
+import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
+import { createReport } from "../../api/create-report.ts";
+import { plainName } from "../../format/format.ts";
+import { usePageContext } from "../../session/page-context.tsx";
+import { type FleetView, factorsPath, viewPath, withFilter } from "../view/view-state.ts";
+import { type Factor, factorCounts, factorDoubt, factorFilter, factorNames, nothingInCommon } from "./factor-view.ts";
+import "./factors.css";
+
+/** Longer than anybody reads it. */
+const intervalMs = 600_000;
+
+/** The values that the hosts of the view have more often than others, each with the link to those that have it. */
+export const FactorList = (props: { view: FleetView }) => {
+  const { api } = usePageContext();
+  const report = createReport({
+    api,
+    schema: FleetFactors,
+    path: createMemo(() => factorsPath(props.view)),
+    intervalMs,
+    showsAge: true,
+  });
+  const hrefOf = (factor: Factor) => {
+    const filter = narrowFilter(props.view.filter, factorFilter(factor));
+    return filter && viewPath(withFilter(props.view, filter));
+  };
+  return (
+    <>
+      <h2>What these hosts have in common</h2>
+      <Show when={report.current()} fallback={<p role="status">{report.state().problem?.message ?? "Loading"}</p>}>
+        {(known) => (
+          <Show when={nothingInCommon(known()) === undefined} fallback={<p>{nothingInCommon(known())}</p>}>
+            <ol>
+              <For each={known().items}>
+                {(factor) => (
+                  <li>
+                    <a href={hrefOf(factor)}>
+                      <span class="quiet">{factorNames[factor.kind]}</span> <b>{plainName(factor.value)}</b>
+                    </a>
+                    <span class="factors-counts">
+                      {factorCounts(factor, known())}
+                      <Show when={factorDoubt(factor)}>{(doubt) => <span class="quiet"> · {doubt()}</span>}</Show>
+                    </span>
+                  </li>
+                )}
+              </For>
+            </ol>
+            <p class="quiet">
+              By what explains most of {known().compared} values that were compared. Common is not the cause.
+            </p>
+          </Show>
+        )}
+      </Show>
+    </>
+  );
+};

@@ -1,0 +1,54 @@
+import type { FactorKind, FleetFactors } from "../../../../proto/fleet-health/factors.ts";
+import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
+import type { Drift } from "../../../../proto/fleet-health/vocabulary.ts";
+import { formatCount, formatCountOf } from "../../format/format.ts";
+
+/** A value that hosts have in common. */
+export type Factor = FleetFactors["items"][number];
+
+/** The kinds in words. */
+export const factorNames: Readonly<Record<FactorKind, string>> = {
+  label: "label",
+  version: "version",
+  platform: "platform",
+  running_config: "running config",
+  desired_config: "desired config",
+  drift: "drift",
+};
+
+/** Returns the filter of the hosts that have a value. */
+export const factorFilter = ({ kind, value }: Pick<Factor, "kind" | "value">): FleetFilter => {
+  switch (kind) {
+    case "running_config":
+      return { runningConfig: [value] };
+    case "desired_config":
+      return { desiredConfig: [value] };
+    case "drift":
+      return { drift: [value as Drift] };
+    default:
+      return { [kind]: [value] };
+  }
+};
+
+/** Returns the counts in words: `17 of 18 here, 20 of 294 elsewhere`. */
+export const factorCounts = (factor: Factor, { selected, others }: FleetFactors): string =>
+  `${formatCount(factor.selected)} of ${formatCount(selected)} here, ${formatCount(factor.others)} of ${formatCount(others)} elsewhere`;
+
+/** A value by lot is expected less often. */
+const chanceMax = 0.05;
+
+/** Returns how far chance explains it; empty where it hardly does. */
+export const factorDoubt = ({ expected_by_chance: expected }: Factor): string => {
+  if (expected < chanceMax) return "";
+  return expected < 1 ? "may be chance" : "as likely chance";
+};
+
+/** Returns why there is nothing in common; undefined where there is something. */
+export const nothingInCommon = ({ selected, others, items }: FleetFactors): string | undefined => {
+  if (selected === 0) return "No host matches.";
+  if (others === 0) return "These are all hosts: there are no others to compare them with. Choose a state or a filter.";
+  if (selected === 1) return "One host has nothing in common with others. Choose more.";
+  if (items.length === 0)
+    return `No label, version, platform or config is more frequent among ${formatCountOf(selected, "host")} than elsewhere.`;
+  return undefined;
+};

@@ -1,0 +1,121 @@
+import { useNavigate } from "@solidjs/router";
+import { createMemo, createSignal, createUniqueId, For, Show } from "solid-js";
+import { parsePastTime } from "../../../../proto/fleet-health/past-time.ts";
+import { FleetTimelineView, type TimelineSpan, timelineSpans } from "../../../../proto/fleet-health/timeline.ts";
+import { createReport } from "../../api/create-report.ts";
+import { formatCountOf, formatTimestamp } from "../../format/format.ts";
+import { usePageContext } from "../../session/page-context.tsx";
+import { type FleetView, viewPath, withTime } from "../view/view-state.ts";
+import { drawTimeline, itemNear, type TimelineItem, timelineSize } from "./timeline-layout.ts";
+import "./history.css";
+
+const spanNames: Readonly<Record<TimelineSpan, string>> = { "24h": "24 h", "30d": "30 d" };
+const refreshMs = 60_000;
+
+/** The hosts that were not healthy over the last day or month, and a slider that shows the page as it was at a time of it. */
+export const HistoryStrip = (props: { view: FleetView; paused: boolean }) => {
+  const { api, times } = usePageContext();
+  const navigate = useNavigate();
+  const [span, setSpan] = createSignal<TimelineSpan>("24h");
+  const report = createReport({
+    api,
+    schema: FleetTimelineView,
+    path: createMemo(() => `/api/core/collector/health/timeline?span=${span()}`),
+    intervalMs: refreshMs,
+    paused: () => props.paused,
+    showsAge: true,
+  });
+  const known = () => report.answer()?.value;
+  const drawing = createMemo(() => {
+    const timeline = known();
+    return timeline && drawTimeline(timeline);
+  });
+  /** The time under the thumb while it is dragged. */
+  const [dragged, setDragged] = createSignal<number>();
+  const shownAt = () => (props.view.at === undefined ? undefined : parsePastTime(props.view.at));
+  const [start, end] = [() => Date.parse(known()?.from ?? ""), () => Date.parse(known()?.to ?? "")];
+  const stepMs = () => (known()?.step_seconds ?? 0) * 1000;
+  const position = () => dragged() ?? shownAt() ?? end();
+  const isNow = (at: number) => at > end() - stepMs();
+  const words = (at: number): string => {
+    const timeline = known();
+    if (timeline === undefined || isNow(at))
+      return `Now. At most ${formatCountOf(drawing()?.highest ?? 0, "host")} at a time`;
+    const item = itemNear(timeline, at);
+    return `${formatTimestamp(item?.at ?? at, times.zone())}: ${item ? countWords(item) : "nobody counted"}`;
+  };
+  const show = (at: number) => {
+    setDragged(undefined);
+    const timeline = known();
+    const time = isNow(at) || !timeline ? undefined : (itemNear(timeline, at)?.at ?? new Date(at).toISOString());
+    navigate(viewPath(withTime(props.view, time)), { scroll: false });
+  };
+  const hatching = createUniqueId();
+  return (
+    <section class="history" aria-label="History of the whole fleet">
+      <div class="history-head">
+        <h2>Not healthy</h2>
+        <p class="history-words">
+          <Show when={known()}>{words(position())}</Show>
+        </p>
+        <fieldset class="history-spans" aria-label="Span">
+          <For each={timelineSpans}>
+            {(each) => (
+              <button
+                class="button button-plain"
+                type="button"
+                aria-pressed={span() === each}
+                onClick={() => setSpan(each)}
+              >
+                {spanNames[each]}
+              </button>
+            )}
+          </For>
+        </fieldset>
+      </div>
+      <div class="history-drawing">
+        <svg viewBox={`0 0 ${timelineSize.width} ${timelineSize.height}`} preserveAspectRatio="none" aria-hidden="true">
+          <defs>
+            <pattern id={hatching} width="6" height="6" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">
+              <rect class="history-hatch" width="2" height="6" />
+            </pattern>
+          </defs>
+          <For each={drawing()?.outages}>
+            {({ x, width }) => (
+              <rect x={x} width={width} height={timelineSize.height} fill={`url(#${hatching})`}>
+                <title>Core could not receive</title>
+              </rect>
+            )}
+          </For>
+          <For each={drawing()?.areas}>{({ state, path }) => <path data-state={state} d={path} />}</For>
+          <Show when={known() && position() < end()}>
+            <rect
+              class="history-line"
+              x={Math.max(0, ((position() - start()) / (end() - start())) * timelineSize.width)}
+              width="2"
+              height={timelineSize.height}
+            />
+          </Show>
+        </svg>
+        <Show when={known()}>
+          <input
+            type="range"
+            aria-label="Show the page as it was at"
+            aria-valuetext={words(position())}
+            min={start()}
+            max={end()}
+            step={stepMs()}
+            value={Math.max(start(), position())}
+            onInput={(event) => setDragged(event.currentTarget.valueAsNumber)}
+            onChange={(event) => show(event.currentTarget.valueAsNumber)}
+          />
+        </Show>
+      </div>
+    </section>
+  );
+};
+
+const countWords = ({ needs_attention, by_state }: TimelineItem): string => {
+  const hosts = Object.values(by_state).reduce((sum, count) => sum + count, 0);
+  return `${formatCountOf(needs_attention, "host needs", "hosts need")} attention, of ${formatCountOf(hosts, "host")}`;
+};
