@@ -19,6 +19,7 @@ import { type Course, drawPlan, faultsOf, faultsUntilMs, type Plan } from "./pla
 import type { Plant } from "./plants.ts";
 import { healStreams } from "./stream-faults.ts";
 import { streamedEnvelopes, withStreamed } from "./stream-tables.ts";
+import type { Tables } from "./tables.ts";
 import { type Watch, watchLaws } from "./watch-laws.ts";
 import { inWorld, type Note, type World } from "./world.ts";
 
@@ -90,28 +91,15 @@ export const simulate = (
     heal(lab);
     // In half of the histories nothing follows, so that nothing but the probe of the database shows what it lost.
     const stuck = world.chance.isLikely(0.5) ? offerLast(lab) : new Set<string>();
-    // With a stream, core may open a queue late that its host has opened through another core since.
-    if (lab.jetstream) for (const { hostId } of lab.hosts) lab.oracle.copied(hostId);
     await untilRest(lab, stuck);
+    // Before accounts follow, of which core notices too that its database has gone back.
+    const atRest = judgeIngest(lab, stuck);
     await settleAccounts(lab);
     await falsify(lab);
     const { oracle, server, backend, exporters, limits, jetstream, watch } = lab;
-    const tables = jetstream ? withStreamed(server.tables, jetstream) : server.tables;
+    const tables = tablesOf(lab);
     const hasGoneBack = server.restores() > 0;
-    // A stream may lose what it had not synced.
-    const isIntact = !hasGoneBack && jetstream === undefined;
-    const breaches = [
-      ...oracle.judge({
-        tables,
-        discarded: jetstream ? streamedEnvelopes(jetstream.discarded) : server.discarded,
-        restores: server.restores(),
-        hosts: lab.hosts,
-        cores: lab.cores,
-        stuck,
-        isIntact,
-      }),
-      ...watch.breaches(),
-    ];
+    const breaches = atRest.length > 0 ? atRest : [...judgeIngest(lab, stuck), ...watch.breaches()];
     if (jetstream === undefined) breaches.push(...judgeAccounts({ tables, hosts: lab.hosts, hasGoneBack }));
     const lags = await readLags(lab);
     const isExportBack = hasGoneBack || (jetstream?.discarded.length ?? 0) > 0;
@@ -125,6 +113,19 @@ export const simulate = (
       simulatedMs: world.now(),
     };
   });
+
+/** Returns what the database has, with the envelopes of the stream if they are there. */
+const tablesOf = ({ server: { tables }, jetstream }: Lab): Tables =>
+  jetstream ? withStreamed(tables, jetstream) : tables;
+
+const judgeIngest = (lab: Lab, stuck: ReadonlySet<string>): Breach[] => {
+  const { oracle, server, jetstream, hosts, cores } = lab;
+  const restores = server.restores();
+  const discarded = jetstream ? streamedEnvelopes(jetstream.discarded) : server.discarded;
+  // A stream may lose what it had not synced.
+  const isIntact = restores === 0 && jetstream === undefined;
+  return oracle.judge({ tables: tablesOf(lab), discarded, restores, hosts, cores, stuck, isIntact });
+};
 
 /**
  * Runs until every queue is empty and exported and a while longer, in which nothing may change; at most `settleMs`.
