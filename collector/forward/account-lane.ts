@@ -16,6 +16,8 @@ export interface AccountLane extends BatchGate {
   opened(takesAccounts: boolean): void;
   /** Sends the next account if it is due. */
   poke(): void;
+  /** Core has acknowledged everything at or below `sequence`, which the queue may still have: its disk need not take the deletion. */
+  ackedThrough(sequence: number): void;
   acknowledged(ack: AccountAck): void;
   /** Whether core owes an answer. */
   isWaiting(): boolean;
@@ -37,6 +39,7 @@ export const createAccountLane = (
 ): AccountLane => {
   const { accounts } = queue;
   let takesAccounts = false;
+  let acked = 0;
   /** The account that is due, and the one that core owes an answer: this one, or an earlier one that core lacks. */
   let sent: { due: SealedAccount; account: SealedAccount } | undefined;
 
@@ -49,7 +52,7 @@ export const createAccountLane = (
     if (!takesAccounts || sent !== undefined) return;
     const next = accounts.next();
     if (next === undefined) return;
-    const [oldest] = queue.read(0, { maxRecords: 1, maxBytes: 0 });
+    const [oldest] = acked < next.lastSequence ? queue.read(0, { maxRecords: 1, maxBytes: 0 }) : [];
     if (oldest === undefined || oldest.firstSequence > next.lastSequence) send(next, next);
   };
   return {
@@ -64,6 +67,10 @@ export const createAccountLane = (
     },
     changed: accounts.changed,
     poke,
+    ackedThrough: (sequence) => {
+      acked = Math.max(acked, sequence);
+      poke();
+    },
     acknowledged: ({ through, refused }) => {
       if (sent === undefined) return;
       const { due, account } = sent;
