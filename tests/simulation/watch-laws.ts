@@ -67,7 +67,8 @@ export const watchLaws = (
       add("a collector that can connects", `${machine} has not for ${idle} ms: ${status.lastError}`);
     if (!process.isAlive) return;
     const stats = queue.stats();
-    const oldest = stats.records === 0 ? undefined : disk.image?.rows[0]?.first;
+    // Of files, the number of records.
+    const oldest = stats.records === 0 ? undefined : (disk.image?.rows[0]?.first ?? -stats.records);
     const isServed = canSpeak && areUp && isCalm() && status.connected && oldest !== undefined;
     const stuck = heldMs(`${machine} is stuck`, isServed && oldest === oldestBefore.get(machine));
     oldestBefore.set(machine, oldest);
