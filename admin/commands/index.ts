@@ -68,10 +68,6 @@ export const declareCommands = ({ add }: Commands): void => {
   declareRollouts(add);
   declareTelemetry(add);
   declareCompleteness(add);
-  add("system", {
-    summary: "Show the state of cores, database, exports and certificates; ends with 1 if a part is not ready",
-    load: async () => (await import("./system.ts")).systemAction,
-  });
   declareRecords(add);
 };
 
@@ -298,4 +294,6 @@ const declareRecords = (add: Add): void => {
     summary: "Show the last sync with the directory",
     load: async () => (await load()).showDirectoryStatusAction,
   });
+  const summary = "Show the state of cores, database, exports and certificates; ends with 1 if a part is not ready";
+  add("system", { summary, load: async () => (await import("./system.ts")).systemAction });
 };

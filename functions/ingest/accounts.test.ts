@@ -1,12 +1,12 @@
 import { create } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { AccountSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { type AccountRegister, accountBytesMax, createAccountDesks, type StreamState } from "./accounts.ts";
+import { type AccountRegister, type AccountStream, accountBytesMax, createAccountDesks } from "./accounts.ts";
 import type { Caller } from "./admission.ts";
 
 const caller = { identity: "spiffe://fleet.test/host-1" } as Caller;
 const account = (bytes = 1) => create(AccountSchema, { body: new Uint8Array(bytes) });
-const stored: StreamState["lastFrame"] = Promise.resolve(undefined);
+const stored: AccountStream["lastFrame"] = Promise.resolve(undefined);
 const open = (accept: AccountRegister["accept"], lastFrame = stored) => {
   const failures: unknown[] = [];
   const stream = { queue: undefined, lastFrame };

@@ -27,7 +27,7 @@ export interface AccountRegister {
 export const accountBytesMax = 64 * 1024;
 
 /** What a stream has when an account arrives: its queue, and the last frame before the account. */
-export interface StreamState {
+export interface AccountStream {
   queue: OpenedQueue | undefined;
   lastFrame: Promise<Ack | undefined>;
 }
@@ -35,7 +35,7 @@ export interface StreamState {
 /** Returns what decides on the accounts of a caller's stream, each once the last frame before it is settled. */
 export type OpenAccountDesk = (
   caller: Caller,
-  stream: () => StreamState,
+  stream: () => AccountStream,
 ) => (account: Account) => Promise<AccountReply>;
 
 /** Makes the desks of all streams. */

@@ -1,6 +1,6 @@
 /**
- * A connection of the NATS client to the modelled servers, as far as the sink and exports use one. The client keeps what it could not send until it has
- * connected again; what was on its way when the connection was lost has arrived, or not.
+ * A connection of the NATS client to the modelled servers, as far as the sink and exports use one. The client keeps what it could not send
+ * until it has connected again; what was on its way when the connection was lost has arrived, or not.
  */
 import {
   headers as createHeaders,
