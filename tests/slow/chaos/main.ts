@@ -5,9 +5,9 @@
  * them two at once, and prints each round of its plan before it begins; `--minutes 0` injects each once and alone. In the end everything
  * that was acknowledged is stored once in its queue and in order, or in a range that `ingest.gap` reports, counted by the collector whose
  * files were damaged, or lost with a disk and a database that were replaced at once; and everything that is stored is at the backend, or
- * named by the export. The accounts of the hosts say what is stored of their ranges, and name what is lost, and nothing else. Progress and a
- * table go to stderr; stdout ends with one JSON object. Exit code 1 when something was lost, doubled or disordered, a program ended by itself, the collector's memory grew from run to run, or a goal for recovery, pauses, repeats or memory was
- * missed.
+ * named by the export. The accounts of the hosts say what is stored of their ranges, and name what is lost, and nothing else. Progress and
+ * a table go to stderr; stdout ends with one JSON object. Exit code 1 when something was lost, doubled or disordered, a program ended by
+ * itself, the collector's memory grew from run to run, or a goal for recovery, pauses, repeats or memory was missed.
  */
 import { parseArgs } from "node:util";
 import { runChaos } from "./chaos.ts";
