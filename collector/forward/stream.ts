@@ -178,7 +178,7 @@ export const runStream = async (
     const through = Math.min(ack.ackedThrough, sent);
     while (inFlight[0] !== undefined && inFlight[0].lastSequence <= through) inFlight.shift()?.span?.end();
     noteAnswer();
-    removeThrough(queue, through);
+    removeThrough(queue, through, accounts.poke);
     accounts.ackedThrough(through);
     options.onAck(ack);
     slot.resolve();
@@ -253,8 +253,11 @@ const joinBytes = (parts: readonly Uint8Array[]): Uint8Array => {
 const ackLingerMs = 50;
 
 /** Ignores failures of the disk: the next ack covers the same records, and core skips those that are resent. */
-const removeThrough = (queue: Queue, sequence: number): void => {
-  queue.ack(sequence, { lingerMs: ackLingerMs }).catch(() => undefined);
+const removeThrough = (queue: Queue, sequence: number, onRemoved: () => void): void => {
+  queue
+    .ack(sequence, { lingerMs: ackLingerMs })
+    .then(onRemoved)
+    .catch(() => undefined);
 };
 
 const frameOf = (batch: readonly QueuedRecords[], previous: number, tracer: Tracer | undefined): SentFrame => {

@@ -88,6 +88,7 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
   const link: Link = { ...wholeLink };
   const refusals = { dropped: 0, forgotten: 0 };
   const noteEnd = (): void => {
+    if (!host.process.isAlive) return;
     const { droppedRecords = 0, quarantinedRecords = 0 } = disk.image?.state ?? {};
     if (host.queue.stats().droppedRecordsTotal > droppedRecords + quarantinedRecords) refusals.forgotten += 1;
   };

@@ -44,6 +44,23 @@ it("excuses a record whose place a backup of before has used, once its disk has 
   expect(brokenLaws({ ...history, stored: [], hosts, restores: 2 })).toEqual([laws.stored]);
 });
 
+it("excuses a record whose place its copy has used, once the database has gone back", () => {
+  const history = { stored: [envelope(1, "copy's")], discarded: [envelope(1, "mine")], promised: ["mine"] };
+  const hosts = [hostOf("host", 0), hostOf("host'", 0)];
+  expect(brokenLaws({ ...history, hosts })).toEqual([]);
+  expect(brokenLaws({ ...history, hosts, stored: [] })).toEqual([laws.stored]);
+  expect(brokenLaws(history)).toEqual([laws.stored]);
+});
+
+it("excuses what was stored in a database that went back, once the disk that knew of it is damaged", () => {
+  const history = { stored: [], discarded: [envelope(1, "mine")], promised: ["mine"] };
+  const host = hostOf("host", 1);
+  host.disk.damages = 1;
+  expect(brokenLaws({ ...history, hosts: [host] })).toEqual([]);
+  expect(brokenLaws({ ...history, hosts: [host], restores: 0 })).toEqual([laws.stored]);
+  expect(brokenLaws(history)).toEqual([laws.stored]);
+});
+
 it("takes a place for lost of which one copy's record is, while the other's is stored", () => {
   const history = { stored: [envelope(1, "mine")], discarded: [envelope(1, "other's")], promised: ["other's"] };
   expect(brokenLaws({ ...history, lostThrough: 1 })).toEqual([]);

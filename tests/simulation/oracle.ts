@@ -1,8 +1,9 @@
 /**
  * Judges a history from outside: what sources were promised, and what the database holds. Its laws:
  * 1. What was acknowledged to a source is stored, or lies in a range that core reports as lost: where it was stored in a database that
- *    went back, in a range that has one of its places. Nobody can know of a record whose disk and database went back, so that its place was
- *    used again, and whose database then went back once more, to a backup of before, which has the other record.
+ *    went back, in a range that has one of its places. Nobody can know of a record whose place another one has: of a copy, once the
+ *    database has gone back; or of before, once the disk and the database have, and the database then once more, to a backup of before. Nor
+ *    of one that only a database which went back and a damaged disk knew.
  *    What the damage of a host's files took is within what its queue counts as lost.
  * 2. Nothing is stored twice, unless core reports that the queue was copied.
  * 3. The envelopes of a queue are stored in the order of their sequences.
@@ -111,10 +112,9 @@ const judgeStored = ({
 }): Breach[] => {
   const taken = new Set(envelopes.map((envelope) => placeOf(envelope, envelope.sequence)));
   const wentBack = new Set(hosts.filter(({ disk }) => disk.restores > 0).map(({ hostId }) => hostId));
-  /** Whether a backup of before has another record in the place of this one. */
+  /** Whether a copy, or a backup of before, has another record in the place of this one. */
   const isReplaced = ({ hostId, text }: { hostId: string; text: string }) =>
-    restores > 1 &&
-    wentBack.has(hostId) &&
+    (isCopied(hosts, hostId) ? restores > 0 : restores > 1 && wentBack.has(hostId)) &&
     places.get(text)?.some((place) => taken.has(placeOf(place, place.sequence))) === true;
   const stored = new Set(envelopes.map(({ text }) => text));
   const places = Map.groupBy(discarded, ({ text }) => text);
@@ -126,7 +126,13 @@ const judgeStored = ({
     const [from, through] = [Number(record.details.from), Number(record.details.through)];
     for (let sequence = from; sequence <= through; sequence++) ofHost.add(placeOf(record, sequence));
   }
-  const missing = promised.filter((record) => !stored.has(record.text) && !isReplaced(record));
+  const damaged = new Set(hosts.filter(({ disk }) => disk.damages > 0).map(({ hostId }) => hostId));
+  /** Whether only a database that went back and a damaged disk knew of it. */
+  const isLostWithBoth = ({ hostId, text }: { hostId: string; text: string }) =>
+    restores > 0 && damaged.has(hostId) && places.has(text);
+  const missing = promised.filter(
+    (record) => !stored.has(record.text) && !isReplaced(record) && !isLostWithBoth(record),
+  );
   return [...Map.groupBy(missing, ({ hostId }) => hostId)].flatMap(([hostId, lost]) => {
     const ofHost = reported.get(hostId) ?? new Set();
     const reportedPlace = ({ text }: { text: string }) =>
@@ -160,6 +166,9 @@ const judgeStored = ({
         ];
   });
 };
+
+const isCopied = (hosts: readonly SimulatedHost[], hostId: string): boolean =>
+  hosts.filter((host) => host.hostId === hostId).length > 1;
 
 type EnvelopeQueue = Parameters<typeof queueRow>[0];
 const placeOf = (queue: EnvelopeQueue, sequence: number): string => `${queueRow(queue)} ${sequence}`;
@@ -202,9 +211,8 @@ const judgeReports = ({
   isIntact: boolean;
 }): Breach[] => {
   const texts = new Set(envelopes.map(({ text }) => text));
-  const machines = Map.groupBy(hosts, ({ hostId }) => hostId);
   // Each copy of a queue reports what was lost of it, and one of them may have had it still.
-  const isLost = ({ hostId, text }: StoredEnvelope) => !texts.has(text) || (machines.get(hostId)?.length ?? 0) > 1;
+  const isLost = ({ hostId, text }: StoredEnvelope) => !texts.has(text) || isCopied(hosts, hostId);
   const gone = discarded.filter(isLost);
   const lost = new Set(gone.map((envelope) => placeOf(envelope, envelope.sequence)));
   const stored = new Set(envelopes.map((envelope) => placeOf(envelope, envelope.sequence)));
