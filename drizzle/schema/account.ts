@@ -43,6 +43,9 @@ export const ingestAccount = pgTable(
     sink: text("sink").notNull(),
     /** What the stream of its queue had counted through it (`formatTotals`); null where that is not known, and for PostgreSQL. */
     streamTotals: text("stream_totals"),
+    /** That stream, with the time of its creation, and its sequence through which the account's range is stored; null for PostgreSQL. */
+    stream: text("stream"),
+    streamEnd: bigint("stream_end", { mode: "bigint" }),
     receivedAt: timestamp("received_at").notNull(),
     /** Above that of every block of the range: an export whose position has passed it has delivered them. */
     xid: bigint("xid", { mode: "bigint" }).notNull(),
@@ -52,6 +55,7 @@ export const ingestAccount = pgTable(
     index("ingest_account_host").on(table.hostId, table.toAt),
     index("ingest_account_received").on(table.receivedAt),
     index("ingest_account_xid").on(table.xid),
+    index("ingest_account_stream").on(table.streamEnd).where(sql`${table.stream} is not null`),
   ],
 );
 

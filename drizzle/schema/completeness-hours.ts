@@ -1,5 +1,5 @@
 import { sql } from "drizzle-orm";
-import { boolean, check, integer, pgTable, timestamp as pgTimestamp, uuid } from "drizzle-orm/pg-core";
+import { bigint, boolean, check, integer, pgTable, timestamp as pgTimestamp, text, uuid } from "drizzle-orm/pg-core";
 import { timestamp } from "./columns.ts";
 
 /** How many hosts have which state in an hour: the sum of `completeness_day`, which changes in the same transaction. */
@@ -22,6 +22,9 @@ export const completenessProgress = pgTable(
     hour: timestamp("hour"),
     /** Accounts that were received before it have settled their hours. */
     receivedBefore: timestamp("received_before"),
+    /** Accounts whose ranges every export of this stream has delivered, through the sequence, have settled their hours. */
+    deliveredStream: text("delivered_stream"),
+    deliveredThrough: bigint("delivered_through", { mode: "bigint" }),
   },
   (table) => [check("completeness_progress_singleton", sql`${table.singleton}`)],
 );

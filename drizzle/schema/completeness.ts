@@ -19,6 +19,9 @@ export const completenessStatement = pgTable("completeness_statement", {
   seenBelow: bigint("seen_below", { mode: "bigint" }).notNull(),
   /** Where the slowest export was: ranges below it are stated as delivered; null without one. */
   deliveredBelow: bigint("delivered_below", { mode: "bigint" }),
+  /** The same of the exports from a stream: ranges through the sequence. */
+  deliveredStream: text("delivered_stream"),
+  deliveredThrough: bigint("delivered_through", { mode: "bigint" }),
   writtenAt: timestamp("written_at").notNull(),
 });
 

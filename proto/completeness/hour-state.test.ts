@@ -10,8 +10,8 @@ const afterGrace = end + 15 * minute;
 /** An account of the whole hour that core has in full, with changes. */
 const account = (changes: Partial<AccountFacts> = {}): AccountFacts => ({
   ...{ fromMs: hour, toMs: end, receivedMs: end + 1_000, isStopped: false, refused: null, isChecked: true },
-  ...{ sink: "postgres", xid: 70n, accepted: 1_000, stored: 1_000, rejected: 0, discarded: 0, lost: 0, missing: 0 },
-  exportRejections: [],
+  ...{ sink: "postgres", xid: 70n, streamEnd: null, accepted: 1_000, stored: 1_000 },
+  ...{ rejected: 0, discarded: 0, lost: 0, missing: 0, exportRejections: [] },
   stated: { refused: {}, expired: 0, damaged: 0, fileGapBytes: 0 },
   ...changes,
 });
@@ -21,13 +21,19 @@ const stopped = (fromMs: number, toMs: number): AccountFacts =>
 
 const stateWith = (
   accounts: readonly AccountFacts[],
-  { hourMs = hour, nowMs = afterGrace, ...facts }: Partial<HourFacts> & { nowMs?: number } = {},
+  {
+    hourMs = hour,
+    nowMs = afterGrace,
+    exportedBelow = [100n],
+    ...facts
+  }: Partial<HourFacts> & { nowMs?: number; exportedBelow?: bigint[] } = {},
 ): HourStatus | null =>
   stateOfHour(
     {
       ...{ hourMs, accounts: sumHour(hourMs, accounts), accountedFromMs: hour - 5 * hourLength },
       accountedThroughMs: Math.max(hour, ...accounts.map(({ toMs }) => toMs)),
-      ...{ enrolledMs: hour - 9 * hourLength, revokedMs: null, isSilent: false, outages: [], exportedBelow: [100n] },
+      ...{ enrolledMs: hour - 9 * hourLength, revokedMs: null, isSilent: false, outages: [] },
+      exports: exportedBelow.map((position) => ({ stream: null, position })),
       ...facts,
     },
     nowMs,
@@ -47,10 +53,19 @@ describe("the state of a host's hour", () => {
     expect(stateWith([account()], { exportedBelow: [] })?.state).toBe("undelivered");
   });
 
-  test("is undelivered where a stream stores it, whatever an export from PostgreSQL has passed", () => {
-    expect(stateWith([account({ sink: "nats" })], { exportedBelow: [100n] })?.state).toBe("undelivered");
-    const parts = [account({ sink: "nats", toMs: hour + minute }), account({ fromMs: hour + minute })];
-    expect(stateWith(parts, { exportedBelow: [100n] })?.state).toBe("undelivered");
+  test("is delivered by the exports of the stream that stores it, whatever those of PostgreSQL have passed", () => {
+    const streamed = account({ sink: "nats", xid: 90n, streamEnd: { stream: "S 1", sequence: 500n } });
+    const at = (stream: string | null, position: bigint) => ({ stream, position });
+    const stateFor = (...exports: HourFacts["exports"]) => stateWith([streamed], { exports })?.state;
+    expect(stateFor(at("S 1", 500n))).toBe("complete");
+    expect(stateFor(at("S 1", 500n), at(null, 1n))).toBe("complete");
+    expect(stateFor(at("S 1", 500n), at("S 1", 499n))).toBe("undelivered");
+    expect(stateFor(at(null, 1000n))).toBe("undelivered");
+    // A stream that was created again numbers its messages anew.
+    expect(stateFor(at("S 2", 900n))).toBe("undelivered");
+    const parts = [{ ...streamed, toMs: hour + minute }, account({ fromMs: hour + minute })];
+    expect(stateWith(parts, { exports: [at("S 1", 500n)] })?.state).toBe("undelivered");
+    expect(stateWith(parts, { exports: [at("S 1", 500n), at(null, 71n)] })?.state).toBe("complete");
     expect(sumHour(hour, parts)).toMatchObject({ sinks: ["nats", "postgres"], xid: 70n });
   });
 

@@ -47,6 +47,19 @@ export interface ExportRejection {
   items: number;
 }
 
+/** A sequence of a stream, which is named with the time of its creation. */
+export interface StreamPlace {
+  stream: string;
+  sequence: bigint;
+}
+
+/** How far an export is: from PostgreSQL it has delivered what is below its position, from a stream what is through it. */
+export interface ExportPlace {
+  /** Null: PostgreSQL. */
+  stream: string | null;
+  position: bigint;
+}
+
 /** An account as core has it; times in milliseconds since the Unix epoch. */
 export interface AccountFacts {
   /** By the host's clock. */
@@ -62,6 +75,8 @@ export interface AccountFacts {
   sink: string;
   /** In PostgreSQL its place in the order of commits: an export whose position is above has delivered its range. */
   xid: bigint;
+  /** In a stream: through where its range is stored. */
+  streamEnd: StreamPlace | null;
   accepted: number;
   stored: number;
   rejected: number;
@@ -104,6 +119,8 @@ export interface HourAccounts {
   sinks: string[];
   /** The highest of its accounts in PostgreSQL; null without one. */
   xid: bigint | null;
+  /** The highest in each stream. */
+  streamEnds: StreamPlace[];
 }
 
 /** What decides on the state of a host's hour. */
@@ -120,8 +137,8 @@ export interface HourFacts {
   isSilent: boolean;
   /** When core could not receive, and hosts had not had the time to come back; infinite for one that lasts. */
   outages: readonly { fromMs: number; untilMs: number }[];
-  /** For each export that is on: envelopes below it are delivered. Empty: no export is on. */
-  exportedBelow: readonly bigint[];
+  /** The exports that are on. */
+  exports: readonly ExportPlace[];
 }
 
 /** The state of an hour, and what explains it. */
@@ -156,6 +173,7 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
       clockAheadMs: 0,
       sinks: [],
       xid: null,
+      streamEnds: [],
     },
   };
   for (const account of all) {
@@ -173,6 +191,7 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
     sum.coveredMs += Math.max(0, ms);
     sum.clockAheadMs = Math.max(sum.clockAheadMs, toMs - receivedMs);
     if (account.accepted > 0 && !sum.sinks.includes(account.sink)) sum.sinks.push(account.sink);
+    if (account.streamEnd && account.accepted > 0) addEnd(sum.streamEnds, account.streamEnd);
     if (account.sink === "postgres" && (sum.xid === null || account.xid > sum.xid)) sum.xid = account.xid;
     if (isStopped) continue;
     sum.ranMs += Math.max(0, ms);
@@ -188,9 +207,29 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
   return sum;
 };
 
-/** Whether an export from PostgreSQL whose position is `below` has delivered an hour; never one whose records are elsewhere too. */
-export const isDelivered = ({ sinks, xid }: Pick<HourAccounts, "sinks" | "xid">, below: bigint): boolean =>
-  sinks.every((sink) => sink === "postgres") && (xid === null || below > xid);
+const addEnd = (ends: StreamPlace[], { stream, sequence }: StreamPlace): void => {
+  const found = ends.find((end) => end.stream === stream);
+  if (found === undefined) ends.push({ stream, sequence });
+  else if (sequence > found.sequence) found.sequence = sequence;
+};
+
+type Stored = Pick<HourAccounts, "sinks" | "xid" | "streamEnds">;
+
+/** Whether an export has delivered what it reads of an hour's records; undefined where it reads none of them. */
+export const hasDelivered = ({ sinks, xid, streamEnds }: Stored, by: ExportPlace): boolean | undefined => {
+  const end = streamEnds.find(({ stream }) => stream === by.stream);
+  if (by.stream !== null) return end && by.position >= end.sequence;
+  return sinks.length === 0 || sinks.includes("postgres") ? xid === null || by.position > xid : undefined;
+};
+
+/** Whether all that is stored of an hour is read by exports, and delivered by each of these. */
+const isDelivered = (stored: Stored, exports: readonly ExportPlace[]): boolean => {
+  const reads = (stream: string | null) => exports.some((one) => one.stream === stream);
+  const { sinks, streamEnds } = stored;
+  const isStreamRead = streamEnds.length > 0 && streamEnds.every(({ stream }) => reads(stream));
+  const isRead = sinks.every((sink) => (sink === "postgres" ? reads(null) : isStreamRead));
+  return isRead && exports.every((one) => hasDelivered(stored, one) !== false);
+};
 
 const addRejection = (sums: ExportRejection[], { name, records, items }: ExportRejection): void => {
   const sum = sums.find((each) => each.name === name);
@@ -227,7 +266,7 @@ const shortagesOf = (sums: HourAccounts): Shortage[] => {
 
 /** Decides on the state of an hour at `nowMs`; null if it is not over, its account is not due, or the host was not enrolled then. */
 export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null => {
-  const { hourMs, accounts, accountedFromMs, accountedThroughMs, exportedBelow } = facts;
+  const { hourMs, accounts, accountedFromMs, accountedThroughMs, exports } = facts;
   const endMs = hourMs + hourLengthMs;
   const isEnrolled =
     (facts.enrolledMs === null || facts.enrolledMs < endMs) && (facts.revokedMs === null || facts.revokedMs > hourMs);
@@ -251,6 +290,5 @@ export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null 
   }
   if (accounts.ranMs === 0 && accounts.accepted === 0) return status("not_running");
   if (!accounts.isChecked) return status("not_accounted");
-  const areDelivered = exportedBelow.length > 0 && exportedBelow.every((below) => isDelivered(accounts, below));
-  return status(areDelivered || accounts.accepted === 0 ? "complete" : "undelivered");
+  return status(accounts.accepted === 0 || isDelivered(accounts, exports) ? "complete" : "undelivered");
 };

@@ -177,7 +177,7 @@ const factsOf = (body: AccountBody): AccountFacts => {
     fromMs: Number(body.fromMs),
     toMs: Number(body.toMs),
     receivedMs: Number(body.toMs),
-    ...{ isStopped: body.stopped, refused: null, isChecked: true, sink: "", xid: 0n },
+    ...{ isStopped: body.stopped, refused: null, isChecked: true, sink: "", xid: 0n, streamEnd: null },
     accepted: Number(body.accepted.reduce((sum, { records }) => sum + records, 0n)),
     ...{ stored: 0, rejected: 0, discarded: 0, lost: 0, missing: 0, exportRejections: [] },
     stated: {

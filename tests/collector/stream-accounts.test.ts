@@ -53,6 +53,11 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
       { ...settled, number: 2, accepted: 3, stored: 3, rejected: 0 },
     ]);
     expect((await readStream(nats)).flatMap(({ sequences }) => sequences)).toHaveLength(303);
+    const { created, state } = await nats.manager.streams.info(streamSettings.stream);
+    const ends = await test.sql`select stream, stream_end::int as end from ingest_account order by number`;
+    expect(ends.map(({ stream }) => stream)).toEqual(Array(2).fill(`${streamSettings.stream} ${created}`));
+    expect(ends[1]?.end).toBe(state.last_seq);
+    expect(ends[0]?.end).toBeLessThan(state.last_seq);
   });
 
   it("count on through another core, and through a frame of which a part was stored and not acknowledged", async () => {

@@ -1,4 +1,4 @@
-import { isDelivered } from "../../../proto/completeness/hour-state.ts";
+import { hasDelivered } from "../../../proto/completeness/hour-state.ts";
 import { accountsPayload, lineOf, type StatementLine } from "../../../proto/completeness/statement-line.ts";
 import type { Core } from "../../core.ts";
 import type { HostHour } from "../../store/completeness/hour-facts.ts";
@@ -13,8 +13,8 @@ export const readHourLines = async (
   const decided = await readHourStatuses({ db }, rules, hours);
   return decided.flatMap(({ host, hourMs, accounts, sums, status }) => {
     if (status === null) return [];
-    const exports = sums.xid === null ? [] : rules.exports;
-    const delivered = exports.flatMap(({ name, below }) => (isDelivered(sums, below) ? [name] : []));
+    const hasRecords = sums.xid !== null || sums.streamEnds.length > 0;
+    const delivered = rules.exports.flatMap((one) => (hasRecords && hasDelivered(sums, one) ? [one.name] : []));
     const of = accounts.length === 0 ? null : codec.digest(accountsPayload(accounts));
     return [lineOf(status, sums, { host, correctedMs: areCorrections ? hourMs : null, delivered, of })];
   });

@@ -7,13 +7,13 @@ import {
 } from "../../../proto/completeness/hour-state.ts";
 import type { Core } from "../../core.ts";
 import {
-  type ExportBelow,
   findHostFacts,
   findHourAccounts,
   type HostHour,
   type HourAccount,
   hourKey,
-  listExportsBelow,
+  listExports,
+  type NamedExport,
 } from "../../store/completeness/hour-facts.ts";
 import { countedBefore } from "../../store/fleet/counted-time.ts";
 import { readCountingRules } from "../fleet/rules.ts";
@@ -25,15 +25,12 @@ export interface HourRules {
   /** Hosts that spoke before it are silent. */
   silentBeforeMs: number;
   outages: readonly { fromMs: number; untilMs: number }[];
-  exports: readonly ExportBelow[];
+  exports: readonly NamedExport[];
 }
 
 /** Reads what decides on hours of all hosts now. */
 export const readHourRules = async (core: Pick<Core, "db" | "clock" | "config">): Promise<HourRules> => {
-  const [{ now, thresholds, outages }, exports] = await Promise.all([
-    readCountingRules(core),
-    listExportsBelow(core.db),
-  ]);
+  const [{ now, thresholds, outages }, exports] = await Promise.all([readCountingRules(core), listExports(core.db)]);
   return {
     nowMs: now.getTime(),
     silentBeforeMs: countedBefore(now, thresholds.staleAfterSeconds, outages).getTime(),
@@ -60,7 +57,6 @@ export const readHourStatuses = async (
 ): Promise<DecidedHour[]> => {
   const hosts = [...new Set(hours.map(({ host }) => host))];
   const [facts, all] = await Promise.all([findHostFacts(db, hosts), findHourAccounts(db, hours)]);
-  const exportedBelow = exports.map(({ below }) => below);
   return hours.flatMap(({ host, hourMs }) => {
     const known = facts.get(host);
     if (known === undefined) return [];
@@ -68,7 +64,7 @@ export const readHourStatuses = async (
     const accounts = all.get(hourKey({ host, hourMs })) ?? [];
     const sums = sumHour(hourMs, accounts.map(factsOf));
     const isSilent = spokeMs === null || spokeMs < silentBeforeMs;
-    const status = stateOfHour({ ...times, hourMs, accounts: sums, outages, isSilent, exportedBelow }, nowMs);
+    const status = stateOfHour({ ...times, hourMs, accounts: sums, outages, isSilent, exports }, nowMs);
     return [{ host, hourMs, accounts, sums, status }];
   });
 };

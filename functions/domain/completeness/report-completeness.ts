@@ -5,10 +5,10 @@ import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type DayRow, dayAt, findDays } from "../../store/completeness/days.ts";
 import {
-  type ExportBelow,
   findHostAccounts,
   type HourAccount,
-  listExportsBelow,
+  listExports,
+  type NamedExport,
 } from "../../store/completeness/hour-facts.ts";
 import {
   type EnrolledName,
@@ -40,13 +40,13 @@ export const reportHostHours = async (
   { db }: Pick<Core, "db">,
   identityId: string,
   range: HourRange,
-): Promise<{ host: string; hours: ReportedHour[]; exports: readonly ExportBelow[] }> => {
+): Promise<{ host: string; hours: ReportedHour[]; exports: readonly NamedExport[] }> => {
   const host = await findIdentityOf(db, identityId);
   if (host === undefined) throw new Problem("not_found", { detail: "No such collector" });
   const [days, accounts, exports] = await Promise.all([
     findDays(db, [host], daysOf(range)),
     findHostAccounts(db, host, range),
-    listExportsBelow(db),
+    listExports(db),
   ]);
   const facts = accounts.map((account) => ({ ...factsOf(account), account }));
   const hours = settledHours(days, range).map(({ hourMs, state, note }) => {

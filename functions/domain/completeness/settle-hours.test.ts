@@ -76,6 +76,30 @@ describe("the states of hosts' hours", () => {
     await expectCountsToAddUp();
   });
 
+  it("become complete when every export of the stream that stores them has passed them", async () => {
+    const streamEnd = { stream: "S 1", sequence: 500n };
+    await storeAccount(db, c, first, { number: 1, sink: "nats", streamEnd, receivedMs: clock.now() });
+    const position = (name: string, through: number) =>
+      db.execute(sql`
+        insert into export_position (name, stream, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+        values (${name}, 'S 1', ${through}::bigint, now(), now(), 0, 0, 0, 0, now())
+        on conflict (name) do update set position = excluded.position`);
+    await position("one", 499);
+    await position("two", 700);
+    expect(await settle()).toEqual({ again: 1 });
+    expect(await stateOf(c, first)).toBe("undelivered");
+    await clock.advance(120_000);
+    await settle();
+    expect(await settle()).toBeUndefined();
+    await position("one", 500);
+    expect(await settle()).toEqual({ again: 1 });
+    expect(await stateOf(c, first)).toBe("complete");
+    expect(await settle()).toBeUndefined();
+    await db.execute(sql`delete from export_position where stream is not null`);
+    await db.execute(sql`delete from ingest_account where sink = 'nats'`);
+    await expectCountsToAddUp();
+  });
+
   it("are late or silent until their account comes, and then what it says", async () => {
     const second = first + hourMs;
     await storeAccount(db, c, second, { toMs: second + 60_000, accepted: 5 });

@@ -37,10 +37,12 @@ import {
   listHosts,
   listUnenrolledHosts,
 } from "../../store/completeness/hour-facts.ts";
-import { findRejectedAccounts } from "../../store/completeness/settled-hours.ts";
+import { findDeliveredInStream, findRejectedAccounts } from "../../store/completeness/settled-hours.ts";
 import type { Executor } from "../../store/database/database.ts";
 import { findRetentionPause } from "../../store/retention/retention-pause.ts";
 import { type DecidedHour, type HourRules, readHourRules, readHourStatuses } from "./hour-statuses.ts";
+import { hoursOf } from "./settled-hours.ts";
+import { deliveryColumns, slowestExport, streamDelivery } from "./stream-delivery.ts";
 
 /** The parts of core that settle hours. */
 export type SettlingCore = Pick<Core, "db" | "clock" | "config">;
@@ -78,10 +80,11 @@ export const settleHours = async (
     const rules = await readHourRules(core);
     const keptFromMs = accountsKeptFrom(core.config, rules.nowMs);
     const again = await settleAgain(core, rules, { ...before, keptFromMs });
-    progress = { ...before, receivedBefore: again.receivedBefore };
+    const { hours: count, ...reached } = again;
+    progress = { ...before, ...reached };
     const newest = Math.floor((rules.nowMs - graceMs) / hourLengthMs) * hourLengthMs - hourLengthMs;
     const hourMs = before.hourMs === null ? newest : before.hourMs + hourLengthMs;
-    const report: SettlingReport = again.hours === 0 ? {} : { again: again.hours };
+    const report: SettlingReport = count === 0 ? {} : { again: count };
     if (hourMs <= newest) {
       report.hosts = await settleHour(core, rules, { owner, hourMs });
       report.hour = new Date(hourMs).toISOString();
@@ -131,30 +134,32 @@ const settleHour = async (
 const settleAgain = async (
   core: SettlingCore,
   rules: HourRules,
-  { hourMs, receivedBefore, keptFromMs }: SettlingProgress & { keptFromMs: number | null },
-): Promise<{ hours: number; receivedBefore: Date }> => {
+  { hourMs, receivedBefore, keptFromMs, ...last }: SettlingProgress & { keptFromMs: number | null },
+): Promise<Omit<SettlingProgress, "hourMs"> & { hours: number }> => {
   const now = new Date(rules.nowMs);
-  if (hourMs === null || receivedBefore === null) return { hours: 0, receivedBefore: now };
+  const streamed = streamDelivery(rules.exports, last);
+  if (hourMs === null || receivedBefore === null)
+    return { ...deliveryColumns(streamed), hours: 0, receivedBefore: now };
   const endMs = hourMs + hourLengthMs;
   const since = new Date(receivedBefore.getTime() - commitMsMax);
   const late = await findLateHours(core.db, { since, endMs, limit: againMax });
-  const slowest = rules.exports.reduce<bigint | null>(
-    (least, { below }) => (least === null || below < least ? below : least),
-    null,
-  );
+  const slowest = slowestExport(rules.exports);
   const delivered = slowest === null ? [] : await findDeliveredHours(core.db, slowest, pageHosts);
-  const query = { since: receivedBefore, hour: new Date(endMs), limit: againMax };
-  const rejected = await findRejectedAccounts(core.db, query);
+  const limits = { hour: new Date(endMs), limit: againMax };
+  const streamedAccounts = streamed === null ? [] : await findDeliveredInStream(core.db, { ...streamed, ...limits });
+  const inStream = streamedAccounts.flatMap((account) => hoursOf(account, { fromMs: 0, untilMs: endMs }));
+  const left = streamedAccounts.length === againMax ? streamedAccounts.at(-1) : undefined;
+  const rejected = await findRejectedAccounts(core.db, { ...limits, since: receivedBefore });
   const cut = rejected.length === againMax ? rejected.at(-1)?.receivedMs : undefined;
   const rejectedHours = rejected.map(({ host, fromMs }) => ({ host, hourMs: fromMs - (fromMs % hourLengthMs) }));
   // Of an older hour core no longer has every account.
-  const whole = [...late.hours, ...delivered, ...rejectedHours].filter(
+  const whole = [...late.hours, ...delivered, ...inStream, ...rejectedHours].filter(
     (hour) => keptFromMs === null || hour.hourMs >= keptFromMs,
   );
   const hours = [...new Map(whole.map((hour) => [hourKey(hour), hour])).values()];
   for (let at = 0; at < hours.length; at += pageHosts) await decide(core, rules, hours.slice(at, at + pageHosts));
   const next = Math.min(late.next?.getTime() ?? rules.nowMs, cut ?? rules.nowMs);
-  return { hours: hours.length, receivedBefore: new Date(next) };
+  return { ...deliveryColumns(streamed, left), hours: hours.length, receivedBefore: new Date(next) };
 };
 
 const decide = async (core: SettlingCore, rules: HourRules, hours: readonly HostHour[]): Promise<void> => {
@@ -209,7 +214,9 @@ const withHours = (row: DayRow, hours: readonly DecidedHour[]): DayRow => {
     if (status.state === "short")
       notes.set(hour, { accepted: sums.accepted, stored: sums.stored, shortages: status.shortages });
     undelivered = status.state === "undelivered" ? undelivered | (1 << hour) : undelivered & ~(1 << hour);
-    if (status.state === "undelivered" && sums.xid !== null && (xid === null || sums.xid > xid)) xid = sums.xid;
+    // What a stream stores is settled by its account.
+    const isInPostgres = status.state === "undelivered" && sums.streamEnds.length === 0;
+    if (isInPostgres && sums.xid !== null && (xid === null || sums.xid > xid)) xid = sums.xid;
   }
   const isIncomplete = (byte: number) => incompleteStates.includes(stateOfByte(byte) ?? "complete");
   return {

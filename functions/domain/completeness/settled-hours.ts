@@ -5,12 +5,14 @@ import { type HostHour, hourKey } from "../../store/completeness/hour-facts.ts";
 import { findFirstHour, type StatementRow } from "../../store/completeness/log.ts";
 import {
   findDeliveredAccounts,
+  findDeliveredInStream,
   findLateAccounts,
   findRejectedAccounts,
   type SettlingAccount,
 } from "../../store/completeness/settled-hours.ts";
 import type { Database } from "../../store/database/database.ts";
 import type { HourRules } from "./hour-statuses.ts";
+import { deliveryColumns, slowestExport, streamDelivery } from "./stream-delivery.ts";
 
 /** Hours whose state changed after their statement, and how far this has followed accounts. */
 interface SettledHours {
@@ -18,6 +20,8 @@ interface SettledHours {
   hours: HostHour[];
   receivedBefore: Date;
   deliveredBelow: bigint | null;
+  deliveredStream: string | null;
+  deliveredThrough: bigint | null;
 }
 
 /** Hours that a statement corrects at most; the next one goes on where it stopped. */
@@ -29,12 +33,11 @@ export const findSettledHours = async (
   { hour, last, rules }: { hour: number; last: StatementRow | undefined; rules: HourRules },
 ): Promise<SettledHours> => {
   const now = new Date(rules.nowMs);
-  const slowest = rules.exports.reduce<bigint | null>(
-    (least, { below }) => (least === null || below < least ? below : least),
-    null,
-  );
+  const slowest = slowestExport(rules.exports);
+  const streamed = streamDelivery(rules.exports, last);
   const first = await findFirstHour(db);
-  if (last === undefined || first === undefined) return { hours: [], receivedBefore: now, deliveredBelow: slowest };
+  const nothing = { ...deliveryColumns(streamed), hours: [], receivedBefore: now, deliveredBelow: slowest };
+  if (last === undefined || first === undefined) return nothing;
   const settled = new Map<string, HostHour>();
   const range = { fromMs: first.getTime(), untilMs: hour };
   const add = (accounts: readonly SettlingAccount[]): SettlingAccount | undefined => {
@@ -54,10 +57,13 @@ export const findSettledHours = async (
       ? await findDeliveredAccounts(db, { ...query, from, below: slowest })
       : [];
   const leftDelivered = add(delivered) ?? (delivered.length === hoursMax ? delivered.at(-1) : undefined);
+  const inStream = streamed === null ? [] : await findDeliveredInStream(db, { ...query, ...streamed });
+  const leftInStream = add(inStream) ?? (inStream.length === hoursMax ? inStream.at(-1) : undefined);
   const rejected = await findRejectedAccounts(db, { ...query, since });
   const leftRejected = add(rejected) ?? (rejected.length === hoursMax ? rejected.at(-1) : undefined);
   const receivedBefore = Math.min(...[leftLate, leftRejected].map((left) => left?.receivedMs ?? rules.nowMs));
   return {
+    ...deliveryColumns(streamed, leftInStream),
     hours: [...settled.values()].sort((a, b) => compareHosts(a.host, b.host) || a.hourMs - b.hourMs),
     receivedBefore: new Date(receivedBefore),
     deliveredBelow: leftDelivered?.xid ?? (from !== null && slowest !== null && slowest < from ? from : slowest),
@@ -65,7 +71,7 @@ export const findSettledHours = async (
 };
 
 /** Returns the hours of a range that an account touches. */
-const hoursOf = (
+export const hoursOf = (
   { host, fromMs, toMs, isStopped }: SettlingAccount,
   range: { fromMs: number; untilMs: number },
 ): HostHour[] => {

@@ -331,6 +331,29 @@ describe("the statement of an hour", () => {
     expect(await writeStatement(core, owner)).toMatchObject({ corrections: 0 });
   });
 
+  it("says where a stream stores an hour, and is corrected when every export of it has passed that", async () => {
+    const core = await open();
+    const streamEnd = { stream: "S 1", sequence: 500n };
+    await storeAccount(test.db, host, ten, { accepted: 2, sink: "nats", streamEnd });
+    const position = (through: number) =>
+      test.db.execute(`insert into export_position (name, stream, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+        values ('backend', 'S 1', ${through}, now(), now(), 0, 0, 0, 0, now()) on conflict (name) do update set position = excluded.position`);
+    await position(499);
+    await test.clock.advance(minuteMs);
+    await writeStatement(core, owner);
+    const first = await readFile(await exported("first", { host }), "utf8");
+    expect(first).toContain(`${host} undelivered accepted=2 stored=2 sink=nats of=`);
+    await position(500);
+    await test.clock.advance(hourMs);
+    expect(await writeStatement(core, owner)).toMatchObject({ corrections: 1 });
+    const second = await readFile(await exported("second", { host, hour: new Date(ten + hourMs) }), "utf8");
+    expect(second).toContain(
+      `${host} complete hour=2026-11-25T10:00:00Z accepted=2 stored=2 sink=nats delivered=backend of=`,
+    );
+    await test.clock.advance(hourMs);
+    expect(await writeStatement(core, owner)).toMatchObject({ corrections: 0 });
+  });
+
   it("names what the host dropped, and what core refuses", async () => {
     const core = await open();
     await tested.store("one", "two");

@@ -120,9 +120,9 @@ const writeHour = async (
     if (!(await lockWriter(tx, owner))) throw new WriterSuperseded("another core writes the statement");
     const hashes = await listLogHashes(tx);
     const hash = leafHash(codec.digest, encoder.encode(entry));
-    const { receivedBefore, deliveredBelow } = settled;
+    const { hours, ...reached } = settled;
     const row = { hour: new Date(hour), id, lines: tree.size, root: tree.root(), entryIndex: hashes.length };
-    const written = { receivedBefore, deliveredBelow, seenBelow, writtenAt: new Date(clock.now()) };
+    const written = { ...reached, seenBelow, writtenAt: new Date(clock.now()) };
     await insertStatement(tx, { ...row, ...written }, { text: entry, hash });
     await appendHead(core, tx, { size: hashes.length + 1, root: merkleRoot(codec.digest, [...hashes, hash]), entry });
   });

@@ -89,6 +89,7 @@ const stateOf = async (hourMs = hour): Promise<HourStatus | null> => {
         refused: row.refused,
         sink: row.sink,
         exportRejections: [],
+        streamEnd: null,
       },
       stated: row.refused === null ? statedLosses(row.body) : statedLosses(new Uint8Array()),
     };
@@ -107,7 +108,7 @@ const stateOf = async (hourMs = hour): Promise<HourStatus | null> => {
         fromMs: beganAt.getTime(),
         untilMs: countedFrom?.getTime() ?? Number.POSITIVE_INFINITY,
       })),
-      exportedBelow: positions.map(({ position }) => BigInt(position)),
+      exports: positions.map(({ position }) => ({ stream: null, position: BigInt(position) })),
     },
     now.getTime(),
   );

@@ -21,7 +21,7 @@ import {
 } from "../../store/ingest/accounts.ts";
 import type { QueueName } from "../../store/ingest/cursors.ts";
 import { recordAudit } from "../audit/audit-log.ts";
-import { type AccountBooks, type LockedBooks, postgresBooks } from "./account-books.ts";
+import { type AccountBooks, type LockedBooks, noStream, postgresBooks, type StreamColumns } from "./account-books.ts";
 import { type AccountDecision, decideAccount, noCounts, type RangeFacts } from "./decide-account.ts";
 import { type AccountFault, type ReadAccount, readAccount } from "./read-account.ts";
 
@@ -116,8 +116,8 @@ export const createAccountAcceptor = (
       const isLinked = !isRefused || decision.isLinked;
       const lastSequence = read?.lastSequence ?? 0n;
       const counts = isRefused ? (state.range ?? noCounts) : decision.counts;
-      const streamTotals = isLinked ? await state.take({ counts, lastSequence }) : null;
-      const facts = { ...name, read, sent, state, now: clock.now(), sink: books.sink, streamTotals };
+      const columns = isLinked ? await state.take({ counts, lastSequence }) : noStream;
+      const facts = { ...name, ...columns, read, sent, state, now: clock.now(), sink: books.sink };
       if (isKept) await insertAccount(tx, rowOf(decision, facts));
       if (isRefused && isKept) await auditRefusal(core, tx, caller, { ...name, fault: decision.fault });
       return { through: isLinked ? name.number : through, refused: isRefused ? decision.fault : "" };
@@ -173,7 +173,7 @@ const rowOf = (
     state,
     now,
     ...name
-  }: Pick<AccountInsert, "hostId" | "queueId" | "number" | "sha256" | "sink" | "streamTotals"> & {
+  }: Pick<AccountInsert, "hostId" | "queueId" | "number" | "sha256" | "sink" | keyof StreamColumns> & {
     read: ReadAccount | undefined;
     sent: SentAccount;
     state: LockedBooks;

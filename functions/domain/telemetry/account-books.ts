@@ -1,5 +1,6 @@
 import type { Executor } from "../../store/database/database.ts";
 import {
+  type AccountInsert,
   type AccountState,
   findLastAccount,
   lockAccounts,
@@ -20,10 +21,16 @@ export interface AccountBooks {
   read(queue: QueueName, firstSequence: bigint | undefined): Promise<(tx: Executor) => Promise<LockedBooks>>;
 }
 
+/** The columns of an account that are of the stream that stores its range. */
+export type StreamColumns = Pick<AccountInsert, "streamTotals" | "stream" | "streamEnd">;
+
+/** Those of an account that no stream stores. */
+export const noStream: StreamColumns = { streamTotals: null, stream: null, streamEnd: null };
+
 /** What is counted of a queue whose accounts are locked. */
 export interface LockedBooks extends AccountState {
-  /** Goes on counting behind an account, which takes `counts` of the range; returns what its row keeps of the sink's totals. */
-  take(account: { counts: RangeCounts; lastSequence: bigint }): Promise<string | null>;
+  /** Goes on counting behind an account, which takes `counts` of the range; returns what its row keeps of a stream. */
+  take(account: { counts: RangeCounts; lastSequence: bigint }): Promise<StreamColumns>;
 }
 
 /** The books of PostgreSQL's sink: the transaction that moves a cursor counts. */
@@ -34,11 +41,11 @@ export const postgresBooks: AccountBooks = {
     return {
       ...state,
       take: async ({ counts, lastSequence }) => {
-        if (state.range === undefined) return null;
+        if (state.range === undefined) return noStream;
         const { cursor, countedThrough } = state.range;
         // What is counted above an account stays, if it can be told apart.
         await takeFromRange(tx, queue, counts, countedThrough === cursor || cursor <= lastSequence);
-        return null;
+        return noStream;
       },
     };
   },
@@ -60,7 +67,8 @@ export const createStreamBooks = (count: (queue: QueueName) => Promise<CountedQu
         range: range && { ...range, digest: null, sessionId: null },
         take: async (account) => {
           const totals = counted && range ? totalsThrough(counted, range, account) : null;
-          return totals && formatTotals(totals);
+          const { stream = null, sequence = null } = counted?.end ?? {};
+          return { streamTotals: totals && formatTotals(totals), stream, streamEnd: sequence };
         },
       };
     };

@@ -13,7 +13,7 @@ import {
 
 const counts = (stored: bigint, rest: Partial<RangeCounts> = {}): RangeCounts => ({ ...noCounts, stored, ...rest });
 const queue = (cursor: bigint, totals: RangeCounts | null, rest: Partial<CountedQueue> = {}): CountedQueue => ({
-  ...{ cursor, totals, countedFrom: null },
+  ...{ cursor, totals, countedFrom: null, end: null },
   ...rest,
 });
 
@@ -85,7 +85,12 @@ it("is what became of the account's own sequences, also when the stream goes bac
         if (now.cursor === acked) continue;
         fateOf.fill("lost", Number(now.cursor));
         const totals = addTotals(now.totals ?? noCounts, { ...noCounts, lost: acked - now.cursor });
-        now = { cursor: acked, totals, countedFrom: { from: now.cursor + 1n, through: acked, isLost: true, totals } };
+        now = {
+          ...now,
+          cursor: acked,
+          totals,
+          countedFrom: { from: now.cursor + 1n, through: acked, isLost: true, totals },
+        };
         states.length = 0;
         states.push(now);
       } else if (one.do === "account") {

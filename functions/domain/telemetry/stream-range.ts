@@ -5,6 +5,7 @@
  *   behind a `CountStart`.
  * - Ranges that cannot be told from totals are uncounted (`countedThrough` null), never guessed.
  */
+import type { StreamPlace } from "../../../proto/completeness/hour-state.ts";
 import { noCounts, type QueueRange, type RangeCounts } from "./decide-account.ts";
 
 /** From where the totals of a queue go on: behind sequences that are lost, or of which nobody knows what became of them. */
@@ -20,6 +21,8 @@ export interface CountStart {
 /** A queue as its stream has it. Totals are null while core has not counted. */
 export interface CountedQueue {
   cursor: bigint;
+  /** Through where all of it is stored; null without a message. */
+  end: StreamPlace | null;
   totals: RangeCounts | null;
   countedFrom: CountStart | null;
 }

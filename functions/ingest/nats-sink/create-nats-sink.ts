@@ -44,6 +44,7 @@ import {
 } from "./queue-view.ts";
 import { createRestoreDetector } from "./restore-detector.ts";
 import { createStoredCounts } from "./stored-counts.ts";
+import { streamStateOf } from "./stream-state.ts";
 import { createViews } from "./views.ts";
 
 /** The dependencies of the sink. */
@@ -243,7 +244,10 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     // The stream has gone back: what the account speaks of is settled once its collector has opened the queue again.
     if (view.cursor < known) throw new Problem("stream_unavailable");
     if (view.stateEnd === 0 && view.chains.size === 0) return null;
-    return { cursor: view.cursor, totals: totalsOf(view), countedFrom: view.countedFrom };
+    const sequence = Math.max(0, ...[...view.chains.values()].map(({ end }) => end));
+    const { identity: stream } = await streamStateOf(manager, names.envelopes);
+    const end = sequence === 0 ? null : { stream, sequence: BigInt(sequence) };
+    return { cursor: view.cursor, totals: totalsOf(view), countedFrom: view.countedFrom, end };
   };
 
   return {

@@ -124,6 +124,9 @@ export interface SettlingProgress {
   /** The start of the last one; null for none. */
   hourMs: number | null;
   receivedBefore: Date | null;
+  /** Up to where deliveries from a stream have settled hours; nulls for nowhere. */
+  deliveredStream: string | null;
+  deliveredThrough: bigint | null;
 }
 
 const leaseSeconds = 60;
@@ -131,13 +134,18 @@ const leaseSeconds = 60;
 /** Takes the right to settle hours, or extends it; null while another core has it. */
 export const claimSettling = async (db: Executor, owner: string): Promise<SettlingProgress | null> => {
   await db.execute(sql`insert into completeness_progress (singleton) values (true) on conflict do nothing`);
-  const [row] = await db.execute<{ hour: string | null; received_before: string | null }>(sql`
+  const [row] = await db.execute<
+    Record<"hour" | "received_before" | "delivered_stream" | "delivered_through", string | null>
+  >(sql`
     update completeness_progress set owner = ${owner}::uuid, lease_until = clock_timestamp() + interval '1 second' * ${leaseSeconds}::int
-    where owner is null or owner = ${owner}::uuid or lease_until < clock_timestamp() returning hour, received_before`);
+    where owner is null or owner = ${owner}::uuid or lease_until < clock_timestamp()
+    returning hour, received_before, delivered_stream, delivered_through::text`);
   if (row === undefined) return null;
   return {
     hourMs: row.hour === null ? null : Date.parse(row.hour),
     receivedBefore: row.received_before === null ? null : new Date(row.received_before),
+    deliveredStream: row.delivered_stream,
+    deliveredThrough: row.delivered_through === null ? null : BigInt(row.delivered_through),
   };
 };
 
@@ -145,12 +153,13 @@ export const claimSettling = async (db: Executor, owner: string): Promise<Settli
 export const releaseSettling = async (
   db: Executor,
   owner: string,
-  { hourMs, receivedBefore }: SettlingProgress,
+  { hourMs, receivedBefore, deliveredStream, deliveredThrough }: SettlingProgress,
 ): Promise<void> => {
   const hour = hourMs === null ? sql`null` : timestampAt(new Date(hourMs));
   const before = receivedBefore === null ? sql`null` : timestampAt(receivedBefore);
   await db.execute(sql`
-    update completeness_progress set owner = null, hour = ${hour}, received_before = ${before} where owner = ${owner}::uuid`);
+    update completeness_progress set owner = null, hour = ${hour}, received_before = ${before},
+      delivered_stream = ${deliveredStream}, delivered_through = ${deliveredThrough === null ? null : String(deliveredThrough)}::bigint where owner = ${owner}::uuid`);
 };
 
 /** Deletes what is older than `keptFrom`. */

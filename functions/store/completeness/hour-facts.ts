@@ -1,5 +1,10 @@
 import { sql } from "drizzle-orm";
-import { type AccountFacts, clockSkewMs, type ExportRejection } from "../../../proto/completeness/hour-state.ts";
+import {
+  type AccountFacts,
+  clockSkewMs,
+  type ExportPlace,
+  type ExportRejection,
+} from "../../../proto/completeness/hour-state.ts";
 import type { Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
@@ -107,12 +112,14 @@ type AccountRow = {
   is_checked: boolean;
   sink: string;
   xid: string;
+  stream: string | null;
+  stream_end: string | null;
   export_rejections: string | null;
 } & Record<"accepted" | "stored" | "rejected" | "discarded" | "lost" | "missing", string>;
 
 const accountColumns = sql`queue_id, number::text, last_sequence::text, sha256, body, signature, range_digest, refused,
   ${milliseconds("from_at")} as from_ms, ${milliseconds("to_at")} as to_ms, ${milliseconds("received_at")} as received_ms,
-  is_stopped, is_checked, sink, xid::text, accepted::text, stored::text, rejected::text, discarded::text, lost::text, missing::text,
+  is_stopped, is_checked, sink, xid::text, stream, stream_end::text, accepted::text, stored::text, rejected::text, discarded::text, lost::text, missing::text,
   (select json_agg(json_build_array(r.name, r.envelopes, r.items) order by r.name collate "C")::text from export_rejection r
     where r.host_id = a.host_id and r.queue_id = a.queue_id and r.after_sequence < a.last_sequence
       and r.after_sequence >= a.last_sequence - a.accepted and r.envelopes + r.items > 0) as export_rejections`;
@@ -179,6 +186,7 @@ const accountOf = (row: AccountRow): HourAccount => ({
   isChecked: row.is_checked,
   sink: row.sink,
   xid: BigInt(row.xid),
+  streamEnd: row.stream === null ? null : { stream: row.stream, sequence: BigInt(row.stream_end ?? 0) },
   accepted: Number(row.accepted),
   stored: Number(row.stored),
   rejected: Number(row.rejected),
@@ -193,23 +201,25 @@ const rejectionsOf = (text: string | null): ExportRejection[] => {
   return rows.map(([name, records, items]) => ({ name, records, items }));
 };
 
-/** An export from PostgreSQL: transactions below its position are delivered. */
-export interface ExportBelow {
+/** An export that is on. */
+export interface NamedExport extends ExportPlace {
   name: string;
-  below: bigint;
 }
 
 /** Below every transaction id, also those of a dump (renumber-envelopes.ts). */
 const belowAll = -(2n ** 62n);
 
-/** Lists the exports from PostgreSQL. A position of another server, as in a dump, has passed nothing until it is adopted. */
-export const listExportsBelow = async (db: Executor): Promise<ExportBelow[]> => {
+/** Lists the exports. A position of another server, as in a dump, has passed nothing until it is adopted. */
+export const listExports = async (db: Executor): Promise<NamedExport[]> => {
   const { systemIdentifier, databaseOid } = await readDatabaseIdentity(db);
-  const rows = await db.execute<{ name: string; position: string; elsewhere: boolean }>(sql`
-    select name, position::text, position > pg_snapshot_xmax(pg_current_snapshot())::text::bigint
-      or coalesce(system_identifier <> ${systemIdentifier}::text, false) or coalesce(database_oid <> ${databaseOid}::text, false) as elsewhere
-    from export_position where stream is null order by name collate "C"`);
-  return rows.map(({ name, position, elsewhere }) => ({ name, below: elsewhere ? belowAll : BigInt(position) }));
+  const rows = await db.execute<{ name: string; stream: string | null; position: string; elsewhere: boolean }>(sql`
+    select name, stream, position::text, stream is null and (position > pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+      or coalesce(system_identifier <> ${systemIdentifier}::text, false) or coalesce(database_oid <> ${databaseOid}::text, false)) as elsewhere
+    from export_position order by name collate "C"`);
+  return rows.map(({ name, stream, position, elsewhere }) => ({
+    ...{ name, stream },
+    position: elsewhere ? belowAll : BigInt(position),
+  }));
 };
 
 /** An account that says that a host slept is followed so far back. */

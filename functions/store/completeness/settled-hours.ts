@@ -10,6 +10,8 @@ export interface SettlingAccount {
   isStopped: boolean;
   receivedMs: number;
   xid: bigint;
+  /** Its place in the stream that stores it; 0 for none. */
+  streamEnd: bigint;
 }
 
 type SettlingRow = {
@@ -19,13 +21,14 @@ type SettlingRow = {
   is_stopped: boolean;
   received_ms: string;
   xid: string;
+  stream_end: string | null;
 };
 
 /** An account may become visible so long after its time of receipt. */
 const commitSecondsMax = 60;
 
 const columns = sql`host_id, (extract(epoch from from_at) * 1000)::bigint::text as from_ms, (extract(epoch from to_at) * 1000)::bigint::text as to_ms,
-  is_stopped, (extract(epoch from received_at) * 1000)::bigint::text as received_ms, xid::text`;
+  is_stopped, (extract(epoch from received_at) * 1000)::bigint::text as received_ms, xid::text, stream_end::text`;
 
 const settlingOf = (row: SettlingRow): SettlingAccount => ({
   host: row.host_id,
@@ -34,6 +37,7 @@ const settlingOf = (row: SettlingRow): SettlingAccount => ({
   isStopped: row.is_stopped,
   receivedMs: Number(row.received_ms),
   xid: BigInt(row.xid),
+  streamEnd: BigInt(row.stream_end ?? 0),
 });
 
 /**
@@ -81,13 +85,26 @@ export const findRejectedAccounts = async (
 ): Promise<SettlingAccount[]> => {
   const rows = await db.execute<SettlingRow>(sql`
     select ${columns} from (
-      select a.host_id, a.from_at, a.to_at, a.is_stopped, a.xid, r.last_at as received_at from export_rejection r
+      select a.host_id, a.from_at, a.to_at, a.is_stopped, a.xid, a.stream_end, r.last_at as received_at from export_rejection r
       cross join lateral (
         select * from ingest_account i
         where i.host_id = r.host_id and i.queue_id = r.queue_id and i.refused is null and i.last_sequence > r.after_sequence
         order by i.number limit 1) a
       where r.last_at >= ${timestampAt(since, -commitSecondsMax)} and a.last_sequence - a.accepted <= r.after_sequence and a.from_at < ${timestampAt(hour)}) as rejected
     order by received_at limit ${limit}`);
+  return rows.map(settlingOf);
+};
+
+/** Finds accounts of hours before `hour` whose ranges a stream has behind `from`, through `through`, in its order. */
+export const findDeliveredInStream = async (
+  db: Executor,
+  { stream, from, through, hour, limit }: { stream: string; from: bigint; through: bigint; hour: Date; limit: number },
+): Promise<SettlingAccount[]> => {
+  const rows = await db.execute<SettlingRow>(sql`
+    select ${columns} from ingest_account
+    where stream = ${stream} and stream_end > ${String(from)}::bigint and stream_end <= ${String(through)}::bigint
+      and from_at < ${timestampAt(hour)} and refused is null and accepted > 0
+    order by stream_end limit ${limit}`);
   return rows.map(settlingOf);
 };
 

@@ -199,3 +199,23 @@ describe("the statement of an hour", () => {
     expect(await get(`${path}/1h`, "reader")).toMatchObject({ status: 403, body: { code: "forbidden" } });
   });
 });
+
+describe("an hour that a stream stores", () => {
+  it("is delivered by the exports of that stream, and others are not listed", async () => {
+    await db.execute(sql`
+      insert into export_position (name, stream, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
+      values ('archive', 'S 1', 500, now(), now(), 0, 0, 0, 0, now())`);
+    const streamEnd = { stream: "S 1", sequence: 500n };
+    const receivedMs = clock.now();
+    await storeAccount(db, c.identity, first + 2 * hourMs, { sink: "nats", streamEnd, receivedMs });
+    await settleHours(core, { owner, retentionDays: 400 });
+    const { body } = await get<HostCompleteness>(`/v1/collector/hosts/${c.identityId}/completeness?from=${at(0)}`);
+    const delivered = body.hours.flatMap(({ state, figures }) =>
+      figures ? [[state, figures.delivered.map((one) => [one.export, one.delivered])]] : [],
+    );
+    expect(delivered).toEqual([
+      ["undelivered", [["backend", false]]],
+      ["complete", [["archive", true]]],
+    ]);
+  });
+});

@@ -1,12 +1,12 @@
 import * as v from "valibot";
 import { rfc3339 } from "../../../../kit/clock.ts";
-import { isDelivered } from "../../../../proto/completeness/hour-state.ts";
+import { hasDelivered } from "../../../../proto/completeness/hour-state.ts";
 import { HostCompleteness, type HostHourView } from "../../../../proto/completeness/report.ts";
 import type { Core } from "../../../core.ts";
 import { type ReportedHour, reportHostHours } from "../../../domain/completeness/report-completeness.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import type { ExportBelow, HourAccount } from "../../../store/completeness/hour-facts.ts";
+import type { HourAccount, NamedExport } from "../../../store/completeness/hour-facts.ts";
 import { IdParams } from "../../shapes.ts";
 import { hourRangeFields, hourRangeOf, shortageViews } from "../completeness/hour.ts";
 
@@ -37,7 +37,7 @@ export const hostCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock"
 
 const hourView = (
   { hourMs, state, note, accounts, sums }: ReportedHour,
-  exports: readonly ExportBelow[],
+  exports: readonly NamedExport[],
 ): HostHourView => ({
   from: rfc3339(hourMs),
   state,
@@ -47,9 +47,11 @@ const hourView = (
     ...{ lost: sums.lost, missing: sums.missing, expired: sums.expired, damaged: sums.damaged },
     ...{ file_gap_bytes: sums.fileGapBytes, refused: { ...sums.refused }, ran_seconds: Math.round(sums.ranMs / 1000) },
     clock_ahead_seconds: Math.max(0, Math.round(sums.clockAheadMs / 1000)),
-    delivered: exports.map(({ name, below }) => {
-      const { records = 0, items = 0 } = sums.exportRejections.find((one) => one.name === name) ?? {};
-      return { export: name, delivered: isDelivered(sums, below), rejected: records, rejected_items: items };
+    delivered: exports.flatMap((one) => {
+      const delivered = hasDelivered(sums, one);
+      if (delivered === undefined) return [];
+      const { records = 0, items = 0 } = sums.exportRejections.find(({ name }) => name === one.name) ?? {};
+      return [{ export: one.name, delivered, rejected: records, rejected_items: items }];
     }),
   },
   accounts: accounts.map(accountView),
