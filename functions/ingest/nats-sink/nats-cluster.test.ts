@@ -91,11 +91,9 @@ describe.skipIf(!canStart)("a takeover, while the server stores what an earlier 
       expect((await send(1, 2, 3)).error).toBeUndefined();
       expect(beside).toBeUndefined();
       const stored = (await readStream(nats)).filter(({ headers }) => headers["Svc-Queue"] === queue.toString("hex"));
-      expect(stored.map(({ sequences, texts }) => [sequences, texts])).toEqual([
-        [[1], ["line 1"]],
-        [[2], ["line 2"]],
-        [[3], ["line 3"]],
-      ]);
+      // A server from 2.9.21 on rejects what it receives after the fence, so that core stores the second line with the third.
+      expect(stored.flatMap(({ sequences }) => sequences)).toEqual([1, 2, 3]);
+      expect(stored.flatMap(({ texts }) => texts)).toEqual(["line 1", "line 2", "line 3"]);
     },
   );
 
