@@ -54,15 +54,17 @@ const start = async ({
   await seedFleet(db, { count: 1, now: new Date(clock.now()) });
   if (isDelivered)
     await sql`insert into export_position (name, position, position_at, lease_until, epoch, exported, rejected_items, lost, updated_at)
-      values ('backend', ${String(2n ** 40n)}::bigint, now(), now(), 0, 0, 0, 0, now())`;
+      values ('backend', 0, now(), now(), 0, 0, 0, 0, now())`;
   const core = createInProcessCore({ db, clock: clockOfCore(aheadMs)(clock) });
   const settleOne = (by = core) => settleHours(by, { owner, retentionDays: 400 });
   const stateOne = (by = core) => writeStatement({ ...by, codec: zstdCodec, logSigner: null }, owner);
   const before = { ...core, clock: { ...systemClock, now: () => startMs + 15 * minuteMs } };
   await settleOne(before);
   await stateOne(before);
-  /** Settles and states what is due, as core's jobs do. */
+  /** Settles and states what is due, as core's jobs do, with an export that has delivered everything if `isDelivered`. */
   const settle = async () => {
+    if (isDelivered)
+      await sql`update export_position set position = pg_snapshot_xmax(pg_current_snapshot())::text::bigint`;
     for (let isDue = true; isDue; ) isDue = (await settleOne())?.hour !== undefined;
     for (let isDue = true; isDue; ) isDue = (await stateOne()) !== undefined;
   };
