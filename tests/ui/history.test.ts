@@ -57,8 +57,9 @@ describe("the page as it was", () => {
   it("is reached by the slider, marked as past, and left by a link", async () => {
     const { page, messages } = await visit("/fleet?state=stale");
     const slider = page.getByRole("slider", { name: "Show the page as it was at" });
-    await slider.waitFor();
     await page.locator(".row-link").first().waitFor();
+    await page.getByRole("button", { name: "History" }).click();
+    await slider.waitFor();
     const stale = async () => Number(await page.locator(".chip", { hasText: "Stale" }).locator("b").textContent());
     await slider.fill(String(silentFrom + silentMs / 2));
     await page.getByText("The past, at").waitFor();

@@ -104,3 +104,32 @@ it("loses what ended before the retention, and keeps the thresholds that decide 
   expect(await findThresholdsAt(db, after(4500))).toMatchObject({ staleAfterSeconds: 600 });
   expect(await db.execute(sql`select from fleet_threshold`)).toHaveLength(1);
 });
+
+it("dates what operators do between heartbeats by their own times", async () => {
+  const assignment = "01920000-0000-7000-8000-00000000cafe";
+  await report(after(6000), "5.0.0");
+  await db.execute(sql`insert into config_assignment (id, identity_id, config_id, assigned_at, assigned_by)
+    select ${assignment}::uuid, ${id}::uuid, id, ${text(after(6100))}, ${id}::uuid from collector_config order by id limit 1`);
+  await db.execute(sql`update config_assignment set ended_at = ${text(after(6200))} where id = ${assignment}::uuid`);
+  await db.execute(
+    sql`update certificate set status = 'revoked', revoked_at = ${text(after(6300))} where identity_id = ${id}::uuid`,
+  );
+  await db.execute(sql`update collector_identity set revoked_at = ${text(after(6400))} where id = ${id}::uuid`);
+  const seen = [];
+  for (const seconds of [6099, 6100, 6199, 6200, 6299, 6300, 6399, 6400]) {
+    const [row] =
+      await db.execute(sql`select config_assigned_at > '-infinity' as assigned, revoked_from, condition_since = ${text(after(6400))} as revoked
+      from ${hostsAt(after(seconds))} where identity_id = ${id}::uuid`);
+    seen.push([seconds, row?.assigned, row?.revoked_from, row?.revoked]);
+  }
+  expect(seen).toEqual([
+    [6099, false, "infinity", false],
+    [6100, true, "infinity", false],
+    [6199, true, "infinity", false],
+    [6200, false, "infinity", false],
+    [6299, false, "infinity", false],
+    [6300, false, "-infinity", false],
+    [6399, false, "-infinity", false],
+    [6400, false, "-infinity", true],
+  ]);
+});

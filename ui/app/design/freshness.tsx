@@ -1,4 +1,4 @@
-import { Match, Show, Switch } from "solid-js";
+import { type JSX, Match, Show, Switch } from "solid-js";
 import type { LiveReport } from "../api/create-report.ts";
 import { formatDuration, formatTimestamp, type TimeZone } from "../format/format.ts";
 import { Icon } from "./icon.tsx";
@@ -33,6 +33,8 @@ export const Freshness = (props: {
   zone: TimeZone;
   onPause: () => void;
   onRefresh: () => void;
+  /** Further controls. */
+  children?: JSX.Element;
 }) => {
   const { phase, ageSeconds } = props.report;
   const age = () => formatDuration(ageSeconds() ?? 0);
@@ -64,6 +66,7 @@ export const Freshness = (props: {
         <Icon name="refresh" />
         <span class="visually-hidden">Refresh</span>
       </button>
+      {props.children}
     </div>
   );
 };

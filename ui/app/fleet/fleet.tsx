@@ -13,6 +13,7 @@ import { typicalRenewalSeconds } from "./charts/expiry-layout.ts";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
 import { FactorsMenu } from "./factors/factors-menu.tsx";
 import { fleetShortcuts, rowLink, ShortcutHelp } from "./fleet-shortcuts.tsx";
+import { HistoryPart } from "./history/history-menu.tsx";
 import { FleetAge } from "./history/past-mark.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
@@ -38,7 +39,6 @@ const refreshIntervalMs = 10_000;
 const pastIntervalMs = 86_400_000;
 
 // Loaded on demand: its dialog weighs a quarter of the page, and most visits open no row.
-const HistoryStrip = lazy(async () => ({ default: (await import("./history/history-strip.tsx")).HistoryStrip }));
 const Notices = lazy(async () => ({ default: (await import("./summary/notices.tsx")).Notices }));
 const NoRows = lazy(async () => ({ default: (await import("./no-rows.tsx")).NoRows }));
 const RowDrawer = lazy(async () => ({ default: (await import("./drawer/row-drawer.tsx")).RowDrawer }));
@@ -160,13 +160,11 @@ export const Fleet = () => {
             <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()}>
               <StateLegend thresholds={answer()?.thresholds} />
             </StateBar>
-            <div class="fleet-history-place">
-              <Show when={answer()}>
-                <LazyPart what="The history">
-                  <HistoryStrip view={view()} paused={paused()} />
-                </LazyPart>
-              </Show>
-            </div>
+            <Show when={view().at !== undefined && answer()}>
+              <div class="fleet-history-place">
+                <HistoryPart view={view()} paused={paused()} />
+              </div>
+            </Show>
             <div class="fleet-completeness-place">
               {/* Not before it is known that there are hosts; and it is of now. */}
               <Show when={view().at === undefined && answer()}>

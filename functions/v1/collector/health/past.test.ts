@@ -1,198 +1,19 @@
-import { sql } from "drizzle-orm";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
-import type { FleetHealthDetail, FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
-import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import type { FleetTimelineView } from "../../../../proto/fleet-health/timeline.ts";
-import { fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
-import { createTestCsr, createTestKey } from "../../../../scripts/lab/ca/test-pki.ts";
-import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
-import { createSeededEntropy } from "../../../../tests/fakes/entropy.ts";
-import {
-  collectorOf,
-  createTestToken,
-  enrollTestCollector,
-  manage,
-  type TestCollector,
-} from "../../../../tests/support/collector.ts";
+import { afterAll, describe, expect, it } from "vitest";
 import { createTestCore } from "../../../../tests/support/core.ts";
-import { publishTestConfig } from "../../../../tests/support/rollout.ts";
 import { createHistoryKeeper } from "../../../domain/fleet/keep-history.ts";
 
-const minute = 60_000;
-const hour = 60 * minute;
-const test = await createTestCore({
-  env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0", SVC_STATE_RETENTION_DAYS: "2" },
-});
+const hour = 3_600_000;
+// tests/core/fleet-past.test.ts compares pages of the past with what they were.
+const test = await createTestCore({ env: { SVC_STATE_RETENTION_DAYS: "2" } });
 afterAll(() => test.close());
-const { api, clock, core, db } = test;
-const keepHistory = createHistoryKeeper(core);
+const { api, clock, core } = test;
+await createHistoryKeeper(core)();
+await clock.advance(5 * hour);
 
-const get = async <Body>(query: string, at?: string): Promise<Body> => {
-  const params = [query, at && `at=${at}`].filter(Boolean).join("&");
-  const answer = await api<Body>("GET", `/v1/collector/health${params && `?${params}`}`, { as: "auditor" });
-  expect(answer).toMatchObject({ status: 200 });
-  return answer.body;
-};
-const refused = async (path: string) => {
+const asked = async (path: string) => {
   const { status, body } = await api("GET", `/v1/collector/health${path}`, { as: "auditor" });
   return { status, code: body.code, detail: body.detail };
 };
-const nowText = () => new Date(clock.now()).toISOString();
-
-/** What a row says that has a history. */
-const factsOf = ({ conditions, ...row }: FleetHealthRow) => ({
-  ...{ identity: row.identity, state: row.state, version: row.version, platform: row.platform, labels: row.labels },
-  ...{ enrolled_at: row.enrolled_at, forwarding: row.forwarding, connected: row.forwarder?.connected },
-  ...{ certificate: row.certificate, successor: row.successor, config: row.config },
-  conditions: conditions.map(({ state }) => state),
-  // Of what a host reports the start of the first is known.
-  since: conditions[0]?.since,
-  silentSince: row.state === "stale" ? row.last_heartbeat_at : undefined,
-});
-
-/** What the page said. */
-const pageOf = async (at?: string) => {
-  const [{ summary, items }, { total, versions, labels, drift, certificate_expiry, exports }] = await Promise.all([
-    get<FleetHealthReport>("sort=severity&limit=1000", at),
-    api<FleetFacets>("GET", `/v1/collector/health/facets${at ? `?at=${at}` : ""}`, { as: "auditor" }).then(
-      ({ body }) => body,
-    ),
-  ]);
-  return {
-    ...{ summary, rows: items.map(factsOf), total, versions, labels, drift, exports },
-    expired: certificate_expiry.expired,
-  };
-};
-
-describe("a page of the past", () => {
-  const pages: { at: string; page: Awaited<ReturnType<typeof pageOf>> }[] = [];
-  const views = ["state=stale", "attention=needed", "changed_within_seconds=900", "label=env:a", "drift=drifted"];
-  const counts: number[][] = [];
-  let revoked: TestCollector | undefined;
-
-  beforeAll(async () => {
-    const random = createSeededEntropy(31);
-    const pick = (choices: number) => (random.bytes(1)[0] ?? 0) % choices;
-    await keepHistory();
-    const { token } = await createTestToken(test, { certificate_ttl_seconds: 2 * 3600 });
-    const configs = [await publishTestConfig(test, 100), await publishTestConfig(test, 200)];
-    const body = heartbeatBody(0) as Record<"collector" | "config" | "queue" | "renewal", Record<string, unknown>>;
-    const hosts: { host: TestCollector; report: Record<string, unknown>; silentUntil: number; sendsUntil: number }[] =
-      [];
-
-    for (let step = 0; step < 150; step++) {
-      await clock.advance(minute);
-      if (hosts.length < 6 && step % 6 === 0) {
-        const host = await enrollTestCollector(test, { token, deviceId: `host-${hosts.length}`, kind: "ed25519" });
-        hosts.push({ host, report: {}, silentUntil: step + pick(25), sendsUntil: step + pick(60) });
-      }
-      for (const one of hosts) {
-        if (one.silentUntil > step) continue;
-        const change = pick(24);
-        if (change === 0) one.silentUntil = step + pick(40);
-        if (change === 1) one.report.collector = { ...body.collector, version: pick(2) === 0 ? "0.9.0" : "1.4.0" };
-        if (change === 2) one.report.config = { valid: pick(2) === 0, errors: [], running_config_hash: "b".repeat(64) };
-        if (change === 3) one.report.queue = { ...body.queue, at_risk: pick(2) === 0 };
-        if (change === 4) one.report.renewal = { ...body.renewal, status: pick(2) === 0 ? "failed" : "ok" };
-        if (change === 5) one.report.labels = { env: pick(2) === 0 ? "a" : "b" };
-        if (change === 6) one.sendsUntil = step + pick(40);
-        if (change === 7) {
-          const path = `/v1/collector/identities/${one.host.identityId}/desired-config`;
-          const config_id = configs[pick(2)];
-          if (pick(3) === 0) await api("DELETE", path, { as: "admin" });
-          else await api("PUT", path, { as: "admin", body: { config_id } });
-        }
-        if (change === 8) {
-          const key = await createTestKey("ed25519");
-          const csr_pem = await createTestCsr({ key, uri: one.host.identity });
-          const renewal = { sent_at: nowText(), csr_pem, collector_version: "1.1.0" };
-          const answer = await manage(test, one.host, "renew", renewal);
-          if (answer.status === 200 && pick(3) > 0) one.host = collectorOf(key, answer.body);
-        }
-        await manage(test, one.host, "heartbeat", heartbeatBody(clock.now(), one.report));
-        if (one.sendsUntil > step)
-          await db.execute(sql`insert into ingest_host values (${one.host.identity}, ${nowText()}::timestamptz)
-            on conflict (host_id) do update set last_envelope_at = excluded.last_envelope_at`);
-      }
-      if (step === 120) {
-        revoked = hosts[2]?.host;
-        await api("POST", `/v1/collector/identities/${revoked?.identityId}/revoke`, { as: "admin" });
-      }
-      if (step % 5 === 0) await keepHistory();
-      if (step % 6 !== 0) continue;
-      // Between events, as most looks are.
-      await clock.advance(pick(50) * 1000);
-      pages.push({ at: nowText(), page: await pageOf() });
-      counts.push(await Promise.all(views.map(async (view) => (await get<FleetHealthReport>(view)).items.length)));
-    }
-    await clock.advance(2 * hour);
-  });
-
-  it("is what it was: rows, states, counts and facets, in the same order", async () => {
-    for (const { at, page } of pages) expect({ at, ...(await pageOf(at)) }).toEqual({ at, ...page });
-    // Else it would compare nothing.
-    const states = new Set(pages.flatMap(({ page }) => page.rows.map(({ state }) => state)));
-    expect([...states].sort()).toEqual([...fleetStates].sort());
-    expect(new Set(pages.map(({ page }) => page.summary.stopped)).size).toBeGreaterThan(1);
-  });
-
-  it("has the rows that its filters found then", async () => {
-    for (const [index, { at }] of pages.entries())
-      expect([
-        at,
-        ...(await Promise.all(views.map(async (view) => (await get<FleetHealthReport>(view, at)).items.length))),
-      ]).toEqual([at, ...(counts[index] ?? [])]);
-  });
-
-  it("is marked as past, in every answer, and its cursors are not of now", async () => {
-    const at = pages.at(-1)?.at ?? "";
-    const report = await get<FleetHealthReport>("limit=1", at);
-    expect(report).toMatchObject({ at, generated_at: at });
-    expect(report.exports).toBeUndefined();
-    const { body } = await api<FleetFacets>("GET", `/v1/collector/health/facets?at=${at}`, { as: "auditor" });
-    expect(body.at).toBe(at);
-    expect(body.heartbeat_age.buckets[0]).toMatchObject({ from_seconds: 0, to_seconds: 180 });
-    const csv = await api<string>("GET", `/v1/collector/health/export.csv?kind=stale&at=${at}`, { as: "auditor" });
-    expect(csv.headers.get("content-disposition")).toContain(at.slice(0, 10));
-    expect(csv.body.split("\r\n")).toHaveLength(2 + body.exports.stale);
-    const next = await get<FleetHealthReport>(`limit=1&cursor=${report.next_cursor}`, at);
-    expect(next.items[0]?.identity).not.toBe(report.items[0]?.identity);
-    expect(await refused(`?limit=1&cursor=${report.next_cursor}`)).toMatchObject({
-      status: 422,
-      code: "validation_failed",
-    });
-    expect((await get<FleetHealthReport>("")).at).toBeUndefined();
-  });
-
-  it("shows a host as it was, without what happened since", async () => {
-    const path = `/v1/collector/health/${revoked?.identityId}`;
-    const of = async (at: string) => (await api<FleetHealthDetail>("GET", `${path}?at=${at}`, { as: "auditor" })).body;
-    const [before, after] = [pages.at(-6)?.at ?? "", pages.at(-1)?.at ?? ""];
-    expect(await of(before)).toMatchObject({
-      at: before,
-      config_errors: [],
-      item: { certificate: { status: "active" } },
-    });
-    expect((await of(before)).history.map(({ action }) => action)).not.toContain("collector_identity.revoke");
-    expect((await of(after)).item).toMatchObject({ state: "revoked", certificate: { status: "revoked" } });
-    const born = new Date(Date.parse((await of(after)).item.enrolled_at) - 1).toISOString();
-    expect(await refused(`/${revoked?.identityId}?at=${born}`)).toMatchObject({ status: 404, code: "not_found" });
-  });
-
-  it("is counted every five minutes, and each count is that of its page", async () => {
-    const { body } = await api<FleetTimelineView>("GET", "/v1/collector/health/timeline", { as: "auditor" });
-    expect(body.items.length).toBeGreaterThan(25);
-    expect(body.step_seconds).toBe(300);
-    for (const { at, by_state, needs_attention } of body.items.slice(1)) {
-      const { summary } = await get<FleetHealthReport>("limit=1", at);
-      expect([at, summary.by_state, summary.needs_attention]).toEqual([at, by_state, needs_attention]);
-    }
-    const month = await api<FleetTimelineView>("GET", "/v1/collector/health/timeline?span=30d", { as: "auditor" });
-    expect(month.body.items.length).toBeLessThan(4);
-    expect(month.body.history_from).toBe(body.history_from);
-  });
-});
 
 describe("what the past does not know", () => {
   it.each([
@@ -207,29 +28,30 @@ describe("what the past does not know", () => {
   ])("is refused by name: %s", async (query, detail) => {
     const at = new Date(clock.now() - hour).toISOString();
     for (const path of [`?at=${at}&${query}`, `/facets?at=${at}&${query}`, `/export.csv?kind=stale&at=${at}&${query}`])
-      expect(await refused(path)).toEqual({ status: 422, code: "filter_without_history", detail });
+      expect(await asked(path)).toEqual({ status: 422, code: "filter_without_history", detail });
   });
 
   it("is a silence that began within the threshold, and the order of queues", async () => {
     const at = new Date(clock.now() - hour).toISOString();
     const since = (ms: number) => `${new Date(clock.now() - hour - ms).toISOString().slice(0, 19)}Z`;
-    expect(await refused(`?at=${at}&silent_since=${since(299_000)}`)).toMatchObject({ code: "filter_without_history" });
-    expect(await refused(`?at=${at}&sort=queue_bytes`)).toMatchObject({ code: "filter_without_history" });
-    await get(`silent_since=${since(301_000)}&heartbeat_older_than_seconds=180`, at);
+    expect(await asked(`?at=${at}&silent_since=${since(299_000)}`)).toMatchObject({ code: "filter_without_history" });
+    expect(await asked(`?at=${at}&sort=queue_bytes`)).toMatchObject({ code: "filter_without_history" });
+    const known = `?at=${at}&silent_since=${since(301_000)}&heartbeat_older_than_seconds=180`;
+    expect((await asked(known)).status).toBe(200);
   });
 
   it("is a time that is not past, that history does not reach, or that is none", async () => {
     const at = (ms: number) => `?at=${new Date(clock.now() + ms).toISOString()}`;
-    expect(await refused(at(1))).toEqual({ status: 422, code: "no_history", detail: "The time is not past" });
-    expect((await refused(at(0))).status).toBe(200);
-    expect(await refused(at(-49 * hour))).toMatchObject({
+    expect(await asked(at(1))).toEqual({ status: 422, code: "no_history", detail: "The time is not past" });
+    expect((await asked(at(0))).status).toBe(200);
+    expect(await asked(at(-49 * hour))).toMatchObject({
       code: "no_history",
       detail: "History does not go back so far",
     });
-    expect(await refused(at(-30 * hour))).toMatchObject({
+    expect(await asked(at(-30 * hour))).toMatchObject({
       code: "no_history",
       detail: "History does not go back so far",
     });
-    expect(await refused("?at=2026-02-30T00:00Z")).toMatchObject({ status: 422, code: "validation_failed" });
+    expect(await asked("?at=2026-02-30T00:00Z")).toMatchObject({ status: 422, code: "validation_failed" });
   });
 });

@@ -6,6 +6,7 @@ import { Freshness } from "../../design/freshness.tsx";
 import { Icon } from "../../design/icon.tsx";
 import { formatTimestamp, type TimeZone } from "../../format/format.ts";
 import { type FleetView, viewPath, withTime } from "../view/view-state.ts";
+import { HistoryMenu } from "./history-menu.tsx";
 
 /** The age of the page or, of a past one, its time: nothing on it is of now then. */
 export const FleetAge = (props: {
@@ -16,7 +17,14 @@ export const FleetAge = (props: {
   onPause: () => void;
   onRefresh: () => void;
 }) => (
-  <Show when={props.view.at} fallback={<Freshness {...props} />}>
+  <Show
+    when={props.view.at}
+    fallback={
+      <Freshness {...props}>
+        <HistoryMenu view={props.view} paused={props.paused} />
+      </Freshness>
+    }
+  >
     {(at) => (
       <div class="past-mark" role="status">
         <Icon name="warning" />
