@@ -94,7 +94,7 @@ export const createQueueAccounts = (
   let pending: AccountRow[] = [];
   /** The one that the next account follows. */
   let newest: AccountRow | undefined;
-  /** What a corrupt database has lost of these, oldest first. */
+  /** The accounts that the corruption of a database has lost, oldest first. */
   let lost: AccountRow[] = [];
   let isStale = true;
   let savedMs = last.monotonicMs;

@@ -41,7 +41,7 @@ export const ingestAccount = pgTable(
     rangeDigest: bytea("range_digest"),
     /** Where its range is stored: `postgres` or `nats`. */
     sink: text("sink").notNull(),
-    /** What the stream of its queue had counted through it (`formatTotals`); null where that is not known, and for PostgreSQL. */
+    /** The stream's counts of the queue through this account (`formatTotals`); null for PostgreSQL, and where they are unknown. */
     streamTotals: text("stream_totals"),
     /** That stream, with the time of its creation, and its sequence through which the account's range is stored; null for PostgreSQL. */
     stream: text("stream"),

@@ -50,7 +50,7 @@ export const fleetSilence = pgTable(
   "fleet_silence",
   {
     identityId: uuid("identity_id").notNull(),
-    /** Of envelopes; else of heartbeats. */
+    /** True for a silence of envelopes, false for one of heartbeats. */
     isOfEnvelopes: boolean("is_of_envelopes").notNull(),
     fromAt: timestamp("from_at").notNull(),
     untilAt: timestamp("until_at").notNull(),
@@ -67,7 +67,7 @@ export const fleetSilence = pgTable(
 export const fleetThreshold = pgTable("fleet_threshold", {
   fromAt: timestamp("from_at").primaryKey(),
   thresholds: jsonb("thresholds").$type<Readonly<Record<string, number | string | null>>>().notNull(),
-  /** Of `thresholds`, for the trigger that records silences. */
+  /** The one of `thresholds` by which the trigger records silences. */
   forwardingSeconds: integer("forwarding_seconds").notNull(),
 });
 

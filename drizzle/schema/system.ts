@@ -12,9 +12,9 @@ export interface ReportedCheck {
   since: string;
 }
 
-/** What a core last said of itself. It writes its row every few seconds, and a day after the last time another core deletes it. */
+/** The newest report of each core, which it writes every few seconds. Another core deletes it a day after the last one. */
 export const coreReport = pgTable("core_report", {
-  /** Of the process. */
+  /** Identifies the process, not the machine. */
   id: uuid("id").primaryKey(),
   machine: text("machine").notNull(),
   version: text("version").notNull(),

@@ -57,7 +57,7 @@ it("holds nothing for delivered by a position of another server, and goes on whe
   expect((await findLastStatement(db))?.deliveredBelow).toBe(5_000_500n - 5_000_901n);
   await advanceTo(first + 3 * hourMs + 15 * 60_000);
   expect(await state()).toMatchObject({ corrections: 0 });
-  // The export goes on to all that the dump has, and then to what is stored here.
+  // The export delivers what the dump has, then what this server stored.
   await db.execute(sql`update export_position set position = 0`);
   await settle();
   expect([await stateAt(first), await stateAt(first + hourMs)]).toEqual(["complete", "complete"]);

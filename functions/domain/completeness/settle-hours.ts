@@ -214,7 +214,7 @@ const withHours = (row: DayRow, hours: readonly DecidedHour[]): DayRow => {
     if (status.state === "short")
       notes.set(hour, { accepted: sums.accepted, stored: sums.stored, shortages: status.shortages });
     undelivered = status.state === "undelivered" ? undelivered | (1 << hour) : undelivered & ~(1 << hour);
-    // What a stream stores is settled by its account.
+    // An hour that a stream stores is settled again by the account's place in the stream.
     const isInPostgres = status.state === "undelivered" && sums.streamEnds.length === 0;
     if (isInPostgres && sums.xid !== null && (xid === null || sums.xid > xid)) xid = sums.xid;
   }

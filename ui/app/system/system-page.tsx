@@ -119,8 +119,12 @@ const PartMark = (props: { state: PartState; words?: string }) => (
   </span>
 );
 
-const nameOf = ({ area, of, name }: SystemPart): string =>
-  `${{ core: "", database: "", export: "export ", certificate: "certificate " }[area]}${area === "export" ? of : name.replaceAll("_", " ")}${area !== "export" && of !== null ? ` of ${of}` : ""}`;
+const nameOf = ({ area, of, name }: SystemPart): string => {
+  if (area === "export") return `export ${of}`;
+  const words = name.replaceAll("_", " ");
+  const part = area === "certificate" ? `certificate ${words}` : words;
+  return of === null ? part : `${part} of ${of}`;
+};
 
 const headlineOf = ({ parts, state }: SystemReport): string => {
   const shown = parts.filter((part) => part.state !== "disabled");
