@@ -10,6 +10,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   assigned: async () => (await import("./management/assigned.ts")).assignedBench,
   chat: async () => (await import("./chat.ts")).chatBench,
   collector: async () => (await import("./collector/collector.ts")).collectorBench,
+  completeness: async () => (await import("./fleet/completeness.ts")).completenessBench,
   enroll: async () => (await import("./management/enroll.ts")).enrollBench,
   export: async () => (await import("./export/export.ts")).exportBench,
   "fleet-100k": async () => (await import("./fleet/100k.ts")).fleetBench,

@@ -26,9 +26,13 @@ export interface MatchingHost {
   hours: number;
 }
 
+/** The 24 bytes, as hex, of a day that is complete. */
+const completeDay = String(byteOfState("complete")).padStart(2, "0").repeat(24);
+
 /**
- * How many bytes of a row are of `states` in the range. Rows that lie inside of it have the count for the usual states. `escape` writes bytes
- * from 1 to 8 as they are, and 0 as `\000`; `translate` removes the others.
+ * How many bytes of a row are of `states` in the range. Rows that lie inside of it have the count for the usual states, and of a fleet most
+ * are complete all day, which one comparison tells. `escape` writes bytes from 1 to 8 as they are, and 0 as `\000`; `translate` removes the
+ * others.
  */
 const matchingHours = ({ fromMs, toMs, states }: HourFilter): SQL => {
   const others = hourStates
@@ -39,7 +43,9 @@ const matchingHours = ({ fromMs, toMs, states }: HourFilter): SQL => {
   const until = (toMs - last * dayMs) / hourLengthMs;
   const start = sql`(case day when ${first}::int then ${skipped}::int else 0 end)`;
   const end = sql`(case day when ${last}::int then ${until}::int else 24 end)`;
-  const counted = sql`length(translate(encode(substring(states from ${start} + 1 for ${end} - ${start}), 'escape'), ${`\\0${others.join("")}`}, ''))`;
+  const decoded = sql`length(translate(encode(substring(states from ${start} + 1 for ${end} - ${start}), 'escape'), ${`\\0${others.join("")}`}, ''))`;
+  const ofComplete = states.includes("complete") ? sql`${end} - ${start}` : sql`0`;
+  const counted = sql`case when states = decode(${completeDay}, 'hex') then ${ofComplete} else ${decoded} end`;
   return areUsual(states)
     ? sql`case when day > ${first}::int and day < ${last}::int then incomplete_hours else ${counted} end`
     : counted;

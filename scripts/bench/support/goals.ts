@@ -57,6 +57,10 @@ export const benchGoals = {
     core_mb: below(200, "MB", "core's memory for it"),
     line_bytes: atMost(45, "bytes", "a host's hour in it, as stored"),
   },
+  completeness: {
+    picture_ms: below(150, "ms", "p95 of a week of hours of 100,000 hosts"),
+    strip_ms: below(30, "ms", "p95 of a host's week"),
+  },
   health: {
     route_ms: below(60, "ms", "p95 of a page at 100,000 hosts"),
     database_ms: below(25, "ms", "p95 of a page at the database"),

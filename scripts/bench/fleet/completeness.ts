@@ -1,0 +1,106 @@
+import { dayMs, hourMs, rfc3339, systemClock } from "../../../kit/clock.ts";
+import { byteOfState } from "../../../proto/completeness/hour-note.ts";
+import { hourStates } from "../../../proto/completeness/hour-state.ts";
+import { createInProcessCore, openApp } from "../../lab/in-process-core.ts";
+import { mintBridgeToken, people } from "../../lab/people.ts";
+import { quantile } from "../../lab/quantile.ts";
+import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
+import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
+import { judgeGoals } from "../support/goals.ts";
+import { openSeededFleet } from "./large-fleet.ts";
+
+const days = 8;
+
+/**
+ * Measures the reports of a week of hours of `--collectors` hosts: the fleet's picture by each filter that the page has, further pages, and
+ * the strip of a host. Of the hosts one in 100 was silent for a week, one in 25 was short for an hour a day, and one in five was late in the
+ * same hour. `--kept` is a directory that keeps the seeded fleet for the next run. The floor is a bare count of the hosts' days.
+ */
+export const completenessBench: Bench = async (args) => {
+  const { collectors, rounds, kept } = readBenchOptions(args, { collectors: 100_000, rounds: 20, kept: "" });
+  const { database, behindMs } = await openSeededFleet(collectors, kept, systemClock);
+  await using _ = database;
+  const clock = { ...systemClock, now: () => systemClock.now() - behindMs };
+  await seedWeek(database, Math.floor(clock.now() / dayMs));
+  const core = createInProcessCore({ db: database.db, clock });
+  const send = openApp(core);
+  const get = async (path: string): Promise<Record<string, unknown>> => {
+    const token = await mintBridgeToken(core.config.authTokenSecret.reveal(), {
+      sub: people.auditor.userId,
+      now: clock.now(),
+    });
+    const headers = { Authorization: `Bearer ${token}` };
+    const response = await send(new Request(`http://core.bench/v1/collector/${path}`, { headers }));
+    const body = (await response.json()) as Record<string, unknown>;
+    if (response.status !== 200) throw new Error(`${path}: ${JSON.stringify(body)}`);
+    return body;
+  };
+  const hosts = await database.sql<{ id: string; identity: string }[]>`select i.id, i.identity from collector_identity i
+    order by md5(i.identity) limit ${rounds}`;
+
+  const time = async (paths: readonly string[]): Promise<Float64Array> => {
+    const samples: number[] = [];
+    for (const path of paths) {
+      const startedAt = performance.now();
+      await get(path);
+      samples.push(performance.now() - startedAt);
+    }
+    return new Float64Array(samples);
+  };
+  const first = await get("completeness");
+  const yesterday = rfc3339(clock.now() - dayMs);
+  const queries = ["", "?state=short", "?state=late&state=core_out", "?state=complete", `?from=${yesterday}`];
+  const pages = [...queries.map((query) => `completeness${query}`), `completeness?cursor=${first.next_cursor}`];
+  const strips = hosts.map(({ id }) => `hosts/${id}/completeness`);
+  await time(strips.slice(0, 5));
+  const picture = await time(Array.from({ length: rounds }, () => pages).flat());
+  const byPage = await Promise.all(
+    pages.map(async (path) => [path.slice(0, 60), rounded(quantile(await time([path, path, path]), 0.5), 1)] as const),
+  );
+  const strip = await time(strips);
+  const startedAt = performance.now();
+  await database.sql`select count(*) from completeness_day where incomplete_hours >= 0`;
+  const floorMs = performance.now() - startedAt;
+  const figures = { picture_ms: quantile(picture, 0.95), strip_ms: quantile(strip, 0.95) };
+  const { ok, goal, goals } = judgeGoals("completeness", figures);
+  return {
+    figure: rounded(figures.picture_ms, 1),
+    unit: "ms",
+    floor: rounded(floorMs, 1),
+    ratio: rounded(figures.picture_ms / floorMs, 1),
+    goal,
+    ok,
+    details: {
+      ...{ goals, requests: picture.length + strip.length, hosts_listed: first.hosts_listed },
+      picture_ms: { p50: rounded(quantile(picture, 0.5), 1), by_page: Object.fromEntries(byPage) },
+      strip_ms: { p50: rounded(quantile(strip, 0.5), 1) },
+    },
+  };
+};
+
+/** Gives each host the states of `days` days, the last one `today`. */
+const seedWeek = async ({ sql }: EmbeddedDatabase, today: number): Promise<void> => {
+  const [complete, short, late, silent] = (["complete", "short", "late", "silent"] as const).map(byteOfState);
+  const bytes = (value: number | undefined) =>
+    `decode(repeat('${Number(value).toString(16).padStart(2, "0")}', 24), 'hex')`;
+  await sql.unsafe(`
+    insert into completeness_day (host_id, day, states, details, incomplete_hours, undelivered, xid)
+    select identity, day,
+      case when kind = 0 then ${bytes(silent)}
+        when kind <= 4 then set_byte(${bytes(complete)}, (kind * 5 + day) % 24, ${short})
+        when kind <= 24 and day = ${today - 3} then set_byte(${bytes(complete)}, 13, ${late})
+        else ${bytes(complete)} end,
+      case when kind between 1 and 4 then '{"' || (kind * 5 + day) % 24 || '":[3600,3290,[2,310]]}' end,
+      case when kind = 0 then 24 when kind <= 4 or (kind <= 24 and day = ${today - 3}) then 1 else 0 end, 0, 7
+    from (select identity, (row_number() over (order by identity) % 100)::int as kind from fleet_status) as f,
+      generate_series(${today - days + 1}, ${today}) as day`);
+  const places = hourStates.map((state) => {
+    const value = byteOfState(state);
+    return `count(*) filter (where get_byte(states, h) = ${value})::int`;
+  });
+  await sql.unsafe(`
+    insert into completeness_hour (hour, hosts)
+    select to_timestamp(day * 86400 + h * 3600), array[${places.join(", ")}]
+    from completeness_day, generate_series(0, 23) as h where day * 24 + h < ${Math.floor(systemClock.now() / hourMs)} group by day, h`);
+  await sql.unsafe("vacuum analyze completeness_day, completeness_hour");
+};
