@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { renderCharts } from "./charts.ts";
 import { renderChatRelationsPage } from "./chat-relations-page.ts";
 import {
   renderCollectorConfiguration,
@@ -48,6 +49,7 @@ export const renderArtifacts = async (): Promise<Artifact[]> => [
   { path: "docs/chat-relations.md", text: renderChatRelationsPage() },
   { path: "docs/performance-goals.md", text: renderGoals() },
   ...renderReliabilityPages(),
+  ...renderCharts(),
   renderConfigurationPage("docs/configuration.md"),
   renderSecurityPage("docs/security.md"),
 ];

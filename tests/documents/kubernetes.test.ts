@@ -1,9 +1,9 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempDisposableSync, readFileSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseEnv } from "node:util";
-import { afterAll, describe, expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { parseFlags } from "../../collector/commands/command.ts";
 import { enrollFlags } from "../../collector/commands/enroll-options.ts";
 import { parseCoreConfig } from "../../functions/config/core-config.ts";
@@ -15,6 +15,7 @@ import {
   type ManifestData,
   podOf,
   readManifests,
+  unknownKeys,
   validateManifest,
 } from "../support/kubernetes-manifests.ts";
 
@@ -30,30 +31,6 @@ const pods = [
   { name: "web", image: "svc-web", pod: podOf(server, "web"), shutdownSeconds: 10 },
   { name: "collector", image: "svc-collector", pod: podOf(collector, "collector"), shutdownSeconds: 10 },
 ];
-
-const temporary: string[] = [];
-const makeFolder = (parent: string): string => {
-  mkdirSync(parent, { recursive: true });
-  const folder = mkdtempSync(join(parent, "kubernetes-"));
-  temporary.push(folder);
-  return folder;
-};
-afterAll(() => {
-  for (const folder of temporary) rmSync(folder, { recursive: true });
-});
-
-/** Checks manifests with the compiler, which, unlike the schemas, rejects unknown keys at any depth. */
-const unknownKeys = (data: readonly ManifestData[]): string => {
-  const folder = makeFolder(join(root, ".cache"));
-  const lines = data.map(({ apiVersion, kind, ...rest }, index) => {
-    const type = `import("kubernetes-models/${apiVersion}/${kind}").I${kind}`;
-    return `export const manifest${index}: ${type} = ${JSON.stringify({ apiVersion, kind, ...rest }, null, 1)};`;
-  });
-  writeFileSync(join(folder, "manifests.ts"), lines.join("\n"));
-  const compilerOptions = { noEmit: true, strict: true, skipLibCheck: true, module: "nodenext", types: [] };
-  writeFileSync(join(folder, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["manifests.ts"] }));
-  return spawnSync("node_modules/.bin/tsc", ["-p", folder, "--pretty", "false"], { encoding: "utf8" }).stdout;
-};
 
 describe("the manifests of docs/deploy/kubernetes", () => {
   it.each(manifests)("match Kubernetes' schema: $name", ({ manifest }) => validateManifest(manifest));
@@ -214,7 +191,8 @@ describe("the settings of docs/deploy/kubernetes", () => {
 
 describe("docs/install.md", () => {
   it("makes every file that the kustomizations name; kubectl builds both", ({ skip }) => {
-    const work = makeFolder(tmpdir());
+    using folder = mkdtempDisposableSync(join(tmpdir(), "kubernetes-"));
+    const work = folder.path;
     const fleet = join(work, "fleet");
     writeFileSync(join(work, "service-account.json"), "{}");
     const run = createBlockRunner(work);

@@ -1,4 +1,5 @@
-import { readFileSync } from "node:fs";
+import { spawnSync } from "node:child_process";
+import { mkdirSync, mkdtempDisposableSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DaemonSet, type IDaemonSet } from "kubernetes-models/apps/v1/DaemonSet";
 import { Deployment, type IDeployment } from "kubernetes-models/apps/v1/Deployment";
@@ -54,6 +55,37 @@ export const validateManifest = (data: ManifestData): void => {
   const Model = models[data.kind];
   if (Model === undefined) throw new Error(`no model of ${data.kind}`);
   new (Model as new (data: ManifestData) => { validate(): void })(data).validate();
+};
+
+/** How the types of a kind are named, by the version of Kubernetes; without a name: the newest that a package has. */
+const typesOf = {
+  "1.30": (apiVersion: string, kind: string) => {
+    const [group, version] = apiVersion.includes("/") ? apiVersion.split("/") : ["core", apiVersion];
+    return `import("kubernetes-types/${group?.split(".")[0]}/${version}").${kind}`;
+  },
+  "1.33": (apiVersion: string, kind: string) => `import("kubernetes-models-1.33/${apiVersion}/${kind}").I${kind}`,
+  newest: (apiVersion: string, kind: string) => `import("kubernetes-models/${apiVersion}/${kind}").I${kind}`,
+};
+
+/** The versions of Kubernetes whose types `unknownKeys` has. */
+export const kubernetesVersions = ["1.30", "1.33", "newest"] as const;
+
+/**
+ * Checks manifests with the compiler, which, unlike the schemas, rejects unknown keys at any depth; returns what it says, empty for nothing.
+ */
+export const unknownKeys = (
+  data: readonly ManifestData[],
+  of: (typeof kubernetesVersions)[number] = "newest",
+): string => {
+  mkdirSync(".cache", { recursive: true });
+  using folder = mkdtempDisposableSync(join(".cache", "manifests-"));
+  const lines = data.map(({ apiVersion, kind, ...rest }, index) => {
+    return `export const manifest${index}: ${typesOf[of](apiVersion, kind)} = ${JSON.stringify({ apiVersion, kind, ...rest }, null, 1)};`;
+  });
+  writeFileSync(join(folder.path, "manifests.ts"), lines.join("\n"));
+  const compilerOptions = { noEmit: true, strict: true, skipLibCheck: true, module: "preserve", types: [] };
+  writeFileSync(join(folder.path, "tsconfig.json"), JSON.stringify({ compilerOptions, files: ["manifests.ts"] }));
+  return spawnSync("node_modules/.bin/tsc", ["-p", folder.path, "--pretty", "false"], { encoding: "utf8" }).stdout;
 };
 
 /** Returns the pod of the Deployment or DaemonSet with this name. */

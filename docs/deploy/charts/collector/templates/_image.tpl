@@ -1,0 +1,1 @@
+../../fleet/templates/_image.tpl
