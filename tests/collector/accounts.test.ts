@@ -5,23 +5,26 @@ import { hourMs } from "../../kit/clock.ts";
 import { createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { createSeededEntropy } from "../fakes/entropy.ts";
 import {
+  accountingHost,
   appendTexts as append,
-  startAccountDeployment,
-  type TestEnds,
+  startAccountingHost,
   numberedTexts as texts,
-} from "../support/account-deployment.ts";
+} from "../support/accounting-host.ts";
 import { eventually } from "../support/eventually.ts";
 
 /* The accounts of a collector's queue against core's real listener and database. */
 
-const hostId = "spiffe://fleet.test/host-1";
-const ends: TestEnds = [];
+const ends: (() => Promise<unknown>)[] = [];
 
 afterEach(async () => {
   for (const end of ends.splice(0).reverse()) await end();
 });
 
-const start = (options?: Parameters<typeof startAccountDeployment>[1]) => startAccountDeployment(ends, options);
+const start = async (options?: Parameters<typeof startAccountingHost>[0]) => {
+  const test = await startAccountingHost(options);
+  ends.push(test.close);
+  return test;
+};
 
 it("settles an hour as soon as it is over, with the digest of the stored blocks, and the next one behind it", async () => {
   const test = await start({ config: { discardSpanNames: ["health"] } });
@@ -29,17 +32,17 @@ it("settles an hour as soon as it is over, with the digest of the stored blocks,
   test.forward(queue);
   for (let batch = 0; batch < 5; batch++) await append(queue, texts(60));
   await append(queue, ["no kind"], "No Kind");
-  await test.passHour(queue);
+  await test.pass(60, queue);
   await append(queue, texts(3));
   await test.settled(queue);
-  await test.passHour(queue);
+  await test.pass(60, queue);
   await test.settled(queue);
   const rows = await test.accounts();
   expect(rows).toMatchObject([
     { number: 1, refused: null, is_checked: true, accepted: 301, stored: 300, rejected: 1, missing: 0, lost: 0 },
     { number: 2, refused: null, is_checked: true, accepted: 3, stored: 3, rejected: 0, missing: 0, lost: 0 },
   ]);
-  const blocks = await test.sql`select digest, first_sequence from ingest_block order by first_sequence`;
+  const blocks = await test.connection.sql`select digest, first_sequence from ingest_block order by first_sequence`;
   const chain = (digests: readonly Uint8Array[]) =>
     digests.reduce((before, digest) => createHash("sha256").update(before).update(digest).digest(), Buffer.alloc(0));
   const ofHour = (isFirst: boolean) =>
@@ -70,7 +73,7 @@ it("settles what a host kept while it was offline, hour by hour", async () => {
   const queue = test.open();
   for (let hour = 1; hour <= 5; hour++) {
     await append(queue, texts(hour * 10));
-    await test.passHour(queue);
+    await test.pass(60, queue);
   }
   await append(queue, texts(7));
   test.forward(queue);
@@ -89,20 +92,27 @@ it("keeps an account by another key as evidence, and goes on with telemetry and 
   test.forward(queue);
   const other = createPrivateKey((await createTestKey()).pem);
   await append(queue, texts(10));
-  await test.passHour(queue, { ...test.signer, sign: (payload) => sign("sha256", payload, other) });
+  queue.accounts.seal({ ...test.signer, sign: (payload) => sign("sha256", payload, other) });
+  await test.pass(60, queue);
   await append(queue, texts(20));
   await test.settled(queue);
-  await test.passHour(queue);
+  queue.accounts.seal(test.signer);
+  await test.pass(60, queue);
   await test.settled(queue);
   const rows = await test.accounts();
   const refused = { number: 1, refused: "signature_invalid", is_linked: false, accepted: 0 };
   expect(rows[0]).toMatchObject(refused);
   expect(rows.at(-1)).toMatchObject({ number: 2, refused: null, is_linked: true, follows_gap: true, accepted: 20 });
   await eventually(() => expect(queue.stats().records).toBe(0));
-  const [{ stored } = { stored: 0 }] = await test.sql`select sum(envelopes)::int as stored from ingest_block`;
+  const [{ stored } = { stored: 0 }] = await test.connection
+    .sql`select sum(envelopes)::int as stored from ingest_block`;
   expect(stored).toBe(30);
-  const audited = await test.sql`select reason_code, details from audit_event where action = 'account.refuse'`;
-  expect(audited[0]).toMatchObject({ reason_code: "signature_invalid", details: { host_id: hostId, number: "1" } });
+  const audited = await test.connection
+    .sql`select reason_code, details from audit_event where action = 'account.refuse'`;
+  expect(audited[0]).toMatchObject({
+    reason_code: "signature_invalid",
+    details: { host_id: accountingHost, number: "1" },
+  });
 });
 
 it("goes on with a core that takes no accounts, and sends them to one that does", async () => {
@@ -110,7 +120,7 @@ it("goes on with a core that takes no accounts, and sends them to one that does"
   const queue = test.open();
   test.forward(queue);
   await append(queue, texts(10));
-  await test.passHour(queue);
+  await test.pass(60, queue);
   await append(queue, texts(10));
   await eventually(() => expect(queue.stats().records).toBe(0));
   expect(queue.accounts.pendingThrough()).toBe(10);
@@ -122,7 +132,7 @@ it("finds nothing missing of a queue and its copy, which continues under another
   const queue = test.open();
   let stop = test.forward(queue);
   await append(queue, texts(10));
-  await test.passHour(queue);
+  await test.pass(60, queue);
   await test.settled(queue);
   // In the middle of an hour, with some of it acknowledged and some not.
   await append(queue, texts(20));
@@ -152,7 +162,8 @@ it("finds nothing missing of a queue and its copy, which continues under another
   const rows = await test.accounts();
   expect(rows.filter(({ refused, missing, lost }) => refused !== null || missing + lost > 0)).toEqual([]);
   expect(rows.every(({ is_checked }) => is_checked)).toBe(true);
-  const [{ stored } = { stored: 0 }] = await test.sql`select sum(envelopes)::int as stored from ingest_block`;
+  const [{ stored } = { stored: 0 }] = await test.connection
+    .sql`select sum(envelopes)::int as stored from ingest_block`;
   expect(rows.reduce((sum, row) => sum + row.stored, 0)).toBe(stored);
   expect(stored).toBe(10 + 20 + 2 * 5 + 7 + 30);
 });
@@ -163,19 +174,20 @@ it("names what a restored database lost, and gives it the accounts again that it
   const stop = test.forward(queue);
   for (const count of [10, 20, 30]) {
     await append(queue, texts(count));
-    await test.passHour(queue);
+    await test.pass(60, queue);
     await test.settled(queue);
   }
   await append(queue, texts(40));
   await eventually(() => expect(queue.stats().records).toBe(0));
   await stop();
   // Back to the first hour.
-  await test.sql`delete from ingest_account where number > 1`;
-  await test.sql`delete from ingest_block where first_sequence > 10`;
-  await test.sql`update ingest_cursor set cursor = 10, counted_through = 10, range_stored = 0, range_digest = null`;
+  await test.connection.sql`delete from ingest_account where number > 1`;
+  await test.connection.sql`delete from ingest_block where first_sequence > 10`;
+  await test.connection
+    .sql`update ingest_cursor set cursor = 10, counted_through = 10, range_stored = 0, range_digest = null`;
   test.forward(queue);
   await append(queue, texts(5));
-  await test.passHour(queue);
+  await test.pass(60, queue);
   await test.settled(queue);
   const rows = (await test.accounts()).toSorted((a, b) => a.number - b.number);
   expect(rows.map(({ number }) => number)).toEqual([1, 2, 3, 4]);
@@ -188,6 +200,6 @@ it("names what a restored database lost, and gives it the accounts again that it
     [30, 30, 0],
     [45, 40, 0],
   ]);
-  const [gap] = await test.sql`select records_max::int as lost from ingest_gap`;
+  const [gap] = await test.connection.sql`select records_max::int as lost from ingest_gap`;
   expect(gap).toEqual({ lost: 90 });
 });

@@ -1,11 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
-import {
-  appendTexts as append,
-  startAccountDeployment,
-  type TestEnds,
-  numberedTexts as texts,
-} from "../support/account-deployment.ts";
+import { appendTexts as append, startAccountingHost, numberedTexts as texts } from "../support/accounting-host.ts";
 import { eventually } from "../support/eventually.ts";
 import { natsSinkOn, type Publish, readStream, streamSettings } from "../support/nats-sink.ts";
 
@@ -16,7 +11,7 @@ const queueStream = "SVC_INGEST_QUEUES";
 
 describe.skipIf(!canStart)("accounts of what a stream stores", () => {
   let nats: RunningNats;
-  const ends: TestEnds = [];
+  const ends: (() => Promise<unknown>)[] = [];
   beforeAll(async () => {
     nats = await startNats();
   });
@@ -27,13 +22,17 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
   afterEach(async () => {
     for (const end of ends.splice(0).reverse()) await end();
   });
-  const start = ({
+  const start = async ({
     config = {},
     around,
   }: {
     config?: object;
     around?: (publish: Publish, ...message: Parameters<Publish>) => void;
-  } = {}) => startAccountDeployment(ends, { config, sink: natsSinkOn(nats, { ...(around && { around }) }) });
+  } = {}) => {
+    const test = await startAccountingHost({ config, sink: natsSinkOn(nats, { ...(around && { around }) }) });
+    ends.push(test.close);
+    return test;
+  };
 
   it("are settled once the stream has acknowledged their range, and say that they speak of it", async () => {
     const test = await start({ config: { discardSpanNames: ["health"] } });
@@ -42,10 +41,10 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     for (let batch = 0; batch < 5; batch++)
       await append(queue, texts(60), batch % 2 === 0 ? "log_line" : "otel_metric");
     await append(queue, ["no kind"], "No Kind");
-    await test.passHour(queue);
+    await test.pass(60, queue);
     await append(queue, texts(3));
     await test.settled(queue);
-    await test.passHour(queue);
+    await test.pass(60, queue);
     await test.settled(queue);
     const settled = { refused: null, sink: "nats", is_checked: true, missing: 0, lost: 0, digest: null };
     expect(await test.accounts()).toMatchObject([
@@ -54,7 +53,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     ]);
     expect((await readStream(nats)).flatMap(({ sequences }) => sequences)).toHaveLength(303);
     const { created, state } = await nats.manager.streams.info(streamSettings.stream);
-    const ends = await test.sql`select stream, stream_end::int as end from ingest_account order by number`;
+    const ends = await test.connection.sql`select stream, stream_end::int as end from ingest_account order by number`;
     expect(ends.map(({ stream }) => stream)).toEqual(Array(2).fill(`${streamSettings.stream} ${created}`));
     expect(ends[1]?.end).toBe(state.last_seq);
     expect(ends[0]?.end).toBeLessThan(state.last_seq);
@@ -90,7 +89,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     const other = await test.startCore();
     test.forward(queue, other);
     await append(queue, texts(5));
-    await test.passHour(queue);
+    await test.pass(60, queue);
     await test.settled(queue);
     expect(await test.accounts()).toMatchObject([
       { number: 1, is_checked: true, accepted: 24, stored: 23, rejected: 1, missing: 0 },
@@ -102,7 +101,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     const queue = test.open();
     for (let hour = 1; hour <= 5; hour++) {
       await append(queue, texts(hour * 10));
-      await test.passHour(queue);
+      await test.pass(60, queue);
     }
     test.forward(queue);
     await test.settled(queue);
@@ -116,7 +115,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     const queue = test.open();
     const end = test.forward(queue);
     await append(queue, texts(40));
-    await test.passHour(queue);
+    await test.pass(60, queue);
     await test.settled(queue);
     await append(queue, texts(10));
     await eventually(() => expect(queue.stats().records).toBe(0));
@@ -129,10 +128,10 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     }
     test.forward(queue);
     await append(queue, texts(7));
-    await test.passHour(queue);
+    await test.pass(60, queue);
     await test.settled(queue);
     await append(queue, texts(2));
-    await test.passHour(queue);
+    await test.pass(60, queue);
     await test.settled(queue);
     expect(
       (await test.accounts()).map((row) => [row.accepted, row.stored, row.lost, row.missing, row.is_checked]),
@@ -141,7 +140,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
       [17, 7, 10, 0, true],
       [2, 2, 0, 0, true],
     ]);
-    const [gap] = await test.sql`select records_max::int as lost from ingest_gap`;
+    const [gap] = await test.connection.sql`select records_max::int as lost from ingest_gap`;
     expect(gap).toEqual({ lost: 50 });
   });
 
@@ -162,7 +161,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     test.forward(queue, other);
     for (let hour = 0; hour < 2; hour++) {
       await append(queue, texts(5));
-      await test.passHour(queue);
+      await test.pass(60, queue);
       await test.settled(queue);
     }
     expect((await test.accounts()).map((row) => [row.accepted, row.is_checked, row.missing])).toEqual([
@@ -177,14 +176,14 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     const end = test.forward(queue);
     for (const count of [10, 20, 30]) {
       await append(queue, texts(count));
-      await test.passHour(queue);
+      await test.pass(60, queue);
       await test.settled(queue);
     }
     await end();
-    await test.sql`delete from ingest_account where number > 1`;
+    await test.connection.sql`delete from ingest_account where number > 1`;
     test.forward(queue);
     await append(queue, texts(5));
-    await test.passHour(queue);
+    await test.pass(60, queue);
     await test.settled(queue);
     const rows = (await test.accounts()).toSorted((a, b) => a.number - b.number);
     expect(rows.map((row) => [row.number, row.accepted, row.stored, row.lost + row.missing, row.refused])).toEqual([

@@ -2,15 +2,20 @@ import { createHash, createPrivateKey, type KeyObject } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import type { Row } from "postgres";
 import { createConnector } from "../../collector/forward/connection.ts";
 import { createForwarder } from "../../collector/forward/forwarder.ts";
 import { signBytes } from "../../collector/management/signed-request.ts";
 import type { AccountSigner } from "../../collector/queue/account.ts";
 import type { Queue } from "../../collector/queue/queue.ts";
 import { createAccountRegister } from "../../functions/account-register.ts";
+import { createPostgresSink, type PostgresSinkNeeds } from "../../functions/ingest/postgres-sink.ts";
+import type { Sink } from "../../functions/ingest/sink.ts";
 import { createNodeCryptography } from "../../functions/node/node-cryptography.ts";
+import type { QueueName } from "../../functions/store/ingest/cursors.ts";
 import { type Clock, hourMs, systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
+import { createTestCa } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestClock, type TestClock } from "../fakes/clock.ts";
 import { createTestLog, type TestLog } from "../fakes/log.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
@@ -26,6 +31,8 @@ export interface AccountingHost {
   database: TestDatabase;
   connection: ReturnType<TestDatabase["connect"]>;
   core: TestIngest;
+  /** Starts another core on the same database. */
+  startCore(): Promise<TestIngest>;
   /** The host's clock. */
   clock: TestClock;
   /** The folder of its queue. */
@@ -34,24 +41,31 @@ export interface AccountingHost {
   signer: AccountSigner;
   log: TestLog;
   open(options?: Parameters<typeof openTestQueue>[1], at?: string): Queue;
-  /** Forwards a queue; returns what ends it. */
-  forward(queue: Queue): () => Promise<void>;
+  /** Forwards a queue to a core; returns what ends it. */
+  forward(queue: Queue, to?: TestIngest): () => Promise<void>;
   /** Lets minutes pass for queues, as keepAccounts does. */
   pass(minutes: number, ...queues: readonly Queue[]): Promise<void>;
+  /** The accounts that core has, in the order of their arrival. */
+  accounts(): Promise<Row[]>;
   /** Resolves once core has every account of a queue. */
   settled(queue: Queue): Promise<void>;
   close(): Promise<void>;
 }
 
-/** Starts core, and a host that begins with an hour two days ago. Core's clock is the machine's unless it is given. */
+/**
+ * Starts core, and a host that begins with an hour two days ago. Core's clock is the machine's, and its sink PostgreSQL's, unless they are
+ * given; accounts have the books of a sink that is given.
+ */
 export const startAccountingHost = async ({
   takesAccounts = true,
   config = {},
+  sink: openSink,
   startMs = Math.floor(Date.now() / hourMs - 48) * hourMs,
   coreClock = () => systemClock,
 }: {
   takesAccounts?: boolean;
   config?: object;
+  sink?: (needs: PostgresSinkNeeds) => Promise<Sink>;
   startMs?: number;
   coreClock?: (hosts: TestClock) => Clock;
 } = {}): Promise<AccountingHost> => {
@@ -62,13 +76,30 @@ export const startAccountingHost = async ({
   ends.push(() => database.drop());
   const connection = database.connect();
   const cryptography = createNodeCryptography();
-  const register = createAccountRegister({ db: connection.db, clock: cores, entropy: systemEntropy, cryptography });
-  const core = await startTestIngest({
-    database,
-    config,
-    needs: { accounts: takesAccounts ? register : undefined, clock: cores },
+  const ca = await createTestCa({
+    notBefore: new Date(Date.now() - hourMs),
+    notAfter: new Date(Date.now() + 24 * hourMs),
   });
-  ends.push(() => core.close());
+  const startCore = async () => {
+    const opened = Promise.withResolvers<Sink>();
+    const sink = async (needs: PostgresSinkNeeds) => {
+      const created = await (openSink?.(needs) ?? createPostgresSink(needs));
+      opened.resolve(created);
+      return created;
+    };
+    const books = openSink && {
+      countedOf: async (queue: QueueName) => (await (await opened.promise).countedOf?.(queue)) ?? null,
+    };
+    const register = createAccountRegister(
+      { db: connection.db, clock: cores, entropy: systemEntropy, cryptography },
+      books,
+    );
+    const needs = { accounts: takesAccounts ? register : undefined, clock: cores };
+    const started = await startTestIngest({ database, ca, config, needs, sink });
+    ends.push(() => started.close());
+    return started;
+  };
+  const core = await startCore();
   const dir = await mkdtemp(join(tmpdir(), "collector-accounts-"));
   ends.push(() => rm(dir, { recursive: true }));
   const client = await core.client({ uri: accountingHost });
@@ -80,17 +111,17 @@ export const startAccountingHost = async ({
   };
   const log = createTestLog();
   return {
-    ...{ database, connection, core, clock, dir, key, signer, log },
+    ...{ database, connection, core, startCore, clock, dir, key, signer, log },
     open: (options = {}, at = dir) => {
       const queue = openTestQueue(at, { clock: { ...clock, sleep: systemClock.sleep }, ...options });
       ends.push(() => queue.close());
       queue.accounts.seal(signer);
       return queue;
     },
-    forward: (queue) => {
+    forward: (queue, { port } = core) => {
       const forwarder = createForwarder({
         connect: createConnector(
-          `127.0.0.1:${core.port}`,
+          `127.0.0.1:${port}`,
           { cert: client.cert, key: client.key, ca: core.caPem, serverName: "localhost" },
           systemClock,
         ),
@@ -114,6 +145,10 @@ export const startAccountingHost = async ({
         for (const queue of queues) queue.accounts.observe();
       }
     },
+    accounts: async () => connection.sql`
+      select number::int, refused, is_linked, is_stopped, is_checked, follows_gap, accepted::int, stored::int, rejected::int,
+        discarded::int, lost::int, missing::int, sink, encode(range_digest, 'hex') as digest, from_at, to_at
+      from ingest_account order by received_at, number`,
     settled: (queue) => eventually(() => expectNone(queue.accounts.pendingThrough())),
     close: async () => {
       for (const end of ends.splice(0).reverse()) await end();
