@@ -26,9 +26,10 @@ export default async (project: TestProject): Promise<() => Promise<void>> => {
 
 /**
  * Enough connections for the workers of a machine with many cores, or the requests of workerd with two each. No database of a test lives long
- * enough for autovacuum, which would visit one after the other.
+ * enough for autovacuum, which would visit one after the other. The password is random, so that one iteration protects it, and each request
+ * of workerd signs in anew.
  */
-const settings = { max_connections: "400", autovacuum: "off", max_wal_size: "256MB" };
+const settings = { max_connections: "400", autovacuum: "off", max_wal_size: "256MB", scram_iterations: "1" };
 
 /** Returns whether a folder in memory exists and has room for the servers of a run, with their WAL. */
 const hasMemoryFor = (folder: string): boolean => {

@@ -196,6 +196,10 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
   };
 };
 
+/** Returns how often to repeat something: in workerd, where the same test runs again, a request takes ten times as long. */
+export const repeatsOf = ({ node, workerd }: { node: number; workerd: number }): number =>
+  inject("workerUrls") === undefined ? node : workerd;
+
 /** Creates a chat agent with the mock model and an ephemeral key, without SQL tools unless given. */
 export const createTestChat = async (chat: Partial<Chat> = {}): Promise<Chat> => ({
   inference: createMockInference("test-model"),

@@ -4,7 +4,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { certificate } from "../../../drizzle/schema/certificate.ts";
 import { decodePem, encodePem } from "../../../proto/pem.ts";
 import { createTestCsr, createTestKey, type TestKey, testNames, x509 } from "../../../scripts/lab/ca/test-pki.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { createTestCore, repeatsOf } from "../../../tests/support/core.ts";
 import { isWellFormedToken } from "../../domain/enrollment/bootstrap-token.ts";
 
 const test = await createTestCore();
@@ -100,16 +100,17 @@ describe("POST /v1/collector/enroll", () => {
     expect(codes).toEqual(["issued", ...Array.from({ length: 99 }, () => "token_invalid")]);
   });
 
-  it("keeps a policy's limit of 7 exact under 50 parallel enrollments with several tokens", async () => {
+  it("keeps a policy's limit of 7 exact under parallel enrollments with several tokens", async () => {
     const policy = await createPolicy({ max_enrollments: 7 });
     const tokens = await Promise.all([0, 1, 2].map(() => createToken(policy.id, { max_uses: 0 })));
     const key = await createTestKey();
-    const bodies = await Promise.all(Array.from({ length: 50 }, () => request(device(), {}, key)));
+    const count = repeatsOf({ node: 50, workerd: 20 });
+    const bodies = await Promise.all(Array.from({ length: count }, () => request(device(), {}, key)));
     const answers = await Promise.all(
       bodies.map((body, at) => enroll(tokens[at % 3]?.token ?? "", body, `10.2.${at}.1`)),
     );
     expect(answers.filter(({ status }) => status === 201).length).toBe(7);
-    expect(answers.filter(({ body }) => body.code === "enrollment_limit_reached").length).toBe(43);
+    expect(answers.filter(({ body }) => body.code === "enrollment_limit_reached").length).toBe(count - 7);
   });
 
   it("answers a retry of the same token and key with the same certificate, and counts one use", async () => {

@@ -14,7 +14,7 @@ import {
   type TestCollector,
   withProof,
 } from "../../../tests/support/collector.ts";
-import { createTestCore } from "../../../tests/support/core.ts";
+import { createTestCore, repeatsOf } from "../../../tests/support/core.ts";
 import { lockCertificate } from "../../store/certificate/certificates.ts";
 import { lockIdentity } from "../../store/certificate/identities.ts";
 
@@ -327,7 +327,9 @@ describe("POST /v1/collector/heartbeat", () => {
 
   it("writes concurrent heartbeats in shared statements, with a response of its own for each caller", async () => {
     const fleet = await Promise.all(
-      Array.from({ length: 40 }, (_, index) => enrollTestCollector(test, { token, deviceId: `fleet-${index}` })),
+      Array.from({ length: repeatsOf({ node: 40, workerd: 15 }) }, (_, index) =>
+        enrollTestCollector(test, { token, deviceId: `fleet-${index}` }),
+      ),
     );
     await test.api("POST", `/v1/collector/identities/${fleet[7]?.identityId}/revoke`, { as: "admin" });
     const answers = await Promise.all(

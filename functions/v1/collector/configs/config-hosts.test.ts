@@ -13,7 +13,7 @@ import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts
 import { configProgress } from "../../../../proto/fleet-health/vocabulary.ts";
 import { seedConfigs, seededConfigId } from "../../../../scripts/lab/seed-configs.ts";
 import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
-import { createTestCore } from "../../../../tests/support/core.ts";
+import { createTestCore, repeatsOf } from "../../../../tests/support/core.ts";
 import { readCsv } from "../../../../tests/support/csv.ts";
 
 const test = await createTestCore();
@@ -31,7 +31,6 @@ const rowsOf = async (query: string): Promise<number> =>
 
 describe("the hosts of a config", () => {
   it("equal the rows of the fleet under the filter of each figure", async () => {
-    const hashes = configs.map(({ config_hash }) => config_hash);
     const property = fc.asyncProperty(fc.constantFrom(...configs), async ({ config_hash: hash, hosts }) => {
       const desired = `desired_config=${hash}`;
       const counted = { desired: await rowsOf(`${desired}&not_state=revoked`) } as Record<string, number>;
@@ -42,7 +41,7 @@ describe("the hosts of a config", () => {
       expect(figures).toEqual(counted);
       expect(hosts.desired).toBe(hosts.running + hosts.failed + hosts.drifted + hosts.silent);
     });
-    await fc.assert(property, { numRuns: hashes.length });
+    await fc.assert(property, { numRuns: repeatsOf({ node: configs.length, workerd: 3 }) });
   });
 
   it("are of every kind in the seeded fleet, so that the property above compares something", () => {
