@@ -54,6 +54,7 @@ beforeAll(async () => {
       SVC_INFERENCE_CHAT_MODEL: "mock",
       SVC_COLLECTOR_MIN_VERSION: "1.0.0",
     },
+    program: programFile("functions/main.ts"),
   });
   cleanup.defer(() => files.remove());
   const core = await files.start();

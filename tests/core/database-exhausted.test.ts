@@ -11,6 +11,7 @@ import { type IngestCore, prepareIngestCore } from "../../scripts/lab/ingest-cor
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
 import { frame, newQueue, testHost } from "../support/frames.ts";
 import { connectForeign, type ForeignClient, submit } from "../support/grpc-client.ts";
+import { programFile } from "../support/program.ts";
 
 /** What a test has started, ended in the opposite order. */
 let cleanup = new AsyncDisposableStack();
@@ -31,7 +32,10 @@ const startServer = async (settings: Readonly<Record<string, string>> = {}): Pro
 };
 
 const startCore = async (url: string): Promise<RunningCore> => {
-  const core: IngestCore = await prepareIngestCore(url, { env: { SVC_TRUST_LOOPBACK_OPS: "true" } });
+  const core: IngestCore = await prepareIngestCore(url, {
+    env: { SVC_TRUST_LOOPBACK_OPS: "true" },
+    program: programFile("functions/main.ts"),
+  });
   cleanup.defer(() => core.remove());
   const running: { port: number; ingestPort: number; process: ChildProcess } = await core.start();
   cleanup.defer(() => void running.process.kill("SIGKILL"));

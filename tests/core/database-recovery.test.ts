@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type IngestCore, prepareIngestCore } from "../../scripts/lab/ingest-core.ts";
 import { type EmbeddedPostgres, startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.ts";
 import { startTcpProxy, type TcpProxy } from "../fakes/tcp-proxy.ts";
+import { programFile } from "../support/program.ts";
 
 let postgres: EmbeddedPostgres;
 let proxy: TcpProxy;
@@ -43,6 +44,7 @@ beforeAll(async () => {
   proxy = await startTcpProxy(socketOf(postgres));
   core = await prepareIngestCore(`postgres://postgres@127.0.0.1:${proxy.port}/postgres`, {
     env: { SVC_TRUST_LOOPBACK_OPS: "true" },
+    program: programFile("functions/main.ts"),
   });
   running = await core.start();
   running.process.stdout?.resume();

@@ -15,6 +15,7 @@ import { seedPeople } from "../../scripts/lab/people.ts";
 import { collectorOf, identityPrefix, type TestCollector, withProof } from "../support/collector.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { eventually } from "../support/eventually.ts";
+import { programFile } from "../support/program.ts";
 
 /* E2: core is killed between signing and commit. A real core with an external signer, which keeps what it signed. */
 
@@ -59,6 +60,7 @@ const core: IngestCore = await prepareIngestCore(database.url, {
     SVC_INGEST_CLIENT_CA_FILE: file("ca.pem"),
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: clientCertificateHeader,
   },
+  program: programFile("functions/main.ts"),
 });
 let running: { url: string; process: ChildProcess } | undefined;
 const start = async () => {

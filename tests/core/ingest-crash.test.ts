@@ -4,13 +4,14 @@ import { afterAll, beforeAll, expect, it } from "vitest";
 import { type IngestCore, prepareIngestCore } from "../../scripts/lab/ingest-core.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createNumberedQueue } from "../support/numbered-queue.ts";
+import { programFile } from "../support/program.ts";
 import { findStored } from "../support/stored-envelopes.ts";
 
 let database: TestDatabase;
 let core: IngestCore;
 beforeAll(async () => {
   database = await createTestDatabase();
-  core = await prepareIngestCore(database.url);
+  core = await prepareIngestCore(database.url, { program: programFile("functions/main.ts") });
 });
 afterAll(async () => {
   await core.remove();

@@ -10,7 +10,7 @@ import { startEmbeddedPostgres } from "../../scripts/postgres/embedded-postgres.
 import { parseWebConfig } from "../../ui/bff/config.ts";
 import { createSessions } from "../../ui/bff/session.ts";
 import { startTcpProxy, type TcpProxy } from "../fakes/tcp-proxy.ts";
-import { logged, startProgram, stopProgram } from "./program.ts";
+import { logged, programFile, startProgram, stopProgram } from "./program.ts";
 
 /** A part of a deployment that runs as a process of its own. */
 export type DeployedPart = "web" | "core" | "postgres";
@@ -32,7 +32,10 @@ export const startWebDeployment = async ({ hosts }: { hosts: number }): Promise<
   const postgres = await startEmbeddedPostgres();
   cleanup.defer(() => postgres.stop("immediate"));
   const authTokenSecret = systemEntropy.bytes(32).toHex();
-  const prepared = await prepareIngestCore(postgres.url(), { env: { SVC_AUTH_TOKEN_SECRET: authTokenSecret } });
+  const prepared = await prepareIngestCore(postgres.url(), {
+    env: { SVC_AUTH_TOKEN_SECRET: authTokenSecret },
+    program: programFile("functions/main.ts"),
+  });
   cleanup.defer(() => prepared.remove());
   const core = await prepared.start();
   core.process.stdout?.resume();

@@ -17,7 +17,7 @@ import { parseWebConfig } from "../../../ui/bff/config.ts";
 import { createSessions } from "../../../ui/bff/session.ts";
 import { frame, newQueue } from "../../support/frames.ts";
 import { connectForeign, submit } from "../../support/grpc-client.ts";
-import { logged, startProgram } from "../../support/program.ts";
+import { logged, programFile, startProgram } from "../../support/program.ts";
 import type { AttackedProgram } from "./http-attacks.ts";
 
 const probe = new URL("./event-loop-probe.ts", import.meta.url);
@@ -57,6 +57,7 @@ export const prepareDeployments = async (): Promise<{ start(): Promise<Deploymen
   const authTokenSecret = systemEntropy.bytes(32).toHex();
   const prepared = await prepareIngestCore(database.url, {
     env: { ...probed, ...workloadEnvironment, SVC_AUTH_TOKEN_SECRET: authTokenSecret },
+    program: programFile("functions/main.ts"),
   });
   cleanup.defer(() => prepared.remove());
   const host = "https://fleet.flood/d/well-behaved";

@@ -7,6 +7,7 @@ import { prepareIngestCore } from "../../../scripts/lab/ingest-core.ts";
 import { openEmbeddedDatabase } from "../../../scripts/postgres/embedded-database.ts";
 import { frame, newQueue } from "../../support/frames.ts";
 import { connectForeign, submit } from "../../support/grpc-client.ts";
+import { programFile } from "../../support/program.ts";
 import { attackerHost, attacks } from "./attacks.ts";
 
 const peakMbMax = 350;
@@ -41,7 +42,7 @@ export const runFloods = async ({
   warmUpMs?: number;
 }): Promise<{ ok: boolean; seconds: number; results: Record<string, FloodResult> }> => {
   const database = await openEmbeddedDatabase();
-  const core = await prepareIngestCore(database.url);
+  const core = await prepareIngestCore(database.url, { program: programFile("functions/main.ts") });
   const host = "https://fleet.flood/d/well-behaved";
   const [pair, attacker] = [await core.client(host), await core.client(attackerHost)];
   const results: Record<string, FloodResult> = {};
