@@ -1,4 +1,3 @@
-import { AxeBuilder } from "@axe-core/playwright";
 import { type SQL, sql } from "drizzle-orm";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -7,6 +6,7 @@ import { terms } from "../../proto/fleet-health/query-language/terms.ts";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
 import { buildUi } from "../../scripts/lab/built-ui.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { axeViolationsOf } from "../../scripts/lab/ui-states.ts";
 import { visitPage } from "../../scripts/lab/visit-page.ts";
 import { questions } from "../../ui/app/fleet/query-language/questions.ts";
 import { startTestWeb, type TestWeb } from "../support/web.ts";
@@ -94,14 +94,14 @@ describe("the query bar in a browser", () => {
     await page.keyboard.press("/");
     await expect.poll(() => page.getByRole("option").count()).toBe(questions.length + terms.length);
     await page.getByRole("option", { name: /since:.*since:10:00/ }).waitFor();
-    expect((await new AxeBuilder({ page }).analyze()).violations).toEqual([]);
+    expect(await axeViolationsOf(page)).toEqual([]);
     await page.keyboard.press("Escape");
     await page.getByRole("heading", { name: "Fleet" }).click();
     await page.keyboard.press("?");
     const help = page.getByRole("dialog");
     for (const example of ["version<1.4", "expires:weekend", "queue>10MiB", "-platform:linux -web"])
       await help.getByText(example, { exact: true }).waitFor();
-    expect((await new AxeBuilder({ page }).analyze()).violations).toEqual([]);
+    expect(await axeViolationsOf(page)).toEqual([]);
     await page.context().close();
   });
 
@@ -120,7 +120,7 @@ describe("the query bar in a browser", () => {
     await page.getByText("There is no parameter sate. Did you mean state?").waitFor();
     await page.getByText("state has no value stal. Did you mean stale?").waitFor();
     expect(await page.locator("tr[data-id]").count()).toBe(0);
-    expect((await new AxeBuilder({ page }).analyze()).violations).toEqual([]);
+    expect(await axeViolationsOf(page)).toEqual([]);
     await page.getByRole("link", { name: "Show without these parts" }).click();
     await expect.poll(() => addressOf(page)).toBe("?drift=drifted");
     await page.locator("tr[data-id]").first().waitFor();
