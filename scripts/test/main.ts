@@ -1,6 +1,7 @@
 /**
- * `bun run test [args]`: runs each vitest configuration of the repository, then prints a summary whose last line is
- * `N passed, N failed`. Arguments go to vitest (`bun run test functions/v1`). Exit code 1 when a test failed or none ran.
+ * `bun run test [args]`: runs the vitest configurations of the repository side by side, then prints a summary. Its last line is
+ * `N passed, N failed`, with `, N skipped` if some were. Arguments go to vitest (`bun run test functions/v1`). Exit code 1 when a test failed
+ * or none ran.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -22,9 +23,10 @@ interface VitestReport {
   }[];
 }
 
+/** The output of the longer run is shown as it comes, that of the other at its end. */
 const runs = [
-  { name: "node", config: "vitest.config.ts" },
-  { name: "workerd", config: "vitest.workerd.config.ts" },
+  { name: "node", config: "vitest.config.ts", isShown: true },
+  { name: "workerd", config: "vitest.workerd.config.ts", isShown: false },
 ];
 
 const args = process.argv.slice(2);
@@ -37,7 +39,8 @@ const shorten = (failure: string): string => {
   return [...lines.filter((line) => !isFrame(line)), ...lines.filter(isFrame).slice(0, 5)].join("\n").slice(0, 2000);
 };
 
-const run = async ({ name, config }: (typeof runs)[number]) => {
+/** Runs a configuration; returns its results, and what it printed if that is not to be shown at once. */
+const run = async ({ name, config, isShown }: (typeof runs)[number]) => {
   const file = join(folder, `${name}.json`);
   const startedAt = performance.now();
   const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${file}`];
@@ -45,9 +48,14 @@ const run = async ({ name, config }: (typeof runs)[number]) => {
   const child = spawn(
     process.execPath,
     ["node_modules/vitest/vitest.mjs", "run", `--config=${config}`, ...reporters, ...filters],
-    { stdio: ["ignore", "inherit", "inherit"] },
+    { stdio: ["ignore", isShown ? "inherit" : "pipe", isShown ? "inherit" : "pipe"] },
   );
-  const [code] = await once(child, "exit");
+  let printed = "";
+  for (const output of [child.stdout, child.stderr])
+    output?.setEncoding("utf8").on("data", (text: string) => {
+      printed += text;
+    });
+  const [code] = await once(child, "close");
   const report: VitestReport = existsSync(file) ? JSON.parse(await readFile(file, "utf8")) : { testResults: [] };
   const tests = report.testResults.flatMap(({ name: path, assertionResults }) =>
     assertionResults.map((test) => ({ ...test, name: `${relative(process.cwd(), path)}: ${test.fullName}` })),
@@ -66,6 +74,7 @@ const run = async ({ name, config }: (typeof runs)[number]) => {
   if (code !== 0 && failures.length === 0) failures.push({ name: "outside of any test", reasons: ["see above"] });
   return {
     name,
+    printed,
     seconds: (performance.now() - startedAt) / 1000,
     passed: tests.filter(({ status }) => status === "passed").length,
     failures,
@@ -74,13 +83,8 @@ const run = async ({ name, config }: (typeof runs)[number]) => {
   };
 };
 
-const results: Awaited<ReturnType<typeof run>>[] = [];
-try {
-  for (const entry of runs) results.push(await run(entry));
-} finally {
-  await rm(folder, { recursive: true, force: true });
-}
-
+const results = await Promise.all(runs.map(run)).finally(() => rm(folder, { recursive: true, force: true }));
+for (const { printed } of results) process.stdout.write(printed);
 for (const { name, seconds, passed, failures, skipped } of results) {
   const counts = `${passed} passed, ${failures.length} failed, ${skipped.length} skipped`;
   console.log(`${name.padEnd(8)} ${counts} in ${seconds.toFixed(1)} s`);
@@ -96,5 +100,6 @@ for (const { name: runName, failures } of results)
 const passed = results.reduce((sum, result) => sum + result.passed, 0);
 const failed = results.reduce((sum, result) => sum + result.failures.length, 0);
 if (passed + failed === 0) console.log("no test ran");
-console.log(`${passed} passed, ${failed} failed`);
+const skips = results.reduce((sum, { skipped }) => sum + skipped.length, 0);
+console.log(`${passed} passed, ${failed} failed${skips === 0 ? "" : `, ${skips} skipped`}`);
 process.exitCode = failed > 0 || passed === 0 ? 1 : 0;
