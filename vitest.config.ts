@@ -2,24 +2,37 @@ import { availableParallelism } from "node:os";
 import { defineConfig } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
-/** The files that take longest: started last, one of them would leave the other cores idle. */
+/** The files that take longest, most of it waiting: started last, one of them would leave the other cores idle. */
 const longest = [
-  "tests/slow/chaos/chaos.test.ts",
   "tests/ui/outages.test.ts",
-  "functions/jobs/run-rollouts.test.ts",
-  "tests/core/chat-process.test.ts",
-  "tests/core/secret-rotation.test.ts",
-  "scripts/release/reproducible.test.ts",
-  "functions/main.test.ts",
+  "tests/slow/chaos/chaos.test.ts",
+  "tests/ui/wave-rollouts.test.ts",
   "tests/slow/floods/floods.test.ts",
+  "tests/simulation/simulation.test.ts",
+  "tests/core/export-process.test.ts",
+  "tests/core/chat-process.test.ts",
+  "tests/ui/figures.test.ts",
+  "tests/core/secret-rotation.test.ts",
+  "tests/core/api-properties.test.ts",
+  "scripts/release/reproducible.test.ts",
+  "scripts/mirror-bundle/mirror-bundle.test.ts",
+  "tests/admin/first-day.test.ts",
+  "tests/core/database-recovery.test.ts",
+  "tests/ui/chat.test.ts",
+  "tests/ui/records.test.ts",
+  "tests/collector/hour-states.test.ts",
+  "tests/collector/rotation.test.ts",
+  "functions/main.test.ts",
+  "functions/jobs/run-rollouts.test.ts",
 ];
 
 /** Runs the longest files first, then the others as vitest does: by their duration in the last run, or by size. */
 class LongestFirst extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
     const sorted = await super.sort(files);
-    const isLong = ({ moduleId }: TestSpecification) => longest.some((path) => moduleId.endsWith(`/${path}`));
-    return [...sorted.filter(isLong), ...sorted.filter((file) => !isLong(file))];
+    const fileOf = (path: string) => sorted.find(({ moduleId }) => moduleId.endsWith(`/${path}`));
+    const first = longest.map(fileOf).filter((file) => file !== undefined);
+    return [...first, ...sorted.filter((file) => !first.includes(file))];
   }
 }
 
@@ -29,11 +42,11 @@ export default defineConfig({
     include: ["{functions,kit,collector,proto,drizzle,scripts,tests,ui}/**/*.test.ts"],
     exclude: ["**/node_modules/**", "tests/workerd/**"],
     environment: "node",
-    // Processes, one more than there are cores, as they often wait. Each runs one file after the other with the modules that it has loaded, since
+    // Processes, two more than there are cores, as they often wait. Each runs one file after the other with the modules that it has loaded, since
     // loading them again would take a fifth of the processor time: no module has mutable state.
     pool: "forks",
     isolate: false,
-    maxWorkers: availableParallelism() + 1,
+    maxWorkers: availableParallelism() + 2,
     execArgv: ["--import=./tests/support/quicken.ts"],
     setupFiles: ["tests/support/seed-properties.ts"],
     globalSetup: ["tests/global-setup.ts"],

@@ -25,10 +25,10 @@ export default defineConfig({
     include: ["functions/{v1,http,scim}/**/*.test.ts", "tests/workerd/*.test.ts"],
     exclude: Object.keys(nodeOnly),
     environment: "node",
-    // As in vitest.config.ts.
+    // As in vitest.config.ts, beside whose processes these run.
     pool: "forks",
     isolate: false,
-    maxWorkers: availableParallelism() + 1,
+    maxWorkers: availableParallelism(),
     execArgv: ["--import=./tests/support/quicken.ts"],
     setupFiles: ["tests/support/seed-properties.ts"],
     globalSetup: ["tests/workerd/global-setup.ts"],
