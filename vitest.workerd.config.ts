@@ -25,10 +25,10 @@ export default defineConfig({
     include: ["functions/{v1,http,scim}/**/*.test.ts", "tests/workerd/*.test.ts"],
     exclude: Object.keys(nodeOnly),
     environment: "node",
-    // As in vitest.config.ts, beside whose processes these run.
+    // As in vitest.config.ts, beside whose processes these run: few, so that nothing times out.
     pool: "forks",
     isolate: false,
-    maxWorkers: availableParallelism(),
+    maxWorkers: Math.max(1, availableParallelism() - 1),
     execArgv: ["--import=./tests/support/quicken.ts"],
     setupFiles: ["tests/support/seed-properties.ts"],
     globalSetup: ["tests/workerd/global-setup.ts"],
