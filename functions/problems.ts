@@ -85,7 +85,7 @@ export const problemCatalog = {
   // Enrollment.
   policy_name_taken: entry("conflict", "fix_request", "Another policy has this name"),
   policy_frozen: entry("forbidden", "stop", "The enrollment policy is frozen"),
-  token_invalid: entry("unauthenticated", "stop", "The bootstrap token is not valid"),
+  token_invalid: entry("unauthenticated", "stop", "The enrollment token is not valid"),
   source_not_allowed: entry("forbidden", "stop", "The source address is not allowed"),
   identity_not_allowed: entry("forbidden", "fix_request", "The identity is not an allowed prefix and the device id"),
   device_not_allowed: entry("forbidden", "stop", "The token is bound to another device"),

@@ -2,7 +2,9 @@ import { errors, type JWTPayload, type JWTVerifyGetKey, jwtVerify } from "jose";
 
 /** Asymmetric signatures alone: never `none`, and never HS256, whose key would be the public one. */
 const algorithms = ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"];
-const leewaySeconds = 60;
+
+/** How much the clocks of an issuer and of core may differ. */
+export const leewaySeconds = 60;
 
 /**
  * Verifies the JWT of an identity provider or another issuer by its keys; clocks may differ by 60 s. It must say when it was issued and

@@ -1228,7 +1228,7 @@ export const getChatReceipts = <ThrowOnError extends boolean = false>(options: O
 });
 
 /**
- * Enroll a host: a client certificate for a bootstrap token and a certificate request
+ * Enroll a host: a client certificate for a bootstrap or service account token and a certificate request
  */
 export const enrollCollector = <ThrowOnError extends boolean = false>(options: Options<EnrollCollectorData, ThrowOnError>): RequestResult<EnrollCollectorResponses, EnrollCollectorErrors, ThrowOnError> => options.client.post<EnrollCollectorResponses, EnrollCollectorErrors, ThrowOnError>({
     security: [{

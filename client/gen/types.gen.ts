@@ -25,6 +25,38 @@ export type EnrollmentPolicy = {
     labels: {
         [key: string]: string;
     };
+    workload: {
+        /**
+         * one of SVC_WORKLOAD_ISSUERS_FILE, which has its audience and its keys
+         */
+        issuer: string;
+        /**
+         * tokens with a longer lifetime are refused
+         */
+        max_token_ttl_seconds?: number;
+        /**
+         * the first that matches decides
+         */
+        rules: Array<{
+            /**
+             * must hold one * at most; may hold * in place of a whole segment between : and / only
+             */
+            pattern: string;
+            claims?: {
+                [key: string]: string;
+            };
+            /**
+             * must not hold control characters; must be well-formed Unicode; may name only {namespace}, {service_account}, {pod}, {pod_uid}, {node}, {node_uid}; must name {node} or {node_uid}: each node has an identity of its own
+             */
+            device_id?: string;
+            /**
+             * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
+             */
+            labels?: {
+                [key: string]: string;
+            };
+        }>;
+    } | null;
 };
 
 export type BootstrapToken = {
@@ -1576,6 +1608,38 @@ export type ListEnrollmentPoliciesResponses = {
             labels: {
                 [key: string]: string;
             };
+            workload: {
+                /**
+                 * one of SVC_WORKLOAD_ISSUERS_FILE, which has its audience and its keys
+                 */
+                issuer: string;
+                /**
+                 * tokens with a longer lifetime are refused
+                 */
+                max_token_ttl_seconds?: number;
+                /**
+                 * the first that matches decides
+                 */
+                rules: Array<{
+                    /**
+                     * must hold one * at most; may hold * in place of a whole segment between : and / only
+                     */
+                    pattern: string;
+                    claims?: {
+                        [key: string]: string;
+                    };
+                    /**
+                     * must not hold control characters; must be well-formed Unicode; may name only {namespace}, {service_account}, {pod}, {pod_uid}, {node}, {node_uid}; must name {node} or {node_uid}: each node has an identity of its own
+                     */
+                    device_id?: string;
+                    /**
+                     * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
+                     */
+                    labels?: {
+                        [key: string]: string;
+                    };
+                }>;
+            } | null;
             created_by_email: string | null;
             tokens: {
                 revoked: number;
@@ -1620,6 +1684,38 @@ export type CreateEnrollmentPolicyData = {
         labels?: {
             [key: string]: string;
         };
+        workload?: {
+            /**
+             * one of SVC_WORKLOAD_ISSUERS_FILE, which has its audience and its keys
+             */
+            issuer: string;
+            /**
+             * tokens with a longer lifetime are refused
+             */
+            max_token_ttl_seconds?: number;
+            /**
+             * the first that matches decides
+             */
+            rules: Array<{
+                /**
+                 * must hold one * at most; may hold * in place of a whole segment between : and / only
+                 */
+                pattern: string;
+                claims?: {
+                    [key: string]: string;
+                };
+                /**
+                 * must not hold control characters; must be well-formed Unicode; may name only {namespace}, {service_account}, {pod}, {pod_uid}, {node}, {node_uid}; must name {node} or {node_uid}: each node has an identity of its own
+                 */
+                device_id?: string;
+                /**
+                 * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
+                 */
+                labels?: {
+                    [key: string]: string;
+                };
+            }>;
+        } | null;
     };
     path?: never;
     query?: never;
@@ -1918,9 +2014,9 @@ export type ExportBootstrapTokensResponse = ExportBootstrapTokensResponses[keyof
 export type SimulateEnrollmentData = {
     body: {
         /**
-         * must not hold control characters; must be well-formed Unicode
+         * absent: that of the service account token, which is required then
          */
-        device_id: string;
+        device_id?: string;
         /**
          * the host's address, as core sees it: behind a proxy, the proxy's
          */
@@ -1934,9 +2030,15 @@ export type SimulateEnrollmentData = {
          */
         identity_prefix?: string;
         /**
-         * of a bootstrap token; absent: the rules of tokens do not apply
+         * of a bootstrap token, or of a service account token without its signature
          */
         token_sha256?: string;
+        /**
+         * the payload of a service account token; its signature is not checked
+         */
+        token_claims?: {
+            [key: string]: unknown;
+        };
     };
     path: {
         id: string;
@@ -2020,7 +2122,16 @@ export type SimulateEnrollmentResponses = {
      */
     200: {
         allowed: boolean;
-        identity: string;
+        /**
+         * null: the service account token names no device
+         */
+        identity: string | null;
+        /**
+         * those that the policy would give the host
+         */
+        labels: {
+            [key: string]: string;
+        };
         /**
          * the problem code that enrollment would answer with
          */
@@ -8221,7 +8332,7 @@ export type EnrollCollectorErrors = {
         code?: 'malformed_json';
     };
     /**
-     * `token_invalid`: The bootstrap token is not valid
+     * `token_invalid`: The enrollment token is not valid
      */
     401: Problem & {
         code?: 'token_invalid';
@@ -8279,10 +8390,10 @@ export type EnrollCollectorErrors = {
         code?: 'internal';
     };
     /**
-     * `signer_failed`: The certificate signer failed
+     * `issuer_unavailable`: The keys of the token's issuer cannot be read. `signer_failed`: The certificate signer failed
      */
     502: Problem & {
-        code?: 'signer_failed';
+        code?: 'issuer_unavailable' | 'signer_failed';
     };
     /**
      * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data

@@ -1,9 +1,21 @@
+import { sql } from "drizzle-orm";
 import { bigint, boolean, index, integer, jsonb, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
 import type { Labels } from "../../proto/labels.ts";
+import type { WorkloadTerms } from "../../proto/operator/workload.ts";
 import { bytea, timestamp } from "./columns.ts";
 
 /** Whether an identity with an unexpired active certificate may enroll again. */
 export type Reenrollment = "deny" | "replace";
+
+/** Whom an issuer's token names, and what the rule of the policy that admitted it grants. */
+export interface Attestation {
+  issuer: string;
+  subject: string;
+  /** Those of the pod and its node, and those that the policy's rules name. */
+  claims: Readonly<Record<string, string>>;
+  /** Of the rule; they win over those of the policy. */
+  labels: Labels;
+}
 
 /** An enrollment policy: which identities may enroll, from where, how many, and the lifetime of their certificates. */
 export const enrollmentPolicy = pgTable("enrollment_policy", {
@@ -23,9 +35,11 @@ export const enrollmentPolicy = pgTable("enrollment_policy", {
   frozenAt: timestamp("frozen_at"),
   /** Of the hosts that it admits; they win over those that a host reports. */
   labels: jsonb("labels").$type<Labels>().notNull().default({}),
+  /** Which service account tokens enroll hosts under it; null for bootstrap tokens alone. */
+  workload: jsonb("workload").$type<WorkloadTerms>(),
 });
 
-/** A bootstrap token of one policy, stored as its SHA-256. */
+/** A bootstrap token of one policy, or a service account token that one admitted, stored as its SHA-256. */
 export const bootstrapToken = pgTable(
   "bootstrap_token",
   {
@@ -46,8 +60,15 @@ export const bootstrapToken = pgTable(
     revokedAt: timestamp("revoked_at"),
     createdAt: timestamp("created_at").notNull(),
     createdBy: uuid("created_by").notNull(),
+    /** Of a service account token, which enrolls one host; null for a bootstrap token. */
+    attestation: jsonb("attestation").$type<Attestation>(),
   },
-  (table) => [index("bootstrap_token_policy").on(table.policyId)],
+  (table) => [
+    index("bootstrap_token_policy").on(table.policyId),
+    index("bootstrap_token_unused")
+      .on(table.expiresAt)
+      .where(sql`${table.attestation} is not null and ${table.useCount} = 0`),
+  ],
 );
 
 /** A reservation: a use of a token that counts under the limits while the signer runs, and expires after 60 s. */

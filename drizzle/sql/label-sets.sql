@@ -1,5 +1,5 @@
--- The labels of a host: those that it reports, and those of its enrollment policy, which win. Equal sets are stored once, and hosts refer
--- to them by number. A new set and the hosts that refer to it commit together, and the lock on a known set keeps the job that deletes
+-- The labels of a host: those that it reports, those of its enrollment policy, and those of the policy's rule that admitted its service
+-- account token; later ones win. Equal sets are stored once, and hosts refer to them by number. A new set and the hosts that refer to it commit together, and the lock on a known set keeps the job that deletes
 -- unused sets away until then: functions/store/fleet/labels.ts.
 INSERT INTO "label_set" ("id", "sha256", "labels") VALUES (0, sha256('{}'), '{}') ON CONFLICT DO NOTHING;
 
@@ -25,7 +25,8 @@ $$;
 CREATE OR REPLACE FUNCTION "collector_identity_take_labels"() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	NEW.label_set_id := label_set_of(coalesce(NEW.reported_labels, '{}')
-		|| coalesce((SELECT labels FROM enrollment_policy WHERE id = NEW.policy_id), '{}'));
+		|| coalesce((SELECT labels FROM enrollment_policy WHERE id = NEW.policy_id), '{}')
+		|| coalesce(NEW.attestation->'labels', '{}'));
 	RETURN NEW;
 END
 $$;

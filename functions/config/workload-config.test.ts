@@ -25,6 +25,8 @@ describe("the issuers' file", () => {
       ],
       fault: undefined,
     });
+    const { issuers } = read("issuers: [{ issuer: 'https://cluster.example.com', audience: core }]");
+    expect(issuers[0]?.subjects).toEqual([]);
     expect(workloadIssuersOf({}, [], () => "")).toEqual([]);
   });
 

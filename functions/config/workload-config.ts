@@ -4,15 +4,16 @@ import { type ConfigFault, type Environment, GuardedFileError } from "../../kit/
 import { TextVariable } from "../../kit/variables.ts";
 import { parseTree } from "../../proto/collector-config/tree.ts";
 import { type Scope, scopes } from "../../proto/operator/scopes.ts";
+import { ClaimText, SubjectPattern } from "../../proto/operator/workload.ts";
 
-/** An OpenID Connect issuer whose tokens workloads exchange (docs/workloads.md). */
+/** An OpenID Connect issuer whose tokens workloads exchange (docs/workloads.md), and hosts enroll with (docs/enroll-kubernetes.md). */
 export interface WorkloadIssuer {
   issuer: string;
   /** The `aud` that a token must hold. */
   audience: string;
   /** Null: as the issuer's discovery document names it. */
   jwksUri: string | null;
-  /** The first that matches decides: by its pattern, and each of its claims. */
+  /** Who exchanges tokens. The first that matches decides: by its pattern, and each of its claims. */
   subjects: readonly { pattern: string; claims: Readonly<Record<string, string>>; scopes: readonly Scope[] }[];
 }
 
@@ -23,10 +24,8 @@ export const workloadVariables = {
 };
 
 const url = v.pipe(v.string("must be a URL"), v.check(isConfidentialUrl, "must be https://, or http:// of loopback"));
-const text = v.pipe(v.string("must be text"), v.nonEmpty("must not be empty"), v.maxLength(512, "is too long"));
-
 const claim = v.pipe(
-  v.union([text, v.pipe(v.number(), v.safeInteger())], "must be text or an integer"),
+  v.union([ClaimText, v.pipe(v.number(), v.safeInteger())], "must be text or an integer"),
   v.transform(String),
 );
 
@@ -44,28 +43,23 @@ const IssuersFile = v.strictObject({
     v.array(
       v.strictObject({
         issuer: url,
-        audience: text,
+        audience: ClaimText,
         jwks_uri: v.optional(url),
-        subjects: v.pipe(
-          v.array(
-            v.strictObject({
-              pattern: v.pipe(
-                text,
-                v.check((pattern) => pattern.split("*").length <= 2, "must hold one * at most"),
-                v.check(
-                  (pattern) => pattern.split(/[:/]/).every((segment) => segment === "*" || !segment.includes("*")),
-                  "may hold * in place of a whole segment between : and / only",
+        subjects: v.optional(
+          v.pipe(
+            v.array(
+              v.strictObject({
+                pattern: SubjectPattern,
+                claims: v.optional(v.record(ClaimText, claim, "must be a mapping"), {}),
+                scopes: v.pipe(
+                  v.array(v.picklist(scopes, "must be read, audit or admin")),
+                  v.minLength(1, "must name a scope"),
                 ),
-              ),
-              claims: v.optional(v.record(text, claim, "must be a mapping"), {}),
-              scopes: v.pipe(
-                v.array(v.picklist(scopes, "must be read, audit or admin")),
-                v.minLength(1, "must name a scope"),
-              ),
-            }),
-            "must be a list of patterns with scopes",
+              }),
+              "must be a list of patterns with scopes",
+            ),
+            v.minLength(1, "must not be empty"),
           ),
-          v.minLength(1, "must not be empty"),
         ),
       }),
       "must be a list of issuers",
@@ -79,7 +73,7 @@ const IssuersFile = v.strictObject({
 
 /** Returns where a rule needs an id and has none. */
 const faultOfIds = (issuers: v.InferOutput<typeof IssuersFile>["issuers"]): string | undefined => {
-  for (const [at, { issuer, subjects }] of issuers.entries()) {
+  for (const [at, { issuer, subjects = [] }] of issuers.entries()) {
     const ids = idClaims.find(([known]) => known.test(issuer))?.[1];
     const without = ids && subjects.findIndex(({ claims }) => !ids.some((id) => Object.hasOwn(claims, id)));
     if (ids === undefined || without === undefined || without < 0) continue;
@@ -123,7 +117,11 @@ export const workloadIssuersOf = (
   }
   const withoutId = faultOfIds(file.output.issuers);
   if (withoutId !== undefined) return fault(withoutId);
-  return file.output.issuers.map(({ jwks_uri, ...issuer }) => ({ ...issuer, jwksUri: jwks_uri ?? null }));
+  return file.output.issuers.map(({ jwks_uri, subjects = [], ...issuer }) => ({
+    ...issuer,
+    subjects,
+    jwksUri: jwks_uri ?? null,
+  }));
 };
 
 const unknownOrMissing = ({ expected }: v.BaseIssue<unknown>): string => {

@@ -1,6 +1,7 @@
 /** Enrollment as core reports it to `/enrollment` (docs/enroll.md). No view has the value of a token. */
 import * as v from "valibot";
 import { Id, IsoTimestamp } from "../values.ts";
+import { WorkloadTerms } from "./workload.ts";
 
 const TextOrNull = v.nullable(v.string());
 
@@ -41,6 +42,8 @@ export const ListedPolicy = v.strictObject({
   created_by: v.string(),
   frozen_at: v.nullable(IsoTimestamp),
   labels: v.record(v.string(), v.string()),
+  /** Which service account tokens enroll hosts under it; null for bootstrap tokens alone. */
+  workload: v.nullable(WorkloadTerms),
   /** The email of `created_by`; null for a person whom the directory no longer has. */
   created_by_email: TextOrNull,
   tokens: TokenCounts,

@@ -27,7 +27,7 @@ const securitySchemes = {
     type: "http",
     scheme: "bearer",
     bearerFormat: "svcbt_…",
-    description: "A bootstrap token of an enrollment policy.",
+    description: "A bootstrap token of an enrollment policy, or a service account token that one admits.",
   },
   collectorCertificate: {
     type: "mutualTLS",

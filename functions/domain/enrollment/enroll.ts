@@ -1,3 +1,4 @@
+import type { Attestation } from "../../../drizzle/schema/enrollment.ts";
 import { pooledEntropy } from "../../../kit/entropy.ts";
 import type { EnrollRequest } from "../../../proto/management/enroll.ts";
 import type { Core } from "../../core.ts";
@@ -7,6 +8,7 @@ import { deleteReservations } from "../../store/enrollment/enrollments.ts";
 import { createTokenFinder } from "../../store/enrollment/policies.ts";
 import type { Origin } from "../audit/audit-log.ts";
 import type { Issued } from "../certificate/issued.ts";
+import { createAdmitWorkload, isJwt, type WorkloadCore } from "./admit-workload.ts";
 import { isWellFormedToken, tokenPrefixCharacters } from "./bootstrap-token.ts";
 import { EnrollmentRefusal, type RefusalCore, type RefusedUse, type RunOrRefuse } from "./refuse.ts";
 import { checkTokenUse, type EnrollmentRequest, type Reserved } from "./reserve.ts";
@@ -21,36 +23,42 @@ export interface AdmittedToken {
   tokenId: string;
   tokenPrefix: string;
   policyId: string;
+  /** Of a service account token. */
+  attestation: Attestation | null;
 }
 
 /** Admits the token that a caller presents, null for none. */
 export type AdmitToken = (rawToken: string | null, origin: Origin) => Promise<AdmittedToken>;
 
 /**
- * Creates the check of a bootstrap token before the request's body is read. The check consumes no use; the reservation and the record
- * repeat it. Throws 401 `token_invalid`, 403 `policy_frozen` or `source_not_allowed`, 429 `throttled`.
+ * Creates the check of a bootstrap token, or of a service account token, before the request's body is read. The check consumes no use; the
+ * reservation and the record repeat it. Throws 401 `token_invalid`, 403 `policy_frozen` or `source_not_allowed`, 429 `throttled`, and 502
+ * `issuer_unavailable`.
  */
-export const createAdmitToken = (
-  core: Pick<EnrollCore, "db" | "clock" | "cryptography">,
-  runOrRefuse: RunOrRefuse,
-): AdmitToken => {
+export const createAdmitToken = (core: WorkloadCore, runOrRefuse: RunOrRefuse): AdmitToken => {
   // Concurrent requests share look-ups: the results are checked again under the policy's lock.
   const findToken = createTokenFinder(core.db);
+  const admitWorkload = createAdmitWorkload(core);
   return (rawToken, origin) => {
-    const use: RefusedUse = { tokenId: null, tokenPrefix: null, policyId: null, identity: null };
+    const use: RefusedUse = { tokenId: null, tokenPrefix: null, policyId: null, identity: null, attestation: null };
     return runOrRefuse(use, origin, async () => {
-      if (rawToken === null || !isWellFormedToken(rawToken)) {
+      const isWorkload = rawToken !== null && isJwt(rawToken);
+      if (rawToken === null || !(isWorkload || isWellFormedToken(rawToken))) {
         throw new EnrollmentRefusal("token_invalid", {
           reason: rawToken === null ? "token_missing" : "token_malformed",
         });
       }
-      const tokenPrefix = rawToken.slice(0, tokenPrefixCharacters);
-      use.tokenPrefix = tokenPrefix;
-      const found = await findToken(await core.cryptography.sha256Hex(rawToken));
+      if (!isWorkload) use.tokenPrefix = rawToken.slice(0, tokenPrefixCharacters);
+      const found = isWorkload
+        ? await admitWorkload(rawToken)
+        : await findToken(await core.cryptography.sha256Hex(rawToken));
       use.tokenId = found?.token.id ?? null;
       use.policyId = found?.policy.id ?? null;
+      use.tokenPrefix ??= found?.token.tokenPrefix ?? null;
+      use.attestation = found?.token.attestation ?? null;
       const { token, policy } = checkTokenUse(found?.policy, found?.token, origin.remoteAddress, core.clock.now());
-      return { tokenId: token.id, tokenPrefix, policyId: policy.id };
+      const { id: tokenId, tokenPrefix, attestation } = token;
+      return { tokenId, tokenPrefix, policyId: policy.id, attestation };
     });
   };
 };

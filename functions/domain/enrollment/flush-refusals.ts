@@ -1,11 +1,18 @@
 import { deleteFailures, deleteRefusals, type RefusalRow } from "../../store/enrollment/enrollments.ts";
+import { deleteUnusedAttested } from "../../store/enrollment/policies.ts";
 import type { AuditEntry } from "../audit/audit-log.ts";
 import { type FlushCore, flushCounts } from "../audit/flush-refusals.ts";
 import { failureWindowMs } from "./refuse.ts";
 
-/** Audits the counts of refused enrollments, by address and reason; see `flushCounts`. Deletes the failed uses that no longer count. */
+const unusedMax = 500;
+
+/**
+ * Audits the counts of refused enrollments, by address and reason; see `flushCounts`. Deletes what no longer counts: failed uses, and
+ * service account tokens that have expired and enrolled no host.
+ */
 export const flushEnrollmentRefusals = async (core: FlushCore): Promise<number> => {
   await deleteFailures(core.db, new Date(core.clock.now() - failureWindowMs));
+  await deleteUnusedAttested(core.db, new Date(core.clock.now()), unusedMax);
   return flushCounts(core, deleteRefusals, enrollmentEntry);
 };
 

@@ -1,6 +1,9 @@
 import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
-import type { Labels } from "../../../proto/labels.ts";
+import type { FieldError } from "../../../kit/problem.ts";
+import { type Labels, labelsMax } from "../../../proto/labels.ts";
+import type { WorkloadTerms } from "../../../proto/operator/workload.ts";
+import type { WorkloadIssuer } from "../../config/workload-config.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
@@ -31,16 +34,22 @@ export interface PolicyDraft {
   allowedSourceCidrs: string[];
   reenrollment: Reenrollment;
   labels: Labels;
+  workload: WorkloadTerms | null;
 }
 
-/** Creates an enrollment policy; caps a TTL above 30 days. Throws 409 `policy_name_taken`. */
+/**
+ * Creates an enrollment policy; caps a TTL above 30 days. Throws 409 `policy_name_taken`, 422 `validation_failed` for an issuer that core
+ * does not know.
+ */
 export const createPolicy = async (
-  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  { config, db, clock, entropy }: Pick<Core, "config" | "db" | "clock" | "entropy">,
   operator: Operator,
   draft: PolicyDraft,
   origin: Origin,
-): Promise<PolicyRow> =>
-  db.transaction(async (tx) => {
+): Promise<PolicyRow> => {
+  const fault = faultOfWorkload(draft, config.workloadIssuers);
+  if (fault !== undefined) throw new Problem("validation_failed", { errors: [fault] });
+  return db.transaction(async (tx) => {
     const policy = await insertPolicy(tx, {
       ...draft,
       id: uuidv7({ clock, entropy }),
@@ -68,11 +77,25 @@ export const createPolicy = async (
           allowed_source_cidrs: policy.allowedSourceCidrs,
           reenrollment: policy.reenrollment,
           labels: policy.labels,
+          workload: policy.workload,
         },
       },
     );
     return policy;
   });
+};
+
+const faultOfWorkload = (
+  { labels, workload }: PolicyDraft,
+  issuers: readonly WorkloadIssuer[],
+): FieldError | undefined => {
+  if (workload === null) return undefined;
+  if (!issuers.some(({ issuer }) => issuer === workload.issuer))
+    return { path: "workload.issuer", message: "must be an issuer of SVC_WORKLOAD_ISSUERS_FILE" };
+  const at = workload.rules.findIndex((rule) => Object.keys({ ...labels, ...rule.labels }).length > labelsMax);
+  if (at < 0) return undefined;
+  return { path: `workload.rules.${at}.labels`, message: `must have at most ${labelsMax} entries with the policy's` };
+};
 
 /** Freezes a policy; final and idempotent. Its tokens stop enrolling with the commit. Throws 404 `not_found`. */
 export const freezePolicy = async (

@@ -15,7 +15,6 @@ import {
 } from "../../store/certificate/certificates.ts";
 import {
   type EnrolledIdentity,
-  type IdentityRow,
   insertIdentities,
   updateIdentityReenrolled,
 } from "../../store/certificate/identities.ts";
@@ -24,8 +23,9 @@ import { deleteReservations, type ReservationRow } from "../../store/enrollment/
 import { addEnrollments, addTokenUses, findTokenTerms } from "../../store/enrollment/policies.ts";
 import { type AuditEntry, type Origin, recordAudits } from "../audit/audit-log.ts";
 import { type Issued, issuedBefore, issuedRow } from "../certificate/issued.ts";
-import { catchRefusal, EnrollmentRefusal, type Refused } from "./refuse.ts";
+import { catchRefusal, EnrollmentRefusal, type Refused, workloadDetail } from "./refuse.ts";
 import { checkReenrollment, checkTokenUse, type EnrollmentRequest, type Locked } from "./reserve.ts";
+import type { ReenrollmentFacts } from "./use-rules.ts";
 
 /** A certificate that was signed for a reservation. */
 export interface Issue {
@@ -67,15 +67,16 @@ export const readForRecords = async (
     catchRefusal((): Plan => {
       const { request, reservation, issued, origin } = issue;
       const { policyId, tokenId } = reservation;
-      const { policy } = checkTokenUse(policies.get(policyId), tokens.get(tokenId), origin.remoteAddress, now);
+      const { policy, token } = checkTokenUse(policies.get(policyId), tokens.get(tokenId), origin.remoteAddress, now);
       if (!held.has(reservation.id)) throw new EnrollmentRefusal("enrollment_in_progress");
       const known = identities.get(request.identity);
       // Since this reservation expired, another policy may have enrolled the identity, under its own lock.
-      checkReenrollment(policy, known, known !== undefined && identitiesInUse.has(known.id));
+      const isInUse = known !== undefined && identitiesInUse.has(known.id);
+      checkReenrollment({ policy, known, isInUse, attestation: token.attestation });
       if (fingerprints.has(issued.fingerprintSha256)) {
         throw new EnrollmentRefusal("signer_failed", { cause: new SignerFault(issuedBefore) });
       }
-      return planOf(issue, known, needs, now);
+      return planOf(issue, { known, attestation: token.attestation }, needs, now);
     }),
   );
   return async () => {
@@ -97,7 +98,12 @@ interface Plan {
   certificate: CertificateRow;
 }
 
-const planOf = (issue: Issue, known: IdentityRow | undefined, { ids }: RecordNeeds, now: number): Plan => {
+const planOf = (
+  issue: Issue,
+  { known, attestation }: Pick<ReenrollmentFacts, "known" | "attestation">,
+  { ids }: RecordNeeds,
+  now: number,
+): Plan => {
   const { request, reservation, issued } = issue;
   const { hostname, platform, collectorVersion } = request;
   const { policyId, tokenId } = reservation;
@@ -111,7 +117,7 @@ const planOf = (issue: Issue, known: IdentityRow | undefined, { ids }: RecordNee
     lastAuthFailureAt: null,
     lastAuthFailureReason: null,
   };
-  const identity = { ...(known ?? newcomer), policyId, tokenId, hostname, platform, collectorVersion };
+  const identity = { ...(known ?? newcomer), policyId, tokenId, hostname, platform, collectorVersion, attestation };
   const id = uuidv7(idNeeds);
   const facts = { id, identityId: identity.id, predecessorId: null, tokenId, issuedAt: issue.now };
   const certificate = issuedRow(issued, { ...facts, spkiSha256: request.spkiSha256 });
@@ -169,5 +175,6 @@ const entryOf = ({ isKnown, identity, certificate, issue: { issued, origin } }: 
     fingerprint_sha256: issued.fingerprintSha256,
     not_after: certificate.notAfter.toISOString(),
     reenrolled: isKnown,
+    ...workloadDetail(identity.attestation),
   },
 });

@@ -40,7 +40,7 @@ describe("refusals", () => {
       });
       return createRunOrRefuse({ db: counting, clock, entropy: createSeededEntropy(seed), observe: unobserved });
     });
-    const use = { tokenId: null, tokenPrefix: null, policyId: null, identity: null };
+    const use = { tokenId: null, tokenPrefix: null, policyId: null, identity: null, attestation: null };
     const refuse = (at: number, remoteAddress: string) =>
       cores[at % 2]?.(use, { requestId: `r-${at}`, remoteAddress }, async () => {
         throw new EnrollmentRefusal("token_invalid", { reason: "token_unknown" });

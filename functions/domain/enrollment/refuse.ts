@@ -1,4 +1,5 @@
 import { LRUCache } from "lru-cache";
+import type { Attestation } from "../../../drizzle/schema/enrollment.ts";
 import { addressKey } from "../../../kit/address.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
 import type { Core } from "../../core.ts";
@@ -67,6 +68,8 @@ export interface RefusedUse {
   tokenPrefix: string | null;
   policyId: string | null;
   identity: string | null;
+  /** Of a service account token that a policy admitted. */
+  attestation: Attestation | null;
 }
 
 /** The parts of core that record a refusal. */
@@ -205,8 +208,21 @@ const refusalEntry = ({ refusal, use, origin }: RefusedRequest, { code }: Proble
   outcome: "failure",
   reason: refusal.reason,
   origin,
-  details: { policy_id: use.policyId, token_prefix: use.tokenPrefix, code, ...signerFault(refusal) },
+  details: {
+    policy_id: use.policyId,
+    token_prefix: use.tokenPrefix,
+    code,
+    ...workloadDetail(use.attestation),
+    ...signerFault(refusal),
+  },
 });
+
+/** Returns whom a service account token named, for the audit event. */
+export const workloadDetail = (attestation: Attestation | null): { workload?: Omit<Attestation, "labels"> } => {
+  if (attestation === null) return {};
+  const { labels: _, ...workload } = attestation;
+  return { workload };
+};
 
 /** Returns a signer's message for the audit event; the caller never gets it. */
 const signerFault = ({ problem: { options } }: EnrollmentRefusal): { signer_fault?: string } =>

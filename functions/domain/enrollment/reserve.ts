@@ -22,6 +22,7 @@ import {
   deviceRules,
   enforce,
   firstEnrollmentRules,
+  type ReenrollmentFacts,
   reenrollmentRules,
   unknownToken,
 } from "./use-rules.ts";
@@ -155,7 +156,8 @@ const decide = (facts: Facts, { clock, ids }: Needs, asked: ReserveRequest, now:
   const heldByToken = facts.heldByToken.get(token.id) ?? 0;
   const isReserved = facts.reserved.has(request.identity);
   enforce(deviceRules, { policy, token, identity: request.identity, deviceId, platform, isReserved, heldByToken });
-  checkReenrollment(policy, identity, identity !== undefined && facts.identitiesInUse.has(identity.id));
+  const isInUse = identity !== undefined && facts.identitiesInUse.has(identity.id);
+  checkReenrollment({ policy, known: identity, isInUse, attestation: token.attestation });
   const heldFirsts = facts.firstsByPolicy.get(policy.id) ?? 0;
   const lastHour = facts.lastHourByPolicy.get(policy.id) ?? 0;
   enforce(firstEnrollmentRules, { policy, known: identity, heldFirsts, lastHour });
@@ -194,5 +196,4 @@ export const checkTokenUse = <Policy extends Pick<PolicyRow, "frozenAt" | "allow
 };
 
 /** Throws `EnrollmentRefusal` unless an identity may enroll, if it is known, again. Checked at the reservation and again at the record. */
-export const checkReenrollment = (policy: PolicyRow, known: IdentityRow | undefined, isInUse: boolean): void =>
-  enforce(reenrollmentRules, { policy, known, isInUse });
+export const checkReenrollment = (facts: ReenrollmentFacts): void => enforce(reenrollmentRules, facts);

@@ -1,12 +1,20 @@
 import { hourMs } from "../../../kit/clock.ts";
 import { composeIdentity } from "../../../proto/identity.ts";
+import type { Labels } from "../../../proto/labels.ts";
 import type { Core } from "../../core.ts";
 import { Problem, type ProblemCode } from "../../problems.ts";
 import { findIdentitiesInUse } from "../../store/certificate/certificates.ts";
 import { countEnrolledSince, findIdentityByName } from "../../store/certificate/identities.ts";
 import { planByIndex } from "../../store/database/execute-prepared.ts";
 import { countReservations, findReserved } from "../../store/enrollment/enrollments.ts";
-import { findPolicy, findTokenOfPolicy } from "../../store/enrollment/policies.ts";
+import { findPolicy, findTokenOfPolicy, type TokenTerms } from "../../store/enrollment/policies.ts";
+import {
+  type AttestationFacts,
+  type Attested,
+  attest,
+  attestationRules,
+  type TokenPayload,
+} from "./attestation-rules.ts";
 import {
   type AdmissionFacts,
   admissionRules,
@@ -24,13 +32,16 @@ import {
 /** The use of a policy to simulate. */
 export interface SimulatedUse {
   policyId: string;
-  deviceId: string;
+  /** Null for the one that the service account token names. */
+  deviceId: string | null;
   remoteAddress: string;
   platform: string;
   /** Null for the policy's first prefix. */
   identityPrefix: string | null;
-  /** Null to leave out the rules of tokens. */
+  /** Of a bootstrap token, or of a service account token without its signature; null to leave out what only the stored token decides. */
   tokenSha256: Uint8Array | null;
+  /** The payload of a service account token, whose signature is not checked; null for a bootstrap token. */
+  payload: TokenPayload | null;
 }
 
 /** The result of one rule. */
@@ -42,7 +53,10 @@ export interface SimulatedCheck {
 
 /** The decision on a simulated use: that of enrollment, by its rules in their order. */
 export interface Simulation {
-  identity: string;
+  /** Null for a service account token that names no device. */
+  identity: string | null;
+  /** Those that the policy would give the host. */
+  labels: Labels;
   allowed: boolean;
   /** The problem code of the first rule that refuses, and the rule. */
   code: ProblemCode | null;
@@ -61,20 +75,26 @@ export const simulateEnrollment = ({ db, clock, config }: Pick<Core, "db" | "clo
       await planByIndex(tx);
       const now = clock.now();
       const at = new Date(now);
-      const { deviceId, platform, remoteAddress } = use;
+      const { payload, platform, remoteAddress } = use;
       const policy = await findPolicy(tx, use.policyId);
       if (policy === undefined) throw new Problem("not_found");
+      const { workload } = policy;
+      const attested = workload && payload && attest(workload, payload);
+      const labels = { ...policy.labels, ...attested?.attestation.labels };
+      const attestation: AttestationFacts = { workload, issuers: config.workloadIssuers, payload, now };
+      const deviceId = use.deviceId ?? attested?.deviceId;
+      if (deviceId === undefined) return { identity: null, labels, ...decisionOf(attestationRules, attestation) };
       const identity = composeIdentity(use.identityPrefix ?? policy.allowedIdentityPrefixes[0] ?? "", deviceId);
-      const token =
-        use.tokenSha256 === null
-          ? "not_given"
-          : ((await findTokenOfPolicy(tx, policy.id, use.tokenSha256)) ?? "unknown");
+      const found = use.tokenSha256 === null ? null : await findTokenOfPolicy(tx, policy.id, use.tokenSha256);
+      const unstored = use.tokenSha256 === null ? "not_given" : "unknown";
+      const token = found ?? (attested ? tokenOf(attested, policy.id, now) : unstored);
       const known = await findIdentityByName(tx, identity);
       const inUse = await findIdentitiesInUse(tx, [identity], at);
       const reserved = await findReserved(tx, [identity], at);
       const held = await countReservations(tx, [policy.id], at);
       const lastHour = await countEnrolledSince(tx, policy.id, new Date(now - hourMs));
       const facts: Facts = {
+        ...attestation,
         policy,
         token,
         remoteAddress,
@@ -87,18 +107,34 @@ export const simulateEnrollment = ({ db, clock, config }: Pick<Core, "db" | "clo
         heldByToken: typeof token === "string" ? 0 : (held.find(({ tokenId }) => tokenId === token.id)?.held ?? 0),
         known,
         isInUse: known !== undefined && inUse.has(known.id),
+        attestation: attested?.attestation ?? null,
         heldFirsts: held.reduce((sum, { first }) => sum + first, 0),
         lastHour,
       };
-      return { identity, ...decisionOf(facts) };
+      return { identity, labels, ...decisionOf(allRules, facts) };
     },
     { accessMode: "read only", isolationLevel: "repeatable read" },
   );
 
-type Facts = AdmissionFacts & IdentityFacts & DeviceFacts & ReenrollmentFacts & FirstEnrollmentFacts;
+/** Returns the token that a service account token would be stored as. */
+const tokenOf = ({ deviceId, attestation }: Attested, policyId: string, now: number): TokenTerms => ({
+  id: "",
+  policyId,
+  tokenPrefix: "",
+  allowedSourceCidrs: [],
+  boundDeviceId: deviceId,
+  maxUses: 1,
+  useCount: 0,
+  expiresAt: new Date(now + hourMs),
+  revokedAt: null,
+  attestation,
+});
+
+type Facts = AttestationFacts & AdmissionFacts & IdentityFacts & DeviceFacts & ReenrollmentFacts & FirstEnrollmentFacts;
 
 /** In the order in which an enrollment passes them. */
 const allRules: readonly Rule<Facts>[] = [
+  ...attestationRules,
   ...admissionRules,
   ...identityRules,
   ...deviceRules,
@@ -106,8 +142,8 @@ const allRules: readonly Rule<Facts>[] = [
   ...firstEnrollmentRules,
 ];
 
-const decisionOf = (facts: Facts): Omit<Simulation, "identity"> => {
-  const findings = allRules.map(({ name, find }) => ({ rule: name, finding: find(facts) }));
+const decisionOf = <Given>(rules: readonly Rule<Given>[], facts: Given): Omit<Simulation, "identity" | "labels"> => {
+  const findings = rules.map(({ name, find }) => ({ rule: name, finding: find(facts) }));
   const decisive = findings.find(({ finding }) => finding?.refusal);
   const checks = findings.map(({ rule, finding }): SimulatedCheck => {
     if (finding === null) return { rule, outcome: "not_applicable", detail: notApplicable(rule) };
@@ -123,6 +159,7 @@ const decisionOf = (facts: Facts): Omit<Simulation, "identity"> => {
 };
 
 const notApplicable = (rule: string): string => {
+  if (rule.startsWith("workload_") || rule === "same_node") return "no service account token was given";
   if (rule.startsWith("token_")) return "no token was given";
   return rule.startsWith("max_") ? "the identity has enrolled before" : "the identity has never enrolled";
 };

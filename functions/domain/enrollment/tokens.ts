@@ -53,6 +53,7 @@ export const createToken = async (
       revokedAt: null,
       createdAt: new Date(now),
       createdBy: operator.userId,
+      attestation: null,
     };
     await insertToken(tx, token);
     await recordAudit(

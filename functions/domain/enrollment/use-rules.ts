@@ -3,6 +3,7 @@
  * no other place that admits a host.
  */
 
+import type { Attestation } from "../../../drizzle/schema/enrollment.ts";
 import { addressAllowed } from "../../../kit/address.ts";
 import { composeIdentity } from "../../../proto/identity.ts";
 import type { IdentityRow } from "../../store/certificate/identities.ts";
@@ -46,6 +47,8 @@ export interface ReenrollmentFacts {
   known: IdentityRow | undefined;
   /** Whether the identity has an active certificate. */
   isInUse: boolean;
+  /** Of a service account token; null for a bootstrap token. */
+  attestation: Attestation | null;
 }
 
 /** The facts of `deviceRules`. */
@@ -230,6 +233,20 @@ export const reenrollmentRules: readonly Rule<ReenrollmentFacts>[] = [
           detail: "The identity was revoked, which is final: use a new device id",
         }),
       };
+    },
+  },
+  {
+    name: "same_node",
+    find: ({ known, isInUse, attestation }) => {
+      if (known === undefined || attestation === null) return null;
+      const { issuer, claims } = known.attestation ?? {};
+      const refusal = new EnrollmentRefusal("identity_exists", { reason: "identity_of_another_node" });
+      if (issuer !== undefined && issuer !== attestation.issuer)
+        return { detail: `the identity belongs to a node of ${issuer}`, refusal };
+      if (!isInUse) return passed("the identity has no active certificate");
+      if (claims?.node_uid === attestation.claims.node_uid) return passed("the same node has enrolled it");
+      const node = claims?.node_uid === undefined ? "a bootstrap token" : `the node with the uid ${claims.node_uid}`;
+      return { detail: `the identity has an active certificate, and ${node} has enrolled it`, refusal };
     },
   },
   {

@@ -8,12 +8,18 @@ export interface ClaimedSubject {
   claims: Readonly<Record<string, string>>;
 }
 
-/** Returns those claims of a token's payload that a rule of its issuer names: text, and numbers as text. */
+/** Whom a rule matches: by the pattern of their subject, and each of its claims. */
+interface SubjectRule {
+  pattern: string;
+  claims: Readonly<Record<string, string>>;
+}
+
+/** Returns those claims of a token's payload that a rule names: text, and numbers as text. */
 export const ruleClaims = (
-  { subjects }: Pick<WorkloadIssuer, "subjects">,
+  rules: readonly SubjectRule[],
   payload: Readonly<Record<string, unknown>>,
 ): Record<string, string> => {
-  const names = new Set(subjects.flatMap(({ claims }) => Object.keys(claims)));
+  const names = new Set(rules.flatMap(({ claims }) => Object.keys(claims)));
   const found = [...names].flatMap((name): [string, string][] => {
     const value = Object.hasOwn(payload, name) ? payload[name] : undefined;
     return typeof value === "string" || typeof value === "number" ? [[name, String(value)]] : [];
@@ -21,18 +27,25 @@ export const ruleClaims = (
   return Object.fromEntries(found);
 };
 
+/** Returns the first rule whose pattern and claims match a subject. */
+export const findRule = <Rule extends SubjectRule>(
+  rules: readonly Rule[],
+  { subject, claims }: Pick<ClaimedSubject, "subject" | "claims">,
+): Rule | undefined =>
+  rules.find(
+    (rule) =>
+      matches(rule.pattern, subject) &&
+      Object.entries(rule.claims).every(([name, value]) => Object.hasOwn(claims, name) && claims[name] === value),
+  );
+
 /** Returns the scopes of a subject of an issuer: those of the first rule whose pattern and claims match; null for none. */
 export const workloadScopes = (
   issuers: readonly WorkloadIssuer[],
-  { issuer, subject, claims }: ClaimedSubject,
-): readonly Scope[] | null =>
-  issuers
-    .find((each) => each.issuer === issuer)
-    ?.subjects.find(
-      (rule) =>
-        matches(rule.pattern, subject) &&
-        Object.entries(rule.claims).every(([name, value]) => Object.hasOwn(claims, name) && claims[name] === value),
-    )?.scopes ?? null;
+  { issuer, ...claimed }: ClaimedSubject,
+): readonly Scope[] | null => {
+  const subjects = issuers.find((each) => each.issuer === issuer)?.subjects ?? [];
+  return findRule(subjects, claimed)?.scopes ?? null;
+};
 
 /** `*` stands for one segment: any text without `:` and `/`, and not for none. */
 const matches = (pattern: string, subject: string): boolean => {

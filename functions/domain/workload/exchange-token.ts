@@ -46,7 +46,7 @@ export const createTokenExchange = (core: ExchangeCore): ExchangeToken => {
   return async (subjectToken, origin) => {
     try {
       const { issuer, subject, payload } = await verify(subjectToken);
-      const claimed = { issuer: issuer.issuer, subject, claims: ruleClaims(issuer, payload) };
+      const claimed = { issuer: issuer.issuer, subject, claims: ruleClaims(issuer.subjects, payload) };
       const scopes = workloadScopes(config.workloadIssuers, claimed);
       if (scopes === null) throw new SubjectTokenRejected("subject_not_allowed");
       return await issue(core, { ...claimed, scopes }, origin);

@@ -65,10 +65,10 @@ export const insertIdentities = async (db: Executor, rows: readonly EnrolledIden
 export const updateIdentityReenrolled = async (
   db: Executor,
   id: string,
-  about: Pick<IdentityRow, "policyId" | "tokenId" | "hostname" | "platform" | "collectorVersion">,
+  about: Pick<IdentityRow, "policyId" | "tokenId" | "hostname" | "platform" | "collectorVersion" | "attestation">,
 ): Promise<void> => {
-  const { policyId, tokenId, hostname, platform, collectorVersion } = about;
-  const set = { policyId, tokenId, hostname, platform, collectorVersion };
+  const { policyId, tokenId, hostname, platform, collectorVersion, attestation } = about;
+  const set = { policyId, tokenId, hostname, platform, collectorVersion, attestation };
   await db.update(collectorIdentity).set(set).where(eq(collectorIdentity.id, id));
 };
 

@@ -1,4 +1,4 @@
-import { and, eq, isNull, sql } from "drizzle-orm";
+import { and, eq, inArray, isNotNull, isNull, lt, not, sql } from "drizzle-orm";
 import { bootstrapToken, enrollmentPolicy } from "../../../drizzle/schema/enrollment.ts";
 import { groupCalls } from "../../../kit/group-calls.ts";
 import { singleFlight } from "../../../kit/single-flight.ts";
@@ -56,6 +56,20 @@ export const addEnrollments = async (
   );
 };
 
+/** A policy that admits service account tokens. */
+export type WorkloadPolicy = Pick<PolicyRow, "id" | "createdBy"> & { workload: NonNullable<PolicyRow["workload"]> };
+
+/** Finds the policies that trust an issuer: oldest first, those that are frozen last. */
+export const findWorkloadPolicies = async (db: Executor, issuer: string): Promise<WorkloadPolicy[]> => {
+  const { id, createdBy, workload, frozenAt } = enrollmentPolicy;
+  const rows = await db
+    .select({ id, createdBy, workload })
+    .from(enrollmentPolicy)
+    .where(sql`${workload}->>'issuer' = ${issuer}`)
+    .orderBy(sql`${frozenAt} is not null`, id);
+  return rows.flatMap(({ workload: terms, ...row }) => (terms === null ? [] : [{ ...row, workload: terms }]));
+};
+
 /** Finds a policy. */
 export const findPolicy = async (db: Executor, id: string): Promise<PolicyRow | undefined> => {
   const [row] = await db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id));
@@ -70,10 +84,37 @@ export const insertToken = async (db: Executor, row: typeof bootstrapToken.$infe
   await db.insert(bootstrapToken).values(row);
 };
 
+/** Inserts the token that a service account token enrolls with, unless it is known. */
+export const insertAttestedToken = async (db: Executor, row: typeof bootstrapToken.$inferInsert): Promise<void> => {
+  await db.insert(bootstrapToken).values(row).onConflictDoNothing({ target: bootstrapToken.tokenSha256 });
+};
+
+/** Deletes up to `limit` service account tokens that expired before `before` and enrolled no host. */
+export const deleteUnusedAttested = async (db: Executor, before: Date, limit: number): Promise<void> => {
+  const { id, attestation, useCount, expiresAt } = bootstrapToken;
+  const isReserved = sql`exists (select from enrollment_reservation r where r.token_id = ${id})`;
+  const unused = db
+    .select({ id })
+    .from(bootstrapToken)
+    .where(and(isNotNull(attestation), eq(useCount, 0), lt(expiresAt, before), not(isReserved)))
+    .limit(limit)
+    .for("update", { skipLocked: true });
+  await db.delete(bootstrapToken).where(inArray(id, unused));
+};
+
 /** The columns of a token that decide on its use. */
 export type TokenTerms = Pick<
   TokenRow,
-  "id" | "policyId" | "allowedSourceCidrs" | "boundDeviceId" | "maxUses" | "useCount" | "expiresAt" | "revokedAt"
+  | "id"
+  | "policyId"
+  | "tokenPrefix"
+  | "allowedSourceCidrs"
+  | "boundDeviceId"
+  | "maxUses"
+  | "useCount"
+  | "expiresAt"
+  | "revokedAt"
+  | "attestation"
 >;
 
 /** What decides, before the body of a request is read, whether its token may enroll. */
@@ -103,28 +144,36 @@ export const createTokenFinder = (db: Executor): ((tokenSha256: string) => Promi
 interface TermsRow extends Record<string, unknown> {
   id: string;
   policy_id: string;
+  prefix: string;
   cidrs: string[];
   device: string | null;
   max_uses: string;
   use_count: string;
   expires: string;
   revoked: string | null;
+  attestation: TokenRow["attestation"];
 }
 
 const terms =
-  sql.raw(`t.id, t.policy_id, t.allowed_source_cidrs as cidrs, t.bound_device_id as device, t.max_uses, t.use_count,
-  t.expires_at as expires, t.revoked_at as revoked`);
+  sql.raw(`t.id, t.policy_id, t.token_prefix as prefix, t.allowed_source_cidrs as cidrs, t.bound_device_id as device, t.max_uses, t.use_count,
+  t.expires_at as expires, t.revoked_at as revoked, t.attestation`);
 
 const termsOf = (row: TermsRow): TokenTerms => ({
   id: row.id,
   policyId: row.policy_id,
+  tokenPrefix: row.prefix,
   allowedSourceCidrs: row.cidrs,
   boundDeviceId: row.device,
   maxUses: Number(row.max_uses),
   useCount: Number(row.use_count),
   expiresAt: new Date(row.expires),
   revokedAt: row.revoked === null ? null : new Date(row.revoked),
+  attestation: row.attestation,
 });
+
+/** Finds the token with a hash as it is now, where `createTokenFinder` may share an earlier look-up. */
+export const findPresentedToken = async (db: Executor, tokenSha256: string): Promise<PresentedToken | undefined> =>
+  (await findTokensByHash(db, [tokenSha256]))[0];
 
 const findTokensByHash = async (
   db: Executor,
@@ -214,8 +263,11 @@ export const addTokenUses = async (db: Executor, uses: readonly TokenUses[], at:
   );
 };
 
-/** Returns one page of the tokens of a policy. */
+/** Returns one page of the bootstrap tokens of a policy. */
 export const listTokens = async (db: Executor, policyId: string, page: PageRequest): Promise<Paged<TokenRow>> => {
-  const { where, orderBy, limit } = pageOf(bootstrapToken.id, page, [eq(bootstrapToken.policyId, policyId)]);
+  const { where, orderBy, limit } = pageOf(bootstrapToken.id, page, [
+    eq(bootstrapToken.policyId, policyId),
+    isNull(bootstrapToken.attestation),
+  ]);
   return paged(await db.select().from(bootstrapToken).where(where).orderBy(orderBy).limit(limit), page);
 };

@@ -1,9 +1,17 @@
-import { eq, getTableColumns, type SQL, sql } from "drizzle-orm";
+import { and, eq, getTableColumns, isNull, type SQL, sql } from "drizzle-orm";
 import { bootstrapToken, enrollmentPolicy } from "../../../drizzle/schema/enrollment.ts";
 import { person } from "../../../drizzle/schema/operator.ts";
 import { type PolicyState, policyStates, type TokenState, tokenStates } from "../../../proto/operator/enrollment.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral, type Paged, type PageRequest, paged, pageOf, substring } from "../database/query-parts.ts";
+import {
+  anyOf,
+  arrayLiteral,
+  type Paged,
+  type PageRequest,
+  paged,
+  pageOf,
+  substring,
+} from "../database/query-parts.ts";
 import type { PolicyRow, TokenRow } from "./policies.ts";
 
 /** Tokens by state. */
@@ -19,7 +27,7 @@ const tokenStateAt = (now: Date): SQL<TokenState> => sql<TokenState>`case
 
 const noTokens: TokenCounts = { revoked: 0, expired: 0, policy_frozen: 0, exhausted: 0, active: 0 };
 
-/** Counts the tokens of these policies, or of all, by policy and state. */
+/** Counts the bootstrap tokens of these policies, or of all, by policy and state. */
 const countTokens = async (
   db: Executor,
   now: Date,
@@ -33,7 +41,7 @@ const countTokens = async (
     })
     .from(bootstrapToken)
     .innerJoin(enrollmentPolicy, eq(enrollmentPolicy.id, bootstrapToken.policyId))
-    .where(policyIds && sql`${bootstrapToken.policyId} = any(${arrayLiteral(policyIds)}::uuid[])`)
+    .where(and(isNull(bootstrapToken.attestation), policyIds && anyOf(bootstrapToken.policyId, policyIds)))
     .groupBy(sql`1`, sql`2`);
   const counts = new Map<string, TokenCounts>();
   for (const { policyId, state, tokens } of rows)
@@ -83,7 +91,7 @@ export const listPolicies = async (
 };
 
 /** A token, its state, its policy's name and the email of its creator. The hash of its value is left out. */
-export interface ListedTokenRow extends Omit<TokenRow, "tokenSha256"> {
+export interface ListedTokenRow extends Omit<TokenRow, "tokenSha256" | "attestation"> {
   state: TokenState;
   policyName: string;
   createdByEmail: string | null;
@@ -96,16 +104,17 @@ export interface TokenFilter {
   policyId?: string;
 }
 
-/** Returns one page of the tokens of all policies. */
+/** Returns one page of the bootstrap tokens of all policies. */
 export const listAllTokens = async (
   db: Executor,
   now: Date,
   { states, policyId }: TokenFilter,
   page: PageRequest,
 ): Promise<Paged<ListedTokenRow>> => {
-  const { tokenSha256: _, ...columns } = getTableColumns(bootstrapToken);
+  const { tokenSha256: _, attestation, ...columns } = getTableColumns(bootstrapToken);
   const state = tokenStateAt(now);
   const { where, orderBy, limit } = pageOf(bootstrapToken.id, page, [
+    isNull(attestation),
     states && sql`${state} = any(${arrayLiteral(states)}::text[])`,
     policyId === undefined ? undefined : eq(bootstrapToken.policyId, policyId),
   ]);

@@ -10,7 +10,7 @@ import { createRunOrRefuse } from "../../domain/enrollment/refuse.ts";
 import { type Guard, route } from "../../http/route.ts";
 import { issuedView } from "./issued.ts";
 
-/** Admits a bootstrap token that may be used from the caller's address. Counts and audits every refusal, also of a missing token. */
+/** Admits a bootstrap token, or a service account token, that may be used from the caller's address. Counts and audits every refusal, also of a missing token. */
 const bootstrapToken = (admitToken: AdmitToken): Guard<AdmittedToken> => ({
   describe: { kind: "bootstrap_token" },
   admit: (c) => {
@@ -19,7 +19,7 @@ const bootstrapToken = (admitToken: AdmitToken): Guard<AdmittedToken> => ({
   },
 });
 
-/** `POST /v1/collector/enroll`: issues a host's certificate for a bootstrap token and a certificate request. */
+/** `POST /v1/collector/enroll`: issues a host's certificate for a bootstrap or service account token and a certificate request. */
 export const enrollRoute = (core: EnrollCore) => {
   const runOrRefuse = createRunOrRefuse(core);
   const enroll = createEnroll(core, runOrRefuse);
@@ -27,7 +27,7 @@ export const enrollRoute = (core: EnrollCore) => {
     method: "POST",
     path: "/v1/collector/enroll",
     operationId: "enrollCollector",
-    summary: "Enroll a host: a client certificate for a bootstrap token and a certificate request",
+    summary: "Enroll a host: a client certificate for a bootstrap or service account token and a certificate request",
     guard: bootstrapToken(createAdmitToken(core, runOrRefuse)),
     body: EnrollRequest,
     bodyExample: {
@@ -52,6 +52,7 @@ export const enrollRoute = (core: EnrollCore) => {
       "identity_exists",
       "csr_invalid",
       "throttled",
+      "issuer_unavailable",
       "signer_failed",
     ],
     handle: async ({ body, caller, origin }) => {

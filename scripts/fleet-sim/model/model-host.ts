@@ -76,6 +76,7 @@ export const enrollHosts = async (
       revokedAt: null,
       lastAuthFailureAt: null,
       lastAuthFailureReason: null,
+      attestation: null,
     })),
   );
   await insertCertificates(

@@ -108,6 +108,7 @@ const createGrant = async (core: ModelCore, plan: Plan, ttl: keyof Grants): Prom
       maxEnrollmentsPerHour: 0,
       reenrollment: "deny",
       labels: {},
+      workload: null,
     },
     modelOrigin,
   );

@@ -95,6 +95,7 @@ export const policyRules = (policy: ListedPolicy): string[] => [
   ...(policy.allowed_platforms.length > 0 ? [policy.allowed_platforms.join(", ")] : []),
   ...(policy.allowed_source_cidrs.length > 0 ? [`from ${policy.allowed_source_cidrs.join(", ")}`] : []),
   `re-enrollment: ${policy.reenrollment}`,
+  ...(policy.workload === null ? [] : [`service account tokens of ${policy.workload.issuer}`]),
   ...(policy.max_enrollments_per_hour > 0 ? [`${formatCount(policy.max_enrollments_per_hour)} an hour at most`] : []),
 ];
 

@@ -32,6 +32,7 @@ export const createPolicyRoute = (core: Pick<Core, "config" | "db" | "clock" | "
         allowedSourceCidrs: body.allowed_source_cidrs,
         reenrollment: body.reenrollment,
         labels: body.labels,
+        workload: body.workload,
       };
       return { status: 201, body: policyView(await createPolicy(core, caller, draft, origin)) };
     },

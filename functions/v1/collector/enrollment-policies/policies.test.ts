@@ -40,6 +40,7 @@ describe("enrollment policies", () => {
       created_by: expect.any(String),
       frozen_at: null,
       labels: {},
+      workload: null,
     });
     const events = await test.db.execute(sql`select actor_id, outcome from audit_event where target_id = ${body.id}`);
     expect(events).toEqual([{ actor_id: test.people.admin.userId, outcome: "success" }]);

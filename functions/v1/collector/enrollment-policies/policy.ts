@@ -2,6 +2,7 @@ import * as v from "valibot";
 import { readCidr } from "../../../../kit/address.ts";
 import { Labels } from "../../../../proto/labels.ts";
 import type { ListedPolicy } from "../../../../proto/operator/enrollment.ts";
+import { WorkloadTerms } from "../../../../proto/operator/workload.ts";
 import { Id, IsoTimestamp } from "../../../../proto/values.ts";
 import type { PolicyRow } from "../../../store/enrollment/policies.ts";
 import type { ListedPolicyRow } from "../../../store/enrollment/report.ts";
@@ -58,6 +59,8 @@ export const PolicyDraftBody = v.strictObject({
   reenrollment: v.optional(v.picklist(["deny", "replace"], "must be deny or replace"), "deny"),
   /** Of the hosts that the policy admits; they win over those that a host reports. */
   labels: v.optional(Labels, {}),
+  /** Which service account tokens enroll hosts too (docs/enroll-kubernetes.md). */
+  workload: v.optional(v.nullable(WorkloadTerms), null),
 });
 
 /** A policy in a response. */
@@ -78,6 +81,7 @@ export const PolicyView = v.strictObject({
   created_by: v.string(),
   frozen_at: v.nullable(IsoTimestamp),
   labels: v.record(v.string(), v.string()),
+  workload: v.nullable(WorkloadTerms),
 });
 
 /** Returns the view of a row. */
@@ -98,6 +102,7 @@ export const policyView = (row: PolicyRow): v.InferOutput<typeof PolicyView> => 
   created_by: row.createdBy,
   frozen_at: row.frozenAt?.toISOString() ?? null,
   labels: row.labels,
+  workload: row.workload,
 });
 
 /** Returns the view of a policy with its tokens by state. */

@@ -4,22 +4,32 @@ import type { Core } from "../../../core.ts";
 import { simulateEnrollment } from "../../../domain/enrollment/simulate.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
+import { Problem } from "../../../problems.ts";
 import { IdParams, RemoteAddress } from "../../shapes.ts";
 import { IdentityPrefix } from "./policy.ts";
 
 const SimulationBody = v.strictObject({
-  device_id: Identifier(128),
+  device_id: v.optional(
+    v.pipe(Identifier(128), v.description("absent: that of the service account token, which is required then")),
+  ),
   address: v.pipe(RemoteAddress, v.description("the host's address, as core sees it: behind a proxy, the proxy's")),
   platform: Platform,
   identity_prefix: v.optional(v.pipe(IdentityPrefix, v.description("absent: the policy's first"))),
   token_sha256: v.optional(
-    v.pipe(Sha256Hex, v.description("of a bootstrap token; absent: the rules of tokens do not apply")),
+    v.pipe(Sha256Hex, v.description("of a bootstrap token, or of a service account token without its signature")),
+  ),
+  token_claims: v.optional(
+    v.pipe(
+      v.record(v.string(), v.unknown(), "must be an object of claims"),
+      v.description("the payload of a service account token; its signature is not checked"),
+    ),
   ),
 });
 
 const SimulationView = v.strictObject({
   allowed: v.boolean(),
-  identity: v.string(),
+  identity: v.pipe(v.nullable(v.string()), v.description("null: the service account token names no device")),
+  labels: v.pipe(v.record(v.string(), v.string()), v.description("those that the policy would give the host")),
   code: v.pipe(v.nullable(v.string()), v.description("the problem code that enrollment would answer with")),
   rule: v.pipe(v.nullable(v.string()), v.description("the first rule that refuses")),
   detail: v.string(),
@@ -49,14 +59,18 @@ export const simulateEnrollmentRoute = (core: Pick<Core, "config" | "db" | "cloc
     },
     problems: ["not_found"],
     handle: async ({ params, body }) => {
-      const { identity_prefix: identityPrefix = null, token_sha256: tokenSha256 } = body;
+      const { device_id: deviceId = null, identity_prefix: identityPrefix = null } = body;
+      const { token_sha256: tokenSha256, token_claims: payload = null } = body;
+      if (deviceId === null && payload === null)
+        throw new Problem("validation_failed", { errors: [{ path: "device_id", message: "is required" }] });
       const simulation = await simulateEnrollment(core, {
         policyId: params.id,
-        deviceId: body.device_id,
+        deviceId,
         remoteAddress: body.address,
         platform: body.platform,
         identityPrefix,
         tokenSha256: tokenSha256 === undefined ? null : Uint8Array.fromHex(tokenSha256),
+        payload,
       });
       return { status: 200, body: simulation };
     },

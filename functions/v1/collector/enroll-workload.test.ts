@@ -1,0 +1,271 @@
+import { sql } from "drizzle-orm";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { createTestKey } from "../../../scripts/lab/ca/test-pki.ts";
+import { createTestToken } from "../../../tests/support/collector.ts";
+import { coreAudience, startKubernetesIssuer } from "../../../tests/support/kubernetes-issuer.ts";
+import { collectorRule, createNodeDeployment, nodePrefix } from "../../../tests/support/node-deployment.ts";
+import { flushEnrollmentRefusals } from "../../domain/enrollment/flush-refusals.ts";
+
+const [deployment, unlisted] = await Promise.all([createNodeDeployment(), startKubernetesIssuer()]);
+afterAll(async () => {
+  unlisted.close();
+  await deployment.close();
+});
+const { test, cluster, other, nameOf, addressOf, createPolicy, freeze, forgetPolicies, tokenOf, enroll, eventsFrom } =
+  deployment;
+const { api, clock } = test;
+const policiesPath = "/v1/collector/enrollment-policies";
+
+/** Expects the answer that any unusable token gets, and the reason in the audit event. */
+const expectRefused = async (token: string, reason: string, deviceId = "node-1") => {
+  const from = addressOf();
+  const { status, body } = await enroll(token, deviceId, { from });
+  expect({ reason, status, code: body.code }).toEqual({ reason, status: 401, code: "token_invalid" });
+  expect(await eventsFrom(from)).toMatchObject([{ outcome: "failure", reason }]);
+  return { ...body, request_id: "" };
+};
+
+let policyId: string;
+beforeEach(async () => {
+  // Policies of earlier tests decide nothing.
+  await forgetPolicies();
+  const labels = { team: "edge", env: "prod" };
+  policyId = await createPolicy({ rules: [{ ...collectorRule, labels }] }, { labels: { env: "any", region: "eu" } });
+});
+
+describe("POST /v1/collector/enroll with a service account token", () => {
+  it("enrolls the node that the token names, once, with the labels of policy and rule", async () => {
+    const node = nameOf("node");
+    const from = addressOf();
+    const token = await tokenOf({ node });
+    const { status, body } = await enroll(token, node, { from });
+    expect({ status, body }).toMatchObject({ status: 201, body: { identity: nodePrefix + node } });
+    const workload = {
+      issuer: cluster.url,
+      subject: collectorRule.pattern,
+      claims: {
+        ...{ namespace: "fleet-collector", service_account: "collector" },
+        ...{ pod: "collector-x7", pod_uid: "uid of collector-x7", node, node_uid: `uid of ${node}` },
+      },
+    };
+    expect(await eventsFrom(from)).toMatchObject([
+      { outcome: "success", details: { policy_id: policyId, reenrolled: false, workload } },
+    ]);
+    const [row] = await test.db.execute(
+      sql`select s.labels from collector_identity i join label_set s on s.id = i.label_set_id where i.identity = ${nodePrefix + node}`,
+    );
+    expect(row).toEqual({ labels: { env: "prod", region: "eu", team: "edge" } });
+    // Bootstrap tokens alone are listed.
+    for (const path of ["/v1/collector/tokens", `${policiesPath}/${policyId}/tokens`])
+      expect((await api("GET", path, { as: "auditor" })).body.items).toEqual([]);
+    expect((await api("GET", "/v1/collector/enrollment", { as: "auditor" })).body.tokens).toMatchObject({
+      active: 0,
+      exhausted: 0,
+    });
+  });
+
+  it("answers a repeat with the same key by the same certificate, and another key as an exhausted token", async () => {
+    const node = nameOf("node");
+    const token = await tokenOf({ node });
+    const key = await createTestKey();
+    const first = await enroll(token, node, { key });
+    await clock.advance(9 * 60_000);
+    const again = await enroll(token, node, { key });
+    expect([again.status, again.body.certificate_pem]).toEqual([201, first.body.certificate_pem]);
+    await expectRefused(token, "token_exhausted", node);
+  });
+
+  it("knows a token by what was signed: another form of its signature is no other token", async () => {
+    const node = nameOf("node");
+    const token = await tokenOf({ node });
+    expect((await enroll(token, node)).status).toBe(201);
+    const at = token.lastIndexOf(".") + 1;
+    const signature = Uint8Array.fromBase64(token.slice(at), { alphabet: "base64url" });
+    // With (r, s), (r, n - s) is a signature too.
+    const order = 0xffffffff00000000ffffffffffffffffbce6faada7179e84f3b9cac2fc632551n;
+    const s = order - BigInt(`0x${signature.slice(32).toHex()}`);
+    signature.set(Uint8Array.fromHex(s.toString(16).padStart(64, "0")), 32);
+    const twin = token.slice(0, at) + signature.toBase64({ alphabet: "base64url", omitPadding: true });
+    await expectRefused(twin, "token_exhausted", node);
+  });
+
+  it("issues one certificate when one token comes with many keys at once", async () => {
+    const node = nameOf("node");
+    const token = await tokenOf({ node });
+    const answers = await Promise.all(Array.from({ length: 12 }, () => enroll(token, node)));
+    const codes = answers.map(({ status, body }) => (status === 201 ? "issued" : String(body.code)));
+    expect(codes.filter((code) => code === "issued")).toEqual(["issued"]);
+    for (const code of codes) expect(["issued", "enrollment_in_progress", "token_invalid"]).toContain(code);
+    expect(await test.db.execute(sql`select use_count from bootstrap_token where bound_device_id = ${node}`)).toEqual([
+      { use_count: "1" },
+    ]);
+  });
+
+  const seconds = () => Math.floor(clock.now() / 1000);
+  it.each<[string, reason: string, make: () => Promise<string>]>([
+    ["of an issuer that core does not know", "issuer_unknown", () => tokenOf({}, unlisted)],
+    ["of an issuer that no policy trusts", "issuer_unknown", () => tokenOf({}, other)],
+    ["for another audience", "audience_mismatch", () => tokenOf({ audience: "https://another.example.com" })],
+    ["for core and another audience", "audience_mismatch", () => tokenOf({ audience: [coreAudience, "vault"] })],
+    [
+      "that expired 60 s ago",
+      "token_expired",
+      () => tokenOf({ payload: { iat: seconds() - 660, exp: seconds() - 60 } }),
+    ],
+    ["that is issued 61 s ahead", "token_not_yet_valid", () => tokenOf({ payload: { iat: seconds() + 61 } })],
+    ["that is valid 61 s ahead", "token_not_yet_valid", () => tokenOf({ payload: { nbf: seconds() + 61 } })],
+    ["that never expires", "token_malformed", () => tokenOf({ payload: { exp: undefined } })],
+    ["that lives for over an hour", "token_ttl_too_long", () => tokenOf({ ttlSeconds: 3601 })],
+    ["of no pod", "token_unbound", () => tokenOf({ payload: { "kubernetes.io": { namespace: "fleet-collector" } } })],
+    [
+      "of a pod without a node",
+      "token_unbound",
+      () =>
+        tokenOf({
+          payload: {
+            "kubernetes.io": {
+              ...{ namespace: "n", serviceaccount: { name: "s", uid: "u" }, pod: { name: "p", uid: "u" } },
+              node: { name: "node-1" },
+            },
+          },
+        }),
+    ],
+    ["of another service account", "subject_not_allowed", () => tokenOf({ serviceAccount: "default" })],
+    [
+      "with the signature of another token",
+      "signature_invalid",
+      async () => {
+        const [header, , signature] = (await tokenOf()).split(".");
+        return [header, (await tokenOf({ node: "node-2" })).split(".")[1], signature].join(".");
+      },
+    ],
+    ["that is no JWT", "token_malformed", async () => "a.b.c"],
+  ])("refuses a token %s: %s", async (_, reason, make) => {
+    const body = await expectRefused(await make(), reason);
+    expect(body).toEqual(await expectRefused("nonsense", "token_malformed"));
+  });
+
+  it("accepts clocks that differ by 60 s", async () => {
+    const [early, late] = [nameOf("early"), nameOf("late")];
+    const ahead = await tokenOf({ node: early, payload: { iat: seconds() + 60, nbf: seconds() + 60 } });
+    expect((await enroll(ahead, early)).status).toBe(201);
+    const behind = await tokenOf({ node: late, payload: { iat: seconds() - 600, exp: seconds() - 59 } });
+    expect((await enroll(behind, late)).status).toBe(201);
+  });
+
+  it("refuses another device than the token's node, by the code of bound tokens", async () => {
+    const from = addressOf();
+    const refused = await enroll(await tokenOf({ node: "node-1" }), "node-2", { from });
+    expect(refused).toMatchObject({ status: 403, body: { code: "device_not_allowed" } });
+    expect(await eventsFrom(from)).toMatchObject([
+      { outcome: "failure", details: { policy_id: policyId, workload: { claims: { node: "node-1" } } } },
+    ]);
+  });
+
+  it("refuses what the policy's limits refuse of bootstrap tokens", async () => {
+    await freeze(policyId);
+    expect((await enroll(await tokenOf(), "node-1")).body.code).toBe("policy_frozen");
+    await createPolicy({}, { allowed_source_cidrs: ["192.0.2.0/24"], allowed_platforms: ["darwin"] });
+    expect((await enroll(await tokenOf(), "node-1")).body.code).toBe("source_not_allowed");
+    expect((await enroll(await tokenOf(), "node-1", { from: "192.0.2.7" })).body.code).toBe("platform_not_allowed");
+  });
+
+  it("enrolls nobody with a token that an admin revoked by the id of its audit event", async () => {
+    const node = nameOf("node");
+    const token = await tokenOf({ node });
+    expect((await enroll(token, "another")).body.code).toBe("device_not_allowed");
+    const [row] = await test.db.execute(sql`select id from bootstrap_token where bound_device_id = ${node}`);
+    await api("POST", `/v1/collector/tokens/${row?.id}/revoke`, { as: "admin" });
+    await expectRefused(token, "token_revoked", node);
+  });
+
+  it("E12: keeps the token out of the database and the log", async () => {
+    const node = nameOf("node");
+    const token = await tokenOf({ node });
+    await enroll(token, node);
+    await enroll(token, node);
+    const [, payload = "", signature = ""] = token.split(".");
+    const tables = await test.db.execute<{ table_name: string }>(
+      sql`select table_name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'`,
+    );
+    for (const { table_name } of tables)
+      for (const secret of [payload, signature]) {
+        const rows = await test.db.execute(
+          sql`select 1 from ${sql.identifier(table_name)} t where t::text like ${`%${secret}%`} limit 1`,
+        );
+        expect({ table_name, found: rows.length }).toEqual({ table_name, found: 0 });
+      }
+    expect(test.log.text()).not.toContain(signature);
+  });
+
+  it("forgets expired tokens that enrolled no host, and keeps the others", async () => {
+    const [used, unused] = [nameOf("used"), nameOf("unused")];
+    await enroll(await tokenOf({ node: used }), used);
+    await enroll(await tokenOf({ node: unused }), "another");
+    const bound = async () =>
+      (
+        await test.db.execute(
+          sql`select bound_device_id as device from bootstrap_token where bound_device_id in (${used}, ${unused}) order by 1`,
+        )
+      ).map(({ device }) => device);
+    await flushEnrollmentRefusals(test.core);
+    expect(await bound()).toEqual([unused, used]);
+    await clock.advance(661_000);
+    await flushEnrollmentRefusals(test.core);
+    expect(await bound()).toEqual([used]);
+  });
+});
+
+describe("the identity of a node", () => {
+  const replacing = async () => {
+    await forgetPolicies();
+    return createPolicy({}, { reenrollment: "replace" });
+  };
+
+  it("passes to the next pod of the same node where the policy replaces, and not where it denies", async () => {
+    const node = nameOf("node");
+    const first = await enroll(await tokenOf({ node }), node);
+    expect((await enroll(await tokenOf({ node, pod: "collector-z9" }), node)).body.code).toBe("identity_exists");
+    await replacing();
+    const again = await enroll(await tokenOf({ node, pod: "collector-z9" }), node);
+    expect([again.status, again.body.identity_id]).toEqual([201, first.body.identity_id]);
+    const rows = await test.db.execute(
+      sql`select status from certificate where identity_id = ${first.body.identity_id} order by id`,
+    );
+    expect(rows).toEqual([{ status: "replaced" }, { status: "active" }]);
+  });
+
+  it("is not taken over by another node with its name while its certificate is active", async () => {
+    await replacing();
+    const node = nameOf("node");
+    const first = await enroll(await tokenOf({ node }), node);
+    const impostor = () => tokenOf({ node, nodeUid: "another" });
+    const from = addressOf();
+    expect(await enroll(await impostor(), node, { from })).toMatchObject({
+      status: 409,
+      body: { code: "identity_exists" },
+    });
+    expect(await eventsFrom(from)).toMatchObject([{ reason: "identity_of_another_node" }]);
+    await api("POST", `/v1/collector/certificates/${first.body.certificate_id}/revoke`, { as: "admin" });
+    expect((await enroll(await impostor(), node)).status).toBe(201);
+  });
+
+  it("never passes to a node of another cluster", async () => {
+    await replacing();
+    await createPolicy({ issuer: other.url }, { reenrollment: "replace" });
+    const node = nameOf("node");
+    const first = await enroll(await tokenOf({ node }), node);
+    const foreign = async () => (await enroll(await tokenOf({ node }, other), node)).body.code;
+    expect(await foreign()).toBe("identity_exists");
+    await api("POST", `/v1/collector/certificates/${first.body.certificate_id}/revoke`, { as: "admin" });
+    expect(await foreign()).toBe("identity_exists");
+  });
+
+  it("is not taken over from a host that enrolled with a bootstrap token", async () => {
+    await replacing();
+    const node = nameOf("node");
+    const { token } = await createTestToken(test, { allowed_identity_prefixes: [nodePrefix] });
+    expect((await enroll(token, node)).status).toBe(201);
+    expect((await enroll(await tokenOf({ node }), node)).body.code).toBe("identity_exists");
+  });
+});

@@ -1,0 +1,84 @@
+import { sql } from "drizzle-orm";
+import { createTestCsr, createTestKey, type TestKey } from "../../scripts/lab/ca/test-pki.ts";
+import { type Answer, createTestCore, type TestCore } from "./core.ts";
+import { coreAudience, type KubernetesIssuer, startKubernetesIssuer, type TokenPod } from "./kubernetes-issuer.ts";
+
+/** The prefix of the identities of nodes. */
+export const nodePrefix = "spiffe://fleet.test/node/";
+
+/** The rule for the pods of a `TokenPod`. */
+export const collectorRule = { pattern: "system:serviceaccount:fleet-collector:collector" };
+
+/** A core, two clusters that it trusts, and what enrolls their nodes. */
+export interface NodeDeployment {
+  test: TestCore;
+  cluster: KubernetesIssuer;
+  other: KubernetesIssuer;
+  /** Returns a name of its own. */
+  nameOf(what: string): string;
+  /** Returns the address of a caller of its own: a refusal of each has an event. */
+  addressOf(): string;
+  /** Returns the body that creates a policy for `cluster`. */
+  draftOf(workload?: object, over?: object): Record<string, unknown>;
+  createPolicy(workload?: object, over?: object): Promise<string>;
+  freeze(policyId: string): Promise<unknown>;
+  /** Lets all policies of earlier tests admit no service account tokens. */
+  forgetPolicies(): Promise<unknown>;
+  tokenOf(pod?: TokenPod, from?: KubernetesIssuer): Promise<string>;
+  enroll(
+    token: string,
+    deviceId: string,
+    over?: { key?: TestKey; from?: string },
+  ): Promise<Answer<Record<string, unknown>>>;
+  /** Returns the audit events of an address. */
+  eventsFrom(
+    address: string,
+  ): Promise<readonly { outcome: string; reason: string | null; details: Record<string, unknown> }[]>;
+  close(): Promise<void>;
+}
+
+/** Starts the clusters on loopback, and creates the core. */
+export const createNodeDeployment = async (): Promise<NodeDeployment> => {
+  const [cluster, other] = await Promise.all([startKubernetesIssuer(), startKubernetesIssuer()]);
+  const issuers = [cluster, other].map(({ url }) => `{ issuer: "${url}", audience: "${coreAudience}" }`);
+  const test = await createTestCore({ env: { SVC_WORKLOAD_ISSUERS: `issuers: [${issuers.join(", ")}]` } });
+  const { api, clock, db } = test;
+  const path = "/v1/collector/enrollment-policies";
+  let names = 0;
+  const nameOf = (what: string) => `${what}-${++names}`;
+  const addressOf = () => `10.9.${Math.floor(++names / 250)}.${names % 250}`;
+  const draftOf = (workload: object = {}, over: object = {}) => ({
+    name: nameOf("policy"),
+    allowed_identity_prefixes: [nodePrefix],
+    workload: { issuer: cluster.url, rules: [collectorRule], ...workload },
+    ...over,
+  });
+  return {
+    test,
+    cluster,
+    other,
+    nameOf,
+    addressOf,
+    draftOf,
+    createPolicy: async (workload, over) => {
+      const { body } = await api("POST", path, { as: "admin", body: draftOf(workload, over) });
+      // Ids are ordered by millisecond.
+      await clock.advance(1);
+      return String(body.id);
+    },
+    freeze: (policyId) => api("POST", `${path}/${policyId}/freeze`, { as: "admin" }),
+    forgetPolicies: () => db.execute(sql`update enrollment_policy set workload = null`),
+    tokenOf: (pod = {}, from = cluster) => from.sign(pod, clock.now()),
+    enroll: async (token, deviceId, { key, from } = {}) => {
+      const csr_pem = await createTestCsr({ key: key ?? (await createTestKey()), uri: nodePrefix + deviceId });
+      const body = { csr_pem, device_id: deviceId, platform: "linux/amd64", collector_version: "1.0.0" };
+      return api("POST", "/v1/collector/enroll", { as: { bearer: token }, body, from: from ?? addressOf() });
+    },
+    eventsFrom: (address) =>
+      db.execute(sql`select outcome, reason, details from audit_event where remote_addr = ${address} order by id`),
+    close: async () => {
+      for (const issuer of [cluster, other]) issuer.close();
+      await test.close();
+    },
+  };
+};
