@@ -16,6 +16,7 @@ export const enrollFlags = {
   ingest: "text",
   "token-file": "text",
   "token-stdin": "switch",
+  "service-account-token-file": "text",
   "device-id": "text",
   "identity-prefix": "text",
   "ca-bundle": "text",
@@ -45,6 +46,8 @@ export interface EnrollOptions {
   reenroll: boolean;
   /** Replaces another identity, and the config. */
   force: boolean;
+  /** Enrolls with a service account token, which Kubernetes renews: an expired certificate needs nobody's help. */
+  attested: boolean;
 }
 
 /** Checks the flags of `enroll` and reads the bundles. Throws a usage failure, or a config failure if root is not acknowledged. */
@@ -60,8 +63,9 @@ export const readEnrollOptions = async (
   const core = readCoreUrl(required("core"), flags["insecure-loopback-http"]);
   const ingest = required("ingest");
   if ((splitHostPort(ingest)?.port ?? 0) === 0) throw usageFailure("--ingest must be host:port");
-  if ((flags["token-file"] !== undefined) === flags["token-stdin"])
-    throw usageFailure("exactly one of --token-file and --token-stdin is required");
+  const attested = flags["service-account-token-file"] !== undefined;
+  if ([flags["token-file"] !== undefined, flags["token-stdin"], attested].filter(Boolean).length !== 1)
+    throw usageFailure("exactly one of --token-file, --token-stdin and --service-account-token-file is required");
   if (flags.force && flags.reenroll) throw usageFailure("--force replaces what --reenroll keeps: give one of them");
   const deviceId = required("device-id");
   const acknowledgement = flags["allow-root-acknowledged"];
@@ -81,6 +85,7 @@ export const readEnrollOptions = async (
     paths: enrollPaths(flags["config-dir"], flags["data-dir"]),
     reenroll: flags.reenroll,
     force: flags.force,
+    attested,
   };
 };
 
@@ -150,20 +155,23 @@ export const readBundle = async (name: string, path: string): Promise<string> =>
 const tokenBytesMax = 4096;
 
 /**
- * Reads the bootstrap token from the file or from stdin, and trims white space. Throws for anything that does not look like one: a wrong
- * path must not send another secret to core. No message quotes it.
+ * Reads the token from a file or from stdin, and trims white space. Throws for anything that does not look like one: a wrong path must not
+ * send another secret to core. No message quotes it.
  */
 export const readToken = async (
-  flags: Pick<FlagValues<typeof enrollFlags>, "token-file">,
+  flags: Partial<Pick<FlagValues<typeof enrollFlags>, "token-file" | "service-account-token-file">>,
   env: Pick<CollectorEnv, "stdin">,
 ): Promise<Secret> => {
-  const path = flags["token-file"];
+  const attested = flags["service-account-token-file"];
+  const path = attested ?? flags["token-file"];
   const text = path === undefined ? await readStdin(env) : await readFile(path, "utf8").catch(() => undefined);
   if (text === undefined)
-    throw new CommandFailure(exitCode.failed, "file_unreadable", "the file of --token-file cannot be read");
+    throw new CommandFailure(exitCode.failed, "file_unreadable", "the file of the token cannot be read");
   const token = text.trim();
-  if (!/^svcbt_[0-9A-Za-z]{49}$/.test(token))
-    throw new CommandFailure(exitCode.failed, "token_malformed", "this is not a bootstrap token; nothing was sent");
+  const kind = attested === undefined ? "bootstrap" : "service account";
+  const pattern = attested === undefined ? /^svcbt_[0-9A-Za-z]{49}$/ : /^[\w-]+\.[\w-]+\.[\w-]+$/;
+  if (token.length > tokenBytesMax || !pattern.test(token))
+    throw new CommandFailure(exitCode.failed, "token_malformed", `this is not a ${kind} token; nothing was sent`);
   return new Secret(token);
 };
 

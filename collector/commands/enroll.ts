@@ -22,16 +22,18 @@ import { configFailure } from "./usable-config.ts";
 const timeoutMs = 45_000;
 
 /**
- * `enroll`: creates a key on this host, requests a certificate for it with a bootstrap token, writes the config and validates it. Safe
- * to repeat at any point: the key is on disk before the request, and an existing identity or config is kept and uses no token.
- * `--reenroll` requests a new certificate for the same identity. `--force` replaces identity and config, and leaves the previous config
- * beside the new one.
+ * `enroll`: creates a key on this host, requests a certificate for it with a bootstrap token or a service account token, writes the config
+ * and validates it. Safe to repeat at any point: the key is on disk before the request, and an existing identity or config is kept and uses
+ * no token. `--reenroll` requests a new certificate for the same identity. `--force` replaces identity and config, and leaves the previous
+ * config beside the new one.
  */
 export const enrollCommand = defineCommand({
   usage: `  --core <https URL>            core's base URL, without /v1
   --ingest <host:port>          core's ingest listener
   --token-file <path>           the bootstrap token; delete the file afterwards
   --token-stdin                 read the bootstrap token from stdin instead
+  --service-account-token-file <path>
+                                in Kubernetes: the pod's projected token instead
   --device-id <id>              this host's id under the prefix
   --identity-prefix <URI/>      an allowed prefix of the enrollment policy
   --ca-bundle <path>            authorities of core's certificate, and of ingest by default
@@ -68,7 +70,7 @@ export const enrollCommand = defineCommand({
 /** Whether the existing credentials are kept. Throws for another identity: only `--force` replaces it. */
 const keepsIdentity = async (
   directory: IdentityDirectory,
-  { identity, force, reenroll }: EnrollOptions,
+  { identity, force, reenroll, attested }: EnrollOptions,
   { clock }: Pick<CollectorEnv, "clock">,
 ): Promise<boolean> => {
   if (force) return false;
@@ -82,6 +84,7 @@ const keepsIdentity = async (
     );
   if (reenroll) return false;
   if (current.certificate.validToDate.getTime() > clock.now()) return true;
+  if (attested) return false;
   throw new CommandFailure(
     exitCode.failed,
     "certificate_expired",
