@@ -17,7 +17,7 @@ import { connect } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
 import { printRecord } from "../terminal/output.ts";
-import { writeTokenFile } from "../terminal/token-file.ts";
+import { readTextFile, writeTokenFile } from "../terminal/token-file.ts";
 import { resolveId } from "./names.ts";
 
 type PolicyRow = ListEnrollmentPoliciesResponse["items"][number];
@@ -57,6 +57,7 @@ interface PolicyOptions {
   sourceCidr?: string[];
   reenrollment?: "deny" | "replace";
   label?: Record<string, string>;
+  workload?: string;
 }
 
 /** `svc-admin policies create`. */
@@ -72,10 +73,22 @@ export const createPolicyAction: Action<PolicyOptions> = async (terminal, option
     allowed_source_cidrs: options.sourceCidr,
     reenrollment: options.reenrollment,
     labels: options.label,
+    workload: options.workload === undefined ? undefined : await readWorkload(options.workload),
   }) as CreateEnrollmentPolicyData["body"];
   const { data } = await createEnrollmentPolicy<true>({ client: connect(terminal, options), body });
   await printRecord(terminal, { format: options.format, record: data });
   return undefined;
+};
+
+/** Reads the `workload` of a policy. Core checks it. */
+const readWorkload = async (path: string): Promise<unknown> => {
+  const text = readTextFile(path);
+  const { parse } = await import("../terminal/yaml.ts");
+  try {
+    return parse(text);
+  } catch (cause) {
+    throw new ActionFailure(exitCodes.usage, `${path} is not valid YAML`, { cause });
+  }
 };
 
 /** `svc-admin policies freeze`: its tokens enroll no further host. */

@@ -2,8 +2,9 @@ import { Option } from "commander";
 import { hourStates } from "../../proto/completeness/hour-state.ts";
 import type { Commands } from "../terminal/command.ts";
 import { diagFormats, telemetryFormats } from "../terminal/output.ts";
+import { declareEnrollment } from "./declare-enrollment.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
-import { all, count, durationOption, instant, interval, limit, parseLabel, reason, several } from "./options.ts";
+import { all, count, instant, interval, limit, reason } from "./options.ts";
 
 /** The description of each group of commands, for `--help`. */
 export const groupSummaries: Readonly<Record<string, string>> = {
@@ -72,81 +73,6 @@ export const declareCommands = ({ add }: Commands): void => {
 };
 
 type Add = Commands["add"];
-
-const declareEnrollment = (add: Add): void => {
-  const load = () => import("./enrollment.ts");
-  add("policies list", {
-    summary: "List enrollment policies",
-    options: [new Option("--state <state>").choices(["active", "frozen"])],
-    load: async () => (await load()).listPoliciesAction,
-  });
-  add("policies show <policy>", {
-    summary: "Show an enrollment policy",
-    load: async () => (await load()).showPolicyAction,
-  });
-  add("policies create <name>", {
-    summary: "Create an enrollment policy",
-    options: [
-      several("--prefix <prefix>", "what an identity may begin with: spiffe://example.com/host/").makeOptionMandatory(),
-      new Option("--description <text>"),
-      new Option("--certificate-ttl <duration>", "lifetime of certificates").argParser(durationOption),
-      several("--platform <platform>", "allowed platform: linux, linux/amd64"),
-      count("--max-enrollments <count>", "first enrollments in all; 0 for no limit"),
-      count("--max-per-hour <count>", "first enrollments in an hour; 0 for no limit"),
-      several("--source-cidr <cidr>", "allowed address range"),
-      new Option("--reenrollment <mode>", "whether an enrolled host may enroll again").choices(["deny", "replace"]),
-      new Option("--label <key=value>", "label of its hosts; repeatable").argParser(parseLabel),
-    ],
-    load: async () => (await load()).createPolicyAction,
-  });
-  add("policies freeze <policy>", {
-    summary: "Freeze an enrollment policy: its tokens enroll no further host",
-    options: [reason()],
-    load: async () => (await load()).freezePolicyAction,
-  });
-  add("simulate enroll", {
-    summary: "Show whether a device could enroll under a policy, and the rule that decides; spends no token",
-    options: [
-      new Option("--policy <policy>", "its name or id").makeOptionMandatory(),
-      new Option("--device-id <id>").makeOptionMandatory(),
-      new Option(
-        "--address <ip>",
-        "the host's address, as core sees it: behind a proxy, the proxy's",
-      ).makeOptionMandatory(),
-      new Option("--platform <platform>", "os/arch, such as linux/amd64").makeOptionMandatory(),
-      new Option("--prefix <prefix>", "the host's identity prefix, the policy's first by default"),
-      new Option("--token-file <file>", "a bootstrap token, to check its rules too; only its SHA-256 is sent"),
-    ],
-    load: async () => (await import("./simulate.ts")).simulateEnrollAction,
-  });
-  add("tokens list", {
-    summary: "List bootstrap tokens, without their values",
-    options: [
-      new Option("--policy <policy>", "name or id of the policy"),
-      new Option("--state <state>").choices(["active", "exhausted", "expired", "revoked"]),
-    ],
-    load: async () => (await load()).listTokensAction,
-  });
-  add("tokens create", {
-    summary: "Create a bootstrap token and write it to a file",
-    options: [
-      new Option("--policy <policy>", "name or id of the policy that it enrolls under").makeOptionMandatory(),
-      new Option("--ttl <duration>", "lifetime, an hour by default").argParser(durationOption),
-      count("--uses <count>", "hosts that it enrolls, 1 by default; 0 for no limit"),
-      new Option("--description <text>"),
-      several("--source-cidr <cidr>", "allowed address range"),
-      new Option("--device <id>", "the only device id that it enrolls"),
-      new Option("--out <file>", "file for the token, mode 0600"),
-      new Option("--show", "write the token to stdout instead").conflicts("out"),
-    ],
-    load: async () => (await load()).createTokenAction,
-  });
-  add("tokens revoke <token>", {
-    summary: "Revoke a bootstrap token",
-    options: [reason()],
-    load: async () => (await load()).revokeTokenAction,
-  });
-};
 
 const declareHosts = (add: Add): void => {
   const load = () => import("./hosts.ts");

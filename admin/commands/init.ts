@@ -15,7 +15,7 @@ import { connect, fleetUrl } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { printRecord } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
-import { readTokenFile, tokenDigest, writeTokenFile } from "../terminal/token-file.ts";
+import { readTextFile, tokenDigest, writeTokenFile } from "../terminal/token-file.ts";
 import { loginAction } from "./session.ts";
 
 interface InitOptions {
@@ -143,7 +143,7 @@ const createPolicy = async (
 /** Whether a file holds a token that can still enroll under the policy; only its SHA-256 is sent. Throws for a file of something else. */
 const isActiveToken = async (client: FleetClient, policyId: string, path: string): Promise<boolean> => {
   if (!existsSync(path)) return false;
-  const token = readTokenFile(path);
+  const token = readTextFile(path);
   if (token !== "" && !/^svcbt_\w+$/.test(token))
     throw new ActionFailure(
       exitCodes.usage,

@@ -17,8 +17,8 @@ export const writeTokenFile = (path: string, content: string): void => {
   }
 };
 
-/** Reads a bootstrap token. Throws where the file cannot be read. */
-export const readTokenFile = (path: string): string => {
+/** Reads a token, or another text of an option. Throws where the file cannot be read. */
+export const readTextFile = (path: string): string => {
   try {
     return readFileSync(path, "utf8").trim();
   } catch (cause) {

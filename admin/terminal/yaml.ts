@@ -1,2 +1,2 @@
 // Imported dynamically in the package's place: a bundle loses the names of a CommonJS package that is.
-export { stringify } from "yaml";
+export { parse, stringify } from "yaml";

@@ -1,14 +1,18 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { decodeJwt } from "jose";
 import { afterAll, expect, it } from "vitest";
 import { advanceRollouts } from "../../functions/jobs/run-rollouts.ts";
+import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
 import { createAdminUser } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector, manage } from "../support/collector.ts";
+import { coreAudience, startKubernetesIssuer } from "../support/kubernetes-issuer.ts";
 import { startTestWeb } from "../support/web.ts";
 import { publishWorkloadKeys } from "../support/workload-issuer.ts";
 
 const platform = await publishWorkloadKeys();
+const cluster = await startKubernetesIssuer();
 const issuer = "https://token.actions.githubusercontent.com";
 const subject = "repo:acme/fleet-config:ref:refs/heads/main";
 
@@ -16,7 +20,7 @@ const web = await startTestWeb({
   core: {
     env: { SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
     files: {
-      "/issuers.yaml": `issuers: [{ issuer: "${issuer}", audience: fleet, jwks_uri: "${platform.url}", subjects: [{ pattern: "${subject}", claims: { repository_id: 7 }, scopes: [read, audit, admin] }] }]`,
+      "/issuers.yaml": `issuers: [{ issuer: "${issuer}", audience: fleet, jwks_uri: "${platform.url}", subjects: [{ pattern: "${subject}", claims: { repository_id: 7 }, scopes: [read, audit, admin] }] }, { issuer: "${cluster.url}", audience: "${coreAudience}" }]`,
     },
   },
 });
@@ -24,6 +28,7 @@ const job = createAdminUser({ env: { SVC_ADMIN_URL: web.origin } });
 afterAll(async () => {
   job.close();
   platform.close();
+  cluster.close();
   await web.close();
 });
 
@@ -71,4 +76,51 @@ it("a job of another repository is refused with exit code 3", async () => {
     err: expect.stringContaining("The subject token is not accepted"),
   });
   expect((await job.run("login", "--workload", join(job.home, "none"))).exitCode).toBe(2);
+});
+
+it("an admin makes a policy for the nodes of a cluster, and sees which of them it would enroll", async () => {
+  const file = (name: string, text: string) => {
+    writeFileSync(join(job.home, name), text);
+    return join(job.home, name);
+  };
+  const SVC_ADMIN_TOKEN_FILE = file("admin-token", await web.core.bridgeToken("admin"));
+  const admin = createAdminUser({ env: { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE } });
+  const rules = `rules: [{ pattern: "system:serviceaccount:fleet-collector:collector", labels: { cluster: one } }]`;
+  const workload = file("nodes.yaml", `issuer: ${cluster.url}\n${rules}\n`);
+  const create = ["policies", "create", "nodes", "--prefix", "spiffe://example.test/node/", "--workload"];
+  expect(await admin.run(...create, workload)).toMatchObject({ exitCode: 0 });
+  expect(await admin.run(...create, file("tab.yaml", "\t{"))).toMatchObject({ exitCode: 2 });
+  const unknown = file("unknown.yaml", `issuer: https://unknown.example.com\n${rules}\n`);
+  expect((await admin.run(...create, unknown)).err).toContain("workload.issuer");
+
+  const simulate = (path: string, ...more: string[]) =>
+    admin.run(
+      ...["simulate", "enroll", "--policy", "nodes", "--address", "10.1.2.3", "--platform", "linux/amd64"],
+      ...["--service-account-token-file", path, ...more],
+    );
+  const token = await cluster.sign({ node: "node-7" }, web.core.clock.now());
+  expect(await simulate(file("token", `${token}\n`))).toMatchObject({
+    exitCode: 0,
+    out: expect.stringContaining("rule 1 of the policy matches system:serviceaccount:fleet-collector:collector"),
+    err: "spiffe://example.test/node/node-7 may enroll, with the labels cluster=one.\n",
+  });
+  const claims = { ...decodeJwt(token), sub: "system:serviceaccount:default:default" };
+  expect(await simulate(file("claims.json", JSON.stringify(claims)))).toMatchObject({
+    exitCode: 1,
+    err: expect.stringContaining("would be refused with token_invalid by the rule workload_rule"),
+  });
+  expect((await simulate(file("nonsense", "nonsense"))).exitCode).toBe(2);
+  const device = ["--device-id", "node-8"];
+  expect((await simulate(join(job.home, "token"), ...device)).err).toContain(
+    "device_not_allowed by the rule token_device",
+  );
+  const nobody = ["simulate", "enroll", "--policy", "nodes", "--address", "10.1.2.3", "--platform", "linux/amd64"];
+  expect((await admin.run(...nobody)).exitCode).toBe(2);
+
+  const csr_pem = await createTestCsr({ key: await createTestKey(), uri: "spiffe://example.test/node/node-7" });
+  const body = { csr_pem, device_id: "node-7", platform: "linux/amd64", collector_version: "1.0.0" };
+  const enrolled = await web.core.api("POST", "/v1/collector/enroll", { as: { bearer: token }, body });
+  expect(enrolled.status).toBe(201);
+  expect((await simulate(join(job.home, "token"))).err).toContain("token_invalid by the rule token_uses");
+  admin.close();
 });
