@@ -8,14 +8,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { parseEnv } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { parse } from "yaml";
 import { readKeyFile } from "../../functions/node/read-key-file.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
 import { createLabPki, type LabPki } from "../../scripts/lab/ca/pki.ts";
+import { createTestCsr, createTestKey } from "../../scripts/lab/ca/test-pki.ts";
 import { mintBridgeToken, people, seedPeople } from "../../scripts/lab/people.ts";
 import { findPorts } from "../../scripts/ports.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { replaceTexts } from "../support/documented-block.ts";
+import { type KubernetesIssuer, startKubernetesIssuer } from "../support/kubernetes-issuer.ts";
 import { containerOf, podOf, readManifests } from "../support/kubernetes-manifests.ts";
 import { logged, type Program, programFile, startProgram, stopProgram } from "../support/program.ts";
 
@@ -30,8 +33,11 @@ const authTokenSecret = systemEntropy.bytes(32).toHex();
 let dir: string;
 let pki: LabPki;
 let database: TestDatabase;
+let cluster: KubernetesIssuer;
 let core: Program;
+let secondCore: Program;
 let coreUrl: string;
+let secondCoreUrl: string;
 let ingest: string;
 const inDir = (...names: string[]) => join(dir, ...names);
 
@@ -73,22 +79,38 @@ beforeAll(async () => {
   const { command } = containerOf(corePod, "copy-secrets");
   // Twice: a pod that starts again finds the files of the first time.
   for (let run = 0; run < 2; run++) runScript(command, { "/secrets": inDir("secrets"), "/run/svc": inDir("private") });
-  const env = Object.entries(parseEnv(readFileSync(join(server.path, "core.env"), "utf8"))).map(
-    ([name, value = ""]) => [name, value.replace("/run/svc", inDir("private"))] as const,
-  );
-  core = startProgram("functions/main.ts", [], {
-    ...Object.fromEntries(env),
-    PORT: "0",
-    SVC_HTTP_HOST: "127.0.0.1",
-    SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
+  cluster = await startKubernetesIssuer({
+    cert: readFileSync(pki.edge.certFile, "utf8"),
+    key: readFileSync(pki.edge.keyFile, "utf8"),
   });
+  const replacements = {
+    "/run/svc": inDir("private"),
+    "/run/kubernetes/ca.crt": pki.serverCaFile,
+    "https://kubernetes.default.svc.cluster.local": cluster.url,
+  };
+  const env = Object.entries(parseEnv(readFileSync(join(server.path, "core.env"), "utf8"))).map(
+    ([name, value = ""]) => [name, replaceTexts(value, replacements)] as const,
+  );
+  const start = () =>
+    startProgram("functions/main.ts", [], {
+      ...Object.fromEntries(env),
+      PORT: "0",
+      SVC_HTTP_HOST: "127.0.0.1",
+      SVC_INGEST_GRPC_ADDR: "127.0.0.1:0",
+    });
+  core = start();
   const ready = await logged(core, "ready");
   coreUrl = `http://127.0.0.1:${ready.port}`;
   ingest = `127.0.0.1:${ready.ingest_port}`;
+  secondCore = start();
+  secondCoreUrl = `http://127.0.0.1:${(await logged(secondCore, "ready")).port}`;
 });
 afterAll(async () => {
-  core?.child.kill("SIGKILL");
-  await core?.exited;
+  for (const program of [core, secondCore]) {
+    program?.child.kill("SIGKILL");
+    await program?.exited;
+  }
+  cluster?.close();
   await database?.drop();
   rmSync(dir, { recursive: true, force: true });
 });
@@ -131,15 +153,56 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
     }
   });
 
-  it("enrolls once, keeps its identity without a token, and sends heartbeats", async () => {
-    const { args = [] } = containerOf(collectorPod, "enroll");
-    const prefix = args.find((arg) => arg.startsWith("--identity-prefix="))?.split("=")[1];
-    const policy = await call("/v1/collector/enrollment-policies", {
+  const prefix = containerOf(collectorPod, "enroll")
+    .args?.find((arg) => arg.startsWith("--identity-prefix="))
+    ?.split("=")[1];
+  const enrollAt = async (url: string, token: string, deviceId: string) => {
+    const csr_pem = await createTestCsr({ key: await createTestKey(), uri: `${prefix}${deviceId}` });
+    const response = await fetch(`${url}/v1/collector/enroll`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
+      body: JSON.stringify({ csr_pem, device_id: deviceId, platform: "linux/amd64", collector_version: "1.0.0" }),
+    });
+    const { code } = (await response.json()) as { code?: string };
+    return { status: response.status, code, retryAfter: response.headers.get("retry-after") };
+  };
+
+  it("finds a policy in docs/enroll-kubernetes.md, whose rule names the service account of the DaemonSet", async () => {
+    const [, text = ""] = /```yaml\n(issuer: [^`]*)```/.exec(readFileSync("docs/enroll-kubernetes.md", "utf8")) ?? [];
+    const workload = parse(text);
+    const { namespace } = collectorFolder.kustomization;
+    const subject = `system:serviceaccount:${namespace}:${collectorPod.serviceAccountName}`;
+    expect(workload.rules[0].pattern).toBe(subject);
+    await call("/v1/collector/enrollment-policies", {
       name: "nodes",
       allowed_identity_prefixes: [prefix],
+      reenrollment: "replace",
+      workload: { ...workload, issuer: cluster.url },
     });
-    const { token } = await call(`/v1/collector/enrollment-policies/${policy.id}/tokens`, { max_uses: 1 });
-    mountSecret(inDir("enrollment"), { token });
+  });
+
+  it("is asked to come again while the cluster's keys cannot be read", async () => {
+    cluster.isDown = true;
+    const token = await cluster.sign({ node: "node-0" }, Date.now());
+    const answers = [await enrollAt(coreUrl, token, "node-0")];
+    cluster.isDown = false;
+    answers.push(await enrollAt(coreUrl, token, "node-0"));
+    expect(answers).toEqual([
+      { status: 502, code: "issuer_unavailable", retryAfter: "5" },
+      { status: 201, code: undefined, retryAfter: null },
+    ]);
+  });
+
+  it("gets one certificate when one token comes to two cores at once, with two keys", async () => {
+    const token = await cluster.sign({ node: "node-2" }, Date.now());
+    const answers = await Promise.all([coreUrl, secondCoreUrl].map((url) => enrollAt(url, token, "node-2")));
+    expect(answers.map(({ status }) => status).sort()).toEqual([201, expect.toBeOneOf([401, 409])]);
+    expect(await enrollAt(secondCoreUrl, token, "node-2")).toMatchObject({ status: 401, code: "token_invalid" });
+  });
+
+  it("enrolls once, keeps its identity without a token, and sends heartbeats and telemetry", async () => {
+    const { args = [] } = containerOf(collectorPod, "enroll");
+    mountSecret(inDir("enrollment"), { token: await cluster.sign({ node: "node-1" }, Date.now()) });
     for (const name of ["identity", "queue"]) mkdirSync(inDir(name), { mode: 0o700 });
     const replacements = {
       "https://core.example.com": coreUrl,
@@ -186,6 +249,16 @@ describe("a collector, as docs/deploy/kubernetes/collector runs it", () => {
       await expect
         .poll(async () => (await call("/v1/collector/health?device=node-1", undefined, "auditor")).items?.[0])
         .toMatchObject({ identity: `${prefix}node-1`, last_heartbeat_at: expect.any(String) });
+      const record = { body: { stringValue: "from a node" } };
+      const sent = await fetch(`http://127.0.0.1:${http}/v1/logs`, {
+        method: "POST",
+        headers: { "content-type": "application/json" },
+        body: JSON.stringify({ resourceLogs: [{ scopeLogs: [{ logRecords: [record] }] }] }),
+      });
+      expect(sent.status).toBe(200);
+      await expect
+        .poll(async () => (await call("/v1/collector/health?device=node-1", undefined, "auditor")).items?.[0])
+        .toMatchObject({ last_envelope_at: expect.any(String) });
       const [node, program, ...words] = ofPod(livenessProbe?.exec?.command);
       expect([node, program]).toEqual(["node", "/opt/svc/dist/svc-collector/main.mjs"]);
       const status = spawnSync(process.execPath, [programFile("collector/main.ts"), ...words], { encoding: "utf8" });

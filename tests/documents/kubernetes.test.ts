@@ -126,7 +126,8 @@ describe("the references of docs/deploy/kubernetes", () => {
 
   it("deny what no policy allows, and let the ingress lead to services that exist", () => {
     for (const { data } of folders) {
-      const all = data.find(({ kind, metadata }) => kind === "NetworkPolicy" && metadata?.name === "deny-all");
+      const policies = data.filter((manifest) => manifest.kind === "NetworkPolicy");
+      const all = policies.find(({ metadata }) => metadata?.name === "deny-all");
       expect(all?.spec).toEqual({ podSelector: {}, policyTypes: ["Ingress", "Egress"] });
     }
     const rules = server.data.flatMap((manifest) => (manifest.kind === "Ingress" ? (manifest.spec?.rules ?? []) : []));

@@ -10,9 +10,19 @@ import type { IContainer } from "kubernetes-models/v1/Container";
 import { type INamespace, Namespace } from "kubernetes-models/v1/Namespace";
 import type { IPodSpec } from "kubernetes-models/v1/PodSpec";
 import { type IService, Service } from "kubernetes-models/v1/Service";
+import { type IServiceAccount, ServiceAccount } from "kubernetes-models/v1/ServiceAccount";
 import { parse, parseAllDocuments } from "yaml";
 
-const models = { DaemonSet, Deployment, Ingress, Namespace, NetworkPolicy, PodDisruptionBudget, Service };
+const models = {
+  DaemonSet,
+  Deployment,
+  Ingress,
+  Namespace,
+  NetworkPolicy,
+  PodDisruptionBudget,
+  Service,
+  ServiceAccount,
+};
 
 /** A manifest as it is written, by its kind. */
 export type ManifestData =
@@ -22,7 +32,8 @@ export type ManifestData =
   | INamespace
   | INetworkPolicy
   | IPodDisruptionBudget
-  | IService;
+  | IService
+  | IServiceAccount;
 
 /** The parts of a kustomization that the manifests use. */
 export interface Kustomization {
