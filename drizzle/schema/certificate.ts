@@ -62,7 +62,10 @@ export const collectorIdentity = pgTable(
     lastAuthFailureReason: text("last_auth_failure_reason"),
     /** From the newest heartbeat, without those of the policy; null for none. */
     reportedLabels: jsonb("reported_labels").$type<Labels>(),
-    /** The labels with those of the policy and the attestation; a trigger fills it in. No foreign key: `noLabels` would be a lock that all enrollments share. */
+    /**
+     * The labels with those of the policy and the attestation; a trigger fills it in. No foreign key: `noLabels` would be a lock that all
+     * enrollments share.
+     */
     labelSetId: integer("label_set_id").notNull().default(noLabels),
     /** Of the service account token that the host enrolled with last; null after a bootstrap token. */
     attestation: jsonb("attestation").$type<Attestation>(),

@@ -1,6 +1,6 @@
 -- The labels of a host: those that it reports, those of its enrollment policy, and those of the policy's rule that admitted its service
--- account token; later ones win. Equal sets are stored once, and hosts refer to them by number. A new set and the hosts that refer to it commit together, and the lock on a known set keeps the job that deletes
--- unused sets away until then: functions/store/fleet/labels.ts.
+-- account token; later ones win. Equal sets are stored once, and hosts refer to them by number. A new set and the hosts that refer to it
+-- commit together, and the lock on a known set keeps the job that deletes unused sets away until then: functions/store/fleet/labels.ts.
 INSERT INTO "label_set" ("id", "sha256", "labels") VALUES (0, sha256('{}'), '{}') ON CONFLICT DO NOTHING;
 
 CREATE OR REPLACE FUNCTION "label_set_of"("wanted" jsonb) RETURNS integer LANGUAGE plpgsql AS $$

@@ -8,7 +8,7 @@ import { documentedRoutes } from "./documented-routes.ts";
 /** Who passes a guard, in the order of the page. */
 const positions: readonly (readonly [guard: string, who: string])[] = [
   ["open", "Anybody"],
-  ["bootstrap_token", "The holder of a bootstrap token, or of a service account token that a policy admits"],
+  ["bootstrap_token", "The holder of a bootstrap or service account token"],
   ["collector", "A host, with its certificate and a signed body"],
   ["web_itself", "Web, in its own name"],
   ["web", "Web, in its own name or for a person"],

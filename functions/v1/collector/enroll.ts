@@ -10,7 +10,7 @@ import { createRunOrRefuse } from "../../domain/enrollment/refuse.ts";
 import { type Guard, route } from "../../http/route.ts";
 import { issuedView } from "./issued.ts";
 
-/** Admits a bootstrap token, or a service account token, that may be used from the caller's address. Counts and audits every refusal, also of a missing token. */
+/** Admits a token that may be used from the caller's address. Counts and audits every refusal, also of a missing token. */
 const bootstrapToken = (admitToken: AdmitToken): Guard<AdmittedToken> => ({
   describe: { kind: "bootstrap_token" },
   admit: (c) => {
