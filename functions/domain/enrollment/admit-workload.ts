@@ -8,8 +8,8 @@ import {
   type PresentedToken,
 } from "../../store/enrollment/policies.ts";
 import { createVerifySubjectToken, IssuerUnavailable, SubjectTokenRejected } from "../workload/verify-subject-token.ts";
-import { attest, attestationRules, refuseToken } from "./attestation-rules.ts";
-import { EnrollmentRefusal } from "./refuse.ts";
+import { attest, attestationRules, claimantOf, refuseToken } from "./attestation-rules.ts";
+import { EnrollmentRefusal, type RefusedUse } from "./refuse.ts";
 import { enforce } from "./use-rules.ts";
 
 /** The parts of core that admit service account tokens. */
@@ -24,13 +24,16 @@ export const isJwt = (text: string): boolean => /^[\w-]+\.[\w-]+\.[\w-]+$/.test(
 /**
  * Creates the admission of service account tokens (docs/enroll-kubernetes.md). A token that a policy's rule matches is stored as a token of
  * that policy, for one use by the device that its claims name, until it expires: limits, repeats, races and revocation are those of a
- * bootstrap token. Throws `EnrollmentRefusal`.
+ * bootstrap token. Adds to `use` whom the token names. Throws `EnrollmentRefusal`.
  */
-export const createAdmitWorkload = (core: WorkloadCore): ((token: string) => Promise<PresentedToken | undefined>) => {
+export const createAdmitWorkload = (
+  core: WorkloadCore,
+): ((token: string, use: RefusedUse) => Promise<PresentedToken | undefined>) => {
   const { config, db, clock, cryptography } = core;
   const verify = createVerifySubjectToken(config.workloadIssuers, { clock });
-  return async (token) => {
+  return async (token, use) => {
     const { issuer, payload } = await verify(token).catch(refuseRejected);
+    use.attestation = claimantOf(payload);
     // Without the signature, of which other encodings are valid too: each would be another token.
     const tokenSha256 = await cryptography.sha256Hex(token.slice(0, token.lastIndexOf(".")));
     const known = await findPresentedToken(db, tokenSha256);

@@ -7,7 +7,7 @@ import { type BoundClaim, deviceIdOf, type WorkloadTerms } from "../../../proto/
 import type { WorkloadIssuer } from "../../config/workload-config.ts";
 import { findRule, ruleClaims } from "../operator/workload-scopes.ts";
 import type { RejectedToken } from "../workload/verify-subject-token.ts";
-import { EnrollmentRefusal } from "./refuse.ts";
+import { type Claimant, EnrollmentRefusal } from "./refuse.ts";
 import type { Finding, Rule } from "./use-rules.ts";
 
 /** The payload of a service account token. */
@@ -125,6 +125,13 @@ const readBoundClaims = (payload: TokenPayload): Record<BoundClaim, string> | nu
     node_uid: node.uid,
   };
 };
+
+/** Returns whom a verified token names, for the audit event of a refusal. */
+export const claimantOf = (payload: TokenPayload): Claimant => ({
+  issuer: text(payload.iss),
+  subject: text(payload.sub),
+  claims: readBoundClaims(payload) ?? {},
+});
 
 /** What a policy makes of a token. */
 export interface Attested {

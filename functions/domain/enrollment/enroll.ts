@@ -50,12 +50,11 @@ export const createAdmitToken = (core: WorkloadCore, runOrRefuse: RunOrRefuse): 
       }
       if (!isWorkload) use.tokenPrefix = rawToken.slice(0, tokenPrefixCharacters);
       const found = isWorkload
-        ? await admitWorkload(rawToken)
+        ? await admitWorkload(rawToken, use)
         : await findToken(await core.cryptography.sha256Hex(rawToken));
       use.tokenId = found?.token.id ?? null;
       use.policyId = found?.policy.id ?? null;
       use.tokenPrefix ??= found?.token.tokenPrefix ?? null;
-      use.attestation = found?.token.attestation ?? null;
       const { token, policy } = checkTokenUse(found?.policy, found?.token, origin.remoteAddress, core.clock.now());
       const { id: tokenId, tokenPrefix, attestation } = token;
       return { tokenId, tokenPrefix, policyId: policy.id, attestation };

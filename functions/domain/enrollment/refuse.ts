@@ -68,9 +68,12 @@ export interface RefusedUse {
   tokenPrefix: string | null;
   policyId: string | null;
   identity: string | null;
-  /** Of a service account token that a policy admitted. */
-  attestation: Attestation | null;
+  /** Of a service account token whose signature was verified. */
+  attestation: Claimant | null;
 }
+
+/** Whom a service account token names. */
+export type Claimant = Omit<Attestation, "labels">;
 
 /** The parts of core that record a refusal. */
 export type RefusalCore = Pick<Core, "db" | "clock" | "entropy" | "observe">;
@@ -218,10 +221,10 @@ const refusalEntry = ({ refusal, use, origin }: RefusedRequest, { code }: Proble
 });
 
 /** Returns whom a service account token named, for the audit event. */
-export const workloadDetail = (attestation: Attestation | null): { workload?: Omit<Attestation, "labels"> } => {
-  if (attestation === null) return {};
-  const { labels: _, ...workload } = attestation;
-  return { workload };
+export const workloadDetail = (claimant: Claimant | null): { workload?: Claimant } => {
+  if (claimant === null) return {};
+  const { issuer, subject, claims } = claimant;
+  return { workload: { issuer, subject, claims } };
 };
 
 /** Returns a signer's message for the audit event; the caller never gets it. */

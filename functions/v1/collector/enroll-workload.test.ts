@@ -145,6 +145,21 @@ describe("POST /v1/collector/enroll with a service account token", () => {
     expect(body).toEqual(await expectRefused("nonsense", "token_malformed"));
   });
 
+  it("names in the audit event whom a verified token is for, and nobody whose signature is wrong", async () => {
+    const workloadOf = async (token: string) => {
+      const from = addressOf();
+      await enroll(token, "node-1", { from });
+      return (await eventsFrom(from))[0]?.details.workload;
+    };
+    const token = await tokenOf({ serviceAccount: "default" });
+    expect(await workloadOf(token)).toMatchObject({
+      issuer: cluster.url,
+      subject: "system:serviceaccount:fleet-collector:default",
+      claims: { service_account: "default", node: "node-1" },
+    });
+    expect(await workloadOf(`${token.slice(0, -8)}AAAAAAAA`)).toBeUndefined();
+  });
+
   it("accepts clocks that differ by 60 s", async () => {
     const [early, late] = [nameOf("early"), nameOf("late")];
     const ahead = await tokenOf({ node: early, payload: { iat: seconds() + 60, nbf: seconds() + 60 } });
