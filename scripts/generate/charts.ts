@@ -108,12 +108,9 @@ const templates: readonly { path: string; from: string; choices: readonly Choice
       image("collector", 3),
       ["--core=https://core.example.com", "--core=https://{{ .Values.coreHost }}"],
       ["--ingest=core-ingest.fleet.svc:8443", "--ingest={{ .Values.config.forwarder.endpoint }}"],
-      [
-        "--identity-prefix=spiffe://fleet.example.com/node/",
-        "--identity-prefix={{ .Values.enrollment.identityPrefix }}",
-      ],
+      ["--identity-prefix=spiffe://fleet.example.com/node/", "--identity-prefix={{ .Values.identityPrefix }}"],
       resources("requests: { cpu: 100m, memory: 128Mi }\nlimits: { memory: 512Mi }", ".Values.resources"),
-      ["{ secretName: enrollment,", "{ secretName: {{ .Values.enrollment.secret | quote }},"],
+      ["audience: https://core.example.com", 'audience: {{ printf "https://%s" .Values.coreHost | quote }}'],
     ],
   },
   {

@@ -133,6 +133,15 @@ describe("the settings of the chart fleet", () => {
     },
   );
 
+  it("trust the cluster's tokens for the name of core that the collector's chart asks tokens for", () => {
+    const audience = "https://c.example.com";
+    const core = dataOf(render("fleet", "coreHost=c.example.com"), "core");
+    expect(parse(core.SVC_WORKLOAD_ISSUERS ?? "")).toMatchObject({ issuers: [{ audience }] });
+    const pod = podOf({ data: manifestsIn(render("collector", "coreHost=c.example.com")) }, "collector");
+    const projected = pod.volumes?.find(({ name }) => name === "enrollment")?.projected?.sources ?? [];
+    expect(projected.map(({ serviceAccountToken }) => serviceAccountToken?.audience)).toEqual([audience]);
+  });
+
   it("hold any identity provider, names and more variables, and restart the pods when they change", () => {
     const sets = [
       "identityProvider.issuer=https://id.example.com/realms/ops",

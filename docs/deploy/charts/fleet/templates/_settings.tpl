@@ -18,6 +18,8 @@
 {{- $_ := set $env "SVC_DIRECTORY_PROVIDER" $directory.provider -}}
 {{- $_ := set $env "SVC_DIRECTORY_DOMAIN" $directory.domain -}}
 {{- $_ := set $env "SVC_ADVERTISED_CORE_URL" (printf "https://%s" .Values.coreHost) -}}
+{{- $audience := printf "https://%s" .Values.coreHost -}}
+{{- $_ := set $env "SVC_WORKLOAD_ISSUERS" (get $env "SVC_WORKLOAD_ISSUERS" | replace "https://core.example.com" $audience) -}}
 {{- if eq $directory.provider "google" -}}
 {{- $_ := set $env "SVC_DIRECTORY_DELEGATE_EMAIL" (required "directory.delegateEmail: the super admin whom the service account impersonates" $directory.delegateEmail) -}}
 {{- else -}}
