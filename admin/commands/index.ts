@@ -3,6 +3,7 @@ import { hourStates } from "../../proto/completeness/hour-state.ts";
 import type { Commands } from "../terminal/command.ts";
 import { diagFormats, telemetryFormats } from "../terminal/output.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
+import { declareWatches } from "./declare-watches.ts";
 import { all, count, durationOption, instant, interval, limit, parseLabel, reason, several } from "./options.ts";
 
 /** The description of each group of commands, for `--help`. */
@@ -16,6 +17,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   certificates: "Certificates of hosts: list, revoke",
   configs: "Collector configs: list, show, diff, preview, publish, assign, roll back",
   rollouts: "Rollouts of configs by waves: create, list, show, targets, watch, pause, resume, abort, roll back",
+  watches: "Watches: create, list, show, update, silence, test, delete",
   telemetry: "The stored telemetry of hosts: read",
   audit: "The audit log: list, follow, verify",
   directory: "The directory: the last sync",
@@ -66,6 +68,7 @@ export const declareCommands = ({ add }: Commands): void => {
   declareHosts(add);
   declareConfigs(add);
   declareRollouts(add);
+  declareWatches(add);
   declareTelemetry(add);
   declareCompleteness(add);
   declareRecords(add);
@@ -80,10 +83,8 @@ const declareEnrollment = (add: Add): void => {
     options: [new Option("--state <state>").choices(["active", "frozen"])],
     load: async () => (await load()).listPoliciesAction,
   });
-  add("policies show <policy>", {
-    summary: "Show an enrollment policy",
-    load: async () => (await load()).showPolicyAction,
-  });
+  const show = "Show an enrollment policy";
+  add("policies show <policy>", { summary: show, load: async () => (await load()).showPolicyAction });
   add("policies create <name>", {
     summary: "Create an enrollment policy",
     options: [
@@ -175,10 +176,8 @@ const declareHosts = (add: Add): void => {
     options: [new Option("--search <text>"), new Option("--status <status>").choices(["active", "revoked"])],
     load: async () => (await load()).listIdentitiesAction,
   });
-  add("identities show <host>", {
-    summary: "Show an enrolled host",
-    load: async () => (await load()).showIdentityAction,
-  });
+  const show = "Show an enrolled host";
+  add("identities show <host>", { summary: show, load: async () => (await load()).showIdentityAction });
   add("identities revoke <host>", {
     summary: "Revoke a host: it is rejected at once",
     options: [reason()],
