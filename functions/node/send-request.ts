@@ -42,8 +42,8 @@ const createLookup =
     });
 
 /**
- * Creates the sender of messages. Follows no redirect, reads no body, uses each connection once, and goes to public addresses only unless the receiver
- * allows others; `http` goes to the others only.
+ * Creates the sender of messages. Follows no redirect, reads no body, uses each connection once, and goes to public addresses only unless the
+ * receiver allows others; `http` goes to the others only.
  */
 export const createSendRequest =
   ({
