@@ -1,6 +1,7 @@
 import { createHmac } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
 import type { WatchDetail, WatchMessageBody } from "../../proto/watch/watch.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage } from "../../tests/support/collector.ts";
@@ -27,7 +28,7 @@ receivers:
 });
 afterAll(() => Promise.all([test.close(), webhook.close(), alertmanager.close()]));
 const { api, clock, core } = test;
-const send = createSendRequest({ clock, msMax: 200 });
+const send = createSendRequest({ clock: { ...systemClock, now: clock.now }, msMax: 200 });
 const keepSession = createSessionKeeper(
   core,
   () => true,

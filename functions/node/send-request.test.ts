@@ -2,6 +2,7 @@ import type { lookup } from "node:dns";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterEach, describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import { createSendRequest } from "./send-request.ts";
 
@@ -33,7 +34,7 @@ const resolvesTo = (...addresses: string[]) =>
       addresses.map((address) => ({ address, family: address.includes(":") ? 6 : 4 })),
     )) as unknown as typeof lookup;
 
-const clock = createTestClock();
+const clock = { ...systemClock, now: createTestClock().now };
 const send = (url: string, { allowPrivate = true, resolve = resolvesTo("127.0.0.1"), msMax = 5000 } = {}) =>
   createSendRequest({ clock, msMax, resolve })({ url, allowPrivate, headers: {}, body: "{}" });
 const failed = (reason: string, more: object = {}) => ({

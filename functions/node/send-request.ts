@@ -3,7 +3,7 @@ import * as http from "node:http";
 import * as https from "node:https";
 import { isIP, type LookupFunction } from "node:net";
 import { isPublicAddress } from "../../kit/address.ts";
-import type { Clock } from "../../kit/clock.ts";
+import { type Clock, callAfter } from "../../kit/clock.ts";
 import { errorCode } from "../../kit/describe-error.ts";
 import { readRetryAfter } from "../../kit/retry-after.ts";
 import type { SendRequest } from "../domain/watch/deliver.ts";
@@ -51,7 +51,7 @@ export const createSendRequest =
     msMax,
     resolve = lookup,
   }: {
-    clock: Pick<Clock, "now">;
+    clock: Pick<Clock, "now" | "sleep">;
     msMax: number;
     resolve?: typeof lookup;
   }): SendRequest =>
@@ -64,17 +64,19 @@ export const createSendRequest =
     });
     // The platform looks no literal address up.
     if (isIP(host) !== 0 && !reaches(reach, host)) return retry(refused);
+    const late = new AbortController();
+    const cancel = callAfter(clock, msMax, () => late.abort());
     try {
-      const { status, retryAfter } = await post(url, {
-        ...{ headers, body, lookup: createLookup(reach, resolve) },
-        signal: AbortSignal.timeout(msMax),
-      });
+      const lookup = createLookup(reach, resolve);
+      const { status, retryAfter } = await post(url, { headers, body, lookup, signal: late.signal });
       if (status >= 200 && status < 300) return { status: "delivered" };
       if (status === 410) return { ...retry("HTTP 410: the receiver is gone"), isFinal: true };
       if (status >= 300 && status < 400) return retry(`HTTP ${status}: redirects are not followed`);
       return retry(`HTTP ${status}`, readRetryAfter(retryAfter, clock.now(), retryAfterMsMax));
     } catch (cause) {
-      return retry(reasonOf(cause));
+      return retry(late.signal.aborted ? "no response in time" : reasonOf(cause));
+    } finally {
+      cancel();
     }
   };
 
@@ -83,7 +85,6 @@ const refused = "the receiver's address is not allowed";
 const reasonOf = (cause: unknown): string => {
   const inner = cause instanceof AggregateError ? cause.errors[0] : cause;
   if (inner instanceof AddressRefused) return refused;
-  if (inner instanceof Error && ["AbortError", "TimeoutError"].includes(inner.name)) return "no response in time";
   return `no response: ${errorCode(inner) ?? "connection lost"}`;
 };
 

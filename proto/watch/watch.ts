@@ -116,16 +116,16 @@ export const Watch = v.strictObject({
 export type Watch = v.InferOutput<typeof Watch>;
 
 /** A receiver of core's configuration, without its address. */
-export const WatchReceiver = v.strictObject({ name: v.string(), kind: v.picklist(["webhook", "alertmanager"]) });
+const Receiver = v.strictObject({ name: v.string(), kind: v.picklist(["webhook", "alertmanager"]) });
 
 /** Core's own outage, while it holds every watch as it was. */
 const heldBy = { held_by: v.optional(OutageView) };
 
 /** Response of `GET /v1/collector/watches`. */
-export const WatchPage = v.strictObject({
+export const WatchList = v.strictObject({
   items: v.array(Watch),
   next_cursor: v.nullable(v.string()),
-  receivers: v.array(WatchReceiver),
+  receivers: v.array(Receiver),
   ...heldBy,
 });
 

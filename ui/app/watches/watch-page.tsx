@@ -10,7 +10,7 @@ import { usePageContext } from "../session/page-context.tsx";
 import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
-import { Silence, WatchStateMark } from "./watch-parts.tsx";
+import { WatchSilence, WatchStateMark } from "./watch-parts.tsx";
 import { eventWords, factorWords, hostsPath, hostWords, thresholdWords } from "./watch-view.ts";
 import "../design/page.css";
 
@@ -86,7 +86,7 @@ export const WatchPage = () => {
                 Messages to: {known().receivers.length === 0 ? "nobody" : plainText(known().receivers.join(", "))}
               </li>
               <li>
-                Silence: <Silence watch={known()} asOf={report.asOf()} />
+                Silence: <WatchSilence watch={known()} asOf={report.asOf()} />
               </li>
             </ul>
             <Show when={session()?.scopes.includes("admin")}>

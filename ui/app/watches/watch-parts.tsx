@@ -14,7 +14,7 @@ export const WatchStateMark = (props: { state: WatchState }) => (
 );
 
 /** Until when a watch is silenced, and by whom. */
-export const Silence = (props: { watch: Watch; asOf: number }) => (
+export const WatchSilence = (props: { watch: Watch; asOf: number }) => (
   <Show when={props.watch.silence} fallback={<span class="quiet">none</span>}>
     {(silence) => (
       <>

@@ -1,6 +1,6 @@
 import { useLocation } from "@solidjs/router";
 import { createMemo, createSignal, For, Show } from "solid-js";
-import { type Watch, WatchPage, type WatchState, watchStates } from "../../../proto/watch/watch.ts";
+import { type Watch, WatchList, type WatchState, watchStates } from "../../../proto/watch/watch.ts";
 import { createReport } from "../api/create-report.ts";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
@@ -10,7 +10,7 @@ import { usePageContext } from "../session/page-context.tsx";
 import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
-import { Silence, WatchStateMark } from "./watch-parts.tsx";
+import { WatchSilence, WatchStateMark } from "./watch-parts.tsx";
 import { hostsPath, hostWords, stateMarks, thresholdWords } from "./watch-view.ts";
 import "../design/page.css";
 
@@ -30,7 +30,7 @@ export const WatchesPage = () => {
   });
   const report = createReport({
     api,
-    schema: WatchPage,
+    schema: WatchList,
     path: createMemo(
       () => `/api/core/collector/watches?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`,
     ),
@@ -91,7 +91,7 @@ export const WatchesPage = () => {
       ),
     },
     { name: "Last change", cell: (watch) => <Time at={watch.changed_at} asOf={report.asOf()} /> },
-    { name: "Silence", cell: (watch) => <Silence watch={watch} asOf={report.asOf()} /> },
+    { name: "Silence", cell: (watch) => <WatchSilence watch={watch} asOf={report.asOf()} /> },
     {
       name: "Messages to",
       cell: (watch) => (

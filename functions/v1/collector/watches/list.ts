@@ -1,5 +1,5 @@
 import * as v from "valibot";
-import { WatchPage, watchStates } from "../../../../proto/watch/watch.ts";
+import { WatchList, watchStates } from "../../../../proto/watch/watch.ts";
 import type { Core } from "../../../core.ts";
 import { browseWatches, findHold } from "../../../domain/watch/browse.ts";
 import { scope } from "../../../http/guards.ts";
@@ -21,7 +21,7 @@ export const listWatchesRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
       state: v.optional(v.picklist(watchStates, "must be inactive, pending or firing")),
       ...listFields,
     }),
-    replies: { 200: { description: "A page of watches", schema: WatchPage } },
+    replies: { 200: { description: "A page of watches", schema: WatchList } },
     handle: async ({ query: { state, ...query } }) => {
       const held = heldByView(await findHold(core));
       return list(
