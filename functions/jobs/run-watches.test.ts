@@ -7,6 +7,7 @@ import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage } from "../../tests/support/collector.ts";
 import { createTestCore } from "../../tests/support/core.ts";
 import { type Received, startReceiver } from "../../tests/support/receiver.ts";
+import { createHistoryKeeper } from "../domain/fleet/keep-history.ts";
 import { deliverMessages } from "../domain/watch/deliver.ts";
 import { evaluateWatches, expireWatches } from "../domain/watch/run-watches.ts";
 import { createSendRequest } from "../node/send-request.ts";
@@ -35,6 +36,7 @@ const keepSession = createSessionKeeper(
   () => undefined,
 );
 
+await createHistoryKeeper(core)();
 const { token } = await createTestToken(test);
 const hosts = await Promise.all(
   Array.from({ length: 14 }, (_, n) => enrollTestCollector(test, { token, deviceId: `host-${n}`, kind: "ed25519" })),
@@ -133,6 +135,12 @@ describe("a watch", () => {
     await beat(2);
     await tick(3);
     expect(typesOf(id)).toEqual(["watch.firing", "watch.resolved"]);
+    // The link has the number of the message, as the page had it then.
+    const { search } = new URL(messages()[0]?.data.url ?? "");
+    const totals = ["?label=zone%3Adark", search].map((query) =>
+      api<{ total: number }>("GET", `/v1/collector/health/facets${query}`, { as: "auditor" }),
+    );
+    expect((await Promise.all(totals)).map(({ body }) => body.total)).toEqual([2, 3]);
     expect(await kindsOf(id)).toEqual(["firing", "delivered", "resolved", "delivered"]);
     expect(await show(id)).toMatchObject({ state: "inactive", count: 2, since: null, waiting_messages: 0 });
   });
