@@ -24,6 +24,8 @@ export interface Observer {
   chatToolCall(tool: string, outcome: string): void;
   /** Called at the first output of the model, with the time since the question arrived. */
   chatFirstEvent(seconds: number): void;
+  /** Called when an attempt to send a message of a watch has ended; `dropped`: it is given up. */
+  watchMessage(receiver: string, outcome: "delivered" | "failed" | "dropped"): void;
 }
 
 /** Counts nothing. */
@@ -34,6 +36,7 @@ export const unobserved: Observer = {
   chatTurn: () => undefined,
   chatToolCall: () => undefined,
   chatFirstEvent: () => undefined,
+  watchMessage: () => undefined,
 };
 
 /** Counts directory syncs and publishes the age of the snapshot. */

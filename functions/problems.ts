@@ -106,6 +106,10 @@ export const problemCatalog = {
   diag_forbidden: entry("conflict", "stop", "The host's own config forbids it: management.remote_diag is false"),
   diag_too_large: entry("conflict", "stop", "The host's diagnostics are over the limit: run svc-collector diag on it"),
   diag_unanswered: entry("conflict", "stop", "The host did not answer in time: see when it was last seen"),
+  // Watches.
+  watch_name_taken: entry("conflict", "fix_request", "Another watch has this name"),
+  watch_without_receivers: entry("conflict", "fix_request", "The watch has no receiver"),
+  too_many_watches: entry("conflict", "fix_request", "There are as many watches as core keeps"),
   // Chat.
   inference_failed: entry("bad_gateway", "retry", "The language model failed"),
   too_many_conversations: entry("throttled", "retry", "Too many answers are being written"),

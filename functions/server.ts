@@ -11,6 +11,7 @@ import { databaseCommands, serverUsage } from "./commands.ts";
 import { type CoreConfig, parseCoreConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
 import { createRestoreCheck } from "./domain/directory/restored.ts";
+import { sendMsMax } from "./domain/watch/deliver.ts";
 import { runAuditJobs } from "./jobs/audit-jobs.ts";
 import { correctTimesAhead } from "./jobs/correct-times-ahead.ts";
 import { createDatabaseClock, followDatabase } from "./jobs/database-clock.ts";
@@ -23,6 +24,7 @@ import { runHistoryJob } from "./jobs/run-history-job.ts";
 import { runLabelJob } from "./jobs/run-label-job.ts";
 import { runRollouts } from "./jobs/run-rollouts.ts";
 import { runStatementJob } from "./jobs/run-statement-job.ts";
+import { runWatches } from "./jobs/run-watches.ts";
 import { type LoadedCore, loadCoreFiles } from "./load-core-files.ts";
 import { openCoreDatabases } from "./node/database/core-databases.ts";
 import type { NamedServers } from "./node/database/database-servers.ts";
@@ -34,6 +36,7 @@ import { createMetrics, type Metrics } from "./node/metrics.ts";
 import { readKeyFile, readTrustedFile } from "./node/read-key-file.ts";
 import { readMigrations } from "./node/read-migrations.ts";
 import { listenFor, runConfigured, stopSignal } from "./node/run-configured.ts";
+import { createSendRequest } from "./node/send-request.ts";
 import { checksOf } from "./ops/core-checks.ts";
 import { figuresOf } from "./ops/figures.ts";
 import { opsRoutesOf } from "./ops/index.ts";
@@ -142,6 +145,7 @@ const serve = async (
       runDiagJob(jobsCore, stop.signal),
       runHistoryJob(jobsCore, stop.signal),
       runRollouts(jobsCore, stop.signal),
+      runWatches(jobsCore, { send: createSendRequest({ clock: systemClock, msMax: sendMsMax }), signal: stop.signal }),
       runCompletenessJob(jobsCore, stop.signal),
       correctTimesAhead(jobsCore, stop.signal),
       config.ingest && runStatementJob({ ...jobsCore, codec: zstdCodec, logSigner }, stop.signal),

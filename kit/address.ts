@@ -22,6 +22,9 @@ export const readCidr = (text: string) => {
   return { network, bits };
 };
 
+/** Whether an address is one of the public internet: not private, loopback, link-local, of documentation, or one that embeds another. */
+export const isPublicAddress = (text: string): boolean => readAddress(text)?.range() === "unicast";
+
 /** Whether an address is in one of the CIDRs. An empty list allows any text; text that is not an address is in no CIDR. */
 export const addressAllowed = (cidrs: readonly string[], address: string): boolean => {
   if (cidrs.length === 0) return true;

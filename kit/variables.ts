@@ -12,6 +12,17 @@ export const SecretVariable = v.pipe(
   v.transform((text) => new Secret(text)),
 );
 
+/** Host and port. */
+export const AddressVariable = v.pipe(
+  TextVariable,
+  v.regex(/^(\[[0-9a-fA-F:.]+\]|[^:\s]+):\d{1,5}$/, "must be host:port, for example 0.0.0.0:8443"),
+  v.transform((value) => {
+    const at = value.lastIndexOf(":");
+    return { host: value.slice(0, at).replace(/^\[|\]$/g, ""), port: Number(value.slice(at + 1)) };
+  }),
+  v.check(({ port }) => port <= 65535, "the port must be at most 65535"),
+);
+
 /** The URL of a PostgreSQL server, or of several. */
 export const DatabaseUrlVariable = v.pipe(
   TextVariable,

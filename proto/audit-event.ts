@@ -38,6 +38,7 @@ export const namedRecordTypes = [
   "enrollment_policy",
   "bootstrap_token",
   "rollout",
+  "watch",
   "person",
 ] as const;
 

@@ -4,6 +4,7 @@ import type { Commands } from "../terminal/command.ts";
 import { diagFormats, telemetryFormats } from "../terminal/output.ts";
 import { declareEnrollment } from "./declare-enrollment.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
+import { declareWatches } from "./declare-watches.ts";
 import { all, count, instant, interval, limit, reason } from "./options.ts";
 
 /** The description of each group of commands, for `--help`. */
@@ -17,6 +18,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   certificates: "Certificates of hosts: list, revoke",
   configs: "Collector configs: list, show, diff, preview, publish, assign, roll back",
   rollouts: "Rollouts of configs by waves: create, list, show, targets, watch, pause, resume, abort, roll back",
+  watches: "Watches: create, list, show, update, silence, test, delete",
   telemetry: "The stored telemetry of hosts: read",
   audit: "The audit log: list, follow, verify",
   directory: "The directory: the last sync",
@@ -67,6 +69,7 @@ export const declareCommands = ({ add }: Commands): void => {
   declareHosts(add);
   declareConfigs(add);
   declareRollouts(add);
+  declareWatches(add);
   declareTelemetry(add);
   declareCompleteness(add);
   declareRecords(add);
@@ -101,10 +104,8 @@ const declareHosts = (add: Add): void => {
     options: [new Option("--search <text>"), new Option("--status <status>").choices(["active", "revoked"])],
     load: async () => (await load()).listIdentitiesAction,
   });
-  add("identities show <host>", {
-    summary: "Show an enrolled host",
-    load: async () => (await load()).showIdentityAction,
-  });
+  const show = "Show an enrolled host";
+  add("identities show <host>", { summary: show, load: async () => (await load()).showIdentityAction });
   add("identities revoke <host>", {
     summary: "Revoke a host: it is rejected at once",
     options: [reason()],

@@ -5,6 +5,7 @@ import {
   listCollectorConfigs,
   listEnrollmentPolicies,
   listRollouts,
+  listWatches,
   reportFleetHealth,
 } from "../../client/index.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
@@ -91,6 +92,15 @@ const kinds = {
           about: `${config.name ?? ""} ${config.config_hash.slice(0, 12)}, published ${config.created_at}`,
         }),
       ),
+  },
+  watch: {
+    one: "watch",
+    many: "watches",
+    list: "watches list",
+    find: (client) =>
+      collect(items(listWatches, { client, query: { limit: 1000 } }), ({ id, name, state }) => ({
+        ...{ id, names: [name], about: `${name}, ${state}` },
+      })),
   },
   /** Named by its config. */
   rollout: {

@@ -3,7 +3,7 @@
 
 
 import type { Client, ClientMeta, Options as Options2, RequestResult, ServerSentEventsResult, TDataShape } from './client/index.ts';
-import type { AbortRolloutData, AbortRolloutErrors, AbortRolloutResponses, AssignCollectorConfigData, AssignCollectorConfigErrors, AssignCollectorConfigResponses, ChatStatusData, ChatStatusErrors, ChatStatusResponses, ClearDesiredConfigData, ClearDesiredConfigErrors, ClearDesiredConfigResponses, CountFleetHealthData, CountFleetHealthErrors, CountFleetHealthResponses, CreateAuthorizationData, CreateAuthorizationErrors, CreateAuthorizationResponses, CreateBootstrapTokenData, CreateBootstrapTokenErrors, CreateBootstrapTokenResponses, CreateChatSessionData, CreateChatSessionErrors, CreateChatSessionResponses, CreateDeviceAuthorizationData, CreateDeviceAuthorizationErrors, CreateDeviceAuthorizationResponses, CreateEnrollmentPolicyData, CreateEnrollmentPolicyErrors, CreateEnrollmentPolicyResponses, CreateRolloutData, CreateRolloutErrors, CreateRolloutResponses, CreateSessionTokenData, CreateSessionTokenErrors, CreateSessionTokenResponses, DecideDeviceAuthorizationData, DecideDeviceAuthorizationErrors, DecideDeviceAuthorizationResponses, DeleteChatSessionData, DeleteChatSessionErrors, DeleteChatSessionResponses, DirectoryStatusData, DirectoryStatusErrors, DirectoryStatusResponses, EnrollCollectorData, EnrollCollectorErrors, EnrollCollectorResponses, ExchangeTokenData, ExchangeTokenErrors, ExchangeTokenResponses, ExportAuditEventLinesData, ExportAuditEventLinesErrors, ExportAuditEventLinesResponses, ExportAuditEventsData, ExportAuditEventsErrors, ExportAuditEventsResponses, ExportBootstrapTokensData, ExportBootstrapTokensErrors, ExportBootstrapTokensResponses, ExportCollectorConfigsData, ExportCollectorConfigsErrors, ExportCollectorConfigsResponses, ExportCompletenessData, ExportCompletenessErrors, ExportCompletenessResponses, ExportConfigAssignmentsData, ExportConfigAssignmentsErrors, ExportConfigAssignmentsResponses, ExportEnrollmentPoliciesData, ExportEnrollmentPoliciesErrors, ExportEnrollmentPoliciesResponses, ExportEnrollmentRefusalsData, ExportEnrollmentRefusalsErrors, ExportEnrollmentRefusalsResponses, ExportFleetHealthData, ExportFleetHealthErrors, ExportFleetHealthResponses, ExportRolloutTargetsData, ExportRolloutTargetsErrors, ExportRolloutTargetsResponses, FetchDesiredConfigData, FetchDesiredConfigErrors, FetchDesiredConfigResponses, FindCommonFactorsData, FindCommonFactorsErrors, FindCommonFactorsResponses, FreezeEnrollmentPolicyData, FreezeEnrollmentPolicyErrors, FreezeEnrollmentPolicyResponses, GetAuditChainData, GetAuditChainErrors, GetAuditChainResponses, GetChatReceiptsData, GetChatReceiptsErrors, GetChatReceiptsResponses, GetChatSessionData, GetChatSessionErrors, GetChatSessionResponses, GetCollectorConfigData, GetCollectorConfigErrors, GetCollectorConfigResponses, GetCollectorIdentityData, GetCollectorIdentityErrors, GetCollectorIdentityResponses, GetDeviceAuthorizationData, GetDeviceAuthorizationErrors, GetDeviceAuthorizationResponses, GetEnrollmentPolicyData, GetEnrollmentPolicyErrors, GetEnrollmentPolicyResponses, GetFleetHealthData, GetFleetHealthErrors, GetFleetHealthResponses, GetFleetVolumeData, GetFleetVolumeErrors, GetFleetVolumeResponses, GetHostCompletenessData, GetHostCompletenessErrors, GetHostCompletenessResponses, GetHostDiagData, GetHostDiagErrors, GetHostDiagResponses, GetRolloutData, GetRolloutErrors, GetRolloutResponses, GetSetupData, GetSetupErrors, GetSetupResponses, HealthData, HealthErrors, HealthResponses, IngestReadinessData, IngestReadinessErrors, IngestReadinessResponses, LicensingReadinessData, LicensingReadinessErrors, LicensingReadinessResponses, ListAllBootstrapTokensData, ListAllBootstrapTokensErrors, ListAllBootstrapTokensResponses, ListAuditEventsData, ListAuditEventsErrors, ListAuditEventsResponses, ListBootstrapTokensData, ListBootstrapTokensErrors, ListBootstrapTokensResponses, ListCertificatesData, ListCertificatesErrors, ListCertificatesResponses, ListChatSessionsData, ListChatSessionsErrors, ListChatSessionsResponses, ListCollectorConfigsData, ListCollectorConfigsErrors, ListCollectorConfigsResponses, ListCollectorIdentitiesData, ListCollectorIdentitiesErrors, ListCollectorIdentitiesResponses, ListConfigAssignmentsData, ListConfigAssignmentsErrors, ListConfigAssignmentsResponses, ListEnrollmentPoliciesData, ListEnrollmentPoliciesErrors, ListEnrollmentPoliciesResponses, ListOperatorSessionsData, ListOperatorSessionsErrors, ListOperatorSessionsResponses, ListReceiptKeysData, ListReceiptKeysErrors, ListReceiptKeysResponses, ListRolloutsData, ListRolloutsErrors, ListRolloutsResponses, ListRolloutTargetsData, ListRolloutTargetsErrors, ListRolloutTargetsResponses, ListUnstoredConfigsData, ListUnstoredConfigsErrors, ListUnstoredConfigsResponses, MetricsData, MetricsErrors, MetricsResponses, NudgeHostData, NudgeHostErrors, NudgeHostResponses, OpenapiData, OpenapiErrors, OpenapiResponses, PauseRolloutData, PauseRolloutErrors, PauseRolloutResponses, PreviewRolloutData, PreviewRolloutErrors, PreviewRolloutResponses, PublishCollectorConfigData, PublishCollectorConfigErrors, PublishCollectorConfigResponses, ReadHostDiagData, ReadHostDiagErrors, ReadHostDiagResponses, ReadHostEnvelopesData, ReadHostEnvelopesErrors, ReadHostEnvelopesResponses, ReadinessData, ReadinessErrors, ReadinessResponses, ReadStatementData, ReadStatementErrors, ReadStatementResponses, RecordSignInData, RecordSignInErrors, RecordSignInResponses, RecordSignOutData, RecordSignOutErrors, RecordSignOutResponses, RefuseAuthorizationData, RefuseAuthorizationErrors, RefuseAuthorizationResponses, RenameChatSessionData, RenameChatSessionErrors, RenameChatSessionResponses, RenewCertificateData, RenewCertificateErrors, RenewCertificateResponses, ReportCompletenessData, ReportCompletenessErrors, ReportCompletenessResponses, ReportEnrollmentData, ReportEnrollmentErrors, ReportEnrollmentResponses, ReportFleetHealthData, ReportFleetHealthErrors, ReportFleetHealthResponses, ReportFleetTimelineData, ReportFleetTimelineErrors, ReportFleetTimelineResponses, ReportSystemData, ReportSystemErrors, ReportSystemResponses, RequestHostDiagData, RequestHostDiagErrors, RequestHostDiagResponses, ResumeRolloutData, ResumeRolloutErrors, ResumeRolloutResponses, RevokeBootstrapTokenData, RevokeBootstrapTokenErrors, RevokeBootstrapTokenResponses, RevokeCertificateData, RevokeCertificateErrors, RevokeCertificateResponses, RevokeCollectorIdentityData, RevokeCollectorIdentityErrors, RevokeCollectorIdentityResponses, RevokeOperatorSessionData, RevokeOperatorSessionErrors, RevokeOperatorSessionResponses, RollBackCollectorConfigsData, RollBackCollectorConfigsErrors, RollBackCollectorConfigsResponses, RollBackDesiredConfigData, RollBackDesiredConfigErrors, RollBackDesiredConfigResponses, RollBackRolloutData, RollBackRolloutErrors, RollBackRolloutResponses, SendChatMessageData, SendChatMessageErrors, SendChatMessageResponse, SendChatMessageResponses, SendDiagData, SendDiagErrors, SendDiagResponses, SendHeartbeatData, SendHeartbeatErrors, SendHeartbeatResponses, SetDesiredConfigData, SetDesiredConfigErrors, SetDesiredConfigResponses, SimulateEnrollmentData, SimulateEnrollmentErrors, SimulateEnrollmentResponses, WhoamiData, WhoamiErrors, WhoamiResponses } from './types.gen.ts';
+import type { AbortRolloutData, AbortRolloutErrors, AbortRolloutResponses, AssignCollectorConfigData, AssignCollectorConfigErrors, AssignCollectorConfigResponses, ChangeWatchData, ChangeWatchErrors, ChangeWatchResponses, ChatStatusData, ChatStatusErrors, ChatStatusResponses, ClearDesiredConfigData, ClearDesiredConfigErrors, ClearDesiredConfigResponses, CountFleetHealthData, CountFleetHealthErrors, CountFleetHealthResponses, CreateAuthorizationData, CreateAuthorizationErrors, CreateAuthorizationResponses, CreateBootstrapTokenData, CreateBootstrapTokenErrors, CreateBootstrapTokenResponses, CreateChatSessionData, CreateChatSessionErrors, CreateChatSessionResponses, CreateDeviceAuthorizationData, CreateDeviceAuthorizationErrors, CreateDeviceAuthorizationResponses, CreateEnrollmentPolicyData, CreateEnrollmentPolicyErrors, CreateEnrollmentPolicyResponses, CreateRolloutData, CreateRolloutErrors, CreateRolloutResponses, CreateSessionTokenData, CreateSessionTokenErrors, CreateSessionTokenResponses, CreateWatchData, CreateWatchErrors, CreateWatchResponses, DecideDeviceAuthorizationData, DecideDeviceAuthorizationErrors, DecideDeviceAuthorizationResponses, DeleteChatSessionData, DeleteChatSessionErrors, DeleteChatSessionResponses, DeleteWatchData, DeleteWatchErrors, DeleteWatchResponses, DirectoryStatusData, DirectoryStatusErrors, DirectoryStatusResponses, EnrollCollectorData, EnrollCollectorErrors, EnrollCollectorResponses, ExchangeTokenData, ExchangeTokenErrors, ExchangeTokenResponses, ExportAuditEventLinesData, ExportAuditEventLinesErrors, ExportAuditEventLinesResponses, ExportAuditEventsData, ExportAuditEventsErrors, ExportAuditEventsResponses, ExportBootstrapTokensData, ExportBootstrapTokensErrors, ExportBootstrapTokensResponses, ExportCollectorConfigsData, ExportCollectorConfigsErrors, ExportCollectorConfigsResponses, ExportCompletenessData, ExportCompletenessErrors, ExportCompletenessResponses, ExportConfigAssignmentsData, ExportConfigAssignmentsErrors, ExportConfigAssignmentsResponses, ExportEnrollmentPoliciesData, ExportEnrollmentPoliciesErrors, ExportEnrollmentPoliciesResponses, ExportEnrollmentRefusalsData, ExportEnrollmentRefusalsErrors, ExportEnrollmentRefusalsResponses, ExportFleetHealthData, ExportFleetHealthErrors, ExportFleetHealthResponses, ExportRolloutTargetsData, ExportRolloutTargetsErrors, ExportRolloutTargetsResponses, FetchDesiredConfigData, FetchDesiredConfigErrors, FetchDesiredConfigResponses, FindCommonFactorsData, FindCommonFactorsErrors, FindCommonFactorsResponses, FreezeEnrollmentPolicyData, FreezeEnrollmentPolicyErrors, FreezeEnrollmentPolicyResponses, GetAuditChainData, GetAuditChainErrors, GetAuditChainResponses, GetChatReceiptsData, GetChatReceiptsErrors, GetChatReceiptsResponses, GetChatSessionData, GetChatSessionErrors, GetChatSessionResponses, GetCollectorConfigData, GetCollectorConfigErrors, GetCollectorConfigResponses, GetCollectorIdentityData, GetCollectorIdentityErrors, GetCollectorIdentityResponses, GetDeviceAuthorizationData, GetDeviceAuthorizationErrors, GetDeviceAuthorizationResponses, GetEnrollmentPolicyData, GetEnrollmentPolicyErrors, GetEnrollmentPolicyResponses, GetFleetHealthData, GetFleetHealthErrors, GetFleetHealthResponses, GetFleetVolumeData, GetFleetVolumeErrors, GetFleetVolumeResponses, GetHostCompletenessData, GetHostCompletenessErrors, GetHostCompletenessResponses, GetHostDiagData, GetHostDiagErrors, GetHostDiagResponses, GetRolloutData, GetRolloutErrors, GetRolloutResponses, GetSetupData, GetSetupErrors, GetSetupResponses, GetWatchData, GetWatchErrors, GetWatchResponses, HealthData, HealthErrors, HealthResponses, IngestReadinessData, IngestReadinessErrors, IngestReadinessResponses, LicensingReadinessData, LicensingReadinessErrors, LicensingReadinessResponses, ListAllBootstrapTokensData, ListAllBootstrapTokensErrors, ListAllBootstrapTokensResponses, ListAuditEventsData, ListAuditEventsErrors, ListAuditEventsResponses, ListBootstrapTokensData, ListBootstrapTokensErrors, ListBootstrapTokensResponses, ListCertificatesData, ListCertificatesErrors, ListCertificatesResponses, ListChatSessionsData, ListChatSessionsErrors, ListChatSessionsResponses, ListCollectorConfigsData, ListCollectorConfigsErrors, ListCollectorConfigsResponses, ListCollectorIdentitiesData, ListCollectorIdentitiesErrors, ListCollectorIdentitiesResponses, ListConfigAssignmentsData, ListConfigAssignmentsErrors, ListConfigAssignmentsResponses, ListEnrollmentPoliciesData, ListEnrollmentPoliciesErrors, ListEnrollmentPoliciesResponses, ListOperatorSessionsData, ListOperatorSessionsErrors, ListOperatorSessionsResponses, ListReceiptKeysData, ListReceiptKeysErrors, ListReceiptKeysResponses, ListRolloutsData, ListRolloutsErrors, ListRolloutsResponses, ListRolloutTargetsData, ListRolloutTargetsErrors, ListRolloutTargetsResponses, ListUnstoredConfigsData, ListUnstoredConfigsErrors, ListUnstoredConfigsResponses, ListWatchesData, ListWatchesErrors, ListWatchesResponses, MetricsData, MetricsErrors, MetricsResponses, NudgeHostData, NudgeHostErrors, NudgeHostResponses, OpenapiData, OpenapiErrors, OpenapiResponses, PauseRolloutData, PauseRolloutErrors, PauseRolloutResponses, PreviewRolloutData, PreviewRolloutErrors, PreviewRolloutResponses, PublishCollectorConfigData, PublishCollectorConfigErrors, PublishCollectorConfigResponses, ReadHostDiagData, ReadHostDiagErrors, ReadHostDiagResponses, ReadHostEnvelopesData, ReadHostEnvelopesErrors, ReadHostEnvelopesResponses, ReadinessData, ReadinessErrors, ReadinessResponses, ReadStatementData, ReadStatementErrors, ReadStatementResponses, RecordSignInData, RecordSignInErrors, RecordSignInResponses, RecordSignOutData, RecordSignOutErrors, RecordSignOutResponses, RefuseAuthorizationData, RefuseAuthorizationErrors, RefuseAuthorizationResponses, RenameChatSessionData, RenameChatSessionErrors, RenameChatSessionResponses, RenewCertificateData, RenewCertificateErrors, RenewCertificateResponses, ReportCompletenessData, ReportCompletenessErrors, ReportCompletenessResponses, ReportEnrollmentData, ReportEnrollmentErrors, ReportEnrollmentResponses, ReportFleetHealthData, ReportFleetHealthErrors, ReportFleetHealthResponses, ReportFleetTimelineData, ReportFleetTimelineErrors, ReportFleetTimelineResponses, ReportSystemData, ReportSystemErrors, ReportSystemResponses, RequestHostDiagData, RequestHostDiagErrors, RequestHostDiagResponses, ResumeRolloutData, ResumeRolloutErrors, ResumeRolloutResponses, RevokeBootstrapTokenData, RevokeBootstrapTokenErrors, RevokeBootstrapTokenResponses, RevokeCertificateData, RevokeCertificateErrors, RevokeCertificateResponses, RevokeCollectorIdentityData, RevokeCollectorIdentityErrors, RevokeCollectorIdentityResponses, RevokeOperatorSessionData, RevokeOperatorSessionErrors, RevokeOperatorSessionResponses, RollBackCollectorConfigsData, RollBackCollectorConfigsErrors, RollBackCollectorConfigsResponses, RollBackDesiredConfigData, RollBackDesiredConfigErrors, RollBackDesiredConfigResponses, RollBackRolloutData, RollBackRolloutErrors, RollBackRolloutResponses, SendChatMessageData, SendChatMessageErrors, SendChatMessageResponse, SendChatMessageResponses, SendDiagData, SendDiagErrors, SendDiagResponses, SendHeartbeatData, SendHeartbeatErrors, SendHeartbeatResponses, SetDesiredConfigData, SetDesiredConfigErrors, SetDesiredConfigResponses, SilenceWatchData, SilenceWatchErrors, SilenceWatchResponses, SimulateEnrollmentData, SimulateEnrollmentErrors, SimulateEnrollmentResponses, TestWatchData, TestWatchErrors, TestWatchResponses, WhoamiData, WhoamiErrors, WhoamiResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -887,6 +887,109 @@ export const previewRollout = <ThrowOnError extends boolean = false>(options: Op
             type: 'http'
         }],
     url: '/v1/collector/configs/{id}/preview',
+    ...options
+});
+
+/**
+ * Watches and how they stand, newest first, and the receivers that core is configured with
+ */
+export const listWatches = <ThrowOnError extends boolean = false>(options: Options<ListWatchesData, ThrowOnError>): RequestResult<ListWatchesResponses, ListWatchesErrors, ThrowOnError> => options.client.get<ListWatchesResponses, ListWatchesErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/watches',
+    ...options
+});
+
+/**
+ * Watch a filter of the fleet: fires when more hosts match than allowed, for a time
+ */
+export const createWatch = <ThrowOnError extends boolean = false>(options: Options<CreateWatchData, ThrowOnError>): RequestResult<CreateWatchResponses, CreateWatchErrors, ThrowOnError> => options.client.post<CreateWatchResponses, CreateWatchErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/watches',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Delete a watch with its history; receivers that know it as firing are told that it has ended
+ */
+export const deleteWatch = <ThrowOnError extends boolean = false>(options: Options<DeleteWatchData, ThrowOnError>): RequestResult<DeleteWatchResponses, DeleteWatchErrors, ThrowOnError> => options.client.delete<DeleteWatchResponses, DeleteWatchErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/watches/{id}',
+    ...options
+});
+
+/**
+ * One watch with its newest events, the newest first
+ */
+export const getWatch = <ThrowOnError extends boolean = false>(options: Options<GetWatchData, ThrowOnError>): RequestResult<GetWatchResponses, GetWatchErrors, ThrowOnError> => options.client.get<GetWatchResponses, GetWatchErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/watches/{id}',
+    ...options
+});
+
+/**
+ * Replace the definition of a watch at the revision that was read; it is evaluated anew
+ */
+export const changeWatch = <ThrowOnError extends boolean = false>(options: Options<ChangeWatchData, ThrowOnError>): RequestResult<ChangeWatchResponses, ChangeWatchErrors, ThrowOnError> => options.client.put<ChangeWatchResponses, ChangeWatchErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/watches/{id}',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Silence a watch for up to 30 days, or end its silence with 0 seconds
+ */
+export const silenceWatch = <ThrowOnError extends boolean = false>(options: Options<SilenceWatchData, ThrowOnError>): RequestResult<SilenceWatchResponses, SilenceWatchErrors, ThrowOnError> => options.client.post<SilenceWatchResponses, SilenceWatchErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/watches/{id}/silence',
+    ...options,
+    headers: {
+        'Content-Type': 'application/json',
+        ...options.headers
+    }
+});
+
+/**
+ * Send a test message to each receiver of a watch; its history shows what becomes of it
+ */
+export const testWatch = <ThrowOnError extends boolean = false>(options: Options<TestWatchData, ThrowOnError>): RequestResult<TestWatchResponses, TestWatchErrors, ThrowOnError> => options.client.post<TestWatchResponses, TestWatchErrors, ThrowOnError>({
+    security: [{
+            key: 'bridgeToken',
+            scheme: 'bearer',
+            type: 'http'
+        }],
+    url: '/v1/collector/watches/{id}/test',
     ...options
 });
 

@@ -5785,6 +5785,726 @@ export type PreviewRolloutResponses = {
 
 export type PreviewRolloutResponse = PreviewRolloutResponses[keyof PreviewRolloutResponses];
 
+export type ListWatchesData = {
+    body?: never;
+    path?: never;
+    query?: {
+        state?: 'inactive' | 'pending' | 'firing';
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/watches';
+};
+
+export type ListWatchesErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListWatchesError = ListWatchesErrors[keyof ListWatchesErrors];
+
+export type ListWatchesResponses = {
+    /**
+     * A page of watches
+     */
+    200: {
+        items: Array<{
+            id: string;
+            name: string;
+            filter: string;
+            more_than: number;
+            for_seconds: number;
+            receivers: Array<string>;
+            revision: number;
+            state: 'inactive' | 'pending' | 'firing';
+            since: string | null;
+            count: number | null;
+            evaluated_at: string | null;
+            fault: string | null;
+            changed_at: string;
+            common_factor: {
+                kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift';
+                value: string;
+                selected: number;
+                others: number;
+            } | null;
+            explained_by: string | null;
+            silence: {
+                until: string;
+                by: string;
+                reason: string | null;
+            } | null;
+            waiting_messages: number;
+            created_at: string;
+            created_by_name: string;
+        }>;
+        next_cursor: string | null;
+        receivers: Array<{
+            name: string;
+            kind: 'webhook' | 'alertmanager';
+        }>;
+        held_by?: {
+            began_at: string;
+            ended_at: string | null;
+            counted_from: string | null;
+            is_clock_skip?: boolean;
+        };
+    };
+};
+
+export type ListWatchesResponse = ListWatchesResponses[keyof ListWatchesResponses];
+
+export type CreateWatchData = {
+    body: {
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        name: string;
+        filter: string;
+        more_than?: number;
+        for_seconds?: number;
+        /**
+         * must not repeat a name
+         */
+        receivers?: Array<string>;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/collector/watches';
+};
+
+export type CreateWatchErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `too_many_watches`: There are as many watches as core keeps. `watch_name_taken`: Another watch has this name
+     */
+    409: Problem & {
+        code?: 'too_many_watches' | 'watch_name_taken';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type CreateWatchError = CreateWatchErrors[keyof CreateWatchErrors];
+
+export type CreateWatchResponses = {
+    /**
+     * The watch, evaluated within seconds
+     */
+    201: {
+        id: string;
+        name: string;
+        filter: string;
+        more_than: number;
+        for_seconds: number;
+        receivers: Array<string>;
+        revision: number;
+        state: 'inactive' | 'pending' | 'firing';
+        since: string | null;
+        count: number | null;
+        evaluated_at: string | null;
+        fault: string | null;
+        changed_at: string;
+        common_factor: {
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift';
+            value: string;
+            selected: number;
+            others: number;
+        } | null;
+        explained_by: string | null;
+        silence: {
+            until: string;
+            by: string;
+            reason: string | null;
+        } | null;
+        waiting_messages: number;
+        created_at: string;
+        created_by_name: string;
+    };
+};
+
+export type CreateWatchResponse = CreateWatchResponses[keyof CreateWatchResponses];
+
+export type DeleteWatchData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/watches/{id}';
+};
+
+export type DeleteWatchErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type DeleteWatchError = DeleteWatchErrors[keyof DeleteWatchErrors];
+
+export type DeleteWatchResponses = {
+    /**
+     * The watch is deleted
+     */
+    204: void;
+};
+
+export type DeleteWatchResponse = DeleteWatchResponses[keyof DeleteWatchResponses];
+
+export type GetWatchData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/watches/{id}';
+};
+
+export type GetWatchErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type GetWatchError = GetWatchErrors[keyof GetWatchErrors];
+
+export type GetWatchResponses = {
+    /**
+     * The watch
+     */
+    200: {
+        id: string;
+        name: string;
+        filter: string;
+        more_than: number;
+        for_seconds: number;
+        receivers: Array<string>;
+        revision: number;
+        state: 'inactive' | 'pending' | 'firing';
+        since: string | null;
+        count: number | null;
+        evaluated_at: string | null;
+        fault: string | null;
+        changed_at: string;
+        common_factor: {
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift';
+            value: string;
+            selected: number;
+            others: number;
+        } | null;
+        explained_by: string | null;
+        silence: {
+            until: string;
+            by: string;
+            reason: string | null;
+        } | null;
+        waiting_messages: number;
+        created_at: string;
+        created_by_name: string;
+        held_by?: {
+            began_at: string;
+            ended_at: string | null;
+            counted_from: string | null;
+            is_clock_skip?: boolean;
+        };
+        history: Array<{
+            at: string;
+            kind: 'firing' | 'resolved' | 'silenced' | 'unsilenced' | 'delivered' | 'dropped';
+            count: number | null;
+            receiver: string | null;
+            detail: string | null;
+        }>;
+    };
+};
+
+export type GetWatchResponse = GetWatchResponses[keyof GetWatchResponses];
+
+export type ChangeWatchData = {
+    body: {
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        name: string;
+        filter: string;
+        more_than?: number;
+        for_seconds?: number;
+        /**
+         * must not repeat a name
+         */
+        receivers?: Array<string>;
+        revision: number;
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/watches/{id}';
+};
+
+export type ChangeWatchErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `conflict`: The resource is not in the state that the request expects. `watch_name_taken`: Another watch has this name
+     */
+    409: Problem & {
+        code?: 'conflict' | 'watch_name_taken';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type ChangeWatchError = ChangeWatchErrors[keyof ChangeWatchErrors];
+
+export type ChangeWatchResponses = {
+    /**
+     * The watch
+     */
+    200: {
+        id: string;
+        name: string;
+        filter: string;
+        more_than: number;
+        for_seconds: number;
+        receivers: Array<string>;
+        revision: number;
+        state: 'inactive' | 'pending' | 'firing';
+        since: string | null;
+        count: number | null;
+        evaluated_at: string | null;
+        fault: string | null;
+        changed_at: string;
+        common_factor: {
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift';
+            value: string;
+            selected: number;
+            others: number;
+        } | null;
+        explained_by: string | null;
+        silence: {
+            until: string;
+            by: string;
+            reason: string | null;
+        } | null;
+        waiting_messages: number;
+        created_at: string;
+        created_by_name: string;
+    };
+};
+
+export type ChangeWatchResponse = ChangeWatchResponses[keyof ChangeWatchResponses];
+
+export type SilenceWatchData = {
+    body: {
+        seconds: number;
+        reason?: string | null;
+    };
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/watches/{id}/silence';
+};
+
+export type SilenceWatchErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type SilenceWatchError = SilenceWatchErrors[keyof SilenceWatchErrors];
+
+export type SilenceWatchResponses = {
+    /**
+     * The watch
+     */
+    200: {
+        id: string;
+        name: string;
+        filter: string;
+        more_than: number;
+        for_seconds: number;
+        receivers: Array<string>;
+        revision: number;
+        state: 'inactive' | 'pending' | 'firing';
+        since: string | null;
+        count: number | null;
+        evaluated_at: string | null;
+        fault: string | null;
+        changed_at: string;
+        common_factor: {
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift';
+            value: string;
+            selected: number;
+            others: number;
+        } | null;
+        explained_by: string | null;
+        silence: {
+            until: string;
+            by: string;
+            reason: string | null;
+        } | null;
+        waiting_messages: number;
+        created_at: string;
+        created_by_name: string;
+    };
+};
+
+export type SilenceWatchResponse = SilenceWatchResponses[keyof SilenceWatchResponses];
+
+export type TestWatchData = {
+    body?: never;
+    path: {
+        id: string;
+    };
+    query?: never;
+    url: '/v1/collector/watches/{id}/test';
+};
+
+export type TestWatchErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `watch_without_receivers`: The watch has no receiver
+     */
+    409: Problem & {
+        code?: 'watch_without_receivers';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type TestWatchError = TestWatchErrors[keyof TestWatchErrors];
+
+export type TestWatchResponses = {
+    /**
+     * The receivers
+     */
+    202: {
+        receivers: Array<string>;
+    };
+};
+
+export type TestWatchResponse = TestWatchResponses[keyof TestWatchResponses];
+
 export type ReportFleetHealthData = {
     body?: never;
     path?: never;
@@ -7247,7 +7967,7 @@ export type ListAuditEventsResponses = {
         next_cursor: string | null;
         names: {
             [key: string]: {
-                type: 'collector_identity' | 'certificate' | 'collector_config' | 'enrollment_policy' | 'bootstrap_token' | 'rollout' | 'person';
+                type: 'collector_identity' | 'certificate' | 'collector_config' | 'enrollment_policy' | 'bootstrap_token' | 'rollout' | 'watch' | 'person';
                 name: string;
                 detail: string | null;
                 identity_id: string | null;

@@ -19,3 +19,4 @@ export * from "./retention.ts";
 export * from "./rollout.ts";
 export * from "./scim.ts";
 export * from "./system.ts";
+export * from "./watch.ts";

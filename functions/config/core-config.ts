@@ -12,6 +12,7 @@ import {
 import type { Secret } from "../../kit/secret.ts";
 import { type TracesConfig, tracesConfigOf, tracesFaults, tracesVariables } from "../../kit/tracing/config.ts";
 import {
+  AddressVariable,
   BooleanVariable,
   DatabaseUrlVariable,
   DurationVariable,
@@ -42,6 +43,7 @@ import {
 } from "./directory-config.ts";
 import { natsFaults, natsVariables, natsWarnings, type SinkConfig, sinkConfigOf } from "./nats-config.ts";
 import { type SignerConfig, signerConfigOf, signerVariables } from "./signer-config.ts";
+import { type WatchConfig, watchFileForms, watchVariables } from "./watch-config.ts";
 import { type WorkloadIssuer, workloadIssuersOf, workloadVariables } from "./workload-config.ts";
 
 /** The address of the ingest listener, its files and what it accepts (docs/protocol.md). */
@@ -103,20 +105,13 @@ export interface CoreConfig {
   accountRetentionDays: number;
   /** How long the history of the fleet is kept. */
   stateRetentionDays: number;
+  /** Null: watches have no receivers. */
+  watches: WatchConfig | null;
   /** Null: nothing is recorded. */
   traces: TracesConfig | null;
   logLevel: string;
 }
 
-const address = v.pipe(
-  TextVariable,
-  v.regex(/^(\[[0-9a-fA-F:.]+\]|[^:\s]+):\d{1,5}$/, "must be host:port, for example 0.0.0.0:8443"),
-  v.transform((value) => {
-    const at = value.lastIndexOf(":");
-    return { host: value.slice(0, at).replace(/^\[|\]$/g, ""), port: Number(value.slice(at + 1)) };
-  }),
-  v.check(({ port }) => port <= 65535, "the port must be at most 65535"),
-);
 const spanNames = v.pipe(
   v.string(),
   v.transform((value) => value.split(",").map((name) => name.trim())),
@@ -141,7 +136,7 @@ export const coreVariables = {
   SVC_TRUST_LOOPBACK_OPS: v.optional(BooleanVariable, "false"),
   SVC_LICENSE: v.optional(SecretVariable),
   SVC_LICENSE_PUBLIC_KEY_FILE: v.optional(TextVariable),
-  SVC_INGEST_GRPC_ADDR: v.optional(address),
+  SVC_INGEST_GRPC_ADDR: v.optional(AddressVariable),
   SVC_INGEST_SERVER_CERT_FILE: v.optional(TextVariable),
   SVC_INGEST_SERVER_KEY_FILE: v.optional(TextVariable),
   SVC_INGEST_CLIENT_CA_FILE: v.optional(TextVariable),
@@ -167,12 +162,13 @@ export const coreVariables = {
   SVC_ADVERTISED_CORE_URL: v.optional(
     v.pipe(TextVariable, v.check(isConfidentialUrl, "must be an https:// URL, or http:// on loopback")),
   ),
-  SVC_ADVERTISED_INGEST_ADDR: v.optional(address),
+  SVC_ADVERTISED_INGEST_ADDR: v.optional(AddressVariable),
   SVC_HEARTBEAT_INTERVAL: v.optional(DurationVariable(1), "60s"),
   SVC_COLLECTOR_MIN_VERSION: v.optional(
     v.pipe(TextVariable, v.regex(/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/, "must be a SemVer version, for example 1.4.0")),
   ),
   ...chatVariables,
+  ...watchVariables,
   ...tracesVariables,
   SVC_ON_CLOUDFLARE: v.optional(BooleanVariable, "false"),
   SVC_SHUTDOWN_DELAY: v.optional(DurationVariable(0, 300), "1s"),
@@ -190,6 +186,7 @@ export const coreFileForms = [
   "SVC_TRACES_HEADERS",
   ...directoryFileForms,
   ...chatFileForms,
+  ...watchFileForms,
 ];
 
 /** Whether web, `svc-server export` or Compose reads a variable from the same env file. */
@@ -269,6 +266,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     collectorVersionMin: values.SVC_COLLECTOR_MIN_VERSION ?? null,
     chatEnabled: values.SVC_CHAT_ENABLED,
     chat: chatConfigOf(values),
+    watches: values.SVC_WATCH_RECEIVERS ?? null,
     traces: tracesConfigOf(values),
     onCloudflare: values.SVC_ON_CLOUDFLARE,
     shutdownDelaySeconds: values.SVC_SHUTDOWN_DELAY,

@@ -2,9 +2,9 @@ import * as v from "valibot";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
 import { type ConfigFault, type Environment, GuardedFileError } from "../../kit/env.ts";
 import { TextVariable } from "../../kit/variables.ts";
-import { parseTree } from "../../proto/collector-config/tree.ts";
 import { type Scope, scopes } from "../../proto/operator/scopes.ts";
 import { ClaimText, SubjectPattern } from "../../proto/operator/workload.ts";
+import { parseYaml } from "./parse-yaml.ts";
 
 /** An OpenID Connect issuer whose tokens workloads exchange (docs/workloads.md), and hosts enroll with (docs/enroll-kubernetes.md). */
 export interface WorkloadIssuer {
@@ -106,15 +106,8 @@ export const workloadIssuersOf = (
     if (error instanceof GuardedFileError) return fault(error.message);
     return fault("the file cannot be read; where there are no files, SVC_WORKLOAD_ISSUERS takes its text");
   }
-  const parsed = parseTree(contents);
-  if (!parsed.ok) return fault(`line ${parsed.errors[0]?.line ?? 1} is not valid YAML`);
-  const file = v.safeParse(IssuersFile, parsed.tree);
-  if (!file.success) {
-    const [issue] = file.issues;
-    const place = v.getDotPath(issue) ?? "the file";
-    const own = issue.type === "strict_object" ? unknownOrMissing(issue) : issue.message;
-    return fault(`${place} ${own}`);
-  }
+  const file = parseYaml(IssuersFile, contents);
+  if ("fault" in file) return fault(file.fault);
   const withoutId = faultOfIds(file.output.issuers);
   if (withoutId !== undefined) return fault(withoutId);
   return file.output.issuers.map(({ jwks_uri, subjects = [], ...issuer }) => ({
@@ -122,9 +115,4 @@ export const workloadIssuersOf = (
     subjects,
     jwksUri: jwks_uri ?? null,
   }));
-};
-
-const unknownOrMissing = ({ expected }: v.BaseIssue<unknown>): string => {
-  if (expected === "Object") return "must be a mapping";
-  return expected === "never" ? "is not known" : "is required";
 };

@@ -1,5 +1,6 @@
 import { fromBinary } from "@bufbuild/protobuf";
 import * as v from "valibot";
+import { readRetryAfter } from "../../kit/retry-after.ts";
 import { RetryInfoSchema } from "../../proto/gen/google/rpc/error_details_pb.js";
 import { StatusSchema } from "../../proto/gen/google/rpc/status_pb.js";
 import { decodeText, eachField, eachValue, readWire } from "../../proto/wire.ts";
@@ -39,7 +40,8 @@ export const readHttpOutcome = (
 ): OtlpOutcome => {
   if (status >= 200 && status < 300) return readSuccess(`HTTP ${status}`, contentType, body);
   const reason = oneLine(`HTTP ${status} ${messageOf(body)}`);
-  if (retryableHttp.has(status)) return { status: "retry", afterMs: readRetryAfter(retryAfter, now), reason };
+  if (retryableHttp.has(status))
+    return { status: "retry", afterMs: readRetryAfter(retryAfter, now, retryAfterMsMax), reason };
   return { status: refusedHttp.has(status) || status < 400 ? "refused" : "rejected", reason };
 };
 
@@ -156,13 +158,6 @@ const readRetryInfo = (details: Uint8Array): number | null => {
     // Details that cannot be read say nothing.
   }
   return null;
-};
-
-/** Reads `Retry-After`: seconds, or a date (RFC 9110, 10.2.3). */
-const readRetryAfter = (text: string | undefined, now: number): number | null => {
-  if (text === undefined) return null;
-  const ms = /^\d+$/.test(text) ? Number(text) * 1000 : Date.parse(text) - now;
-  return Number.isNaN(ms) ? null : capped(ms);
 };
 
 const capped = (ms: number): number => Math.min(retryAfterMsMax, Math.max(0, ms));

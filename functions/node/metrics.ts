@@ -49,6 +49,12 @@ export const createMetrics = (log: Log): Metrics => {
     labelNames: ["outcome"],
     registers,
   });
+  const watchMessages = new Counter({
+    name: "core_watch_messages_total",
+    help: "Attempts to send messages of watches, by receiver and outcome: delivered, failed, or dropped for good",
+    labelNames: ["receiver", "outcome"],
+    registers,
+  });
   return {
     observeIngest: createIngestObserver(registers),
     observeDirectory: createDirectoryObserver(registers),
@@ -63,6 +69,7 @@ export const createMetrics = (log: Log): Metrics => {
       enroll: (outcome) => enrollments.inc({ outcome }),
       heartbeat: (outcome) => heartbeats.inc({ outcome }),
       ...createChatObserver(registers),
+      watchMessage: (receiver, outcome) => watchMessages.inc({ receiver, outcome }),
     },
     render: singleFlight(async () => ({ type: registry.contentType, content: await registry.metrics() })),
   };

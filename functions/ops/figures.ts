@@ -3,6 +3,7 @@ import { singleFlight } from "../../kit/single-flight.ts";
 import { type HourState, hourStates } from "../../proto/completeness/hour-state.ts";
 import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
 import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
+import { watchStates } from "../../proto/watch/watch.ts";
 import type { Core } from "../core.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
 import { findHourCounts } from "../store/completeness/report.ts";
@@ -10,6 +11,8 @@ import { type ExportLag, findExportLags } from "../store/export/lag.ts";
 import { summarizeFleet } from "../store/fleet/summary.ts";
 import { findRetentionPause } from "../store/retention/retention-pause.ts";
 import { countOpenRollouts } from "../store/rollout/rollouts.ts";
+import { findWaitingMessages } from "../store/watch/messages.ts";
+import { countWatches, findOldestEvaluation } from "../store/watch/watches.ts";
 import { type Check, runChecks } from "./readiness.ts";
 
 /** A figure that is read when Prometheus asks for it, instead of counted as things happen. */
@@ -88,7 +91,46 @@ export const figuresOf = (
     },
   },
   ...exportFiguresOf(core),
+  ...watchFiguresOf(core),
 ];
+
+/** Watches and their messages (docs/watches.md). */
+const watchFiguresOf = ({ reports, clock }: Pick<Core, "reports" | "clock">): Figure[] => {
+  const waiting = singleFlight(() => findWaitingMessages(reports));
+  const secondsSince = (at: Date) => Math.max(0, (clock.now() - at.getTime()) / 1000);
+  return [
+    {
+      name: "core_watches",
+      help: "Watches, by state",
+      labels: ["state"],
+      read: async () => {
+        const counts = await countWatches(reports);
+        return watchStates.map((state) => sample({ state }, counts.get(state) ?? 0));
+      },
+    },
+    {
+      name: "core_watch_evaluation_age_seconds",
+      help: "Time since the watch that waits longest was evaluated; absent without a watch",
+      labels: [],
+      read: async () => {
+        const at = await findOldestEvaluation(reports);
+        return at === null ? [] : [sample({}, secondsSince(at))];
+      },
+    },
+    {
+      name: "core_watch_messages_waiting",
+      help: "Messages of watches that their receiver has not acknowledged",
+      labels: ["receiver"],
+      read: async () => (await waiting()).map(({ receiver, messages }) => sample({ receiver }, messages)),
+    },
+    {
+      name: "core_watch_message_age_seconds",
+      help: "Age of the oldest of them",
+      labels: ["receiver"],
+      read: async () => (await waiting()).map(({ receiver, oldestAt }) => sample({ receiver }, secondsSince(oldestAt))),
+    },
+  ];
+};
 
 /** How far exports are behind (docs/export.md); without samples where nothing is exported. One read serves all of a scrape. */
 const exportFiguresOf = ({ reports }: Pick<Core, "reports">): Figure[] => {

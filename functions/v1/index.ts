@@ -70,6 +70,11 @@ import { listRolloutTargetsRoute } from "./collector/rollouts/list-targets.ts";
 import { setupRoute } from "./collector/setup.ts";
 import { listAllTokensRoute } from "./collector/tokens/list.ts";
 import { revokeTokenRoute } from "./collector/tokens/revoke.ts";
+import { changeWatchRoute, deleteWatchRoute } from "./collector/watches/change.ts";
+import { createWatchRoute } from "./collector/watches/create.ts";
+import { getWatchRoute } from "./collector/watches/get.ts";
+import { listWatchesRoute } from "./collector/watches/list.ts";
+import { silenceWatchRoute, testWatchRoute } from "./collector/watches/silence.ts";
 import { directoryStatusRoute } from "./directory/status.ts";
 import { openApiRoute } from "./openapi.ts";
 import { createAuthorizationRoute, refuseAuthorizationRoute } from "./operator/authorizations.ts";
@@ -130,6 +135,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   abortRolloutRoute(core),
   rollBackRolloutRoute(core),
   ...rolloutReportsOf({ ...core, db: core.reports }),
+  ...watchRoutesOf(core),
   ...reportRoutesOf({ ...core, db: core.reports }),
   ...chatRoutesOf(core),
   ...collectorRoutesOf(core),
@@ -139,6 +145,16 @@ export const routesOf = (core: Core): readonly Route[] => [
 /** The exchange of tokens, which exists only with a configured issuer of workloads. */
 const workloadRoutesOf = (core: Core): readonly Route[] =>
   core.config.workloadIssuers.length === 0 ? [] : [tokenExchangeRoute(core)];
+
+const watchRoutesOf = (core: Core): readonly Route[] => [
+  listWatchesRoute(core),
+  createWatchRoute(core),
+  getWatchRoute(core),
+  changeWatchRoute(core),
+  deleteWatchRoute(core),
+  silenceWatchRoute(core),
+  testWatchRoute(core),
+];
 
 /** Runs on its own pool, so reports cannot starve heartbeats. */
 const reportRoutesOf = (core: Core): readonly Route[] => [

@@ -7,7 +7,8 @@ import { createTestToken, enrollTestCollector, identityPrefix } from "../support
 import { publishTestConfig, testConfigYaml } from "../support/rollout.ts";
 import { startTestWeb } from "../support/web.ts";
 
-const web = await startTestWeb();
+const SVC_WATCH_RECEIVERS = `{web_url: "https://fleet.test", receivers: [{kind: webhook, name: hook, url: "https://hook.test", secret: "whsec_${"A".repeat(32)}"}]}`;
+const web = await startTestWeb({ core: { env: { SVC_WATCH_RECEIVERS } } });
 const home = createAdminUser();
 const tokenFile = join(home.home, "token");
 writeFileSync(tokenFile, await web.core.bridgeToken("admin"));
@@ -73,6 +74,7 @@ describe("a name in the place of an id", () => {
     ["identities revoke nobody --yes", "svc-admin fleet list"],
     ["configs show nobody", "svc-admin configs list"],
     ["rollouts pause nobody", "svc-admin rollouts list"],
+    ["watches test nobody", "svc-admin watches list"],
     ["certificates revoke nobody --yes", "svc-admin certificates list"],
     ["sessions revoke nobody", "svc-admin sessions list"],
   ])("svc-admin %s ends with 2, and names the list", async (line, list) => {
@@ -132,6 +134,8 @@ describe("the bundle that ships", () => {
       "rollouts abort": "printed --yes",
     },
     "rollouts roll-back": "printed --yes",
+    ...{ "watches list": "", "watches show": "printed", "watches create": "", "watches test": "printed" },
+    ...{ "watches update": "printed --more-than 7", "watches silence": "printed --for 1h" },
   };
   /** Commands that print no records, or that this test cannot repeat. */
   const others = [
@@ -142,6 +146,7 @@ describe("the bundle that ships", () => {
     "configs diff",
     "telemetry read",
     ...["hosts diag", "hosts renew", "hosts report"],
+    "watches delete",
     "completeness",
     "completeness statement",
     "completion",
@@ -153,6 +158,7 @@ describe("the bundle that ships", () => {
     await admin.run("policies", "create", "frozen", "--prefix", identityPrefix);
     await admin.run("configs", "publish", file, "--name", "printed");
     await admin.run("rollouts", "create", "printed", "device:out-4", "--yes");
+    await admin.run("watches", "create", "printed", "state:stale", "--receiver", "hook");
     await admin.run(
       ...["tokens", "create", "--policy", "frozen", "--description", "printed-token", "--out", `${file}.old`],
     );
@@ -172,6 +178,7 @@ describe("the bundle that ships", () => {
       const args = [...command.split(" "), ...line.split(" ").filter((word) => word !== "")];
       const fresh = `printed ${crypto.randomUUID()}`;
       if (command === "policies create") args.push(fresh, "--prefix", identityPrefix);
+      if (command === "watches create") args.push(fresh, "state:stale");
       if (command === "rollouts create") args.push(configId, "device:out-3", "--yes");
       if (command === "certificates revoke") {
         const found = await admin.run("certificates", "list", "out-4", "-o", "json");

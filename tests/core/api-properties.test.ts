@@ -40,8 +40,11 @@ const platform = await publishWorkloadKeys();
 const subject = { iss: "https://ci.example.com", aud: "fleet", sub: "a job" };
 const issuers = `issuers:
   - { issuer: "${subject.iss}", audience: fleet, jwks_uri: "${platform.url}", subjects: [{ pattern: a job, scopes: [read] }] }`;
+const receiverNames = ["one", "two", "three", "four"];
+const receivers = `web_url: https://fleet.test
+receivers: [${receiverNames.map((name) => `{ kind: alertmanager, name: ${name}, url: "https://am.test" }`)}]`;
 const test = await createTestCore({
-  env: { SVC_TRUST_LOOPBACK_OPS: "true", SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml" },
+  env: { SVC_TRUST_LOOPBACK_OPS: "true", SVC_WORKLOAD_ISSUERS_FILE: "/issuers.yaml", SVC_WATCH_RECEIVERS: receivers },
   files: { "/issuers.yaml": issuers },
 });
 const { clock } = test;
@@ -71,6 +74,15 @@ const beginRollout = async (deviceId: string) => {
   await enrollTestCollector(test, { token, deviceId });
   const body = { config_id: config.id, filter: `device:${deviceId}`, waves: [{ percent: 100, soak_seconds: 0 }] };
   return String((await test.api("POST", "/v1/collector/rollouts", { as: "admin", body })).body.id);
+};
+const createWatch = async (name: string) => {
+  const body = { name, filter: "state:stale", receivers: receiverNames };
+  return String((await test.api("POST", "/v1/collector/watches", { as: "admin", body })).body.id);
+};
+const watches = {
+  changeWatch: await createWatch("changed"),
+  deleteWatch: await createWatch("deleted"),
+  other: await createWatch("kept"),
 };
 const rollouts = {
   abortRollout: await beginRollout("aborted"),
@@ -142,6 +154,8 @@ const known: KnownValues = {
   allowed_source_cidrs: ["10.0.0.0/8", "2001:db8::/32"],
   reason_code: ["lost_device"],
   filter: ["device:caller", "state:healthy"],
+  receivers: receiverNames,
+  revision: [1],
   waves: [{ percent: 100, soak_seconds: 60 }],
   device_code: [redeemed.deviceCode],
   subject_token: [await platform.sign(subject, clock.now())],
@@ -164,6 +178,7 @@ const idsOf = ({ path, operationId }: Documented, name: string): string[] => {
   if (path.includes("/sessions/") && path.includes("/operator/")) return [String(session.body.session_id)];
   if (path.includes("/configs/")) return [String(config.id)];
   if (path.includes("/rollouts/")) return [rollouts[operationId as keyof typeof rollouts] ?? rollouts.other];
+  if (path.includes("/watches/")) return [watches[operationId as keyof typeof watches] ?? watches.other];
   if (path.includes("/chat/")) return [operationId === "deleteChatSession" ? deleted : conversation];
   return those.map(({ policyId, tokenId, host }) => {
     if (path.includes("/enrollment-policies/")) return policyId;

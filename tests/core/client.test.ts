@@ -54,6 +54,7 @@ beforeAll(async () => {
     SVC_ENROLLMENT_CLIENT_CERT_HEADER: header,
     SVC_OPS_BEARER_TOKEN: "an-ops-token",
     SVC_WORKLOAD_ISSUERS_FILE: join(dir, "issuers.yaml"),
+    SVC_WATCH_RECEIVERS: `{web_url: "https://fleet.test", receivers: [{kind: webhook, name: hook, url: "https://127.0.0.1:9", secret: "whsec_${"A".repeat(32)}"}]}`,
     SVC_INFERENCE_CHAT_MODEL: "mock",
     // The role of the SQL tools is one for all databases of the server.
     SVC_CHAT_SQL_TOOL_ENABLED: "false",
@@ -148,6 +149,20 @@ const rollOut = async (configId: string) => {
   const path = { id: (await fleet.createRollout<true>({ client, body })).data.id };
   const rolledBack = await fleet.rollBackRollout<true>({ client, path, body: { reason: "enough" } });
   expect(rolledBack.data.reason).toEqual({ code: "operator", detail: "enough" });
+};
+
+/** Makes a watch, and deletes it. */
+const watchHosts = async () => {
+  const made = { name: "client", filter: "state:stale", receivers: ["hook"] };
+  const { id, revision } = (await fleet.createWatch<true>({ client, body: made })).data;
+  const onWatch = { client, path: { id } };
+  expect((await fleet.listWatches<true>({ client })).data.items).toHaveLength(1);
+  expect((await fleet.silenceWatch<true>({ ...onWatch, body: { seconds: 60 } })).data.silence).not.toBeNull();
+  expect((await fleet.getWatch<true>(onWatch)).data.history).toHaveLength(1);
+  expect((await fleet.testWatch<true>(onWatch)).data.receivers).toEqual(["hook"]);
+  const body = { name: "client", filter: "", revision };
+  expect((await fleet.changeWatch<true>({ ...onWatch, body })).data.revision).toBe(2);
+  await fleet.deleteWatch<true>(onWatch);
 };
 
 describe("the generated client", () => {
@@ -251,6 +266,7 @@ describe("the generated client", () => {
     expect((await fleet.exportCollectorConfigs<true>({ client })).data).toContain(published.config_hash);
     expect((await fleet.listUnstoredConfigs<true>({ client })).data.items).toEqual([]);
     await rollOut(configId);
+    await watchHosts();
     expect((await fleet.reportEnrollment<true>({ client })).data.tokens.active).toBe(1);
     expect((await fleet.listAllBootstrapTokens<true>({ client })).data.items).toHaveLength(1);
     expect((await fleet.exportBootstrapTokens<true>({ client })).data).toContain(tokenId);

@@ -179,6 +179,13 @@ const core: Readonly<Record<keyof typeof coreVariables, Behavior>> = {
     accepts: { "issuers: []": "issuers: []" },
     rejects: { "issuers: {}": "must be a list of issuers" },
   },
+  SVC_WATCH_RECEIVERS: {
+    unset: undefined,
+    accepts: {
+      "{web_url: 'https://fleet.test/', receivers: []}": { webUrl: "https://fleet.test", receivers: [] },
+    },
+    rejects: { "receivers: []": "web_url is required" },
+  },
   SVC_DIRECTORY_FILE: text(undefined, "/run/directory.yaml"),
   SVC_DIRECTORY_SYNC_INTERVAL: duration(3600, 1),
   SVC_DIRECTORY_API_URL: confidentialUrl,

@@ -168,6 +168,16 @@ export const alertScenarios: Readonly<Record<string, AlertScenario>> = {
       [one("core_rollouts", ',state="paused"')]: still(0),
     },
   },
+  SvcWatchMessagesWait: {
+    fires: { [one("core_watch_message_age_seconds", ',receiver="on-call"')]: still(601) },
+    after: 6,
+    quiet: { [one("core_watch_message_age_seconds", ',receiver="on-call"')]: still(599) },
+  },
+  SvcWatchesNotEvaluated: {
+    fires: { [one("core_watch_evaluation_age_seconds")]: still(121) },
+    after: 6,
+    quiet: { [one("core_watch_evaluation_age_seconds")]: still(30) },
+  },
   SvcCertificateExpires: {
     fires: { [expiry("enrollment_ca")]: still(29 * day) },
     after: 16,

@@ -29,7 +29,7 @@ describe("the pages of records", () => {
     const { page, messages } = await visitPage({ browser, web }, "auditor", "/");
     await expect.poll(() => page.title()).toBe(product);
     const nav = page.getByRole("navigation", { name: "Main" });
-    for (const name of ["Fleet", "Completeness", "Audit", "Configs", "Rollouts", "Enrollment", "System"]) {
+    for (const name of ["Fleet", "Completeness", "Audit", "Configs", "Rollouts", "Enrollment", "Watches", "System"]) {
       await nav.getByRole("link", { name, exact: true }).click();
       await page.getByRole("heading", { level: 1, name }).waitFor();
       await expect.poll(() => page.title()).toBe(`${name} · ${product}`);
@@ -63,7 +63,15 @@ describe("the pages of records", () => {
 
   it("show a reader which scope is missing, and no entry in the navigation", async () => {
     const { page } = await visitPage({ browser, web }, "reader", "/audit");
-    for (const path of ["/audit", `/hosts/${hostId}`, "/configs", "/rollouts", "/rollouts/x", "/enrollment"]) {
+    for (const path of [
+      "/audit",
+      `/hosts/${hostId}`,
+      "/configs",
+      "/rollouts",
+      "/rollouts/x",
+      "/enrollment",
+      "/watches",
+    ]) {
       await page.goto(web.origin + path);
       await page.getByRole("heading", { name: "This page needs the scope audit" }).waitFor();
       expect(await page.getByRole("navigation", { name: "Main" }).getByRole("link").allTextContents()).toEqual([

@@ -32,6 +32,8 @@ const CompletenessRoute = lazyAuditRoute(
   async () => (await import("./completeness/completeness-page.tsx")).CompletenessPage,
 );
 const SystemRoute = lazyAuditRoute("System", async () => (await import("./system/system-page.tsx")).SystemPage);
+const WatchesRoute = lazyAuditRoute("Watches", async () => (await import("./watches/watches-page.tsx")).WatchesPage);
+const WatchRoute = lazyAuditRoute("Watch", async () => (await import("./watches/watch-page.tsx")).WatchPage);
 const EnrollmentRoute = lazyAuditRoute(
   "Enrollment",
   async () => (await import("./enrollment/enrollment-page.tsx")).EnrollmentPage,
@@ -53,6 +55,8 @@ const App = () => {
         <Route path="/rollouts" component={RolloutsRoute} />
         <Route path="/rollouts/:id" component={RolloutRoute} />
         <Route path="/enrollment" component={EnrollmentRoute} />
+        <Route path="/watches" component={WatchesRoute} />
+        <Route path="/watches/:id" component={WatchRoute} />
         <Route path="/system" component={SystemRoute} />
         <Route path="*" component={NoSuchPage} />
       </Router>

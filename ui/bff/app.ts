@@ -27,6 +27,8 @@ import { callbackPath } from "./sign-in/authorization-code.ts";
 import { authorizePath, devicePath } from "./sign-in/fresh-sign-in.ts";
 import { createSignIn } from "./sign-in/routes.ts";
 import { createSessionRoute, createSignedIn } from "./signed-in.ts";
+import { createWatchForms } from "./watches/watch-forms.ts";
+import { changeWatchPath, newWatchPath } from "./watches/watch-pages.ts";
 import type { Web } from "./web.ts";
 
 /** The options that differ between a listener and a test. */
@@ -40,7 +42,7 @@ export interface WebAppOptions {
 /** Other sites may link to the sign-in, and the provider redirects to the callback, which `state` protects. */
 const crossSitePaths: readonly string[] = ["/api/auth/login", callbackPath];
 /** Pages that a GET changes nothing on. A person comes to them from a link, or from the provider, which is another site. */
-const formPaths: readonly string[] = [authorizePath, devicePath];
+const formPaths: readonly string[] = [authorizePath, devicePath, newWatchPath, changeWatchPath];
 
 /**
  * Creates web's HTTP app (docs/deploy.md). Order: request id, headers of every response, origin check, routes. One translator renders
@@ -61,6 +63,7 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
   const codes = createSealedCodes(web);
   const authorize = createAuthorize({ core, askPerson, links, codes });
   const device = createDevicePages({ core, askPerson, links, trustedProxies: config.trustedProxies });
+  const watches = createWatchForms({ core, askPerson, links, clock });
   const tokens = createTokenEndpoints({ core, origin: config.origin, codes, clock });
 
   let isWarned = false;
@@ -119,6 +122,10 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
     ["POST", authorizePath, authorize.decide],
     ["GET", devicePath, device.ask],
     ["POST", devicePath, device.decide],
+    ["GET", newWatchPath, watches.askNew],
+    ["POST", newWatchPath, watches.create],
+    ["GET", changeWatchPath, watches.askChange],
+    ["POST", changeWatchPath, watches.change],
     ["POST", "/oauth/device_authorization", limitAddress(clock, deviceLimit, tokens.device)],
     ["POST", "/oauth/token", tokens.token],
     ...proxiedRoutes.map(

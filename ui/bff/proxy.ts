@@ -58,6 +58,8 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["GET", `/collector/rollouts/${id}`],
   ["GET", `/collector/rollouts/${id}/targets`],
   ["GET", `/collector/rollouts/${id}/targets/export.csv`],
+  ["GET", "/collector/watches"],
+  ["GET", `/collector/watches/${id}`],
   ["GET", "/audit-events"],
   ["GET", "/audit-events/chain"],
   ["GET", "/audit-events/export.csv"],

@@ -1,6 +1,5 @@
 import { uuidv7 } from "../../../kit/entropy.ts";
 import { type FleetFilter, selectsEveryHost } from "../../../proto/fleet-health/filter.ts";
-import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
 import type { RolloutBody } from "../../../proto/rollout/rollout.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
@@ -26,6 +25,7 @@ import {
   noTargets,
 } from "../../store/rollout/targets.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { parseFilter } from "../fleet/parse-filter.ts";
 import { readFleetRules } from "../fleet/rules.ts";
 import type { Operator } from "../operator/authenticate.ts";
 import { refuseOverlap } from "./control.ts";
@@ -33,16 +33,6 @@ import { wavesReach } from "./waves.ts";
 
 /** The parts of core that rollouts use. */
 export type RolloutCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
-
-/** Parses the filter of a request. Throws 422 `validation_failed` with the faults of the query. */
-export const parseFilter = (query: string, now: number): FleetFilter => {
-  const { filter, faults } = parseQuery(query, new Date(now));
-  if (faults.length > 0)
-    throw new Problem("validation_failed", {
-      errors: faults.slice(0, 20).map(({ message }) => ({ path: "filter", message })),
-    });
-  return filter;
-};
 
 /** Parses the selection of a change. Throws 422 `validation_failed` where an empty filter and `all` contradict each other. */
 const parseSelection = ({ filter: query, all }: Pick<RolloutBody, "filter" | "all">, now: number): FleetFilter => {

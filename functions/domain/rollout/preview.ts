@@ -6,8 +6,8 @@ import { findConfig } from "../../store/config/configs.ts";
 import { findPresentConfigs, findRefusedHosts, findRefusingVersions } from "../../store/rollout/preview.ts";
 import { findOpenRollouts } from "../../store/rollout/rollouts.ts";
 import { countCandidates, countOverlaps } from "../../store/rollout/targets.ts";
+import { parseFilter } from "../fleet/parse-filter.ts";
 import { readFleetRules } from "../fleet/rules.ts";
-import { parseFilter } from "./create.ts";
 
 /** Changed lines of a diff: beyond it the diff takes long, and nobody reads it. */
 const changedLinesMax = 2000;

@@ -9,7 +9,7 @@ export interface RecordName {
   id: string;
   type: NamedRecordType;
   name: string;
-  /** A config's name, the identity of a certificate, the policy of a token, the filter of a rollout. */
+  /** A config's name, the identity of a certificate, the policy of a token, the filter of a rollout or a watch. */
   detail: string | null;
   /** The host that the record belongs to. */
   identityId: string | null;
@@ -30,6 +30,7 @@ export const findRecordNames = async (db: Executor, ids: readonly string[]): Pro
       from bootstrap_token t join enrollment_policy p on p.id = t.policy_id where t.id = ${among}
     union all select r.id, 'rollout', coalesce(c.name, left(c.config_hash, 12)), nullif(r.filter, ''), null
       from rollout r join collector_config c on c.id = r.config_id where r.id = ${among}
+    union all select id, 'watch', name, nullif(filter, ''), null from watch where id = ${among}
     union all select user_id, 'person', primary_email, nullif(display_name, ''), null from person where user_id = ${among}`);
   return rows.map(({ identity_id, ...row }) => ({ ...row, identityId: identity_id }));
 };
@@ -43,7 +44,7 @@ const isNamed = (text: string): SQL =>
 
 /**
  * Finds what events are about a record that an operator names: its id; a host's identity or device id; a certificate's serial number or
- * fingerprint; a config's name or hash, or at least six characters of it; the name of a policy, the prefix of a token, or the email of a
+ * fingerprint; a config's name or hash, or at least six characters of it; the name of a policy or a watch, the prefix of a token, or the email of a
  * person. A host includes its certificates, and its rejected enrollments. Text that names nothing is a target's id itself.
  */
 export const findAuditSubject = async (db: Executor, text: string): Promise<AuditSubject> => {
@@ -62,6 +63,7 @@ export const findAuditSubject = async (db: Executor, text: string): Promise<Audi
     union all select id, null from certificate where serial_number = ${serial}
     union all select id, null from collector_config where name = ${text} or config_hash like ${hash}
     union all select id, null from enrollment_policy where name = ${text}
+    union all select id, null from watch where name = ${text}
     union all select id, null from bootstrap_token where token_prefix = ${text}
     union all select user_id, null from person where primary_email = ${text}`);
   const actorIds = rows.flatMap(({ identity }) => (identity === null ? [] : [identity]));

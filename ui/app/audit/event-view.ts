@@ -25,6 +25,7 @@ export const deviceOf = (identity: string): string => {
 const pageOf = (id: string, { type, name, identity_id: identityId }: NamedRecord): string | undefined => {
   if (type === "collector_config") return `/configs/${id}`;
   if (type === "rollout") return `/rollouts/${id}`;
+  if (type === "watch") return `/watches/${id}`;
   if (type === "person") return `/audit?actor=${encodeURIComponent(name)}`;
   if (identityId !== null) return `/hosts/${identityId}`;
   return type === "enrollment_policy" || type === "bootstrap_token" ? "/enrollment" : undefined;

@@ -20,7 +20,7 @@ import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
 import { createRows } from "./table/create-rows.ts";
 import { FleetTable } from "./table/fleet-table.tsx";
 import { createTablePreferences } from "./table/table-preferences.ts";
-import { ExportMenu, Pager, PreferencesMenu } from "./table/table-tools.tsx";
+import { ExportMenu, Pager, PreferencesMenu, WatchLink } from "./table/table-tools.tsx";
 import { createListHistory } from "./view/create-list-history.ts";
 import {
   type FleetView,
@@ -208,6 +208,9 @@ export const Fleet = () => {
           {pager("Pages of the table")}
           <div class="fleet-tools-end">
             <FactorsMenu view={view()} />
+            <Show when={session()?.scopes.includes("admin")}>
+              <WatchLink view={view()} />
+            </Show>
             <ExportMenu
               ref={(button) => {
                 exportButton = button;

@@ -19,7 +19,8 @@ const auditPages: readonly { path: string; name: string; below: string; isWide?:
   { path: "/configs", name: "Configs", below: "/configs/" },
   { path: "/rollouts", name: "Rollouts", below: "/rollouts/" },
   { path: "/enrollment", name: "Enrollment", below: "/enrollment/" },
-  // On a narrow screen one line has no room for it: home leads there.
+  // On a narrow screen one line has no room for these: home leads there.
+  { path: "/watches", name: "Watches", below: "/watches/", isWide: true },
   { path: "/system", name: "System", below: "/system/", isWide: true },
 ];
 

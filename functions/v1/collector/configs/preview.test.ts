@@ -4,8 +4,8 @@ import type { Rollout, RolloutPreview } from "../../../../proto/rollout/rollout.
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { readCsv } from "../../../../tests/support/csv.ts";
 import { createDrivenFleet, publishTestConfig } from "../../../../tests/support/rollout.ts";
+import { parseFilter } from "../../../domain/fleet/parse-filter.ts";
 import { readFleetRules } from "../../../domain/fleet/rules.ts";
-import { parseFilter } from "../../../domain/rollout/create.ts";
 import { previewRollout } from "../../../domain/rollout/preview.ts";
 import { countCollectors } from "../../../store/certificate/identities.ts";
 import { findPresentConfigs } from "../../../store/rollout/preview.ts";

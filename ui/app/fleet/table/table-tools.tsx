@@ -7,7 +7,7 @@ import { Icon } from "../../design/icon.tsx";
 import { LazyPart } from "../../design/load-failure.tsx";
 import { formatCount, formatCountOf } from "../../format/format.ts";
 import type { PageTrail } from "../view/page-trail.ts";
-import { exportPath, type FleetView, pageRows, viewPath, withFilter, withPage } from "../view/view-state.ts";
+import { exportPath, type FleetView, pageRows, viewPath, watchPath, withFilter, withPage } from "../view/view-state.ts";
 import type { TablePreferences } from "./table-preferences.ts";
 
 const PreferenceFields = lazy(async () => ({ default: (await import("./preference-fields.tsx")).PreferenceFields }));
@@ -49,6 +49,13 @@ export const Pager = (props: {
     </nav>
   );
 };
+
+/** Leads an admin to the form that watches the hosts of the view. The server renders it, so the router must not take the link. */
+export const WatchLink = (props: { view: FleetView }) => (
+  <a class="button" href={watchPath(props.view)} rel="external">
+    Watch this view
+  </a>
+);
 
 const exportNames: Readonly<Record<ExportKind, string>> = {
   stale: "Stale hosts",

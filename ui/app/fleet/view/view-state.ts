@@ -92,6 +92,9 @@ export const exportPath = (kind: ExportKind, view: Pick<FleetView, "filter" | "a
 /** Returns the API path of what the hosts of a view have in common. */
 export const factorsPath = (view: FleetView): string => withParams(`${apiPath}/factors`, selectionParams(view));
 
+/** Returns the address of the form that watches the hosts of a view as they are now. */
+export const watchPath = ({ filter }: FleetView): string => withParams("/watches/new", filterToParams(filter));
+
 /** Returns the API path of a host of a view. */
 export const hostPath = (id: string, { at }: { at?: string | undefined }): string =>
   withParams(`${apiPath}/${id}`, selectionParams({ filter: {}, at }));

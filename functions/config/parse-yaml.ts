@@ -1,0 +1,22 @@
+import * as v from "valibot";
+import { parseTree } from "../../proto/collector-config/tree.ts";
+
+/** Parses the YAML of a setting by a schema. The fault of text that does not match names its place, and quotes nothing. */
+export const parseYaml = <Schema extends v.GenericSchema>(
+  schema: Schema,
+  text: string,
+): { output: v.InferOutput<Schema> } | { fault: string } => {
+  const parsed = parseTree(text);
+  if (!parsed.ok) return { fault: `line ${parsed.errors[0]?.line ?? 1} is not valid YAML` };
+  const found = v.safeParse(schema, parsed.tree);
+  if (found.success) return { output: found.output };
+  const [issue] = found.issues;
+  return {
+    fault: `${v.getDotPath(issue) ?? "the file"} ${issue.type === "strict_object" ? ofObject(issue) : issue.message}`,
+  };
+};
+
+const ofObject = ({ expected }: v.BaseIssue<unknown>): string => {
+  if (expected === "Object") return "must be a mapping";
+  return expected === "never" ? "is not known" : "is required";
+};

@@ -1,0 +1,49 @@
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
+import type { Outage } from "../../store/fleet/counted-time.ts";
+import {
+  type DescribedWatch,
+  findWatch,
+  findWatchEvents,
+  listWatches,
+  type WatchEventRow,
+  type WatchFilter,
+} from "../../store/watch/watches.ts";
+import { readCountingRules } from "../fleet/rules.ts";
+import { outageAt, withoutPastSilence } from "./evaluate.ts";
+
+type BrowseCore = Pick<Core, "db" | "clock" | "config">;
+
+/** The events of a watch that are shown. */
+const eventsMax = 200;
+
+/** Returns one page of the watches, newest first. */
+export const browseWatches = async (
+  { db, clock }: BrowseCore,
+  filter: WatchFilter,
+  page: PageRequest,
+): Promise<Paged<DescribedWatch>> => {
+  const { rows, next } = await listWatches(db, filter, page);
+  const now = new Date(clock.now());
+  return { rows: rows.map((row) => withoutPastSilence(row, now)), next };
+};
+
+/** Returns the outage of core that holds every watch as it was; undefined without one. */
+export const findHold = async (core: BrowseCore): Promise<Outage | undefined> => {
+  const { now, outages } = await readCountingRules(core);
+  return outageAt(now, outages);
+};
+
+/** Returns a watch with its newest events, the newest first. Throws 404 `not_found`. */
+export const describeWatch = async (
+  { db, clock }: BrowseCore,
+  id: string,
+): Promise<{ watch: DescribedWatch; events: WatchEventRow[] }> => {
+  const watch = await findWatch(db, id);
+  if (watch === undefined) throw new Problem("not_found", { detail: "No such watch" });
+  return {
+    watch: withoutPastSilence(watch, new Date(clock.now())),
+    events: await findWatchEvents(db, id, eventsMax),
+  };
+};

@@ -1,0 +1,173 @@
+import { dayMs } from "../../../kit/clock.ts";
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
+import type { CommonFactor } from "../../../proto/watch/watch.ts";
+import type { Core } from "../../core.ts";
+import { countHosts } from "../../store/fleet/count-hosts.ts";
+import { countFactors } from "../../store/fleet/factors.ts";
+import type { FleetRules } from "../../store/fleet/rows.ts";
+import { findRetentionPause } from "../../store/retention/retention-pause.ts";
+import { deleteOldMessages } from "../../store/watch/messages.ts";
+import {
+  addWatchEvent,
+  deleteWatchEvents,
+  findAnnouncedWatches,
+  findDueWatches,
+  lockWatch,
+  updateWatch,
+  type WatchRow,
+} from "../../store/watch/watches.ts";
+import { rankFactors } from "../fleet/rank-factors.ts";
+import { readFleetRules } from "../fleet/rules.ts";
+import { evaluateWatch, type WatchCount } from "./evaluate.ts";
+import { addMessages } from "./messages.ts";
+
+/** The parts of core that evaluate watches. */
+export type WatchJobCore = Pick<Core, "config" | "db" | "reports" | "clock" | "entropy" | "fleetColumns" | "observe">;
+
+/** From one evaluation of a watch to the next. */
+export const evaluationMs = 10_000;
+/** A core evaluates a watch that no core has for this long: several take turns, or one takes over. */
+const dueMs = 0.8 * evaluationMs;
+
+/** A message that no receiver has taken for this long is given up. */
+const messageMsMax = dayMs;
+
+/** A factor is common if this share of the hosts has it, and chance explains it as rarely as this. */
+const commonShareMin = 0.8;
+const chanceMax = 0.05;
+/** The share of its hosts that a watch has in common with another one, for one cause. */
+const sharedShareMin = 0.9;
+
+/**
+ * Evaluates the watches that are due, and returns how many. Several cores may run it: under the lock of its row, a watch is evaluated by one. One
+ * that cannot be evaluated says so, and does not stop the others.
+ */
+export const evaluateWatches = async (core: WatchJobCore, signal?: AbortSignal): Promise<number> => {
+  const now = new Date(core.clock.now());
+  const due = await findDueWatches(core.db, dueAt(now));
+  if (due.length === 0) return 0;
+  const rules = await readFleetRules({ ...core, db: core.reports });
+  let evaluated = 0;
+  for (const row of due) {
+    if (signal?.aborted) break;
+    if (await evaluate(core, row, rules)) evaluated += 1;
+  }
+  return evaluated;
+};
+
+const dueAt = (now: Date) => ({ now, before: new Date(now.getTime() - dueMs) });
+
+const isDue = ({ evaluatedAt }: WatchRow, now: Date): boolean => {
+  const { before } = dueAt(now);
+  return evaluatedAt === null || evaluatedAt < before || evaluatedAt > now;
+};
+
+/** Evaluates a watch as it was read, and stores the result unless it has changed since. */
+const evaluate = async (core: WatchJobCore, found: WatchRow, rules: FleetRules): Promise<boolean> => {
+  const { now, outages } = rules;
+  const { filter, faults } = parseQuery(found.filter, now);
+  const fault = faults[0]?.message ?? null;
+  const counted: WatchCount = { now, outages, count: fault === null ? await count(core, rules, [filter]) : 0 };
+  const isFiring = fault === null && evaluateWatch(found, counted).message === "firing";
+  const cause = isFiring ? await findCause(core, rules, { filter, row: found, count: counted.count }) : noCause;
+  return core.db.transaction(async (tx) => {
+    const row = await lockWatch(tx, found.id);
+    if (row === undefined || row.revision !== found.revision || !isDue(row, now)) return false;
+    if (fault !== null) {
+      await updateWatch(tx, row.id, { fault, count: null, evaluatedAt: now });
+      return true;
+    }
+    const { change, event, message } = evaluateWatch(row, counted);
+    const isExplained = message === "firing" && cause.explainedBy !== null;
+    const next: WatchRow = {
+      ...{ ...row, ...change, fault: null },
+      ...(message === "firing" ? cause : {}),
+      ...(isExplained ? { announcedCount: null } : {}),
+      ...(change.isFiring === false ? noCause : {}),
+    };
+    const { id, ...columns } = next;
+    await updateWatch(tx, id, columns);
+    if (event !== null)
+      await addWatchEvent(tx, { watchId: id, at: now, kind: event, count: counted.count, detail: detailOf(next) });
+    // What ends is described as it was.
+    if (message === "resolved")
+      await addMessages(tx, core, { ...row, count: counted.count }, { type: "watch.resolved", at: now });
+    if (message === "firing" && !isExplained) await addMessages(tx, core, next, { type: "watch.firing", at: now });
+    return true;
+  });
+};
+
+const count = ({ reports, fleetColumns }: WatchJobCore, rules: FleetRules, filters: readonly FleetFilter[]) =>
+  countHosts(reports, rules, filters, fleetColumns);
+
+type Cause = Pick<WatchRow, "commonFactor" | "explainedBy">;
+const noCause: Cause = { commonFactor: null, explainedBy: null };
+
+/** Finds what the hosts have in common, and the watch whose message says it already: of no fewer hosts, most of these among them. */
+const findCause = async (
+  core: WatchJobCore,
+  rules: FleetRules,
+  { filter, row, count: hosts }: { filter: FleetFilter; row: WatchRow; count: number },
+): Promise<Cause> => {
+  const counts = await countFactors(core.reports, rules, filter, core.fleetColumns);
+  const factor = rankFactors(counts.counts, counts).find(
+    (each) =>
+      each.expectedByChance < chanceMax && each.selected >= commonShareMin * counts.selected && !isNamed(filter, each),
+  );
+  if (factor === undefined) return noCause;
+  const { kind, value, selected, all } = factor;
+  const commonFactor: CommonFactor = { kind, value, selected, others: all - selected };
+  for (const other of await findAnnouncedWatches(core.db, row.id)) {
+    const told = other.commonFactor;
+    if (told?.kind !== kind || told.value !== value || (other.announcedCount ?? 0) < hosts) continue;
+    if (!row.receivers.every((receiver) => other.receivers.includes(receiver))) continue;
+    const shared = await count(core, rules, [filter, parseQuery(other.filter, rules.now).filter]);
+    if (shared >= sharedShareMin * hosts) return { commonFactor, explainedBy: other.id };
+  }
+  return { commonFactor, explainedBy: null };
+};
+
+/** Whether a filter itself asks for a value: that all its hosts have it explains nothing. */
+const isNamed = (filter: FleetFilter, { kind, value }: Pick<CommonFactor, "kind" | "value">): boolean => {
+  const { label, version, platform, runningConfig, desiredConfig, drift } = filter;
+  const named = { label, version, platform, drift, running_config: runningConfig, desired_config: desiredConfig }[kind];
+  return (
+    named?.some((each: string) => value === each || (kind.endsWith("config") && value.startsWith(each.slice(0, 16)))) ??
+    false
+  );
+};
+
+const detailOf = ({ isFiring, silencedUntil, evaluatedAt, explainedBy, commonFactor }: WatchRow): string | null => {
+  if (!isFiring) return null;
+  const parts = [
+    commonFactor && `${commonFactor.selected} have ${commonFactor.kind} ${commonFactor.value}`,
+    silencedUntil && evaluatedAt && evaluatedAt < silencedUntil && `silenced until ${silencedUntil.toISOString()}`,
+    explainedBy && `said by the message of ${explainedBy}`,
+  ];
+  return parts.filter(Boolean).join("; ") || null;
+};
+
+/**
+ * Gives up messages that are too old, and deletes events that are older than the history of the fleet, except while a jump of the clock holds
+ * retention back. Returns how many messages it gave up.
+ */
+export const expireWatches = async ({ db, clock, config, observe }: WatchJobCore): Promise<number> => {
+  if ((await findRetentionPause(db)) !== null) return 0;
+  const now = new Date(clock.now());
+  await deleteWatchEvents(db, new Date(now.getTime() - config.stateRetentionDays * dayMs));
+  return db.transaction(async (tx) => {
+    const given = await deleteOldMessages(tx, new Date(now.getTime() - messageMsMax));
+    for (const { watchId, receiver, lastError } of given) {
+      observe.watchMessage(receiver, "dropped");
+      await addWatchEvent(tx, {
+        watchId,
+        at: now,
+        kind: "dropped",
+        receiver,
+        detail: `after a day: ${lastError ?? "not tried"}`,
+      });
+    }
+    return given.length;
+  });
+};

@@ -1,0 +1,173 @@
+import { uuidv7 } from "../../../kit/entropy.ts";
+import { type SilenceBody, type WatchBody, type WatchChangeBody, watchesMax } from "../../../proto/watch/watch.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import type { Executor } from "../../store/database/database.ts";
+import {
+  addWatchEvent,
+  type DescribedWatch,
+  deleteWatch,
+  findWatch,
+  insertWatch,
+  isWatchNamed,
+  lockWatch,
+  lockWatchCount,
+  updateWatch,
+  type WatchRow,
+} from "../../store/watch/watches.ts";
+import { type AuditEntry, type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { parseFilter } from "../fleet/parse-filter.ts";
+import type { Operator } from "../operator/authenticate.ts";
+import { unevaluated, withoutPastSilence } from "./evaluate.ts";
+import { addMessages } from "./messages.ts";
+
+/** The parts of core that change watches. */
+export type WatchCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+
+/**
+ * Creates a watch; it is evaluated within seconds. Throws 422 `validation_failed` for a filter with a fault and a receiver that is not configured,
+ * 409 `watch_name_taken`, and 409 `too_many_watches`.
+ */
+export const createWatch = async (
+  core: WatchCore,
+  operator: Operator,
+  body: WatchBody,
+  origin: Origin,
+): Promise<DescribedWatch> => {
+  const { db, clock, entropy } = core;
+  const definition = definitionOf(core, body);
+  return db.transaction(async (tx) => {
+    if ((await lockWatchCount(tx)) >= watchesMax) throw new Problem("too_many_watches");
+    const now = new Date(clock.now());
+    const row: WatchRow = {
+      ...{ id: uuidv7({ clock, entropy }), ...definition, revision: 1, ...unevaluated(now) },
+      ...{ createdAt: now, createdBy: operator.userId, createdByName: operator.email },
+      ...{ silencedUntil: null, silencedBy: null, silenceReason: null },
+    };
+    if (!(await insertWatch(tx, row))) throw new Problem("watch_name_taken");
+    await audit(tx, core, { operator, origin, action: "watch.create", id: row.id, details: { ...body } });
+    return { ...row, waitingMessages: 0 };
+  });
+};
+
+/**
+ * Replaces the definition of a watch, which is then evaluated anew; receivers that were told that it fires are told that it has ended. Throws as
+ * `createWatch` does, 404 `not_found`, and 409 `conflict` if another change came first.
+ */
+export const changeWatch = async (
+  core: WatchCore,
+  operator: Operator,
+  { id, revision, ...body }: WatchChangeBody & { id: string },
+  origin: Origin,
+): Promise<DescribedWatch> => {
+  const definition = definitionOf(core, body);
+  return core.db.transaction(async (tx) => {
+    const row = await requireLocked(tx, id);
+    if (row.revision !== revision)
+      throw new Problem("conflict", { detail: `The watch has changed since: it has revision ${row.revision}` });
+    if (await isWatchNamed(tx, body.name, id)) throw new Problem("watch_name_taken");
+    const now = new Date(core.clock.now());
+    if (row.announcedCount !== null)
+      await addMessages(tx, core, row, { type: "watch.resolved", at: now, reason: "changed" });
+    await updateWatch(tx, id, { ...definition, revision: revision + 1, ...unevaluated(now) });
+    if (row.isFiring)
+      await addWatchEvent(tx, { watchId: id, at: now, kind: "resolved", detail: "the watch was changed" });
+    await audit(tx, core, { operator, origin, action: "watch.change", id, details: { ...body } });
+    return requireFound(tx, id, now);
+  });
+};
+
+/** Deletes a watch. Receivers that were told that it fires are told that it has ended. Throws 404 `not_found`. */
+export const removeWatch = async (core: WatchCore, operator: Operator, id: string, origin: Origin): Promise<void> =>
+  core.db.transaction(async (tx) => {
+    const row = await requireLocked(tx, id);
+    const now = new Date(core.clock.now());
+    if (row.announcedCount !== null)
+      await addMessages(tx, core, row, { type: "watch.resolved", at: now, reason: "deleted" });
+    await deleteWatch(tx, id);
+    await audit(tx, core, {
+      operator,
+      origin,
+      action: "watch.delete",
+      id,
+      details: { name: row.name, filter: row.filter },
+    });
+  });
+
+/**
+ * Silences a watch for a time, or ends its silence: until then no receiver is told that it fires. One that was told is still told that it has
+ * ended. Throws 404 `not_found`.
+ */
+export const silenceWatch = async (
+  core: WatchCore,
+  operator: Operator,
+  { id, seconds, reason }: SilenceBody & { id: string },
+  origin: Origin,
+): Promise<DescribedWatch> =>
+  core.db.transaction(async (tx) => {
+    await requireLocked(tx, id);
+    const now = new Date(core.clock.now());
+    const until = seconds === 0 ? null : new Date(now.getTime() + seconds * 1000);
+    const silence = { silencedUntil: until, silencedBy: until && operator.email, silenceReason: until && reason };
+    await updateWatch(tx, id, silence);
+    await addWatchEvent(tx, {
+      ...{ watchId: id, at: now, kind: until === null ? "unsilenced" : "silenced" },
+      detail: [until && `until ${until.toISOString()}`, `by ${operator.email}`, reason].filter(Boolean).join(", "),
+    });
+    const details = until === null ? {} : { until: until.toISOString() };
+    await audit(tx, core, { operator, origin, action: "watch.silence", id, reason, details });
+    return requireFound(tx, id, now);
+  });
+
+/** Sends a test to each receiver of a watch. Throws 404 `not_found`, and 409 `watch_without_receivers`. */
+export const testWatch = async (
+  core: WatchCore,
+  operator: Operator,
+  id: string,
+  origin: Origin,
+): Promise<readonly string[]> =>
+  core.db.transaction(async (tx) => {
+    const row = await requireLocked(tx, id);
+    if (row.receivers.length === 0) throw new Problem("watch_without_receivers");
+    await addMessages(tx, core, row, { type: "watch.test", at: new Date(core.clock.now()) });
+    await audit(tx, core, { operator, origin, action: "watch.test", id, details: { receivers: row.receivers } });
+    return row.receivers;
+  });
+
+const definitionOf = ({ config, clock }: WatchCore, body: WatchBody) => {
+  parseFilter(body.filter, clock.now());
+  const known = config.watches?.receivers.map(({ name }) => name) ?? [];
+  const errors = body.receivers.flatMap((name, index) =>
+    known.includes(name) ? [] : [{ path: `receivers.${index}`, message: "is no receiver of core's configuration" }],
+  );
+  if (errors.length > 0) throw new Problem("validation_failed", { errors });
+  return {
+    ...{ name: body.name, filter: body.filter, moreThan: body.more_than, forSeconds: body.for_seconds },
+    receivers: [...body.receivers],
+  };
+};
+
+const requireLocked = async (tx: Executor, id: string): Promise<WatchRow> => {
+  const row = await lockWatch(tx, id);
+  if (row === undefined) throw new Problem("not_found", { detail: "No such watch" });
+  return row;
+};
+
+const requireFound = async (tx: Executor, id: string, now: Date): Promise<DescribedWatch> => {
+  const row = await findWatch(tx, id);
+  if (row === undefined) throw new Problem("not_found", { detail: "No such watch" });
+  return withoutPastSilence(row, now);
+};
+
+const audit = (
+  tx: Executor,
+  core: WatchCore,
+  {
+    operator,
+    id,
+    ...entry
+  }: Pick<AuditEntry, "action" | "details" | "reason"> & { operator: Operator; origin: Origin; id: string },
+): Promise<void> =>
+  recordAudit(tx, core, {
+    ...{ actor: operatorActor(operator), target: { type: "watch", id }, outcome: "success", ...entry },
+  });

@@ -1,0 +1,109 @@
+/** Messages of watches on their way. Those of a watch to a receiver are claimed one at a time, in their order. */
+import { and, eq, isNotNull, isNull, lt, sql } from "drizzle-orm";
+import { watchMessage } from "../../../drizzle/schema/watch.ts";
+import type { Executor } from "../database/database.ts";
+import { arrayLiteral } from "../database/query-parts.ts";
+
+/** A message's row. */
+export type MessageRow = typeof watchMessage.$inferSelect;
+
+/** A message to send. */
+export type NewMessage = Pick<MessageRow, "id" | "watchId" | "receiver" | "body" | "createdAt">;
+
+/** Adds messages. Lock their watch first, so that they have its order. */
+export const insertMessages = async (tx: Executor, messages: readonly NewMessage[]): Promise<void> => {
+  if (messages.length === 0) return;
+  await tx
+    .insert(watchMessage)
+    .values(messages.map((message) => ({ ...message, attempts: 0, failures: 0, nextAttemptAt: message.createdAt })));
+};
+
+// Any constant works if all cores of a database use the same.
+const claimLockKey = 5_518_204_966_731_206n;
+
+/**
+ * Claims the messages that are due, at most `limit`, until `until`: of each watch and receiver among `receivers` the first that waits, or else the
+ * one that is repeated, unless its watch is silenced. None of them has two claimed at once. Returns none while another core claims some.
+ */
+export const claimMessages = async (
+  tx: Executor,
+  { now, until, receivers, limit }: { now: Date; until: Date; receivers: readonly string[]; limit: number },
+): Promise<MessageRow[]> => {
+  const [lock] = await tx.execute<{ locked: boolean }>(
+    sql`select pg_try_advisory_xact_lock(${claimLockKey.toString()}::bigint) as locked`,
+  );
+  if (!lock?.locked) return [];
+  const at = sql`${now.toISOString()}::timestamptz`;
+  const rows = await tx.execute<{ id: string }>(sql`
+    update watch_message set leased_until = ${until.toISOString()}::timestamptz, attempts = attempts + 1
+    where id in (
+      select first.id from (
+        select distinct on (watch_id, receiver) *, max(leased_until) over (partition by watch_id, receiver) as busy_until
+        from watch_message order by watch_id, receiver, delivered_at is not null, position
+      ) first left join watch w on w.id = first.watch_id
+      where first.receiver = any(${arrayLiteral(receivers)}::text[]) and first.next_attempt_at <= ${at}
+        and (busy_until is null or busy_until <= ${at})
+        and (first.delivered_at is null or w.silenced_until is null or w.silenced_until <= ${at})
+      order by first.next_attempt_at limit ${limit}
+    ) returning id`);
+  if (rows.length === 0) return [];
+  const ids = arrayLiteral(rows.map(({ id }) => id));
+  return tx.select().from(watchMessage).where(sql`${watchMessage.id} = any(${ids}::uuid[])`);
+};
+
+/** The claim of a message: its number of attempts tells it from later ones. */
+export type MessageClaim = Pick<MessageRow, "id" | "attempts">;
+
+const claimed = ({ id, attempts }: MessageClaim) => and(eq(watchMessage.id, id), eq(watchMessage.attempts, attempts));
+
+/** Ends a message that its receiver has, or that is given up. */
+export const deleteMessage = async (db: Executor, claim: MessageClaim): Promise<boolean> => {
+  const rows = await db.delete(watchMessage).where(claimed(claim)).returning({ id: watchMessage.id });
+  return rows.length > 0;
+};
+
+/** Ends the message that a receiver has and wants repeated, of a watch. */
+export const deleteRepeated = async (
+  db: Executor,
+  { watchId, receiver }: Pick<MessageRow, "watchId" | "receiver">,
+): Promise<void> => {
+  await db
+    .delete(watchMessage)
+    .where(
+      and(eq(watchMessage.watchId, watchId), eq(watchMessage.receiver, receiver), isNotNull(watchMessage.deliveredAt)),
+    );
+};
+
+/** Releases a claimed message until its next attempt. */
+export const releaseMessage = async (
+  db: Executor,
+  claim: MessageClaim,
+  change: Pick<MessageRow, "nextAttemptAt" | "failures" | "lastError"> & Partial<Pick<MessageRow, "deliveredAt">>,
+): Promise<void> => {
+  await db
+    .update(watchMessage)
+    .set({ leasedUntil: null, ...change })
+    .where(claimed(claim));
+};
+
+/** Deletes the messages that were made before a time and that no receiver has, and returns them. */
+export const deleteOldMessages = (db: Executor, before: Date): Promise<MessageRow[]> =>
+  db
+    .delete(watchMessage)
+    .where(and(lt(watchMessage.createdAt, before), isNull(watchMessage.deliveredAt)))
+    .returning();
+
+/** The messages that a receiver does not have yet. */
+export interface WaitingMessages {
+  receiver: string;
+  messages: number;
+  oldestAt: Date;
+}
+
+/** Counts the messages that no receiver has, by receiver. */
+export const findWaitingMessages = async (db: Executor): Promise<WaitingMessages[]> => {
+  const rows = await db.execute<{ receiver: string; messages: number; oldest: string }>(sql`
+    select receiver, count(*)::int as messages, min(created_at) as oldest from watch_message
+    where delivered_at is null group by 1 order by 1`);
+  return rows.map(({ receiver, messages, oldest }) => ({ receiver, messages, oldestAt: new Date(oldest) }));
+};

@@ -1,0 +1,146 @@
+import { sql } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import { watch } from "../../../../drizzle/schema/watch.ts";
+import { type Watch, type WatchDetail, watchesMax } from "../../../../proto/watch/watch.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+
+const test = await createTestCore({
+  env: {
+    SVC_WATCH_RECEIVERS: `web_url: https://fleet.test
+receivers:
+  - {kind: webhook, name: hook, url: 'https://hook.test', secret: 'whsec_${btoa("a secret of 24 bytes at least")}'}`,
+  },
+});
+afterAll(() => test.close());
+const { api, clock } = test;
+const path = "/v1/collector/watches";
+const nobody = "01920000-0000-7000-8000-0000000000ff";
+
+let names = 0;
+const create = (fields: object = {}) =>
+  api<Watch & Record<string, unknown>>("POST", path, {
+    as: "admin",
+    body: { name: `watch ${++names}`, filter: "state:stale", ...fields },
+  });
+const change = (id: unknown, body: object) => api("PUT", `${path}/${id}`, { as: "admin", body });
+const errorsOf = (body: Record<string, unknown>) => body.errors as { path: string; message: string }[] | undefined;
+
+describe("watches", () => {
+  it("creates a watch with the documented defaults, audited", async () => {
+    const { status, body } = await create({ name: "defaults" });
+    expect([status, body]).toEqual([
+      201,
+      {
+        ...{ id: expect.stringMatching(/^[0-9a-f-]{36}$/), name: "defaults", filter: "state:stale", more_than: 0 },
+        ...{ for_seconds: 300, receivers: [], revision: 1, state: "inactive", since: null, count: null, fault: null },
+        ...{ evaluated_at: null, changed_at: new Date(clock.now()).toISOString(), common_factor: null },
+        ...{ explained_by: null, silence: null, waiting_messages: 0, created_by_name: expect.stringContaining("@") },
+        created_at: new Date(clock.now()).toISOString(),
+      },
+    ]);
+    const events = await test.db.execute(sql`select action, outcome from audit_event where target_id = ${body.id}`);
+    expect(events).toEqual([{ action: "watch.create", outcome: "success" }]);
+  });
+
+  it.each([
+    ["a filter with a fault", { filter: "stat:stale" }, "filter"],
+    ["a receiver that core does not have", { receivers: ["hook", "smtp"] }, "receivers.1"],
+    ["a receiver twice", { receivers: ["hook", "hook"] }, "receivers"],
+    ["a negative threshold", { more_than: -1 }, "more_than"],
+    ["a time above a week", { for_seconds: 604_801 }, "for_seconds"],
+    ["no name", { name: "" }, "name"],
+    ["a field that is not known", { email: "a@b" }, "email"],
+  ])("refuses %s", async (_, fields, where) => {
+    const { status, body } = await create(fields);
+    expect([status, body.code, errorsOf(body)?.[0]?.path]).toEqual([422, "validation_failed", where]);
+  });
+
+  it("refuses a name that is taken, also in a change", async () => {
+    const [first, second] = [await create(), await create()];
+    expect(await create({ name: first.body.name })).toMatchObject({ status: 409, body: { code: "watch_name_taken" } });
+    const taken = { name: first.body.name, filter: "", revision: 1 };
+    expect(await change(second.body.id, taken)).toMatchObject({ status: 409, body: { code: "watch_name_taken" } });
+  });
+
+  it("changes a watch at the revision that was read, and at no other", async () => {
+    const { id, name } = (await create()).body;
+    const body = { name, filter: "state:stale", more_than: 20, for_seconds: 600, receivers: ["hook"], revision: 1 };
+    expect(await change(id, body)).toMatchObject({ status: 200, body: { more_than: 20, revision: 2 } });
+    expect(await change(id, body)).toMatchObject({ status: 409, body: { code: "conflict" } });
+    expect(await change(nobody, body)).toMatchObject({ status: 404 });
+  });
+
+  it("silences a watch for a time, and not for ever", async () => {
+    const { id } = (await create()).body;
+    const silence = (body: object, of: unknown = id) => api("POST", `${path}/${of}/silence`, { as: "admin", body });
+    const until = new Date(clock.now() + 3_600_000).toISOString();
+    expect((await silence({ seconds: 3600, reason: "disks" })).body).toMatchObject({
+      silence: { until, reason: "disks" },
+    });
+    for (const body of [{}, { seconds: 2_592_001 }, { seconds: -1 }, { seconds: 60, until: "never" }])
+      expect((await silence(body)).status).toBe(422);
+    expect((await silence({ seconds: 60 }, nobody)).status).toBe(404);
+    await clock.advance(3_600_000);
+    const { body } = await api<WatchDetail>("GET", `${path}/${id}`, { as: "auditor" });
+    expect(body).toMatchObject({
+      silence: null,
+      history: [{ kind: "silenced", detail: expect.stringMatching(`until ${until}, by .*@.*, disks`) }],
+    });
+  });
+
+  it("sends a test to receivers, and to none where there is none", async () => {
+    const [has, lacks] = [(await create({ receivers: ["hook"] })).body, (await create()).body];
+    const sendTest = (id: string) => api("POST", `${path}/${id}/test`, { as: "admin" });
+    expect(await sendTest(has.id)).toMatchObject({ status: 202, body: { receivers: ["hook"] } });
+    expect((await api("GET", `${path}/${has.id}`, { as: "auditor" })).body).toMatchObject({ waiting_messages: 1 });
+    expect(await sendTest(lacks.id)).toMatchObject({ status: 409, body: { code: "watch_without_receivers" } });
+    expect((await sendTest(nobody)).status).toBe(404);
+  });
+
+  it("lists the watches by state and page by page, with the receivers, and no address or secret", async () => {
+    const { body } = await api("GET", `${path}?limit=2`, { as: "auditor" });
+    expect(body).toMatchObject({
+      items: [{}, {}],
+      next_cursor: expect.any(String),
+      receivers: [{ name: "hook", kind: "webhook" }],
+    });
+    const next = await api(`GET`, `${path}?limit=2&cursor=${body.next_cursor}`, { as: "auditor" });
+    expect(next.body.items).not.toEqual(body.items);
+    expect((await api("GET", `${path}?state=firing`, { as: "auditor" })).body.items).toEqual([]);
+    expect((await api("GET", `${path}?state=broken`, { as: "auditor" })).status).toBe(422);
+    expect(JSON.stringify(body)).not.toMatch(/hook\.test|whsec/);
+  });
+
+  it("deletes a watch", async () => {
+    const { id } = (await create()).body;
+    const remove = () => api("DELETE", `${path}/${id}`, { as: "admin" });
+    expect([(await remove()).status, (await remove()).status]).toEqual([204, 404]);
+    expect((await api("GET", `${path}/${id}`, { as: "auditor" })).status).toBe(404);
+  });
+
+  it("lets auditors read and admins alone write", async () => {
+    const { id } = (await create()).body;
+    for (const [method, where] of [
+      ["POST", path],
+      ["PUT", `${path}/${id}`],
+      ["DELETE", `${path}/${id}`],
+      ["POST", `${path}/${id}/silence`],
+      ["POST", `${path}/${id}/test`],
+    ] as const)
+      expect(await api(method, where, { as: "auditor" })).toMatchObject({ status: 403, body: { scope: "admin" } });
+    for (const where of [path, `${path}/${id}`])
+      expect(await api("GET", where, { as: "reader" })).toMatchObject({ status: 403, body: { scope: "audit" } });
+  });
+
+  it("keeps a bounded number of them", async () => {
+    const [row] = await test.db.select().from(watch).limit(1);
+    if (row === undefined) throw new Error("there is no watch to copy");
+    const copies = Array.from({ length: watchesMax }, (_, n) => ({
+      ...row,
+      id: crypto.randomUUID(),
+      name: `copy ${n}`,
+    }));
+    await test.db.insert(watch).values(copies);
+    expect(await create()).toMatchObject({ status: 409, body: { code: "too_many_watches" } });
+  });
+});

@@ -1,0 +1,164 @@
+/** Watches as core reports them (docs/watches.md). */
+import * as v from "valibot";
+import { factorKinds } from "../fleet-health/factors.ts";
+import { OutageView } from "../fleet-health/outage.ts";
+import { Identifier } from "../management/text.ts";
+import { Id, IsoTimestamp } from "../values.ts";
+
+/** The states of a watch: `pending` while more hosts match than allowed, and not yet for long enough. */
+export const watchStates = ["inactive", "pending", "firing"] as const;
+
+/** One of `watchStates`. */
+export type WatchState = (typeof watchStates)[number];
+
+/** What the history of a watch records. */
+export const watchEventKinds = ["firing", "resolved", "silenced", "unsilenced", "delivered", "dropped"] as const;
+
+/** One of `watchEventKinds`. */
+export type WatchEventKind = (typeof watchEventKinds)[number];
+
+/** The most watches of a deployment. */
+export const watchesMax = 200;
+
+/** The longest time of a watch: a week. */
+export const watchSecondsMax = 604_800;
+
+/** The longest silence: 30 days. */
+export const silenceSecondsMax = 2_592_000;
+
+const integer = (min: number, max: number) =>
+  v.pipe(
+    v.number("must be an integer"),
+    v.integer("must be an integer"),
+    v.minValue(min, `must be at least ${min}`),
+    v.maxValue(max, `must be at most ${max}`),
+  );
+
+const ReceiverName = Identifier(64);
+
+/** Body of `POST /v1/collector/watches`: fires while more than `more_than` hosts match `filter`, for `for_seconds`. */
+export const WatchBody = v.strictObject({
+  name: Identifier(120),
+  /** A query of the language of `/fleet`; empty for every host. */
+  filter: v.pipe(v.string("must be a string"), v.maxLength(4096, "must be at most 4096 characters")),
+  more_than: v.optional(integer(0, 10_000_000), 0),
+  for_seconds: v.optional(integer(0, watchSecondsMax), 300),
+  /** Names of receivers of core's configuration; without one, the watch is seen in core only. */
+  receivers: v.optional(
+    v.pipe(
+      v.array(ReceiverName, "must be an array"),
+      v.maxLength(8, "must have at most 8 entries"),
+      v.check((names) => new Set(names).size === names.length, "must not repeat a name"),
+    ),
+    [],
+  ),
+});
+
+/** Body of `POST /v1/collector/watches`. */
+export type WatchBody = v.InferOutput<typeof WatchBody>;
+
+/** Body of `PUT /v1/collector/watches/{id}`: the whole watch, and the revision that it changes. */
+export const WatchChangeBody = v.strictObject({ ...WatchBody.entries, revision: integer(1, 2 ** 31 - 1) });
+
+/** Body of `PUT /v1/collector/watches/{id}`. */
+export type WatchChangeBody = v.InferOutput<typeof WatchChangeBody>;
+
+/** Body of `POST /v1/collector/watches/{id}/silence`; 0 seconds end the silence. */
+export const SilenceBody = v.strictObject({
+  seconds: integer(0, silenceSecondsMax),
+  reason: v.optional(v.nullable(Identifier(500)), null),
+});
+
+/** Body of `POST /v1/collector/watches/{id}/silence`. */
+export type SilenceBody = v.InferOutput<typeof SilenceBody>;
+
+/** What most of the hosts of a watch have, and the others do not. */
+export const CommonFactor = v.strictObject({
+  kind: v.picklist(factorKinds),
+  value: v.string(),
+  /** Hosts of the watch that have it, and other hosts that do. */
+  selected: v.number(),
+  others: v.number(),
+});
+
+/** What most of the hosts of a watch have, and the others do not. */
+export type CommonFactor = v.InferOutput<typeof CommonFactor>;
+
+/** A watch. */
+export const Watch = v.strictObject({
+  id: Id,
+  name: v.string(),
+  filter: v.string(),
+  more_than: v.number(),
+  for_seconds: v.number(),
+  receivers: v.array(v.string()),
+  revision: v.number(),
+  state: v.picklist(watchStates),
+  /** Since when more hosts match than allowed; null while no more do. */
+  since: v.nullable(IsoTimestamp),
+  /** The hosts that matched at `evaluated_at`; null before the first time, and while `fault` says why they cannot be counted. */
+  count: v.nullable(v.number()),
+  evaluated_at: v.nullable(IsoTimestamp),
+  fault: v.nullable(v.string()),
+  /** When the state last became firing, or ceased to be. */
+  changed_at: IsoTimestamp,
+  common_factor: v.nullable(CommonFactor),
+  /** The watch whose message says what this one would. */
+  explained_by: v.nullable(Id),
+  silence: v.nullable(v.strictObject({ until: IsoTimestamp, by: v.string(), reason: v.nullable(v.string()) })),
+  /** Messages that no receiver has acknowledged yet. */
+  waiting_messages: v.number(),
+  created_at: IsoTimestamp,
+  created_by_name: v.string(),
+});
+
+/** A watch. */
+export type Watch = v.InferOutput<typeof Watch>;
+
+/** A receiver of core's configuration, without its address. */
+const Receiver = v.strictObject({ name: v.string(), kind: v.picklist(["webhook", "alertmanager"]) });
+
+/** Core's own outage, while it holds every watch as it was. */
+const heldBy = { held_by: v.optional(OutageView) };
+
+/** Response of `GET /v1/collector/watches`. */
+export const WatchList = v.strictObject({
+  items: v.array(Watch),
+  next_cursor: v.nullable(v.string()),
+  receivers: v.array(Receiver),
+  ...heldBy,
+});
+
+/** An event of the history of a watch. */
+export const WatchEvent = v.strictObject({
+  at: IsoTimestamp,
+  kind: v.picklist(watchEventKinds),
+  count: v.nullable(v.number()),
+  receiver: v.nullable(v.string()),
+  detail: v.nullable(v.string()),
+});
+
+/** Response of `GET /v1/collector/watches/{id}`: the newest events first. */
+export const WatchDetail = v.strictObject({ ...Watch.entries, ...heldBy, history: v.array(WatchEvent) });
+
+/** Response of `GET /v1/collector/watches/{id}`. */
+export type WatchDetail = v.InferOutput<typeof WatchDetail>;
+
+/** What a message says: the JSON body of a webhook, as Standard Webhooks has it. */
+export interface WatchMessageBody {
+  type: "watch.firing" | "watch.resolved" | "watch.test";
+  /** RFC 3339: when it was decided. */
+  timestamp: string;
+  data: {
+    watch: { id: string; name: string; filter: string; more_than: number; for_seconds: number };
+    /** The hosts that matched; null for a test of a watch that was never evaluated. */
+    count: number | null;
+    /** Since when more hosts match than allowed. */
+    since: string | null;
+    common_factor: CommonFactor | null;
+    /** The hosts on `/fleet`, as they were then. */
+    url: string;
+    /** Why it is resolved, unless the hosts recovered. */
+    reason: "changed" | "deleted" | null;
+  };
+}

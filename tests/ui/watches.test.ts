@@ -1,0 +1,148 @@
+import { sql } from "drizzle-orm";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
+import type { Watch } from "../../proto/watch/watch.ts";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { axeViolationsOf, viewports } from "../../scripts/lab/ui-states.ts";
+import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+const receivers = `web_url: https://fleet.test
+receivers:
+  - {kind: webhook, name: on-call, url: 'https://hook.test', secret: 'whsec_${btoa("a secret of 24 bytes at least")}'}
+  - {kind: alertmanager, name: am, url: 'https://am.test'}`;
+
+let web: TestWeb;
+let browser: Browser;
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ ui, clock: systemClock, core: { env: { SVC_WATCH_RECEIVERS: receivers } } });
+  const { token } = await createTestToken(web.core);
+  await enrollTestCollector(web.core, { token, deviceId: "edge-1" });
+}, 180_000);
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+const visit = (person: "admin" | "auditor", path: string, options?: VisitOptions) =>
+  visitPage({ browser, web }, person, path, options);
+
+let names = 0;
+const create = async (fields: object = {}) =>
+  (
+    await web.core.api<Watch>("POST", "/v1/collector/watches", {
+      as: "admin",
+      body: { name: `watch ${++names}`, filter: "state:enrolling", receivers: ["on-call"], ...fields },
+    })
+  ).body;
+
+describe("the pages of watches", () => {
+  it("lead an admin from a view of the fleet to a watch of it, by the keyboard", async () => {
+    const { page, messages } = await visit("admin", "/fleet?state=enrolling&device=edge-1");
+    await page.getByRole("link", { name: "Watch this view" }).press("Enter");
+    await page.getByRole("heading", { level: 1, name: "Watch these hosts" }).waitFor();
+    expect(await page.getByLabel("Hosts").inputValue()).toBe("state:enrolling device:edge-1");
+    await page.getByLabel("Name").fill("edge without a report");
+    await page.getByLabel("For", { exact: true }).fill("15m");
+    await page.getByLabel("on-call").press("Space");
+    await page.getByRole("button", { name: "Create the watch" }).press("Enter");
+    await page.getByRole("heading", { level: 1, name: "edge without a report" }).waitFor();
+    await page.getByText("Fires at more than 0 hosts for 15 min that match").waitFor();
+    await page.getByText("Messages to: on-call").waitFor();
+    await page.getByRole("link", { name: "state:enrolling device:edge-1" }).click();
+    await page.getByRole("heading", { level: 1, name: "Fleet" }).waitFor();
+    expect(new URL(page.url()).search).toBe("?state=enrolling&device=edge-1");
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("show the form again, with what was typed and what is wrong", async () => {
+    const { page } = await visit("admin", "/watches/new");
+    await page.getByLabel("Name").fill("wrong");
+    await page.getByLabel("Hosts").fill("stat:stale");
+    await page.getByRole("button", { name: "Create the watch" }).click();
+    await page
+      .getByRole("alert")
+      .getByText(/^Hosts: There is no stat:/)
+      .waitFor();
+    expect(await page.getByLabel("Name").inputValue()).toBe("wrong");
+    await page.context().close();
+  });
+
+  it("silence, change, test and delete a watch", async () => {
+    const { id } = await create({ more_than: 3 });
+    const { page } = await visit("admin", `/watches/${id}`);
+    const change = () => page.getByRole("link", { name: "Change, silence or test" }).click();
+    await change();
+    await page.getByLabel("Reason").fill("rack 4");
+    await page.getByRole("button", { name: "Silence" }).click();
+    await page.getByText("by ada@example.test: rack 4", { exact: false }).first().waitFor();
+    await change();
+    await page.getByLabel("More than").fill("7");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByText("Fires at more than 7 hosts").waitFor();
+    await change();
+    await page.getByRole("button", { name: "Send a test message" }).click();
+    await page.getByRole("heading", { level: 2, name: "History" }).waitFor();
+    await change();
+    await page.getByLabel("Delete the watch and its history").check();
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("heading", { level: 1, name: "Watches" }).waitFor();
+    expect((await web.core.api("GET", `/v1/collector/watches/${id}`, { as: "auditor" })).status).toBe(404);
+    await page.context().close();
+  });
+
+  it("refuse a change that another one came before, and show what there is now", async () => {
+    const watch = await create();
+    const { page } = await visit("admin", `/watches/change?id=${watch.id}`);
+    const body = { name: watch.name, filter: watch.filter, more_than: 9, receivers: [], revision: 1 };
+    await web.core.api("PUT", `/v1/collector/watches/${watch.id}`, { as: "admin", body });
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByText("The watch has changed since: it has revision 2").waitFor();
+    await page.context().close();
+  });
+
+  it("show an auditor the watches, and no way to change one", async () => {
+    const { id, name } = await create();
+    await web.core.db.execute(sql`update watch set is_firing = true, firing_since = now(), count = 4 where id = ${id}`);
+    const { page } = await visit("auditor", "/watches");
+    const row = page.getByRole("row", { name });
+    await row.getByText("Firing", { exact: true }).waitFor();
+    await page.getByRole("link", { name: "Inactive" }).click();
+    await expect.poll(() => page.getByRole("row", { name }).count()).toBe(0);
+    await page.goto(`${web.origin}/watches/${id}`);
+    await page.getByText("4 hosts now").waitFor();
+    expect(await page.getByRole("link", { name: "Change, silence or test" }).count()).toBe(0);
+    await page.goto(`${web.origin}/watches/new`);
+    await page.getByText("This needs the scope admin").waitFor();
+    await page.goto(`${web.origin}/fleet`);
+    await page.getByRole("button", { name: "In common" }).waitFor();
+    expect(await page.getByRole("link", { name: "Watch this view" }).count()).toBe(0);
+    await page.context().close();
+  });
+
+  it.each(viewports)("have no axe violation, $width px", async (viewport) => {
+    const { id } = await create();
+    await web.core.db.execute(sql`update watch set is_firing = true, firing_since = now(), count = 4 where id = ${id}`);
+    const { page } = await visit("admin", "/watches", viewport);
+    for (const [path, heading] of [
+      ["/watches", "Watches"],
+      [`/watches/${id}`, `watch ${names}`],
+      ["/watches/new?state=stale", "Watch these hosts"],
+      [`/watches/change?id=${id}`, `watch ${names}`],
+    ] as const) {
+      await page.goto(web.origin + path);
+      await page.getByRole("heading", { level: 1, name: heading }).waitFor();
+      if (path.startsWith("/watches/change") === false && path !== "/watches/new?state=stale")
+        await page.getByText("Firing", { exact: true }).first().waitFor();
+      expect([path, await axeViolationsOf(page)]).toEqual([path, []]);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    }
+    await page.context().close();
+  });
+});

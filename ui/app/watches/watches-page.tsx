@@ -1,0 +1,144 @@
+import { useLocation } from "@solidjs/router";
+import { createMemo, createSignal, For, Show } from "solid-js";
+import { type Watch, WatchList, type WatchState, watchStates } from "../../../proto/watch/watch.ts";
+import { createReport } from "../api/create-report.ts";
+import { RecordList } from "../design/record-list.tsx";
+import type { RecordColumn } from "../design/record-table.tsx";
+import { Outages } from "../fleet/summary/outages.tsx";
+import { formatCount, plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { PageHead } from "../shell/page-head.tsx";
+import { createPageTitle } from "../shell/page-title.ts";
+import { Time } from "../shell/time.tsx";
+import { WatchSilence, WatchStateMark } from "./watch-parts.tsx";
+import { hostsPath, hostWords, stateMarks, thresholdWords } from "./watch-view.ts";
+import "../design/page.css";
+
+const pageRows = 50;
+
+/** `/watches`: the watches, newest first, and how each one stands. */
+export const WatchesPage = () => {
+  const { api } = usePageContext();
+  const location = useLocation();
+  const [paused, setPaused] = createSignal(false);
+  createPageTitle(() => "Watches");
+  /** The address holds the API's own parameters, so that core rejects the ones that it does not know. */
+  const params = createMemo(() => {
+    const given = new URLSearchParams(location.search);
+    given.delete("chat");
+    return given;
+  });
+  const report = createReport({
+    api,
+    schema: WatchList,
+    path: createMemo(
+      () => `/api/core/collector/watches?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`,
+    ),
+    intervalMs: 10_000,
+    paused,
+  });
+  const pathOf = ({
+    state = params().get("state"),
+    cursor,
+  }: {
+    state?: string | null;
+    cursor?: string | undefined;
+  }) => {
+    const next = new URLSearchParams({ ...(state ? { state } : {}), ...(cursor === undefined ? {} : { cursor }) });
+    return next.size === 0 ? "/watches" : `/watches?${next}`;
+  };
+  const columns: readonly RecordColumn<Watch>[] = [
+    {
+      name: "Watch",
+      cell: (watch) => (
+        <>
+          <a class="watch-name" href={`/watches/${watch.id}`}>
+            {plainText(watch.name)}
+          </a>
+          <span class="second-line">{thresholdWords(watch)}</span>
+        </>
+      ),
+    },
+    {
+      name: "State",
+      cell: (watch) => (
+        <>
+          <WatchStateMark state={watch.state} />
+          <Show when={watch.explained_by}>
+            {(id) => (
+              <a class="second-line" href={`/watches/${id()}`}>
+                said by another watch
+              </a>
+            )}
+          </Show>
+        </>
+      ),
+    },
+    {
+      name: "Hosts",
+      isNumber: true,
+      cell: (watch) => (
+        <Show
+          when={watch.fault}
+          fallback={
+            <a href={hostsPath(watch, report.asOf())} title={hostWords(watch)}>
+              {watch.count === null ? "not counted yet" : formatCount(watch.count)}
+            </a>
+          }
+        >
+          {(fault) => plainText(fault())}
+        </Show>
+      ),
+    },
+    { name: "Last change", cell: (watch) => <Time at={watch.changed_at} asOf={report.asOf()} /> },
+    { name: "Silence", cell: (watch) => <WatchSilence watch={watch} asOf={report.asOf()} /> },
+    {
+      name: "Messages to",
+      cell: (watch) => (
+        <Show when={watch.receivers.length > 0} fallback={<span class="quiet">nobody</span>}>
+          {plainText(watch.receivers.join(", "))}
+          <Show when={watch.waiting_messages > 0}>
+            <span class="second-line">{formatCount(watch.waiting_messages)} on their way</span>
+          </Show>
+        </Show>
+      ),
+    },
+  ];
+  const chip = (words: string, state: WatchState | null) => (
+    <a class="button" href={pathOf({ state })} aria-current={params().get("state") === state ? "true" : undefined}>
+      {words}
+    </a>
+  );
+  return (
+    <div class="page">
+      <PageHead title="Watches" report={report} paused={paused()} onPause={setPaused} />
+      <Show when={report.answer()?.value.held_by}>
+        {(outage) => <Outages outages={[outage()]} asOf={report.asOf()} />}
+      </Show>
+      <nav class="chips" aria-label="Watches by state">
+        {chip("All", null)}
+        <For each={watchStates}>{(state) => chip(stateMarks[state].words, state)}</For>
+      </nav>
+      <RecordList
+        report={report}
+        label="Watches, newest first"
+        columns={columns}
+        isFailed={({ state }) => state === "firing"}
+        noun="watch"
+        nouns="watches"
+        isContinued={params().has("cursor")}
+        pathOf={(cursor) => pathOf({ cursor })}
+        allPath="/watches"
+        empty={
+          <section class="notice">
+            <h2>No watch {params().has("state") ? "is in this state" : "yet"}</h2>
+            <p>
+              An administrator makes one with <strong>Watch this view</strong> on the <a href="/fleet">fleet</a>, or
+              with <code>svc-admin watches create</code>.
+            </p>
+          </section>
+        }
+      />
+    </div>
+  );
+};
