@@ -133,6 +133,8 @@ export type FleetHealthRow = {
         at: string;
         reason: string;
     } | null;
+    core: string | null;
+    subnet: string | null;
     incomplete_hours: number | null;
     ingest_gap: {
         ranges: number;
@@ -329,6 +331,7 @@ export type ReportSystemResponses = {
             reported_at: string;
             state: 'running' | 'silent' | 'stopped';
             streams: number | null;
+            hosts: number;
             clock_ahead_seconds: number;
         }>;
         database: {
@@ -5699,6 +5702,12 @@ export type ReportFleetHealthData = {
         not_config?: Array<string> | string;
         label?: Array<string> | string;
         not_label?: Array<string> | string;
+        core?: Array<string> | string;
+        not_core?: Array<string> | string;
+        subnet?: Array<string> | string;
+        not_subnet?: Array<string> | string;
+        policy?: Array<string> | string;
+        not_policy?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -5878,6 +5887,12 @@ export type CountFleetHealthData = {
         not_config?: Array<string> | string;
         label?: Array<string> | string;
         not_label?: Array<string> | string;
+        core?: Array<string> | string;
+        not_core?: Array<string> | string;
+        subnet?: Array<string> | string;
+        not_subnet?: Array<string> | string;
+        policy?: Array<string> | string;
+        not_policy?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -6143,6 +6158,12 @@ export type FindCommonFactorsData = {
         not_config?: Array<string> | string;
         label?: Array<string> | string;
         not_label?: Array<string> | string;
+        core?: Array<string> | string;
+        not_core?: Array<string> | string;
+        subnet?: Array<string> | string;
+        not_subnet?: Array<string> | string;
+        policy?: Array<string> | string;
+        not_policy?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -6250,7 +6271,7 @@ export type FindCommonFactorsResponses = {
         others: number;
         compared: number;
         items: Array<{
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
             value: string;
             selected: number;
             others: number;
@@ -6291,6 +6312,12 @@ export type ExportFleetHealthData = {
         not_config?: Array<string> | string;
         label?: Array<string> | string;
         not_label?: Array<string> | string;
+        core?: Array<string> | string;
+        not_core?: Array<string> | string;
+        subnet?: Array<string> | string;
+        not_subnet?: Array<string> | string;
+        policy?: Array<string> | string;
+        not_policy?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;

@@ -62,6 +62,11 @@ export const fleetStatus = pgTable(
     version: byteText("version").notNull(),
     platform: byteText("platform").notNull(),
     identity: byteText("identity").notNull(),
+    /** The enrollment policy; nil for rows that an earlier version wrote, until the definitions in `drizzle/sql/` are applied. */
+    policyId: uuid("policy_id").notNull().default("00000000-0000-0000-0000-000000000000"),
+    /** The machine of the core that received the last heartbeat, and the subnet that it came from; empty while they are not known. */
+    core: byteText("core").notNull().default(""),
+    subnet: byteText("subnet").notNull().default(""),
   },
   (table) => [
     uniqueIndex("fleet_status_identity").on(table.identity),

@@ -46,6 +46,9 @@ export const collectorHealth = pgTable("collector_health", {
   reportDigest: bigint("report_digest", { mode: "bigint" }),
   /** The heartbeat that the digest came with. A previous core on this schema writes neither. */
   digestReportedAt: timestamp("digest_reported_at"),
+  /** The machine of the core that received the report, and the subnet that it came from. A previous core on this schema writes neither. */
+  core: text("core"),
+  subnet: text("subnet"),
   /** Records were dropped or became dead letters since the previous heartbeat. */
   droppedSincePrevious: boolean("dropped_since_previous").notNull(),
   queueAtRisk: boolean("queue_at_risk").notNull(),

@@ -60,6 +60,7 @@ export const relationColumns = {
     ),
     text("policy", "Name of the enrollment policy that admitted the host."),
     uuid("policy_id", "Id of that policy."),
+    text("core", "Machine of the core that received the last heartbeat; null if not known."),
     text("state", `The first condition that applies, else healthy: ${oneOf(fleetStates)}.`),
     texts("conditions", `Every condition that applies, in order of precedence: ${oneOf(fleetConditions)}.`),
     time("enrolled_at", "When the host enrolled first."),

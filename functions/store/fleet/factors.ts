@@ -34,6 +34,9 @@ const columnsOf = {
   running_config: "running_config_key",
   desired_config: "desired_config_key",
   drift: "drift",
+  core: "core",
+  subnet: "subnet",
+  policy: "policy_id",
 } as const satisfies Readonly<Record<FactorKind, string>>;
 
 const kinds = Object.keys(columnsOf) as FactorKind[];
@@ -50,9 +53,14 @@ export const countFactors = async (
 ): Promise<FactorCounts> => {
   const found = (await countInMemory(db, rules, filter, columns)) ?? (await countInDatabase(db, rules, filter));
   const { label: bySet, ...others } = found.byKind;
+  const policies = await findPolicyNames(db, others.policy);
+  const textOf = (kind: FactorKind, value: string): string | undefined => {
+    if (kind === "policy") return policies.get(value);
+    return kind.endsWith("config") ? hashOf(value) : value || undefined;
+  };
   const counts = (Object.entries(others) as [FactorKind, ByValue][]).flatMap(([kind, byValue]) =>
     [...byValue].flatMap(([value, count]) => {
-      const text = kind.endsWith("config") ? hashOf(value) : value;
+      const text = textOf(kind, value);
       return text === undefined ? [] : [{ kind, value: text, ...count }];
     }),
   );
@@ -117,6 +125,13 @@ const eachKind = (count: (kind: FactorKind) => ByValue): Record<FactorKind, ByVa
 /** The first 16 digits of the hash of a key; undefined for one that is not known. */
 const hashOf = (key: string): string | undefined =>
   key === "0" ? undefined : BigInt.asUintN(64, BigInt(key)).toString(16).padStart(16, "0");
+
+const findPolicyNames = async (db: Executor, byPolicy: ByValue): Promise<ReadonlyMap<string, string>> => {
+  const rows = await db.execute<{ id: string; name: string }>(
+    sql`select id, name from enrollment_policy where id = any(${arrayLiteral([...byPolicy.keys()])}::uuid[])`,
+  );
+  return new Map(rows.map(({ id, name }) => [id, name]));
+};
 
 const countLabelPairs = async (db: Executor, bySet: ByValue): Promise<CountedFactor[]> => {
   const rows = await db.execute<{ id: number; labels: Labels }>(

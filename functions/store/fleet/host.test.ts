@@ -101,7 +101,7 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
     await Promise.all(
       known.map(({ id, lost }) =>
         recordSeen({
-          ...{ identityId: id, seenAt: clock.now() + value, digest: 0n },
+          ...{ identityId: id, seenAt: clock.now() + value, digest: 0n, subnet: "" },
           figures: { ...figures, droppedRecordsTotal: Number(lost) + (value % 2) },
         }),
       ),

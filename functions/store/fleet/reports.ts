@@ -108,14 +108,14 @@ export interface Silence {
 
 /**
  * Returns the common table expressions that store reports, at most one per identity, what core derives from them, and the silences that they
- * end: this alone decides what a report means. `source` has the columns `identity_id`, `certificate_id`, `at`, `report_digest` and those of a
- * report.
+ * end: this alone decides what a report means. `source` has the columns `identity_id`, `certificate_id`, `at`, `report_digest`, `core`, `subnet`
+ * and those of a report.
  */
 export const storeReports = (source: SQL, silence: Silence): SQL => sql`written as (
     insert into collector_health as h
-      (identity_id, certificate_id, last_heartbeat_at, report_digest, digest_reported_at, dropped_since_previous, version_since,
-        running_config_since, config_invalid_since, queue_at_risk_since, renewal_failed_since, recovered_at, ${names})
-    select identity_id, certificate_id, at, report_digest, case when report_digest is not null then at end, false, at, at,
+      (identity_id, certificate_id, last_heartbeat_at, report_digest, digest_reported_at, core, subnet, dropped_since_previous,
+        version_since, running_config_since, config_invalid_since, queue_at_risk_since, renewal_failed_since, recovered_at, ${names})
+    select identity_id, certificate_id, at, report_digest, case when report_digest is not null then at end, core, subnet, false, at, at,
       case when not config_valid then at end, case when queue_at_risk then at end, case when renewal_status = 'failed' then at end,
       (select at from collector_identity where id = identity_id and enrolled_at <= ${silence.enrollingBefore}), ${names}
     from ${source} reported order by identity_id
@@ -124,6 +124,8 @@ export const storeReports = (source: SQL, silence: Silence): SQL => sql`written 
       last_heartbeat_at = excluded.last_heartbeat_at,
       report_digest = excluded.report_digest,
       digest_reported_at = excluded.digest_reported_at,
+      core = excluded.core,
+      subnet = excluded.subnet,
       dropped_since_previous = ${hasDropped},
       version_since = case when excluded.collector_version = h.collector_version
         then coalesce(h.version_since, ${at}) else ${at} end,
@@ -151,8 +153,11 @@ export const storeReports = (source: SQL, silence: Silence): SQL => sql`written 
 /** Returns a value of a statement by its name. */
 export const given = (
   name: string,
-  type: "timestamptz" | "int" | "json" | "uuid[]" | "timestamptz[]" | "bigint[]",
+  type: "text" | "timestamptz" | "int" | "json" | "text[]" | "uuid[]" | "timestamptz[]" | "bigint[]",
 ): SQL => sql`${sql.placeholder(name)}::${sql.raw(type)}`;
+
+/** The core that receives what a statement records: the value `by_core`. */
+export const givenCore = given("by_core", "text");
 
 /** The silence by the values of `silenceValues`. */
 export const givenSilence: Silence = {

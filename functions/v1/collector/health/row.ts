@@ -80,6 +80,8 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
           last_at: timestampOf(row.gap_last_at),
         }
       : null,
+  core: row.core,
+  subnet: row.subnet,
   incomplete_hours: row.incomplete_hours,
 });
 

@@ -21,7 +21,7 @@ import {
   signalView,
   type TimestampView,
 } from "./detail-view.ts";
-import { forwarderText, forwardingNote } from "./forwarding-note.ts";
+import { connectionText, forwarderText, forwardingNote } from "./forwarding-note.ts";
 
 /**
  * One collector: why it is in its state, its signals, config, certificate, queue and timeline. An update changes texts in place, so
@@ -115,6 +115,8 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
               )}
             </Show>
           </dd>
+          <dt>Core</dt>
+          <dd>{connectionText(item())}</dd>
           <dt>Last auth failure</dt>
           <dd>
             <Show when={item().last_auth_failure} fallback={props.detail.at ? "not kept" : "none"}>

@@ -48,6 +48,8 @@ const healthy: FleetHealthRow = {
   renewal: { status: "ok", last_error: null },
   last_auth_failure: null,
   ingest_gap: null,
+  core: "core-1",
+  subnet: "10.1.2.0/24",
   incomplete_hours: null,
 };
 
