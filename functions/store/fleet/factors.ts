@@ -98,24 +98,27 @@ const countInMemory = async (
   return { selected: places.length, all: view.count, byKind: eachKind(count) };
 };
 
+/** One scan for all kinds: the combinations of their values may be as many as the hosts. */
 const countInDatabase = async (db: Executor, rules: FleetRules, filter: FleetFilter): Promise<Found> => {
   const names = kinds.map((kind) => sql.identifier(columnsOf[kind]));
-  const rows = await db.execute<Record<string, string | number> & { selected: number; hosts: number }>(sql`
-    select ${sql.join(
-      names.map((name) => sql`${name}::text as ${name}`),
+  const list = sql.join(names, sql`, `);
+  const texts = names.map((name) => sql`${name}::text`);
+  const rows = await db.execute<{ others: number; value: string; selected: number; hosts: number }>(sql`
+    select grouping(${list}) as others, coalesce(${sql.join(texts, sql`, `)}) as value,
+      (count(*) filter (where is_selected))::int as selected, count(*)::int as hosts
+    from (select ${list}, ${fleetPredicate(filter, rules)} as is_selected from ${hostsOf(rules)} offset 0) host
+    group by grouping sets (${sql.join(
+      names.map((name) => sql`(${name})`),
       sql`, `,
-    )}, (count(*) filter (where ${fleetPredicate(filter, rules)}))::int as selected, count(*)::int as hosts
-    from ${hostsOf(rules)} group by ${sql.join(names, sql`, `)}`);
-  const sum = (name: "selected" | "hosts") => rows.reduce((total, row) => total + row[name], 0);
-  const count = (kind: FactorKind): ByValue => {
-    const byValue: ByValue = new Map();
-    for (const row of rows) {
-      const value = String(row[columnsOf[kind]]);
-      const { selected, all } = byValue.get(value) ?? { selected: 0, all: 0 };
-      byValue.set(value, { selected: selected + row.selected, all: all + row.hosts });
-    }
-    return byValue;
+    )})`);
+  // A bit for each kind that the row is not of, the first one highest.
+  const rowsOf = (kind: FactorKind) => {
+    const bit = 1 << (kinds.length - 1 - kinds.indexOf(kind));
+    return rows.filter(({ others }) => (others & bit) === 0);
   };
+  const sum = (name: "selected" | "hosts") => rowsOf("version").reduce((total, row) => total + row[name], 0);
+  const count = (kind: FactorKind): ByValue =>
+    new Map(rowsOf(kind).map(({ value, selected, hosts }) => [value, { selected, all: hosts }]));
   return { selected: sum("selected"), all: sum("hosts"), byKind: eachKind(count) };
 };
 
