@@ -10,7 +10,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   sessions: "Sessions of programs: list, revoke",
   policies: "Enrollment policies: list, show, create, freeze",
   tokens: "Bootstrap tokens: list, create, revoke",
-  fleet: "The health of hosts: list, show",
+  fleet: "The health of hosts: list, show, compare",
   hosts: "A running host: fetch its diagnostics, have it renew or report",
   identities: "Enrolled hosts: list, show, revoke",
   certificates: "Certificates of hosts: list, revoke",
@@ -155,6 +155,11 @@ const declareHosts = (add: Add): void => {
     summary: "List hosts, those that need somebody first, by the query language of /fleet",
     options: [limit("at most so many hosts"), new Option("--watch", "repeat until interrupted"), interval("10s")],
     load: async () => (await fleet()).listFleetAction,
+  });
+  add("fleet compare [query...]", {
+    summary: "Compare the hosts of a query, which something changed, with similar ones before and after",
+    options: [instant("--since <time>", "when the change began").makeOptionMandatory()],
+    load: async () => (await fleet()).compareHostsAction,
   });
   add("fleet show <host>", { summary: "Show a host's health", load: async () => (await fleet()).showHostAction });
   add("hosts diag <host>", {

@@ -90,6 +90,19 @@ export const fleetThreshold = pgTable("fleet_threshold", {
   forwardingSeconds: integer("forwarding_seconds").notNull(),
 });
 
+/** The figures of each host (`sampledFigures` in functions/store/fleet/host-hours.ts) at the first minute of each hour, kept for three days. */
+export const fleetHour = pgTable(
+  "fleet_hour",
+  {
+    /** Since 1970. */
+    hour: integer("hour").notNull(),
+    identityId: uuid("identity_id").notNull(),
+    figures: bigint("figures", { mode: "number" }).array().notNull(),
+  },
+  // By hour, so that each one is added at the end.
+  (table) => [primaryKey({ columns: [table.hour, table.identityId] })],
+);
+
 /** How many hosts were in which state at a time: a row for each five minutes. */
 export const fleetSample = pgTable("fleet_sample", {
   /** The start of the five minutes, so that several cores store one row. */

@@ -95,6 +95,7 @@ export const createRollout = async (
         startedAt: null,
         soakUntil: null,
         completedAt: null,
+        comparison: null,
       };
     });
     await insertWaves(tx, waves);
@@ -155,6 +156,7 @@ const rolloutOf = ({ clock, entropy }: RolloutCore, operator: Operator, body: Ro
     maxFailedPercent: body.gate.max_failed_percent,
     conditions: [...body.gate.states],
     onBreach: body.on_breach,
+    stopsIfWorse: body.gate.worse_than_control,
     gateFrom: now,
     reasonCode: null,
     reason: null,

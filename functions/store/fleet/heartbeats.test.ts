@@ -41,6 +41,8 @@ const report: HealthReport = {
   renewal_status: "ok",
   renewal_last_attempt_at: null,
   renewal_next_attempt_at: null,
+  rss_bytes: null,
+  cpu_ms: null,
   renewal_last_error: null,
 };
 let hosts: { id: string; identity: string; fingerprint: string }[] = [];
@@ -116,6 +118,8 @@ it("heartbeats: the plans that a session keeps look up each row by its key, thou
     oldestRecordAgeSeconds: null,
     droppedRecordsTotal: 0,
     deadLetters: 0,
+    rssBytes: null,
+    cpuMs: null,
   };
   for (const [index, host] of hosts.slice(0, 2).entries()) {
     const use = { fingerprintSha256: host.fingerprint, sentAt: clock.now(), expired: false };

@@ -97,6 +97,8 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
       oldestRecordAgeSeconds: 1,
       deadLetters: 0,
       lastAckAgeSeconds: null,
+      rssBytes: null,
+      cpuMs: null,
     };
     await Promise.all(
       known.map(({ id, lost }) =>

@@ -41,6 +41,8 @@ const reportedColumns = {
   queue_at_risk: { type: "boolean", from: ({ queue }) => queue.at_risk },
   forwarder_connected: { type: "boolean", from: ({ forwarder }) => forwarder.connected },
   forwarder_last_ack_at: { type: "timestamptz", from: ({ forwarder }) => forwarder.last_ack_at, isFigure: true },
+  rss_bytes: { type: "bigint", from: ({ process }) => process?.rss_bytes ?? null, isFigure: true },
+  cpu_ms: { type: "bigint", from: ({ process }) => process?.cpu_ms ?? null, isFigure: true },
   forwarder_last_error: { type: "text", from: ({ forwarder }) => forwarder.last_error },
   renewal_status: { type: "text", from: ({ renewal }) => renewal.status },
   renewal_last_attempt_at: { type: "timestamptz", from: ({ renewal }) => renewal.last_attempt_at },
@@ -139,6 +141,7 @@ export const storeReports = (source: SQL, silence: Silence): SQL => sql`written 
       renewal_failed_since = case when excluded.renewal_status = 'failed'
         then coalesce(case when h.renewal_status = 'failed' then h.renewal_failed_since end, ${at}) end,
       recovered_at = case when ${wasStale(silence)} or ${hasRecovered} then ${at} else h.recovered_at end,
+      starts = h.starts + (h.boot_id <> excluded.boot_id)::int,
       previous_boot_id = case when h.boot_id <> excluded.boot_id then h.boot_id else h.previous_boot_id end,
       previous_boot_at = case when h.boot_id <> excluded.boot_id then ${seenBefore} else h.previous_boot_at end,
       ${assignments}

@@ -21,6 +21,8 @@ const figures: SeenHost["figures"] = {
   droppedRecordsTotal: 0,
   deadLetters: 0,
   lastAckAgeSeconds: 2,
+  rssBytes: 8e7,
+  cpuMs: 1500,
 };
 let ids: string[] = [];
 

@@ -28,6 +28,9 @@ export interface StatusFigures {
   deadLetters: number;
   /** Null before the first ack. */
   lastAckAgeSeconds: number | null;
+  /** Null where the collector does not report them. */
+  rssBytes: number | null;
+  cpuMs: number | null;
 }
 
 /** A status of a host. */
@@ -109,6 +112,8 @@ const jsonOf = (seen: readonly SeenHost[]): string =>
       ack: figures.lastAckAgeSeconds,
       dropped: figures.droppedRecordsTotal,
       dead: figures.deadLetters,
+      rss: figures.rssBytes,
+      cpu: figures.cpuMs,
     })),
   );
 
@@ -126,6 +131,8 @@ const arraysOf = (seen: readonly SeenHost[]): Record<keyof typeof arrayTypes, st
     acks: arrayOf(({ figures }) => figures.lastAckAgeSeconds),
     lost: arrayOf(({ figures }) => figures.droppedRecordsTotal + figures.deadLetters),
     subnets: arrayOf(({ subnet }) => `"${subnet}"`),
+    rss: arrayOf(({ figures }) => figures.rssBytes),
+    cpu: arrayOf(({ figures }) => figures.cpuMs),
   };
 };
 
@@ -139,6 +146,8 @@ const arrayTypes = {
   acks: "bigint[]",
   lost: "bigint[]",
   subnets: "text[]",
+  rss: "bigint[]",
+  cpu: "bigint[]",
 } as const;
 const arrays = sql.join(
   Object.entries(arrayTypes).map(([name, type]) => given(name, type)),
@@ -146,7 +155,8 @@ const arrays = sql.join(
 );
 
 const input = sql`json_to_recordset(${given("json", "json")}) as input (id uuid, at timestamptz, digest bigint, bytes bigint,
-  records bigint, oldest bigint, ack bigint, dropped bigint, dead bigint, subnet text)`;
+  records bigint, oldest bigint, ack bigint, dropped bigint, dead bigint, subnet text,
+  rss bigint, cpu bigint)`;
 
 /** Most hosts have no config of core, and need no lookup. */
 const recordStatuses = sql`
@@ -173,6 +183,8 @@ const storeStatuses = sql`
             dropped_records_total: "s.dropped",
             dead_letters: "s.dead",
             forwarder_last_ack_at: "s.at - make_interval(secs => s.ack)",
+            rss_bytes: "s.rss",
+            cpu_ms: "s.cpu",
           };
           return `${figure[name] ?? `h.${name}`} as ${name}`;
         })

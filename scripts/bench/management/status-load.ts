@@ -56,6 +56,8 @@ export const startStatusLoad = async (
         droppedRecordsTotal: Number(host.lost),
         deadLetters: 0,
         lastAckAgeSeconds: index % 7,
+        rssBytes: 8e7,
+        cpuMs: 1000,
       },
     };
     const startedAt = performance.now();

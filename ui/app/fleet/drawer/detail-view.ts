@@ -116,6 +116,13 @@ export const queueFacts = ({ queue }: Pick<FleetHealthRow, "queue">): Fact[] => 
   ];
 };
 
+/** Returns what the collector's process takes, by its last heartbeat; none if it does not report it. */
+export const processFacts = ({ process }: Pick<FleetHealthRow, "process">): Fact[] => [
+  ...fact("Memory", process.rss_bytes, formatBytes),
+  ...fact("CPU time since its start", process.cpu_seconds, (seconds) => formatDuration(Math.round(seconds))),
+  ...fact("Restarts", process.rss_bytes === null ? null : process.restarts, formatCount),
+];
+
 const fact = <Value>(name: string, value: Value | null, format: (value: Value) => string): Fact[] =>
   value === null ? [] : [[name, format(value)]];
 

@@ -14,9 +14,11 @@ import {
   adviceOn,
   dueView,
   eventTitle,
+  type Fact,
   hashLines,
   historyFacts,
   pastView,
+  processFacts,
   queueFacts,
   signalView,
   type TimestampView,
@@ -213,18 +215,10 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
       </Section>
 
       <Section title="Queue">
-        <Show when={queueFacts(item()).length > 0} fallback={<p class="quiet">Not reported yet.</p>}>
-          <dl class="facts">
-            <Index each={queueFacts(item())}>
-              {(fact) => (
-                <>
-                  <dt>{fact()[0]}</dt>
-                  <dd>{fact()[1]}</dd>
-                </>
-              )}
-            </Index>
-          </dl>
-        </Show>
+        <Facts facts={queueFacts(item())} />
+      </Section>
+      <Section title="Process">
+        <Facts facts={processFacts(item())} />
       </Section>
     </>
   );
@@ -244,6 +238,21 @@ const Section = (props: { title: string; note?: string; children: JSX.Element })
 );
 
 /** The evidence of a condition, with exact figures on hover. */
+const Facts = (props: { facts: readonly Fact[] }) => (
+  <Show when={props.facts.length > 0} fallback={<p class="quiet">Not reported yet.</p>}>
+    <dl class="facts">
+      <Index each={props.facts}>
+        {(fact) => (
+          <>
+            <dt>{fact()[0]}</dt>
+            <dd>{fact()[1]}</dd>
+          </>
+        )}
+      </Index>
+    </dl>
+  </Show>
+);
+
 const Evidence = (props: { condition: FleetHealthRow["conditions"][number] }) => (
   <Index each={evidenceParts(props.condition)}>
     {(part) => (
