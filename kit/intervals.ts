@@ -1,7 +1,7 @@
 /** Intervals for the difference of two groups of independent observations: of shares, and of means. */
 
 /** A difference, and the interval that has it with the given confidence. */
-export interface Difference {
+export interface EstimatedDifference {
   value: number;
   low: number;
   high: number;
@@ -17,7 +17,7 @@ export interface Share {
  * Returns the difference `a - b` of two shares with Newcombe's interval, which is honest for shares near 0 and 1 and for few observations, where
  * it is wide. Both need at least one observation.
  */
-export const differenceOfShares = (a: Share, b: Share, confidence: number): Difference => {
+export const differenceOfShares = (a: Share, b: Share, confidence: number): EstimatedDifference => {
   const z = normalQuantile((1 + confidence) / 2);
   const [one, other] = [wilson(a, z), wilson(b, z)];
   const value = one.share - other.share;
@@ -37,7 +37,11 @@ const wilson = ({ count, of }: Share, z: number) => {
 };
 
 /** Returns the difference `a - b` of two means with Welch's interval, which lets the groups vary differently. Both need two values. */
-export const differenceOfMeans = (a: readonly number[], b: readonly number[], confidence: number): Difference => {
+export const differenceOfMeans = (
+  a: readonly number[],
+  b: readonly number[],
+  confidence: number,
+): EstimatedDifference => {
   const [one, other] = [momentsOf(a), momentsOf(b)];
   const value = one.mean - other.mean;
   const variance = one.ofMean + other.ofMean;

@@ -1,9 +1,10 @@
 import { Option } from "commander";
 import { hourStates } from "../../proto/completeness/hour-state.ts";
 import type { Commands } from "../terminal/command.ts";
-import { diagFormats, telemetryFormats } from "../terminal/output.ts";
+import { telemetryFormats } from "../terminal/output.ts";
+import { declareHosts } from "./declare-hosts.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
-import { all, count, durationOption, instant, interval, limit, parseLabel, reason, several } from "./options.ts";
+import { all, count, durationOption, instant, limit, parseLabel, reason, several } from "./options.ts";
 
 /** The description of each group of commands, for `--help`. */
 export const groupSummaries: Readonly<Record<string, string>> = {
@@ -145,58 +146,6 @@ const declareEnrollment = (add: Add): void => {
     summary: "Revoke a bootstrap token",
     options: [reason()],
     load: async () => (await load()).revokeTokenAction,
-  });
-};
-
-const declareHosts = (add: Add): void => {
-  const load = () => import("./hosts.ts");
-  const fleet = () => import("./fleet.ts");
-  add("fleet list [query...]", {
-    summary: "List hosts, those that need somebody first, by the query language of /fleet",
-    options: [limit("at most so many hosts"), new Option("--watch", "repeat until interrupted"), interval("10s")],
-    load: async () => (await fleet()).listFleetAction,
-  });
-  add("fleet compare [query...]", {
-    summary: "Compare the hosts of a query, which something changed, with similar ones before and after",
-    options: [instant("--since <time>", "when the change began").makeOptionMandatory()],
-    load: async () => (await fleet()).compareHostsAction,
-  });
-  add("fleet show <host>", { summary: "Show a host's health", load: async () => (await fleet()).showHostAction });
-  add("hosts diag <host>", {
-    summary: "Fetch the diagnostics of a host from the host itself: what svc-collector diag prints there",
-    formats: diagFormats,
-    load: async () => (await load()).diagHostAction,
-  });
-  add("hosts renew <host>", {
-    summary: "Have a host renew its certificate now",
-    load: async () => (await load()).renewHostAction,
-  });
-  add("hosts report <host>", {
-    summary: "Have a host report its health now",
-    load: async () => (await load()).reportHostAction,
-  });
-  add("identities list", {
-    summary: "List enrolled hosts",
-    options: [new Option("--search <text>"), new Option("--status <status>").choices(["active", "revoked"])],
-    load: async () => (await load()).listIdentitiesAction,
-  });
-  add("identities show <host>", {
-    summary: "Show an enrolled host",
-    load: async () => (await load()).showIdentityAction,
-  });
-  add("identities revoke <host>", {
-    summary: "Revoke a host: it is rejected at once",
-    options: [reason()],
-    load: async () => (await load()).revokeIdentityAction,
-  });
-  add("certificates list <host>", {
-    summary: "List the certificates of a host",
-    load: async () => (await load()).listHostCertificatesAction,
-  });
-  add("certificates revoke <id>", {
-    summary: "Revoke a certificate",
-    options: [reason()],
-    load: async () => (await load()).revokeOneCertificateAction,
   });
 };
 

@@ -4,7 +4,7 @@ import { hourMs } from "../../kit/clock.ts";
 import type { Rollout } from "../../proto/rollout/rollout.ts";
 import { createTestCore } from "../../tests/support/core.ts";
 import { createRolloutLab } from "../../tests/support/rollout.ts";
-import { deleteOldHours, sampleHosts } from "../store/fleet/host-hours.ts";
+import { deleteOldFigures, sampleHosts } from "../store/fleet/host-hours.ts";
 import { advanceRollouts } from "./run-rollouts.ts";
 
 const test = await createTestCore();
@@ -103,6 +103,6 @@ it("keeps the figures of three days", async () => {
   await db.execute(sql`update fleet_status set last_heartbeat_at = ${now().toISOString()}::timestamptz`);
   expect([await sampleHosts(db, now()), await sampleHosts(db, now())]).toEqual([true, false]);
   expect(await db.execute(sql`select from fleet_hour`)).toHaveLength(hosts.length);
-  expect(await deleteOldHours(db, new Date(clock.now() + 72 * hourMs))).toBe(0);
-  expect(await deleteOldHours(db, new Date(clock.now() + 73 * hourMs))).toBe(hosts.length);
+  expect(await deleteOldFigures(db, new Date(clock.now() + 72 * hourMs))).toBe(0);
+  expect(await deleteOldFigures(db, new Date(clock.now() + 73 * hourMs))).toBe(hosts.length);
 });

@@ -5,7 +5,7 @@ import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { Problem } from "../../problems.ts";
 import { findFollowedHosts } from "../../store/fleet/followed-hosts.ts";
 import { keptHours } from "../../store/fleet/host-hours.ts";
-import { compareHosts } from "./compare-hosts.ts";
+import { compareFollowed } from "./compare-followed.ts";
 import { readFleetRules, type ViewCore, viewsShared } from "./rules.ts";
 
 /** A change: the hosts of a filter, and when it began. */
@@ -34,7 +34,7 @@ export const createComparisons = (core: ViewCore) =>
         ["platform", "version"],
         ["platform"],
       ] as const;
-      return compareHosts(hosts, matches, rules.now);
+      return compareFollowed(hosts, matches, rules.now);
     },
     (change) => JSON.stringify(change),
     viewsShared(core),

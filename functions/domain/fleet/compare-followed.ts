@@ -7,7 +7,7 @@ import { type ComparedHost, compareGroups, type HostWindow } from "./compare-gro
  * Compares changed hosts with others that have the same platform, version and labels, or whichever of `matches` comes first by which more changed
  * hosts have a counterpart than not: labels may tell single hosts apart.
  */
-export const compareHosts = (
+export const compareFollowed = (
   hosts: readonly FollowedHost[],
   matches: readonly (readonly MatchKey[])[],
   now: Date,

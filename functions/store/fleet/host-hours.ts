@@ -77,7 +77,7 @@ export const keptHours = 72;
 const deletedMax = 20_000;
 
 /** Deletes figures that are older than three days, a bounded number, and returns how many. */
-export const deleteOldHours = async (db: Executor, now: Date): Promise<number> => {
+export const deleteOldFigures = async (db: Executor, now: Date): Promise<number> => {
   const rows = await db.execute(sql`delete from fleet_hour where ctid in (
     select ctid from fleet_hour where hour < ${hourOf(now) - keptHours}::int limit ${deletedMax}) returning 1`);
   return rows.length;

@@ -166,12 +166,7 @@ const since: Term = {
 };
 
 const expiresIn: Term = {
-  ...{
-    key: "expires",
-    part: "expires",
-    example: "weekend",
-    meaning: "certificate expires on a day or in a range, in UTC",
-  },
+  ...{ key: "expires", part: "expires", example: "weekend", meaning: "expires on a day or in a range, in UTC" },
   ...{ operators: [":"], isList: true },
   read: ({ text }, now) => {
     const value = readRange(text, now);

@@ -14,7 +14,6 @@ import {
   adviceOn,
   dueView,
   eventTitle,
-  type Fact,
   hashLines,
   historyFacts,
   pastView,
@@ -23,7 +22,7 @@ import {
   signalView,
   type TimestampView,
 } from "./detail-view.ts";
-import { connectionText, forwarderText, forwardingNote } from "./forwarding-note.ts";
+import { forwarderText, forwardingNote } from "./forwarding-note.ts";
 
 /**
  * One collector: why it is in its state, its signals, config, certificate, queue and timeline. An update changes texts in place, so
@@ -33,6 +32,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
   const item = () => props.detail.item;
   // Ages count to the time of the report, so that a wrong clock of this machine has no effect.
   const asOf = () => Date.parse(props.detail.generated_at);
+  const reportedFacts = () => [...queueFacts(item()), ...processFacts(item())];
   const { times } = usePageContext();
   const past = (at: string | null) => pastView(at, asOf(), times.zone());
   const signal = (at: string | null) => signalView(past(at), props.detail);
@@ -117,8 +117,6 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
               )}
             </Show>
           </dd>
-          <dt>Core</dt>
-          <dd>{connectionText(item())}</dd>
           <dt>Last auth failure</dt>
           <dd>
             <Show when={item().last_auth_failure} fallback={props.detail.at ? "not kept" : "none"}>
@@ -214,11 +212,19 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
         </dl>
       </Section>
 
-      <Section title="Queue">
-        <Facts facts={queueFacts(item())} />
-      </Section>
-      <Section title="Process">
-        <Facts facts={processFacts(item())} />
+      <Section title="Queue, process, core">
+        <Show when={reportedFacts().length > 0} fallback={<p class="quiet">Not reported yet.</p>}>
+          <dl class="facts">
+            <Index each={reportedFacts()}>
+              {(fact) => (
+                <>
+                  <dt>{fact()[0]}</dt>
+                  <dd>{fact()[1]}</dd>
+                </>
+              )}
+            </Index>
+          </dl>
+        </Show>
       </Section>
     </>
   );
@@ -238,21 +244,6 @@ const Section = (props: { title: string; note?: string; children: JSX.Element })
 );
 
 /** The evidence of a condition, with exact figures on hover. */
-const Facts = (props: { facts: readonly Fact[] }) => (
-  <Show when={props.facts.length > 0} fallback={<p class="quiet">Not reported yet.</p>}>
-    <dl class="facts">
-      <Index each={props.facts}>
-        {(fact) => (
-          <>
-            <dt>{fact()[0]}</dt>
-            <dd>{fact()[1]}</dd>
-          </>
-        )}
-      </Index>
-    </dl>
-  </Show>
-);
-
 const Evidence = (props: { condition: FleetHealthRow["conditions"][number] }) => (
   <Index each={evidenceParts(props.condition)}>
     {(part) => (

@@ -24,10 +24,6 @@ export const forwardingNote = (
   return `${what}; ${waiting}; ${forwarderText(forwarder)}.`;
 };
 
-/** Returns by which core the last heartbeat came, and from where core saw it come. */
-export const connectionText = ({ core, subnet }: Pick<FleetHealthRow, "core" | "subnet">): string =>
-  core === null ? "not known" : `${plainText(core)}${subnet === null ? "" : `, from ${subnet}`}`;
-
 /** Returns the collector's own report of its connection to core, in words. */
 export const forwarderText = (forwarder: FleetHealthRow["forwarder"]): string => {
   if (forwarder === null) return "not reported";
