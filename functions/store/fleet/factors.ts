@@ -82,8 +82,21 @@ const countInMemory = async (
   for (const place of places) isSelected[place] = 1;
   const count = (kind: FactorKind): ByValue => {
     const column = view.column(columnsOf[kind]);
+    if (column.kind === "names") {
+      // Numbers from 0: a place in an array takes a tenth of the time of one in a map.
+      const names = view.names(columnsOf[kind] as Parameters<typeof view.names>[0]);
+      const [selected, all] = [new Uint32Array(names.length), new Uint32Array(names.length)];
+      for (let place = 0; place < view.count; place++) {
+        const value = column.values[place] as number;
+        selected[value] = (selected[value] as number) + (isSelected[place] as number);
+        all[value] = (all[value] as number) + 1;
+      }
+      return new Map(
+        names.flatMap((name, at) => (all[at] ? [[name, { selected: selected[at] as number, all: all[at] }]] : [])),
+      );
+    }
     const counted = new Map<number | bigint, { selected: number; all: number }>();
-    const { values } = column as Extract<HostColumn, { kind: "names" | "numbers" | "keys" }>;
+    const { values } = column as Extract<HostColumn, { kind: "numbers" | "keys" }>;
     for (let place = 0; place < view.count; place++) {
       const value = values[place] as number | bigint;
       const known = counted.get(value);
@@ -92,8 +105,7 @@ const countInMemory = async (
       one.all += 1;
       if (known === undefined) counted.set(value, one);
     }
-    const names = column.kind === "names" ? view.names(columnsOf[kind] as Parameters<typeof view.names>[0]) : undefined;
-    return new Map([...counted].map(([value, each]) => [String(names?.[Number(value)] ?? value), each]));
+    return new Map([...counted].map(([value, each]) => [String(value), each]));
   };
   return { selected: places.length, all: view.count, byKind: eachKind(count) };
 };

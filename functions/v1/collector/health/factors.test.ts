@@ -5,6 +5,9 @@ import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage } from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { createHistoryKeeper } from "../../../domain/fleet/keep-history.ts";
+import { readFleetRules } from "../../../domain/fleet/rules.ts";
+import { createFleetColumns } from "../../../store/fleet/columns/fleet-columns.ts";
+import { countFactors } from "../../../store/fleet/factors.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -62,6 +65,17 @@ describe("what hosts have in common", () => {
   it("is nothing of all hosts or of none", async () => {
     expect(await factors("")).toMatchObject({ selected: 16, others: 0, items: [] });
     expect(await factors("device=nobody")).toMatchObject({ selected: 0, others: 16, items: [] });
+  });
+
+  it("is counted in core's memory as in the database", async () => {
+    const columns = createFleetColumns({ db: core.reports, clock, onFailure: () => undefined });
+    await columns.load();
+    const rules = await readFleetRules(core);
+    const countsOf = async (...memory: (typeof columns)[]) => {
+      const { counts, ...sums } = await countFactors(core.reports, rules, { states: ["stale"] }, ...memory);
+      return [sums, counts.map((count) => JSON.stringify(count)).toSorted()];
+    };
+    expect(await countsOf(columns)).toEqual(await countsOf());
   });
 
   it("is the policy under which hosts enrolled", async () => {
