@@ -91,6 +91,7 @@ const serve = async (
         db: heartbeats.db,
         pause: () => systemClock.sleep(heartbeatPauseMs),
         hasOlderCore: () => hasOlderCore,
+        core: hostname(),
       },
       reports: reports.db,
       viewMs: 1000,

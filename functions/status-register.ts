@@ -23,7 +23,7 @@ export const createStatusRegister = (
     },
     record: async ({ connection, ...caller }, status) => {
       if (connection === undefined) throw new Problem("client_certificate_required");
-      return record(caller, status, () => originOf(connection));
+      return record({ ...caller, remoteAddress: connection.remoteAddress }, status, () => originOf(connection));
     },
   };
 };

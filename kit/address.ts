@@ -43,7 +43,16 @@ export const addressAllowed = (cidrs: readonly string[], address: string): boole
 export const addressKey = (address: string, ipv6Bits: 48 | 64 = 64): string => {
   const parsed = readAddress(address);
   if (parsed === undefined) return "unknown";
-  if (parsed.kind() === "ipv4") return parsed.toString();
-  const bytes = parsed.toByteArray().map((byte, index) => (index < ipv6Bits / 8 ? byte : 0));
-  return `${ipaddr.fromByteArray(bytes).toString()}/${ipv6Bits}`;
+  return parsed.kind() === "ipv4" ? parsed.toString() : networkOf(parsed, ipv6Bits);
+};
+
+/** Returns the subnet of an address: its /24, or the /64 of an IPv6 address. Empty for text that is not an address. */
+export const subnetOf = (address: string): string => {
+  const parsed = readAddress(address);
+  return parsed === undefined ? "" : networkOf(parsed, parsed.kind() === "ipv4" ? 24 : 64);
+};
+
+const networkOf = (address: ipaddr.IPv4 | ipaddr.IPv6, bits: number): string => {
+  const bytes = address.toByteArray().map((byte, index) => (index < bits / 8 ? byte : 0));
+  return `${ipaddr.fromByteArray(bytes).toString()}/${bits}`;
 };

@@ -47,6 +47,7 @@ export const declareRollouts = (add: Commands["add"]): void => {
       new Option("--on-breach <reaction>", "what core does when more fail")
         .choices(["pause", "roll-back"])
         .default("pause"),
+      new Option("--gate <rule>", "what stops it besides failed hosts").choices(["worse-than-control"]),
       new Option("--watch", "then follow the rollout to its end"),
       interval("5s"),
     ],

@@ -1,20 +1,25 @@
 import type { FleetClient } from "../../client/connect.ts";
 import {
+  type CompareHostsData,
+  type CompareHostsResponse,
+  compareHosts,
   getFleetHealth,
   type ReportFleetHealthData,
   type ReportFleetHealthResponse,
   reportFleetHealth,
 } from "../../client/index.ts";
+import { describeComparison, describeMeasure } from "../../proto/fleet-health/comparison.ts";
 import { type FleetFilter, filterToParams, selectsEveryHost } from "../../proto/fleet-health/filter.ts";
 import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { printList } from "../terminal/list-rows.ts";
-import { type Column, printRecord } from "../terminal/output.ts";
+import { type Column, printRecord, printRows } from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { resolveId } from "./names.ts";
+import type { Instant } from "./options.ts";
 
 /** The filter of the health report as query parameters. */
 export type FleetQuery = NonNullable<ReportFleetHealthData["query"]>;
@@ -107,5 +112,29 @@ export const showHostAction: Action<object> = async (terminal, options, id = "")
     format: options.format,
     record: options.format === "table" ? data.item : data,
   });
+  return undefined;
+};
+
+type Measure = CompareHostsResponse["measures"][number];
+
+/** `svc-admin fleet compare`: the hosts of a query since a time, against similar ones. */
+export const compareHostsAction: Action<{ since: Instant }> = async (terminal, { since, ...options }, ...words) => {
+  const client = connect(terminal, options);
+  const filter = await fleetQueryAtCore(terminal, client, words);
+  const query = { ...filter, since: "at" in since ? since.at : `${since.secondsAgo}s` } as CompareHostsData["query"];
+  const { data } = await compareHosts<true>({ client, query });
+  if (options.format !== "table") {
+    await printRecord(terminal, { format: options.format, record: data });
+    return undefined;
+  }
+  terminal.out.write(`${describeComparison(data)}\n\n`);
+  const columns: readonly Column<Measure>[] = [
+    { title: "measure", value: ({ measure }) => measure },
+    { title: "verdict", value: ({ verdict }) => verdict },
+    { title: "difference", value: describeMeasure },
+    { title: "changed", value: ({ changed }) => changed },
+    { title: "control", value: ({ control }) => control },
+  ];
+  await printRows(terminal, { format: options.format, columns, rows: data.measures });
   return undefined;
 };

@@ -1,18 +1,19 @@
 import { Option } from "commander";
 import { hourStates } from "../../proto/completeness/hour-state.ts";
 import type { Commands } from "../terminal/command.ts";
-import { diagFormats, telemetryFormats } from "../terminal/output.ts";
+import { telemetryFormats } from "../terminal/output.ts";
 import { declareEnrollment } from "./declare-enrollment.ts";
+import { declareHosts } from "./declare-hosts.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
 import { declareWatches } from "./declare-watches.ts";
-import { all, count, instant, interval, limit, reason } from "./options.ts";
+import { all, count, instant, limit, reason } from "./options.ts";
 
 /** The description of each group of commands, for `--help`. */
 export const groupSummaries: Readonly<Record<string, string>> = {
   sessions: "Sessions of programs: list, revoke",
   policies: "Enrollment policies: list, show, create, freeze",
   tokens: "Bootstrap tokens: list, create, revoke",
-  fleet: "The health of hosts: list, show",
+  fleet: "The health of hosts: list, show, compare",
   hosts: "A running host: fetch its diagnostics, have it renew or report",
   identities: "Enrolled hosts: list, show, revoke",
   certificates: "Certificates of hosts: list, revoke",
@@ -76,51 +77,6 @@ export const declareCommands = ({ add }: Commands): void => {
 };
 
 type Add = Commands["add"];
-
-const declareHosts = (add: Add): void => {
-  const load = () => import("./hosts.ts");
-  const fleet = () => import("./fleet.ts");
-  add("fleet list [query...]", {
-    summary: "List hosts, those that need somebody first, by the query language of /fleet",
-    options: [limit("at most so many hosts"), new Option("--watch", "repeat until interrupted"), interval("10s")],
-    load: async () => (await fleet()).listFleetAction,
-  });
-  add("fleet show <host>", { summary: "Show a host's health", load: async () => (await fleet()).showHostAction });
-  add("hosts diag <host>", {
-    summary: "Fetch the diagnostics of a host from the host itself: what svc-collector diag prints there",
-    formats: diagFormats,
-    load: async () => (await load()).diagHostAction,
-  });
-  add("hosts renew <host>", {
-    summary: "Have a host renew its certificate now",
-    load: async () => (await load()).renewHostAction,
-  });
-  add("hosts report <host>", {
-    summary: "Have a host report its health now",
-    load: async () => (await load()).reportHostAction,
-  });
-  add("identities list", {
-    summary: "List enrolled hosts",
-    options: [new Option("--search <text>"), new Option("--status <status>").choices(["active", "revoked"])],
-    load: async () => (await load()).listIdentitiesAction,
-  });
-  const show = "Show an enrolled host";
-  add("identities show <host>", { summary: show, load: async () => (await load()).showIdentityAction });
-  add("identities revoke <host>", {
-    summary: "Revoke a host: it is rejected at once",
-    options: [reason()],
-    load: async () => (await load()).revokeIdentityAction,
-  });
-  add("certificates list <host>", {
-    summary: "List the certificates of a host",
-    load: async () => (await load()).listHostCertificatesAction,
-  });
-  add("certificates revoke <id>", {
-    summary: "Revoke a certificate",
-    options: [reason()],
-    load: async () => (await load()).revokeOneCertificateAction,
-  });
-};
 
 const declareConfigs = (add: Add): void => {
   const load = () => import("./configs.ts");

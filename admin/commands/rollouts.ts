@@ -13,6 +13,7 @@ import {
   resumeRollout,
   rollBackRollout,
 } from "../../client/index.ts";
+import { describeComparison } from "../../proto/fleet-health/comparison.ts";
 import { writeDuration } from "../../proto/fleet-health/query-language/duration.ts";
 import { endedStates, rolloutConditions } from "../../proto/rollout/vocabulary.ts";
 import type { Action, GlobalOptions } from "../terminal/command.ts";
@@ -37,6 +38,7 @@ interface CreateOptions {
   maxFailed: number;
   condition?: NonNullable<Body["gate"]>["states"];
   onBreach: "pause" | "roll-back";
+  gate?: "worse-than-control";
   all?: boolean;
   watch?: boolean;
   interval: number;
@@ -48,19 +50,20 @@ export const createRolloutAction: Action<CreateOptions> = async (terminal, optio
   const client = connect(terminal, options);
   const configId = await resolveId(client, "config", config);
   const preview = await previewOf(terminal, client, { configId, words });
-  const { wave: waves = [...defaultWaves], maxFailed, condition = [...rolloutConditions], onBreach } = options;
+  const { wave: waves = [...defaultWaves], maxFailed, condition = [...rolloutConditions], onBreach, gate } = options;
   const reaction = onBreach === "pause" ? "pauses" : "rolls back";
   const plan = [
     describePreview(preview),
     `  waves: ${waves.map(describeWave).join(", ")}`,
     `  ${reaction} when more than ${maxFailed} % of a wave are ${condition.join(", ")}`,
+    ...(gate === undefined ? [] : [`  ${reaction} when a wave turns out worse than unchanged hosts`]),
   ];
   await confirm(terminal, options, plan.join("\n"));
   const body: Body = {
     config_id: configId,
     ...(options.all === true ? { all: true } : { filter: words.join(" ") }),
     waves,
-    gate: { max_failed_percent: maxFailed, states: condition },
+    gate: { max_failed_percent: maxFailed, states: condition, worse_than_control: gate !== undefined },
     on_breach: onBreach === "pause" ? "pause" : "roll_back",
   };
   const { data: rollout } = await createRollout<true>({ client, body });
@@ -119,7 +122,7 @@ const printRollout = async (terminal: Terminal, { format }: GlobalOptions, rollo
     record: {
       ...record,
       config: `${config.id} ${config.config_hash.slice(0, 12)}${config.name === null ? "" : ` ${config.name}`}`,
-      gate: `${gate.max_failed_percent} % ${gate.states.join(", ")}`,
+      gate: `${gate.max_failed_percent} % ${gate.states.join(", ")}${gate.worse_than_control ? ", worse than control" : ""}`,
       reason: reason === null ? "" : `${reason.code}${reason.detail === null ? "" : `: ${reason.detail}`}`,
       outages: outages.map(({ began_at, ended_at }) => `${began_at} to ${ended_at ?? "now"}`).join(", "),
     },
@@ -139,6 +142,8 @@ const printRollout = async (terminal: Terminal, { format }: GlobalOptions, rollo
     "completed_at",
   );
   await printRows(terminal, { format, columns, rows: waves });
+  for (const { number, comparison } of waves)
+    if (comparison !== undefined) terminal.out.write(`wave ${number}: ${describeComparison(comparison)}\n`);
   if (breach === null) return;
   terminal.out.write("\n");
   const evidence = columnsOf<(typeof breach)["evidence"][number]>("identity", "condition", "began_at", "detail");

@@ -157,6 +157,11 @@ export type FleetHealthRow = {
         file_gaps_total: number | null;
         file_gap_bytes_total: number | null;
     };
+    process: {
+        rss_bytes: number | null;
+        cpu_seconds: number | null;
+        restarts: number | null;
+    };
     renewal: {
         status: string | null;
         last_error: string | null;
@@ -165,6 +170,8 @@ export type FleetHealthRow = {
         at: string;
         reason: string;
     } | null;
+    core: string | null;
+    subnet: string | null;
     incomplete_hours: number | null;
     ingest_gap: {
         ranges: number;
@@ -361,6 +368,7 @@ export type ReportSystemResponses = {
             reported_at: string;
             state: 'running' | 'silent' | 'stopped';
             streams: number | null;
+            hosts: number;
             clock_ahead_seconds: number;
         }>;
         database: {
@@ -4505,7 +4513,7 @@ export type ListRolloutsResponses = {
             filter: string;
             state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
             reason: {
-                code: 'gate_breached' | 'operator';
+                code: 'gate_breached' | 'worse_than_control' | 'operator';
                 detail: string | null;
             } | null;
             wave: number;
@@ -4525,10 +4533,30 @@ export type ListRolloutsResponses = {
                 started_at: string | null;
                 soak_until: string | null;
                 completed_at: string | null;
+                comparison?: {
+                    at: string;
+                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    matched_by: Array<'platform' | 'version' | 'labels'>;
+                    changed: number;
+                    control: number;
+                    unmatched: number;
+                    measures: Array<{
+                        measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
+                        verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                        changed: number;
+                        control: number;
+                        difference: {
+                            value: number;
+                            low: number;
+                            high: number;
+                        } | null;
+                    }>;
+                };
             }>;
             gate: {
                 max_failed_percent: number;
                 states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+                worse_than_control: boolean;
             };
             on_breach: 'pause' | 'roll_back';
             targets: number;
@@ -4585,6 +4613,7 @@ export type CreateRolloutData = {
         gate?: {
             max_failed_percent: number;
             states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+            worse_than_control?: boolean;
         };
         on_breach?: 'pause' | 'roll_back';
     };
@@ -4682,7 +4711,7 @@ export type CreateRolloutResponses = {
         filter: string;
         state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
         reason: {
-            code: 'gate_breached' | 'operator';
+            code: 'gate_breached' | 'worse_than_control' | 'operator';
             detail: string | null;
         } | null;
         wave: number;
@@ -4702,10 +4731,30 @@ export type CreateRolloutResponses = {
             started_at: string | null;
             soak_until: string | null;
             completed_at: string | null;
+            comparison?: {
+                at: string;
+                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                matched_by: Array<'platform' | 'version' | 'labels'>;
+                changed: number;
+                control: number;
+                unmatched: number;
+                measures: Array<{
+                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
+                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+            };
         }>;
         gate: {
             max_failed_percent: number;
             states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+            worse_than_control: boolean;
         };
         on_breach: 'pause' | 'roll_back';
         targets: number;
@@ -4845,7 +4894,7 @@ export type PauseRolloutResponses = {
         filter: string;
         state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
         reason: {
-            code: 'gate_breached' | 'operator';
+            code: 'gate_breached' | 'worse_than_control' | 'operator';
             detail: string | null;
         } | null;
         wave: number;
@@ -4865,10 +4914,30 @@ export type PauseRolloutResponses = {
             started_at: string | null;
             soak_until: string | null;
             completed_at: string | null;
+            comparison?: {
+                at: string;
+                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                matched_by: Array<'platform' | 'version' | 'labels'>;
+                changed: number;
+                control: number;
+                unmatched: number;
+                measures: Array<{
+                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
+                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+            };
         }>;
         gate: {
             max_failed_percent: number;
             states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+            worse_than_control: boolean;
         };
         on_breach: 'pause' | 'roll_back';
         targets: number;
@@ -5008,7 +5077,7 @@ export type ResumeRolloutResponses = {
         filter: string;
         state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
         reason: {
-            code: 'gate_breached' | 'operator';
+            code: 'gate_breached' | 'worse_than_control' | 'operator';
             detail: string | null;
         } | null;
         wave: number;
@@ -5028,10 +5097,30 @@ export type ResumeRolloutResponses = {
             started_at: string | null;
             soak_until: string | null;
             completed_at: string | null;
+            comparison?: {
+                at: string;
+                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                matched_by: Array<'platform' | 'version' | 'labels'>;
+                changed: number;
+                control: number;
+                unmatched: number;
+                measures: Array<{
+                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
+                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+            };
         }>;
         gate: {
             max_failed_percent: number;
             states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+            worse_than_control: boolean;
         };
         on_breach: 'pause' | 'roll_back';
         targets: number;
@@ -5171,7 +5260,7 @@ export type AbortRolloutResponses = {
         filter: string;
         state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
         reason: {
-            code: 'gate_breached' | 'operator';
+            code: 'gate_breached' | 'worse_than_control' | 'operator';
             detail: string | null;
         } | null;
         wave: number;
@@ -5191,10 +5280,30 @@ export type AbortRolloutResponses = {
             started_at: string | null;
             soak_until: string | null;
             completed_at: string | null;
+            comparison?: {
+                at: string;
+                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                matched_by: Array<'platform' | 'version' | 'labels'>;
+                changed: number;
+                control: number;
+                unmatched: number;
+                measures: Array<{
+                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
+                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+            };
         }>;
         gate: {
             max_failed_percent: number;
             states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+            worse_than_control: boolean;
         };
         on_breach: 'pause' | 'roll_back';
         targets: number;
@@ -5334,7 +5443,7 @@ export type RollBackRolloutResponses = {
         filter: string;
         state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
         reason: {
-            code: 'gate_breached' | 'operator';
+            code: 'gate_breached' | 'worse_than_control' | 'operator';
             detail: string | null;
         } | null;
         wave: number;
@@ -5354,10 +5463,30 @@ export type RollBackRolloutResponses = {
             started_at: string | null;
             soak_until: string | null;
             completed_at: string | null;
+            comparison?: {
+                at: string;
+                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                matched_by: Array<'platform' | 'version' | 'labels'>;
+                changed: number;
+                control: number;
+                unmatched: number;
+                measures: Array<{
+                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
+                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+            };
         }>;
         gate: {
             max_failed_percent: number;
             states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+            worse_than_control: boolean;
         };
         on_breach: 'pause' | 'roll_back';
         targets: number;
@@ -5465,7 +5594,7 @@ export type GetRolloutResponses = {
         filter: string;
         state: 'running' | 'soaking' | 'paused' | 'rolling_back' | 'rolled_back' | 'aborted' | 'completed';
         reason: {
-            code: 'gate_breached' | 'operator';
+            code: 'gate_breached' | 'worse_than_control' | 'operator';
             detail: string | null;
         } | null;
         wave: number;
@@ -5485,10 +5614,30 @@ export type GetRolloutResponses = {
             started_at: string | null;
             soak_until: string | null;
             completed_at: string | null;
+            comparison?: {
+                at: string;
+                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                matched_by: Array<'platform' | 'version' | 'labels'>;
+                changed: number;
+                control: number;
+                unmatched: number;
+                measures: Array<{
+                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
+                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+            };
         }>;
         gate: {
             max_failed_percent: number;
             states: Array<'config_invalid' | 'stale' | 'rolled_back' | 'queue_at_risk' | 'not_applied'>;
+            worse_than_control: boolean;
         };
         on_breach: 'pause' | 'roll_back';
         targets: number;
@@ -5855,7 +6004,7 @@ export type ListWatchesResponses = {
             fault: string | null;
             changed_at: string;
             common_factor: {
-                kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift';
+                kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
                 value: string;
                 selected: number;
                 others: number;
@@ -5993,7 +6142,7 @@ export type CreateWatchResponses = {
         fault: string | null;
         changed_at: string;
         common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
             value: string;
             selected: number;
             others: number;
@@ -6148,7 +6297,7 @@ export type GetWatchResponses = {
         fault: string | null;
         changed_at: string;
         common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
             value: string;
             selected: number;
             others: number;
@@ -6296,7 +6445,7 @@ export type ChangeWatchResponses = {
         fault: string | null;
         changed_at: string;
         common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
             value: string;
             selected: number;
             others: number;
@@ -6415,7 +6564,7 @@ export type SilenceWatchResponses = {
         fault: string | null;
         changed_at: string;
         common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
             value: string;
             selected: number;
             others: number;
@@ -6530,6 +6679,12 @@ export type ReportFleetHealthData = {
         not_config?: Array<string> | string;
         label?: Array<string> | string;
         not_label?: Array<string> | string;
+        core?: Array<string> | string;
+        not_core?: Array<string> | string;
+        subnet?: Array<string> | string;
+        not_subnet?: Array<string> | string;
+        policy?: Array<string> | string;
+        not_policy?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -6709,6 +6864,12 @@ export type CountFleetHealthData = {
         not_config?: Array<string> | string;
         label?: Array<string> | string;
         not_label?: Array<string> | string;
+        core?: Array<string> | string;
+        not_core?: Array<string> | string;
+        subnet?: Array<string> | string;
+        not_subnet?: Array<string> | string;
+        policy?: Array<string> | string;
+        not_policy?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -6974,6 +7135,12 @@ export type FindCommonFactorsData = {
         not_config?: Array<string> | string;
         label?: Array<string> | string;
         not_label?: Array<string> | string;
+        core?: Array<string> | string;
+        not_core?: Array<string> | string;
+        subnet?: Array<string> | string;
+        not_subnet?: Array<string> | string;
+        policy?: Array<string> | string;
+        not_policy?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -7081,7 +7248,7 @@ export type FindCommonFactorsResponses = {
         others: number;
         compared: number;
         items: Array<{
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
             value: string;
             selected: number;
             others: number;
@@ -7091,6 +7258,158 @@ export type FindCommonFactorsResponses = {
 };
 
 export type FindCommonFactorsResponse = FindCommonFactorsResponses[keyof FindCommonFactorsResponses];
+
+export type CompareHostsData = {
+    body?: never;
+    path?: never;
+    query: {
+        state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        attention?: Array<'needed'> | 'needed';
+        not_attention?: Array<'needed'> | 'needed';
+        q?: Array<string> | string;
+        not_q?: Array<string> | string;
+        device?: Array<string> | string;
+        not_device?: Array<string> | string;
+        hostname?: Array<string> | string;
+        not_hostname?: Array<string> | string;
+        identity?: Array<string> | string;
+        not_identity?: Array<string> | string;
+        platform?: Array<string> | string;
+        not_platform?: Array<string> | string;
+        version?: Array<string> | string;
+        not_version?: Array<string> | string;
+        version_range?: Array<string> | string;
+        not_version_range?: Array<string> | string;
+        config?: Array<string> | string;
+        not_config?: Array<string> | string;
+        label?: Array<string> | string;
+        not_label?: Array<string> | string;
+        core?: Array<string> | string;
+        not_core?: Array<string> | string;
+        subnet?: Array<string> | string;
+        not_subnet?: Array<string> | string;
+        policy?: Array<string> | string;
+        not_policy?: Array<string> | string;
+        drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
+        desired_config?: Array<string> | string;
+        not_desired_config?: Array<string> | string;
+        running_config?: Array<string> | string;
+        not_running_config?: Array<string> | string;
+        progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+        not_progress?: Array<'silent' | 'running' | 'failed' | 'drifted'> | 'silent' | 'running' | 'failed' | 'drifted';
+        condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+        not_condition?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk';
+        heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
+        not_heartbeat?: Array<'recent' | 'never'> | 'recent' | 'never';
+        forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
+        not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
+        forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+        not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+        auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
+        not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
+        heartbeat_older_than_seconds?: number;
+        not_heartbeat_older_than_seconds?: number;
+        heartbeat_within_seconds?: number;
+        not_heartbeat_within_seconds?: number;
+        envelope_older_than_seconds?: number;
+        not_envelope_older_than_seconds?: number;
+        envelope_within_seconds?: number;
+        not_envelope_within_seconds?: number;
+        /**
+         * must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z
+         */
+        silent_since?: string;
+        /**
+         * must be an RFC 3339 time in UTC to the second, such as 2026-01-31T08:00:00Z
+         */
+        not_silent_since?: string;
+        changed_within_seconds?: number;
+        not_changed_within_seconds?: number;
+        incomplete_within_seconds?: number;
+        not_incomplete_within_seconds?: number;
+        expires_within_seconds?: number;
+        not_expires_within_seconds?: number;
+        expires?: Array<string> | string;
+        not_expires?: Array<string> | string;
+        dropped_more_than?: number;
+        not_dropped_more_than?: number;
+        queue_above_percent?: number;
+        not_queue_above_percent?: number;
+        queue_above_bytes?: number;
+        not_queue_above_bytes?: number;
+        not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
+        since: string;
+    };
+    url: '/v1/collector/health/comparison';
+};
+
+export type CompareHostsErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `no_history`: There is no history of this time. `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'no_history' | 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type CompareHostsError = CompareHostsErrors[keyof CompareHostsErrors];
+
+export type CompareHostsResponses = {
+    /**
+     * The comparison
+     */
+    200: {
+        at: string;
+        verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+        matched_by: Array<'platform' | 'version' | 'labels'>;
+        changed: number;
+        control: number;
+        unmatched: number;
+        measures: Array<{
+            measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
+            verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+            changed: number;
+            control: number;
+            difference: {
+                value: number;
+                low: number;
+                high: number;
+            } | null;
+        }>;
+        since: string;
+    };
+};
+
+export type CompareHostsResponse = CompareHostsResponses[keyof CompareHostsResponses];
 
 export type ExportFleetHealthData = {
     body?: never;
@@ -7122,6 +7441,12 @@ export type ExportFleetHealthData = {
         not_config?: Array<string> | string;
         label?: Array<string> | string;
         not_label?: Array<string> | string;
+        core?: Array<string> | string;
+        not_core?: Array<string> | string;
+        subnet?: Array<string> | string;
+        not_subnet?: Array<string> | string;
+        policy?: Array<string> | string;
+        not_policy?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -9329,6 +9654,16 @@ export type SendHeartbeatData = {
             last_attempt_at: string | null;
             next_attempt_at: string | null;
             last_error: string | null;
+        };
+        process?: {
+            /**
+             * must be an integer from 0 to 2^53 - 1
+             */
+            rss_bytes: number;
+            /**
+             * must be an integer from 0 to 2^53 - 1
+             */
+            cpu_ms: number;
         };
         /**
          * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit

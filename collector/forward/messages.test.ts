@@ -85,7 +85,8 @@ it("encodes left queues, and decodes core's cursors of them, as the library does
 it("encodes statuses as the library decodes them", () => {
   const digest = id(6);
   const queue = { records: 1, bytes: large, oldestRecordAgeSeconds: 0, droppedRecordsTotal: 2, deadLetters: 3 };
-  const full = encodeStatus(7, { digest, queue, lastAckAgeSeconds: 4, report: Uint8Array.of(9) });
+  const usage = { rssBytes: large, cpuMs: 5 };
+  const full = encodeStatus(7, { digest, queue, lastAckAgeSeconds: 4, usage, report: Uint8Array.of(9) });
   expect(fromBinary(ForwardRequestSchema, full)).toEqual(
     create(ForwardRequestSchema, {
       message: {
@@ -100,6 +101,8 @@ it("encodes statuses as the library decodes them", () => {
             droppedRecordsTotal: 2n,
             deadLetters: 3n,
             lastAckAgeSeconds: 4n,
+            rssBytes: BigInt(large),
+            cpuMs: 5n,
           },
           report: Uint8Array.of(9),
         }),
@@ -107,7 +110,7 @@ it("encodes statuses as the library decodes them", () => {
     }),
   );
   const none = { ...queue, oldestRecordAgeSeconds: null };
-  const brief = encodeStatus(1, { digest, queue: none, lastAckAgeSeconds: null, report: new Uint8Array() });
+  const brief = encodeStatus(1, { digest, queue: none, lastAckAgeSeconds: null, usage, report: new Uint8Array() });
   const { message } = fromBinary(ForwardRequestSchema, brief);
   expect(message.value).toMatchObject({ report: new Uint8Array() });
   expect(message.case === "status" && message.value.figures).not.toHaveProperty("oldestRecordAgeSeconds", 0n);

@@ -49,6 +49,8 @@ export interface Status {
     deadLetters: number;
   };
   lastAckAgeSeconds: number | null;
+  /** Of this process. */
+  usage: { rssBytes: number; cpuMs: number };
   /** The signed body of a heartbeat; empty if the last one still holds. */
   report: Uint8Array;
 }
@@ -144,13 +146,14 @@ export const encodeBlock = (
 };
 
 /** Encodes a request with a `Status`. */
-export const encodeStatus = (seq: number, { digest, queue, lastAckAgeSeconds, report }: Status): Uint8Array => {
+export const encodeStatus = (seq: number, { digest, queue, lastAckAgeSeconds, usage, report }: Status): Uint8Array => {
   const writer = new BinaryWriter().uint32(text(4)).fork();
   writer.uint32(varint(1)).uint64(seq).uint32(text(2)).bytes(digest).uint32(text(3)).fork();
   writer.uint32(varint(1)).uint64(queue.records).uint32(varint(2)).uint64(queue.bytes);
   if (queue.oldestRecordAgeSeconds !== null) writer.uint32(varint(3)).uint64(queue.oldestRecordAgeSeconds);
   writer.uint32(varint(4)).uint64(queue.droppedRecordsTotal).uint32(varint(5)).uint64(queue.deadLetters);
   if (lastAckAgeSeconds !== null) writer.uint32(varint(6)).uint64(lastAckAgeSeconds);
+  writer.uint32(varint(7)).uint64(usage.rssBytes).uint32(varint(8)).uint64(usage.cpuMs);
   writer.join();
   if (report.length > 0) writer.uint32(text(4)).bytes(report);
   return writer.join().finish();

@@ -23,7 +23,7 @@ export interface StreamHeartbeats {
 /** A report, and the figures that its status carries. */
 export interface ComposedHeartbeat {
   report: HeartbeatReport;
-  status: Pick<Status, "queue" | "lastAckAgeSeconds">;
+  status: Pick<Status, "queue" | "lastAckAgeSeconds" | "usage">;
 }
 
 /** How long a report that core has accepted stands for those that follow. */
@@ -90,12 +90,12 @@ export const createStreamHeartbeats = (options: {
 };
 
 /** Digests a report without its times, and without the figures that each status carries. */
-const digestOf = ({ collector, queue, forwarder, renewal, ...rest }: HeartbeatReport): Uint8Array => {
-  const { started_at: _, ...process } = collector;
+const digestOf = ({ collector, queue, forwarder, renewal, process: _, ...rest }: HeartbeatReport): Uint8Array => {
+  const { started_at: __, ...program } = collector;
   const { connected, last_error: forwarderError } = forwarder;
   const { max_bytes, forks_total, file_gaps_total, file_gap_bytes_total, at_risk } = queue;
   const { status, last_error: renewalError } = renewal;
   const counted = [max_bytes, forks_total, file_gaps_total, file_gap_bytes_total, at_risk];
-  const parts = [rest, process, counted, connected, forwarderError, status, renewalError];
+  const parts = [rest, program, counted, connected, forwarderError, status, renewalError];
   return createHash("sha256").update(JSON.stringify(parts)).digest();
 };

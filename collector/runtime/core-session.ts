@@ -28,7 +28,7 @@ import { planRenewal } from "../renewal/renewal-plan.ts";
 import { createRenewals, type RenewalReport, type Renewals, renewalNotConfigured } from "../renewal/renewals.ts";
 import type { DiagAnswer } from "./diag-answers.ts";
 import { createDirectiveFollower } from "./follow-directives.ts";
-import { type ConfigReport, composeHeartbeat, type ProcessFacts } from "./heartbeat-report.ts";
+import { type ConfigReport, composeHeartbeat, measureUsage, type ProcessFacts } from "./heartbeat-report.ts";
 
 const callTimeoutMs = 30_000;
 const unknownCertificate = "certificate_unknown";
@@ -131,10 +131,11 @@ export const openCoreSession = async (options: CoreSessionOptions): Promise<Core
   const compose = () => {
     const config = options.configReport();
     const queue = options.queue.stats();
-    const figures = { config, queue, forwarder: forwarderStatus(), renewal: renewal() };
+    const usage = measureUsage();
+    const figures = { config, queue, usage, forwarder: forwarderStatus(), renewal: renewal() };
     const { lastAckAt } = figures.forwarder;
     const lastAckAgeSeconds = lastAckAt === null ? null : Math.max(0, Math.round((env.clock.now() - lastAckAt) / 1000));
-    return { report: composeHeartbeat(options.facts, figures), status: { queue, lastAckAgeSeconds } };
+    return { report: composeHeartbeat(options.facts, figures), status: { queue, lastAckAgeSeconds, usage } };
   };
   const streamed = createStreamHeartbeats({
     forwarder,

@@ -29,6 +29,18 @@ export interface ConfigReport {
   labels: Labels;
 }
 
+/** What this process takes: its resident memory, and CPU time since its start. */
+export interface ProcessUsage {
+  rssBytes: number;
+  cpuMs: number;
+}
+
+/** Measures this process. */
+export const measureUsage = (): ProcessUsage => {
+  const { user, system } = process.cpuUsage();
+  return { rssBytes: process.memoryUsage.rss(), cpuMs: Math.round((user + system) / 1000) };
+};
+
 /** The part of a heartbeat that changes. */
 export interface Figures {
   config: ConfigReport;
@@ -44,6 +56,7 @@ export interface Figures {
     fileGapBytes: number;
     atRisk: boolean;
   };
+  usage: ProcessUsage;
   forwarder: { connected: boolean; lastAckAt: number | null; lastError: string | null };
   renewal: RenewalReport;
 }
@@ -55,7 +68,7 @@ const time = (ms: number | null) => (ms === null ? null : rfc3339(ms));
 
 /** Composes the body of a heartbeat (docs/api.md), without `sent_at` and `proof`. */
 export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): HeartbeatReport => {
-  const { config, queue, forwarder, renewal } = figures;
+  const { config, queue, usage, forwarder, renewal } = figures;
   const { desiredConfigHash, lastKnownGoodConfigHash } = config;
   return {
     boot_id: facts.bootId,
@@ -75,6 +88,7 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
       apply_desired_config: config.applyDesiredConfig,
     },
     queue: queueReport(queue),
+    process: { rss_bytes: usage.rssBytes, cpu_ms: usage.cpuMs },
     forwarder: {
       connected: forwarder.connected,
       last_ack_at: time(forwarder.lastAckAt),

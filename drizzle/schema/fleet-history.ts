@@ -63,6 +63,25 @@ export const fleetSilence = pgTable(
   ],
 );
 
+/**
+ * The core that received the heartbeats of a host, and the subnet that they came from, until they came by another one; the newest are those of
+ * `fleet_status`. At a time a host had those of the first row that ends after it. A trigger writes the rows.
+ */
+export const fleetConnection = pgTable(
+  "fleet_connection",
+  {
+    identityId: uuid("identity_id").notNull(),
+    /** The first heartbeat by the next core, or from the next subnet. */
+    untilAt: timestamp("until_at").notNull(),
+    core: byteText("core").notNull(),
+    subnet: byteText("subnet").notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.identityId, table.untilAt] }),
+    index("fleet_connection_until").on(table.untilAt),
+  ],
+);
+
 /** The thresholds of the states from a time on: a row for each change. The first row is where history begins. */
 export const fleetThreshold = pgTable("fleet_threshold", {
   fromAt: timestamp("from_at").primaryKey(),
@@ -70,6 +89,19 @@ export const fleetThreshold = pgTable("fleet_threshold", {
   /** The one of `thresholds` by which the trigger records silences. */
   forwardingSeconds: integer("forwarding_seconds").notNull(),
 });
+
+/** The figures of each host (`sampledFigures` in functions/store/fleet/host-hours.ts) at the first minute of each hour, kept for three days. */
+export const fleetHour = pgTable(
+  "fleet_hour",
+  {
+    /** Since 1970. */
+    hour: integer("hour").notNull(),
+    identityId: uuid("identity_id").notNull(),
+    figures: bigint("figures", { mode: "number" }).array().notNull(),
+  },
+  // By hour, so that each one is added at the end.
+  (table) => [primaryKey({ columns: [table.hour, table.identityId] })],
+);
 
 /** How many hosts were in which state at a time: a row for each five minutes. */
 export const fleetSample = pgTable("fleet_sample", {

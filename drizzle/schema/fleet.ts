@@ -62,6 +62,16 @@ export const fleetStatus = pgTable(
     version: byteText("version").notNull(),
     platform: byteText("platform").notNull(),
     identity: byteText("identity").notNull(),
+    /** The enrollment policy; nil for rows that an earlier version wrote, until the definitions in `drizzle/sql/` are applied. */
+    policyId: uuid("policy_id").notNull().default("00000000-0000-0000-0000-000000000000"),
+    /** The machine of the core that received the last heartbeat, and the subnet that it came from; empty while they are not known. */
+    core: byteText("core").notNull().default(""),
+    subnet: byteText("subnet").notNull().default(""),
+    /** Of the collector's process; -1 where it reports none. */
+    rssBytes: bigint("rss_bytes", { mode: "number" }).notNull().default(-1),
+    cpuMs: bigint("cpu_ms", { mode: "number" }).notNull().default(-1),
+    /** How often core has seen it start anew. */
+    starts: integer("starts").notNull().default(0),
   },
   (table) => [
     uniqueIndex("fleet_status_identity").on(table.identity),

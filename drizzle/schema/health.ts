@@ -1,4 +1,4 @@
-import { bigint, boolean, pgTable, text, uuid } from "drizzle-orm/pg-core";
+import { bigint, boolean, integer, pgTable, text, uuid } from "drizzle-orm/pg-core";
 import { certificate, collectorIdentity } from "./certificate.ts";
 import { timestamp } from "./columns.ts";
 
@@ -46,6 +46,14 @@ export const collectorHealth = pgTable("collector_health", {
   reportDigest: bigint("report_digest", { mode: "bigint" }),
   /** The heartbeat that the digest came with. A previous core on this schema writes neither. */
   digestReportedAt: timestamp("digest_reported_at"),
+  /** Memory of the collector's process, and CPU time since its start; null while its version does not report them. */
+  rssBytes: bigint("rss_bytes", { mode: "number" }),
+  cpuMs: bigint("cpu_ms", { mode: "number" }),
+  /** How often another process has reported than the one before. */
+  starts: integer("starts").notNull().default(0),
+  /** The machine of the core that received the report, and the subnet that it came from. A previous core on this schema writes neither. */
+  core: text("core"),
+  subnet: text("subnet"),
   /** Records were dropped or became dead letters since the previous heartbeat. */
   droppedSincePrevious: boolean("dropped_since_previous").notNull(),
   queueAtRisk: boolean("queue_at_risk").notNull(),

@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import {
+  bigint,
   boolean,
   doublePrecision,
   index,
@@ -10,8 +11,9 @@ import {
   uniqueIndex,
   uuid,
 } from "drizzle-orm/pg-core";
+import type { HostComparison } from "../../proto/fleet-health/comparison.ts";
 import type { RolloutCondition, RolloutState, TargetReason, TargetStatus } from "../../proto/rollout/vocabulary.ts";
-import { jsonText, timestamp } from "./columns.ts";
+import { byteText, jsonText, timestamp } from "./columns.ts";
 import { collectorConfig } from "./config.ts";
 
 /** The breach of the gate: the wave, and the first of its failed targets. */
@@ -39,6 +41,8 @@ export const rollout = pgTable(
     maxFailedPercent: doublePrecision("max_failed_percent").notNull(),
     conditions: text("conditions").array().$type<RolloutCondition[]>().notNull(),
     onBreach: text("on_breach").$type<"pause" | "roll_back">().notNull(),
+    /** Whether it stops when the hosts of a wave turn out worse than unchanged ones. */
+    stopsIfWorse: boolean("stops_if_worse").notNull().default(false),
     /** Targets that failed before this time no longer count: an operator has resumed the rollout in spite of them. */
     gateFrom: timestamp("gate_from").notNull(),
     /** Why it paused, rolled back or was aborted. */
@@ -82,6 +86,8 @@ export const rolloutWave = pgTable(
     startedAt: timestamp("started_at"),
     soakUntil: timestamp("soak_until"),
     completedAt: timestamp("completed_at"),
+    /** Its hosts against unchanged ones, once it has soaked. */
+    comparison: jsonText<HostComparison>("comparison"),
   },
   (table) => [primaryKey({ columns: [table.rolloutId, table.number] })],
 );
@@ -121,4 +127,30 @@ export const rolloutTarget = pgTable(
     uniqueIndex("rollout_target_identity").on(table.identityId, table.rolloutId),
     index("rollout_target_status").on(table.rolloutId, table.status, table.wave, table.place),
   ],
+);
+
+/**
+ * The hosts by which a wave is compared with unchanged ones, and their figures (`sampledFigures` in functions/store/fleet/host-hours.ts) in the
+ * course of it. Deleted once it has been compared.
+ */
+export const rolloutSample = pgTable(
+  "rollout_sample",
+  {
+    rolloutId: uuid("rollout_id").notNull(),
+    wave: integer("wave").notNull(),
+    identityId: uuid("identity_id").notNull(),
+    isControl: boolean("is_control").notNull(),
+    /** The order by lot in which the hosts of a group are taken. */
+    place: integer("place").notNull(),
+    /** When the wave started. */
+    platform: byteText("platform").notNull(),
+    version: byteText("version").notNull(),
+    labelSetId: integer("label_set_id").notNull(),
+    /** Up to a day before the start; null where it is not known. */
+    figuresBefore: bigint("figures_before", { mode: "number" }).array(),
+    figuresAtStart: bigint("figures_at_start", { mode: "number" }).array().notNull(),
+    /** When its soak began. */
+    figuresAtSoak: bigint("figures_at_soak", { mode: "number" }).array(),
+  },
+  (table) => [primaryKey({ columns: [table.rolloutId, table.wave, table.identityId] })],
 );

@@ -19,7 +19,8 @@ BEGIN
 	-- Outer joins on unique keys: the planner leaves out those whose columns a statement does not use.
 	CREATE VIEW "chat"."fleet" AS
 	SELECT f.identity_id, f.identity, n.device_id, coalesce(h.hostname, i.hostname) AS hostname, f.platform, f.version,
-		l.labels, p.id AS policy_id, p.name AS policy, f.enrolled_at, i.revoked_at,
+		l.labels, p.id AS policy_id, p.name AS policy, nullif(f.core, '') AS core,
+		f.enrolled_at, i.revoked_at,
 		f.last_heartbeat_at, f.last_envelope_at, f.revoked_from, f.expired_from, f.expiring_from, f.renewal_failed, f.config_invalid,
 		f.queue_at_risk, f.drift,
 		n.certificate_id, c.status AS certificate_status, c.not_after AS certificate_not_after,
@@ -28,7 +29,8 @@ BEGIN
 		h.last_known_good_config_hash, h.config_errors[1] AS config_error,
 		nullif(f.queue_records, -1)::bigint AS queue_records, nullif(f.queue_bytes, -1) AS queue_bytes, h.queue_bytes_max,
 		nullif(f.queue_oldest_seconds, -1)::bigint AS queue_oldest_record_age_seconds, h.dropped_records_total, h.dead_letters,
-		h.queue_forks, h.file_gaps, h.file_gap_bytes, h.forwarder_connected, h.forwarder_last_error, h.renewal_status, h.renewal_last_error,
+		h.queue_forks, h.file_gaps, h.file_gap_bytes, nullif(f.rss_bytes, -1) AS rss_bytes, nullif(f.cpu_ms, -1) AS cpu_ms,
+		f.starts AS restarts, h.forwarder_connected, h.forwarder_last_error, h.renewal_status, h.renewal_last_error,
 		h.version_since, h.config_invalid_since, h.queue_at_risk_since, h.renewal_failed_since,
 		i.last_auth_failure_at, i.last_auth_failure_reason,
 		g.ranges AS gap_ranges, g.records_max AS gap_records_max, g.last_at AS gap_last_at

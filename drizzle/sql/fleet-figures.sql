@@ -25,7 +25,8 @@ BEGIN
 			last_envelope_at, revoked_from, expired_from, expiring_from, enrolled_at, renewal_failed, config_invalid, queue_at_risk,
 			forwarder_connected, is_losing, certificate_not_after, config_assigned_at, running_config_since, condition_since,
 			version_since, recovered_at, last_auth_failure_at, queue_bytes_max, lost_records, report_digest, desired_config_key,
-			running_config_key, last_known_good_config_key, drift, version, platform, identity)
+			running_config_key, last_known_good_config_key, drift, version, platform, identity, policy_id, core, subnet,
+			rss_bytes, cpu_ms, starts)
 		SELECT
 			f.identity_id, f.last_heartbeat_at, f.queue_bytes, fleet_figure(h.queue_records),
 			fleet_figure(h.queue_oldest_record_age_seconds), fleet_figure(extract(epoch FROM h.ack_age)::bigint), f.label_set_id,
@@ -33,11 +34,13 @@ BEGIN
 			f.queue_at_risk, f.forwarder_connected, coalesce(h.dropped_since_previous, false), f.certificate_not_after,
 			f.config_assigned_at, f.running_config_since, f.condition_since, f.version_since, f.recovered_at, f.last_auth_failure_at,
 			f.queue_bytes_max, f.lost_records, coalesce(h.digest, 0), fleet_hash_key(f.desired_config),
-			fleet_hash_key(f.running_config), fleet_hash_key(f.last_known_good_config), f.drift, f.version, f.platform, f.identity
+			fleet_hash_key(f.running_config), fleet_hash_key(f.last_known_good_config), f.drift, f.version, f.platform, f.identity,
+			(SELECT policy_id FROM collector_identity WHERE id = f.identity_id), coalesce(h.core, ''), coalesce(h.subnet, ''),
+			coalesce(h.rss_bytes, -1), coalesce(h.cpu_ms, -1), coalesce(h.starts, 0)
 		FROM fleet_host f
 		LEFT JOIN LATERAL (
 			SELECT queue_records, queue_oldest_record_age_seconds, last_heartbeat_at - forwarder_last_ack_at AS ack_age,
-				dropped_since_previous,
+				dropped_since_previous, core, subnet, rss_bytes, cpu_ms, starts,
 				-- A core of the previous version writes reports without a digest.
 				CASE WHEN digest_reported_at = last_heartbeat_at THEN report_digest END AS digest
 			FROM collector_health WHERE identity_id = f.identity_id LIMIT 1
@@ -60,7 +63,12 @@ BEGIN
 			lost_records = excluded.lost_records, report_digest = excluded.report_digest,
 			desired_config_key = excluded.desired_config_key, running_config_key = excluded.running_config_key,
 			last_known_good_config_key = excluded.last_known_good_config_key, drift = excluded.drift,
-			version = excluded.version, platform = excluded.platform, identity = excluded.identity;
+			version = excluded.version, platform = excluded.platform, identity = excluded.identity, policy_id = excluded.policy_id,
+			core = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).core,
+			subnet = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).subnet,
+			rss_bytes = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).rss_bytes,
+			cpu_ms = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).cpu_ms,
+			starts = excluded.starts;
 	END LOOP;
 END
 $$;
@@ -68,24 +76,29 @@ $$;
 -- Records statuses whose report is the stored one, in the order of ids, and returns the hosts of those that it has recorded. The others
 -- have another report, or a newer status, or have lost records, or were stale: functions/store/fleet/statuses.ts. By key, whatever a kept
 -- plan knew of the table: a join in another order could deadlock.
--- Arrays, since to read JSON takes a quarter of the time of all this.
+-- Arrays, since to read JSON takes a quarter of the time of all this. A core of the previous version calls its own definition.
 CREATE OR REPLACE FUNCTION "fleet_status_record"("ids" uuid[], "times" timestamptz[], "digests" bigint[], "bytes" bigint[], "records" bigint[],
-	"oldest" bigint[], "acks" bigint[], "lost" bigint[], "stale_before" timestamptz)
+	"oldest" bigint[], "acks" bigint[], "lost" bigint[], "subnets" text[], "rss" bigint[], "cpu" bigint[], "by_core" text, "stale_before" timestamptz)
 RETURNS TABLE ("host" uuid, "has_config" boolean) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
 	RETURN QUERY UPDATE fleet_status f SET
 		last_heartbeat_at = n.at, queue_bytes = n.bytes, queue_records = fleet_figure(n.records), queue_oldest_seconds = fleet_figure(n.oldest),
-		last_ack_seconds = fleet_figure(n.ack)
+		last_ack_seconds = fleet_figure(n.ack), core = by_core, subnet = n.subnet,
+		rss_bytes = coalesce(n.rss, -1), cpu_ms = coalesce(n.cpu, -1)
 	FROM (
-		SELECT * FROM unnest("ids", "times", "digests", "bytes", "records", "oldest", "acks", "lost")
-			AS status (id, at, digest, bytes, records, oldest, ack, lost) ORDER BY id
+		SELECT * FROM unnest("ids", "times", "digests", "bytes", "records", "oldest", "acks", "lost", "subnets", "rss", "cpu")
+			AS status (id, at, digest, bytes, records, oldest, ack, lost, subnet, rss, cpu) ORDER BY id
 	) n
 	WHERE f.identity_id = n.id AND f.report_digest = n.digest AND f.last_heartbeat_at < n.at AND f.last_heartbeat_at >= stale_before
 		AND f.lost_records = n.lost AND NOT f.is_losing
 	RETURNING f.identity_id, f.config_assigned_at > '-infinity';
 END
 $$;
+
+-- Rows that an earlier version wrote.
+UPDATE fleet_status SET policy_id = i.policy_id FROM collector_identity i
+WHERE i.id = identity_id AND fleet_status.policy_id = '00000000-0000-0000-0000-000000000000';
 
 -- What the report reads of a host. A statement that uses columns of "fleet_status" alone reads no other table.
 DROP VIEW IF EXISTS "fleet";

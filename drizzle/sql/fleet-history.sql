@@ -37,3 +37,15 @@ CREATE OR REPLACE TRIGGER "fleet_host_history" AFTER UPDATE ON "fleet_host" FOR 
 		NEW.renewal_failed, NEW.config_invalid, NEW.queue_at_risk, NEW.forwarder_connected, NEW.drift, NEW.version, NEW.platform,
 		NEW.desired_config, NEW.running_config, NEW.last_known_good_config))
 EXECUTE FUNCTION "fleet_history_keep"();
+
+-- Keeps by which core and from which subnet the heartbeats of a host came, when they come otherwise.
+CREATE OR REPLACE FUNCTION "fleet_connection_keep"() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO fleet_connection (identity_id, until_at, core, subnet)
+	VALUES (OLD.identity_id, NEW.last_heartbeat_at, OLD.core, OLD.subnet) ON CONFLICT DO NOTHING;
+	RETURN NULL;
+END
+$$;
+
+CREATE OR REPLACE TRIGGER "fleet_status_connection" AFTER UPDATE ON "fleet_status" FOR EACH ROW
+WHEN (OLD.core <> NEW.core OR OLD.subnet <> NEW.subnet) EXECUTE FUNCTION "fleet_connection_keep"();

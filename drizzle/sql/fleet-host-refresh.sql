@@ -60,8 +60,10 @@ $$;
 CREATE OR REPLACE TRIGGER "collector_identity_fleet_host"
 AFTER UPDATE OF "revoked_at", "platform", "collector_version", "reported_labels", "policy_id", "hostname", "last_auth_failure_at"
 ON "collector_identity"
-FOR EACH ROW WHEN (ROW(OLD.revoked_at, OLD.platform, OLD.collector_version, OLD.label_set_id, OLD.hostname, OLD.last_auth_failure_at)
-	IS DISTINCT FROM ROW(NEW.revoked_at, NEW.platform, NEW.collector_version, NEW.label_set_id, NEW.hostname, NEW.last_auth_failure_at))
+FOR EACH ROW WHEN (ROW(OLD.revoked_at, OLD.platform, OLD.collector_version, OLD.label_set_id, OLD.policy_id, OLD.hostname,
+		OLD.last_auth_failure_at)
+	IS DISTINCT FROM ROW(NEW.revoked_at, NEW.platform, NEW.collector_version, NEW.label_set_id, NEW.policy_id, NEW.hostname,
+		NEW.last_auth_failure_at))
 EXECUTE FUNCTION "fleet_host_refresh_identity"();
 
 CREATE OR REPLACE TRIGGER "certificate_issued_fleet_host" AFTER INSERT ON "certificate"

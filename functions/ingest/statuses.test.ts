@@ -320,11 +320,12 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     const record = createStatusRecorder({ ...core.core, heartbeats: { ...heartbeats, hasOlderCore: () => true } });
     const figures = {
       ...{ queueRecords: 0, queueBytes: 0, oldestRecordAgeSeconds: null, droppedRecordsTotal: 0 },
-      ...{ deadLetters: 0, lastAckAgeSeconds: null },
+      ...{ deadLetters: 0, lastAckAgeSeconds: null, rssBytes: null, cpuMs: null },
     };
     const fingerprintSha256 = hash("sha256", host.certificate);
-    const caller = { identity: host.identity, fingerprintSha256, notAfter: Number.POSITIVE_INFINITY };
-    const origin = { requestId: uuidv7(core.core), remoteAddress: "127.0.0.1" };
+    const remoteAddress = "127.0.0.1";
+    const caller = { identity: host.identity, fingerprintSha256, notAfter: Number.POSITIVE_INFINITY, remoteAddress };
+    const origin = { requestId: uuidv7(core.core), remoteAddress };
     expect(await record(caller, { digest: digest(1), figures }, () => origin)).toMatchObject({ desiredConfig: null });
     expect(timeOf((await healthOf(host.identity))?.last_heartbeat_at)).toBe(core.clock.now());
   });

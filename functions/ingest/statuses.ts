@@ -171,8 +171,9 @@ const answerOf = ({ nextHeartbeatSeconds, desiredConfig, renewNow, sendDiag }: H
 
 /** Returns the figures of a status; throws `validation_failed` for one that no JSON could hold. */
 const figuresOf = (figures: StatusFigures | undefined): BriefStatus["figures"] => {
-  const { queueRecords, queueBytes, oldestRecordAgeSeconds, droppedRecordsTotal, deadLetters, lastAckAgeSeconds } =
+  const { queueRecords, queueBytes, oldestRecordAgeSeconds, droppedRecordsTotal, deadLetters, ...others } =
     figures ?? create(StatusFiguresSchema);
+  const { lastAckAgeSeconds, rssBytes, cpuMs } = others;
   return {
     queueRecords: counter(queueRecords),
     queueBytes: counter(queueBytes),
@@ -180,6 +181,8 @@ const figuresOf = (figures: StatusFigures | undefined): BriefStatus["figures"] =
     droppedRecordsTotal: counter(droppedRecordsTotal),
     deadLetters: counter(deadLetters),
     lastAckAgeSeconds: age(lastAckAgeSeconds),
+    rssBytes: rssBytes === undefined ? null : counter(rssBytes),
+    cpuMs: cpuMs === undefined ? null : counter(cpuMs),
   };
 };
 

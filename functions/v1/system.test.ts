@@ -1,7 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import type { SystemReport } from "../../proto/system/report.ts";
+import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "../../tests/support/core.ts";
 import { systemThresholds } from "../domain/system/report-system.ts";
 import type { CheckResult } from "../ops/readiness.ts";
@@ -78,6 +80,22 @@ describe("the state of the system", () => {
     expect(partOf(report, "database", "b")).toMatchObject({ state: "ready", since: began });
     // Those that need attention come first.
     expect(report.parts.slice(0, 2).map(({ state }) => state)).toEqual(["not_ready", "not_ready"]);
+  });
+
+  it("has the hosts whose newest heartbeat each core received, and no silent ones", async () => {
+    await seedFleet(db, { count: 60, now: new Date(clock.now()) });
+    await db.execute(sql`update fleet_status set core = case when identity like '%7' then 'a' else 'b' end`);
+    for (const machine of ["a", "b", "c"]) await createCore(machine).report();
+    const { cores } = await get();
+    for (const { machine, hosts } of cores) {
+      const { body } = await test.api<FleetHealthReport>(
+        "GET",
+        `/v1/collector/health?core=${machine}&heartbeat_within_seconds=180&limit=1000`,
+        { as: "auditor" },
+      );
+      expect([machine, hosts]).toEqual([machine, body.items.length]);
+    }
+    expect(cores.map(({ hosts }) => hosts > 0)).toEqual([true, true, false]);
   });
 
   it("tells a core that is silent from one that was told to stop, and from one that was started anew", async () => {

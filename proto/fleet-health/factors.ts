@@ -2,7 +2,17 @@ import * as v from "valibot";
 import { IsoTimestamp } from "../values.ts";
 
 /** What hosts may have in common. */
-export const factorKinds = ["label", "version", "platform", "running_config", "desired_config", "drift"] as const;
+export const factorKinds = [
+  "label",
+  "version",
+  "platform",
+  "running_config",
+  "desired_config",
+  "drift",
+  "core",
+  "subnet",
+  "policy",
+] as const;
 
 /** One of `factorKinds`. */
 export type FactorKind = (typeof factorKinds)[number];

@@ -148,6 +148,12 @@ export const filterParts = {
   /** The beginning of the hash of the desired, the running or the last known good config. */
   ...both("config", "config", hashes),
   ...both("label", "label", labels()),
+  /** The machine of the core that received the last heartbeat. */
+  ...both("core", "core", text(253)),
+  /** The /24 or /64 that the last heartbeat came from, as core saw it. */
+  ...both("subnet", "subnet", text(64)),
+  /** The name of the enrollment policy. */
+  ...both("policy", "policy", text(128)),
   ...both("drift", "drift", names(driftKinds, "must be a kind of drift")),
   /** The config that the host should run: the assigned one, else the one that its heartbeat reports. */
   ...both("desiredConfig", "desired_config", hashes),

@@ -66,8 +66,13 @@ export const FleetHealthRow = v.strictObject({
     file_gaps_total: NumberOrNull,
     file_gap_bytes_total: NumberOrNull,
   }),
+  /** The collector's process: its resident memory, CPU time since its start, and how often core has seen it start anew; null if not reported. */
+  process: v.strictObject({ rss_bytes: NumberOrNull, cpu_seconds: NumberOrNull, restarts: NumberOrNull }),
   renewal: v.strictObject({ status: TextOrNull, last_error: TextOrNull }),
   last_auth_failure: v.nullable(v.strictObject({ at: IsoTimestamp, reason: v.string() })),
+  /** The machine of the core that received the last heartbeat, and the /24 or /64 that it came from, as core saw it; null if not known. */
+  core: TextOrNull,
+  subnet: TextOrNull,
   /** Its hours that began in the last 24 h and are short, late or silent, or for which core was out; null if none is settled. */
   incomplete_hours: NumberOrNull,
   /** Acknowledged records that a restored database lost: at most `records_max`, in `ranges` audit events `ingest.gap`. */

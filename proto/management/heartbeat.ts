@@ -65,6 +65,8 @@ export const HeartbeatRequest = v.object({
     next_attempt_at: v.nullable(StoredTimestamp),
     last_error: v.nullable(FreeText),
   }),
+  /** The collector's process: its resident memory, and CPU time since its start; may be omitted. */
+  process: v.optional(v.object({ rss_bytes: Counter, cpu_ms: Counter })),
   /** From the collector's config; those of the enrollment policy win. Without it the host reports none. */
   labels: v.optional(Labels),
 });

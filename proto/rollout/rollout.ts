@@ -1,5 +1,6 @@
 /** Rollouts as core reports them (docs/rollouts.md). */
 import * as v from "valibot";
+import { HostComparison } from "../fleet-health/comparison.ts";
 import { OutageView } from "../fleet-health/outage.ts";
 import { Id, IsoTimestamp } from "../values.ts";
 import { rolloutConditions, rolloutReasons, rolloutStates, targetReasons, targetStatuses } from "./vocabulary.ts";
@@ -53,6 +54,8 @@ export const Gate = v.strictObject({
     v.minLength(1, "must have at least one entry"),
     v.transform((states) => rolloutConditions.filter((condition) => states.includes(condition))),
   ),
+  /** Whether a wave whose hosts turn out worse than unchanged ones breaches it too. */
+  worse_than_control: v.optional(v.boolean("must be a boolean"), false),
 });
 
 /** What core does when the gate is breached. */
@@ -72,7 +75,7 @@ export const RolloutBody = v.strictObject({
     v.minLength(1, "must have at least one entry"),
     v.maxLength(wavesMax, `must have at most ${wavesMax} entries`),
   ),
-  gate: v.optional(Gate, { max_failed_percent: 5, states: [...rolloutConditions] }),
+  gate: v.optional(Gate, { max_failed_percent: 5, states: [...rolloutConditions], worse_than_control: false }),
   on_breach: v.optional(OnBreach, "pause"),
 });
 
@@ -96,6 +99,8 @@ export const RolloutWave = v.strictObject({
   /** Later after an outage of core, which counts for no soak. */
   soak_until: TimestampOrNull,
   completed_at: TimestampOrNull,
+  /** Once it has soaked; absent until then, and without figures from before. */
+  comparison: v.optional(HostComparison),
 });
 
 /** A wave. */
@@ -137,7 +142,11 @@ export const Rollout = v.strictObject({
   /** The number of the current wave, from 1. */
   wave: v.number(),
   waves: v.array(RolloutWave),
-  gate: v.strictObject({ max_failed_percent: v.number(), states: v.array(v.picklist(rolloutConditions)) }),
+  gate: v.strictObject({
+    max_failed_percent: v.number(),
+    states: v.array(v.picklist(rolloutConditions)),
+    worse_than_control: v.boolean(),
+  }),
   on_breach: v.picklist(["pause", "roll_back"]),
   targets: v.number(),
   ...v.entriesFromList(targetStatuses, v.number()),

@@ -42,6 +42,8 @@ export const SystemReport = v.strictObject({
       state: v.picklist(["running", "silent", "stopped"]),
       /** The hosts' streams that are open on it; null without ingest. */
       streams: v.nullable(Count),
+      /** Hosts whose last heartbeat this machine received, and that are not silent. Cores of one machine have the same. */
+      hosts: Count,
       /** How far its clock is ahead of the database's. */
       clock_ahead_seconds: v.number(),
     }),

@@ -20,12 +20,24 @@ import {
   forwardings,
 } from "../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
+import { createTestToken } from "../support/collector.ts";
 import { createTestCore } from "../support/core.ts";
 
 const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 afterAll(() => test.close());
+const { policyId } = await createTestToken(test, { name: "kiosks" });
 const now = test.clock.now();
 await seedFleet(test.db, { count: 400, now: new Date(now) });
+await test.db.execute(sql`update collector_identity set policy_id = ${policyId}::uuid where device_id like '%3'`);
+await test.db.execute(sql`update fleet_status set core = 'core-' || length(identity) % 3, subnet = '10.0.' || length(identity) % 2 || '.0/24'
+  where last_heartbeat_at > '-infinity'`);
+const policies = new Map(
+  (
+    await test.db.execute<{ id: string; name: string }>(
+      sql`select i.id, p.name from collector_identity i join enrollment_policy p on p.id = i.policy_id`,
+    )
+  ).map(({ id, name }) => [id, name]),
+);
 const fleet = (await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", { as: "auditor" })).body
   .items;
 const certificates = await test.db.execute<{ id: string; identity_id: string; serial: string; fingerprint: string }>(
@@ -136,6 +148,9 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
     const [key = "", value] = pair.split(":");
     return value === "*" ? Object.hasOwn(row.labels, key) : row.labels[key] === value;
   },
+  core: (row, core: string) => row.core === core,
+  subnet: (row, subnet: string) => row.subnet === subnet,
+  policy: (row, policy: string) => policies.get(row.identity_id) === policy,
   drift: (row, drift: string) => row.config.drift === drift,
   attention: (row) =>
     attentionStates.some((state) => state === row.state) || row.forwarding === "stopped" || row.forwarding === "never",
@@ -233,6 +248,9 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
     ...new Set(fleet.flatMap(({ labels }) => Object.entries(labels).map((pair) => pair.join(":")))),
     "env:*",
   ),
+  core: several("core-0", "core-1", "core-9"),
+  subnet: several("10.0.0.0/24", "10.0.0.0/23"),
+  policy: several("kiosks", "nobody"),
   drift: several(...driftKinds),
   attention: fc.constant(["needed"]),
   progress: several(...configProgress),

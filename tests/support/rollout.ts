@@ -23,7 +23,14 @@ buffer: {dir: /var/lib/svc, max_disk_usage_mb: ${maxDiskUsageMb}}
 `;
 
 /** How a driven host reacts to a desired config. */
-export type Reaction = "applies" | "rolls_back" | "rejects" | "fills_its_queue" | "falls_silent" | "ignores";
+export type Reaction =
+  | "applies"
+  | "takes_memory"
+  | "rolls_back"
+  | "rejects"
+  | "fills_its_queue"
+  | "falls_silent"
+  | "ignores";
 
 /** A host that a test drives: its next heartbeat reports what it has made of the last answer. */
 export interface DrivenHost {
@@ -32,6 +39,8 @@ export interface DrivenHost {
   running: string | null;
   isSilent: boolean;
   wanted: string | null;
+  rssBytes: number;
+  startedAt: number;
 }
 
 /** Hosts that send heartbeats when the test says so. */
@@ -49,7 +58,8 @@ export const createDrivenFleet = async (test: TestCore, { count, name }: { count
   const hosts: DrivenHost[] = [];
   for (let number = 1; number <= count; number += 1) {
     const host = await enrollTestCollector(test, { token, deviceId: `${name}-${number}`, kind: "ed25519" });
-    hosts.push({ host, reaction: "applies", running: null, isSilent: false, wanted: null });
+    const process = { rssBytes: 8e7 + (number % 9) * 1e6, startedAt: test.clock.now() };
+    hosts.push({ host, reaction: "applies", running: null, isSilent: false, wanted: null, ...process });
   }
   const fleet: DrivenFleet = {
     hosts,
@@ -91,14 +101,22 @@ const sendBeat = async (test: TestCore, driven: DrivenHost): Promise<void> => {
     test,
     driven.host,
     "heartbeat",
-    heartbeatBody(test.clock.now(), { config, queue }),
+    heartbeatBody(test.clock.now(), { config, queue, process: usageOf(test, driven) }),
   );
   if (status !== 200) throw new Error(`a heartbeat failed: ${JSON.stringify(body)}`);
   const desired = body.desired_config as { config_hash: string } | null;
   driven.wanted = desired?.config_hash ?? null;
   if (driven.wanted === null || driven.wanted === running) return;
-  if (reaction === "applies" || reaction === "fills_its_queue") driven.running = driven.wanted;
+  if (reaction === "applies" || reaction === "fills_its_queue" || reaction === "takes_memory")
+    driven.running = driven.wanted;
+  if (reaction === "takes_memory") driven.rssBytes *= 1.5;
   if (reaction === "falls_silent") driven.isSilent = true;
+};
+
+/** Memory that varies by a few percent, and a CPU that is busy for two percent of the time. */
+const usageOf = ({ clock }: TestCore, { rssBytes, startedAt }: DrivenHost) => {
+  const elapsed = clock.now() - startedAt;
+  return { rss_bytes: Math.round(rssBytes * (1 + (elapsed % 7000) / 100_000)), cpu_ms: Math.round(elapsed / 50) };
 };
 
 /** A fleet with the operations of rollouts on it. */

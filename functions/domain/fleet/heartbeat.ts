@@ -1,3 +1,4 @@
+import { subnetOf } from "../../../kit/address.ts";
 import type { Labels } from "../../../proto/labels.ts";
 import type { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
 import type { Core } from "../../core.ts";
@@ -52,6 +53,7 @@ export const createHeartbeats = (core: HeartbeatCore): AcceptHeartbeat => {
     const report = healthReportOf(request);
     const record = await write({
       ...{ identity, use: proofUseOf(caller, now), report, labels },
+      subnet: subnetOf(origin.remoteAddress),
       digest: digest && digestKey(digest),
     });
     observe.heartbeat(record.outcome);

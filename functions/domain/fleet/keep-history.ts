@@ -1,5 +1,6 @@
 import { dayMs } from "../../../kit/clock.ts";
 import { deleteOldHistory, recordThresholds } from "../../store/fleet/history.ts";
+import { deleteOldFigures, sampleHosts } from "../../store/fleet/host-hours.ts";
 import { addSample, isSampleDue } from "../../store/fleet/samples.ts";
 import { summarizeFleet } from "../../store/fleet/summary.ts";
 import { findRetentionPause } from "../../store/retention/retention-pause.ts";
@@ -7,8 +8,9 @@ import { type FleetCore, readFleetRules } from "./rules.ts";
 import { fleetThresholds } from "./thresholds.ts";
 
 /**
- * Creates a tick that keeps the history of the fleet: records the thresholds of this core once, the counts of each five minutes, and deletes
- * what is older than `stateRetentionDays`, except while a jump of the clock holds retention back. Returns how many rows it deleted.
+ * Creates a tick that keeps the history of the fleet: records the thresholds of this core once, the counts of each five minutes, the figures
+ * of hosts at each hour, and deletes what is older than `stateRetentionDays`, except while a jump of the clock holds retention back. Returns how
+ * many rows it deleted.
  */
 export const createHistoryKeeper = (core: FleetCore): (() => Promise<{ deleted: number } | undefined>) => {
   const { db, clock, config } = core;
@@ -22,8 +24,10 @@ export const createHistoryKeeper = (core: FleetCore): (() => Promise<{ deleted: 
       const rules = await readFleetRules(core);
       await addSample(db, await summarizeFleet(db, rules, {}), rules.now);
     }
+    await sampleHosts(db, now);
     if ((await findRetentionPause(db)) !== null) return undefined;
-    const deleted = await deleteOldHistory(db, new Date(now.getTime() - config.stateRetentionDays * dayMs));
+    const keptFrom = new Date(now.getTime() - config.stateRetentionDays * dayMs);
+    const deleted = (await deleteOldHistory(db, keptFrom)) + (await deleteOldFigures(db, now));
     return deleted === 0 ? undefined : { deleted };
   };
 };

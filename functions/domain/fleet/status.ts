@@ -1,3 +1,4 @@
+import { subnetOf } from "../../../kit/address.ts";
 import { groupCalls } from "../../../kit/group-calls.ts";
 import {
   type AdmissionOutcome,
@@ -24,6 +25,7 @@ export interface StatusCaller {
   fingerprintSha256: string;
   /** Milliseconds since the epoch. */
   notAfter: number;
+  remoteAddress: string;
 }
 
 /** Counts a status as a heartbeat, or returns that core needs the report. */
@@ -70,7 +72,13 @@ export const createStatusRecorder = (
       await requireAdmitted(core, { certificate: caller }, refusal, origin());
       throw new Error("a refused status was admitted");
     }
-    const seen = { identityId, seenAt: now, digest: digestKey(digest), figures };
+    const seen = {
+      identityId,
+      seenAt: now,
+      digest: digestKey(digest),
+      subnet: subnetOf(caller.remoteAddress),
+      figures,
+    };
     const { outcome: recorded, desiredConfig } = await record(seen);
     if (recorded === "report_needed") return recorded;
     observe.heartbeat(outcome);

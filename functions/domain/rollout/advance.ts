@@ -1,8 +1,11 @@
+import type { StoredBreach } from "../../../drizzle/schema/rollout.ts";
+import { describeComparison } from "../../../proto/fleet-health/comparison.ts";
 import { evidenceMax } from "../../../proto/rollout/rollout.ts";
-import { endedStates } from "../../../proto/rollout/vocabulary.ts";
+import { endedStates, type rolloutReasons } from "../../../proto/rollout/vocabulary.ts";
 import { type ConfigRow, findConfig } from "../../store/config/configs.ts";
 import type { Executor } from "../../store/database/database.ts";
 import type { CountingRules } from "../../store/fleet/rows.ts";
+import { chooseComparedHosts, markSoak } from "../../store/rollout/compared-hosts.ts";
 import {
   countFailedSince,
   countUnsettled,
@@ -25,6 +28,7 @@ import { countTargets, noTargets } from "../../store/rollout/targets.ts";
 import { type AuditEntry, recordAudit } from "../audit/audit-log.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 import { assignNext, revertNext, rolloutActor } from "./assign.ts";
+import { compareWave } from "./compare-wave.ts";
 import type { RolloutCore } from "./create.ts";
 import { soakEnd } from "./waves.ts";
 
@@ -97,7 +101,7 @@ class Step {
 
   /** Pauses or rolls back the rollout if too many targets of a wave have failed. Returns whether it did. */
   async #evaluateGate(): Promise<boolean> {
-    const { id: rolloutId, maxFailedPercent, gateFrom: since, onBreach } = this.#row;
+    const { id: rolloutId, maxFailedPercent, gateFrom: since } = this.#row;
     const waves = await findWaves(this.#tx, rolloutId);
     for (const { wave, failed } of await countFailedSince(this.#tx, { rolloutId }, since)) {
       const changeable =
@@ -105,24 +109,23 @@ class Step {
       const failedPercent = Math.round((failed * 10_000) / Math.max(1, changeable)) / 100;
       if (failed * 100 <= maxFailedPercent * changeable) continue;
       const evidence = await findEvidence(this.#tx, { rolloutId, wave, since, limit: evidenceMax });
-      const breach = { wave, failed, failedPercent, at: this.#now.toISOString(), evidence };
-      const reason = `${failed} of ${changeable} hosts of wave ${wave} failed (${failedPercent} %, allowed ${maxFailedPercent} %)`;
-      const state = onBreach === "pause" ? "paused" : "rolling_back";
-      await this.#change({ state, breach, reasonCode: "gate_breached", reason });
-      await this.#audit("rollout.breach", {
+      await this.#stop("gate_breached", {
+        reason: `${failed} of ${changeable} hosts of wave ${wave} failed (${failedPercent} %, allowed ${maxFailedPercent} %)`,
+        breach: { wave, failed, failedPercent, at: this.#now.toISOString(), evidence },
         wave,
-        failed,
-        hosts: changeable,
-        failed_percent: failedPercent,
-        max_failed_percent: maxFailedPercent,
-        evidence: evidence.slice(0, auditedEvidenceMax).map((each) => ({
-          identity: each.identity,
-          condition: each.condition,
-          began_at: each.beganAt,
-          detail: each.detail,
-        })),
+        evidence: {
+          failed,
+          hosts: changeable,
+          failed_percent: failedPercent,
+          max_failed_percent: maxFailedPercent,
+          evidence: evidence.slice(0, auditedEvidenceMax).map((each) => ({
+            identity: each.identity,
+            condition: each.condition,
+            began_at: each.beganAt,
+            detail: each.detail,
+          })),
+        },
       });
-      await this.#audit(onBreach === "pause" ? "rollout.pause" : "rollout.roll_back", { wave }, reason);
       return true;
     }
     return false;
@@ -133,6 +136,8 @@ class Step {
     const wave = await this.#wave();
     if (wave.startedAt === null) {
       await updateWave(this.#tx, wave, { startedAt: this.#now });
+      // Before the first assignment.
+      await chooseComparedHosts(this.#tx, { rolloutId: this.#row.id, wave: wave.number }, this.#observed);
       await this.#audit("rollout.wave_start", { wave: wave.number, hosts: wave.pending, config_id: this.#config.id });
     }
     const wanted = { config: this.#config, hosts: wave.targets };
@@ -147,6 +152,7 @@ class Step {
     if (applied === 0 && assigned > 0 && !(await this.#isLast(wave))) return "idle";
     const soakSeconds = applied + assigned === 0 ? 0 : wave.soakSeconds;
     await updateWave(this.#tx, wave, { soakUntil: new Date(this.#now.getTime() + soakSeconds * 1000) });
+    await markSoak(this.#tx, { rolloutId: this.#row.id, wave: wave.number });
     await this.#change({ state: "soaking" });
     return "more";
   }
@@ -155,6 +161,7 @@ class Step {
   async #soak(): Promise<Advance> {
     const wave = await this.#wave();
     if (wave.soakUntil && soakEnd(wave, wave.soakUntil, this.#observed.outages) > this.#now.getTime()) return "idle";
+    if (await this.#compare(wave)) return "more";
     await updateWave(this.#tx, wave, { completedAt: this.#now });
     if (!(await this.#isLast(wave))) {
       await this.#change({ state: "running", wave: wave.number + 1 });
@@ -164,6 +171,32 @@ class Step {
     const { applied, failed, skipped, targets } = await this.#sums();
     await this.#audit("rollout.complete", { applied, failed, skipped, hosts: targets, config_id: this.#config.id });
     return "idle";
+  }
+
+  /** Compares the hosts of a wave with unchanged ones, once: an operator who resumes has accepted the result. Returns whether it stops. */
+  async #compare(wave: WaveRow): Promise<boolean> {
+    if (wave.comparison !== null) return false;
+    const comparison = await compareWave(this.#tx, wave, this.#observed);
+    await updateWave(this.#tx, wave, { comparison });
+    if (comparison?.verdict !== "worse" || !this.#row.stopsIfWorse) return false;
+    await this.#stop("worse_than_control", {
+      reason: `Wave ${wave.number}: ${describeComparison(comparison)}`,
+      wave: wave.number,
+      evidence: { comparison },
+    });
+    return true;
+  }
+
+  /** Pauses or rolls back, whichever the rollout says, and audits why. */
+  async #stop(
+    reasonCode: Exclude<(typeof rolloutReasons)[number], "operator">,
+    { reason, wave, evidence, breach }: { reason: string; wave: number; evidence: object; breach?: StoredBreach },
+  ): Promise<void> {
+    const pauses = this.#row.onBreach === "pause";
+    const state = pauses ? "paused" : "rolling_back";
+    await this.#change({ state, reasonCode, reason, ...(breach ? { breach } : {}) });
+    await this.#audit("rollout.breach", { wave, ...evidence });
+    await this.#audit(pauses ? "rollout.pause" : "rollout.roll_back", { wave }, { reasonCode, reason });
   }
 
   /** Reverts the next batch, or ends the rollout when none is left. */
@@ -219,13 +252,17 @@ class Step {
     return this.#change({ state, endedAt: this.#now });
   }
 
-  #audit(action: AuditEntry["action"], details: Record<string, unknown>, reason?: string): Promise<void> {
+  #audit(
+    action: AuditEntry["action"],
+    details: Record<string, unknown>,
+    why: Pick<AuditEntry, "reasonCode" | "reason"> = {},
+  ): Promise<void> {
     return recordAudit(this.#tx, this.#core, {
       actor: rolloutActor,
       action,
       target: { type: "rollout", id: this.#row.id },
       outcome: action === "rollout.breach" ? "failure" : "success",
-      ...(reason === undefined ? {} : { reasonCode: "gate_breached", reason }),
+      ...why,
       details,
     });
   }

@@ -85,6 +85,7 @@ export const createRollout = async (
         startedAt: null,
         soakUntil: null,
         completedAt: null,
+        comparison: null,
       };
     });
     await insertWaves(tx, waves);
@@ -145,6 +146,7 @@ const rolloutOf = ({ clock, entropy }: RolloutCore, operator: Operator, body: Ro
     maxFailedPercent: body.gate.max_failed_percent,
     conditions: [...body.gate.states],
     onBreach: body.on_breach,
+    stopsIfWorse: body.gate.worse_than_control,
     gateFrom: now,
     reasonCode: null,
     reason: null,

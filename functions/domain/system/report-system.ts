@@ -4,8 +4,9 @@ import type { Core } from "../../core.ts";
 import { type ExportLag, findExportLags } from "../../store/export/lag.ts";
 import { findOutages } from "../../store/fleet/core-sessions.ts";
 import { findRetentionPause, type RetentionPause } from "../../store/retention/retention-pause.ts";
-import { type CoreReport, findCoreReports } from "../../store/system/core-reports.ts";
+import { type CoreReport, countHostsByCore, findCoreReports } from "../../store/system/core-reports.ts";
 import { readDatabaseFigures } from "../../store/system/database-figures.ts";
+import { fleetThresholds } from "../fleet/thresholds.ts";
 
 /** A core that has said nothing for so long is silent: three reports. */
 const silentMs = 30_000;
@@ -25,8 +26,10 @@ export const reportSystem = async ({
   config,
 }: Pick<Core, "reports" | "clock" | "config">): Promise<SystemReport> => {
   const now = clock.now();
-  const [stored, lags, pause, figures, outages] = await Promise.all([
+  const recentFrom = new Date(now - fleetThresholds(config).staleAfterSeconds * 1000);
+  const [stored, hosts, lags, pause, figures, outages] = await Promise.all([
     findCoreReports(db),
+    countHostsByCore(db, recentFrom),
     findExportLags(db),
     findRetentionPause(db),
     readDatabaseFigures(db),
@@ -47,6 +50,7 @@ export const reportSystem = async ({
       started_at: rfc3339(report.startedAt.getTime()),
       reported_at: rfc3339(report.reportedAt.getTime()),
       streams: state === "running" ? report.streams : null,
+      hosts: hosts.get(report.machine) ?? 0,
       clock_ahead_seconds: report.clockAheadMs / 1000,
     })),
     database: {

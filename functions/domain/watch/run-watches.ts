@@ -130,8 +130,8 @@ const findCause = async (
 
 /** Whether a filter itself asks for a value: that all its hosts have it explains nothing. */
 const isNamed = (filter: FleetFilter, { kind, value }: Pick<CommonFactor, "kind" | "value">): boolean => {
-  const { label, version, platform, runningConfig, desiredConfig, drift } = filter;
-  const named = { label, version, platform, drift, running_config: runningConfig, desired_config: desiredConfig }[kind];
+  const { runningConfig, desiredConfig, ...others } = filter;
+  const named = { ...others, running_config: runningConfig, desired_config: desiredConfig }[kind];
   return (
     named?.some((each: string) => value === each || (kind.endsWith("config") && value.startsWith(each.slice(0, 16)))) ??
     false

@@ -34,6 +34,9 @@ const columnsOf = {
   running_config: "running_config_key",
   desired_config: "desired_config_key",
   drift: "drift",
+  core: "core",
+  subnet: "subnet",
+  policy: "policy_id",
 } as const satisfies Readonly<Record<FactorKind, string>>;
 
 const kinds = Object.keys(columnsOf) as FactorKind[];
@@ -50,9 +53,14 @@ export const countFactors = async (
 ): Promise<FactorCounts> => {
   const found = (await countInMemory(db, rules, filter, columns)) ?? (await countInDatabase(db, rules, filter));
   const { label: bySet, ...others } = found.byKind;
+  const policies = await findPolicyNames(db, others.policy);
+  const textOf = (kind: FactorKind, value: string): string | undefined => {
+    if (kind === "policy") return policies.get(value);
+    return kind.endsWith("config") ? hashOf(value) : value || undefined;
+  };
   const counts = (Object.entries(others) as [FactorKind, ByValue][]).flatMap(([kind, byValue]) =>
     [...byValue].flatMap(([value, count]) => {
-      const text = kind.endsWith("config") ? hashOf(value) : value;
+      const text = textOf(kind, value);
       return text === undefined ? [] : [{ kind, value: text, ...count }];
     }),
   );
@@ -74,8 +82,21 @@ const countInMemory = async (
   for (const place of places) isSelected[place] = 1;
   const count = (kind: FactorKind): ByValue => {
     const column = view.column(columnsOf[kind]);
+    if (column.kind === "names") {
+      // Numbers from 0: a place in an array takes a tenth of the time of one in a map.
+      const names = view.names(columnsOf[kind] as Parameters<typeof view.names>[0]);
+      const [selected, all] = [new Uint32Array(names.length), new Uint32Array(names.length)];
+      for (let place = 0; place < view.count; place++) {
+        const value = column.values[place] as number;
+        selected[value] = (selected[value] as number) + (isSelected[place] as number);
+        all[value] = (all[value] as number) + 1;
+      }
+      return new Map(
+        names.flatMap((name, at) => (all[at] ? [[name, { selected: selected[at] as number, all: all[at] }]] : [])),
+      );
+    }
     const counted = new Map<number | bigint, { selected: number; all: number }>();
-    const { values } = column as Extract<HostColumn, { kind: "names" | "numbers" | "keys" }>;
+    const { values } = column as Extract<HostColumn, { kind: "numbers" | "keys" }>;
     for (let place = 0; place < view.count; place++) {
       const value = values[place] as number | bigint;
       const known = counted.get(value);
@@ -84,30 +105,32 @@ const countInMemory = async (
       one.all += 1;
       if (known === undefined) counted.set(value, one);
     }
-    const names = column.kind === "names" ? view.names(columnsOf[kind] as Parameters<typeof view.names>[0]) : undefined;
-    return new Map([...counted].map(([value, each]) => [String(names?.[Number(value)] ?? value), each]));
+    return new Map([...counted].map(([value, each]) => [String(value), each]));
   };
   return { selected: places.length, all: view.count, byKind: eachKind(count) };
 };
 
+/** One scan for all kinds: the combinations of their values may be as many as the hosts. */
 const countInDatabase = async (db: Executor, rules: FleetRules, filter: FleetFilter): Promise<Found> => {
   const names = kinds.map((kind) => sql.identifier(columnsOf[kind]));
-  const rows = await db.execute<Record<string, string | number> & { selected: number; hosts: number }>(sql`
-    select ${sql.join(
-      names.map((name) => sql`${name}::text as ${name}`),
+  const list = sql.join(names, sql`, `);
+  const texts = names.map((name) => sql`${name}::text`);
+  const rows = await db.execute<{ others: number; value: string; selected: number; hosts: number }>(sql`
+    select grouping(${list}) as others, coalesce(${sql.join(texts, sql`, `)}) as value,
+      (count(*) filter (where is_selected))::int as selected, count(*)::int as hosts
+    from (select ${list}, ${fleetPredicate(filter, rules)} as is_selected from ${hostsOf(rules)} offset 0) host
+    group by grouping sets (${sql.join(
+      names.map((name) => sql`(${name})`),
       sql`, `,
-    )}, (count(*) filter (where ${fleetPredicate(filter, rules)}))::int as selected, count(*)::int as hosts
-    from ${hostsOf(rules)} group by ${sql.join(names, sql`, `)}`);
-  const sum = (name: "selected" | "hosts") => rows.reduce((total, row) => total + row[name], 0);
-  const count = (kind: FactorKind): ByValue => {
-    const byValue: ByValue = new Map();
-    for (const row of rows) {
-      const value = String(row[columnsOf[kind]]);
-      const { selected, all } = byValue.get(value) ?? { selected: 0, all: 0 };
-      byValue.set(value, { selected: selected + row.selected, all: all + row.hosts });
-    }
-    return byValue;
+    )})`);
+  // A bit for each kind that the row is not of, the first one highest.
+  const rowsOf = (kind: FactorKind) => {
+    const bit = 1 << (kinds.length - 1 - kinds.indexOf(kind));
+    return rows.filter(({ others }) => (others & bit) === 0);
   };
+  const sum = (name: "selected" | "hosts") => rowsOf("version").reduce((total, row) => total + row[name], 0);
+  const count = (kind: FactorKind): ByValue =>
+    new Map(rowsOf(kind).map(({ value, selected, hosts }) => [value, { selected, all: hosts }]));
   return { selected: sum("selected"), all: sum("hosts"), byKind: eachKind(count) };
 };
 
@@ -117,6 +140,13 @@ const eachKind = (count: (kind: FactorKind) => ByValue): Record<FactorKind, ByVa
 /** The first 16 digits of the hash of a key; undefined for one that is not known. */
 const hashOf = (key: string): string | undefined =>
   key === "0" ? undefined : BigInt.asUintN(64, BigInt(key)).toString(16).padStart(16, "0");
+
+const findPolicyNames = async (db: Executor, byPolicy: ByValue): Promise<ReadonlyMap<string, string>> => {
+  const rows = await db.execute<{ id: string; name: string }>(
+    sql`select id, name from enrollment_policy where id = any(${arrayLiteral([...byPolicy.keys()])}::uuid[])`,
+  );
+  return new Map(rows.map(({ id, name }) => [id, name]));
+};
 
 const countLabelPairs = async (db: Executor, bySet: ByValue): Promise<CountedFactor[]> => {
   const rows = await db.execute<{ id: number; labels: Labels }>(

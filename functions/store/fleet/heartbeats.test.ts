@@ -41,6 +41,8 @@ const report: HealthReport = {
   renewal_status: "ok",
   renewal_last_attempt_at: null,
   renewal_next_attempt_at: null,
+  rss_bytes: null,
+  cpu_ms: null,
   renewal_last_error: null,
 };
 let hosts: { id: string; identity: string; fingerprint: string }[] = [];
@@ -79,7 +81,7 @@ it("heartbeats: a group that deadlocks is written host by host, because the firs
     for (const host of [...others, first, second, third]) {
       if (host === undefined) throw new Error("too few hosts");
       const use = { fingerprintSha256: host.fingerprint, sentAt: clock.now(), expired: false };
-      written.push(write({ identity: host.identity, use, report, labels: null }));
+      written.push(write({ identity: host.identity, use, report, labels: null, subnet: "" }));
     }
     await waiting(1);
     // In the order of ids, as a batch of envelopes or assignments does.
@@ -116,6 +118,8 @@ it("heartbeats: the plans that a session keeps look up each row by its key, thou
     oldestRecordAgeSeconds: null,
     droppedRecordsTotal: 0,
     deadLetters: 0,
+    rssBytes: null,
+    cpuMs: null,
   };
   for (const [index, host] of hosts.slice(0, 2).entries()) {
     const use = { fingerprintSha256: host.fingerprint, sentAt: clock.now(), expired: false };
@@ -125,13 +129,14 @@ it("heartbeats: the plans that a session keeps look up each row by its key, thou
       use,
       report: { ...report, collector_version: version },
       labels: null,
+      subnet: "",
       digest: 7n,
     });
     await clock.advance(1000);
     // With losses, so that the report is stored again.
     for (const lost of [0, 1])
       await recordSeen({
-        ...{ identityId: host.id, seenAt: clock.now(), digest: 7n },
+        ...{ identityId: host.id, seenAt: clock.now(), digest: 7n, subnet: "" },
         figures: { ...figures, droppedRecordsTotal: lost, lastAckAgeSeconds: null },
       });
   }

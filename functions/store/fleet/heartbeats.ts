@@ -19,6 +19,7 @@ import {
   type DesiredConfig,
   desiredConfigOf,
   given,
+  givenCore,
   givenSilence,
   type HealthReport,
   reportedTypes,
@@ -36,6 +37,8 @@ export interface HeartbeatWrite {
   report: HealthReport;
   /** Null for none. */
   labels: Labels | null;
+  /** Where it came from, by `subnetOf`. */
+  subnet: string;
   /** From `digestKey`, if the host sent a digest with the report. */
   digest?: bigint | undefined;
 }
@@ -74,6 +77,8 @@ export interface HeartbeatStore {
   pause?: () => Promise<void>;
   /** Whether a core of a previous version runs, which knows of a heartbeat by its report alone: each report is stored then. Default never. */
   hasOlderCore?: () => boolean;
+  /** The machine of the core that receives them; not known by default. */
+  core?: string;
 }
 
 /**
@@ -81,7 +86,7 @@ export interface HeartbeatStore {
  * `groupCalls`); two of one identity never share one, and keep their order.
  */
 export const createHeartbeatWriter = (
-  { db, pause, hasOlderCore }: HeartbeatStore,
+  { db, pause, hasOlderCore, core = "" }: HeartbeatStore,
   clock: Pick<Clock, "now" | "machineNow">,
   thresholds: SilenceThresholds,
 ) => {
@@ -89,7 +94,7 @@ export const createHeartbeatWriter = (
   const runStore = prepareStatement(db, storeHeartbeats);
   const decide = groupCalls<HeartbeatWrite, RecordRow>({
     ...(pause ? { pause } : {}),
-    run: (writes) => run({ ...valuesOf(writes, clock, thresholds), ...repeatsFrom(hasOlderCore) }),
+    run: (writes) => run({ ...valuesOf(writes, clock, thresholds), by_core: core, ...repeatsFrom(hasOlderCore) }),
     keyOf: ({ identity }) => identity,
     concurrency: heartbeatStatementsMax,
     itemsMax: groupMax,
@@ -117,6 +122,8 @@ export const createHeartbeatWriter = (
         certificate_id,
         at,
         report_digest: write.digest?.toString() ?? null,
+        core,
+        subnet: write.subnet,
         ...write.report,
       });
     return recordOf(row);
@@ -128,6 +135,8 @@ interface StoredReport extends HealthReport {
   certificate_id: string | null;
   at: Date;
   report_digest: string | null;
+  core: string;
+  subnet: string;
 }
 
 /** Returns the value that keeps a statement from recording a report as repeated while an older core runs. */
@@ -143,12 +152,13 @@ const valuesOf = (
   thresholds: SilenceThresholds,
 ) => ({
   json: JSON.stringify(
-    writes.map(({ use, report, labels, digest }, index) => ({
+    writes.map(({ use, report, labels, subnet, digest }, index) => ({
       index,
       fingerprint: use.fingerprintSha256,
       sent_at: new Date(use.sentAt),
       expired: use.expired,
       labels,
+      subnet,
       report_digest: digest?.toString() ?? null,
       ...report,
     })),
@@ -168,11 +178,13 @@ const now = given("at", "timestamptz");
 const recordHeartbeats = sql`
   with input as materialized (
     select * from json_to_recordset(${given("json", "json")})
-      as input (index integer, fingerprint text, sent_at timestamptz, expired boolean, labels jsonb, report_digest bigint, ${reportedTypes})
+      as input (index integer, fingerprint text, sent_at timestamptz, expired boolean, labels jsonb, subnet text, report_digest bigint,
+        ${reportedTypes})
   ), ${decideProofs("heartbeat", { at: now, plausibleUntil: given("plausible_until", "timestamptz") })}, recorded as (
     update fleet_status f set last_heartbeat_at = ${now}, queue_bytes = n.queue_bytes, queue_records = fleet_figure(n.queue_records),
       queue_oldest_seconds = fleet_figure(n.queue_oldest_record_age_seconds),
-      last_ack_seconds = fleet_figure(extract(epoch from ${now} - n.forwarder_last_ack_at)::bigint)
+      last_ack_seconds = fleet_figure(extract(epoch from ${now} - n.forwarder_last_ack_at)::bigint), core = ${givenCore}, subnet = n.subnet,
+      rss_bytes = coalesce(n.rss_bytes, -1), cpu_ms = coalesce(n.cpu_ms, -1)
     from (
       select decision.*, s.ctid as tid from decision cross join lateral (
         select from collector_health h where h.identity_id = decision.identity_id and h.certificate_id = decision.certificate_id
@@ -206,7 +218,8 @@ const recordHeartbeats = sql`
 const storeHeartbeats = sql`
   with reports as materialized (
     select * from json_to_recordset(${given("json", "json")})
-      as reports (identity_id uuid, certificate_id uuid, at timestamptz, report_digest bigint, ${reportedTypes})
+      as reports (identity_id uuid, certificate_id uuid, at timestamptz, report_digest bigint, core text, subnet text,
+        ${reportedTypes})
   ), ${storeReports(sql`reports`, givenSilence)}
   select count(*) from written`;
 

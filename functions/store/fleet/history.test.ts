@@ -53,6 +53,23 @@ it("has the facts before and after each change, to the millisecond", async () =>
   expect(await db.execute(sql`select from fleet_history where identity_id = ${id}::uuid`)).toHaveLength(3);
 });
 
+it("has the core and the subnet of each time", async () => {
+  const by = (core: string, seconds: number) =>
+    db.execute(sql`update fleet_status set core = ${core}, subnet = '10.1.2.0/24', last_heartbeat_at = ${text(after(seconds))}
+      where identity_id = ${id}::uuid`);
+  await by("core-1", 200);
+  await by("core-1", 260);
+  await by("core-2", 320);
+  const cores = [];
+  for (const seconds of [199, 200, 319.999, 320, 1000]) {
+    const [row] = await db.execute(
+      sql`select core, subnet from ${hostsAt(after(seconds))} where identity_id = ${id}::uuid`,
+    );
+    cores.push(`${row?.core} ${row?.subnet}`);
+  }
+  expect(cores).toEqual([" ", ...Array(2).fill("core-1 10.1.2.0/24"), ...Array(2).fill("core-2 10.1.2.0/24")]);
+});
+
 it("has a silence of envelopes that was longer than the threshold, and none that was not", async () => {
   for (const seconds of [1000, 1300, 1601]) await envelope(after(seconds));
   const ages = [];
@@ -101,6 +118,7 @@ it("loses what ended before the retention, and keeps the thresholds that decide 
   expect(await deleteOldHistory(db, after(4500))).toBe(0);
   expect(await db.execute(sql`select until_at from fleet_history`)).toHaveLength(1);
   expect(await db.execute(sql`select until_at from fleet_silence`)).toHaveLength(1);
+  expect(await db.execute(sql`select until_at from fleet_connection`)).toHaveLength(0);
   expect(await findThresholdsAt(db, after(4500))).toMatchObject({ staleAfterSeconds: 600 });
   expect(await db.execute(sql`select from fleet_threshold`)).toHaveLength(1);
 });

@@ -2,7 +2,8 @@
  * The fleet as it was. Invariants: a host at a time has the facts of the first row of `fleet_history` that ends after it, else those of
  * `fleet_host`; its last heartbeat is the start of the silence around that time, else the time itself, which the thresholds of then cannot
  * tell from the heartbeat before it. The size of its queue is known in a silence only. What depends on time alone is not stored: the rules
- * of rows.ts decide it with that time.
+ * of rows.ts decide it with that time. Core and subnet are those of the first row of `fleet_connection` that ends after it, else those of
+ * `fleet_status`.
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
@@ -34,9 +35,11 @@ export const hostsAt = (at: Date): SQL => {
       case when unheard.from_at is not null then unheard.queue_bytes when s.last_heartbeat_at <= ${time} then s.queue_bytes
         else -1 end as queue_bytes,
       -1 as queue_records, -1 as queue_oldest_seconds, -1 as last_ack_seconds, -1::bigint as queue_bytes_max,
+      -1::bigint as rss_bytes, -1::bigint as cpu_ms, null::int as starts,
       -1::bigint as lost_records, ${never} as last_auth_failure_at,
       fleet_hash_key(f.desired_config) as desired_config_key, fleet_hash_key(f.running_config) as running_config_key,
-      fleet_hash_key(f.last_known_good_config) as last_known_good_config_key, n.device_id, n.hostname, n.search, ${factsOfHost}
+      fleet_hash_key(f.last_known_good_config) as last_known_good_config_key, n.device_id, n.hostname, n.search, s.policy_id, c.core, c.subnet,
+      ${factsOfHost}
     from fleet_status s
     -- One lookup by key for each host and table, whatever the tables hold.
     cross join lateral (select identity_id, device_id, hostname, search from fleet_host where identity_id = s.identity_id limit 1) n
@@ -46,6 +49,13 @@ export const hostsAt = (at: Date): SQL => {
       select 'infinity', ${facts} from fleet_host where identity_id = s.identity_id
       order by until_at limit 1
     ) f
+    cross join lateral (
+      (select until_at, core, subnet from fleet_connection where identity_id = s.identity_id and until_at > ${time}
+        order by until_at limit 1)
+      union all
+      select 'infinity', s.core, s.subnet
+      order by until_at limit 1
+    ) c
     ${silence("unheard")}
     ${silence("unsent")}
     where s.enrolled_at <= ${time}
@@ -94,6 +104,7 @@ export const deleteOldHistory = async (db: Executor, keptFrom: Date): Promise<nu
   for (const [table, ended] of [
     ["fleet_history", sql`until_at < ${from}`],
     ["fleet_silence", sql`until_at < ${from}`],
+    ["fleet_connection", sql`until_at < ${from}`],
     ["fleet_sample", sql`slot < ${from}`],
     ["fleet_threshold", sql`from_at < (select max(from_at) from fleet_threshold where from_at <= ${from})`],
   ] as const) {

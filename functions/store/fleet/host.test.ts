@@ -97,11 +97,13 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
       oldestRecordAgeSeconds: 1,
       deadLetters: 0,
       lastAckAgeSeconds: null,
+      rssBytes: null,
+      cpuMs: null,
     };
     await Promise.all(
       known.map(({ id, lost }) =>
         recordSeen({
-          ...{ identityId: id, seenAt: clock.now() + value, digest: 0n },
+          ...{ identityId: id, seenAt: clock.now() + value, digest: 0n, subnet: "" },
           figures: { ...figures, droppedRecordsTotal: Number(lost) + (value % 2) },
         }),
       ),

@@ -85,6 +85,10 @@ const alternatives: Alternatives = {
   versionRange: (ranges, { versions }) => ranges.map((range) => oneOf(sql`version`, versionsInRange(range, versions))),
   config: (prefixes) => prefixes.flatMap((prefix) => configColumns.map((column) => hashBegins(column, prefix))),
   label: (pairs) => [...Map.groupBy(pairs.map(splitLabelPair), ({ key }) => key)].map(labelFound),
+  core: (cores) => [oneOf(sql`core`, cores)],
+  subnet: (subnets) => [oneOf(sql`subnet`, subnets)],
+  // Decided once: a fleet has few policies.
+  policy: (names) => [sql`policy_id in (select id from enrollment_policy where ${oneOf(sql`name`, names)})`],
   drift: (kinds) => [oneOf(sql`drift`, kinds)],
   desiredConfig: (hashes) => hashes.map((hash) => hashBegins("desired_config", hash)),
   runningConfig: (hashes) => hashes.map((hash) => hashBegins("running_config", hash)),

@@ -84,6 +84,11 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   gap_ranges: string | null;
   gap_records_max: string | null;
   gap_last_at: string | null;
+  rss_bytes: string | null;
+  cpu_ms: string | null;
+  starts: number | null;
+  core: string | null;
+  subnet: string | null;
   /** Of the last 24 hours; null if none is settled. */
   incomplete_hours: number | null;
   dropped_since_previous: boolean | null;
@@ -230,7 +235,7 @@ const selectRows = async (
     cross join lateral (
       select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,
         label_set_id, ${ofHosts}, drift, desired_config, revoked_from, expired_from, expiring_from, last_ack_seconds,
-        nullif(last_heartbeat_at, ${never}) as last_heartbeat_at, nullif(queue_bytes, -1) as queue_bytes,
+        nullif(rss_bytes, -1) as rss_bytes, nullif(cpu_ms, -1) as cpu_ms, starts, nullif(core, '') as core, nullif(subnet, '') as subnet, nullif(last_heartbeat_at, ${never}) as last_heartbeat_at, nullif(queue_bytes, -1) as queue_bytes,
         nullif(queue_records, -1) as queue_records, nullif(queue_oldest_seconds, -1) as queue_oldest_record_age_seconds,
         (${key})::text as sort_value,
         ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,

@@ -41,6 +41,8 @@ const reportedColumns = {
   queue_at_risk: { type: "boolean", from: ({ queue }) => queue.at_risk },
   forwarder_connected: { type: "boolean", from: ({ forwarder }) => forwarder.connected },
   forwarder_last_ack_at: { type: "timestamptz", from: ({ forwarder }) => forwarder.last_ack_at, isFigure: true },
+  rss_bytes: { type: "bigint", from: ({ process }) => process?.rss_bytes ?? null, isFigure: true },
+  cpu_ms: { type: "bigint", from: ({ process }) => process?.cpu_ms ?? null, isFigure: true },
   forwarder_last_error: { type: "text", from: ({ forwarder }) => forwarder.last_error },
   renewal_status: { type: "text", from: ({ renewal }) => renewal.status },
   renewal_last_attempt_at: { type: "timestamptz", from: ({ renewal }) => renewal.last_attempt_at },
@@ -108,14 +110,14 @@ export interface Silence {
 
 /**
  * Returns the common table expressions that store reports, at most one per identity, what core derives from them, and the silences that they
- * end: this alone decides what a report means. `source` has the columns `identity_id`, `certificate_id`, `at`, `report_digest` and those of a
- * report.
+ * end: this alone decides what a report means. `source` has the columns `identity_id`, `certificate_id`, `at`, `report_digest`, `core`, `subnet`
+ * and those of a report.
  */
 export const storeReports = (source: SQL, silence: Silence): SQL => sql`written as (
     insert into collector_health as h
-      (identity_id, certificate_id, last_heartbeat_at, report_digest, digest_reported_at, dropped_since_previous, version_since,
-        running_config_since, config_invalid_since, queue_at_risk_since, renewal_failed_since, recovered_at, ${names})
-    select identity_id, certificate_id, at, report_digest, case when report_digest is not null then at end, false, at, at,
+      (identity_id, certificate_id, last_heartbeat_at, report_digest, digest_reported_at, core, subnet, dropped_since_previous,
+        version_since, running_config_since, config_invalid_since, queue_at_risk_since, renewal_failed_since, recovered_at, ${names})
+    select identity_id, certificate_id, at, report_digest, case when report_digest is not null then at end, core, subnet, false, at, at,
       case when not config_valid then at end, case when queue_at_risk then at end, case when renewal_status = 'failed' then at end,
       (select at from collector_identity where id = identity_id and enrolled_at <= ${silence.enrollingBefore}), ${names}
     from ${source} reported order by identity_id
@@ -124,6 +126,8 @@ export const storeReports = (source: SQL, silence: Silence): SQL => sql`written 
       last_heartbeat_at = excluded.last_heartbeat_at,
       report_digest = excluded.report_digest,
       digest_reported_at = excluded.digest_reported_at,
+      core = excluded.core,
+      subnet = excluded.subnet,
       dropped_since_previous = ${hasDropped},
       version_since = case when excluded.collector_version = h.collector_version
         then coalesce(h.version_since, ${at}) else ${at} end,
@@ -137,6 +141,7 @@ export const storeReports = (source: SQL, silence: Silence): SQL => sql`written 
       renewal_failed_since = case when excluded.renewal_status = 'failed'
         then coalesce(case when h.renewal_status = 'failed' then h.renewal_failed_since end, ${at}) end,
       recovered_at = case when ${wasStale(silence)} or ${hasRecovered} then ${at} else h.recovered_at end,
+      starts = h.starts + (h.boot_id <> excluded.boot_id)::int,
       previous_boot_id = case when h.boot_id <> excluded.boot_id then h.boot_id else h.previous_boot_id end,
       previous_boot_at = case when h.boot_id <> excluded.boot_id then ${seenBefore} else h.previous_boot_at end,
       ${assignments}
@@ -151,8 +156,11 @@ export const storeReports = (source: SQL, silence: Silence): SQL => sql`written 
 /** Returns a value of a statement by its name. */
 export const given = (
   name: string,
-  type: "timestamptz" | "int" | "json" | "uuid[]" | "timestamptz[]" | "bigint[]",
+  type: "text" | "timestamptz" | "int" | "json" | "text[]" | "uuid[]" | "timestamptz[]" | "bigint[]",
 ): SQL => sql`${sql.placeholder(name)}::${sql.raw(type)}`;
+
+/** The core that receives what a statement records: the value `by_core`. */
+export const givenCore = given("by_core", "text");
 
 /** The silence by the values of `silenceValues`. */
 export const givenSilence: Silence = {

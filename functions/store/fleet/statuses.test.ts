@@ -21,6 +21,8 @@ const figures: SeenHost["figures"] = {
   droppedRecordsTotal: 0,
   deadLetters: 0,
   lastAckAgeSeconds: 2,
+  rssBytes: 8e7,
+  cpuMs: 1500,
 };
 let ids: string[] = [];
 
@@ -46,6 +48,7 @@ const seen = (index: number, more: Partial<SeenHost> = {}): SeenHost => ({
   identityId: ids[index] ?? "",
   seenAt: clock.now(),
   digest,
+  subnet: "10.1.2.0/24",
   figures,
   ...more,
 });
@@ -127,6 +130,34 @@ it("marks a host at risk while it loses records, and recovered with the first st
   await clock.advance(1000);
   await recordSeen(seen(6, { figures: lost }));
   expect(await rowOf(6)).toMatchObject({ at: clock.now(), report_at: clock.now() - 1000, recovered_at });
+});
+
+it("keeps by which core and from where the host reports, and when that changed, for a report that is stored again too", async () => {
+  const [one, other] = ["core-1", "core-2"].map((core) => createSeenRecorder({ db, core }, clock, thresholds));
+  const connectionOf = async () => {
+    const [row] = await db.execute(sql`select core, subnet from fleet_status where identity_id = ${ids[9]}::uuid`);
+    const before = await db.execute<{ core: string; subnet: string; at: string }>(
+      sql`select core, subnet, until_at as at from fleet_connection where identity_id = ${ids[9]}::uuid order by until_at`,
+    );
+    return [...before.map(({ core, subnet, at }) => [core, subnet, Date.parse(at) - start]), row?.core, row?.subnet];
+  };
+  await one?.(seen(9));
+  const start = clock.now();
+  await clock.advance(1000);
+  await one?.(seen(9));
+  const first = ["", "", 0];
+  expect(await connectionOf()).toEqual([first, "core-1", "10.1.2.0/24"]);
+  await clock.advance(1000);
+  await other?.(seen(9));
+  await clock.advance(1000);
+  await other?.(seen(9, { subnet: "2001:db8::/64", figures: { ...figures, deadLetters: 3 } }));
+  expect(await connectionOf()).toEqual([
+    ...[first, ["core-1", "10.1.2.0/24", 2000], ["core-2", "10.1.2.0/24", 3000]],
+    ...["core-2", "2001:db8::/64"],
+  ]);
+  // An older status comes late, by the core before.
+  await one?.(seen(9, { seenAt: clock.now() - 500 }));
+  expect((await connectionOf()).slice(-2)).toEqual(["core-2", "2001:db8::/64"]);
 });
 
 it("dates the recovery of a host that was stale, by its last status", async () => {

@@ -11,6 +11,7 @@ import {
   type DesiredConfig,
   desiredConfigOf,
   given,
+  givenCore,
   givenSilence,
   reportedNames,
   type SilenceThresholds,
@@ -27,6 +28,9 @@ export interface StatusFigures {
   deadLetters: number;
   /** Null before the first ack. */
   lastAckAgeSeconds: number | null;
+  /** Null where the collector does not report them. */
+  rssBytes: number | null;
+  cpuMs: number | null;
 }
 
 /** A status of a host. */
@@ -36,6 +40,8 @@ export interface SeenHost {
   seenAt: number;
   /** From `digestKey`. */
   digest: bigint;
+  /** Where it came from, by `subnetOf`. */
+  subnet: string;
   figures: StatusFigures;
 }
 
@@ -54,7 +60,7 @@ const statusesMax = 4096;
  * identities, so that cores cannot deadlock. An older status never replaces a newer one.
  */
 export const createSeenRecorder = (
-  { db, pause, hasOlderCore }: HeartbeatStore,
+  { db, pause, hasOlderCore, core = "" }: HeartbeatStore,
   clock: Pick<Clock, "now">,
   thresholds: SilenceThresholds,
 ): ((seen: SeenHost) => Promise<SeenRecord>) => {
@@ -67,9 +73,9 @@ export const createSeenRecorder = (
     const keep = (rows: readonly SeenRow[]) => {
       for (const row of rows) recorded.set(row.identity_id, row);
     };
-    keep(await record({ ...arraysOf(seen), stale_before, ...repeatsFrom(hasOlderCore) }));
+    keep(await record({ ...arraysOf(seen), by_core: core, stale_before, ...repeatsFrom(hasOlderCore) }));
     const others = seen.filter(({ identityId }) => !recorded.has(identityId));
-    if (others.length > 0) keep(await store({ json: jsonOf(others), ...silence }));
+    if (others.length > 0) keep(await store({ json: jsonOf(others), by_core: core, ...silence }));
     return seen.map(({ identityId }) => {
       const row = recorded.get(identityId);
       return row === undefined
@@ -95,16 +101,19 @@ interface SeenRow extends AssignedRow {
 
 const jsonOf = (seen: readonly SeenHost[]): string =>
   JSON.stringify(
-    seen.map(({ identityId, seenAt, digest, figures }) => ({
+    seen.map(({ identityId, seenAt, digest, subnet, figures }) => ({
       id: identityId,
       at: new Date(seenAt),
       digest: digest.toString(),
+      subnet,
       bytes: figures.queueBytes,
       records: figures.queueRecords,
       oldest: figures.oldestRecordAgeSeconds,
       ack: figures.lastAckAgeSeconds,
       dropped: figures.droppedRecordsTotal,
       dead: figures.deadLetters,
+      rss: figures.rssBytes,
+      cpu: figures.cpuMs,
     })),
   );
 
@@ -121,6 +130,9 @@ const arraysOf = (seen: readonly SeenHost[]): Record<keyof typeof arrayTypes, st
     oldest: arrayOf(({ figures }) => figures.oldestRecordAgeSeconds),
     acks: arrayOf(({ figures }) => figures.lastAckAgeSeconds),
     lost: arrayOf(({ figures }) => figures.droppedRecordsTotal + figures.deadLetters),
+    subnets: arrayOf(({ subnet }) => `"${subnet}"`),
+    rss: arrayOf(({ figures }) => figures.rssBytes),
+    cpu: arrayOf(({ figures }) => figures.cpuMs),
   };
 };
 
@@ -133,6 +145,9 @@ const arrayTypes = {
   oldest: "bigint[]",
   acks: "bigint[]",
   lost: "bigint[]",
+  subnets: "text[]",
+  rss: "bigint[]",
+  cpu: "bigint[]",
 } as const;
 const arrays = sql.join(
   Object.entries(arrayTypes).map(([name, type]) => given(name, type)),
@@ -140,12 +155,13 @@ const arrays = sql.join(
 );
 
 const input = sql`json_to_recordset(${given("json", "json")}) as input (id uuid, at timestamptz, digest bigint, bytes bigint,
-  records bigint, oldest bigint, ack bigint, dropped bigint, dead bigint)`;
+  records bigint, oldest bigint, ack bigint, dropped bigint, dead bigint, subnet text,
+  rss bigint, cpu bigint)`;
 
 /** Most hosts have no config of core, and need no lookup. */
 const recordStatuses = sql`
   select r.host as identity_id, a.config_id, a.config_hash
-  from fleet_status_record(${arrays}, ${given("stale_before", "timestamptz")}) r
+  from fleet_status_record(${arrays}, ${givenCore}, ${given("stale_before", "timestamptz")}) r
   left join lateral ${assignedConfig(sql`case when r.has_config then r.host end`)} a on true`;
 
 /** Stores the last report of each host again with these figures, unless a newer one is known, and returns the hosts whose report holds. */
@@ -157,7 +173,7 @@ const storeStatuses = sql`
     ) f on true
   ), ${storeReports(
     sql`(
-    select h.identity_id, h.certificate_id, s.at, h.report_digest, ${sql.raw(
+    select h.identity_id, h.certificate_id, s.at, h.report_digest, ${givenCore} as core, s.subnet, ${sql.raw(
       reportedNames
         .map((name) => {
           const figure: Readonly<Record<string, string>> = {
@@ -167,6 +183,8 @@ const storeStatuses = sql`
             dropped_records_total: "s.dropped",
             dead_letters: "s.dead",
             forwarder_last_ack_at: "s.at - make_interval(secs => s.ack)",
+            rss_bytes: "s.rss",
+            cpu_ms: "s.cpu",
           };
           return `${figure[name] ?? `h.${name}`} as ${name}`;
         })

@@ -39,7 +39,7 @@ export interface Term {
 }
 
 /** A part that is compared as text. */
-type TextPart = "text" | "device" | "hostname" | "identity" | "platform" | "version";
+type TextPart = "text" | "device" | "hostname" | "identity" | "platform" | "version" | "core" | "subnet" | "policy";
 
 const names = (
   part: "states" | "attention" | "condition" | "drift" | "progress" | "heartbeat" | "forwarding" | "forwarder" | "auth",
@@ -166,12 +166,7 @@ const since: Term = {
 };
 
 const expiresIn: Term = {
-  ...{
-    key: "expires",
-    part: "expires",
-    example: "weekend",
-    meaning: "certificate expires on a day or in a range, in UTC",
-  },
+  ...{ key: "expires", part: "expires", example: "weekend", meaning: "expires on a day or in a range, in UTC" },
   ...{ operators: [":"], isList: true },
   read: ({ text }, now) => {
     const value = readRange(text, now);
@@ -198,6 +193,9 @@ export const terms: readonly Term[] = [
   hashes("desired", "desiredConfig", "desired config begins with"),
   hashes("running", "runningConfig", "running config begins with"),
   label,
+  texts("core", "core-1", "machine of the core that the last heartbeat reached"),
+  texts("subnet", "10.1.2.0/24", "the /24 or /64 that it came from, as core saw it"),
+  texts("policy", "servers", "enrollment policy"),
   names("drift", { example: "drifted", meaning: "running config against desired" }),
   names("heartbeat", {
     example: "recent",

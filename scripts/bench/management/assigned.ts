@@ -63,7 +63,13 @@ export const assignedBench: Bench = async (args) => {
     const signed = signBody("heartbeat", credentialsOf(host), body);
     const queue = { records: 3, bytes: 4096, oldestRecordAgeSeconds: 1, droppedRecordsTotal: 0, deadLetters: 0 };
     const digest = createHash("sha256").update(hash).digest();
-    const status = { digest, queue, lastAckAgeSeconds: 1, report: Buffer.from(JSON.stringify(signed)) };
+    const status = {
+      digest,
+      queue,
+      lastAckAgeSeconds: 1,
+      usage: { rssBytes: 8e7, cpuMs: 5 },
+      report: Buffer.from(JSON.stringify(signed)),
+    };
     const answer = await streams[index]?.send(status);
     if (answer?.refused !== "") throw new Error(`a report was refused: ${answer?.refused}`);
   };

@@ -48,6 +48,7 @@ export const startStatusLoad = async (
       identityId: host.id,
       seenAt: clock.now(),
       digest: BigInt(host.digest),
+      subnet: "10.0.0.0/24",
       figures: {
         queueRecords: index % 1000,
         queueBytes: (Number(host.bytes) + 4096 * index) % 104_857_600,
@@ -55,6 +56,8 @@ export const startStatusLoad = async (
         droppedRecordsTotal: Number(host.lost),
         deadLetters: 0,
         lastAckAgeSeconds: index % 7,
+        rssBytes: 8e7,
+        cpuMs: 1000,
       },
     };
     const startedAt = performance.now();

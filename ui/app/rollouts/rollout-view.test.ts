@@ -20,7 +20,10 @@ const wave = (number: number, change: Partial<RolloutWave> = {}): RolloutWave =>
 });
 const rollout = (change: Partial<Rollout>): Rollout => ({
   ...{ id, config: { id, name: "web", config_hash: "f8b4c0" }, filter: "", state: "running", reason: null, wave: 1 },
-  ...{ waves: [wave(1), wave(2)], gate: { max_failed_percent: 5, states: ["stale", "not_applied"] } },
+  ...{
+    waves: [wave(1), wave(2)],
+    gate: { max_failed_percent: 5, states: ["stale", "not_applied"], worse_than_control: false },
+  },
   ...{ on_breach: "pause", targets: 8, ...none, applied: 3, created_by: id, created_by_name: "ada@example.test" },
   ...{ created_at: "2026-11-20T10:00:00.000Z", updated_at: "2026-11-20T10:00:00.000Z", ended_at: null, breach: null },
   ...change,

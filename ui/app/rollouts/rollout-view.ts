@@ -144,7 +144,9 @@ export const waveSentence = (wave: RolloutWave, state: RolloutState, zone: TimeZ
 export const gateSentence = ({ gate, on_breach: onBreach }: Pick<Rollout, "gate" | "on_breach">): string =>
   `At most ${gate.max_failed_percent} % of a wave's hosts may fail (${gate.states
     .map((state) => conditionWords[state])
-    .join(", ")}); otherwise the rollout ${onBreach === "pause" ? "pauses" : "rolls back"}.`;
+    .join(
+      ", ",
+    )})${gate.worse_than_control ? ", and none may turn out worse than unchanged hosts" : ""}; otherwise the rollout ${onBreach === "pause" ? "pauses" : "rolls back"}.`;
 
 /** Returns what exceeded the gate, in words. */
 export const breachSentence = ({ breach, gate }: Pick<Rollout, "breach" | "gate">): string =>
@@ -157,8 +159,8 @@ const roundedPercent = (percent: number): number => Math.round(percent * 10) / 1
 /** Returns who or what stopped a rollout: `by the gate`, `by an operator: maintenance`. */
 const causeOf = (reason: Rollout["reason"]): string => {
   if (reason === null) return "";
-  const by = reason.code === "gate_breached" ? " by the gate" : " by an operator";
-  return reason.code === "operator" && reason.detail !== null ? `${by}: ${reason.detail}` : by;
+  const by = reason.code === "operator" ? " by an operator" : " by the gate";
+  return reason.code !== "gate_breached" && reason.detail !== null ? `${by}: ${reason.detail}` : by;
 };
 
 /** Returns where a rollout is, in words. */

@@ -85,7 +85,7 @@ export const RolloutsPage = () => {
           <RolloutStateMark state={rollout.state} />
           <Show when={rollout.reason}>
             {(reason) => (
-              <span class="second-line">{reason().code === "gate_breached" ? "by the gate" : "by an operator"}</span>
+              <span class="second-line">{reason().code === "operator" ? "by an operator" : "by the gate"}</span>
             )}
           </Show>
         </>

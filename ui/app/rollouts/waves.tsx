@@ -1,5 +1,7 @@
 import { For, Show } from "solid-js";
+import { type ComparisonVerdict, describeComparison, describeMeasure } from "../../../proto/fleet-health/comparison.ts";
 import type { Rollout, RolloutWave } from "../../../proto/rollout/rollout.ts";
+import { formatCountOf } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { TargetBar, TargetFigure } from "./rollout-parts.tsx";
 import { hadFailed, reachOf, soakWords, wavePhase, waveSentence } from "./rollout-view.ts";
@@ -11,6 +13,14 @@ const figures = [
   { figure: "reverted", word: "reverted" },
   { figure: "skipped", word: "skipped" },
 ] as const;
+
+const verdictWords: Readonly<Record<ComparisonVerdict, string>> = {
+  worse: "worse",
+  better: "better",
+  same: "no difference that matters",
+  unclear: "not clear",
+  too_few: "too few hosts",
+};
 
 /** The waves of a rollout in order, each with its targets by status. */
 export const Waves = (props: { rollout: Rollout }) => {
@@ -58,6 +68,30 @@ export const Waves = (props: { rollout: Rollout }) => {
                 {waveSentence(wave, props.rollout.state, times.zone())}
                 <Show when={wave.completed_at === null}>, {soakWords(wave)}</Show>
               </p>
+              <Show when={wave.comparison}>
+                {(comparison) => (
+                  <details class="wave-comparison" data-verdict={comparison().verdict}>
+                    <summary>{describeComparison(comparison())}</summary>
+                    <ul>
+                      <For each={comparison().measures}>
+                        {(result) => (
+                          <li>
+                            {describeMeasure(result)}
+                            <Show when={result.difference}>, {verdictWords[result.verdict]}</Show>
+                          </li>
+                        )}
+                      </For>
+                    </ul>
+                    <p class="quiet">
+                      Alike in {comparison().matched_by.join(", ")}
+                      <Show when={comparison().unmatched > 0}>
+                        ; {formatCountOf(comparison().unmatched, "host")} of the wave without a counterpart
+                      </Show>
+                      . In brackets, what the figures allow.
+                    </p>
+                  </details>
+                )}
+              </Show>
             </li>
           )}
         </For>

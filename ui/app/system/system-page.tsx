@@ -1,4 +1,5 @@
 import { createSignal, For, Show } from "solid-js";
+import { filterToParams } from "../../../proto/fleet-health/filter.ts";
 import { type PartState, type SystemPart, SystemReport } from "../../../proto/system/report.ts";
 import { createReport } from "../api/create-report.ts";
 import { Icon } from "../design/icon.tsx";
@@ -45,6 +46,15 @@ export const SystemPage = () => {
       name: "Streams of hosts",
       isNumber: true,
       cell: ({ streams }) => (streams === null ? <span class="quiet">none</span> : formatCount(streams)),
+    },
+    {
+      name: "Hosts",
+      isNumber: true,
+      cell: ({ machine, hosts }) => (
+        <Show when={hosts > 0} fallback="0">
+          <a href={`/fleet?${filterToParams({ core: [machine], heartbeat: ["recent"] })}`}>{formatCount(hosts)}</a>
+        </Show>
+      ),
     },
     { name: "Clock ahead", isNumber: true, cell: ({ clock_ahead_seconds: ahead }) => `${ahead.toFixed(1)} s` },
   ];

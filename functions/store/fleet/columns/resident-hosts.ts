@@ -34,7 +34,7 @@ const times = [
 const amounts = ["queue_bytes", "queue_bytes_max", "lost_records", "label_set_id"] as const;
 const keys = ["desired_config_key", "running_config_key", "last_known_good_config_key"] as const;
 const flags = ["renewal_failed", "config_invalid", "queue_at_risk", "forwarder_connected"] as const;
-const nameColumns = ["version", "platform", "drift"] as const;
+const nameColumns = ["version", "platform", "drift", "core", "subnet", "policy_id"] as const;
 
 /** A column with few different texts. */
 export type NameColumn = (typeof nameColumns)[number];

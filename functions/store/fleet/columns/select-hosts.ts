@@ -69,8 +69,11 @@ const markFound = (view: ResidentHosts, column: string, found: readonly string[]
     }
     return marks;
   }
-  const { values } = view.column(column);
-  const wanted = new Set<unknown>(found.map(Number));
+  const known = view.column(column);
+  const { values } = known;
+  const wanted = new Set<unknown>(
+    found.map((text) => (known.kind === "names" ? known.places.get(text) : Number(text))),
+  );
   for (let place = 0; place < marks.length; place++) if (wanted.has(values[place])) marks[place] = 1;
   return marks;
 };

@@ -23,6 +23,8 @@ const seen: readonly ExportColumn[] = [
   ["forwarder_connected", (row) => row.forwarder && String(row.forwarder.connected)],
   ["forwarder_last_ack_at", (row) => row.forwarder?.last_ack_at ?? null],
   ["forwarder_last_error", (row) => row.forwarder?.last_error ?? null],
+  ["core", (row) => row.core],
+  ["subnet", (row) => row.subnet],
   ["incomplete_hours", (row) => row.incomplete_hours],
 ];
 

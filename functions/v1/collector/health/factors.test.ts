@@ -5,6 +5,9 @@ import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage } from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { createHistoryKeeper } from "../../../domain/fleet/keep-history.ts";
+import { readFleetRules } from "../../../domain/fleet/rules.ts";
+import { createFleetColumns } from "../../../store/fleet/columns/fleet-columns.ts";
+import { countFactors } from "../../../store/fleet/factors.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -12,10 +15,11 @@ const { api, clock, core } = test;
 await createHistoryKeeper(core)();
 const { token } = await createTestToken(test);
 const body = heartbeatBody(0) as Record<"collector" | "config", object>;
-/** Rack 7 loses its power after the first heartbeat; version and region are spread. */
+/** Rack 7, which has a subnet of its own, loses its power after the first heartbeat; version and region are spread. */
 const hosts = await Promise.all(
   Array.from({ length: 16 }, async (_, n) => ({
     host: await enrollTestCollector(test, { token, deviceId: `host-${n}`, kind: "ed25519" }),
+    from: `10.${n < 5 ? 7 : 8}.0.${n}`,
     report: {
       labels: { rack: n < 5 ? "7" : "8", region: n % 2 === 0 ? "fra1" : "ams2" },
       collector: { ...body.collector, version: n % 3 === 0 ? "1.4.0" : "1.5.0" },
@@ -23,9 +27,11 @@ const hosts = await Promise.all(
     },
   })),
 );
-const beat = (from: number) =>
+const beat = (first: number) =>
   Promise.all(
-    hosts.slice(from).map(({ host, report }) => manage(test, host, "heartbeat", heartbeatBody(clock.now(), report))),
+    hosts
+      .slice(first)
+      .map(({ host, from, report }) => manage(test, host, "heartbeat", heartbeatBody(clock.now(), report), { from })),
   );
 await beat(0);
 const before = clock.now() + 1000;
@@ -39,10 +45,11 @@ const factors = async (query: string) =>
 describe("what hosts have in common", () => {
   it("is first what all of them have and no other, with counts that their filters find", async () => {
     const { selected, others, compared, items } = await factors("state=stale");
-    expect([selected, others, compared]).toEqual([5, 11, 2 + 2 + 2 + 2 + 1 + 1]);
-    expect(items.slice(0, 2)).toMatchObject([
+    expect([selected, others, compared]).toEqual([5, 11, 2 + 2 + 2 + 2 + 2 + 1 + 1 + 1]);
+    expect(items.slice(0, 3)).toMatchObject([
       { kind: "label", value: "rack:7", selected: 5, others: 0 },
       { kind: "running_config", value: "c".repeat(16), selected: 5, others: 0 },
+      { kind: "subnet", value: "10.7.0.0/24", selected: 5, others: 0 },
     ]);
     expect(items[0]?.expected_by_chance).toBeLessThan(0.05);
     for (const { kind, value, ...counted } of items) {
@@ -58,6 +65,28 @@ describe("what hosts have in common", () => {
   it("is nothing of all hosts or of none", async () => {
     expect(await factors("")).toMatchObject({ selected: 16, others: 0, items: [] });
     expect(await factors("device=nobody")).toMatchObject({ selected: 0, others: 16, items: [] });
+  });
+
+  it("is counted in core's memory as in the database", async () => {
+    const columns = createFleetColumns({ db: core.reports, clock, onFailure: () => undefined });
+    await columns.load();
+    const rules = await readFleetRules(core);
+    const countsOf = async (...memory: (typeof columns)[]) => {
+      const { counts, ...sums } = await countFactors(core.reports, rules, { states: ["stale"] }, ...memory);
+      return [sums, counts.map((count) => JSON.stringify(count)).toSorted()];
+    };
+    expect(await countsOf(columns)).toEqual(await countsOf());
+  });
+
+  it("is the policy under which hosts enrolled", async () => {
+    const { token: other } = await createTestToken(test, { name: "kiosks" });
+    const host = await enrollTestCollector(test, { token: other, deviceId: "kiosk-1", kind: "ed25519" });
+    await manage(test, host, "heartbeat", heartbeatBody(clock.now()), { from: "2001:db8::1" });
+    const { body: found } = await api<FleetHealthReport>("GET", "/v1/collector/health?policy=kiosks", {
+      as: "auditor",
+    });
+    expect(found.items).toMatchObject([{ device_id: "kiosk-1", core: null, subnet: "2001:db8::/64" }]);
+    expect((await factors("policy=kiosks&not_device=nobody")).selected).toBe(1);
   });
 
   it("is also of the past", async () => {

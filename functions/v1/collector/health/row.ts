@@ -67,6 +67,11 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
     file_gaps_total: numberOrNull(row.file_gaps),
     file_gap_bytes_total: numberOrNull(row.file_gap_bytes),
   },
+  process: {
+    rss_bytes: numberOrNull(row.rss_bytes),
+    cpu_seconds: row.cpu_ms === null ? null : Number(row.cpu_ms) / 1000,
+    restarts: row.starts,
+  },
   renewal: { status: row.renewal_status, last_error: row.renewal_last_error },
   last_auth_failure:
     row.last_auth_failure_at !== null && row.last_auth_failure_reason !== null
@@ -80,6 +85,8 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
           last_at: timestampOf(row.gap_last_at),
         }
       : null,
+  core: row.core,
+  subnet: row.subnet,
   incomplete_hours: row.incomplete_hours,
 });
 

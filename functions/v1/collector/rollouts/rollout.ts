@@ -20,7 +20,11 @@ export const rolloutView = (row: DescribedRollout & { outages?: readonly Outage[
     reason: code === undefined ? null : { code, detail: row.reason },
     wave: row.wave,
     waves: row.waves.map(waveView),
-    gate: { max_failed_percent: row.maxFailedPercent, states: row.conditions },
+    gate: {
+      max_failed_percent: row.maxFailedPercent,
+      states: row.conditions,
+      worse_than_control: row.stopsIfWorse,
+    },
     on_breach: row.onBreach,
     targets: sum("targets"),
     pending: sum("pending"),
@@ -68,6 +72,7 @@ const waveView = (row: DescribedWave): RolloutWave => ({
   started_at: timestamp(row.startedAt),
   soak_until: timestamp(row.soakUntil),
   completed_at: timestamp(row.completedAt),
+  ...(row.comparison === null ? {} : { comparison: row.comparison }),
 });
 
 /** Returns the view of a target. */

@@ -11,6 +11,7 @@ import {
   formatTimestamp,
   formatUntil,
   plainName,
+  plainText,
   type TimeZone,
 } from "../../format/format.ts";
 
@@ -115,6 +116,18 @@ export const queueFacts = ({ queue }: Pick<FleetHealthRow, "queue">): Fact[] => 
     ),
   ];
 };
+
+/** Returns what the collector's process takes, and by which core it is connected, by its last heartbeat; none of what it does not report. */
+export const processFacts = ({
+  process,
+  core,
+  subnet,
+}: Pick<FleetHealthRow, "process" | "core" | "subnet">): Fact[] => [
+  ...fact("Memory", process.rss_bytes, formatBytes),
+  ...fact("CPU time since its start", process.cpu_seconds, (seconds) => formatDuration(Math.round(seconds))),
+  ...fact("Restarts", process.rss_bytes === null ? null : process.restarts, formatCount),
+  ...fact("Core", core, (name) => `${plainText(name)}${subnet === null ? "" : `, from ${subnet}`}`),
+];
 
 const fact = <Value>(name: string, value: Value | null, format: (value: Value) => string): Fact[] =>
   value === null ? [] : [[name, format(value)]];

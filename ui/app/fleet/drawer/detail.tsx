@@ -17,6 +17,7 @@ import {
   hashLines,
   historyFacts,
   pastView,
+  processFacts,
   queueFacts,
   signalView,
   type TimestampView,
@@ -31,6 +32,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
   const item = () => props.detail.item;
   // Ages count to the time of the report, so that a wrong clock of this machine has no effect.
   const asOf = () => Date.parse(props.detail.generated_at);
+  const reportedFacts = () => [...queueFacts(item()), ...processFacts(item())];
   const { times } = usePageContext();
   const past = (at: string | null) => pastView(at, asOf(), times.zone());
   const signal = (at: string | null) => signalView(past(at), props.detail);
@@ -210,10 +212,10 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
         </dl>
       </Section>
 
-      <Section title="Queue">
-        <Show when={queueFacts(item()).length > 0} fallback={<p class="quiet">Not reported yet.</p>}>
+      <Section title="Queue, process, core">
+        <Show when={reportedFacts().length > 0} fallback={<p class="quiet">Not reported yet.</p>}>
           <dl class="facts">
-            <Index each={queueFacts(item())}>
+            <Index each={reportedFacts()}>
               {(fact) => (
                 <>
                   <dt>{fact()[0]}</dt>

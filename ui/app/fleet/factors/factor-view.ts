@@ -14,6 +14,9 @@ export const factorNames: Readonly<Record<FactorKind, string>> = {
   running_config: "running config",
   desired_config: "desired config",
   drift: "drift",
+  core: "core",
+  subnet: "subnet",
+  policy: "policy",
 };
 
 /** Returns the filter of the hosts that have a value. */
@@ -49,6 +52,6 @@ export const nothingInCommon = ({ selected, others, items }: FleetFactors): stri
   if (others === 0) return "These are all hosts: there are no others to compare them with. Choose a state or a filter.";
   if (selected === 1) return "One host has nothing in common with others. Choose more.";
   if (items.length === 0)
-    return `No label, version, platform or config is more frequent among ${formatCountOf(selected, "host")} than elsewhere.`;
+    return `No label, version, platform, config, core, subnet or policy is more frequent among ${formatCountOf(selected, "host")} than elsewhere.`;
   return undefined;
 };

@@ -243,6 +243,10 @@ const Row = (props: { row: RowView; href: string; current: boolean; wide: boolea
       <td class={cut(props.row.hostname, 20, "column-hostname")}>
         <bdi title={props.row.hostname}>{props.row.hostname}</bdi>
       </td>
+      <td class={cut(props.row.core, 20, "column-core")}>
+        <span title={props.row.core} textContent={props.row.core} />
+        <span class="second" textContent={props.row.subnet} />
+      </td>
     </Show>
     <For each={props.labels}>
       {(key) => {

@@ -48,6 +48,9 @@ const healthy: FleetHealthRow = {
   renewal: { status: "ok", last_error: null },
   last_auth_failure: null,
   ingest_gap: null,
+  process: { rss_bytes: 8e7, cpu_seconds: 12.5, restarts: 0 },
+  core: "core-1",
+  subnet: "10.1.2.0/24",
   incomplete_hours: null,
 };
 

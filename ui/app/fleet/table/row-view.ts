@@ -52,6 +52,8 @@ export interface RowView {
   /** The evidence of the first condition; empty without one. */
   why: string;
   hostname: string;
+  core: string;
+  subnet: string;
   heartbeat: AgeView;
   forwarding: AgeView;
   /** How many hours are not complete; empty until one is settled. */
@@ -121,6 +123,8 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
             .map(({ text }) => plainText(text))
             .join(""),
     hostname: plainName(row.hostname ?? ""),
+    core: plainName(row.core ?? ""),
+    subnet: row.subnet ?? "",
     heartbeat: ageOf(row.last_heartbeat_at),
     forwarding: ageOf(row.last_envelope_at),
     ...completenessView(row),

@@ -28,6 +28,7 @@ export const columns = [
   { name: "certificate", label: "Certificate and renewal", sort: "certificate_not_after" },
   { name: "version", label: "Version and platform" },
   { name: "hostname", label: "Hostname", wide: true },
+  { name: "core", label: "Core", detail: "subnet", wide: true },
 ] as const satisfies readonly Column[];
 
 type ColumnName = (typeof columns)[number]["name"];

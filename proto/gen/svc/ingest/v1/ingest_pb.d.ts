@@ -606,6 +606,18 @@ export declare type StatusFigures = Message<"svc.ingest.v1.StatusFigures"> & {
    * @generated from field: optional uint64 last_ack_age_seconds = 6;
    */
   lastAckAgeSeconds?: bigint | undefined;
+
+  /**
+   * Of the collector's process: its resident memory, and CPU time since its start.
+   *
+   * @generated from field: optional uint64 rss_bytes = 7;
+   */
+  rssBytes?: bigint | undefined;
+
+  /**
+   * @generated from field: optional uint64 cpu_ms = 8;
+   */
+  cpuMs?: bigint | undefined;
 };
 
 /**

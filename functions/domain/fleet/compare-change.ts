@@ -1,0 +1,41 @@
+import { hourMs } from "../../../kit/clock.ts";
+import { shareNextRun } from "../../../kit/share-next-run.ts";
+import type { HostComparison } from "../../../proto/fleet-health/comparison.ts";
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import { Problem } from "../../problems.ts";
+import { findFollowedHosts } from "../../store/fleet/followed-hosts.ts";
+import { keptHours } from "../../store/fleet/host-hours.ts";
+import { compareFollowed } from "./compare-followed.ts";
+import { readFleetRules, type ViewCore, viewsShared } from "./rules.ts";
+
+/** A change: the hosts of a filter, and when it began. */
+export interface Change {
+  filter: FleetFilter;
+  since: Date;
+}
+
+/**
+ * Creates the function that compares the hosts of a filter with others since a time, so that an upgrade or another change by other means than a
+ * rollout is judged alike. Concurrent calls of one change share it. Throws 422 `no_history` for a time that is not past, or too long ago.
+ */
+export const createComparisons = (core: ViewCore) =>
+  shareNextRun(
+    async (change: Change): Promise<HostComparison> => {
+      const ageMs = core.clock.now() - change.since.getTime();
+      if (ageMs < 0) throw new Problem("no_history", { detail: "The time is not past" });
+      if (ageMs > (keptHours - 1) * hourMs)
+        throw new Problem("no_history", { detail: `The figures of hosts are kept for ${keptHours} hours` });
+      const rules = await readFleetRules(core);
+      const hosts = await findFollowedHosts(core.db, rules, change);
+      // The hosts of a version are compared with those of another one, as those of a label are.
+      const matches = [
+        ["platform", "version", "labels"],
+        ["platform", "labels"],
+        ["platform", "version"],
+        ["platform"],
+      ] as const;
+      return compareFollowed(hosts, matches, rules.now);
+    },
+    (change) => JSON.stringify(change),
+    viewsShared(core),
+  );

@@ -1,0 +1,87 @@
+/** The hosts by which a wave is compared with unchanged ones, and their figures in the course of it. */
+import { type SQL, sql } from "drizzle-orm";
+import type { Executor } from "../database/database.ts";
+import { type FollowedHost, type FollowedRow, followedHostOf, hostFigures, hoursAround } from "../fleet/host-hours.ts";
+import { type CountingRules, staleBefore, timestampAt } from "../fleet/rows.ts";
+
+/** Hosts of a wave that are compared, and others: more would make the intervals narrower, and change no verdict that matters. */
+const changedMax = 2000;
+const controlMax = 8000;
+
+/** A wave of a rollout. */
+export interface ComparedWave {
+  rolloutId: string;
+  wave: number;
+}
+
+const isOf = ({ rolloutId, wave }: ComparedWave): SQL => sql`rollout_id = ${rolloutId}::uuid and wave = ${wave}::int`;
+
+/**
+ * Stores which hosts a wave that starts is compared by, and their figures. The others have the platform and version of one of the wave, and are first
+ * targets of later waves, then hosts that are no targets; each group in an order by lot. Deletes those of rollouts that have ended.
+ */
+export const chooseComparedHosts = async (
+  tx: Executor,
+  { rolloutId, wave }: ComparedWave,
+  rules: CountingRules,
+): Promise<void> => {
+  const { first, hour } = hoursAround(rules.now);
+  await tx.execute(sql`
+    delete from rollout_sample where rollout_id in (select id from rollout where ended_at is not null) or (${isOf({ rolloutId, wave })})`);
+  await tx.execute(sql`
+    with alive as materialized (
+      select f.identity_id, f.platform, f.version, f.label_set_id, t.wave, t.place, ${hostFigures("f")} as figures
+      from fleet_status f left join rollout_target t on t.rollout_id = ${rolloutId}::uuid and t.identity_id = f.identity_id
+      where f.last_heartbeat_at >= ${staleBefore(rules)} and f.revoked_from > ${timestampAt(rules.now)}
+        and (t.place is null or t.status = 'pending')
+    ), changed as (
+      select *, false as is_control from alive where wave = ${wave}::int order by place limit ${changedMax}
+    ), others as (
+      select *, true as is_control from alive
+      where (wave is null or wave > ${wave}::int) and (platform, version) in (select platform, version from changed)
+      order by place nulls last, md5(${rolloutId} || identity_id::text) limit ${controlMax}
+    ), chosen as (
+      select *, (row_number() over (order by place nulls last, md5(${rolloutId} || identity_id::text)))::int as lot
+      from (select * from changed union all select * from others) both_groups
+    )
+    insert into rollout_sample (rollout_id, wave, identity_id, is_control, place, platform, version, label_set_id, figures_before, figures_at_start)
+    select ${rolloutId}::uuid, ${wave}::int, c.identity_id, c.is_control, c.lot, c.platform, c.version, c.label_set_id, h.figures, c.figures
+    from chosen c left join fleet_hour h on h.identity_id = c.identity_id
+      and h.hour = (select min(hour) from fleet_hour where hour >= ${first}::int and hour < ${hour}::int)`);
+};
+
+/** Stores the figures of these hosts when the soak begins. */
+export const markSoak = async (tx: Executor, { rolloutId, wave }: ComparedWave): Promise<void> => {
+  await tx.execute(sql`update rollout_sample s set figures_at_soak = ${hostFigures("f")} from fleet_status f
+    where s.rollout_id = ${rolloutId}::uuid and s.wave = ${wave}::int and f.identity_id = s.identity_id`);
+};
+
+/**
+ * Finds the hosts of a wave's comparison with their figures now, each group in its order. Leaves out a host that is revoked, one of the wave that
+ * was skipped, and another one that something has changed since the wave started.
+ */
+export const findComparedHosts = async (
+  tx: Executor,
+  { rolloutId, wave, startedAt }: ComparedWave & { startedAt: Date },
+  rules: CountingRules,
+): Promise<FollowedHost[]> => {
+  const rows = await tx.execute<FollowedRow>(sql`
+    select s.is_control as "isControl", s.platform, s.version, s.label_set_id as "labelSetId", to_json(s.figures_before) as before,
+      to_json(s.figures_at_start) as at_change,
+      to_json(coalesce(s.figures_at_soak, s.figures_at_start)) as since_then, to_json(${hostFigures("f")}) as figures,
+      f.last_heartbeat_at < ${staleBefore(rules)} as "isSilent"
+    from rollout_sample s join fleet_status f on f.identity_id = s.identity_id
+    left join rollout_target t on t.rollout_id = s.rollout_id and t.identity_id = s.identity_id
+    where s.rollout_id = ${rolloutId}::uuid and s.wave = ${wave}::int and f.revoked_from > ${timestampAt(rules.now)}
+      and case when s.is_control
+        then f.config_assigned_at < ${timestampAt(startedAt)} and f.platform = s.platform and f.version = s.version
+          and f.label_set_id = s.label_set_id and coalesce(t.status, 'pending') = 'pending'
+        else t.status in ('assigned', 'applied', 'failed') end
+    order by s.place`);
+  return rows.map(followedHostOf);
+};
+
+/** Deletes the hosts of a comparison that is done. */
+export const deleteComparedHosts = async (tx: Executor, wave: ComparedWave): Promise<void> => {
+  await tx.execute(sql`delete from rollout_sample where ${isOf(wave)}`);
+};

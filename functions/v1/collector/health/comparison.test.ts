@@ -1,0 +1,72 @@
+import { sql } from "drizzle-orm";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { hourMs } from "../../../../kit/clock.ts";
+import type { HostComparison } from "../../../../proto/fleet-health/comparison.ts";
+import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { sampleHosts } from "../../../store/fleet/host-hours.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { api, clock, db } = test;
+/** Hosts vary in size; a third is upgraded, and then takes 40 percent more memory. */
+const heartbeat = (change = sql``) =>
+  db.execute(sql`update fleet_status set last_heartbeat_at = ${new Date(clock.now()).toISOString()}::timestamptz,
+    cpu_ms = cpu_ms + 60000 ${change}`);
+const isUpgraded = sql`hashtext(identity) % 3 = 0`;
+let since = 0;
+
+beforeAll(async () => {
+  await seedFleet(db, { count: 300, now: new Date(clock.now()) });
+  await db.execute(sql`update fleet_status set cpu_ms = 0`);
+  await heartbeat(
+    sql`, platform = 'linux/amd64', version = '1.0.0', revoked_from = 'infinity', queue_bytes = 100, lost_records = 0, starts = 0, rss_bytes = 80000000 + abs(hashtext(identity)) % 20000000, label_set_id = 1`,
+  );
+  await sampleHosts(db, new Date(clock.now()));
+  await clock.advance(hourMs);
+  await heartbeat();
+  await sampleHosts(db, new Date(clock.now()));
+  await clock.advance(60_000);
+  since = clock.now();
+  await heartbeat(sql`, version = case when ${isUpgraded} then '2.0.0' else '1.0.0' end, starts = (${isUpgraded})::int,
+    rss_bytes = case when ${isUpgraded} then rss_bytes * 1.4 else rss_bytes end`);
+  await clock.advance(hourMs);
+  await heartbeat();
+  await sampleHosts(db, new Date(clock.now()));
+  await clock.advance(hourMs / 2);
+  await heartbeat();
+});
+
+const compare = (query: string) =>
+  api<HostComparison & { code?: string }>("GET", `/v1/collector/health/comparison?${query}`, { as: "auditor" });
+const at = () => new Date(since).toISOString();
+
+describe("hosts that were upgraded by other means", () => {
+  it("are compared with those of the version before, on the same platform and with the same labels", async () => {
+    const { status, body } = await compare(`version=2.0.0&since=${at()}`);
+    expect([status, body.verdict, body.matched_by]).toEqual([200, "worse", ["platform", "labels"]]);
+    const verdicts = Object.fromEntries(body.measures.map(({ measure, verdict }) => [measure, verdict]));
+    // The upgrade itself is a restart, which the time since then does not have.
+    expect(verdicts).toMatchObject({ memory: "worse", cpu: "same", queue_growing: expect.any(String) });
+    expect(Object.entries(verdicts).filter(([, verdict]) => verdict === "worse")).toEqual([["memory", "worse"]]);
+    expect(body.measures.find(({ measure }) => measure === "memory")?.difference?.value).toBeCloseTo(0.4, 2);
+  });
+
+  it("differ as little as others do where the filter has nothing to do with the change", async () => {
+    const { body } = await compare(`version=1.0.0&q=7&since=${at()}`);
+    expect(body.matched_by).toContain("version");
+    expect(body.measures.find(({ measure }) => measure === "memory")).toMatchObject({
+      ...{ verdict: "same", difference: { value: 0, low: 0, high: 0 } },
+    });
+  });
+
+  it("have no verdict where few match, or the change is too new, and none of a time without figures", async () => {
+    expect((await compare(`version=3.0.0&since=${at()}`)).body).toMatchObject({ verdict: "too_few", changed: 0 });
+    expect((await compare("version=2.0.0&since=1s")).body).toMatchObject({
+      verdict: expect.not.stringMatching("worse"),
+    });
+    for (const time of ["80h", new Date(clock.now() + 1000).toISOString()])
+      expect(await compare(`since=${time}`)).toMatchObject({ status: 422, body: { code: "no_history" } });
+    expect((await compare("version=2.0.0")).body.code).toBe("validation_failed");
+  });
+});

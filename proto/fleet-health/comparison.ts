@@ -1,0 +1,100 @@
+/** How hosts that something has changed differ from similar ones that it has not (docs/judged-changes.md). */
+import * as v from "valibot";
+import { IsoTimestamp } from "../values.ts";
+
+/**
+ * What hosts are compared by: the share that sends no heartbeats any more, loses more records than before, starts more often, or has a fuller
+ * queue; and how much more memory and CPU the collectors use.
+ */
+export const comparedMeasures = ["silent", "losing", "restarting", "queue_growing", "memory", "cpu"] as const;
+
+/** One of `comparedMeasures`. */
+export type ComparedMeasure = (typeof comparedMeasures)[number];
+
+/**
+ * How changed hosts compare. `worse`, `better`: by more than a margin, however the interval is read; `same`: within the margin; `unclear`: the
+ * interval is too wide for any of these; `too_few`: fewer hosts than a verdict needs.
+ */
+const comparisonVerdicts = ["worse", "better", "same", "unclear", "too_few"] as const;
+
+/** One of `comparisonVerdicts`. */
+export type ComparisonVerdict = (typeof comparisonVerdicts)[number];
+
+const matchKeys = ["platform", "version", "labels"] as const;
+
+/** What compared hosts have in common. */
+export type MatchKey = (typeof matchKeys)[number];
+
+/** A comparison. */
+export const HostComparison = v.strictObject({
+  at: IsoTimestamp,
+  verdict: v.picklist(comparisonVerdicts),
+  /** Hosts were compared with those that have these in common. */
+  matched_by: v.array(v.picklist(matchKeys)),
+  /** Hosts that were compared, and changed ones that have no counterpart. */
+  changed: v.number(),
+  control: v.number(),
+  unmatched: v.number(),
+  measures: v.array(
+    v.strictObject({
+      measure: v.picklist(comparedMeasures),
+      verdict: v.picklist(comparisonVerdicts),
+      changed: v.number(),
+      control: v.number(),
+      /**
+       * Of shares: how much larger the share of the changed hosts is, 0.01 for one point. Of memory and CPU: by which part they grew more. Null
+       * with too few hosts.
+       */
+      difference: v.nullable(v.strictObject({ value: v.number(), low: v.number(), high: v.number() })),
+    }),
+  ),
+});
+
+/** A comparison. */
+export type HostComparison = v.InferOutput<typeof HostComparison>;
+
+/** Response of `GET /v1/collector/health/comparison`: the hosts of a filter since a time, against others. */
+export const FleetComparison = v.strictObject({ ...HostComparison.entries, since: IsoTimestamp });
+
+type MeasureResult = HostComparison["measures"][number];
+
+const words: Readonly<Record<ComparedMeasure, readonly [name: string, unit: "points" | "%"]>> = {
+  silent: ["silent hosts", "points"],
+  losing: ["hosts that lose more records", "points"],
+  restarting: ["hosts that start more often", "points"],
+  queue_growing: ["hosts with a fuller queue", "points"],
+  memory: ["memory", "%"],
+  cpu: ["CPU", "%"],
+};
+
+const signed = (part: number): string => `${part > 0 ? "+" : ""}${Math.round(part * 1000) / 10}`;
+
+/** Returns a result in words: `memory +23 % (18 to 28)`; of too few hosts by their numbers. */
+export const describeMeasure = ({ measure, difference, changed, control }: MeasureResult): string => {
+  const [name, unit] = words[measure];
+  return difference === null
+    ? `${name}: too few hosts, ${changed} and ${control}`
+    : `${name} ${signed(difference.value)} ${unit} (${signed(difference.low)} to ${signed(difference.high)})`;
+};
+
+/** Returns the verdict in a sentence. */
+export const describeComparison = ({ verdict, changed, control, measures }: HostComparison): string => {
+  const groups = `${changed} changed hosts against ${control} similar unchanged ones`;
+  const of = (wanted: MeasureResult["verdict"]) =>
+    measures
+      .filter((result) => result.verdict === wanted)
+      .map(describeMeasure)
+      .join(", ");
+  switch (verdict) {
+    case "worse":
+      return `Worse: ${of("worse")}, ${groups}.`;
+    case "better":
+      return `Better: ${of("better")}, ${groups}.`;
+    case "same":
+      return `No difference that matters, ${groups}.`;
+    case "unclear":
+      return `No verdict: ${groups} are too few, or too different, to tell.`;
+    case "too_few":
+      return `No verdict: ${groups} are too few.`;
+  }
+};
