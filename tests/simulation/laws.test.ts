@@ -80,7 +80,7 @@ const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = 
     const row = { ...{ first: 1, last: 1, bytes: 1, ageMs: 0 }, block: joinBlock([]) };
     if (disk.image) disk.image = { ...disk.image, rows: [row] };
     await withStats(lab, { records: 1 });
-    await passSeconds(lab.world, 30);
+    await passSeconds(lab.world, 50);
   },
   "what is stored is exported": ({ backend }) => void backend.accepted.splice(0, 10),
   "exported in order": ({ backend }) => void backend.accepted.reverse(),

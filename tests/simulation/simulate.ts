@@ -149,7 +149,8 @@ const untilRest = async (
 const settleAccounts = async ({ world, hosts, jetstream }: Lab): Promise<void> => {
   for (const { endAccounts } of hosts) endAccounts();
   if (jetstream) return;
-  const end = world.now() + restMs;
+  // Core may not have answered some, which wait then.
+  const end = world.now() + settleMs;
   while (world.now() < end && hosts.some(({ queue }) => queue.accounts.pendingThrough() !== undefined))
     await world.runUntil(world.now() + accountPollMs);
 };
