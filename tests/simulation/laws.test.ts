@@ -126,6 +126,18 @@ it("the history that is falsified breaks no law", async () => {
   expect((await simulate(quiet)).breaches).toEqual([]);
 });
 
+it("names each copy of a machine differently, and a copy of a copy: laws tell them apart by their names", async () => {
+  let machines: string[] = [];
+  await simulate(quiet, {}, (lab) => {
+    const host = first(lab.hosts);
+    lab.copy(host);
+    lab.copy(lab.hosts.at(-1) ?? host);
+    lab.copy(host);
+    machines = lab.hosts.map(({ machine }) => machine);
+  });
+  expect(new Set(machines).size).toBe(machines.length);
+});
+
 it.each(Object.entries(falsified))("the oracle names that not: %s", async (law, falsify) => {
   const { breaches } = await simulate(quiet, {}, falsify);
   expect(breaches.map((breach) => breach.law)).toContain(law);

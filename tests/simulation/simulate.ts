@@ -224,9 +224,10 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     copy: ({ hostId, machine, disk }) => {
       oracle.copied(hostId);
       const copied = { ...disk };
-      // One machine may be copied twice.
+      // A machine may be copied twice, and a copy too.
       const copies = hosts.filter((host) => host.hostId === hostId).length;
-      hosts.push(startHost(world, { ...shared, machine: `${machine}${"'".repeat(copies)}`, hostId, disk: copied }));
+      const name = `${machine.replaceAll("'", "")}${"'".repeat(copies)}`;
+      hosts.push(startHost(world, { ...shared, machine: name, hostId, disk: copied }));
     },
   };
 };
