@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { createTestClock } from "../../tests/fakes/clock.ts";
 import type { SealedAccount } from "../queue/account.ts";
 import type { QueueAccounts } from "../queue/queue-accounts.ts";
 import { createAccountLane } from "./account-lane.ts";
@@ -6,19 +7,25 @@ import { createAccountLane } from "./account-lane.ts";
 const account: SealedAccount = { number: 1, lastSequence: 5, body: new Uint8Array(3), signature: new Uint8Array(3) };
 
 /** A lane on a queue whose disk deletes nothing: its oldest record stays 3. */
-const openLane = () => {
+const openLane = ({ boundary = account.lastSequence } = {}) => {
   const sent: Uint8Array[] = [];
   const accounts: Pick<QueueAccounts, "next" | "boundaryAbove" | "changed"> = {
     next: () => account,
-    boundaryAbove: () => account.lastSequence,
+    boundaryAbove: () => boundary,
     changed: () => new Promise(() => undefined),
   };
   const records = [{ firstSequence: 3, lastSequence: 7, bytes: 1, envelopes: new Uint8Array() }];
   const queue = { accounts: accounts as QueueAccounts, read: () => records };
   const aside = { push: (bytes: Uint8Array) => void sent.push(bytes) };
-  const lane = createAccountLane(queue, { aside, onSent: () => undefined, onRefused: () => undefined });
+  const clock = createTestClock();
+  const pause = { isOn: false };
+  const lane = createAccountLane(queue, {
+    ...{ aside, clock, timeoutMs: 15_000 },
+    arePaused: () => pause.isOn,
+    onRefused: () => undefined,
+  });
   lane.opened(true);
-  return { lane, sent };
+  return { lane, sent, clock, pause };
 };
 
 it("sends an account once core has acknowledged its range, also while the disk cannot delete it: telemetry waits for it", () => {
@@ -29,5 +36,22 @@ it("sends an account once core has acknowledged its range, also while the disk c
   lane.ackedThrough(5);
   lane.ackedThrough(5);
   expect(sent).toHaveLength(1);
-  expect(lane.isWaiting()).toBe(true);
+});
+
+it("says how long core may still take to answer", async () => {
+  const { lane, clock } = openLane();
+  expect(lane.timeLeftMs()).toBe(Number.POSITIVE_INFINITY);
+  lane.ackedThrough(5);
+  await clock.advance(10_000);
+  expect(lane.timeLeftMs()).toBe(5_000);
+});
+
+it("keeps nothing back for an account while accounts are paused, and sends it behind the pause", () => {
+  const { lane, sent, pause } = openLane({ boundary: 9 });
+  pause.isOn = true;
+  lane.ackedThrough(5);
+  expect([lane.through(5), sent.length]).toEqual([9, 0]);
+  pause.isOn = false;
+  lane.poke();
+  expect([lane.through(5), sent.length]).toEqual([account.lastSequence, 1]);
 });

@@ -2,13 +2,22 @@
  * The accounts of one stream. Invariants:
  * - An account is sent when core has acknowledged everything at or below its last sequence, and nothing above that is read for the stream
  *   before core has the account: what core has counted by then is exactly what the account speaks of.
- * - One account at most is unanswered.
+ * - One account at most is unanswered, for `timeoutMs` at most: core answers in order, so no stream that waits for it gets on.
  */
+import type { Clock } from "../../kit/clock.ts";
+import { GrpcError } from "../../proto/grpc-status.ts";
 import type { SealedAccount } from "../queue/account.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { BatchGate } from "./batch.ts";
 import { type AccountAck, encodeAccount } from "./messages.ts";
 import type { RequestAside } from "./request-aside.ts";
+
+/** Core has not answered an account in time. */
+export class AccountTimeoutError extends GrpcError {
+  constructor(timeoutMs: number) {
+    super("deadline_exceeded", `core did not answer an account for ${timeoutMs / 1000} s`);
+  }
+}
 
 /** The accounts of a stream. */
 export interface AccountLane extends BatchGate {
@@ -19,8 +28,8 @@ export interface AccountLane extends BatchGate {
   /** Core has acknowledged everything at or below `sequence`, which the queue may still have: its disk need not take the deletion. */
   ackedThrough(sequence: number): void;
   acknowledged(ack: AccountAck): void;
-  /** Whether core owes an answer. */
-  isWaiting(): boolean;
+  /** Returns for how long core may still take to answer; infinite if it owes no answer. */
+  timeLeftMs(): number;
 }
 
 /** Creates the accounts of a stream. */
@@ -28,11 +37,16 @@ export const createAccountLane = (
   queue: Pick<Queue, "accounts" | "read">,
   {
     aside,
-    onSent,
+    clock,
+    timeoutMs,
+    arePaused,
     onRefused,
   }: {
     aside: Pick<RequestAside, "push">;
-    onSent(): void;
+    clock: Pick<Clock, "monotonic">;
+    timeoutMs: number;
+    /** Accounts wait, and telemetry does not wait for them. */
+    arePaused(): boolean;
     /** Core keeps an account as evidence against this host. */
     onRefused(refusal: { number: number; reason: string }): void;
   },
@@ -41,15 +55,15 @@ export const createAccountLane = (
   let takesAccounts = false;
   let acked = 0;
   /** The account that is due, and the one that core owes an answer: this one, or an earlier one that core lacks. */
-  let sent: { due: SealedAccount; account: SealedAccount } | undefined;
+  let sent: { due: SealedAccount; account: SealedAccount; atMs: number } | undefined;
 
   const send = (due: SealedAccount, account: SealedAccount, earlierAreLost = false): void => {
-    sent = { due, account };
+    sent = { due, account, atMs: clock.monotonic() };
     aside.push(encodeAccount(account, earlierAreLost));
-    onSent();
   };
+  const mayBeSent = (): boolean => takesAccounts && !arePaused();
   const poke = (): void => {
-    if (!takesAccounts || sent !== undefined) return;
+    if (!mayBeSent() || sent !== undefined) return;
     const next = accounts.next();
     if (next === undefined) return;
     const [oldest] = acked < next.lastSequence ? queue.read(0, { maxRecords: 1, maxBytes: 0 }) : [];
@@ -62,7 +76,7 @@ export const createAccountLane = (
     },
     // One that is not signed does not keep telemetry back.
     through: (sequence) => {
-      const next = takesAccounts ? accounts.next() : undefined;
+      const next = mayBeSent() ? accounts.next() : undefined;
       return next ? next.lastSequence : accounts.boundaryAbove(sequence);
     },
     changed: accounts.changed,
@@ -85,6 +99,6 @@ export const createAccountLane = (
       accounts.acknowledged();
       poke();
     },
-    isWaiting: () => sent !== undefined,
+    timeLeftMs: () => (sent ? sent.atMs + timeoutMs - clock.monotonic() : Number.POSITIVE_INFINITY),
   };
 };

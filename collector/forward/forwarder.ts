@@ -4,6 +4,7 @@ import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { Tracer } from "../../kit/tracing/tracer.ts";
 import type { Queue } from "../queue/queue.ts";
+import { AccountTimeoutError } from "./account-lane.ts";
 import type { BatchLimits } from "./batch.ts";
 import { type Compressor, createCompressor } from "./compressor.ts";
 import { readFailure } from "./connection.ts";
@@ -26,6 +27,8 @@ export interface ForwarderOptions {
   compression: "gzip" | "none";
   /** Makes the compressor of a stream's blocks; that of node:zlib by default. */
   createBlockCompressor?: () => Compressor;
+  /** How long an account may be unanswered, 15 s by default. */
+  accountTimeoutMs?: number;
   clock: Clock;
   entropy: Entropy;
   log: Log;
@@ -71,10 +74,14 @@ export interface Forwarder {
 }
 
 const answerTimeoutMs = 60_000;
+/** A network that fails at this moment looks the same: the next stream sends the account first once more. */
+const accountTriesMax = 2;
+const accountPauseMs = { min: 60_000, max: 3_600_000 };
 
 /** Makes a forwarder from `queue` to core (docs/protocol.md). */
 export const createForwarder = (options: ForwarderOptions): Forwarder => {
-  const { queue, clock, entropy, log, createBlockCompressor = () => createCompressor("zstd") } = options;
+  const { queue, clock, entropy, log, accountTimeoutMs = 15_000 } = options;
+  const { createBlockCompressor = () => createCompressor("zstd") } = options;
   const status: ForwarderStatus = { connected: false, takesAccounts: false, lastAckAt: null, lastError: null };
   const limiter = createRateLimiter({ framesMax: options.maxInFlightFrames, clock, entropy });
   let maxBytes = options.batch.maxBytes;
@@ -82,6 +89,11 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
   let sendAlone = 0;
   /** Sends uncompressed: when a compressed frame is too large, only a library inside core may notice, which gives no reason. */
   let uncompressed = false;
+
+  /** How often in a row core has not answered an account, and until when accounts wait for that reason. */
+  let accountTimeouts = 0;
+  let accountsFromMs = 0;
+  const areAccountsPaused = () => clock.monotonic() < accountsFromMs;
 
   let connection: GrpcConnection | undefined;
   let sendStatus: StatusLane["send"] | undefined;
@@ -109,6 +121,15 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
     }
   };
 
+  /** Lets telemetry continue without accounts for a while, each time twice as long. */
+  const pauseAccounts = () => {
+    accountTimeouts += 1;
+    if (accountTimeouts < accountTriesMax) return;
+    const pauseMs = Math.min(accountPauseMs.min * 2 ** (accountTimeouts - accountTriesMax), accountPauseMs.max);
+    accountsFromMs = clock.monotonic() + pauseMs;
+    log.warn({ pause_seconds: pauseMs / 1000 }, "core does not answer accounts; they wait, and telemetry continues");
+  };
+
   /** Runs one stream to its end; resolves with how long to wait before the next one. */
   const forwardOnce = async (signal: AbortSignal): Promise<number> => {
     const compress = options.compression === "gzip" && !uncompressed;
@@ -122,13 +143,16 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
           compressBlock: compress ? createBlockCompressor() : undefined,
           batch: { ...options.batch, maxBytes },
           maxInFlightFrames: () => (sendAlone > 0 ? 1 : limiter.framesInFlight()),
-          answerTimeoutMs,
+          ...{ answerTimeoutMs, accountTimeoutMs, areAccountsPaused },
           onOpened: ({ send, takesAccounts }) => {
             status.connected = true;
             status.takesAccounts = takesAccounts;
             status.lastError = null;
             sendStatus = send;
             settled.resolve();
+          },
+          onAccountAnswered: () => {
+            accountTimeouts = 0;
           },
           onAccountRefused: (refusal) =>
             log.warn(refusal, "core refused an account of this host, and keeps it as evidence"),
@@ -152,6 +176,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
       log.warn({ reason: failure.reason, error: failure.message }, "forwarding interrupted");
       options.onFailure?.(failure.reason);
       uncompressed = failure.exhausted;
+      if (error instanceof AccountTimeoutError) pauseAccounts();
       if (error instanceof QueueForkedError || failure.reason === "queue_forked") {
         queue.fork();
         log.warn(
@@ -190,7 +215,7 @@ export const createForwarder = (options: ForwarderOptions): Forwarder => {
       }
       settled.resolve();
     },
-    status: () => ({ ...status }),
+    status: () => ({ ...status, takesAccounts: status.takesAccounts && !areAccountsPaused() }),
     settled: () => settled.promise,
     takesStatus: () => sendStatus !== undefined,
     sendStatus: async (sent) => {

@@ -4,7 +4,7 @@ import type { Span, Tracer } from "../../kit/tracing/tracer.ts";
 import { GrpcError } from "../../proto/grpc-status.ts";
 import type { Queue } from "../queue/queue.ts";
 import type { QueuedRecords } from "../queue/record.ts";
-import { createAccountLane } from "./account-lane.ts";
+import { AccountTimeoutError, createAccountLane } from "./account-lane.ts";
 import { type BatchLimits, nextBatch } from "./batch.ts";
 import type { Compressor } from "./compressor.ts";
 import type { GrpcConnection, GrpcRequest } from "./grpc-stream.ts";
@@ -52,11 +52,16 @@ export interface ForwardStreamOptions {
   maxInFlightFrames(): number;
   /** The stream fails after so long without an answer while one is due. */
   answerTimeoutMs: number;
+  /** The stream fails with an `AccountTimeoutError` after so long without the answer to an account. */
+  accountTimeoutMs: number;
+  /** Whether accounts wait, and telemetry does not wait for them; false again at a time of its own. */
+  areAccountsPaused(): boolean;
   clock: Clock;
   tracer?: Tracer;
   /** Core has answered; `send` is undefined if it takes no statuses on this stream. */
   onOpened(opened: { send: StatusLane["send"] | undefined; takesAccounts: boolean }): void;
   onAck(ack: Ack): void;
+  onAccountAnswered(): void;
   /** Core refuses an account of this host. */
   onAccountRefused(refusal: { number: number; reason: string }): void;
   /** Without it, core is not told that this client takes directives. */
@@ -91,10 +96,7 @@ export const runStream = async (
   let cursor = 0;
   let compressBlock: Compressor | undefined;
   const accounts = createAccountLane(queue, {
-    aside,
-    onSent: () => {
-      answerDueSince ??= clock.monotonic();
-    },
+    ...{ aside, clock, timeoutMs: options.accountTimeoutMs, arePaused: options.areAccountsPaused },
     onRefused: options.onAccountRefused,
   });
   /** The last sequence that this stream has sent, or does not have to send. */
@@ -167,17 +169,13 @@ export const runStream = async (
     opened.resolve();
   };
 
-  const noteAnswer = () => {
-    answerDueSince = inFlight.length > 0 || accounts.isWaiting() ? clock.monotonic() : null;
-  };
-
   const acknowledge = (ack: Ack) => {
     if (ack.ackedThrough > Math.max(cursor, sent)) throw new QueueForkedError();
     for (const { sequence, code, message } of ack.rejected) queue.moveToDeadLetters(sequence, code, message);
     // For a resent frame core's cursor is ahead; records that were not resent may still be rejected.
     const through = Math.min(ack.ackedThrough, sent);
     while (inFlight[0] !== undefined && inFlight[0].lastSequence <= through) inFlight.shift()?.span?.end();
-    noteAnswer();
+    answerDueSince = inFlight.length > 0 ? clock.monotonic() : null;
     removeThrough(queue, through, accounts.poke);
     accounts.ackedThrough(through);
     options.onAck(ack);
@@ -191,14 +189,17 @@ export const runStream = async (
     else if ("opened" in response) open(response.opened);
     else if ("statusAnswer" in response) lane.answered(response.statusAnswer);
     else if ("accountAck" in response) {
+      options.onAccountAnswered();
       accounts.acknowledged(response.accountAck);
-      noteAnswer();
     } else options.onDirective?.(response.directive);
   };
 
   const watch = async () => {
     for (;;) {
-      await clock.sleep(options.answerTimeoutMs / 4, end.signal);
+      await clock.sleep(Math.min(options.answerTimeoutMs / 4, accounts.timeLeftMs()), end.signal);
+      // Those that were paused may be due.
+      accounts.poke();
+      if (accounts.timeLeftMs() <= 0) end.abort(new AccountTimeoutError(options.accountTimeoutMs));
       if (answerDueSince !== null && clock.monotonic() - answerDueSince >= options.answerTimeoutMs)
         end.abort(new GrpcError("deadline_exceeded", `core did not answer for ${options.answerTimeoutMs / 1000} s`));
     }

@@ -117,7 +117,8 @@ export const createQueue = (options: Omit<QueueOptions, "dir">, parts: QueuePart
   };
 
   const flush = () => {
-    lingering?.abort();
+    // With a reason: without one, each flush would build an error and its stack trace.
+    lingering?.abort("flushed");
     lingering = undefined;
     const appends = admitted;
     const acking = acks;

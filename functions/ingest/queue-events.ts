@@ -38,7 +38,10 @@ export const createQueueEventRecorder = ({
   queue: QueueName,
   events: readonly QueueEvent[],
 ) => Promise<readonly QueueEvent[]>) => {
-  const recorded = new LRUCache<string, { since: number; events: number }>({ max: 10_000 });
+  const recorded = new LRUCache<string, { since: number; events: number }>({
+    maxSize: 10_000,
+    sizeCalculation: () => 1,
+  });
 
   /** Returns whether an event of this host may be recorded, and counts it. */
   const mayRecord = (hostId: string): boolean => {

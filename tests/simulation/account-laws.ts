@@ -166,8 +166,16 @@ const judgeLosses = ({ host, accounts, stored }: HostHistory): Breach[] => {
   const letters = new Map(disk.image?.deadLetters.map(({ sequence, code }) => [sequence, code]));
   const isStored = ({ sequence }: PastRecord) =>
     queues.some((queue) => stored.get(`${hostId}\0${queue}`)?.has(sequence));
+  /** What core rejected under an earlier id of the queue is in no account: the host has it as a dead letter. */
+  const isRejectedBefore = (account: CoreAccount, sequence: number): boolean => {
+    const code = letters.get(sequence);
+    return code !== undefined && !givenUp.has(code) && isBefore(account, sequence);
+  };
   return accounts.flatMap((account) => {
-    const gone = records.filter((record) => contains(account, record.sequence) && !isStored(record));
+    const gone = records.filter(
+      ({ sequence, ...record }) =>
+        contains(account, sequence) && !isStored({ sequence, ...record }) && !isRejectedBefore(account, sequence),
+    );
     const codes = gone.map(({ sequence }) => letters.get(sequence));
     const given = codes.filter((code) => code !== undefined && givenUp.has(code)).length;
     const lost = codes.filter((code) => code === undefined).length;

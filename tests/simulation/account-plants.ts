@@ -2,6 +2,8 @@
 import type { Plant } from "./plants.ts";
 import { withMembers } from "./with-members.ts";
 
+const neverAnswered: Plant = { accounts: () => ({ accept: () => new Promise(() => undefined) }) };
+
 /** The mistakes by name. */
 export const accountPlants: Readonly<Record<string, Plant>> = {
   "what a queue accepts is not counted with it": { store: { skipsPeriod: true } },
@@ -40,7 +42,8 @@ export const accountPlants: Readonly<Record<string, Plant>> = {
   },
   "a range is counted on behind its account": { server: { keepsRanges: true } },
   "an account does not say which transactions it is behind": { server: { forgetsAccountXid: true } },
-  "core never answers an account": { accounts: () => ({ accept: () => new Promise(() => undefined) }) },
+  "core never answers an account": neverAnswered,
+  "telemetry waits for an account for ever": { ...neverAnswered, accountTimeoutMs: Number.POSITIVE_INFINITY },
   "core does not store an account": {
     accounts: () => ({ accept: async () => ({ through: BigInt(Number.MAX_SAFE_INTEGER), refused: "" }) }),
   },

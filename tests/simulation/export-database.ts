@@ -2,7 +2,6 @@
 import { drizzle } from "drizzle-orm/postgres-js";
 import type { Client, Connection, Submittable } from "pg";
 import type { Sql } from "postgres";
-import * as schema from "../../drizzle/schema/index.ts";
 import type { Database } from "../../functions/store/database/database.ts";
 import { createDatabaseSession, type DatabaseSession, type SessionNeeds } from "./database-session.ts";
 import { createExportStatements, type ExecuteStatement } from "./export-statements.ts";
@@ -24,7 +23,8 @@ export const connectExportDatabase = (
     begin: <Result>(work: (tx: object) => Promise<Result>) => session.transact((step) => work(runnerOf(step))),
     options: { parsers: {}, serializers: {} },
   };
-  return drizzle(client as unknown as Sql, { schema });
+  // Without the schema, of which each transaction would build its queries by relations.
+  return drizzle(client as unknown as Sql) as unknown as Database;
 };
 
 /** A statement of postgres.js, as far as drizzle uses one. */

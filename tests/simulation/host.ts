@@ -46,6 +46,7 @@ export interface HostFault {
   queue?: (queue: Queue) => Queue;
   clock?: (clock: Clock) => Clock;
   entropy?: (entropy: Entropy) => Entropy;
+  accountTimeoutMs?: number;
 }
 
 /** What one process of a host has. */
@@ -116,6 +117,7 @@ export const startHost = (world: World, needs: HostNeeds): SimulatedHost => {
       maxInFlightFrames: world.chance.integer(1, 8),
       // Some send frames, as through an older core, and the others blocks.
       compression: world.chance.integer(0, 1) === 0 ? "none" : "gzip",
+      ...(fault.accountTimeoutMs !== undefined && { accountTimeoutMs: fault.accountTimeoutMs }),
       createBlockCompressor: () => async (raw) => [Uint8Array.from(zstdCodec.compress(raw))],
       clock,
       entropy,

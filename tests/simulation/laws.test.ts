@@ -80,7 +80,7 @@ const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = 
     const row = { ...{ first: 1, last: 1, bytes: 1, ageMs: 0 }, block: joinBlock([]) };
     if (disk.image) disk.image = { ...disk.image, rows: [row] };
     await withStats(lab, { records: 1 });
-    await passSeconds(lab.world, 30);
+    await passSeconds(lab.world, 50);
   },
   "what is stored is exported": ({ backend }) => void backend.accepted.splice(0, 10),
   "exported in order": ({ backend }) => void backend.accepted.reverse(),
@@ -124,6 +124,18 @@ const quiet = { seed: 2, faults: [] };
 it("the history that is falsified breaks no law", async () => {
   expect(drawPlan(quiet).isStreamed).toBe(false);
   expect((await simulate(quiet)).breaches).toEqual([]);
+});
+
+it("names each copy of a machine differently, and a copy of a copy: laws tell them apart by their names", async () => {
+  let machines: string[] = [];
+  await simulate(quiet, {}, (lab) => {
+    const host = first(lab.hosts);
+    lab.copy(host);
+    lab.copy(lab.hosts.at(-1) ?? host);
+    lab.copy(host);
+    machines = lab.hosts.map(({ machine }) => machine);
+  });
+  expect(new Set(machines).size).toBe(machines.length);
 });
 
 it.each(Object.entries(falsified))("the oracle names that not: %s", async (law, falsify) => {

@@ -75,7 +75,8 @@ export const createNetwork = (world: World): Network => {
         const ended = new AbortController();
         const end = (settle: () => void): void => {
           if (ended.signal.aborted) return;
-          ended.abort();
+          // With a reason: without one, each call would build an error and its stack trace.
+          ended.abort("ended");
           settle();
         };
         const fail = (message: string) =>

@@ -76,3 +76,10 @@ it("lets one copy report what the other sends again, and no host alone", () => {
   expect(brokenLaws({ ...history, lostThrough: 1, hosts: [hostOf("host", 0), hostOf("host'", 0)] })).toEqual([]);
   expect(brokenLaws({ ...history, lostThrough: 1 })).toEqual([laws.noFalseLoss]);
 });
+
+it("lets a disk that goes back twice send again what it reported in between, and none that goes back once", () => {
+  const again = envelope(1, "sent again");
+  const history = { stored: [again], discarded: [again], promised: ["sent again"], lostThrough: 1 };
+  expect(brokenLaws({ ...history, hosts: [hostOf("host", 2)] })).toEqual([]);
+  expect(brokenLaws({ ...history, hosts: [hostOf("host", 1)] })).toEqual([laws.noFalseLoss]);
+});

@@ -8,7 +8,8 @@
  * 2. Nothing is stored twice, unless core reports that the queue was copied.
  * 3. The envelopes of a queue are stored in the order of their sequences.
  * 4. Nothing that is stored is reported as lost, and nothing at all unless the servers went back. Of a place that two copies of a queue have
- *    used, one record may be stored and the other one lost; and what one reports, the other may send again.
+ *    used, one record may be stored and the other one lost; and what one reports, the other may send again. So may a disk that goes back twice:
+ *    it may then have what it did not have in between.
  * 5. Once the last fault is over, every queue becomes empty in time.
  * 6. Then core holds nothing: no bytes, and its sink is healthy.
  * 7. A queue is reported as copied only if its machine was copied, a call repeated, or its disk or the database restored.
@@ -211,8 +212,10 @@ const judgeReports = ({
   isIntact: boolean;
 }): Breach[] => {
   const texts = new Set(envelopes.map(({ text }) => text));
+  const backTwice = new Set(hosts.filter(({ disk }) => disk.restores > 1).map(({ hostId }) => hostId));
   // Each copy of a queue reports what was lost of it, and one of them may have had it still.
-  const isLost = ({ hostId, text }: StoredEnvelope) => !texts.has(text) || isCopied(hosts, hostId);
+  const isLost = ({ hostId, text }: StoredEnvelope) =>
+    !texts.has(text) || isCopied(hosts, hostId) || backTwice.has(hostId);
   const gone = discarded.filter(isLost);
   const lost = new Set(gone.map((envelope) => placeOf(envelope, envelope.sequence)));
   const stored = new Set(envelopes.map((envelope) => placeOf(envelope, envelope.sequence)));

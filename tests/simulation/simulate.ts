@@ -149,7 +149,8 @@ const untilRest = async (
 const settleAccounts = async ({ world, hosts, jetstream }: Lab): Promise<void> => {
   for (const { endAccounts } of hosts) endAccounts();
   if (jetstream) return;
-  const end = world.now() + restMs;
+  // Core may not have answered some, which wait then.
+  const end = world.now() + settleMs;
   while (world.now() < end && hosts.some(({ queue }) => queue.accounts.pendingThrough() !== undefined))
     await world.runUntil(world.now() + accountPollMs);
 };
@@ -223,9 +224,10 @@ const startLab = (world: World, plan: Plan, plant: Plant): Lab => {
     copy: ({ hostId, machine, disk }) => {
       oracle.copied(hostId);
       const copied = { ...disk };
-      // One machine may be copied twice.
+      // A machine may be copied twice, and a copy too.
       const copies = hosts.filter((host) => host.hostId === hostId).length;
-      hosts.push(startHost(world, { ...shared, machine: `${machine}${"'".repeat(copies)}`, hostId, disk: copied }));
+      const name = `${machine.replaceAll("'", "")}${"'".repeat(copies)}`;
+      hosts.push(startHost(world, { ...shared, machine: name, hostId, disk: copied }));
     },
   };
 };

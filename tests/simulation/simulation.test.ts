@@ -1,4 +1,6 @@
 import { describe, expect, it } from "vitest";
+import { accountLaws } from "./account-laws.ts";
+import { laws } from "./oracle.ts";
 import { drawPlan } from "./plan.ts";
 import { plants } from "./plants.ts";
 import { searchPlants } from "./search-plants.ts";
@@ -39,9 +41,13 @@ describe("a simulation", () => {
     expect(found?.law).not.toBe("");
   });
 
-  it("finds that telemetry waits for an account which core never answers", async () => {
-    const { breaches } = await simulate({ seed: 2 }, plants["core never answers an account"]);
-    expect(breaches.map(({ law }) => law)).toContain("all goes on after the last fault");
+  it("stores telemetry behind an account that core never answers, and finds that it waits for ever", async () => {
+    const lawsOf = async (name: string) =>
+      (await simulate({ seed: 2 }, plants[name])).breaches.map((breach) => breach.law);
+    expect(new Set(await lawsOf("core never answers an account"))).toEqual(
+      new Set([accountLaws.accounted, accountLaws.arrives]),
+    );
+    expect(await lawsOf("telemetry waits for an account for ever")).toContain(laws.goesOn);
   });
 });
 

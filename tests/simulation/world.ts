@@ -93,6 +93,7 @@ const hourLeftMs = { min: 10_000, max: 80_000 };
 /** Creates a world and runs `act` in it, with the platform's timers replaced by its own. */
 export const inWorld = async <Result>(seed: number, act: (world: World) => Promise<Result>): Promise<Result> => {
   const platform = { setTimeout, clearTimeout, setImmediate, clearImmediate };
+  const { any } = AbortSignal;
   // The queue of ticks runs once no promise is left to settle, sooner than a turn of the event loop.
   const settle = () => new Promise<void>((resolve) => process.nextTick(resolve));
   const world = createWorld(seed, settle);
@@ -101,6 +102,17 @@ export const inWorld = async <Result>(seed: number, act: (world: World) => Promi
     const handle = { ref: () => handle, unref: () => handle, hasRef: () => true, refresh: () => handle };
     planned.set(handle, world.after(ms, run));
     return handle;
+  };
+  // Node keeps what listens to such a signal until one of its sources aborts: a process that was killed aborts none.
+  const listening: (() => void)[] = [];
+  const anyOf: typeof any = (signals) => {
+    const signal = any.call(AbortSignal, signals);
+    const listen = signal.addEventListener.bind(signal);
+    signal.addEventListener = (...to: Parameters<typeof listen>) => {
+      listen(...to);
+      listening.push(() => signal.removeEventListener(to[0], to[1]));
+    };
+    return signal;
   };
   const cancel = (handle: NodeJS.Timeout & NodeJS.Immediate) => {
     const takeBack = typeof handle === "object" && handle !== null ? planned.get(handle) : undefined;
@@ -116,10 +128,15 @@ export const inWorld = async <Result>(seed: number, act: (world: World) => Promi
     clearTimeout: cancel,
     clearImmediate: cancel,
   });
+  AbortSignal.any = anyOf;
   try {
     return await world.inside(() => act(world));
   } finally {
     Object.assign(globalThis, platform);
+    AbortSignal.any = any;
+    for (const stopListening of listening) stopListening();
+    // A turn of the event loop, in which V8 cleans up after what is gone: a history has none.
+    await new Promise<void>((resolve) => platform.setImmediate(resolve));
   }
 };
 

@@ -69,7 +69,10 @@ export const createAccountAcceptor = (
 ): ((caller: AccountCaller, sent: SentAccount, stream?: StreamOfAccount) => Promise<AccountAnswer>) => {
   const { db, clock } = core;
   const turns = createTokenBuckets({ burst, perSecond: accountsPerHour / 3_600, clock });
-  const refusals = new LRUCache<string, { since: number; count: number }>({ max: 10_000 });
+  const refusals = new LRUCache<string, { since: number; count: number }>({
+    maxSize: 10_000,
+    sizeCalculation: () => 1,
+  });
   const mayKeep = (hostId: string): boolean => {
     const now = clock.monotonic();
     let window = refusals.get(hostId);

@@ -97,6 +97,14 @@ describe("an account", () => {
       ...unchecked,
       counts: { stored: 9n, rejected: 1n, discarded: 0n, lost: 0n },
     });
+    // Two copies of a queue may each have reported what the other one has.
+    const twice = [...gaps, { from: 14n, through: 18n }, { from: 14n, through: 60n }];
+    const has = { gaps: twice, stored: 3n };
+    const more = { ...restored, stored: 8n, rejected: 0n };
+    expect(decideWith(body(), { range: more, has }, false)).toEqual({
+      ...unchecked,
+      counts: { stored: 3n, rejected: 0n, discarded: 0n, lost: 7n },
+    });
     // What is stored and rejected behind it is of later accounts, also where not all is counted.
     const later = { ...restored, stored: 9n, rejected: 2n };
     for (const range of [later, { ...later, countedThrough: null }])

@@ -91,12 +91,19 @@ export const decideAccount = (
   return last ? refuse("contradicts_sequences") : { ...unchecked, counts };
 };
 
-const lostWithin = (gaps: readonly LostRange[], { firstSequence, lastSequence }: ReadAccount): bigint =>
-  gaps.reduce((sum, { from, through }) => {
-    const first = from > firstSequence ? from : firstSequence;
-    const last = through < lastSequence ? through : lastSequence;
-    return last < first ? sum : sum + last - first + 1n;
-  }, 0n);
+/** Ranges may overlap: two copies of a queue each report what a restored database has lost of it. */
+const lostWithin = (gaps: readonly LostRange[], { firstSequence, lastSequence }: ReadAccount): bigint => {
+  let lost = 0n;
+  let next = firstSequence;
+  for (const { from, through } of gaps.toSorted((one, other) => (one.from < other.from ? -1 : 1))) {
+    if (from > next) next = from;
+    const end = (through < lastSequence ? through : lastSequence) + 1n;
+    if (end <= next) continue;
+    lost += end - next;
+    next = end;
+  }
+  return lost;
+};
 
 /** Returns the part of counts that is an account's which expects so many sequences, of which so many are lost, and stored. */
 const partOf = (counts: RangeCounts, expected: bigint, lost: bigint, stored: bigint): RangeCounts => {

@@ -3,7 +3,7 @@ import { createSeededEntropy } from "../../fakes/entropy.ts";
 import { runChaos } from "./chaos.ts";
 import { areApart } from "./fault.ts";
 import { faultNamesOf } from "./faults.ts";
-import { brokenGoals, faultOf } from "./goals.ts";
+import { brokenGoals, type FaultReport, faultOf } from "./goals.ts";
 import { planRounds } from "./plan.ts";
 
 it("plans by the seed alone each fault once a round, and none beside another that touches the same", () => {
@@ -18,6 +18,21 @@ it("plans by the seed alone each fault once a round, and none beside another tha
     expect(pairs.length).toBeGreaterThan(3);
     expect(pairs.every(([one, other]) => one && other && areApart(one, other))).toBe(true);
   }
+});
+
+it("allows the export one repeat for each time that a fault stops its server: twice where a backup is taken and restored", () => {
+  const measured = { draws: [], at_seconds: 0, lasted_ms: 0, ack_ms: 1, ready_ms: 1, export_ms: 1, pause_ms: 0 };
+  const goalsOf = (fault: string, times: number) => {
+    const repeats = { export_repeats: 1, export_repeated_bytes: 100, export_times_max: times };
+    const report: FaultReport = { ...measured, ...repeats, fault, id: faultOf(fault).id, core_peak_mb: 100 };
+    return brokenGoals(fault, [report]);
+  };
+  const restore = "restore the database from a backup";
+  expect(goalsOf(restore, 3)).toEqual([]);
+  expect(goalsOf(restore, 4)).toEqual([`${restore}: the export sent an item 4 times, at most 3`]);
+  const restart = "restart PostgreSQL (immediate)";
+  expect(goalsOf(restart, 2)).toEqual([]);
+  expect(goalsOf(restart, 3)).toEqual([`${restart}: the export sent an item 3 times, at most 2`]);
 });
 
 it("D1, D2, D5, G5, Q11, Q12: keeps or reports everything acknowledged when PostgreSQL restarts, fails over, is restored and has no connection left, when core and collector are killed, and when queues are restored and copied", {

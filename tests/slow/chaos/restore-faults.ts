@@ -34,6 +34,8 @@ export const restoreFaults: Readonly<Record<string, Fault>> = {
     sink: "postgres",
     touches: ["postgres", "core"],
     recoveryMs: { max: 15_000 },
+    // The server stops twice, for its backup and to go back: what is exported and not committed then is sent again both times.
+    repeats: 2,
     inject: async ({ postgres, sql, cores, discardDatabase }, draw) => {
       const [row] = await sql<{ xid: string }[]>`select pg_snapshot_xmin(pg_current_snapshot())::text as xid`;
       await postgres.restart({

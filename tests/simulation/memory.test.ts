@@ -1,0 +1,20 @@
+/** A process simulates any number of histories: none is kept in memory. */
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+import { expect, it } from "vitest";
+import { drawPlan } from "./plan.ts";
+import { simulate } from "./simulate.ts";
+import type { World } from "./world.ts";
+
+setFlagsFromString("--expose-gc");
+const collectGarbage: () => void = runInNewContext("gc");
+
+it("keeps nothing of a history that has ended, wherever its envelopes and its queues were", async () => {
+  const worlds: WeakRef<World>[] = [];
+  const seeds = Array.from({ length: 6 }, (_, index) => 1 + index);
+  const plans = seeds.map((seed) => drawPlan({ seed }));
+  expect(plans.some(({ isStreamed }) => isStreamed) && plans.some(({ hasFiles }) => hasFiles)).toBe(true);
+  for (const seed of seeds) await simulate({ seed }, {}, ({ world }) => void worlds.push(new WeakRef(world)));
+  collectGarbage();
+  expect(worlds.filter((world) => world.deref() !== undefined)).toHaveLength(0);
+});
