@@ -2,7 +2,7 @@ import { appendFile, mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fetchStatus } from "../../collector/status/status-socket.ts";
 import type { LabContext } from "../lab/context.ts";
-import { startDeployment } from "../lab/deployment.ts";
+import type { Deployment } from "../lab/deployment.ts";
 import { enrollCollector } from "../lab/enroll-collector.ts";
 import { createPolicyWithToken } from "../lab/operator-api.ts";
 import { tabulateStored } from "../lab/tabulate-stored.ts";
@@ -12,8 +12,7 @@ const identityPrefix = "spiffe://fleet.example.test/packaged/";
 const lines = 1_000;
 
 /** Lets the executable enroll at a real core over TLS, run, forward the lines of a file, answer `diag` and `status`, and stop. */
-export const checkExecutable = async (executable: string, context: LabContext, cleanup: AsyncDisposableStack) => {
-  const deployment = await startDeployment({}, context, cleanup);
+export const checkExecutable = async (executable: string, deployment: Deployment, context: LabContext) => {
   const { api, sql, edge, processes } = deployment;
   const dir = join(context.dir, "packaged");
   const log = join(dir, "log", "app.log");
