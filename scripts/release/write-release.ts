@@ -12,11 +12,14 @@ import { manifestFile } from "../release-manifest/verify-bundle.ts";
 import { buildArtifacts, type ReleaseBuild } from "./build-artifacts.ts";
 import { describeImages } from "./describe-images.ts";
 import { readImages } from "./read-images.ts";
+import { copyDeploymentFiles, renderDocuments } from "./render-documents.ts";
 import { createSbom, type DescribedArtifact, sbomFormat } from "./sbom.ts";
 
 const releaseFiles = {
   spec: "release-spec.json",
   licenses: "LICENSES.md",
+  documents: "docs",
+  deployment: "deploy",
 } as const;
 
 /** The files of the commit that decide what a build fetches. */
@@ -24,7 +27,7 @@ const lockFiles = ["bun.lock", "packaging/bun/package-lock.json", "Dockerfile.co
 
 /**
  * Builds a release into `out`: artifacts, an SBOM for each and for each image in an archive, the license list, the spec, the manifest, the
- * provenance and SHA256SUMS. `imagesPath` is a JSON file `{images: [{name, ref}]}` or a folder of image archives. Throws if a license is not permissive,
+ * provenance, the documents, the files of a deployment and SHA256SUMS. `imagesPath` is a JSON file `{images: [{name, ref}]}` or a folder of image archives. Throws if a license is not permissive,
  * or an image contains another program than the release.
  */
 export const writeRelease = async (release: ReleaseBuild, imagesPath: string | undefined): Promise<ReleaseSpec> => {
@@ -60,6 +63,8 @@ export const writeRelease = async (release: ReleaseBuild, imagesPath: string | u
   const files: Record<string, string> = {};
   for (const path of lockFiles) files[path] = (await measureFile(".", path)).sha256;
   await writeFile(join(out, provenanceFiles.statement), printProvenance(manifest, { commit: commit.trim(), files }));
+  await renderDocuments(join(out, releaseFiles.documents));
+  await copyDeploymentFiles(join(out, releaseFiles.deployment));
   await writeChecksums(out);
   return checked;
 };
