@@ -27,8 +27,8 @@ const lockFiles = ["bun.lock", "packaging/bun/package-lock.json", "Dockerfile.co
 
 /**
  * Builds a release into `out`: artifacts, an SBOM for each and for each image in an archive, the license list, the spec, the manifest, the
- * provenance, the documents, the files of a deployment and SHA256SUMS. `imagesPath` is a JSON file `{images: [{name, ref}]}` or a folder of image archives. Throws if a license is not permissive,
- * or an image contains another program than the release.
+ * provenance, the documents, the files of a deployment and SHA256SUMS. `imagesPath` is a JSON file `{images: [{name, ref}]}` or a folder of
+ * image archives. Throws if a license is not permissive, or an image contains another program than the release.
  */
 export const writeRelease = async (release: ReleaseBuild, imagesPath: string | undefined): Promise<ReleaseSpec> => {
   const { out, version, commit, timestamp } = release;
