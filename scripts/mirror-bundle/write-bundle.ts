@@ -29,7 +29,8 @@ export interface BundleSources {
 
 /**
  * Writes a mirror bundle to `out`, in place of an earlier one: the release, its images, a signed Debian repository, the signed provenance,
- * SHA256SUMS over every file, and its signatures. Throws if the release is not what its own SHA256SUMS says, or the images are not those of the manifest.
+ * SHA256SUMS over every file, and its signatures. Throws if the release is not what its own SHA256SUMS says, or the images are not those of
+ * the manifest.
  */
 export const writeBundle = async (out: string, sources: BundleSources): Promise<VerifiedBundle> => {
   const building = `${out}.building`;
