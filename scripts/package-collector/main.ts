@@ -2,8 +2,8 @@
  * `bun run package-collector [-- --out dist/package] [--platform linux-arm64]… [--check]`: builds the collector for this platform or others
  * as a single executable, in a tar and, if dpkg-deb and rpmbuild are installed, in packages with its unit and completions. With `--check`
  * the executable of this platform enrolls, runs and forwards to a real core on a PATH without Node, and each package is upgraded in a root of
- * its own while it forwards. Prints one JSON object: paths, sizes, the median time of `--version` and `diag`, and the results of the checks;
- * exit code 1 if one failed.
+ * its own while it forwards; that of another platform runs in QEMU, where it is installed. Prints one JSON object: paths, sizes, the median
+ * time of `--version` and `diag`, and the results of the checks; exit code 1 if one failed.
  */
 import { execFileSync } from "node:child_process";
 import { mkdir, rm, stat } from "node:fs/promises";
@@ -15,7 +15,7 @@ import { findProgram } from "../images/container-tools.ts";
 import { type LabContext, reportFromLab } from "../lab/context.ts";
 import { startDeployment } from "../lab/deployment.ts";
 import { buildPackages, type CollectorPackages } from "./build-packages.ts";
-import { checkExecutable } from "./check-executable.ts";
+import { checkEmulated, checkExecutable } from "./check-executable.ts";
 import { checkUpgrade } from "./check-upgrade.ts";
 import { hostPlatform, type PackagePlatform, packagePlatforms } from "./package-platforms.ts";
 
@@ -74,7 +74,11 @@ await reportFromLab({ name: "package" }, async (context, cleanup) => {
     const built = await buildPackages(dir, platform, { commit: readHeadCommit(), timestamp, formats });
     const { executable, tarball, debian, rpm } = built;
     const runs = platform === hostPlatform();
-    const checked = values.check && runs ? await check(built, context, cleanup) : null;
+    const checked = !values.check
+      ? null
+      : runs
+        ? await check(built, context, cleanup)
+        : { executable: await checkEmulated(executable, platform) };
     ok &&= checked === null || Object.values(checked).every((check) => check?.ok !== false);
     const packaged = async (path?: string, installed_bytes?: number) =>
       path === undefined ? null : { ...(await sizeOf(path)), installed_bytes };
