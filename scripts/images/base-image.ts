@@ -5,7 +5,7 @@
 import { cp, mkdir, readdir, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { nodeOf } from "../package-collector/package-platforms.ts";
+import { nodeOf } from "../platforms/package-platforms.ts";
 import { hostArchitecture, type ImageArchitecture, imageArchitectures } from "./build-images.ts";
 import { type ContainerTools, findProgram } from "./container-tools.ts";
 import { runToEnd } from "./run-to-end.ts";

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { filesBelow } from "../bundle/build-folder.ts";
-import { type PackedFile, packFiles } from "../release/pack-tarball.ts";
+import { type PackedFile, packFiles } from "../bundle/pack-tarball.ts";
 import type { ContainerTools } from "./container-tools.ts";
 
 /** The parts of the files of an OCI layout that are used here. */

@@ -3,8 +3,8 @@ import { chmod, copyFile, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import packageJson from "../../package.json" with { type: "json" };
+import { type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
 import { type PackageContents, packagedFiles, writeTree } from "./package-files.ts";
-import { type PackagePlatform, packagePlatforms } from "./package-platforms.ts";
 
 const scripts = fileURLToPath(new URL("../../packaging/debian/", import.meta.url));
 

@@ -2,16 +2,16 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { version } from "../../collector/version.ts";
+import { type PackedFile, packTarball } from "../bundle/pack-tarball.ts";
 import { printNotices } from "../licenses/licenses.ts";
 import { nodePackages } from "../licenses/program-packages.ts";
 import { packagesOf, type ShippedPackage, shippedFiles } from "../licenses/shipped-packages.ts";
-import { type PackedFile, packTarball } from "../release/pack-tarball.ts";
+import { nodeOf, type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
 import { type BuiltPackage, buildDebianPackage, type PackageBuild } from "./build-debian-package.ts";
 import { buildExecutable } from "./build-executable.ts";
 import { buildRpmPackage } from "./build-rpm-package.ts";
 import { createCompletions } from "./completions.ts";
 import { packagedFiles } from "./package-files.ts";
-import { nodeOf, type PackagePlatform, packagePlatforms } from "./package-platforms.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 

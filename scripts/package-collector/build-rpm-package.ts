@@ -3,9 +3,9 @@ import { copyFile, mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import packageJson from "../../package.json" with { type: "json" };
+import { packagePlatforms } from "../platforms/package-platforms.ts";
 import { type BuiltPackage, type PackageBuild, tildeVersion } from "./build-debian-package.ts";
 import { packagedFiles, writeTree } from "./package-files.ts";
-import { packagePlatforms } from "./package-platforms.ts";
 
 const spec = fileURLToPath(new URL("../../packaging/rpm/svc-collector.spec", import.meta.url));
 

@@ -11,7 +11,7 @@ import { enrollCollector } from "../lab/enroll-collector.ts";
 import { createPolicyWithToken } from "../lab/operator-api.ts";
 import { tabulateStored } from "../lab/tabulate-stored.ts";
 import { waitUntil } from "../lab/wait-until.ts";
-import type { PackagePlatform } from "./package-platforms.ts";
+import type { PackagePlatform } from "../platforms/package-platforms.ts";
 
 const identityPrefix = "spiffe://fleet.example.test/packaged/";
 const lines = 1_000;

@@ -14,10 +14,10 @@ import { readCommitTime, readHeadCommit } from "../bundle/read-head-commit.ts";
 import { findProgram } from "../images/container-tools.ts";
 import { type LabContext, reportFromLab } from "../lab/context.ts";
 import { startDeployment } from "../lab/deployment.ts";
+import { hostPlatform, type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
 import { buildPackages, type CollectorPackages } from "./build-packages.ts";
 import { checkEmulated, checkExecutable } from "./check-executable.ts";
 import { checkUpgrade } from "./check-upgrade.ts";
-import { hostPlatform, type PackagePlatform, packagePlatforms } from "./package-platforms.ts";
 
 const { values } = parseArgs({
   args: process.argv.slice(2).filter((arg) => arg !== "--"),

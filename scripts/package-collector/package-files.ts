@@ -1,7 +1,7 @@
 import { chmod, copyFile, mkdir, readdir, rm, stat, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { PackedFile } from "../release/pack-tarball.ts";
+import type { PackedFile } from "../bundle/pack-tarball.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 

@@ -5,10 +5,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { findProgram } from "../images/container-tools.ts";
+import { type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
 import { type BuiltPackage, buildDebianPackage, type PackageBuild } from "./build-debian-package.ts";
 import { buildRpmPackage } from "./build-rpm-package.ts";
 import { installedBytesMax } from "./package-files.ts";
-import { type PackagePlatform, packagePlatforms } from "./package-platforms.ts";
 import { openPackageRoot, whyNoRoot } from "./package-root.ts";
 
 /** What differs between the formats: how to build, read, install and remove a package. */

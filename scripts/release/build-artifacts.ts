@@ -6,12 +6,12 @@ import { promisify } from "node:util";
 import { filesBelow } from "../bundle/build-folder.ts";
 import { bundleProgram, type ProgramName, programEntries, programNames } from "../bundle/bundle-programs.ts";
 import { bundleUi, uiPath } from "../bundle/bundle-ui.ts";
+import { type PackedFile, packTarball } from "../bundle/pack-tarball.ts";
 import { printNotices } from "../licenses/licenses.ts";
 import { programPackages } from "../licenses/program-packages.ts";
 import type { ShippedPackage } from "../licenses/shipped-packages.ts";
 import { buildPackages } from "../package-collector/build-packages.ts";
-import { type PackagePlatform, packagePlatforms } from "../package-collector/package-platforms.ts";
-import { type PackedFile, packTarball } from "./pack-tarball.ts";
+import { type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 

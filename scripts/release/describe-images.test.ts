@@ -4,11 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { beforeEach, expect, it, onTestFinished } from "vitest";
+import { type PackedFile, packFiles } from "../bundle/pack-tarball.ts";
 import { printNotices } from "../licenses/licenses.ts";
 import { nodePackages } from "../licenses/program-packages.ts";
 import type { BuiltArtifact } from "./build-artifacts.ts";
 import { describeImages } from "./describe-images.ts";
-import { type PackedFile, packFiles } from "./pack-tarball.ts";
 import { createSbom } from "./sbom.ts";
 
 const commit = "c0ffee";
