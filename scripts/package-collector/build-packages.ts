@@ -2,7 +2,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { version } from "../../collector/version.ts";
-import { type PackedFile, packTarball } from "../bundle/pack-tarball.ts";
+import { packTarball } from "../bundle/pack-tarball.ts";
 import { printNotices } from "../licenses/licenses.ts";
 import { nodePackages } from "../licenses/program-packages.ts";
 import { packagesOf, type ShippedPackage, shippedFiles } from "../licenses/shipped-packages.ts";
@@ -11,7 +11,7 @@ import { type BuiltPackage, buildDebianPackage, type PackageBuild } from "./buil
 import { buildExecutable } from "./build-executable.ts";
 import { buildRpmPackage } from "./build-rpm-package.ts";
 import { createCompletions } from "./completions.ts";
-import { packagedFiles } from "./package-files.ts";
+import { tarredFiles } from "./package-files.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
@@ -49,16 +49,10 @@ export const buildPackages = async (
   for (const [shell, script] of Object.entries(completions)) await writeFile(join(work, `completion.${shell}`), script);
   const contents = { executable, completions, notices: printNotices(packages) };
   const title = `svc-collector-${version}-${platform}`;
-  const installer: PackedFile = {
-    name: "install.sh",
-    executable: true,
-    from: join(root, "packaging/collector/install.sh"),
-  };
-  const packed = [...packagedFiles(contents, "site-functions"), installer];
   const tarball = join(work, `${title}.tar.gz`);
   await packTarball(
     tarball,
-    packed.map((file) => ({ ...file, name: `${title}/${file.name}` })),
+    tarredFiles(contents).map((file) => ({ ...file, name: `${title}/${file.name}` })),
     timestamp,
     // The default level of gzip: a hundredth larger than the best one, in half the time.
     6,

@@ -38,6 +38,12 @@ export const packagedFiles = (
   { name: "usr/share/doc/svc-collector/THIRD-PARTY-NOTICES", text: notices },
 ];
 
+/** Returns the files of the tar, in whose folder `install.sh` installs them. */
+export const tarredFiles = (contents: PackageContents): PackedFile[] => [
+  ...packagedFiles(contents, "site-functions"),
+  { name: "install.sh", executable: true, from: join(root, "packaging/collector/install.sh") },
+];
+
 /** Writes files below `tree`, whatever the umask is; returns the sum of their sizes. Throws if it is larger than `installedBytesMax`. */
 export const writeTree = async (tree: string, files: readonly PackedFile[]): Promise<number> => {
   await rm(tree, { recursive: true, force: true });

@@ -8,7 +8,7 @@ import { findProgram } from "../images/container-tools.ts";
 import { type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
 import { type BuiltPackage, buildDebianPackage, type PackageBuild } from "./build-debian-package.ts";
 import { buildRpmPackage } from "./build-rpm-package.ts";
-import { installedBytesMax } from "./package-files.ts";
+import { installedBytesMax, tarredFiles, writeTree } from "./package-files.ts";
 import { openPackageRoot, whyNoRoot } from "./package-root.ts";
 
 /** What differs between the formats: how to build, read, install and remove a package. */
@@ -205,3 +205,33 @@ describe.skipIf(!canOpenRoot).for(["debian", "rpm"] as const)("in a root of its 
     },
   );
 });
+
+it.skipIf(!canOpenRoot)(
+  "in a root of its own, the tar installs, upgrades and removes the same (needs root)",
+  { timeout: 60_000 },
+  async () => {
+    const root = await openPackageRoot();
+    onTestFinished(() => root.close());
+    await writeFile(join(dir, "program"), program);
+    const completions = { bash: "", zsh: "", fish: "" };
+    const contents = { executable: join(dir, "program"), completions, notices: "" };
+    await writeTree(join(root.shared, "tar"), tarredFiles(contents));
+    const install = (...args: string[]) => root.run('/srv/tar/install.sh "$@"', ...args);
+    await install();
+    await root.run(
+      "echo kept >/etc/svc-collector/collector.yaml; systemctl start; cmp /srv/tar/usr/bin/svc-collector /usr/bin/svc-collector",
+    );
+    const first = await root.run("cat /run/stand-in/pid");
+    await install();
+    expect(await root.run("systemctl is-active; cat /run/stand-in/pid")).not.toBe(first);
+    await install("--remove");
+    const calls = (await root.run("cat /run/stand-in/calls")).replaceAll("daemon-reload\n", "").trim().split("\n");
+    expect(calls).toEqual(["enable", "start", "start", "restart", "stop", "disable"]);
+    const left =
+      "test ! -e /usr/bin/svc-collector; test ! -e /usr/lib/systemd/system/svc-collector.service; cat /etc/svc-collector/*";
+    expect(await root.run(left)).toBe("kept\n");
+    await root.run(
+      "DESTDIR=/srv/staged /srv/tar/install.sh; test -x /srv/staged/usr/bin/svc-collector; test ! -e /usr/bin/svc-collector",
+    );
+  },
+);
