@@ -1,4 +1,5 @@
 import { spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { appendFile, cp, mkdir, mkdtemp, readdir, readFile, rm, unlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -8,6 +9,7 @@ import { writeImageArchive } from "../../tests/support/image-archive.ts";
 import { type SampleBundle, sampleReleaseKey, writeSampleBundle } from "../../tests/support/mirror-bundle.ts";
 import { readDocument } from "../docs-check/read-document.ts";
 import { findProgram } from "../images/container-tools.ts";
+import { writeChecksums } from "../release/write-release.ts";
 import { minisignPublicKey } from "../release-manifest/minisign.ts";
 import { signDebianRepository } from "./debian-repository.ts";
 import { writeBundle } from "./write-bundle.ts";
@@ -30,6 +32,29 @@ it("verifies a bundle: every file that the release and the repository metadata h
     stdout: "ok: version 0.2.0 of 2026-01-02, 11 files, 1 images\n",
     stderr: "",
   });
+});
+
+it("has the image of the database, too, if it is the one that Compose pins", async () => {
+  const database = join(dir, "images/database.oci.tar");
+  await writeImageArchive(database, { manifest: "{}" });
+  const release = join(dir, "release");
+  const out = join(dir, "with-database");
+  const write = () =>
+    writeBundle(out, {
+      release,
+      images: join(dir, "images"),
+      key: sampleReleaseKey,
+      signRepository: async () => undefined,
+    });
+  await expect(write()).rejects.toMatchObject({
+    details: [expect.stringContaining("images/database.oci.tar is sha256:")],
+  });
+  const digest = createHash("sha256").update("{}").digest("hex");
+  const pin = `image: \${SVC_POSTGRES_IMAGE:-docker.io/library/postgres:18.4-bookworm@sha256:${digest}}\n`;
+  await writeFile(join(release, "deploy/compose.yaml"), pin);
+  await writeChecksums(release);
+  expect(await write()).toMatchObject({ images: 2 });
+  expect(await verify(publicKey, out)).toMatchObject({ code: 0 });
 });
 
 describe("an older bundle with a valid signature", () => {
