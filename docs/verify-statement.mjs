@@ -2,8 +2,12 @@
 // KEYS has the log's key (name+id+base64) and the certificates of the authority of hosts. docs/completeness-proof.md has the formats.
 import { createHash, createPublicKey, verify, X509Certificate } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
-import { zstdDecompressSync } from "node:zlib";
+import zlib from "node:zlib";
 
+if (zlib.zstdDecompressSync === undefined) {
+  console.error(`verify-statement.mjs needs Node 22.15 or later (this is ${process.version})`);
+  process.exit(1);
+}
 const [filePath, keysPath, blocksPath] = process.argv.slice(2);
 const faults = [];
 const check = (ok, what) => ok || faults.push(what);
@@ -137,7 +141,7 @@ for (const line of lines) {
       const isPacked = existsSync(`${stem}.zst`);
       let stored = readFileSync(isPacked ? `${stem}.zst` : `${stem}.raw`);
       try {
-        if (isPacked) stored = zstdDecompressSync(stored, { maxOutputLength: Number(rawBytes) });
+        if (isPacked) stored = zlib.zstdDecompressSync(stored, { maxOutputLength: Number(rawBytes) });
       } catch {
         stored = Buffer.alloc(0);
       }

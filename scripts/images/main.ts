@@ -1,10 +1,10 @@
 /**
  * `bun run images [-- --require-real] [--install] [--work DIR] [--out DIR] [--twice] [--compose]`: builds the images of core, collector and
- * web and runs them together once. The base is the official image of Node where a registry can be reached, else a stand-in (`BASE=stand-in`,
- * an error with `--require-real`). `--out` writes each image as an OCI layout archive. `--twice` builds each again without a cache, and
- * fails unless it has the same digest. `--compose` also runs compose.yaml with compose.lab.yaml. `--install` installs podman and
- * docker-compose with apt-get; `--work` keeps podman's files for the next run. Prints one JSON object with sizes and digests; exit code 1
- * if a check failed. Without podman it prints `SKIPPED` with the reason, and exits with 0 unless `--require-real`.
+ * web for amd64 and arm64 and runs those of this machine together once. The base is the official image of Node where a registry can be reached,
+ * else a stand-in (`BASE=stand-in`, an error with `--require-real`). `--out` writes each image as an OCI layout archive. `--twice` builds each
+ * again without a cache, and fails unless it has the same digest. `--compose` also runs compose.yaml with compose.lab.yaml. `--install` installs
+ * podman and docker-compose with apt-get; `--work` keeps podman's files for the next run. Prints one JSON object with sizes and digests; exit
+ * code 1 if a check failed. Without podman it prints `SKIPPED` with the reason, and exits with 0 unless `--require-real`.
  */
 import { chmod, mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -14,10 +14,17 @@ import packageJson from "../../package.json" with { type: "json" };
 import { readCommitTime } from "../bundle/read-head-commit.ts";
 import { reportFromLab } from "../lab/context.ts";
 import { prepareBase } from "./base-image.ts";
-import { type BuiltImage, buildImage, type ImageName, imageNames } from "./build-images.ts";
+import {
+  type BuiltImage,
+  buildImage,
+  hostArchitecture,
+  type ImageName,
+  imageArchitectures,
+  imageNames,
+} from "./build-images.ts";
 import { composeTest } from "./compose-test.ts";
 import { closeContainerTools, installContainerTools, openContainerTools, whySkipped } from "./container-tools.ts";
-import { saveImage } from "./save-image.ts";
+import { type StoredImage, saveImage } from "./save-image.ts";
 import { smokeTest } from "./smoke-test.ts";
 
 const megabyte = 1_000_000;
@@ -49,21 +56,28 @@ const run = async (work: string): Promise<void> =>
     await mkdir(out, { recursive: true });
     const timestamp = readCommitTime();
     const differing: ImageName[] = [];
+    let small = true;
+    const buildAll = async (name: ImageName, file: string, fresh = false) => {
+      const stored: (BuiltImage & StoredImage)[] = [];
+      for (const architecture of imageArchitectures) {
+        progress(`building ${name} for ${architecture}${fresh ? " again" : ""}`);
+        stored.push({ ...(await buildImage(tools, { name, base, signal, architecture, fresh })), architecture });
+      }
+      return { stored, ...(await saveImage(tools, { images: stored, file, timestamp })) };
+    };
     for (const name of imageNames) {
-      progress(`building ${name}`);
-      const image = await buildImage(tools, { name, base, signal });
       const file = join(out, `svc-${name}-${packageJson.version}.oci.tar`);
-      const { digest, bytes } = await saveImage(tools, { reference: image.reference, file, timestamp });
-      built[name] = image;
-      images[name] = { ...image, digest, archive: values.out === undefined ? null : { file, bytes } };
+      const { stored, digest, bytes } = await buildAll(name, file);
+      for (const image of stored) {
+        if (image.architecture === hostArchitecture) built[name] = image;
+        small &&= image.bytes < bytesMax;
+      }
+      images[name] = { architectures: stored, digest, archive: values.out === undefined ? null : { file, bytes } };
       if (!values.twice) continue;
-      progress(`building ${name} again`);
-      const { reference } = await buildImage(tools, { name, base, signal, fresh: true });
-      const again = await saveImage(tools, { reference, file: `${file}.again`, timestamp });
+      const again = await buildAll(name, `${file}.again`, true);
       if (again.digest === digest) await rm(again.file);
       else differing.push(name);
     }
-    const small = Object.values(built).every(({ bytes }) => bytes < bytesMax);
     const smoke = await smokeTest(tools, built as Record<ImageName, BuiltImage>, context, cleanup);
     const compose = values.compose ? await composeTest(tools, { base, context, cleanup }) : null;
     const ok = small && smoke.ok && compose?.ok !== false && differing.length === 0;

@@ -3,10 +3,11 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
+import { readImageContents } from "../release/image-contents.ts";
 import { imageDigest } from "../release-manifest/image-archive.ts";
 import { saveImage } from "./save-image.ts";
 
-it("U2: the same layers and configuration give the same archive, whatever buildah called intermediate images", async () => {
+it("U2: the same images give the same archive under one index, whatever buildah called intermediate images", async () => {
   const dir = await mkdtemp(join(tmpdir(), "save-image-"));
   onTestFinished(() => rm(dir, { recursive: true }));
   await mkdir(join(dir, "tmp"));
@@ -20,18 +21,23 @@ it("U2: the same layers and configuration give the same archive, whatever builda
         return { digest: `sha256:${digest}`, size: text.length };
       };
       const history = [{ created_by: "COPY" }, { comment, created_by: "ENV", empty_layer: true }];
-      const config = await add(JSON.stringify({ config: { User: "1000" }, history }));
-      const manifest = await add(JSON.stringify({ schemaVersion: 2, config, layers: [await add("a layer")] }));
+      const architecture = args.at(-1);
+      const config = await add(JSON.stringify({ architecture, config: { User: "1000" }, history }));
+      const manifest = await add(JSON.stringify({ schemaVersion: 2, config, layers: [] }));
       await writeFile(join(layout, "index.json"), JSON.stringify({ manifests: [manifest] }));
       await writeFile(join(layout, "oci-layout"), "{}");
       return "";
     };
     const file = join(dir, `${comment}.tar`);
     const tools = { dir, env: {}, firewallChains: new Set<string>(), podman };
-    const { digest } = await saveImage(tools, { reference: "an image", file, timestamp: new Date(0) });
-    return { digest, found: `sha256:${await imageDigest(file, "the archive")}` };
+    const images = ["amd64", "arm64"].map((architecture) => ({ reference: architecture, architecture }));
+    const { digest } = await saveImage(tools, { images, file, timestamp: new Date(0) });
+    return { file, digest, found: `sha256:${await imageDigest(file, "the archive")}` };
   };
   const first = await save("FROM 40ad26885309");
   expect(first.found).toBe(first.digest);
-  expect(await save("FROM 393ec06990c8")).toEqual(first);
+  const { file: _, ...second } = await save("FROM 393ec06990c8");
+  expect(first).toMatchObject(second);
+  const [amd64, arm64] = (await readImageContents(first.file)).map(({ architecture }) => architecture);
+  expect([amd64, arm64]).toEqual(["amd64", "arm64"]);
 });

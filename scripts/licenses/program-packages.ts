@@ -7,15 +7,13 @@ import { packagesOf, type ShippedPackage, shippedFiles } from "./shipped-package
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
-/** A file of the package whose Node is in executables and images. */
-const nodePackage = `node_modules/node-${process.platform}-${process.arch}/package.json`;
-
 /** Returns the packages with code in the bundle of a program; for svc-web, also in its pages. `metafile` is what `bundleProgram` returned. */
 export const programPackages = async (name: ProgramName, metafile: Metafile): Promise<ShippedPackage[]> =>
   packagesOf(root, [...shippedFiles(metafile), ...(name === "svc-web" ? await pageModules() : [])]);
 
-/** Returns the package of the Node that an executable or an image contains. */
-export const nodePackages = (): Promise<ShippedPackage[]> => packagesOf(root, [nodePackage]);
+/** Returns the package of the Node that an executable or an image for `platform` contains; by default that of this machine. */
+export const nodePackages = (platform = `${process.platform}-${process.arch}`): Promise<ShippedPackage[]> =>
+  packagesOf(root, [`node_modules/node-${platform}/package.json`]);
 
 /** Returns the modules with code in the operator UI, by a build that writes nothing. */
 const pageModules = async (): Promise<string[]> => {

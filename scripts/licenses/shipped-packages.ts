@@ -40,7 +40,7 @@ const packageFolder = (file: string): string | undefined =>
   /^(?:.*\/)?node_modules\/(?:@[^/]+\/)?[^/]+(?=\/)/.exec(file)?.[0];
 
 /** Reads the digests of bun.lock, which is JSON with trailing commas, by name and version. */
-const readIntegrities = async (root: string): Promise<ReadonlyMap<string, string>> => {
+export const readIntegrities = async (root: string): Promise<ReadonlyMap<string, string>> => {
   const lock: unknown = parse(await readFile(join(root, "bun.lock"), "utf8"));
   const { packages } = lock as { packages: Record<string, readonly [string, ...unknown[]]> };
   return new Map(Object.values(packages).map(([id, ...rest]) => [id, String(rest.at(-1))]));

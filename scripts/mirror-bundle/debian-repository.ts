@@ -1,39 +1,82 @@
-import { execFileSync } from "node:child_process";
+import { execFile, execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import type { ReleaseManifest } from "../release-manifest/release-manifest.ts";
+import { repositoryFolder } from "../release-manifest/verify-bundle.ts";
+
+/** The public key of the repository, in the bundle: apt's `signed-by`. */
+const keyringFile = "collector-fleet.gpg";
 
 /**
- * Makes `folder` a flat Debian repository (`deb [signed-by=…] file:/folder ./`) of the manifest's packages: Packages, Packages.gz and
- * Release. The same packages and `timestamp` give the same bytes. Needs dpkg-deb.
+ * Makes `folder` a Debian repository (`deb [signed-by=…] https://mirror.example.net/ stable main`) of the manifest's packages: the indexes of
+ * each architecture and Release. The same packages and `timestamp` give the same bytes. Needs dpkg-deb if there is a package.
  */
 export const writeDebianRepository = async (
   folder: string,
   { artifacts }: Pick<ReleaseManifest, "artifacts">,
   timestamp: Date,
 ): Promise<void> => {
-  const packages = artifacts.filter(({ kind }) => kind === "debian-package");
-  const stanzas = packages.map(({ path, size_bytes: size, sha256 }) => {
-    const control = execFileSync("dpkg-deb", ["--field", join(folder, path)], { encoding: "utf8" }).trimEnd();
-    return `${control}\nFilename: ./${path}\nSize: ${size}\nSHA256: ${sha256}\n`;
-  });
-  const index = Buffer.from(stanzas.join("\n"));
-  const files = { Packages: index, "Packages.gz": await promisify(gzip)(index, { level: 9 }) };
-  const sums = Object.entries(files).map(
-    ([name, content]) => ` ${createHash("sha256").update(content).digest("hex")} ${content.length} ${name}`,
-  );
-  const architectures = new Set(stanzas.map((stanza) => /^Architecture: (.+)$/m.exec(stanza)?.[1]));
+  const stanzas = artifacts
+    .filter(({ kind }) => kind === "debian-package")
+    .map(({ path, size_bytes: size, sha256 }) => {
+      const control = execFileSync("dpkg-deb", ["--field", join(folder, path)], { encoding: "utf8" }).trimEnd();
+      const architecture = /^Architecture: (.+)$/m.exec(control)?.[1] ?? "all";
+      return { architecture, text: `${control}\nFilename: ${path}\nSize: ${size}\nSHA256: ${sha256}\n` };
+    });
+  const architectures = [...new Set(stanzas.map(({ architecture }) => architecture))].sort();
+  const sums: string[] = [];
+  for (const architecture of architectures) {
+    const own = stanzas.filter((stanza) => stanza.architecture === architecture);
+    const index = Buffer.from(own.map(({ text }) => text).join("\n"));
+    for (const [name, content] of [
+      ["Packages", index],
+      ["Packages.gz", await promisify(gzip)(index, { level: 9 })],
+    ] as const) {
+      const path = `main/binary-${architecture}/${name}`;
+      await mkdir(dirname(join(folder, repositoryFolder, path)), { recursive: true });
+      await writeFile(join(folder, repositoryFolder, path), content);
+      sums.push(` ${createHash("sha256").update(content).digest("hex")} ${content.length} ${path}`);
+    }
+  }
   const release = [
     "Origin: collector-fleet",
     "Label: collector-fleet",
+    "Suite: stable",
+    "Codename: stable",
     `Date: ${timestamp.toUTCString().replace("GMT", "UTC")}`,
-    `Architectures: ${[...architectures].sort().join(" ")}`,
+    `Architectures: ${architectures.join(" ")}`,
+    "Components: main",
     "SHA256:",
     ...sums,
   ];
-  for (const [name, content] of Object.entries(files)) await writeFile(join(folder, name), content);
-  await writeFile(join(folder, "Release"), `${release.join("\n")}\n`);
+  await mkdir(join(folder, repositoryFolder), { recursive: true });
+  await writeFile(join(folder, repositoryFolder, "Release"), `${release.join("\n")}\n`);
+};
+
+/**
+ * Signs the Release file of a repository with gpg, inline and detached, and writes the public key to `keyringFile`. `key` is a file with an
+ * OpenPGP private key without a passphrase; without it a new key signs, which is not kept.
+ */
+export const signDebianRepository = async (folder: string, key: string | undefined): Promise<void> => {
+  // In the path of a socket, which is limited.
+  const home = await mkdtemp(join(tmpdir(), "gpg-"));
+  await chmod(home, 0o700);
+  const run = promisify(execFile);
+  const gpg = (...args: string[]) =>
+    run("gpg", ["--homedir", home, "--batch", "--yes", "--quiet", "--no-tty", "--digest-algo", "SHA512", ...args]);
+  const release = join(folder, repositoryFolder, "Release");
+  try {
+    if (key !== undefined) await gpg("--import", key);
+    else await gpg("--passphrase", "", "--quick-generate-key", "collector-fleet trial", "ed25519", "sign", "never");
+    await gpg("--output", join(folder, repositoryFolder, "InRelease"), "--clearsign", release);
+    await gpg("--output", `${release}.gpg`, "--armor", "--detach-sign", release);
+    await gpg("--output", join(folder, keyringFile), "--export");
+  } finally {
+    await run("gpgconf", ["--homedir", home, "--kill", "all"]).catch(() => undefined);
+    await rm(home, { recursive: true, force: true });
+  }
 };

@@ -4,10 +4,13 @@ import { dirname, join } from "node:path";
 import { removeOutput, writeChecksums } from "../release/write-release.ts";
 import { checksumsFile, parseChecksums } from "../release-manifest/checksums.ts";
 import { measureFile } from "../release-manifest/measure-file.ts";
+import { signMinisign } from "../release-manifest/minisign.ts";
+import { provenanceFiles, signProvenance } from "../release-manifest/provenance.ts";
 import type { ReleaseManifest } from "../release-manifest/release-manifest.ts";
 import {
   imagesFolder,
   manifestFile,
+  minisignFile,
   signatureFile,
   type VerifiedBundle,
   verifyBundle,
@@ -20,11 +23,14 @@ export interface BundleSources {
   /** OCI layout archives (`*.tar`); without it the manifest must list no image. */
   images: string | undefined;
   key: KeyObject;
+  /** Signs the Debian repository in the folder that it gets. */
+  signRepository: (folder: string) => Promise<void>;
 }
 
 /**
- * Writes a mirror bundle to `out`, in place of an earlier one: the release, its images, the metadata of a Debian repository, SHA256SUMS over every
- * file, and its signature. Throws if the release is not what its own SHA256SUMS says, or the images are not those of the manifest.
+ * Writes a mirror bundle to `out`, in place of an earlier one: the release, its images, a signed Debian repository, the signed provenance,
+ * SHA256SUMS over every file, and its signatures. Throws if the release is not what its own SHA256SUMS says, or the images are not those of
+ * the manifest.
  */
 export const writeBundle = async (out: string, sources: BundleSources): Promise<VerifiedBundle> => {
   const building = `${out}.building`;
@@ -39,7 +45,10 @@ export const writeBundle = async (out: string, sources: BundleSources): Promise<
   }
 };
 
-const fillBundle = async (folder: string, { release, images, key }: BundleSources): Promise<VerifiedBundle> => {
+const fillBundle = async (
+  folder: string,
+  { release, images, key, signRepository }: BundleSources,
+): Promise<VerifiedBundle> => {
   await copyRelease(release, folder);
   if (images !== undefined) {
     await mkdir(join(folder, imagesFolder));
@@ -48,8 +57,13 @@ const fillBundle = async (folder: string, { release, images, key }: BundleSource
   }
   const manifest: ReleaseManifest = JSON.parse(await readFile(join(folder, manifestFile), "utf8"));
   await writeDebianRepository(folder, manifest, await releaseTime(folder, manifest));
+  await signRepository(folder);
+  const statement = await readFile(join(folder, provenanceFiles.statement));
+  await writeFile(join(folder, provenanceFiles.envelope), signProvenance(statement, key));
   await writeChecksums(folder);
-  await writeFile(join(folder, signatureFile), sign(null, await readFile(join(folder, checksumsFile)), key));
+  const sums = await readFile(join(folder, checksumsFile));
+  await writeFile(join(folder, signatureFile), sign(null, sums, key));
+  await writeFile(join(folder, minisignFile), signMinisign(sums, key, `${checksumsFile} of ${manifest.version}`));
   return verifyBundle(folder, publicKeyOf(key));
 };
 

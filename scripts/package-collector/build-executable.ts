@@ -9,12 +9,14 @@ import { copyStripped } from "../strip-elf.ts";
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /**
- * Builds the collector and Node, without its symbols, as one file at `<dir>/svc-collector`; returns its path and what its script was
- * made of. It reads no options for Node from the environment. The same sources give the same bytes, whatever `dir` is.
+ * Builds the collector and `node`, without its symbols, as one file at `<dir>/svc-collector`; returns its path and what its script was
+ * made of. `node` may be that of another platform, of the same version. The executable reads no options for Node from the environment. The same
+ * sources give the same bytes, whatever `dir` and the platform of the build are.
  */
 export const buildExecutable = async (
   dir: string,
   commit: string,
+  node = process.execPath,
 ): Promise<{ executable: string; metafile: Metafile }> => {
   await mkdir(dir, { recursive: true });
   const { metafile } = await build({
@@ -32,7 +34,7 @@ export const buildExecutable = async (
     logOverride: { "empty-import-meta": "silent" },
   });
   await writeFile(join(dir, "COMMIT"), commit);
-  copyStripped(process.execPath, join(dir, "node"));
+  copyStripped(node, join(dir, "node"));
   await writeFile(
     join(dir, "sea.json"),
     JSON.stringify({
@@ -41,7 +43,7 @@ export const buildExecutable = async (
       executable: "node",
       output: "svc-collector",
       disableExperimentalSEAWarning: true,
-      // A code cache differs in each build; a start without it takes 30 ms more.
+      // A code cache differs in each build, and is for one platform; a start without it takes 30 ms more.
       useCodeCache: false,
       execArgv: collectorNodeFlags,
       execArgvExtension: "none",

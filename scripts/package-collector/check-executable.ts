@@ -1,19 +1,23 @@
+import { existsSync } from "node:fs";
 import { appendFile, mkdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fetchStatus } from "../../collector/status/status-socket.ts";
+import { version } from "../../collector/version.ts";
+import { findProgram } from "../images/container-tools.ts";
+import { runToEnd } from "../images/run-to-end.ts";
 import type { LabContext } from "../lab/context.ts";
-import { startDeployment } from "../lab/deployment.ts";
+import type { Deployment } from "../lab/deployment.ts";
 import { enrollCollector } from "../lab/enroll-collector.ts";
 import { createPolicyWithToken } from "../lab/operator-api.ts";
 import { tabulateStored } from "../lab/tabulate-stored.ts";
 import { waitUntil } from "../lab/wait-until.ts";
+import type { PackagePlatform } from "../platforms/package-platforms.ts";
 
 const identityPrefix = "spiffe://fleet.example.test/packaged/";
 const lines = 1_000;
 
 /** Lets the executable enroll at a real core over TLS, run, forward the lines of a file, answer `diag` and `status`, and stop. */
-export const checkExecutable = async (executable: string, context: LabContext, cleanup: AsyncDisposableStack) => {
-  const deployment = await startDeployment({}, context, cleanup);
+export const checkExecutable = async (executable: string, deployment: Deployment, context: LabContext) => {
   const { api, sql, edge, processes } = deployment;
   const dir = join(context.dir, "packaged");
   const log = join(dir, "log", "app.log");
@@ -66,6 +70,24 @@ export const checkExecutable = async (executable: string, context: LabContext, c
     // Exit code of `run` after SIGTERM.
     stopped,
   };
+};
+
+/** QEMU for programs of other platforms, with the libraries of Debian's cross compilers. */
+const emulators: Partial<Record<PackagePlatform, readonly [program: string, libraries: string]>> = {
+  "linux-arm64": ["qemu-aarch64-static", "/usr/aarch64-linux-gnu"],
+  "linux-x64": ["qemu-x86_64-static", "/usr/x86_64-linux-gnu"],
+};
+
+/** Runs `--version` and `diag` of an executable of another platform, if this machine has QEMU and the platform's libraries. */
+export const checkEmulated = async (executable: string, platform: PackagePlatform) => {
+  const [emulator = "", libraries = ""] = emulators[platform] ?? [];
+  if (!findProgram(emulator) || !existsSync(join(libraries, "lib/libatomic.so.1")))
+    return { ok: true, not_tried: `needs ${emulator} and ${libraries}` };
+  const run = (...args: string[]) =>
+    runToEnd(emulator, ["-L", libraries, executable, ...args], { env: {}, timeoutMs: 120_000 });
+  const found = (await run("--version")).trim();
+  const { validation } = JSON.parse(await run("diag", "--json", "--config", "/nonexistent.yaml"));
+  return { ok: found === version && validation.ok === false, emulator, version: found };
 };
 
 const seconds = (ms: number): number => Math.round(ms) / 1000;

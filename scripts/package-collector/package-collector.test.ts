@@ -47,9 +47,9 @@ it("the unit may write config, identity and queue where `enroll` creates them, a
   expect(text).toContain(`\nReadWritePaths=${config}\n`);
   expect(`/var/lib/${/\nStateDirectory=(.+)\n/.exec(text)?.[1]}`).toBe(data);
   expect(text).toContain(`run --config ${defaultConfigPath}\n`);
-  const postinst = readFileSync(join(dirname(unit), "../debian/postinst"), "utf8");
+  const hook = readFileSync(join(dirname(unit), "../collector/configure-host"), "utf8");
   for (const owned of [config, data])
-    expect(postinst).toMatch(new RegExp(`install -d -o svc-collector -g svc-collector -m 07[05]0 ${owned}\n`));
+    expect(hook).toMatch(new RegExp(`install -d -o svc-collector -g svc-collector -m 07[05]0 ${owned}\n`));
 });
 
 it.skipIf(!has("systemd-analyze"))("systemd accepts the unit and rates its exposure as low", () => {

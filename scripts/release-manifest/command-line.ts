@@ -10,10 +10,10 @@ import type { MeasuredFiles } from "./measure-file.ts";
 import { ReleaseFailure, releaseExit } from "./release-failure.ts";
 import { createManifest, printManifest } from "./release-manifest.ts";
 import { parseReleaseSpec, type ReleaseSpec } from "./release-spec.ts";
-import { checkRollback, verifyBundle } from "./verify-bundle.ts";
+import { checkExpected, type ExpectedRelease, verifyBundle } from "./verify-bundle.ts";
 
 const usage = `usage: svc-release-manifest --spec FILE --out FILE
-       svc-release-manifest verify DIR --key FILE [--min-version VERSION]
+       svc-release-manifest verify DIR --key FILE [--expect-version VERSION] [--min-version VERSION] [--not-before DAY]
 
 Writes the manifest of a release: what it consists of, with the size and SHA-256 digest of each file. The same spec and files give
 the same bytes everywhere. Nothing is written unless all is well.
@@ -23,11 +23,15 @@ the same bytes everywhere. Nothing is written unless all is well.
   --out FILE    where the manifest is written
   --help, --version
 
-svc-release-manifest verify DIR --key FILE [--min-version VERSION]
+svc-release-manifest verify DIR --key FILE
 
-Verifies a mirror bundle, offline: the signature of SHA256SUMS by the Ed25519 public key (PEM) in FILE, every file in DIR, the manifest
-and the images. Names every file that is changed, unknown or missing. Rejects a version older than --min-version; without it, older
-than the newest that it has verified with this key, which it records in FILE.seen.
+Verifies a mirror bundle, offline: the signatures of SHA256SUMS by the Ed25519 public key (PEM) in FILE, every file in DIR, the manifest,
+the images and the provenance. Names every file that is changed, unknown or missing. Without an expected version, rejects one older than the
+newest that it has verified with this key, which it records in FILE.seen.
+
+  --expect-version VERSION   rejects any other version
+  --min-version VERSION      rejects an older version
+  --not-before DAY           rejects a release of an earlier day, such as 2026-01-02
 
 Exit codes: 0 done, 1 a file is missing, unsafe, unreadable or changed, 2 usage, 65 the spec is not valid.
 `;
@@ -48,10 +52,10 @@ export const runManifestCommand = async (args: readonly string[], context: Manif
       return releaseExit.done;
     }
     if (args[0] === "verify") {
-      const { folder, key, minVersion } = readVerifyArguments(args.slice(1));
+      const { folder, key, expected } = readVerifyArguments(args.slice(1));
       const pem = await orFailed("the file of --key cannot be read", readFile(key, "utf8"));
       const { version, date, files, images } = await verifyBundle(folder, pem);
-      await checkRollback({ version }, { minVersion, seen: `${key}.seen` });
+      await checkExpected({ version, date }, expected, `${key}.seen`);
       stdout.write(`ok: version ${version} of ${date}, ${files} files, ${images} images\n`);
       return releaseExit.done;
     }
@@ -76,13 +80,24 @@ const readFlags = (args: readonly string[]) => {
 };
 
 const readVerifyArguments = (args: readonly string[]) => {
-  const { flags, positionals } = parseArguments(args, ["key", "min-version"]);
-  const [key, minVersion, folder] = [flags.get("key"), flags.get("min-version"), positionals[0]];
+  const names = ["expect-version", "min-version", "not-before"] as const;
+  const { flags, positionals } = parseArguments(args, ["key", ...names]);
+  const [key, folder] = [flags.get("key"), positionals[0]];
   if (key === undefined || folder === undefined || positionals.length > 1)
     throw new ReleaseFailure("usage", "verify needs one DIR and --key FILE");
-  if (minVersion !== undefined && valid(minVersion) === null)
-    throw new ReleaseFailure("usage", "--min-version is not a version, such as 0.2.0");
-  return { key, folder, minVersion };
+  const [version, minVersion, notBefore] = names.map((name) => flags.get(name));
+  for (const [name, value] of Object.entries({ "expect-version": version, "min-version": minVersion }))
+    if (value !== undefined && valid(value) === null)
+      throw new ReleaseFailure("usage", `--${name} is not a version, such as 0.2.0`);
+  if (notBefore !== undefined && !isDay(notBefore))
+    throw new ReleaseFailure("usage", "--not-before is not a day, such as 2026-01-02");
+  const expected: ExpectedRelease = { version, minVersion, notBefore };
+  return { key, folder, expected };
+};
+
+const isDay = (text: string): boolean => {
+  const time = Date.parse(`${text}T00:00:00Z`);
+  return !Number.isNaN(time) && new Date(time).toISOString().slice(0, 10) === text;
 };
 
 const parseArguments = (args: readonly string[], names: readonly string[]) => {

@@ -8,20 +8,31 @@ import { systemEntropy } from "../../kit/entropy.ts";
 import { checksumsFile, parseChecksums } from "./checksums.ts";
 import { imageDigest } from "./image-archive.ts";
 import { measureFile } from "./measure-file.ts";
+import { verifyMinisign } from "./minisign.ts";
+import { provenanceFault, provenanceFiles } from "./provenance.ts";
 import { ReleaseFailure } from "./release-failure.ts";
 import { createManifest, manifestFormat, printManifest, type ReleaseManifest } from "./release-manifest.ts";
 import { compareText } from "./release-path.ts";
 import { parseReleaseSpec, splitImageRef } from "./release-spec.ts";
 import { parseStrictJson } from "./strict-json.ts";
 
-/** The signature of SHA256SUMS: the 64 bytes of Ed25519. */
+/** The signature of SHA256SUMS: the 64 bytes of Ed25519, as openssl and cosign read them. */
 export const signatureFile = `${checksumsFile}.sig`;
+
+/** The same key's signature of SHA256SUMS in minisign's format. */
+export const minisignFile = `${checksumsFile}.minisig`;
 
 /** The name of the manifest in a release and in a mirror bundle. */
 export const manifestFile = "release-manifest.json";
 
 /** The folder of the image archives in a mirror bundle. */
 export const imagesFolder = "images";
+
+/** The folder of the metadata of the Debian repository in a mirror bundle. */
+export const repositoryFolder = "dists/stable";
+
+/** Pins the image of the database, which is not of this product and may be among the archives. */
+const composeFile = "deploy/compose.yaml";
 
 /** What a mirror bundle that passes contains. */
 export interface VerifiedBundle {
@@ -33,14 +44,15 @@ export interface VerifiedBundle {
 }
 
 /**
- * Verifies a mirror bundle with the public key (PEM) of its signer, offline: the signature of SHA256SUMS; that it lists every file and that
- * each has its digest; the manifest; and that the image archives are the images of the manifest. Throws `ReleaseFailure` (1), whose
+ * Verifies a mirror bundle with the public key (PEM) of its signer, offline: the signatures of SHA256SUMS; that it lists every file and that
+ * each has its digest; the manifest; that the image archives are the images of the manifest; and the provenance. Throws `ReleaseFailure` (1), whose
  * details name every file that is changed, unknown or missing.
  */
 export const verifyBundle = async (folder: string, publicKeyPem: string): Promise<VerifiedBundle> => {
-  const digests = await readSignedDigests(folder, readPublicKey(publicKeyPem));
+  const key = readPublicKey(publicKeyPem);
+  const digests = await readSignedDigests(folder, key);
   const faults = [
-    ...(await unknownEntries(folder, new Set([...digests.keys(), checksumsFile, signatureFile]))),
+    ...(await unknownEntries(folder, new Set([...digests.keys(), checksumsFile, signatureFile, minisignFile]))),
     ...(await changedFiles(folder, digests)),
   ];
   if (faults.length > 0)
@@ -48,26 +60,45 @@ export const verifyBundle = async (folder: string, publicKeyPem: string): Promis
   const manifest = await readManifest(folder);
   const archives = [...digests.keys()].filter((path) => path.startsWith(`${imagesFolder}/`));
   await checkImages(folder, manifest, archives);
+  await checkProvenance(folder, manifest, key);
   return { version: manifest.version, date: await readDate(folder), files: digests.size, images: archives.length };
 };
 
 const readDate = async (folder: string): Promise<string> => {
-  const metadata = await readFile(join(folder, "Release"), "utf8").catch(() => "");
+  const path = `${repositoryFolder}/Release`;
+  const metadata = await readFile(join(folder, path), "utf8").catch(() => "");
   const time = Date.parse(/^Date: (.+)$/m.exec(metadata)?.[1] ?? "");
-  if (Number.isNaN(time)) throw new ReleaseFailure("failed", "Release has no date");
+  if (Number.isNaN(time)) throw new ReleaseFailure("failed", `${path} has no date`);
   return new Date(time).toISOString().slice(0, 10);
 };
 
+/** What a bundle must be beside genuine. */
+export interface ExpectedRelease {
+  /** Exactly this version. */
+  version?: string | undefined;
+  minVersion?: string | undefined;
+  /** Released on this day or later: `2026-01-02`. */
+  notBefore?: string | undefined;
+}
+
 /**
- * Rejects a bundle that is older than `minVersion`, or without one than the newest that has passed, which the file `seen` records. Every
- * release that was ever signed keeps its valid signature, so only this tells the current one from an earlier one with known faults.
+ * Rejects a bundle that is not the expected release, or without an expected version older than the newest that has passed, which the file
+ * `seen` records. Every release that was ever signed keeps its valid signature, so only this tells the current one from an earlier one with
+ * known faults.
  */
-export const checkRollback = async (
-  { version }: Pick<VerifiedBundle, "version">,
-  { minVersion, seen }: { minVersion: string | undefined; seen: string },
+export const checkExpected = async (
+  { version, date }: Pick<VerifiedBundle, "version" | "date">,
+  expected: ExpectedRelease,
+  seen: string,
 ): Promise<void> => {
   const name = basename(seen);
   const reject = (message: string) => new ReleaseFailure("failed", message);
+  if (expected.version !== undefined && version !== expected.version)
+    throw reject(`the bundle is version ${version}, and --expect-version is ${expected.version}`);
+  if (expected.minVersion !== undefined && lt(version, expected.minVersion))
+    throw reject(`the bundle is version ${version}, and --min-version is ${expected.minVersion}`);
+  if (expected.notBefore !== undefined && date < expected.notBefore)
+    throw reject(`the bundle is of ${date}, and --not-before is ${expected.notBefore}`);
   const recorded = await readFile(seen, "utf8").catch((error: unknown) => {
     if (errorCode(error) === "ENOENT") return undefined;
     throw reject(`${name} cannot be read; name the version with --min-version`);
@@ -75,11 +106,10 @@ export const checkRollback = async (
   const newest = recorded?.trim();
   if (newest !== undefined && valid(newest) === null)
     throw reject(`${name} is not a version; write the newest into it that you have verified`);
-  if (minVersion !== undefined && lt(version, minVersion))
-    throw reject(`the bundle is version ${version}, and --min-version is ${minVersion}`);
-  if (minVersion === undefined && newest !== undefined && lt(version, newest))
+  const named = expected.version ?? expected.minVersion;
+  if (named === undefined && newest !== undefined && lt(version, newest))
     throw reject(
-      `the bundle is version ${version}, and ${newest} was verified before (${name}); --min-version ${version} accepts it`,
+      `the bundle is version ${version}, and ${newest} was verified before (${name}); --expect-version ${version} accepts it`,
     );
   if (newest !== undefined && !lt(newest, version)) return;
   await writeDurably(seen, `${version}\n`, { entropy: systemEntropy }, 0o644).catch(() => {
@@ -104,9 +134,11 @@ const readSignedDigests = async (folder: string, key: KeyObject): Promise<Readon
     await measureFile(folder, path);
     return readFile(join(folder, path));
   };
-  const [sums, signature] = [await read(checksumsFile), await read(signatureFile)];
-  if (!verify(null, sums, key, signature))
-    throw new ReleaseFailure("failed", `${signatureFile} is not the signature of ${checksumsFile} by this key`);
+  const [sums, signature, minisign] = [await read(checksumsFile), await read(signatureFile), await read(minisignFile)];
+  const refuse = (file: string) =>
+    new ReleaseFailure("failed", `${file} is not the signature of ${checksumsFile} by this key`);
+  if (!verify(null, sums, key, signature)) throw refuse(signatureFile);
+  if (!verifyMinisign(sums, minisign.toString("utf8"), key)) throw refuse(minisignFile);
   const digests = parseChecksums(sums.toString("utf8"));
   if (digests === undefined) throw new ReleaseFailure("failed", `${checksumsFile} is not valid`);
   return digests;
@@ -164,14 +196,27 @@ const readManifest = async (folder: string): Promise<ReleaseManifest> => {
 
 const checkImages = async (folder: string, { images }: ReleaseManifest, archives: readonly string[]): Promise<void> => {
   const pinned = new Map(images.map(({ name, ref }) => [splitImageRef(ref)?.digest, name]));
+  const compose = await readFile(join(folder, composeFile), "utf8").catch(() => "");
+  const database = /SVC_POSTGRES_IMAGE:-\S+@sha256:([0-9a-f]{64})\}/.exec(compose)?.[1];
   const faults: string[] = [];
   const found = new Set<string>();
   for (const path of archives) {
     const digest = await imageDigest(join(folder, path), path);
-    if (pinned.has(digest)) found.add(digest);
+    if (pinned.has(digest) || digest === database) found.add(digest);
     else faults.push(`${path} is sha256:${digest}, which the manifest does not list`);
   }
   for (const [digest, name] of pinned)
     if (digest !== undefined && !found.has(digest)) faults.push(`${name}: no archive of sha256:${digest}`);
   if (faults.length > 0) throw new ReleaseFailure("failed", "the images are not those of the manifest", faults);
+};
+
+const checkProvenance = async (folder: string, manifest: ReleaseManifest, key: KeyObject): Promise<void> => {
+  const read = (path: string) =>
+    readFile(join(folder, path)).catch(() => {
+      throw new ReleaseFailure("failed", `${path} is missing`);
+    });
+  const statement = await read(provenanceFiles.statement);
+  const envelope = (await read(provenanceFiles.envelope)).toString("utf8");
+  const fault = provenanceFault({ statement, envelope }, manifest, key);
+  if (fault !== undefined) throw new ReleaseFailure("failed", fault);
 };

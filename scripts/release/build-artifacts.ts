@@ -6,20 +6,19 @@ import { promisify } from "node:util";
 import { filesBelow } from "../bundle/build-folder.ts";
 import { bundleProgram, type ProgramName, programEntries, programNames } from "../bundle/bundle-programs.ts";
 import { bundleUi, uiPath } from "../bundle/bundle-ui.ts";
+import { type PackedFile, packTarball } from "../bundle/pack-tarball.ts";
 import { printNotices } from "../licenses/licenses.ts";
-import { nodePackages, programPackages } from "../licenses/program-packages.ts";
-import { packagesOf, type ShippedPackage, shippedFiles } from "../licenses/shipped-packages.ts";
-import { buildDebianPackage } from "../package-collector/build-debian-package.ts";
-import { buildExecutable } from "../package-collector/build-executable.ts";
-import { createCompletions } from "../package-collector/completions.ts";
-import { type PackedFile, packTarball } from "./pack-tarball.ts";
+import { programPackages } from "../licenses/program-packages.ts";
+import type { ShippedPackage } from "../licenses/shipped-packages.ts";
+import { buildPackages } from "../package-collector/build-packages.ts";
+import { type PackagePlatform, packagePlatforms } from "../platforms/package-platforms.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
 /** A file of the release, and the packages with code in it. */
 export interface BuiltArtifact {
   path: string;
-  kind: "bundle" | "executable" | "debian-package" | "npm-package";
+  kind: "bundle" | "tarball" | "debian-package" | "rpm-package" | "npm-package";
   platform: string;
   packages: readonly ShippedPackage[];
   /** The files of a bundle, below its folder. */
@@ -34,12 +33,14 @@ export interface ReleaseBuild {
   timestamp: Date;
 }
 
-/** Builds every artifact into `out`. Needs a fresh checkout: `dist/` must not exist. The Debian package needs dpkg-deb. */
+/** Builds every artifact into `out`. Needs a fresh checkout: `dist/` must not exist. The packages need dpkg-deb and rpmbuild. */
 export const buildArtifacts = async (release: ReleaseBuild): Promise<BuiltArtifact[]> => {
   await mkdir(release.out, { recursive: true });
-  const bundles: BuiltArtifact[] = [];
-  for (const name of programNames) bundles.push(await packProgram(release, name));
-  return [...bundles, ...(await packCollector(release)), await packClient(release)];
+  const artifacts: BuiltArtifact[] = [];
+  for (const name of programNames) artifacts.push(await packProgram(release, name));
+  for (const platform of Object.keys(packagePlatforms) as PackagePlatform[])
+    artifacts.push(...(await packCollector(release, platform)));
+  return [...artifacts, await packClient(release)];
 };
 
 const licenseFile = { name: "LICENSE", from: join(root, "LICENSE") };
@@ -74,23 +75,21 @@ const packedBelow = async (folder: string, prefix: string): Promise<PackedFile[]
     .filter((file) => file !== "INPUTS.json" && !file.includes(".test."))
     .map((file) => ({ name: `${prefix}/${file}`, from: join(folder, file) }));
 
-/** The collector as one executable, and the same in a Debian package. */
-const packCollector = async (release: ReleaseBuild): Promise<BuiltArtifact[]> => {
-  const { out, version, commit } = release;
-  const work = join(root, "dist/package");
-  const { executable, metafile } = await buildExecutable(work, commit);
-  const name = `svc-collector-${version}-${process.platform}-${process.arch}`;
-  await copyFile(executable, join(out, name));
-  const packages = [...(await packagesOf(root, shippedFiles(metafile))), ...(await nodePackages())];
-  const notices = printNotices(packages);
-  const completions = await createCompletions();
-  const { path: debianPackage } = await buildDebianPackage(work, { executable, completions, version, notices });
-  await copyFile(debianPackage, join(out, basename(debianPackage)));
-  const platform = `${process.platform}-${process.arch}`;
-  return [
-    { path: name, kind: "executable", platform, packages },
-    { path: basename(debianPackage), kind: "debian-package", platform, packages },
-  ];
+/** The collector and Node as one executable for a platform: in a tar, a Debian and an RPM package. */
+const packCollector = async (release: ReleaseBuild, platform: PackagePlatform): Promise<BuiltArtifact[]> => {
+  const formats = new Set(["debian", "rpm"] as const);
+  const built = await buildPackages(join(root, "dist/package"), platform, { ...release, formats });
+  const artifacts: BuiltArtifact[] = [];
+  for (const [kind, path] of [
+    ["tarball", built.tarball],
+    ["debian-package", built.debian?.path],
+    ["rpm-package", built.rpm?.path],
+  ] as const) {
+    if (path === undefined) throw new Error(`no ${kind} was built`);
+    await copyFile(path, join(release.out, basename(path)));
+    artifacts.push({ path: basename(path), kind, platform, packages: built.packages });
+  }
+  return artifacts;
 };
 
 /** The package that `npm pack` would make of the client, with sorted files and the time of the commit. */

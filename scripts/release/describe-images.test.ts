@@ -4,11 +4,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
 import { beforeEach, expect, it, onTestFinished } from "vitest";
+import { type PackedFile, packFiles } from "../bundle/pack-tarball.ts";
 import { printNotices } from "../licenses/licenses.ts";
 import { nodePackages } from "../licenses/program-packages.ts";
 import type { BuiltArtifact } from "./build-artifacts.ts";
 import { describeImages } from "./describe-images.ts";
-import { type PackedFile, packFiles } from "./pack-tarball.ts";
 import { createSbom } from "./sbom.ts";
 
 const commit = "c0ffee";
@@ -39,7 +39,7 @@ beforeEach(async () => {
 });
 
 /** Writes the archive of an image with these files in two layers, of which one is compressed, and describes it. */
-const describeImage = async (files: Record<string, string>, revision = commit) => {
+const describeImage = async (files: Record<string, string>, { revision = commit, architectures = ["amd64"] } = {}) => {
   const dir = join(archive, "..");
   const packed: PackedFile[] = [];
   const add = async (content: Buffer | string) => {
@@ -54,8 +54,12 @@ const describeImage = async (files: Record<string, string>, revision = commit) =
     await add(gzipSync(await packFiles(entries.slice(2), new Date(0)))),
   ];
   const labels = { "org.opencontainers.image.revision": revision };
-  const config = await add(JSON.stringify({ config: { Labels: labels } }));
-  const manifest = await add(JSON.stringify({ config, layers }));
+  const manifests: object[] = [];
+  for (const architecture of architectures) {
+    const config = await add(JSON.stringify({ architecture, config: { Labels: labels } }));
+    manifests.push(await add(JSON.stringify({ config, layers })));
+  }
+  const manifest = await add(JSON.stringify({ manifests }));
   packed.push({ name: "index.json", text: JSON.stringify({ manifests: [manifest] }) });
   await writeFile(archive, await packFiles(packed, new Date(0)));
   const image = { name: "collector", ref: `svc-collector:0.2.0@${manifest.digest}`, archive };
@@ -67,7 +71,7 @@ it("lists what an image contains beside its program: Node with its digest, and t
   if (image === undefined) throw new Error("no image is described");
   expect([image.name, image.path, image.sha256]).toEqual([
     "collector",
-    "svc-collector-0.2.0.oci.tar",
+    "svc-collector-0.2.0-amd64",
     expect.stringMatching(/^[0-9a-f]{64}$/),
   ]);
   const { components, metadata } = JSON.parse(await createSbom({ ...image, version: "0.2.0" }, new Date(0)));
@@ -80,6 +84,15 @@ it("lists what an image contains beside its program: Node with its digest, and t
     },
     { name: "node", hashes: [{ alg: "SHA-256", content: createHash("sha256").update("a program").digest("hex") }] },
   ]);
+});
+
+it("describes an image for each architecture of its index", async () => {
+  const described = await describeImage(usual, { architectures: ["amd64", "arm64"] });
+  expect(described.map(({ name, path }) => [name, path])).toEqual([
+    ["collector", "svc-collector-0.2.0-amd64"],
+    ["collector", "svc-collector-0.2.0-arm64"],
+  ]);
+  expect(described[1]?.system[0]?.purl).toMatch(/^pkg:generic\/node@[\d.]+\?arch=arm64$/);
 });
 
 it.each([
@@ -98,5 +111,6 @@ it.each([
 it("rejects an image without its program, and one of another commit", async () => {
   const { "opt/svc/dist/svc-collector/main.mjs": _, ...rest } = usual;
   await expect(describeImage(rest)).rejects.toThrow("opt/svc/dist/svc-collector/main.mjs is missing");
-  await expect(describeImage(usual, "0ther")).rejects.toThrow("was built from the commit 0ther, not from c0ffee");
+  const other = describeImage(usual, { revision: "0ther" });
+  await expect(other).rejects.toThrow("was built from the commit 0ther, not from c0ffee");
 });

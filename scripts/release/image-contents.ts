@@ -4,8 +4,12 @@ import { buffer } from "node:stream/consumers";
 import { gunzipSync } from "node:zlib";
 import { extract } from "tar-stream";
 
-/** What the archive of an image contains. */
+/** What the archive of an image contains for one architecture. */
 export interface ImageContents {
+  /** `amd64` or `arm64`. */
+  architecture: string;
+  /** The digest of its manifest (hex). */
+  sha256: string;
   /** The commit that it says it was built from; null without the label. */
   revision: string | null;
   /** The SHA-256 digest (hex) of each regular file, by its path without a leading slash. */
@@ -20,8 +24,19 @@ const statusFolder = "var/lib/dpkg/status.d/";
 const releaseFile = "etc/os-release";
 const removedPrefix = ".wh.";
 
-/** Reads the archive of an image, whose blobs are verified already. Reads all of it into memory. */
-export const readImageContents = async (path: string): Promise<ImageContents> => {
+/** The parts of an image's configuration that are used here. */
+interface ImageConfig {
+  architecture?: string;
+  config?: { Labels?: Record<string, string> };
+}
+
+/** A manifest of one architecture, or an index of several. */
+type ImageManifest =
+  | { manifests: readonly { digest: string }[] }
+  | { config: { digest: string }; layers: readonly { digest: string }[] };
+
+/** Reads the archive of an image, whose blobs are verified already, for each of its architectures. Reads all of it into memory. */
+export const readImageContents = async (path: string): Promise<ImageContents[]> => {
   const archive = new Map<string, Buffer>();
   for await (const { name, content } of filesIn(createReadStream(path))) archive.set(name, content);
   const blob = (digest: string): Buffer => {
@@ -30,13 +45,27 @@ export const readImageContents = async (path: string): Promise<ImageContents> =>
     return found;
   };
   const json = <Content>(bytes: Buffer | undefined): Content => JSON.parse(bytes?.toString("utf8") ?? "null");
+  const read = async (digest: string): Promise<ImageContents[]> => {
+    const manifest = json<ImageManifest>(blob(digest));
+    if ("manifests" in manifest) return (await Promise.all(manifest.manifests.map((each) => read(each.digest)))).flat();
+    const { architecture = "unknown", config } = json<ImageConfig>(blob(manifest.config.digest));
+    const revision = config?.Labels?.["org.opencontainers.image.revision"] ?? null;
+    const layers = manifest.layers.map((layer) => unpacked(blob(layer.digest)));
+    const sha256 = digest.slice("sha256:".length);
+    return [{ architecture, sha256, revision, ...(await readLayers(layers, path)) }];
+  };
   const { manifests } = json<{ manifests: { digest: string }[] }>(archive.get("index.json"));
-  const manifest = json<{ config: { digest: string }; layers: { digest: string }[] }>(blob(manifests[0]?.digest ?? ""));
-  const { config } = json<{ config?: { Labels?: Record<string, string> } }>(blob(manifest.config.digest));
+  return read(manifests[0]?.digest ?? "");
+};
+
+const readLayers = async (
+  layers: readonly Buffer[],
+  path: string,
+): Promise<Pick<ImageContents, "files" | "debianPackages" | "distribution">> => {
   const files = new Map<string, string>();
   const texts = new Map<string, string>();
-  for (const { digest } of manifest.layers)
-    for await (const { name, content } of filesIn(unpacked(blob(digest)))) {
+  for (const layer of layers)
+    for await (const { name, content } of filesIn(layer)) {
       if (name.slice(name.lastIndexOf("/") + 1).startsWith(removedPrefix))
         throw new Error(`${path} has a layer that removes files: its contents cannot be listed`);
       files.set(name, createHash("sha256").update(content).digest("hex"));
@@ -50,7 +79,6 @@ export const readImageContents = async (path: string): Promise<ImageContents> =>
     ]),
   );
   return {
-    revision: config?.Labels?.["org.opencontainers.image.revision"] ?? null,
     files,
     debianPackages: status.map(([, text]) => readParagraph(text)),
     distribution: `${release.ID ?? "unknown"}-${release.VERSION_ID ?? "unknown"}`,

@@ -8,6 +8,7 @@ import { dirname, join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import packageJson from "../../package.json" with { type: "json" };
 import { checksumsFile, parseChecksums } from "../release-manifest/checksums.ts";
+import type { ReleaseManifest } from "../release-manifest/release-manifest.ts";
 import { manifestFile } from "../release-manifest/verify-bundle.ts";
 import { git, inCleanCheckout } from "./checkout.ts";
 import { removeOutput, writeRelease } from "./write-release.ts";
@@ -81,7 +82,8 @@ const main = async (): Promise<boolean> => {
       sha256: digests.get(path) ?? null,
     })),
   );
-  const { images: listed } = JSON.parse(await readFile(join(out, manifestFile), "utf8"));
+  const manifest: ReleaseManifest = JSON.parse(await readFile(join(out, manifestFile), "utf8"));
+  const platforms = Object.groupBy(manifest.artifacts, ({ platform }) => platform);
   console.log(
     JSON.stringify({
       ok,
@@ -92,8 +94,11 @@ const main = async (): Promise<boolean> => {
       out,
       builds: values.twice ? 2 : 1,
       differing,
-      images: listed.length,
+      images: manifest.images.length,
       seconds: Math.round((performance.now() - startedAt) / 1000),
+      artifacts: Object.fromEntries(
+        Object.entries(platforms).map(([platform, artifacts = []]) => [platform, artifacts.map(({ path }) => path)]),
+      ),
       files,
     }),
   );

@@ -4,8 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { beforeEach, expect, it, onTestFinished } from "vitest";
 import { bundleProgram, programEntries } from "../bundle/bundle-programs.ts";
+import { packTarball } from "../bundle/pack-tarball.ts";
 import { buildExecutable } from "../package-collector/build-executable.ts";
-import { packTarball } from "./pack-tarball.ts";
 
 let dir: string;
 beforeEach(async () => {

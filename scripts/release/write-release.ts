@@ -5,26 +5,33 @@ import { filesBelow } from "../bundle/build-folder.ts";
 import { licenseFaults, printLicenses } from "../licenses/licenses.ts";
 import { checksumsFile, printChecksums } from "../release-manifest/checksums.ts";
 import { measureFile } from "../release-manifest/measure-file.ts";
+import { printProvenance, provenanceFiles } from "../release-manifest/provenance.ts";
 import { createManifest, printManifest } from "../release-manifest/release-manifest.ts";
 import { parseReleaseSpec, type ReleaseSpec } from "../release-manifest/release-spec.ts";
 import { manifestFile } from "../release-manifest/verify-bundle.ts";
 import { buildArtifacts, type ReleaseBuild } from "./build-artifacts.ts";
 import { describeImages } from "./describe-images.ts";
 import { readImages } from "./read-images.ts";
+import { copyDeploymentFiles, renderDocuments } from "./render-documents.ts";
 import { createSbom, type DescribedArtifact, sbomFormat } from "./sbom.ts";
 
 const releaseFiles = {
   spec: "release-spec.json",
   licenses: "LICENSES.md",
+  documents: "docs",
+  deployment: "deploy",
 } as const;
 
+/** The files of the commit that decide what a build fetches. */
+const lockFiles = ["bun.lock", "packaging/bun/package-lock.json", "Dockerfile.core", "Dockerfile.web"];
+
 /**
- * Builds a release into `out`: artifacts, an SBOM for each and for each image in an archive, the license list, the spec, the manifest and
- * SHA256SUMS. `imagesPath` is a JSON file `{images: [{name, ref}]}` or a folder of image archives. Throws if a license is not permissive,
- * or an image contains another program than the release.
+ * Builds a release into `out`: artifacts, an SBOM for each and for each image in an archive, the license list, the spec, the manifest, the
+ * provenance, the documents, the files of a deployment and SHA256SUMS. `imagesPath` is a JSON file `{images: [{name, ref}]}` or a folder of
+ * image archives. Throws if a license is not permissive, or an image contains another program than the release.
  */
 export const writeRelease = async (release: ReleaseBuild, imagesPath: string | undefined): Promise<ReleaseSpec> => {
-  const { out, version, timestamp } = release;
+  const { out, version, commit, timestamp } = release;
   // First, because it can be wrong.
   const images = imagesPath === undefined ? [] : await readImages(imagesPath, version);
   const artifacts = await buildArtifacts(release);
@@ -51,7 +58,13 @@ export const writeRelease = async (release: ReleaseBuild, imagesPath: string | u
   await writeFile(join(out, releaseFiles.spec), text);
   await writeFile(join(out, releaseFiles.licenses), printLicenses([...artifacts, ...shippedImages]));
   const checked = parseReleaseSpec(Buffer.from(text));
-  await writeFile(join(out, manifestFile), printManifest(await createManifest(out, checked)));
+  const manifest = await createManifest(out, checked);
+  await writeFile(join(out, manifestFile), printManifest(manifest));
+  const files: Record<string, string> = {};
+  for (const path of lockFiles) files[path] = (await measureFile(".", path)).sha256;
+  await writeFile(join(out, provenanceFiles.statement), printProvenance(manifest, { commit: commit.trim(), files }));
+  await renderDocuments(join(out, releaseFiles.documents));
+  await copyDeploymentFiles(join(out, releaseFiles.deployment));
   await writeChecksums(out);
   return checked;
 };

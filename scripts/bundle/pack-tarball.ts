@@ -9,8 +9,12 @@ import { compareText } from "../release-manifest/release-path.ts";
 export type PackedFile = { name: string; executable?: boolean } & ({ from: string } | { text: string });
 
 /** Writes a gzip-compressed tarball of `packFiles`. */
-export const packTarball = async (output: string, files: readonly PackedFile[], timestamp: Date): Promise<void> => {
-  const level = constants.Z_BEST_COMPRESSION;
+export const packTarball = async (
+  output: string,
+  files: readonly PackedFile[],
+  timestamp: Date,
+  level: number = constants.Z_BEST_COMPRESSION,
+): Promise<void> => {
   await writeFile(output, await promisify(gzip)(await packFiles(files, timestamp), { level }));
 };
 
