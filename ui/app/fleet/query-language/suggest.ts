@@ -1,4 +1,5 @@
-import { type Term, termParts, terms, termsOf } from "../../../../proto/fleet-health/query-language/terms.ts";
+import { termParts } from "../../../../proto/fleet-health/query-language/term-parts.ts";
+import { type Term, terms, termsOf } from "../../../../proto/fleet-health/query-language/terms.ts";
 import { quoteValue, splitWords } from "../../../../proto/fleet-health/query-language/words.ts";
 import {
   type ConfigProgress,
