@@ -8,6 +8,7 @@ export type ProblemKind =
   | "not_found"
   | "method_not_allowed"
   | "conflict"
+  | "precondition_failed"
   | "too_large"
   | "unsupported_media_type"
   | "invalid"
@@ -26,6 +27,7 @@ export const transportStatus = {
   not_found: { http: 404, connect: "NotFound" },
   method_not_allowed: { http: 405, connect: "Unimplemented" },
   conflict: { http: 409, connect: "FailedPrecondition" },
+  precondition_failed: { http: 412, connect: "FailedPrecondition" },
   too_large: { http: 413, connect: "ResourceExhausted" },
   unsupported_media_type: { http: 415, connect: "InvalidArgument" },
   invalid: { http: 422, connect: "InvalidArgument" },
@@ -106,6 +108,10 @@ export const problemCatalog = {
   diag_forbidden: entry("conflict", "stop", "The host's own config forbids it: management.remote_diag is false"),
   diag_too_large: entry("conflict", "stop", "The host's diagnostics are over the limit: run svc-collector diag on it"),
   diag_unanswered: entry("conflict", "stop", "The host did not answer in time: see when it was last seen"),
+  // Inventory.
+  inventory_invalid: entry("invalid", "fix_request", "The inventory does not validate"),
+  inventory_empty: entry("invalid", "fix_request", "The inventory has no host; allow_empty=true lets it expect none"),
+  inventory_changed: entry("precondition_failed", "fix_request", "The inventory has another ETag than If-Match names"),
   // Chat.
   inference_failed: entry("bad_gateway", "retry", "The language model failed"),
   too_many_conversations: entry("throttled", "retry", "Too many answers are being written"),

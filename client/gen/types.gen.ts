@@ -134,6 +134,10 @@ export type FleetHealthRow = {
         reason: string;
     } | null;
     incomplete_hours: number | null;
+    inventory?: {
+        status: 'expected' | 'unexpected' | 'gone';
+        owner: string | null;
+    };
     ingest_gap: {
         ranges: number;
         records_max: number;
@@ -2797,6 +2801,199 @@ export type RevokeCollectorIdentityResponses = {
 };
 
 export type RevokeCollectorIdentityResponse = RevokeCollectorIdentityResponses[keyof RevokeCollectorIdentityResponses];
+
+export type ListInventoryData = {
+    body?: never;
+    path?: never;
+    query?: {
+        status?: 'expected' | 'missing' | 'unexpected' | 'gone';
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/inventory';
+};
+
+export type ListInventoryErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListInventoryError = ListInventoryErrors[keyof ListInventoryErrors];
+
+export type ListInventoryResponses = {
+    /**
+     * A page of hosts
+     */
+    200: {
+        generated_at: string;
+        etag: string | null;
+        updated_at: string | null;
+        counts: {
+            expected: number;
+            missing: number;
+            unexpected: number;
+            gone: number;
+        } | null;
+        items: Array<{
+            name: string;
+            status: 'expected' | 'missing' | 'unexpected' | 'gone';
+            owner: string | null;
+            labels: {
+                [key: string]: string;
+            };
+            identity_id: string | null;
+            identity: string | null;
+        }>;
+        next_cursor: string | null;
+    };
+};
+
+export type ListInventoryResponse = ListInventoryResponses[keyof ListInventoryResponses];
+
+export type PutInventoryData = {
+    body: {
+        hosts: Array<{
+            /**
+             * must not hold control characters; must be well-formed Unicode
+             */
+            name: string;
+            owner?: string | null;
+            /**
+             * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
+             */
+            labels?: {
+                [key: string]: string;
+            };
+        }>;
+    };
+    path?: never;
+    query?: {
+        allow_empty?: 'true' | 'false';
+        dry_run?: 'true' | 'false';
+    };
+    url: '/v1/collector/inventory';
+};
+
+export type PutInventoryErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `inventory_changed`: The inventory has another ETag than If-Match names
+     */
+    412: Problem & {
+        code?: 'inventory_changed';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `inventory_empty`: The inventory has no host; allow_empty=true lets it expect none. `inventory_invalid`: The inventory does not validate. `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'inventory_empty' | 'inventory_invalid' | 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type PutInventoryError = PutInventoryErrors[keyof PutInventoryErrors];
+
+export type PutInventoryResponses = {
+    /**
+     * What it changes, with an `ETag`
+     */
+    200: {
+        etag: string;
+        updated_at: string;
+        hosts: number;
+        added: number;
+        changed: number;
+        removed: number;
+        changes: Array<{
+            name: string;
+            change: 'added' | 'changed' | 'removed';
+        }>;
+    };
+};
+
+export type PutInventoryResponse = PutInventoryResponses[keyof PutInventoryResponses];
 
 export type NudgeHostData = {
     body: {
@@ -5715,6 +5912,8 @@ export type ReportFleetHealthData = {
         not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+        inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -5894,6 +6093,8 @@ export type CountFleetHealthData = {
         not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+        inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -6159,6 +6360,8 @@ export type FindCommonFactorsData = {
         not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+        inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -6307,6 +6510,8 @@ export type ExportFleetHealthData = {
         not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+        inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;

@@ -13,6 +13,7 @@ export * from "./fleet.ts";
 export * from "./fleet-history.ts";
 export * from "./health.ts";
 export * from "./ingest.ts";
+export * from "./inventory.ts";
 export * from "./operator.ts";
 export * from "./operator-session.ts";
 export * from "./retention.ts";

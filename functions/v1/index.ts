@@ -55,6 +55,8 @@ import { getIdentityRoute } from "./collector/identities/get.ts";
 import { listIdentitiesRoute } from "./collector/identities/list.ts";
 import { listCertificatesRoute } from "./collector/identities/list-certificates.ts";
 import { revokeIdentityRoute } from "./collector/identities/revoke.ts";
+import { listInventoryRoute } from "./collector/inventory/list.ts";
+import { putInventoryRoute } from "./collector/inventory/put.ts";
 import { renewRoute } from "./collector/renew.ts";
 import {
   abortRolloutRoute,
@@ -111,6 +113,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   listIdentitiesRoute(core),
   getIdentityRoute(core),
   revokeIdentityRoute(core),
+  putInventoryRoute(core),
   nudgeHostRoute(core),
   requestDiagRoute(core),
   getDiagRoute(core),
@@ -150,6 +153,7 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
   healthDetailRoute(core),
   healthVolumeRoute(core),
   readEnvelopesRoute(core),
+  listInventoryRoute(core),
   hostCompletenessRoute(core),
   fleetCompletenessRoute(core),
   exportCompletenessRoute(core),

@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { enrolledStatuses } from "../inventory.ts";
 import { Id, IsoTimestamp } from "../values.ts";
 import { certificateStatuses, driftKinds, fleetConditions, fleetStates, forwardings } from "./vocabulary.ts";
 
@@ -70,6 +71,8 @@ export const FleetHealthRow = v.strictObject({
   last_auth_failure: v.nullable(v.strictObject({ at: IsoTimestamp, reason: v.string() })),
   /** Its hours that began in the last 24 h and are short, late or silent, or for which core was out; null if none is settled. */
   incomplete_hours: NumberOrNull,
+  /** Its status in the inventory of expected hosts; absent without an inventory, or when it has none. */
+  inventory: v.optional(v.strictObject({ status: v.picklist(enrolledStatuses), owner: TextOrNull })),
   /** Acknowledged records that a restored database lost: at most `records_max`, in `ranges` audit events `ingest.gap`. */
   ingest_gap: v.nullable(v.strictObject({ ranges: v.number(), records_max: v.number(), last_at: IsoTimestamp })),
 });

@@ -13,11 +13,13 @@ import {
   fleetConditions,
   forwardings,
 } from "../../../proto/fleet-health/vocabulary.ts";
+import type { EnrolledStatus } from "../../../proto/inventory.ts";
 import type { Labels } from "../../../proto/labels.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { firstHosts, markHosts } from "./columns/select-hosts.ts";
+import { inventoryOfRow, stillSends } from "./expected-hosts.ts";
 import { incompleteHoursByHost, incompleteHoursOf } from "./incomplete-hosts.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
 import { rowFactsOf } from "./row-facts.ts";
@@ -86,6 +88,9 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   gap_last_at: string | null;
   /** Of the last 24 hours; null if none is settled. */
   incomplete_hours: number | null;
+  /** Null without an inventory, and for a host that neither sends nor is expected. */
+  inventory_status: EnrolledStatus | null;
+  inventory_owner: string | null;
   dropped_since_previous: boolean | null;
   renewal_status: RenewalStatus | null;
   renewal_last_error: string | null;
@@ -214,6 +219,7 @@ const selectRows = async (
     forwarding_index: number | null;
   };
   const { ofHosts, columns, isNewest } = rowFactsOf(rules);
+  const inventory = inventoryOfRow(rules);
   const rows = await db.execute<Selected>(sql`
     select f.*, f.identity_id as id, ${columns}, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
       c.renew_after as certificate_renew_after, s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,
@@ -222,7 +228,8 @@ const selectRows = async (
       coalesce(l.labels, '{}') as labels, h.forwarder_last_error, case when f.last_heartbeat_at = h.last_heartbeat_at then h.forwarder_last_ack_at
         when last_ack_seconds >= 0 then f.last_heartbeat_at - make_interval(secs => last_ack_seconds) end as forwarder_last_ack_at,
       g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at,
-      ${rules.past ? sql`null::int` : incompleteHoursOf(sql`i.identity`, rules.now.getTime() - incompleteWithinMs)} as incomplete_hours
+      ${rules.past ? sql`null::int` : incompleteHoursOf(sql`i.identity`, rules.now.getTime() - incompleteWithinMs)} as incomplete_hours,
+      ${inventory.columns}
     from (
       select identity_id as selected_id, row_number() over () as rank
       from (select identity_id from ${from} order by ${orderBy} limit ${limit}) sorted
@@ -233,7 +240,7 @@ const selectRows = async (
         nullif(last_heartbeat_at, ${never}) as last_heartbeat_at, nullif(queue_bytes, -1) as queue_bytes,
         nullif(queue_records, -1) as queue_records, nullif(queue_oldest_seconds, -1) as queue_oldest_record_age_seconds,
         (${key})::text as sort_value,
-        ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
+        ${stillSends(rules)} as still_sends, ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
         ${sql.join(flags, sql`, `)}
       from ${hostsOf(rules)} where identity_id = selected_id and ${holds} limit 1
     ) f
@@ -246,6 +253,7 @@ const selectRows = async (
     left join lateral (select * from collector_health where identity_id = selected_id limit 1) h on ${isNewest}
     left join lateral (select * from ingest_host where host_id = i.identity limit 1) e on true
     left join lateral (select * from ingest_gap where host_id = i.identity limit 1) g on ${isNewest}
+    ${inventory.join}
     order by selected.rank`);
   // The driver's own rows: a copy of fifty columns would cost more than all else that is done with them here.
   return rows.map((row) =>

@@ -41,7 +41,17 @@ export interface Term {
 type TextPart = "text" | "device" | "hostname" | "identity" | "platform" | "version";
 
 const names = (
-  part: "states" | "attention" | "condition" | "drift" | "progress" | "heartbeat" | "forwarding" | "forwarder" | "auth",
+  part:
+    | "states"
+    | "attention"
+    | "condition"
+    | "drift"
+    | "progress"
+    | "heartbeat"
+    | "forwarding"
+    | "forwarder"
+    | "auth"
+    | "inventory",
   {
     key = part as string,
     example,
@@ -237,6 +247,11 @@ export const terms: readonly Term[] = [
     read: parseSize,
     write: writeSize,
     fault: "A fill level is a share like 50%, or a size like 10MiB.",
+  }),
+  names("inventory", {
+    example: "unexpected,gone",
+    meaning: "in the inventory; not in it; no longer in it, and still sending",
+    hint: " Hosts that never enrolled have no row: /inventory lists them.",
   }),
   names("progress", { example: "drifted,failed", meaning: "what a host has made of its desired config" }),
   names("attention", { example: "needed", meaning: "hosts that need somebody" }),

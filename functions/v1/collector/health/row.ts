@@ -81,6 +81,7 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
         }
       : null,
   incomplete_hours: row.incomplete_hours,
+  ...(row.inventory_status ? { inventory: { status: row.inventory_status, owner: row.inventory_owner } } : {}),
 });
 
 /** Returns the mark of a view of the past. */
