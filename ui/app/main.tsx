@@ -31,6 +31,10 @@ const CompletenessRoute = lazyAuditRoute(
   "Completeness",
   async () => (await import("./completeness/completeness-page.tsx")).CompletenessPage,
 );
+const InventoryRoute = lazyAuditRoute(
+  "Inventory",
+  async () => (await import("./inventory/inventory-page.tsx")).InventoryPage,
+);
 const SystemRoute = lazyAuditRoute("System", async () => (await import("./system/system-page.tsx")).SystemPage);
 const EnrollmentRoute = lazyAuditRoute(
   "Enrollment",
@@ -47,6 +51,7 @@ const App = () => {
         <Route path="/fleet" component={FleetRoute} />
         <Route path="/hosts/:host" component={HostRoute} />
         <Route path="/completeness" component={CompletenessRoute} />
+        <Route path="/inventory" component={InventoryRoute} />
         <Route path="/audit" component={AuditRoute} />
         <Route path="/configs" component={ConfigsRoute} />
         <Route path="/configs/:id" component={ConfigRoute} />

@@ -53,6 +53,7 @@ const records = [
   { path: "/configs", name: "Configs", about: "Published configs, and how far each one is rolled out." },
   { path: "/rollouts", name: "Rollouts", about: "Configs on their way, wave by wave, and why one stopped." },
   { path: "/enrollment", name: "Enrollment", about: "Policies, bootstrap tokens and rejected enrollments." },
+  { path: "/inventory", name: "Inventory", about: "Hosts that are expected and never enrolled, or not expected." },
   { path: "/system", name: "System", about: "Cores, database, exports and certificates: which one needs attention." },
 ];
 

@@ -207,6 +207,12 @@ const valuesOf = ({ part, key }: Term, values: FleetValues): Suggestion[] => {
         valueItem("failed", "an authentication failed in the last 24 h"),
         valueItem("failing", "and no heartbeat since"),
       ];
+    case "inventory":
+      return [
+        valueItem("unexpected", "enrolled, and not in the inventory"),
+        valueItem("gone", "no longer in the inventory, and still sending"),
+        valueItem("expected", "in the inventory"),
+      ];
     case "versionRange":
       return (values.versions ?? []).map(({ version }) => valueItem(version, ""));
     case "heartbeatOlderThanSeconds":
