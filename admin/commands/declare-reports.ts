@@ -1,6 +1,6 @@
 import { Option } from "commander";
 import { hourStates } from "../../proto/completeness/hour-state.ts";
-import { inventoryStatuses } from "../../proto/inventory.ts";
+import { inventoryStatuses } from "../../proto/fleet-health/vocabulary.ts";
 import type { Commands } from "../terminal/command.ts";
 import { count, instant, limit } from "./options.ts";
 

@@ -6,7 +6,7 @@ import {
   type PutInventoryResponse,
   putInventory,
 } from "../../client/index.ts";
-import type { InventoryStatus } from "../../proto/inventory.ts";
+import type { InventoryStatus } from "../../proto/fleet-health/vocabulary.ts";
 import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";

@@ -1,8 +1,7 @@
 import { dayMs } from "../../kit/clock.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
 import { type HourState, hourStates } from "../../proto/completeness/hour-state.ts";
-import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
-import { inventoryStatuses } from "../../proto/inventory.ts";
+import { fleetStates, inventoryStatuses } from "../../proto/fleet-health/vocabulary.ts";
 import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
 import type { Core } from "../core.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";

@@ -4,7 +4,6 @@
  * a host matches one, except for `conjunctiveParts`. Each part has a negated one, which excludes the hosts that match any of its values.
  */
 import * as v from "valibot";
-import { enrolledStatuses } from "../inventory.ts";
 import { labelPair } from "../labels.ts";
 import { Identifier, parseTimestamp } from "../management/text.ts";
 import { QueryInteger } from "../values.ts";
@@ -13,6 +12,7 @@ import {
   configProgress,
   driftKinds,
   type ExportKind,
+  enrolledStatuses,
   type FleetState,
   filterSecondsMax,
   fleetConditions,

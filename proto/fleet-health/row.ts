@@ -1,7 +1,13 @@
 import * as v from "valibot";
-import { enrolledStatuses } from "../inventory.ts";
 import { Id, IsoTimestamp } from "../values.ts";
-import { certificateStatuses, driftKinds, fleetConditions, fleetStates, forwardings } from "./vocabulary.ts";
+import {
+  certificateStatuses,
+  driftKinds,
+  enrolledStatuses,
+  fleetConditions,
+  fleetStates,
+  forwardings,
+} from "./vocabulary.ts";
 
 const TimestampOrNull = v.nullable(IsoTimestamp);
 const TextOrNull = v.nullable(v.string());

@@ -15,11 +15,11 @@ import {
   attentionStates,
   configProgress,
   driftKinds,
+  enrolledStatuses,
   fleetConditions,
   fleetStates,
   forwardings,
 } from "../../proto/fleet-health/vocabulary.ts";
-import { enrolledStatuses } from "../../proto/inventory.ts";
 import { seedFleet } from "../../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "../support/core.ts";
 

@@ -1,5 +1,6 @@
 import { sha256 } from "../../../kit/bytes.ts";
-import type { InventoryHost, InventoryItem, InventoryStatus } from "../../../proto/inventory.ts";
+import type { InventoryStatus } from "../../../proto/fleet-health/vocabulary.ts";
+import type { InventoryHost, InventoryItem } from "../../../proto/inventory/inventory.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";

@@ -3,6 +3,7 @@ import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
 import type { RenewalStatus } from "../../../drizzle/schema/health.ts";
 import { dayMs } from "../../../kit/clock.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import type { EnrolledStatus } from "../../../proto/fleet-health/vocabulary.ts";
 import {
   type Drift,
   type ExportKind,
@@ -13,7 +14,6 @@ import {
   fleetConditions,
   forwardings,
 } from "../../../proto/fleet-health/vocabulary.ts";
-import type { EnrolledStatus } from "../../../proto/inventory.ts";
 import type { Labels } from "../../../proto/labels.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";

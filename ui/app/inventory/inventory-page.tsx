@@ -1,6 +1,7 @@
 import { useLocation } from "@solidjs/router";
 import { createMemo, createSignal, For, Show } from "solid-js";
-import { type InventoryItem, InventoryReport, type InventoryStatus } from "../../../proto/inventory.ts";
+import type { InventoryStatus } from "../../../proto/fleet-health/vocabulary.ts";
+import { type InventoryItem, InventoryReport } from "../../../proto/inventory/inventory.ts";
 import { createReport } from "../api/create-report.ts";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";

@@ -1,5 +1,5 @@
 import { formBytesMax } from "../../../kit/form.ts";
-import { inventoryBytesMax } from "../../../proto/inventory.ts";
+import { inventoryBytesMax } from "../../../proto/inventory/inventory.ts";
 import type { CoreCall, CoreClient } from "../core-client.ts";
 import { WebProblem } from "../problems.ts";
 import { readRequestBody } from "../read-request.ts";

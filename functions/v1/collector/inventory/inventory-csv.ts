@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import type { FieldError } from "../../../../kit/problem.ts";
-import { InventoryHost, inventoryHostsMax } from "../../../../proto/inventory.ts";
+import { InventoryHost, inventoryHostsMax } from "../../../../proto/inventory/inventory.ts";
 import { isLabelKey } from "../../../../proto/labels.ts";
 import { fieldErrors } from "../../../http/parse-request.ts";
 import { CsvFault, csvRecords, type ReadRecord } from "../../../http/read-csv.ts";

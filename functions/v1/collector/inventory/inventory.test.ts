@@ -6,7 +6,7 @@ import {
   type InventoryReport,
   inventoryBytesMax,
   inventoryHostsMax,
-} from "../../../../proto/inventory.ts";
+} from "../../../../proto/inventory/inventory.ts";
 import { createTestToken, enrollTestCollector, identityPrefix } from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { readCsv } from "../../../../tests/support/csv.ts";

@@ -1,6 +1,7 @@
 import * as v from "valibot";
 import { rfc3339 } from "../../../../kit/clock.ts";
-import { InventoryReport, inventoryStatuses } from "../../../../proto/inventory.ts";
+import { inventoryStatuses } from "../../../../proto/fleet-health/vocabulary.ts";
+import { InventoryReport } from "../../../../proto/inventory/inventory.ts";
 import type { Core } from "../../../core.ts";
 import { compareWithFleet, inventoryEtag } from "../../../domain/inventory/inventory.ts";
 import { scope } from "../../../http/guards.ts";

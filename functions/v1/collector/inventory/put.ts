@@ -1,5 +1,10 @@
 import * as v from "valibot";
-import { Inventory, InventoryChange, inventoryBytesMax, inventoryChangesMax } from "../../../../proto/inventory.ts";
+import {
+  Inventory,
+  InventoryChange,
+  inventoryBytesMax,
+  inventoryChangesMax,
+} from "../../../../proto/inventory/inventory.ts";
 import type { Core } from "../../../core.ts";
 import { type ChangedInventory, inventoryEtag, putInventory } from "../../../domain/inventory/inventory.ts";
 import { scope } from "../../../http/guards.ts";

@@ -1,8 +1,9 @@
 /** The inventory of expected hosts (docs/inventory.md). */
 import * as v from "valibot";
-import { Labels } from "./labels.ts";
-import { Identifier } from "./management/text.ts";
-import { Id, IsoTimestamp } from "./values.ts";
+import { type InventoryStatus, inventoryStatuses } from "../fleet-health/vocabulary.ts";
+import { Labels } from "../labels.ts";
+import { Identifier } from "../management/text.ts";
+import { Id, IsoTimestamp } from "../values.ts";
 
 /** The largest inventory as CSV or JSON, in bytes: below what one address may send at once. */
 export const inventoryBytesMax = 12 * 1024 * 1024;
@@ -27,21 +28,6 @@ export const Inventory = v.strictObject({
     v.maxLength(inventoryHostsMax, `must have at most ${inventoryHostsMax} entries`),
   ),
 });
-
-/**
- * How inventory and fleet agree on a host. `expected`: in both; `missing`: in the inventory, and never enrolled; `unexpected`: enrolled, not
- * revoked, and never in the inventory; `gone`: no longer in the inventory, and still sends heartbeats or telemetry.
- */
-export const inventoryStatuses = ["expected", "missing", "unexpected", "gone"] as const;
-
-/** One of `inventoryStatuses`. */
-export type InventoryStatus = (typeof inventoryStatuses)[number];
-
-/** The statuses of hosts that the fleet has. */
-export const enrolledStatuses = ["expected", "unexpected", "gone"] as const satisfies readonly InventoryStatus[];
-
-/** A status of a host that the fleet has. */
-export type EnrolledStatus = (typeof enrolledStatuses)[number];
 
 /** The most changed names in a response. */
 export const inventoryChangesMax = 1000;
