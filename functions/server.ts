@@ -23,6 +23,7 @@ import { runHistoryJob } from "./jobs/run-history-job.ts";
 import { runLabelJob } from "./jobs/run-label-job.ts";
 import { runRollouts } from "./jobs/run-rollouts.ts";
 import { runStatementJob } from "./jobs/run-statement-job.ts";
+import { runVolumeJob } from "./jobs/run-volume-job.ts";
 import { type LoadedCore, loadCoreFiles } from "./load-core-files.ts";
 import { openCoreDatabases } from "./node/database/core-databases.ts";
 import type { NamedServers } from "./node/database/database-servers.ts";
@@ -141,6 +142,7 @@ const serve = async (
       runLabelJob(jobsCore, stop.signal),
       runDiagJob(jobsCore, stop.signal),
       runHistoryJob(jobsCore, stop.signal),
+      runVolumeJob(jobsCore, stop.signal),
       runRollouts(jobsCore, stop.signal),
       runCompletenessJob(jobsCore, stop.signal),
       correctTimesAhead(jobsCore, stop.signal),

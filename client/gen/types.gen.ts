@@ -134,6 +134,10 @@ export type FleetHealthRow = {
         reason: string;
     } | null;
     incomplete_hours: number | null;
+    volume?: {
+        day_bytes: number;
+        usual_bytes: number | null;
+    };
     inventory?: {
         status: 'expected' | 'unexpected' | 'gone';
         owner: string | null;
@@ -5951,7 +5955,7 @@ export type ReportFleetHealthData = {
          * must be a time in UTC, such as 2026-11-23T02:41Z
          */
         at?: string;
-        sort?: 'identity' | 'severity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes' | 'incomplete_hours';
+        sort?: 'identity' | 'severity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes' | 'incomplete_hours' | 'day_bytes';
         order?: 'asc' | 'desc';
         limit?: number;
         cursor?: string;
@@ -6867,6 +6871,99 @@ export type ReadHostEnvelopesResponses = {
 };
 
 export type ReadHostEnvelopesResponse = ReadHostEnvelopesResponses[keyof ReadHostEnvelopesResponses];
+
+export type ReportVolumeData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * must be host, kind, source or label:KEY
+         */
+        by?: string;
+        from?: string;
+        to?: string;
+        limit?: number;
+    };
+    url: '/v1/collector/volume';
+};
+
+export type ReportVolumeErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ReportVolumeError = ReportVolumeErrors[keyof ReportVolumeErrors];
+
+export type ReportVolumeResponses = {
+    /**
+     * The report
+     */
+    200: {
+        generated_at: string;
+        from: string;
+        to: string;
+        by: string;
+        step_seconds: number;
+        series: Array<{
+            from: string;
+            envelopes: number;
+            payload_bytes: number;
+        }>;
+        total: {
+            envelopes: number;
+            payload_bytes: number;
+        };
+        parts: number;
+        retention_days: number | null;
+        disk_bytes: number | null;
+        items: Array<{
+            name: string | null;
+            envelopes: number;
+            payload_bytes: number;
+            disk_bytes: number | null;
+            identity_id?: string | null;
+            device_id?: string | null;
+            day?: {
+                day_bytes: number;
+                usual_bytes: number | null;
+            };
+        }>;
+    };
+};
+
+export type ReportVolumeResponse = ReportVolumeResponses[keyof ReportVolumeResponses];
 
 export type GetHostCompletenessData = {
     body?: never;

@@ -20,3 +20,4 @@ export * from "./retention.ts";
 export * from "./rollout.ts";
 export * from "./scim.ts";
 export * from "./system.ts";
+export * from "./volume.ts";

@@ -72,6 +72,7 @@ import { listRolloutTargetsRoute } from "./collector/rollouts/list-targets.ts";
 import { setupRoute } from "./collector/setup.ts";
 import { listAllTokensRoute } from "./collector/tokens/list.ts";
 import { revokeTokenRoute } from "./collector/tokens/revoke.ts";
+import { volumeRoute } from "./collector/volume/report.ts";
 import { directoryStatusRoute } from "./directory/status.ts";
 import { openApiRoute } from "./openapi.ts";
 import { createAuthorizationRoute, refuseAuthorizationRoute } from "./operator/authorizations.ts";
@@ -154,6 +155,7 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
   healthVolumeRoute(core),
   readEnvelopesRoute(core),
   listInventoryRoute(core),
+  volumeRoute(core),
   hostCompletenessRoute(core),
   fleetCompletenessRoute(core),
   exportCompletenessRoute(core),

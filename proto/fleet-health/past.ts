@@ -39,6 +39,7 @@ export const withoutHistory = (
   { at, thresholds }: { at: number; thresholds: Thresholds },
 ): string | undefined => {
   if (sort === "queue_bytes") return "sort: the sizes of queues have no history";
+  if (sort === "day_bytes") return "sort: the volume of hosts is that of the last day";
   if (sort === "incomplete_hours") return "sort: the states of hours are as they are settled now";
   for (const part of Object.keys(filter) as FilterPart[]) {
     const { parameter } = filterParts[part];

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { Id, IsoTimestamp } from "../values.ts";
+import { HostVolumeView } from "../volume.ts";
 import {
   certificateStatuses,
   driftKinds,
@@ -77,6 +78,8 @@ export const FleetHealthRow = v.strictObject({
   last_auth_failure: v.nullable(v.strictObject({ at: IsoTimestamp, reason: v.string() })),
   /** Its hours that began in the last 24 h and are short, late or silent, or for which core was out; null if none is settled. */
   incomplete_hours: NumberOrNull,
+  /** Bytes that core stored for it; absent until they are counted. */
+  volume: v.optional(HostVolumeView),
   /** Its status in the inventory of expected hosts; absent without an inventory, or when it has none. */
   inventory: v.optional(v.strictObject({ status: v.picklist(enrolledStatuses), owner: TextOrNull })),
   /** Acknowledged records that a restored database lost: at most `records_max`, in `ranges` audit events `ingest.gap`. */

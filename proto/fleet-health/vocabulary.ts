@@ -102,6 +102,7 @@ export const fleetSorts = [
   "certificate_not_after",
   "queue_bytes",
   "incomplete_hours",
+  "day_bytes",
 ] as const;
 
 /** One of `fleetSorts`. */

@@ -91,6 +91,9 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   /** Null without an inventory, and for a host that neither sends nor is expected. */
   inventory_status: EnrolledStatus | null;
   inventory_owner: string | null;
+  /** Null until its volume is counted. */
+  day_bytes: string | null;
+  usual_bytes: string | null;
   dropped_since_previous: boolean | null;
   renewal_status: RenewalStatus | null;
   renewal_last_error: string | null;
@@ -121,6 +124,15 @@ const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
   last_envelope_at: { key: sql`last_envelope_at`, type: sql`timestamptz` },
   certificate_not_after: { key: sql`certificate_not_after`, type: sql`timestamptz` },
   queue_bytes: { key: sql`queue_bytes`, type: sql`bigint` },
+  day_bytes: {
+    key: sql`coalesce((select v.day_bytes from host_volume v where v.host_id = identity), -1)`,
+    type: sql`bigint`,
+    isComputed: true,
+    joined: {
+      key: sql`coalesce(sent.day_bytes, -1)`,
+      join: sql`left join host_volume sent on sent.host_id = fleet.identity`,
+    },
+  },
   incomplete_hours: {
     key: sql`coalesce(${incompleteHoursOf(sql`identity`, rules.now.getTime() - incompleteWithinMs)}, 0)`,
     type: sql`int`,
@@ -229,7 +241,7 @@ const selectRows = async (
         when last_ack_seconds >= 0 then f.last_heartbeat_at - make_interval(secs => last_ack_seconds) end as forwarder_last_ack_at,
       g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at,
       ${rules.past ? sql`null::int` : incompleteHoursOf(sql`i.identity`, rules.now.getTime() - incompleteWithinMs)} as incomplete_hours,
-      ${inventory.columns}
+      ${inventory.columns}, ${rules.past ? sql`null::bigint as day_bytes, null::bigint as usual_bytes` : sql`v.day_bytes, v.usual_bytes`}
     from (
       select identity_id as selected_id, row_number() over () as rank
       from (select identity_id from ${from} order by ${orderBy} limit ${limit}) sorted
@@ -253,6 +265,7 @@ const selectRows = async (
     left join lateral (select * from collector_health where identity_id = selected_id limit 1) h on ${isNewest}
     left join lateral (select * from ingest_host where host_id = i.identity limit 1) e on true
     left join lateral (select * from ingest_gap where host_id = i.identity limit 1) g on ${isNewest}
+    left join lateral (select day_bytes, usual_bytes from host_volume where host_id = i.identity limit 1) v on true
     ${inventory.join}
     order by selected.rank`);
   // The driver's own rows: a copy of fifty columns would cost more than all else that is done with them here.

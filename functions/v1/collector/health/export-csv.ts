@@ -24,6 +24,8 @@ const seen: readonly ExportColumn[] = [
   ["forwarder_last_ack_at", (row) => row.forwarder?.last_ack_at ?? null],
   ["forwarder_last_error", (row) => row.forwarder?.last_error ?? null],
   ["incomplete_hours", (row) => row.incomplete_hours],
+  ["day_bytes", (row) => row.volume?.day_bytes ?? null],
+  ["usual_bytes", (row) => row.volume?.usual_bytes ?? null],
   ["inventory", (row) => row.inventory?.status ?? null],
   ["owner", (row) => row.inventory?.owner ?? null],
 ];

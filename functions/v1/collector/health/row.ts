@@ -81,6 +81,9 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
         }
       : null,
   incomplete_hours: row.incomplete_hours,
+  ...(row.day_bytes === null
+    ? {}
+    : { volume: { day_bytes: Number(row.day_bytes), usual_bytes: numberOrNull(row.usual_bytes) } }),
   ...(row.inventory_status ? { inventory: { status: row.inventory_status, owner: row.inventory_owner } } : {}),
 });
 
