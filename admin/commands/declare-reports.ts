@@ -50,3 +50,17 @@ export const declareInventory = (add: Add): void => {
     load: async () => (await load()).diffInventoryAction,
   });
 };
+
+/** Declares the command that shows what hosts send. */
+export const declareVolume = (add: Add): void => {
+  add("volume", {
+    summary: "Show what sent the most bytes: hosts, kinds, sources or values of a label",
+    options: [
+      new Option("--by <split>", "host, kind, source or label:KEY; host by default"),
+      instant("--from <time>", "from this time on; a day ago by default"),
+      instant("--to <time>", "before this time"),
+      limit("the first so many"),
+    ],
+    load: async () => (await import("./volume.ts")).volumeAction,
+  });
+};

@@ -1,7 +1,7 @@
 import { Option } from "commander";
 import type { Commands } from "../terminal/command.ts";
 import { diagFormats, telemetryFormats } from "../terminal/output.ts";
-import { declareCompleteness, declareInventory } from "./declare-reports.ts";
+import { declareCompleteness, declareInventory, declareVolume } from "./declare-reports.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
 import { all, count, durationOption, instant, interval, limit, parseLabel, reason, several } from "./options.ts";
 
@@ -70,6 +70,7 @@ export const declareCommands = ({ add }: Commands): void => {
   declareRollouts(add);
   declareTelemetry(add);
   declareCompleteness(add);
+  declareVolume(add);
   declareRecords(add);
 };
 

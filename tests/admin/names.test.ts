@@ -107,6 +107,7 @@ describe("the bundle that ships", () => {
     ...{
       whoami: "",
       system: "",
+      volume: "--by kind",
       "sessions list": "--everyone",
       "directory status": "",
       "audit list": "",
