@@ -35,6 +35,7 @@ const InventoryRoute = lazyAuditRoute(
   "Inventory",
   async () => (await import("./inventory/inventory-page.tsx")).InventoryPage,
 );
+const VolumeRoute = lazyAuditRoute("Volume", async () => (await import("./volume/volume-page.tsx")).VolumePage);
 const SystemRoute = lazyAuditRoute("System", async () => (await import("./system/system-page.tsx")).SystemPage);
 const EnrollmentRoute = lazyAuditRoute(
   "Enrollment",
@@ -52,6 +53,7 @@ const App = () => {
         <Route path="/hosts/:host" component={HostRoute} />
         <Route path="/completeness" component={CompletenessRoute} />
         <Route path="/inventory" component={InventoryRoute} />
+        <Route path="/volume" component={VolumeRoute} />
         <Route path="/audit" component={AuditRoute} />
         <Route path="/configs" component={ConfigsRoute} />
         <Route path="/configs/:id" component={ConfigRoute} />
