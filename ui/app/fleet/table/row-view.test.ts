@@ -91,7 +91,7 @@ describe("a row of the table", () => {
     const volumeOf = (day: number, usual: number | null) =>
       rowView({ ...healthy, volume: { day_bytes: day, usual_bytes: usual } }, now);
     expect(rowView(healthy, now)).toMatchObject({ volume: "" });
-    expect(volumeOf(10_485_759, 1_048_576)).toMatchObject({ volume: "10 MiB", volumeTone: "quiet" });
+    expect(volumeOf(10_485_759, 1_048_576)).toMatchObject({ volume: "9.9 MiB", volumeTone: "quiet" });
     expect(volumeOf(10_485_760, 1_048_576)).toMatchObject({ volume: "10 MiB, 10× its usual", volumeTone: "warn" });
     expect(volumeOf(10_485_760, null)).toMatchObject({ volumeTone: "quiet" });
     expect(volumeOf(1_048_575, 1)).toMatchObject({ volumeTone: "quiet" });
