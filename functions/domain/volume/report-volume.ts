@@ -60,7 +60,8 @@ export const reportVolumeOf = async (
   const retentionDays = config.ingest?.retentionDays || null;
   const diskOf = ({ payloadBytes }: StoredVolume): number | null => {
     if (retentionDays === null || disk.payloadBytes === 0) return null;
-    const perDay = (payloadBytes * dayMs) / (range.toMs - range.fromMs);
+    // What is still to come of the last hour or day does not make it less.
+    const perDay = (payloadBytes * dayMs) / Math.max(hourMs, Math.min(range.toMs, now) - range.fromMs);
     return Math.round(perDay * retentionDays * (disk.diskBytes / disk.payloadBytes));
   };
   const first = range.fromMs - (range.fromMs % stepMs);

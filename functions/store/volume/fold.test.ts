@@ -2,8 +2,9 @@ import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { dayMs, hourMs } from "../../../kit/clock.ts";
 import { createTestDatabase } from "../../../tests/support/database.ts";
+import { createPartition } from "../ingest/partitions.ts";
 import { deleteOldVolume, foldHours, refreshHostVolumes } from "./fold.ts";
-import { findLargest, findSeries } from "./report.ts";
+import { findDiskOfDays, findLargest, findSeries } from "./report.ts";
 
 const database = await createTestDatabase();
 const { db } = database.connect();
@@ -102,6 +103,20 @@ describe("hours of hosts", () => {
     expect((await keptDays()).map(([day]) => day)).toEqual([last]);
     expect(dayOf(today)).toBeGreaterThan(last);
   });
+});
+
+it("the disk of days is that of their partitions, of days whose hours are known alone", async () => {
+  const day = Date.UTC(2028, 0, 10);
+  for (const at of [day - dayMs, day]) await createPartition(db, at);
+  await store("a", day + 5 * hourMs, 300);
+  await store("a", day + dayMs, 5);
+  const { diskBytes, payloadBytes } = await findDiskOfDays(db, { today: dayOf(day) + 1, days: 2 });
+  expect(payloadBytes).toBe(300);
+  const [row] = await db.execute<{ bytes: string }>(
+    sql`select pg_total_relation_size('ingest_block_20280110') + pg_total_relation_size('ingest_envelope_20280110') as bytes`,
+  );
+  expect(diskBytes).toBe(Number(row?.bytes));
+  expect(await findDiskOfDays(db, { today: dayOf(day), days: 1 })).toEqual({ diskBytes: 0, payloadBytes: 0 });
 });
 
 describe("the volume of a host", () => {
