@@ -8,6 +8,7 @@ export type ProblemKind =
   | "not_found"
   | "method_not_allowed"
   | "conflict"
+  | "precondition_failed"
   | "too_large"
   | "unsupported_media_type"
   | "invalid"
@@ -26,6 +27,7 @@ export const transportStatus = {
   not_found: { http: 404, connect: "NotFound" },
   method_not_allowed: { http: 405, connect: "Unimplemented" },
   conflict: { http: 409, connect: "FailedPrecondition" },
+  precondition_failed: { http: 412, connect: "FailedPrecondition" },
   too_large: { http: 413, connect: "ResourceExhausted" },
   unsupported_media_type: { http: 415, connect: "InvalidArgument" },
   invalid: { http: 422, connect: "InvalidArgument" },
@@ -110,6 +112,10 @@ export const problemCatalog = {
   watch_name_taken: entry("conflict", "fix_request", "Another watch has this name"),
   watch_without_receivers: entry("conflict", "fix_request", "The watch has no receiver"),
   too_many_watches: entry("conflict", "fix_request", "There are as many watches as core keeps"),
+  // Inventory.
+  inventory_invalid: entry("invalid", "fix_request", "The inventory does not validate"),
+  inventory_empty: entry("invalid", "fix_request", "The inventory has no host; allow_empty=true lets it expect none"),
+  inventory_changed: entry("precondition_failed", "fix_request", "The inventory has another ETag than If-Match names"),
   // Chat.
   inference_failed: entry("bad_gateway", "retry", "The language model failed"),
   too_many_conversations: entry("throttled", "retry", "Too many answers are being written"),

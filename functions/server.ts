@@ -24,6 +24,7 @@ import { runHistoryJob } from "./jobs/run-history-job.ts";
 import { runLabelJob } from "./jobs/run-label-job.ts";
 import { runRollouts } from "./jobs/run-rollouts.ts";
 import { runStatementJob } from "./jobs/run-statement-job.ts";
+import { runVolumeJob } from "./jobs/run-volume-job.ts";
 import { runWatches } from "./jobs/run-watches.ts";
 import { type LoadedCore, loadCoreFiles } from "./load-core-files.ts";
 import { openCoreDatabases } from "./node/database/core-databases.ts";
@@ -145,6 +146,7 @@ const serve = async (
       runLabelJob(jobsCore, stop.signal),
       runDiagJob(jobsCore, stop.signal),
       runHistoryJob(jobsCore, stop.signal),
+      runVolumeJob(jobsCore, stop.signal),
       runRollouts(jobsCore, stop.signal),
       runWatches(jobsCore, { send: createSendRequest({ clock: systemClock, msMax: sendMsMax }), signal: stop.signal }),
       runCompletenessJob(jobsCore, stop.signal),

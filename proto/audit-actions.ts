@@ -34,6 +34,7 @@ export const auditActions = [
   "rollout.export",
   "enrollment.export",
   "fleet.export",
+  "inventory.put",
   "audit.export",
   "watch.create",
   "watch.change",

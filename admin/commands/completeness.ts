@@ -13,7 +13,7 @@ import { connect } from "../terminal/connect.ts";
 import { printList } from "../terminal/list-rows.ts";
 import { type Column, printRows } from "../terminal/output.ts";
 import { resolveId } from "./names.ts";
-import type { Instant } from "./options.ts";
+import { type Instant, textOfInstant } from "./options.ts";
 
 interface CompletenessOptions {
   from?: Instant;
@@ -70,9 +70,6 @@ export const writeStatementAction: Action<StatementOptions> = async (
   return undefined;
 };
 
-/** Core counts back from its own clock. */
-const textOf = (time: Instant): string => ("at" in time ? time.at : `${time.secondsAgo}s`);
-
 /** `svc-admin completeness`: the hours of a host, or the hosts whose hours are not complete. */
 export const completenessAction: Action<CompletenessOptions> = async (
   terminal,
@@ -81,7 +78,7 @@ export const completenessAction: Action<CompletenessOptions> = async (
 ) => {
   const client = connect(terminal, options);
   const { format } = options;
-  const range = { ...(from ? { from: textOf(from) } : {}), ...(to ? { to: textOf(to) } : {}) };
+  const range = { ...(from ? { from: textOfInstant(from) } : {}), ...(to ? { to: textOfInstant(to) } : {}) };
   if (name === undefined) {
     const query: NonNullable<ReportCompletenessData["query"]> = { ...range, ...(state ? { state: [state] } : {}) };
     await printList(terminal, reportCompleteness, { client, query }, { format, columns: hostColumns, limit });

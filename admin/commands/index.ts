@@ -1,9 +1,9 @@
 import { Option } from "commander";
-import { hourStates } from "../../proto/completeness/hour-state.ts";
 import type { Commands } from "../terminal/command.ts";
 import { telemetryFormats } from "../terminal/output.ts";
 import { declareEnrollment } from "./declare-enrollment.ts";
 import { declareHosts } from "./declare-hosts.ts";
+import { declareCompleteness, declareInventory, declareVolume } from "./declare-reports.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
 import { declareWatches } from "./declare-watches.ts";
 import { all, count, instant, limit, reason } from "./options.ts";
@@ -17,6 +17,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   hosts: "A running host: fetch its diagnostics, have it renew or report",
   identities: "Enrolled hosts: list, show, revoke",
   certificates: "Certificates of hosts: list, revoke",
+  inventory: "The inventory of expected hosts: put, list, diff",
   configs: "Collector configs: list, show, diff, preview, publish, assign, roll back",
   rollouts: "Rollouts of configs by waves: create, list, show, targets, watch, pause, resume, abort, roll back",
   watches: "Watches: create, list, show, update, silence, test, delete",
@@ -68,11 +69,13 @@ export const declareCommands = ({ add }: Commands): void => {
   });
   declareEnrollment(add);
   declareHosts(add);
+  declareInventory(add);
   declareConfigs(add);
   declareRollouts(add);
   declareWatches(add);
   declareTelemetry(add);
   declareCompleteness(add);
+  declareVolume(add);
   declareRecords(add);
 };
 
@@ -128,29 +131,6 @@ const declareTelemetry = (add: Add): void => {
     ],
     formats: telemetryFormats,
     load: async () => (await import("./telemetry.ts")).readTelemetryAction,
-  });
-};
-
-const declareCompleteness = (add: Add): void => {
-  add("completeness [host]", {
-    summary: "Show the hours of a host, or the hosts with incomplete hours, those with the most first",
-    options: [
-      instant("--from <time>", "hours from this time on; a week ago by default"),
-      instant("--to <time>", "hours before this time"),
-      new Option("--state <state>", "only hours in this state").choices(hourStates),
-      limit("the first so many hosts"),
-    ],
-    load: async () => (await import("./completeness.ts")).completenessAction,
-  });
-  add("completeness statement <hour>", {
-    summary: "Write the signed statement of an hour, for svc-server verify-completeness",
-    options: [
-      new Option("--host <name>", "only its lines, with their proofs and accounts"),
-      new Option("--accounts", "with the accounts of all hosts"),
-      count("--since <size>", "with the proof that the log continues what it was at this size"),
-    ],
-    formats: ["text"],
-    load: async () => (await import("./completeness.ts")).writeStatementAction,
   });
 };
 

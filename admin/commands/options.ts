@@ -18,6 +18,9 @@ export const all = () => new Option("--all", "every host, in the place of a quer
 /** A time as an option: so many seconds before core's clock, or in UTC. */
 export type Instant = { secondsAgo: number } | { at: string };
 
+/** Returns a time as a query has it: core counts back from its own clock. */
+export const textOfInstant = (time: Instant): string => ("at" in time ? time.at : `${time.secondsAgo}s`);
+
 /** An option that takes a time. */
 export const instant = (flags: string, description: string) =>
   new Option(flags, `${description}: 2h, or RFC 3339`).argParser(parseInstant);

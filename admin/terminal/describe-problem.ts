@@ -4,7 +4,10 @@ import type { Problem } from "../../client/problem.ts";
 export const describeProblem = ({ code, detail, action, request_id, errors = [] }: Problem): string =>
   [
     `svc-admin: ${detail}`,
-    ...errors.map(({ path, message }) => `  ${path === "" ? "" : `${path} `}${message}`),
+    ...errors.map(
+      ({ path, message, line }) =>
+        `  ${line === undefined ? "" : `line ${line}: `}${path === "" ? "" : `${path} `}${message}`,
+    ),
     `  code ${code}, action ${action}${request_id === "" ? "" : `, request id ${request_id}`}`,
     "",
   ].join("\n");

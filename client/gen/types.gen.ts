@@ -173,6 +173,14 @@ export type FleetHealthRow = {
     core: string | null;
     subnet: string | null;
     incomplete_hours: number | null;
+    volume?: {
+        day_bytes: number;
+        usual_bytes: number | null;
+    };
+    inventory?: {
+        status: 'expected' | 'unexpected' | 'gone';
+        owner: string | null;
+    };
     ingest_gap: {
         ranges: number;
         records_max: number;
@@ -2916,6 +2924,199 @@ export type RevokeCollectorIdentityResponses = {
 };
 
 export type RevokeCollectorIdentityResponse = RevokeCollectorIdentityResponses[keyof RevokeCollectorIdentityResponses];
+
+export type ListInventoryData = {
+    body?: never;
+    path?: never;
+    query?: {
+        status?: 'expected' | 'missing' | 'unexpected' | 'gone';
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/inventory';
+};
+
+export type ListInventoryErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListInventoryError = ListInventoryErrors[keyof ListInventoryErrors];
+
+export type ListInventoryResponses = {
+    /**
+     * A page of hosts
+     */
+    200: {
+        generated_at: string;
+        etag: string | null;
+        updated_at: string | null;
+        counts: {
+            expected: number;
+            missing: number;
+            unexpected: number;
+            gone: number;
+        } | null;
+        items: Array<{
+            name: string;
+            status: 'expected' | 'missing' | 'unexpected' | 'gone';
+            owner: string | null;
+            labels: {
+                [key: string]: string;
+            };
+            identity_id: string | null;
+            identity: string | null;
+        }>;
+        next_cursor: string | null;
+    };
+};
+
+export type ListInventoryResponse = ListInventoryResponses[keyof ListInventoryResponses];
+
+export type PutInventoryData = {
+    body: {
+        hosts: Array<{
+            /**
+             * must not hold control characters; must be well-formed Unicode
+             */
+            name: string;
+            owner?: string | null;
+            /**
+             * each key must be 1 to 63 letters, digits, dots, dashes or underscores, and begin and end with a letter or digit
+             */
+            labels?: {
+                [key: string]: string;
+            };
+        }>;
+    };
+    path?: never;
+    query?: {
+        allow_empty?: 'true' | 'false';
+        dry_run?: 'true' | 'false';
+    };
+    url: '/v1/collector/inventory';
+};
+
+export type PutInventoryErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `inventory_changed`: The inventory has another ETag than If-Match names
+     */
+    412: Problem & {
+        code?: 'inventory_changed';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `inventory_empty`: The inventory has no host; allow_empty=true lets it expect none. `inventory_invalid`: The inventory does not validate. `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'inventory_empty' | 'inventory_invalid' | 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type PutInventoryError = PutInventoryErrors[keyof PutInventoryErrors];
+
+export type PutInventoryResponses = {
+    /**
+     * What it changes, with an `ETag`
+     */
+    200: {
+        etag: string;
+        updated_at: string;
+        hosts: number;
+        added: number;
+        changed: number;
+        removed: number;
+        changes: Array<{
+            name: string;
+            change: 'added' | 'changed' | 'removed';
+        }>;
+    };
+};
+
+export type PutInventoryResponse = PutInventoryResponses[keyof PutInventoryResponses];
 
 export type NudgeHostData = {
     body: {
@@ -6701,6 +6902,8 @@ export type ReportFleetHealthData = {
         not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+        inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -6738,7 +6941,7 @@ export type ReportFleetHealthData = {
          * must be a time in UTC, such as 2026-11-23T02:41Z
          */
         at?: string;
-        sort?: 'identity' | 'severity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes' | 'incomplete_hours';
+        sort?: 'identity' | 'severity' | 'last_heartbeat_at' | 'last_envelope_at' | 'certificate_not_after' | 'queue_bytes' | 'incomplete_hours' | 'day_bytes';
         order?: 'asc' | 'desc';
         limit?: number;
         cursor?: string;
@@ -6886,6 +7089,8 @@ export type CountFleetHealthData = {
         not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+        inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -7157,6 +7362,8 @@ export type FindCommonFactorsData = {
         not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+        inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -7306,6 +7513,8 @@ export type CompareHostsData = {
         not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+        inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -7463,6 +7672,8 @@ export type ExportFleetHealthData = {
         not_forwarding?: Array<'forwarding' | 'stopped' | 'never'> | 'forwarding' | 'stopped' | 'never';
         forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
+        inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -7818,6 +8029,99 @@ export type ReadHostEnvelopesResponses = {
 };
 
 export type ReadHostEnvelopesResponse = ReadHostEnvelopesResponses[keyof ReadHostEnvelopesResponses];
+
+export type ReportVolumeData = {
+    body?: never;
+    path?: never;
+    query?: {
+        /**
+         * must be host, kind, source or label:KEY
+         */
+        by?: string;
+        from?: string;
+        to?: string;
+        limit?: number;
+    };
+    url: '/v1/collector/volume';
+};
+
+export type ReportVolumeErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ReportVolumeError = ReportVolumeErrors[keyof ReportVolumeErrors];
+
+export type ReportVolumeResponses = {
+    /**
+     * The report
+     */
+    200: {
+        generated_at: string;
+        from: string;
+        to: string;
+        by: string;
+        step_seconds: number;
+        series: Array<{
+            from: string;
+            envelopes: number;
+            payload_bytes: number;
+        }>;
+        total: {
+            envelopes: number;
+            payload_bytes: number;
+        };
+        parts: number;
+        retention_days: number | null;
+        disk_bytes: number | null;
+        items: Array<{
+            name: string | null;
+            envelopes: number;
+            payload_bytes: number;
+            disk_bytes: number | null;
+            identity_id?: string | null;
+            device_id?: string | null;
+            day?: {
+                day_bytes: number;
+                usual_bytes: number | null;
+            };
+        }>;
+    };
+};
+
+export type ReportVolumeResponse = ReportVolumeResponses[keyof ReportVolumeResponses];
 
 export type GetHostCompletenessData = {
     body?: never;

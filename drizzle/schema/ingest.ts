@@ -34,8 +34,8 @@ export const ingestHost = pgTable("ingest_host", {
 });
 
 /**
- * How many envelopes core stored for a host in an hour, by kind: counted in the transaction that stores them, kept for two days. Kinds
- * without a meaning of their own in docs/protocol.md are counted as `other`, so that a host cannot fill the table.
+ * How many envelopes core stored for a host in an hour, by kind: counted in the transaction that stores them. After two days its rows become
+ * `volume_day`. Kinds without a meaning of their own in docs/protocol.md are counted as `other`, so that a host cannot fill the table.
  */
 export const ingestHour = pgTable(
   "ingest_hour",

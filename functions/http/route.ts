@@ -28,8 +28,9 @@ export interface Input<Params, Query, Payload, Caller> {
   body: Payload;
   caller: Caller;
   origin: RequestOrigin;
-  /** The `Accept` header, empty when there is none. */
+  /** The `Accept` and `If-Match` headers, empty when there are none. */
   accept: string;
+  ifMatch: string;
   /** Aborts when the client disconnects before the response has begun. */
   readonly signal: AbortSignal;
 }
@@ -156,6 +157,7 @@ export const route = <
         caller,
         origin: c.get("origin"),
         accept,
+        ifMatch: c.req.header("if-match") ?? "",
         // Read on demand: the adapter makes a controller for it.
         get signal() {
           return c.req.raw.signal;

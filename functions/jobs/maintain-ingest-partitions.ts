@@ -4,7 +4,6 @@ import { type Actor, recordAudit } from "../domain/audit/audit-log.ts";
 import type { Executor } from "../store/database/database.ts";
 import { clockDifferenceMsMax } from "../store/database/server-settings.ts";
 import { addLostEnvelopes, countNotExported } from "../store/export/losses.ts";
-import { deleteOldHours } from "../store/ingest/hours.ts";
 import {
   countPartition,
   createPartition,
@@ -14,6 +13,7 @@ import {
 } from "../store/ingest/partitions.ts";
 import { foldStoredCounts } from "../store/ingest/stored.ts";
 import { claimDrop, recordClock } from "../store/retention/retention-clock.ts";
+import { deleteOldVolume } from "../store/volume/fold.ts";
 
 /** The UTC days whose partitions a tick created or dropped. */
 export interface PartitionReport {
@@ -32,7 +32,7 @@ const actor: Actor = { type: "system", id: "ingest-partitions", display: "ingest
  * Creates the partitions from yesterday to a week ahead, and drops the oldest one whose last envelope is older than `retentionDays` (0:
  * none), audited with its row count: by the database's clock, and only while core's agrees with it. The data of one day is
  * dropped on a day, and none after a jump of the clock (retention-clock.ts): a clock that is wrong loses little before somebody sees it.
- * Deletes counts of envelopes by hour that are older than two days. Idempotent; runs before the listener opens, and every hour. Returns
+ * Deletes what is too old of the volume of hosts. Idempotent; runs before the listener opens, and every hour. Returns
  * undefined when there was nothing to do.
  */
 export const maintainIngestPartitions = async (
@@ -54,7 +54,7 @@ export const maintainIngestPartitions = async (
     const [from, to] = [pause.from.toISOString(), pause.to.toISOString()];
     return { created, dropped: [], paused: { from, to } };
   }
-  await deleteOldHours(db, now);
+  await deleteOldVolume(db, now);
   if (retentionDays === 0) return created.length === 0 ? undefined : { created, dropped: [] };
   if (Math.abs(clock.now() - now) > clockDifferenceMsMax) return { created, dropped: [], clocks_differ: true };
   const dropped = await withinDayLimit(() => dropOldest(core, { now, present, retentionDays }));

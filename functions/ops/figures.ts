@@ -1,11 +1,12 @@
 import { dayMs } from "../../kit/clock.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
 import { type HourState, hourStates } from "../../proto/completeness/hour-state.ts";
-import { fleetStates } from "../../proto/fleet-health/vocabulary.ts";
+import { fleetStates, inventoryStatuses } from "../../proto/fleet-health/vocabulary.ts";
 import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
 import { watchStates } from "../../proto/watch/watch.ts";
 import type { Core } from "../core.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
+import { countAgainstFleet } from "../domain/inventory/inventory.ts";
 import { findHourCounts } from "../store/completeness/report.ts";
 import { type ExportLag, findExportLags } from "../store/export/lag.ts";
 import { summarizeFleet } from "../store/fleet/summary.ts";
@@ -88,6 +89,15 @@ export const figuresOf = (
       const hours = await findHourCounts(core.reports, { fromMs: toMs - dayMs, toMs });
       const count = (state: HourState) => hours.reduce((sum, { hosts }) => sum + (hosts.get(state) ?? 0), 0);
       return hourStates.map((state) => sample({ state }, count(state)));
+    },
+  },
+  {
+    name: "core_inventory_hosts",
+    help: "Hosts of the inventory and the fleet, by status as on /inventory; without samples where there is no inventory",
+    labels: ["status"],
+    read: async () => {
+      const counts = await countAgainstFleet({ ...core, db: core.reports });
+      return counts === null ? [] : inventoryStatuses.map((status) => sample({ status }, counts[status]));
     },
   },
   ...exportFiguresOf(core),

@@ -56,6 +56,8 @@ import { getIdentityRoute } from "./collector/identities/get.ts";
 import { listIdentitiesRoute } from "./collector/identities/list.ts";
 import { listCertificatesRoute } from "./collector/identities/list-certificates.ts";
 import { revokeIdentityRoute } from "./collector/identities/revoke.ts";
+import { listInventoryRoute } from "./collector/inventory/list.ts";
+import { putInventoryRoute } from "./collector/inventory/put.ts";
 import { renewRoute } from "./collector/renew.ts";
 import {
   abortRolloutRoute,
@@ -71,6 +73,7 @@ import { listRolloutTargetsRoute } from "./collector/rollouts/list-targets.ts";
 import { setupRoute } from "./collector/setup.ts";
 import { listAllTokensRoute } from "./collector/tokens/list.ts";
 import { revokeTokenRoute } from "./collector/tokens/revoke.ts";
+import { volumeRoute } from "./collector/volume/report.ts";
 import { changeWatchRoute, deleteWatchRoute } from "./collector/watches/change.ts";
 import { createWatchRoute } from "./collector/watches/create.ts";
 import { getWatchRoute } from "./collector/watches/get.ts";
@@ -117,6 +120,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   listIdentitiesRoute(core),
   getIdentityRoute(core),
   revokeIdentityRoute(core),
+  putInventoryRoute(core),
   nudgeHostRoute(core),
   requestDiagRoute(core),
   getDiagRoute(core),
@@ -168,6 +172,8 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
   healthDetailRoute(core),
   healthVolumeRoute(core),
   readEnvelopesRoute(core),
+  listInventoryRoute(core),
+  volumeRoute(core),
   hostCompletenessRoute(core),
   fleetCompletenessRoute(core),
   exportCompletenessRoute(core),

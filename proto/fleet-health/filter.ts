@@ -12,6 +12,7 @@ import {
   configProgress,
   driftKinds,
   type ExportKind,
+  enrolledStatuses,
   type FleetState,
   filterSecondsMax,
   fleetConditions,
@@ -166,6 +167,8 @@ export const filterParts = {
   ...both("forwarding", "forwarding", names(forwardings, "must be forwarding, stopped or never")),
   /** As the last heartbeat reports it; a host that never sent one is neither. */
   ...both("forwarder", "forwarder", names(forwarderKinds, "must be connected or disconnected")),
+  /** How the inventory of expected hosts and the fleet agree on the host; without an inventory a host has none. */
+  ...both("inventory", "inventory", names(enrolledStatuses, "must be expected, unexpected or gone")),
   /** `failed`: an authentication failed in the last 24 hours; `failing`: and the host has sent no heartbeat since. */
   ...both("auth", "auth", names(["failed", "failing"], "must be failed or failing")),
   /** The last heartbeat is older than this; a host that never sent one is left out. */

@@ -14,9 +14,9 @@ export const PastTime = v.pipe(
 
 /** What a filter reads that is known as it is now, and not as it was. */
 const partsOfNow: ReadonlySet<FilterPart> = new Set(
-  (["auth", "droppedMoreThan", "queueAbovePercent", "queueAboveBytes", "incompleteWithinSeconds"] as const).flatMap(
-    (part): FilterPart[] => [part, `not${part.charAt(0).toUpperCase()}${part.slice(1)}` as FilterPart],
-  ),
+  (
+    ["auth", "droppedMoreThan", "queueAbovePercent", "queueAboveBytes", "incompleteWithinSeconds", "inventory"] as const
+  ).flatMap((part): FilterPart[] => [part, `not${part.charAt(0).toUpperCase()}${part.slice(1)}` as FilterPart]),
 );
 
 type Thresholds = Pick<FleetThresholdsView, "stale_after_seconds" | "forwarding_seconds">;
@@ -39,6 +39,7 @@ export const withoutHistory = (
   { at, thresholds }: { at: number; thresholds: Thresholds },
 ): string | undefined => {
   if (sort === "queue_bytes") return "sort: the sizes of queues have no history";
+  if (sort === "day_bytes") return "sort: the volume of hosts is that of the last day";
   if (sort === "incomplete_hours") return "sort: the states of hours are as they are settled now";
   for (const part of Object.keys(filter) as FilterPart[]) {
     const { parameter } = filterParts[part];

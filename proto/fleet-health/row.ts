@@ -1,6 +1,14 @@
 import * as v from "valibot";
 import { Id, IsoTimestamp } from "../values.ts";
-import { certificateStatuses, driftKinds, fleetConditions, fleetStates, forwardings } from "./vocabulary.ts";
+import { HostVolumeView } from "../volume.ts";
+import {
+  certificateStatuses,
+  driftKinds,
+  enrolledStatuses,
+  fleetConditions,
+  fleetStates,
+  forwardings,
+} from "./vocabulary.ts";
 
 const TimestampOrNull = v.nullable(IsoTimestamp);
 const TextOrNull = v.nullable(v.string());
@@ -75,6 +83,10 @@ export const FleetHealthRow = v.strictObject({
   subnet: TextOrNull,
   /** Its hours that began in the last 24 h and are short, late or silent, or for which core was out; null if none is settled. */
   incomplete_hours: NumberOrNull,
+  /** Bytes that core stored for it; absent until they are counted. */
+  volume: v.optional(HostVolumeView),
+  /** Its status in the inventory of expected hosts; absent without an inventory, or when it has none. */
+  inventory: v.optional(v.strictObject({ status: v.picklist(enrolledStatuses), owner: TextOrNull })),
   /** Acknowledged records that a restored database lost: at most `records_max`, in `ranges` audit events `ingest.gap`. */
   ingest_gap: v.nullable(v.strictObject({ ranges: v.number(), records_max: v.number(), last_at: IsoTimestamp })),
 });

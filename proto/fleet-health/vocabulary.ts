@@ -102,10 +102,26 @@ export const fleetSorts = [
   "certificate_not_after",
   "queue_bytes",
   "incomplete_hours",
+  "day_bytes",
 ] as const;
 
 /** One of `fleetSorts`. */
 export type FleetSort = (typeof fleetSorts)[number];
+
+/**
+ * How inventory and fleet agree on a host. `expected`: in both; `missing`: in the inventory, and never enrolled; `unexpected`: enrolled, not
+ * revoked, and never in the inventory; `gone`: no longer in the inventory, and still sends heartbeats or telemetry.
+ */
+export const inventoryStatuses = ["expected", "missing", "unexpected", "gone"] as const;
+
+/** One of `inventoryStatuses`. */
+export type InventoryStatus = (typeof inventoryStatuses)[number];
+
+/** The statuses of hosts that the fleet has. */
+export const enrolledStatuses = ["expected", "unexpected", "gone"] as const satisfies readonly InventoryStatus[];
+
+/** A status of a host that the fleet has. */
+export type EnrolledStatus = (typeof enrolledStatuses)[number];
 
 /** The CSV exports (docs/fleet-health.md). */
 export const exportKinds = ["stale", "queue_risk", "renewal_failures", "config_drift"] as const;

@@ -109,6 +109,7 @@ describe("the bundle that ships", () => {
     ...{
       whoami: "",
       system: "",
+      volume: "--by kind",
       "sessions list": "--everyone",
       "directory status": "",
       "audit list": "",
@@ -129,6 +130,11 @@ describe("the bundle that ships", () => {
       "identities show": "out-1",
     },
     ...{ "identities revoke": "out-5 --yes", "certificates list": "out-1", "certificates revoke": "" },
+    ...{
+      "inventory put": `${file}.csv --yes`,
+      "inventory list": "",
+      "inventory diff": `${file}.new.csv`,
+    },
     ...{ "configs list": "", "configs show": "printed", "configs publish": `${file} --dry-run` },
     ...{ "configs preview": "printed out-2", "configs assign": "printed out-2 --yes" },
     ...{ "configs rollback": "out-2 --to previous --yes", "rollouts list": "", "rollouts show": "printed" },
@@ -160,6 +166,8 @@ describe("the bundle that ships", () => {
 
   beforeAll(async () => {
     writeFileSync(file, testConfigYaml(900));
+    writeFileSync(`${file}.csv`, "name\nout-1\n");
+    writeFileSync(`${file}.new.csv`, "name\nout-1\nout-9\n");
     await admin.run("policies", "create", "printed", "--prefix", identityPrefix);
     await admin.run("policies", "create", "frozen", "--prefix", identityPrefix);
     await admin.run("configs", "publish", file, "--name", "printed");

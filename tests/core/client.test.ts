@@ -280,6 +280,10 @@ describe("the generated client", () => {
     expect((await fleet.readHostEnvelopes<true>(onIdentity)).response.status).toBe(200);
     expect((await fleet.getHostCompleteness<true>(onIdentity)).response.status).toBe(200);
     expect((await fleet.reportCompleteness<true>({ client })).response.status).toBe(200);
+    const inventory = await fleet.putInventory<true>({ client, body: { hosts: [{ name: "client-1" }] } });
+    expect(inventory.data.added).toBe(1);
+    expect((await fleet.listInventory<true>({ client })).data.counts?.expected).toBe(1);
+    expect((await fleet.reportVolume<true>({ client })).data.by).toBe("host");
     expect((await fleet.exportCompleteness<true>({ client })).data).toContain("hour,identity,identity_id");
     const [stated] = await database.connect().sql<{ hour: string }[]>`select hour from completeness_statement`;
     const onHour = { client, path: { hour: new Date(stated?.hour ?? 0).toISOString() } };

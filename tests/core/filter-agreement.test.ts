@@ -15,6 +15,7 @@ import {
   attentionStates,
   configProgress,
   driftKinds,
+  enrolledStatuses,
   fleetConditions,
   fleetStates,
   forwardings,
@@ -57,6 +58,23 @@ const configDates = new Map(
       left join config_assignment a on a.identity_id = i.id and a.ended_at is null`)
   ).map(({ id, at }) => [id, Date.parse(at)]),
 );
+
+/** Every third host is in the inventory, by its device id or its identity; every fifth has been, some of them in both. */
+await test.db.execute(sql`insert into inventory (sha256, hosts, updated_at) values ('', 0, now())`);
+const entries = fleet.flatMap(({ identity, device_id }, index) => [
+  ...(index % 3 === 0 ? [{ name: index % 2 === 0 ? device_id : identity, removed: false }] : []),
+  ...(index % 5 === 0 ? [{ name: index % 2 === 0 ? identity : device_id, removed: true }] : []),
+]);
+await test.db.execute(sql`insert into inventory_host (name, labels, removed_at)
+  select name, '{}', case when removed then now() end from jsonb_to_recordset(${JSON.stringify(entries)}::jsonb) as entry (name text, removed boolean)`);
+const isNamed = ({ identity, device_id }: FleetHealthRow, removed: boolean) =>
+  entries.some((entry) => entry.removed === removed && [identity, device_id].includes(entry.name));
+const inventoryStatusOf = (row: FleetHealthRow) => {
+  if (isNamed(row, false)) return "expected";
+  if (!isNamed(row, true)) return row.state === "revoked" ? null : "unexpected";
+  const sends = row.forwarding === "forwarding" || within(heartbeat(row), 180);
+  return sends && row.state !== "revoked" ? "gone" : null;
+};
 
 const toSecond = (at: number): number => Math.floor(at / 1000) * 1000;
 const toHour = (at: number): number => Math.floor(at / 3_600_000) * 3_600_000;
@@ -161,6 +179,7 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
   forwarder: (row, state: string) => row.forwarder !== null && row.forwarder.connected === (state === "connected"),
   forwarding: (row, kind: string) => row.forwarding === kind,
   auth: (row, kind: string) => within(failure(row), 86_400) && (kind === "failed" || failure(row) > heartbeat(row)),
+  inventory: (row, status: string) => inventoryStatusOf(row) === status,
   heartbeatOlderThanSeconds: (row, age: number) => row.last_heartbeat_at !== null && !within(heartbeat(row), age),
   heartbeatWithinSeconds: (row, age: number) => within(heartbeat(row), age),
   envelopeOlderThanSeconds: (row, age: number) =>
@@ -259,6 +278,7 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   forwarder: several("connected", "disconnected"),
   forwarding: several(...forwardings),
   auth: several("failed", "failing"),
+  inventory: several(...enrolledStatuses),
   heartbeatOlderThanSeconds: ages,
   heartbeatWithinSeconds: ages,
   envelopeOlderThanSeconds: ages,

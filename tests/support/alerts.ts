@@ -36,6 +36,14 @@ export const alertScenarios: Readonly<Record<string, AlertScenario>> = {
     after: 2,
     quiet: { [one("core_completeness_hours", ',state="short"')]: still(0) },
   },
+  SvcInventoryDiffers: {
+    fires: { [one("core_inventory_hosts", ',status="gone"')]: still(3) },
+    after: 241,
+    quiet: {
+      [one("core_inventory_hosts", ',status="expected"')]: still(900),
+      [one("core_inventory_hosts", ',status="missing"')]: "7x100 0x200",
+    },
+  },
   SvcRetentionPaused: {
     fires: { [one("core_retention_paused")]: still(1) },
     after: 6,

@@ -31,6 +31,11 @@ const CompletenessRoute = lazyAuditRoute(
   "Completeness",
   async () => (await import("./completeness/completeness-page.tsx")).CompletenessPage,
 );
+const InventoryRoute = lazyAuditRoute(
+  "Inventory",
+  async () => (await import("./inventory/inventory-page.tsx")).InventoryPage,
+);
+const VolumeRoute = lazyAuditRoute("Volume", async () => (await import("./volume/volume-page.tsx")).VolumePage);
 const SystemRoute = lazyAuditRoute("System", async () => (await import("./system/system-page.tsx")).SystemPage);
 const WatchesRoute = lazyAuditRoute("Watches", async () => (await import("./watches/watches-page.tsx")).WatchesPage);
 const WatchRoute = lazyAuditRoute("Watch", async () => (await import("./watches/watch-page.tsx")).WatchPage);
@@ -49,6 +54,8 @@ const App = () => {
         <Route path="/fleet" component={FleetRoute} />
         <Route path="/hosts/:host" component={HostRoute} />
         <Route path="/completeness" component={CompletenessRoute} />
+        <Route path="/inventory" component={InventoryRoute} />
+        <Route path="/volume" component={VolumeRoute} />
         <Route path="/audit" component={AuditRoute} />
         <Route path="/configs" component={ConfigsRoute} />
         <Route path="/configs/:id" component={ConfigRoute} />

@@ -24,6 +24,7 @@ export interface CoreCall {
   body?: Uint8Array<ArrayBuffer>;
   contentType?: string;
   ifNoneMatch?: string;
+  ifMatch?: string;
   /** Aborts when the browser disconnects before core answers. Later, cancel the body. */
   signal?: AbortSignal;
 }
@@ -87,6 +88,7 @@ export const createCoreClient = ({
       ...(span?.traceparent === undefined ? {} : { traceparent: span.traceparent }),
       ...(rest.body === undefined ? {} : { "Content-Type": rest.contentType ?? "application/json" }),
       ...(rest.ifNoneMatch === undefined ? {} : { "If-None-Match": rest.ifNoneMatch }),
+      ...(rest.ifMatch === undefined ? {} : { "If-Match": rest.ifMatch }),
     };
     const stop = new AbortController();
     const answered = new AbortController();

@@ -50,6 +50,8 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["GET", `/collector/configs/${id}/preview`],
   ["GET", `/collector/configs/${id}/assignments/export.csv`],
   ["GET", "/system"],
+  ["GET", "/collector/inventory"],
+  ["GET", "/collector/volume"],
   ["GET", "/collector/completeness"],
   ["GET", "/collector/completeness/export.csv"],
   ["GET", "/collector/completeness/statements/:hour{[0-9A-Za-z%:.-]{1,64}}"],

@@ -154,6 +154,30 @@ describe("accepting an account", () => {
     });
   });
 
+  it("adds what it accepted to the sources of its day, once, and only of one that core does not refuse", async () => {
+    await count(100);
+    const odd = { kind: "log_line", source: `file\u0000${"x".repeat(300)}`, records: 40n, bytes: 2n ** 63n - 1n };
+    const accepted = [{ kind: "log_line", source: "file", records: 60n, bytes: 1_000n }, odd];
+    const sent = signed(bodyOf({ accepted }));
+    for (let time = 0; time < 2; time += 1) await accept(sent);
+    await accept(signed(bodyOf({ number: 2n, lastSequence: 99n, accepted })));
+    const rows = await sql`select day, source, envelopes::int, payload_bytes::text as bytes from volume_source
+      where host_id = ${host.identity} order by source collate "C"`;
+    const day = Math.floor(hour / 86_400_000);
+    expect([...rows]).toEqual([
+      { day, source: "file", envelopes: 60, bytes: "1000" },
+      { day, source: `file${"x".repeat(195)}`, envelopes: 40, bytes: String(Number.MAX_SAFE_INTEGER) },
+    ]);
+  });
+
+  it("counts the sources of a host whose clock is years off on the day that its account comes", async () => {
+    const at = BigInt(hour + 3_000 * 86_400_000);
+    await count(100);
+    expect((await accept(signed(bodyOf({ fromMs: at, toMs: at + 1_000n })))).refused).toBe("");
+    const [row] = await sql`select day from volume_source where host_id = ${host.identity}`;
+    expect(row?.day).toBe(Math.floor(test.clock.now() / 86_400_000));
+  });
+
   it("keeps one account however often it comes, and asks for those before it", async () => {
     await count(100);
     const sent = signed(bodyOf());

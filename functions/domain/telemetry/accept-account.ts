@@ -1,6 +1,6 @@
 import { LRUCache } from "lru-cache";
 import { equalBytes } from "../../../kit/bytes.ts";
-import { hourMs } from "../../../kit/clock.ts";
+import { dayMs, hourMs } from "../../../kit/clock.ts";
 import { createTokenBuckets } from "../../../kit/token-buckets.ts";
 import { readCertificate } from "../../../proto/certificate-der.ts";
 import { accountPayload } from "../../../proto/completeness/account.ts";
@@ -20,6 +20,7 @@ import {
   insertAccount,
 } from "../../store/ingest/accounts.ts";
 import type { QueueName } from "../../store/ingest/cursors.ts";
+import { addSourceVolumes } from "../../store/volume/sources.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import { type AccountBooks, type LockedBooks, noStream, postgresBooks, type StreamColumns } from "./account-books.ts";
 import { type AccountDecision, decideAccount, noCounts, type RangeFacts } from "./decide-account.ts";
@@ -122,11 +123,16 @@ export const createAccountAcceptor = (
       const columns = isLinked ? await state.take({ counts, lastSequence }) : noStream;
       const facts = { ...name, ...columns, read, sent, state, now: clock.now(), sink: books.sink };
       if (isKept) await insertAccount(tx, rowOf(decision, facts));
+      if (isKept && !isRefused && read) await addSourceVolumes(tx, read, dayOfAccount(read, clock.now()));
       if (isRefused && isKept) await auditRefusal(core, tx, caller, { ...name, fault: decision.fault });
       return { through: isLinked ? name.number : through, refused: isRefused ? decision.fault : "" };
     });
   };
 };
+
+/** The day of an account by its host's clock; by core's for one that cannot be. */
+const dayOfAccount = ({ fromMs }: ReadAccount, now: number): number =>
+  Math.floor((fromMs > now + dayMs || fromMs < now - 400 * dayMs ? now : fromMs) / dayMs);
 
 /** Whether a queue is as a stream left it: neither has the database gone back, nor another session opened it. */
 const isAsLeft = ({ range }: LockedBooks, { sessionId, cursor }: StreamOfAccount): boolean =>

@@ -2,6 +2,7 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { hourMs } from "../../../kit/clock.ts";
 import { type SourceRefusal, sourceRefusals } from "../../../proto/completeness/account.ts";
 import { type AccountBody, AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { SourceVolume } from "../../store/volume/sources.ts";
 
 /** Why core refuses an account, and keeps it as evidence. */
 export const accountFaults = [
@@ -42,6 +43,8 @@ export interface ReadAccount {
   isStopped: boolean;
   /** Accepted records, in all. */
   accepted: bigint;
+  /** What it accepted, by kind and source. */
+  sources: SourceVolume[];
   /** Sequences that were acknowledged under another queue. */
   ackedBefore: bigint;
   fault: AccountFault | undefined;
@@ -71,6 +74,12 @@ export const readAccount = (bytes: Uint8Array): ReadAccount | undefined => {
     lastSequence,
     isStopped: body.stopped,
     accepted,
+    sources: body.accepted.map(({ kind, source, records, bytes: payloadBytes }) => ({
+      kind,
+      source,
+      records,
+      payloadBytes,
+    })),
     ackedBefore: clamp(ackedBeforeThrough - firstSequence + 1n, accepted),
     fault: faultOf(body, accepted),
   };

@@ -12,6 +12,7 @@ import {
 import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
 import { anyLabelValue, splitLabelPair } from "../../../proto/labels.ts";
 import { arrayLiteral, substring } from "../database/query-parts.ts";
+import { inventoryPredicate } from "./expected-hosts.ts";
 import { hostsIncompleteSince } from "./incomplete-hosts.ts";
 import {
   conditionPredicate,
@@ -105,6 +106,7 @@ const alternatives: Alternatives = {
       const failed = sql`last_auth_failure_at >= ${timestampAt(now, -authFailureSeconds)}`;
       return kind === "failed" ? failed : sql`(${failed} and last_auth_failure_at > last_heartbeat_at)`;
     }),
+  inventory: (statuses, rules) => statuses.map((status) => inventoryPredicate(status, rules)),
   heartbeatOlderThanSeconds: (age, { now }) => [
     sql`(${hasHeartbeat} and last_heartbeat_at < ${timestampAt(now, -age)})`,
   ],

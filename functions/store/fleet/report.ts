@@ -3,6 +3,7 @@ import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
 import type { RenewalStatus } from "../../../drizzle/schema/health.ts";
 import { dayMs } from "../../../kit/clock.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import type { EnrolledStatus } from "../../../proto/fleet-health/vocabulary.ts";
 import {
   type Drift,
   type ExportKind,
@@ -18,6 +19,7 @@ import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { firstHosts, markHosts } from "./columns/select-hosts.ts";
+import { inventoryOfRow, stillSends } from "./expected-hosts.ts";
 import { incompleteHoursByHost, incompleteHoursOf } from "./incomplete-hosts.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
 import { rowFactsOf } from "./row-facts.ts";
@@ -91,6 +93,12 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   subnet: string | null;
   /** Of the last 24 hours; null if none is settled. */
   incomplete_hours: number | null;
+  /** Null without an inventory, and for a host that neither sends nor is expected. */
+  inventory_status: EnrolledStatus | null;
+  inventory_owner: string | null;
+  /** Null until its volume is counted. */
+  day_bytes: string | null;
+  usual_bytes: string | null;
   dropped_since_previous: boolean | null;
   renewal_status: RenewalStatus | null;
   renewal_last_error: string | null;
@@ -121,6 +129,15 @@ const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
   last_envelope_at: { key: sql`last_envelope_at`, type: sql`timestamptz` },
   certificate_not_after: { key: sql`certificate_not_after`, type: sql`timestamptz` },
   queue_bytes: { key: sql`queue_bytes`, type: sql`bigint` },
+  day_bytes: {
+    key: sql`coalesce((select v.day_bytes from host_volume v where v.host_id = identity), -1)`,
+    type: sql`bigint`,
+    isComputed: true,
+    joined: {
+      key: sql`coalesce(sent.day_bytes, -1)`,
+      join: sql`left join host_volume sent on sent.host_id = fleet.identity`,
+    },
+  },
   incomplete_hours: {
     key: sql`coalesce(${incompleteHoursOf(sql`identity`, rules.now.getTime() - incompleteWithinMs)}, 0)`,
     type: sql`int`,
@@ -219,6 +236,7 @@ const selectRows = async (
     forwarding_index: number | null;
   };
   const { ofHosts, columns, isNewest } = rowFactsOf(rules);
+  const inventory = inventoryOfRow(rules);
   const rows = await db.execute<Selected>(sql`
     select f.*, f.identity_id as id, ${columns}, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
       c.renew_after as certificate_renew_after, s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,
@@ -227,7 +245,8 @@ const selectRows = async (
       coalesce(l.labels, '{}') as labels, h.forwarder_last_error, case when f.last_heartbeat_at = h.last_heartbeat_at then h.forwarder_last_ack_at
         when last_ack_seconds >= 0 then f.last_heartbeat_at - make_interval(secs => last_ack_seconds) end as forwarder_last_ack_at,
       g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at,
-      ${rules.past ? sql`null::int` : incompleteHoursOf(sql`i.identity`, rules.now.getTime() - incompleteWithinMs)} as incomplete_hours
+      ${rules.past ? sql`null::int` : incompleteHoursOf(sql`i.identity`, rules.now.getTime() - incompleteWithinMs)} as incomplete_hours,
+      ${inventory.columns}, ${rules.past ? sql`null::bigint as day_bytes, null::bigint as usual_bytes` : sql`v.day_bytes, v.usual_bytes`}
     from (
       select identity_id as selected_id, row_number() over () as rank
       from (select identity_id from ${from} order by ${orderBy} limit ${limit}) sorted
@@ -238,7 +257,7 @@ const selectRows = async (
         nullif(rss_bytes, -1) as rss_bytes, nullif(cpu_ms, -1) as cpu_ms, starts, nullif(core, '') as core, nullif(subnet, '') as subnet, nullif(last_heartbeat_at, ${never}) as last_heartbeat_at, nullif(queue_bytes, -1) as queue_bytes,
         nullif(queue_records, -1) as queue_records, nullif(queue_oldest_seconds, -1) as queue_oldest_record_age_seconds,
         (${key})::text as sort_value,
-        ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
+        ${stillSends(rules)} as still_sends, ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
         ${sql.join(flags, sql`, `)}
       from ${hostsOf(rules)} where identity_id = selected_id and ${holds} limit 1
     ) f
@@ -251,6 +270,8 @@ const selectRows = async (
     left join lateral (select * from collector_health where identity_id = selected_id limit 1) h on ${isNewest}
     left join lateral (select * from ingest_host where host_id = i.identity limit 1) e on true
     left join lateral (select * from ingest_gap where host_id = i.identity limit 1) g on ${isNewest}
+    left join lateral (select day_bytes, usual_bytes from host_volume where host_id = i.identity limit 1) v on true
+    ${inventory.join}
     order by selected.rank`);
   // The driver's own rows: a copy of fifty columns would cost more than all else that is done with them here.
   return rows.map((row) =>

@@ -5,10 +5,9 @@ import { findStored, testRun } from "../../../tests/support/stored-envelopes.ts"
 import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { commitFrames, commitFramesAhead, openCommitClient } from "./commit-frames.ts";
 import { type FrameToCommit, queueKey } from "./decide-frames.ts";
-import { deleteOldHours } from "./hours.ts";
 
 const database = await createTestDatabase();
-const { sql, db } = database.connect();
+const { sql } = database.connect();
 const client = await openCommitClient(database.url);
 afterAll(async () => {
   await client.end();
@@ -104,11 +103,4 @@ it("counts what is committed ahead, and nothing when the cursor was elsewhere", 
   const [row] =
     await sql`select envelopes::int, payload_bytes::int, hour::text from ingest_hour where host_id = 'ahead'`;
   expect(row).toEqual({ envelopes: 2, payload_bytes: 6, hour: "2026-11-22 06:00:00+00" });
-});
-
-it("deletes counts after two days", async () => {
-  await deleteOldHours(db, hour + 49 * 3_600_000);
-  expect((await sql`select min(hour)::text as first from ingest_hour`)[0]?.first).toBe("2026-11-22 06:00:00+00");
-  await deleteOldHours(db, hour + 52 * 3_600_000);
-  expect([...(await counted())]).toEqual([]);
 });

@@ -9,9 +9,6 @@ import type { KindCount } from "./envelope-run.ts";
 const countedKinds: ReadonlySet<string> = new Set(volumeKinds);
 const otherKind: VolumeKind = "other";
 
-/** Counts are deleted once they are older: two days, and the hour that has begun. */
-const keptMs = 49 * hourMs;
-
 /** Prepares `count_hours`. Rows in one order, after those of "ingest_host", so that batches cannot deadlock. */
 export const prepareHourCount = `
   prepare count_hours (text[], text[], bigint[], bigint[], timestamptz) as
@@ -63,11 +60,6 @@ export class HourCounts {
     return found;
   }
 }
-
-/** Deletes the counts that are too old at `now`. */
-export const deleteOldHours = async (db: Executor, now: number): Promise<void> => {
-  await db.execute(sql`delete from ingest_hour where hour < ${new Date(now - keptMs).toISOString()}::timestamptz`);
-};
 
 /** What core stored for a host in an hour that begins at `hour`, in milliseconds since the epoch. */
 export interface HourCount {

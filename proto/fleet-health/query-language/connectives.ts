@@ -1,4 +1,4 @@
-import { termParts } from "./terms.ts";
+import { termParts } from "./term-parts.ts";
 import { quote, type Word } from "./words.ts";
 
 const kinds: Readonly<Record<string, "or" | "and" | "not">> = {

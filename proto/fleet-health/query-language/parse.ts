@@ -12,7 +12,8 @@ import {
 import { type FleetState, fleetStates } from "../vocabulary.ts";
 import { connectiveFault } from "./connectives.ts";
 import { nearest } from "./nearest.ts";
-import { type Term, type TermParts, termParts, terms, termsOf, textFault, type Written } from "./terms.ts";
+import { type TermParts, termParts } from "./term-parts.ts";
+import { type Term, terms, termsOf, textFault, type Written } from "./terms.ts";
 import { quote, splitWords, type Word } from "./words.ts";
 
 /** A fault in a query: its start and end (exclusive), and a message with the remedy. */

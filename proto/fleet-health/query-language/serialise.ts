@@ -1,7 +1,8 @@
 import { changeFilter, distinctStates, type FilterPart, type FleetFilter, negatedPart } from "../filter.ts";
 import { type FleetState, fleetStates } from "../vocabulary.ts";
 import { isConnective } from "./connectives.ts";
-import { type Term, termParts, terms } from "./terms.ts";
+import { termParts } from "./term-parts.ts";
+import { type Term, terms } from "./terms.ts";
 import { quote, quoteValue } from "./words.ts";
 
 /** Writes a filter as a query, always in the same order and spelling. `parseQuery` is its inverse at the same `now`. */

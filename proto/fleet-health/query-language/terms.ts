@@ -10,7 +10,6 @@ import { parseDuration, writeDuration } from "./duration.ts";
 import { nearest } from "./nearest.ts";
 import { parseCount, parsePercent, parseSize, writeSize } from "./quantities.ts";
 import { readRange, readTime, writeQueryTime, writeRange } from "./times.ts";
-import type { Word } from "./words.ts";
 
 /** A value as a term writes it: `>10m` is the operator `>` and the text `10m`. */
 export interface Written {
@@ -42,7 +41,17 @@ export interface Term {
 type TextPart = "text" | "device" | "hostname" | "identity" | "platform" | "version" | "core" | "subnet" | "policy";
 
 const names = (
-  part: "states" | "attention" | "condition" | "drift" | "progress" | "heartbeat" | "forwarding" | "forwarder" | "auth",
+  part:
+    | "states"
+    | "attention"
+    | "condition"
+    | "drift"
+    | "progress"
+    | "heartbeat"
+    | "forwarding"
+    | "forwarder"
+    | "auth"
+    | "inventory",
   {
     key = part as string,
     example,
@@ -237,6 +246,11 @@ export const terms: readonly Term[] = [
     write: writeSize,
     fault: "A fill level is a share like 50%, or a size like 10MiB.",
   }),
+  names("inventory", {
+    example: "unexpected,gone",
+    meaning: "in the inventory; not in it; no longer in it, and still sending",
+    hint: " Hosts that never enrolled have no row: /inventory lists them.",
+  }),
   names("progress", { example: "drifted,failed", meaning: "what a host has made of its desired config" }),
   names("attention", { example: "needed", meaning: "hosts that need somebody" }),
   names("condition", { example: "stale", meaning: "a condition that applies, whatever the state" }),
@@ -266,32 +280,3 @@ export const termsOf = (key: string): readonly Term[] =>
   key.startsWith(labelPrefix)
     ? [labelTerm(key.slice(labelPrefix.length))]
     : terms.filter((term) => term.key === key.toLowerCase());
-
-/** The parts of a word: `-version:1.2.3` is negated, key `version`, operator `:`, value `1.2.3`. */
-export interface TermParts {
-  negated: boolean;
-  key: string;
-  operator: string;
-  value: string;
-  /** Length of all before the value, in characters of the query. */
-  headLength: number;
-}
-
-/** `ab:cd:ef:01`: a serial number or a fingerprint as tools print it. */
-const colonHex = /^[0-9a-f]{2}(:[0-9a-f]{2}){3,}$/i;
-
-/**
- * Splits a word that looks like `key:value`, `key>value` or `key<value`; undefined for free text. A URI (`spiffe://…`) is free text,
- * unless it begins with a key of the language, and so is a serial number with colons.
- */
-export const termParts = ({ text, bareLength }: Pick<Word, "text" | "bareLength">): TermParts | undefined => {
-  const [head, minus, key, operator] =
-    /^(-?)(label\.[a-z0-9._-]+|[a-z][a-z_]*)(:(?:[<>]=?)?|[<>][=:]?)/i.exec(text.slice(0, bareLength)) ?? [];
-  if (head === undefined || key === undefined || operator === undefined) return undefined;
-  const value = text.slice(head.length);
-  // Case counts in the key of a label.
-  const name = key.replace(/^[^.]+/, (word) => word.toLowerCase());
-  if (termsOf(name).length === 0 && (value.startsWith("//") || colonHex.test(text.slice((minus ?? "").length))))
-    return undefined;
-  return { negated: minus === "-", key: name, operator, value, headLength: head.length };
-};

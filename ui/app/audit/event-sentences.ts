@@ -55,6 +55,10 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "had sent envelopes {from} to {through} that may be stored twice",
     "had sent envelopes {from} to {through} that may be stored twice",
   ],
+  "inventory.put": [
+    "put an inventory of {hosts} hosts: {added} added, {changed} changed, {removed} removed",
+    "could not put an inventory",
+  ],
   "account.refuse": [
     "sent account {number} of queue {queue_id}, which core refuses",
     "sent account {number} of queue {queue_id}, which core refuses",
@@ -181,6 +185,7 @@ export const changeActions: readonly AuditAction[] = [
   "collector.enroll",
   "certificate.revoke",
   "identity.revoke",
+  "inventory.put",
   "config.publish",
   "config.assign",
   "config.clear",

@@ -8,6 +8,7 @@ import { createShortcuts } from "../browser/shortcuts.ts";
 import { FleetSentence } from "../completeness/fleet-sentence.tsx";
 import { Icon } from "../design/icon.tsx";
 import { LazyPart } from "../design/load-failure.tsx";
+import { InventoryLine } from "../inventory/inventory-line.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { typicalRenewalSeconds } from "./charts/expiry-layout.ts";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
@@ -169,6 +170,7 @@ export const Fleet = () => {
               {/* Not before it is known that there are hosts; and it is of now. */}
               <Show when={view().at === undefined && answer()}>
                 <FleetSentence paused={paused()} />
+                <InventoryLine paused={paused()} />
               </Show>
             </div>
             <div class="fleet-charts">

@@ -54,6 +54,12 @@ const records = [
   { path: "/rollouts", name: "Rollouts", about: "Configs on their way, wave by wave, and why one stopped." },
   { path: "/enrollment", name: "Enrollment", about: "Policies, bootstrap tokens and rejected enrollments." },
   { path: "/watches", name: "Watches", about: "What tells somebody before it hurts, and how each one stands." },
+  { path: "/inventory", name: "Inventory", about: "Hosts that are expected and never enrolled, or not expected." },
+  {
+    path: "/volume",
+    name: "Volume",
+    about: "Which hosts, kinds and sources send the most, and what it takes on disk.",
+  },
   { path: "/system", name: "System", about: "Cores, database, exports and certificates: which one needs attention." },
 ];
 

@@ -1,4 +1,5 @@
 import { formBytesMax } from "../../../kit/form.ts";
+import { inventoryBytesMax } from "../../../proto/inventory/inventory.ts";
 import type { CoreCall, CoreClient } from "../core-client.ts";
 import { WebProblem } from "../problems.ts";
 import { readRequestBody } from "../read-request.ts";
@@ -15,8 +16,10 @@ const openPaths: readonly string[] = ["/v1/openapi.json", exchangePath];
 /** The hour of a statement has colons. */
 const pathPattern = /^\/v1(\/([A-Za-z0-9._~:-]|%3[Aa])+)+$/;
 const bearerPattern = /^Bearer [A-Za-z0-9._~+/=-]{1,4096}$/i;
-/** As core's own limit. */
+/** As core's own limits. */
 const bodyBytesMax = 1024 * 1024;
+const bodyBytesMaxOf = (pathname: string): number =>
+  pathname === "/v1/collector/inventory" ? inventoryBytesMax : bodyBytesMax;
 const methods = ["GET", "POST", "PUT", "DELETE"] as const;
 const scimPathPattern = /^\/scim\/v2(\/([A-Za-z0-9._~:-]|%3[Aa])+)+$/;
 const scimMethods = [...methods, "PATCH"] as const;
@@ -47,7 +50,7 @@ export const createGateway =
     const method = methodOf(c, methods);
     const call = { method, path: `${pathname.slice("/v1".length)}${search}`, authorization };
     if (pathname !== exchangePath)
-      return (await admitBody(c, { ...call, path: "/whoami" })) ?? forward(c, core, call, bodyBytesMax);
+      return (await admitBody(c, { ...call, path: "/whoami" })) ?? forward(c, core, call, bodyBytesMaxOf(pathname));
     const remoteAddress = c.get("remoteAddress");
     const retryAfterSeconds = exchanges.retryAfterSeconds(remoteAddress);
     if (retryAfterSeconds !== null)
@@ -95,12 +98,14 @@ const forward = async (
   const body = call.method === "GET" ? new Uint8Array() : await readRequestBody(c, bytesMax);
   const contentType = c.req.header("content-type");
   const ifNoneMatch = c.req.header("if-none-match");
+  const ifMatch = c.req.header("if-match");
   const response = await core.call({
     ...call,
     accept: c.req.header("accept") ?? "*/*",
     requestId: c.get("requestId"),
     ...(body.length === 0 ? {} : { body, contentType: contentType ?? "" }),
     ...(ifNoneMatch === undefined ? {} : { ifNoneMatch }),
+    ...(ifMatch === undefined ? {} : { ifMatch }),
     signal: c.req.raw.signal,
   });
   return returned(c, response);

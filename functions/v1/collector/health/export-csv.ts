@@ -26,6 +26,10 @@ const seen: readonly ExportColumn[] = [
   ["core", (row) => row.core],
   ["subnet", (row) => row.subnet],
   ["incomplete_hours", (row) => row.incomplete_hours],
+  ["day_bytes", (row) => row.volume?.day_bytes ?? null],
+  ["usual_bytes", (row) => row.volume?.usual_bytes ?? null],
+  ["inventory", (row) => row.inventory?.status ?? null],
+  ["owner", (row) => row.inventory?.owner ?? null],
 ];
 
 const certificate: readonly ExportColumn[] = [

@@ -88,6 +88,10 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
   core: row.core,
   subnet: row.subnet,
   incomplete_hours: row.incomplete_hours,
+  ...(row.day_bytes === null
+    ? {}
+    : { volume: { day_bytes: Number(row.day_bytes), usual_bytes: numberOrNull(row.usual_bytes) } }),
+  ...(row.inventory_status ? { inventory: { status: row.inventory_status, owner: row.inventory_owner } } : {}),
 });
 
 /** Returns the mark of a view of the past. */

@@ -149,6 +149,7 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "certificate.renew": ["Certificate renewed", "Renewal failed"],
   "certificate.revoke": ["Certificate revoked", "Certificate revocation failed"],
   "certificate.reuse_refused": ["Replaced certificate used again", "Replaced certificate used again and rejected"],
+  "inventory.put": ["Inventory put", "Putting the inventory failed"],
   "identity.revoke": ["Identity revoked", "Identity revocation failed"],
   "identity.clone_suspected": ["Two processes use one certificate", "Two processes use one certificate"],
   "queue.forked": ["Copied queue accepted", "Copied queue: continued under a new queue id"],

@@ -1,4 +1,5 @@
-import { type Term, termParts, terms, termsOf } from "../../../../proto/fleet-health/query-language/terms.ts";
+import { termParts } from "../../../../proto/fleet-health/query-language/term-parts.ts";
+import { type Term, terms, termsOf } from "../../../../proto/fleet-health/query-language/terms.ts";
 import { quoteValue, splitWords } from "../../../../proto/fleet-health/query-language/words.ts";
 import {
   type ConfigProgress,
@@ -205,6 +206,12 @@ const valuesOf = ({ part, key }: Term, values: FleetValues): Suggestion[] => {
       return [
         valueItem("failed", "an authentication failed in the last 24 h"),
         valueItem("failing", "and no heartbeat since"),
+      ];
+    case "inventory":
+      return [
+        valueItem("unexpected", "enrolled, and not in the inventory"),
+        valueItem("gone", "no longer in the inventory, and still sending"),
+        valueItem("expected", "in the inventory"),
       ];
     case "versionRange":
       return (values.versions ?? []).map(({ version }) => valueItem(version, ""));

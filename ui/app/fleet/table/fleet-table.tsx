@@ -206,6 +206,7 @@ const Row = (props: { row: RowView; href: string; current: boolean; wide: boolea
     </td>
     <Show when={props.wide}>
       <td class="column-completeness" data-tone={props.row.completenessTone} textContent={props.row.completeness} />
+      <td class="column-volume" data-tone={props.row.volumeTone} textContent={props.row.volume} />
     </Show>
     <td class="column-config">
       <span data-tone={props.row.driftTone} textContent={props.row.drift} />

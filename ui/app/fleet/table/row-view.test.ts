@@ -90,6 +90,16 @@ describe("a row of the table", () => {
     expect(completenessOf(1)).toMatchObject({ completeness: "1 hour incomplete", completenessTone: "warn" });
   });
 
+  it("says how much was stored of the host in a day, and marks many times its usual", () => {
+    const volumeOf = (day: number, usual: number | null) =>
+      rowView({ ...healthy, volume: { day_bytes: day, usual_bytes: usual } }, now);
+    expect(rowView(healthy, now)).toMatchObject({ volume: "" });
+    expect(volumeOf(10_485_759, 1_048_576)).toMatchObject({ volume: "9.9 MiB", volumeTone: "quiet" });
+    expect(volumeOf(10_485_760, 1_048_576)).toMatchObject({ volume: "10 MiB, 10× its usual", volumeTone: "warn" });
+    expect(volumeOf(10_485_760, null)).toMatchObject({ volumeTone: "quiet" });
+    expect(volumeOf(1_048_575, 1)).toMatchObject({ volumeTone: "quiet" });
+  });
+
   it("is calm only if the host is healthy and forwards", () => {
     expect(rowView({ ...healthy, forwarding: "never" }, now).calm).toBe(false);
     expect(rowView({ ...healthy, state: "stale" }, now).calm).toBe(false);

@@ -1,6 +1,7 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { type Drift, type FleetState, severityOf } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Labels } from "../../../../proto/labels.ts";
+import { isUnusual, unusualVolume } from "../../../../proto/volume.ts";
 import { evidenceParts } from "../../format/evidence.ts";
 import {
   formatAgo,
@@ -59,6 +60,9 @@ export interface RowView {
   /** How many hours are not complete; empty until one is settled. */
   completeness: string;
   completenessTone: Tone;
+  /** The bytes of a day, and whether they are many times the usual; empty until they are counted. */
+  volume: string;
+  volumeTone: Tone;
   drift: string;
   driftTone: Tone;
   /** Desired, running, last known good. */
@@ -128,6 +132,7 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
     heartbeat: ageOf(row.last_heartbeat_at),
     forwarding: ageOf(row.last_envelope_at),
     ...completenessView(row),
+    ...volumeColumnView(row),
     drift: driftNames[row.config.drift],
     driftTone: driftTones[row.config.drift] ?? "quiet",
     hashes,
@@ -162,6 +167,13 @@ const completenessView = ({ incomplete_hours: hours }: FleetHealthRow) =>
     : hours === 0
       ? ({ completeness: "complete", completenessTone: "quiet" } as const)
       : ({ completeness: `${formatCountOf(hours, "hour")} incomplete`, completenessTone: "warn" } as const);
+
+const volumeColumnView = ({ volume }: FleetHealthRow) =>
+  volume === undefined
+    ? ({ volume: "", volumeTone: "quiet" } as const)
+    : isUnusual(volume)
+      ? ({ volume: `${formatBytes(volume.day_bytes)}, ${unusualVolume.times}× its usual`, volumeTone: "warn" } as const)
+      : ({ volume: formatBytes(volume.day_bytes), volumeTone: "quiet" } as const);
 
 const hashViews = (config: FleetHealthRow["config"]): RowView["hashes"] => {
   const groups: string[] = [];

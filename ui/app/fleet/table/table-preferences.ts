@@ -23,6 +23,7 @@ export const columns = [
   { name: "heartbeat", label: "Heartbeat", detail: "age, time in", timed: true, sort: "last_heartbeat_at" },
   { name: "forwarding", label: "Forwarding", detail: "age, time in", timed: true, sort: "last_envelope_at" },
   { name: "completeness", label: "Completeness", detail: "last 24 h", sort: "incomplete_hours", wide: true },
+  { name: "volume", label: "Volume", detail: "last 24 h", sort: "day_bytes", wide: true },
   { name: "config", label: "Config", detail: "desired · running · last good" },
   { name: "queue", label: "Queue", sort: "queue_bytes" },
   { name: "certificate", label: "Certificate and renewal", sort: "certificate_not_after" },

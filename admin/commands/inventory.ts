@@ -1,0 +1,110 @@
+import { readFileSync } from "node:fs";
+import {
+  type ListInventoryResponse,
+  listInventory,
+  type PutInventoryData,
+  type PutInventoryResponse,
+  putInventory,
+} from "../../client/index.ts";
+import type { InventoryStatus } from "../../proto/fleet-health/vocabulary.ts";
+import type { Action, GlobalOptions } from "../terminal/command.ts";
+import { confirm } from "../terminal/confirm.ts";
+import { connect } from "../terminal/connect.ts";
+import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { columnsOf, printList } from "../terminal/list-rows.ts";
+import { type Column, printRecord, printRows } from "../terminal/output.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+
+type Item = ListInventoryResponse["items"][number];
+
+const labelsText = (labels: Item["labels"]): string =>
+  Object.entries(labels)
+    .map((pair) => pair.join("="))
+    .join(" ");
+
+const columns: readonly Column<Item>[] = [
+  ...columnsOf<Item>("name", "status", "owner"),
+  { title: "labels", value: ({ labels }) => labelsText(labels) },
+  ...columnsOf<Item>("identity"),
+];
+
+/** `svc-admin inventory list`: the hosts of the inventory and of the fleet, by name. */
+export const listInventoryAction: Action<{ status?: InventoryStatus }> = async (terminal, { status, ...options }) => {
+  const request = { client: connect(terminal, options), query: status === undefined ? {} : { status } };
+  await printList(terminal, listInventory, request, { format: options.format, columns });
+  return undefined;
+};
+
+interface PutOptions {
+  allowEmpty?: boolean;
+  ifMatch?: string;
+}
+
+type Query = NonNullable<PutInventoryData["query"]>;
+
+/** `svc-admin inventory put`: replaces the inventory by a file; asks before it expects fewer hosts. */
+export const putInventoryAction: Action<PutOptions> = async (
+  terminal,
+  { allowEmpty = false, ifMatch, ...options },
+  file = "",
+) => {
+  const text = readInventory(file);
+  const query: Query = allowEmpty ? { allow_empty: "true" } : {};
+  const plan = await send(terminal, options, { text, ifMatch, query: { ...query, dry_run: "true" } });
+  if (plan.removed > 0)
+    await confirm(
+      terminal,
+      options,
+      `${plan.removed} of the hosts that are expected now are not in the file: ${countsOf(plan)}.`,
+    );
+  const { changes, ...record } = await send(terminal, options, { text, ifMatch, query });
+  await printRecord(terminal, { format: options.format, record });
+  return undefined;
+};
+
+/** `svc-admin inventory diff`: what a file would change. Exits with 1 if it differs from the inventory. */
+export const diffInventoryAction: Action<{ allowEmpty?: boolean }> = async (
+  terminal,
+  { allowEmpty = false, ...options },
+  file = "",
+) => {
+  const query: Query = { dry_run: "true", ...(allowEmpty ? { allow_empty: "true" as const } : {}) };
+  const change = await send(terminal, options, { text: readInventory(file), ifMatch: undefined, query });
+  const rows = change.changes;
+  await printRows(terminal, {
+    format: options.format,
+    columns: columnsOf<(typeof rows)[number]>("change", "name"),
+    rows,
+  });
+  const total = change.added + change.changed + change.removed;
+  if (total > rows.length) terminal.err.write(`The first ${rows.length} of ${total}: ${countsOf(change)}\n`);
+  return total > 0 ? exitCodes.refused : undefined;
+};
+
+const countsOf = ({ added, changed, removed }: PutInventoryResponse): string =>
+  `${added} added, ${changed} changed, ${removed} removed`;
+
+const readInventory = (file: string): string => {
+  try {
+    return readFileSync(file === "-" ? 0 : file, "utf8");
+  } catch (cause) {
+    throw new ActionFailure(exitCodes.usage, `${file} cannot be read`, { cause });
+  }
+};
+
+/** Sends a file as it is: core reads it, and names the lines of faults. */
+const send = async (
+  terminal: Terminal,
+  options: GlobalOptions,
+  { text, ifMatch, query }: { text: string; ifMatch: string | undefined; query: Query },
+): Promise<PutInventoryResponse> => {
+  const type = text.trimStart().startsWith("{") ? "application/json" : "text/csv";
+  const { data } = await putInventory<true>({
+    client: connect(terminal, options),
+    query,
+    body: text as unknown as PutInventoryData["body"],
+    bodySerializer: null,
+    headers: { "Content-Type": type, ...(ifMatch === undefined ? {} : { "If-Match": ifMatch }) },
+  });
+  return data;
+};

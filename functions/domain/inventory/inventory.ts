@@ -1,0 +1,125 @@
+import { sha256 } from "../../../kit/bytes.ts";
+import type { InventoryStatus } from "../../../proto/fleet-health/vocabulary.ts";
+import type { InventoryHost, InventoryItem } from "../../../proto/inventory/inventory.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
+import * as store from "../../store/inventory/inventory.ts";
+import { type InventoryChanges, type InventoryRow, lockInventory } from "../../store/inventory/inventory.ts";
+import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { type FleetCore, readFleetRules } from "../fleet/rules.ts";
+import type { Operator } from "../operator/authenticate.ts";
+
+/** A whole inventory that replaces the one before. */
+export interface NewInventory {
+  hosts: readonly InventoryHost[];
+  /** The `If-Match` header; empty without one. */
+  ifMatch: string;
+  /** Whether it may have no host. */
+  allowEmpty: boolean;
+  /** Compares and changes nothing. */
+  isDryRun: boolean;
+}
+
+/** The inventory after a change, and what the change was. */
+export interface ChangedInventory extends InventoryRow {
+  changes: InventoryChanges;
+}
+
+/** Returns the ETag of an inventory. */
+export const inventoryEtag = ({ sha256: hex }: Pick<InventoryRow, "sha256">): string => `"${hex}"`;
+
+/**
+ * Replaces the inventory in one transaction, audited; the same one again changes nothing. Throws 422 `inventory_empty`, 422
+ * `inventory_invalid` for a name that occurs twice, and 412 `inventory_changed` for another ETag than the current one.
+ */
+export const putInventory = async (
+  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  operator: Operator,
+  { hosts, ifMatch, allowEmpty, isDryRun }: NewInventory,
+  origin: Origin,
+): Promise<ChangedInventory> => {
+  if (hosts.length === 0 && !allowEmpty) throw new Problem("inventory_empty");
+  refuseTwice(hosts);
+  const digest = await digestOf(hosts);
+  return db.transaction(async (tx) => {
+    const before = await lockInventory(tx);
+    if (!matches(ifMatch, before))
+      throw new Problem("inventory_changed", { extensions: { etag: before ? inventoryEtag(before) : null } });
+    const changes = await store.compareInventory(tx, hosts);
+    const now = new Date(clock.now());
+    if (before?.sha256 === digest) return { ...before, changes };
+    const after = { sha256: digest, hosts: hosts.length, updatedAt: now };
+    if (isDryRun) return { ...after, changes };
+    await store.replaceInventory(tx, hosts, after);
+    await recordAudit(
+      tx,
+      { clock, entropy },
+      {
+        actor: operatorActor(operator),
+        action: "inventory.put",
+        target: { type: "inventory", id: digest },
+        outcome: "success",
+        origin,
+        details: {
+          hosts: hosts.length,
+          added: changes.added.hosts,
+          changed: changes.changed.hosts,
+          removed: changes.removed.hosts,
+        },
+      },
+    );
+    return { ...after, changes };
+  });
+};
+
+const errorsMax = 32;
+
+const refuseTwice = (hosts: readonly InventoryHost[]): void => {
+  const first = new Map<string, number>();
+  const errors = hosts.flatMap(({ name }, index) => {
+    const before = first.get(name);
+    if (before === undefined) first.set(name, index);
+    return before === undefined ? [] : [{ path: `hosts.${index}.name`, message: `is the name of hosts.${before} too` }];
+  });
+  if (errors.length > 0) throw new Problem("inventory_invalid", { errors: errors.slice(0, errorsMax) });
+};
+
+/** The same for the same hosts in any order. */
+const digestOf = async (hosts: readonly InventoryHost[]): Promise<string> => {
+  const sorted = hosts.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  const entries = sorted.map(({ name, owner, labels }) => [name, owner, Object.entries(labels).toSorted()]);
+  return (await sha256(JSON.stringify(entries))).toHex();
+};
+
+/** Strong comparison (RFC 9110, 13.1.1). */
+const matches = (ifMatch: string, current: InventoryRow | undefined): boolean =>
+  ifMatch === "" ||
+  (current !== undefined && ifMatch.split(",").some((tag) => ["*", inventoryEtag(current)].includes(tag.trim())));
+
+/** The inventory beside the fleet. */
+export interface ComparedInventory {
+  inventory: InventoryRow | undefined;
+  counts: Record<InventoryStatus, number> | null;
+  page: Paged<InventoryItem>;
+}
+
+/** Returns how many hosts have which status, and a page of those with these statuses. */
+export const compareWithFleet = async (
+  core: FleetCore,
+  statuses: readonly InventoryStatus[],
+  page: PageRequest,
+): Promise<ComparedInventory> => {
+  const inventory = await store.findInventory(core.db);
+  if (inventory === undefined) return { inventory, counts: null, page: { rows: [], next: null } };
+  const rules = await readFleetRules(core);
+  const [counts, rows] = await Promise.all([
+    store.countInventory(core.db, rules),
+    store.listInventory(core.db, statuses, rules, page),
+  ]);
+  return { inventory, counts, page: rows };
+};
+
+/** Returns how many hosts have which status; null without an inventory. */
+export const countAgainstFleet = async (core: FleetCore): Promise<ComparedInventory["counts"]> =>
+  (await store.findInventory(core.db)) === undefined ? null : store.countInventory(core.db, await readFleetRules(core));

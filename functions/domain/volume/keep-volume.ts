@@ -1,0 +1,20 @@
+import { hourMs } from "../../../kit/clock.ts";
+import type { Core } from "../../core.ts";
+import { foldHours, refreshHostVolumes } from "../../store/volume/fold.ts";
+
+/**
+ * Creates the tick that keeps what hosts sent, once an hour: hours become days, and what a host sends is compared with its usual day. Safe to
+ * repeat, by any number of cores.
+ */
+export const createVolumeKeeper = ({ db, clock }: Pick<Core, "db" | "clock">) => {
+  let refreshed: number | undefined;
+  return async (): Promise<{ folded_hosts: number } | undefined> => {
+    const now = clock.now();
+    const hour = now - (now % hourMs);
+    if (hour === refreshed) return undefined;
+    const folded = await foldHours(db, now);
+    await refreshHostVolumes(db, now, { withUsual: folded > 0 || refreshed === undefined });
+    refreshed = hour;
+    return folded === 0 ? undefined : { folded_hosts: folded };
+  };
+};

@@ -1,0 +1,102 @@
+import { dayMs, hourMs } from "../../../kit/clock.ts";
+import { volumeDaysMax, volumeHoursDays } from "../../../proto/volume.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import {
+  findDiskOfDays,
+  findHostsOfVolume,
+  findLargest,
+  findSeries,
+  type HostOfVolume,
+  type StoredVolume,
+  type VolumeRange,
+  type VolumeSplit,
+} from "../../store/volume/report.ts";
+
+/** A part of a volume: its share on disk, and of hosts their names. */
+export interface VolumePart extends StoredVolume {
+  name: string | null;
+  diskBytes: number | null;
+  host?: HostOfVolume | undefined;
+}
+
+/** What core stored in a range. */
+export interface VolumeOfRange {
+  range: VolumeRange;
+  stepMs: number;
+  series: (StoredVolume & { fromMs: number })[];
+  total: StoredVolume;
+  count: number;
+  parts: VolumePart[];
+  retentionDays: number | null;
+  diskBytes: number | null;
+}
+
+/** The disk of telemetry is measured on whole days whose hours `ingest_hour` still has. */
+const measuredDays = 2;
+
+/** Returns what core stored of all hosts over time, and the parts of a split with the most bytes. Throws 422 `validation_failed`. */
+export const reportVolumeOf = async (
+  { db, clock, config }: Pick<Core, "db" | "clock" | "config">,
+  split: VolumeSplit,
+  asked: { fromMs: number; toMs: number; limit: number },
+): Promise<VolumeOfRange> => {
+  const now = clock.now();
+  const range = rangeOf(split, asked, now);
+  const stepMs = keepsHours(range, now) && range.toMs - range.fromMs <= volumeHoursDays * dayMs ? hourMs : dayMs;
+  const today = Math.floor(now / dayMs);
+  const [found, largest, disk] = await Promise.all([
+    findSeries(db, range, stepMs),
+    findLargest(db, split, range, asked.limit),
+    findDiskOfDays(db, { today, days: measuredDays }),
+  ]);
+  const hosts =
+    split.by === "host"
+      ? await findHostsOfVolume(
+          db,
+          largest.parts.flatMap(({ name }) => name ?? []),
+        )
+      : undefined;
+  const retentionDays = config.ingest?.retentionDays || null;
+  const diskOf = ({ payloadBytes }: StoredVolume): number | null => {
+    if (retentionDays === null || disk.payloadBytes === 0) return null;
+    // What is still to come of the last hour or day does not make it less.
+    const perDay = (payloadBytes * dayMs) / Math.max(hourMs, Math.min(range.toMs, now) - range.fromMs);
+    return Math.round(perDay * retentionDays * (disk.diskBytes / disk.payloadBytes));
+  };
+  const first = range.fromMs - (range.fromMs % stepMs);
+  const steps = Array.from({ length: Math.ceil((range.toMs - first) / stepMs) }, (_, step) => first + step * stepMs);
+  return {
+    range,
+    stepMs,
+    series: steps.map((fromMs) => ({ fromMs, ...(found.get(fromMs) ?? { envelopes: 0, payloadBytes: 0 }) })),
+    total: largest.total,
+    count: largest.count,
+    parts: largest.parts.map((part) => ({
+      ...part,
+      diskBytes: diskOf(part),
+      ...(hosts === undefined || part.name === null ? {} : { host: hosts.get(part.name) }),
+    })),
+    retentionDays,
+    diskBytes: diskOf(largest.total),
+  };
+};
+
+const keepsHours = ({ fromMs }: VolumeRange, now: number): boolean =>
+  Math.floor(fromMs / dayMs) >= Math.floor(now / dayMs) - volumeHoursDays;
+
+const rangeOf = (split: VolumeSplit, asked: VolumeRange, now: number): VolumeRange => {
+  const hours = within(asked, hourMs);
+  const range = split.by !== "source" && keepsHours(hours, now) ? hours : within(asked, dayMs);
+  if (range.fromMs >= range.toMs) throw invalid("must be before to");
+  const days = split.by === "kind" ? volumeDaysMax.kind : volumeDaysMax.others;
+  if (range.toMs - range.fromMs > (days + 1) * dayMs) throw invalid(`must be at most ${days} days before to`);
+  return range;
+};
+
+const within = ({ fromMs, toMs }: VolumeRange, stepMs: number): VolumeRange => ({
+  fromMs: Math.floor(fromMs / stepMs) * stepMs,
+  toMs: Math.ceil(toMs / stepMs) * stepMs,
+});
+
+const invalid = (message: string) => new Problem("validation_failed", { errors: [{ path: "from", message }] });

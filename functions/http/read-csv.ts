@@ -1,0 +1,60 @@
+/** A record of a CSV file: its cells, and the line on which it begins, counted from 1. */
+export interface ReadRecord {
+  line: number;
+  cells: string[];
+}
+
+/** A fault of a CSV file. */
+export class CsvFault extends Error {
+  readonly line: number;
+
+  constructor(line: number, message: string) {
+    super(message);
+    this.line = line;
+  }
+}
+
+/**
+ * Yields the records of a CSV file (RFC 4180), the one with the names of its columns among them. Lines may end in LF too; empty ones are
+ * skipped, and so is a byte order mark. Throws `CsvFault` for quotes that are not closed or stand inside of a cell.
+ */
+export const csvRecords = function* (text: string): Generator<ReadRecord, void, void> {
+  let at = text.startsWith("\ufeff") ? 1 : 0;
+  let line = 1;
+  while (at < text.length) {
+    const record: ReadRecord = { line, cells: [] };
+    for (let ended = false; !ended; ) {
+      let cell = "";
+      if (text[at] === '"') {
+        for (let isOpen = true; isOpen; ) {
+          const quote = text.indexOf('"', at + 1);
+          if (quote === -1) throw new CsvFault(line, "a quoted cell does not end");
+          cell += text.slice(at + 1, quote);
+          at = quote + 1;
+          isOpen = text[at] === '"';
+          if (isOpen) cell += '"';
+        }
+      } else {
+        const end = endOfCell(text, at);
+        cell = text.slice(at, end);
+        at = end;
+      }
+      const after = text[at] ?? "\n";
+      if (after !== "," && after !== "\n" && after !== "\r")
+        throw new CsvFault(line, "a cell with quotes must be quoted as a whole, with each quote doubled");
+      for (let index = cell.indexOf("\n"); index !== -1; index = cell.indexOf("\n", index + 1)) line += 1;
+      record.cells.push(cell);
+      at += text.startsWith("\r\n", at) ? 2 : 1;
+      ended = after !== ",";
+    }
+    line += 1;
+    if (record.cells.length > 1 || record.cells[0] !== "") yield record;
+  }
+};
+
+const cellEnd = /[",\r\n]/g;
+
+const endOfCell = (text: string, from: number): number => {
+  cellEnd.lastIndex = from;
+  return cellEnd.exec(text)?.index ?? text.length;
+};

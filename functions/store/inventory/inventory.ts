@@ -1,0 +1,128 @@
+import { type SQL, sql } from "drizzle-orm";
+import { timestampOf } from "../../../kit/clock.ts";
+import type { InventoryStatus } from "../../../proto/fleet-health/vocabulary.ts";
+import { inventoryStatuses } from "../../../proto/fleet-health/vocabulary.ts";
+import type { InventoryHost, InventoryItem } from "../../../proto/inventory/inventory.ts";
+import { inventoryChangesMax } from "../../../proto/inventory/inventory.ts";
+import type { Executor } from "../database/database.ts";
+import { arrayLiteral, type Paged, type PageRequest } from "../database/query-parts.ts";
+import { inventoryPredicate, namedHosts } from "../fleet/expected-hosts.ts";
+import { type FleetRules, timestampAt } from "../fleet/rows.ts";
+
+/** The inventory as it was put last. */
+export interface InventoryRow {
+  /** In lowercase hex. */
+  sha256: string;
+  hosts: number;
+  updatedAt: Date;
+}
+
+/** Finds the inventory; undefined if none was ever put. */
+export const findInventory = async (db: Executor): Promise<InventoryRow | undefined> => {
+  const [row] = await db.execute<{ sha256: string; hosts: number; updated_at: string }>(
+    sql`select encode(sha256, 'hex') as sha256, hosts, updated_at from inventory`,
+  );
+  return row && { sha256: row.sha256, hosts: row.hosts, updatedAt: new Date(timestampOf(row.updated_at)) };
+};
+
+/** Finds the inventory and keeps others from changing it until the transaction ends. Readers do not wait. */
+export const lockInventory = async (tx: Executor): Promise<InventoryRow | undefined> => {
+  await tx.execute(sql`lock table inventory in share row exclusive mode`);
+  return findInventory(tx);
+};
+
+/** How many hosts a new inventory adds, changes and removes, and the first of their names. */
+export type InventoryChanges = Record<"added" | "changed" | "removed", { hosts: number; names: string[] }>;
+
+/** The hosts as a relation. */
+const given = (hosts: readonly InventoryHost[]): SQL => {
+  const names = arrayLiteral(hosts.map(({ name }) => name));
+  const owners = arrayLiteral(hosts.map(({ owner }) => owner ?? ""));
+  const labels = arrayLiteral(hosts.map((host) => JSON.stringify(host.labels)));
+  return sql`(select name collate "C" as name, nullif(owner, '') as owner, labels::jsonb as labels
+    from unnest(${names}::text[], ${owners}::text[], ${labels}::text[]) as line (name, owner, labels)) given`;
+};
+
+/** Finds what a new inventory changes. */
+export const compareInventory = async (db: Executor, hosts: readonly InventoryHost[]): Promise<InventoryChanges> => {
+  const rows = await db.execute<{ change: keyof InventoryChanges; hosts: number; names: string }>(sql`
+    select change, count(*)::int as hosts, to_json((array_agg(name order by name))[1:${inventoryChangesMax}::int])::text as names
+    from (
+      select coalesce(given.name, known.name) as name,
+        case when known.name is null then 'added' when given.name is null then 'removed' else 'changed' end as change
+      from ${given(hosts)} full join (select * from inventory_host where removed_at is null) known on known.name = given.name
+      where known.name is null or (given.owner, given.labels) is distinct from (known.owner, known.labels)
+    ) compared group by change`);
+  const of = (change: keyof InventoryChanges) => {
+    const row = rows.find((each) => each.change === change);
+    return { hosts: row?.hosts ?? 0, names: row === undefined ? [] : (JSON.parse(row.names) as string[]) };
+  };
+  return { added: of("added"), changed: of("changed"), removed: of("removed") };
+};
+
+/** Replaces the inventory. Keeps of the hosts that it no longer has those that are enrolled. */
+export const replaceInventory = async (
+  tx: Executor,
+  hosts: readonly InventoryHost[],
+  { sha256, updatedAt }: { sha256: string; updatedAt: Date },
+): Promise<void> => {
+  const at = timestampAt(updatedAt);
+  const names = sql`unnest(${arrayLiteral(hosts.map(({ name }) => name))}::text[])`;
+  await tx.execute(sql`
+    with removed as materialized (
+      select name, exists (select from fleet_host where device_id = name) or exists (select from fleet_host where identity = name) as is_enrolled
+      from (select name from inventory_host except select ${names}) gone),
+    marked as (update inventory_host n set removed_at = ${at} from removed where n.name = removed.name and is_enrolled and removed_at is null)
+    delete from inventory_host n using removed where n.name = removed.name and not is_enrolled`);
+  await tx.execute(sql`
+    insert into inventory_host as n (name, owner, labels) select name, owner, labels from ${given(hosts)}
+    on conflict (name) do update set owner = excluded.owner, labels = excluded.labels, removed_at = null
+    where (n.owner, n.labels) is distinct from (excluded.owner, excluded.labels) or n.removed_at is not null`);
+  await tx.execute(sql`
+    insert into inventory (sha256, hosts, updated_at) values (decode(${sha256}, 'hex'), ${hosts.length}::int, ${at})
+    on conflict (singleton) do update set sha256 = excluded.sha256, hosts = excluded.hosts, updated_at = excluded.updated_at`);
+};
+
+const isMissing = sql`removed_at is null and not exists (select from fleet_host where device_id = name)
+  and not exists (select from fleet_host where identity = name)`;
+
+const hostsOf = (status: InventoryStatus, rules: FleetRules): SQL => {
+  const columns = sql`${status}::text as status, owner, labels`;
+  if (status === "missing")
+    return sql`select name, ${columns}, null::uuid as identity_id, null::text as identity from inventory_host where ${isMissing}`;
+  const ofFleet = sql`from fleet where ${inventoryPredicate(status, rules)}`;
+  return status === "unexpected"
+    ? sql`select device_id as name, ${status}::text as status, null::text as owner, '{}'::jsonb as labels, identity_id, identity ${ofFleet}`
+    : sql`select name, ${columns}, identity_id, identity from ${namedHosts}
+        where (removed_at is null) = ${status === "expected"} and identity_id in (select identity_id ${ofFleet})`;
+};
+
+/** Finds a page of hosts with these statuses by name, and by identity where several have one name. */
+export const listInventory = async (
+  db: Executor,
+  statuses: readonly InventoryStatus[],
+  rules: FleetRules,
+  { after, limit }: PageRequest,
+): Promise<Paged<InventoryItem>> => {
+  const [name, identity] = after === null ? [] : (JSON.parse(after) as string[]);
+  const parts = statuses.map((status) => hostsOf(status, rules));
+  const beyond = name === undefined ? sql`` : sql`where (name, coalesce(identity, '')) > (${name}, ${identity})`;
+  const rows = await db.execute<{ [Column in keyof InventoryItem]: InventoryItem[Column] }>(sql`
+    select * from (${sql.join(parts, sql` union all `)}) items ${beyond} order by name, coalesce(identity, ''), status limit ${limit + 1}`);
+  const last = rows[limit - 1];
+  const next = rows.length > limit && last ? JSON.stringify([last.name, last.identity ?? ""]) : null;
+  return { rows: rows.slice(0, limit), next };
+};
+
+/** Counts the hosts of each status. */
+export const countInventory = async (db: Executor, rules: FleetRules): Promise<Record<InventoryStatus, number>> => {
+  const counts = inventoryStatuses.map((status) => {
+    const name = sql.identifier(status);
+    return status === "missing"
+      ? sql`(select count(*) from inventory_host where ${isMissing})::int as ${name}`
+      : sql`(select count(*) from fleet where ${inventoryPredicate(status, rules)})::int as ${name}`;
+  });
+  const [row] = await db.execute<Record<InventoryStatus, number>>(sql`select ${sql.join(counts, sql`, `)}`);
+  if (row === undefined) throw new Error("no counts of the inventory");
+  return row;
+};

@@ -1,0 +1,40 @@
+import { sql } from "drizzle-orm";
+import type { Executor } from "../database/database.ts";
+
+/** Records that a host accepted of a source, and the bytes of their payloads. */
+export interface SourceVolume {
+  kind: string;
+  source: string;
+  records: bigint;
+  payloadBytes: bigint;
+}
+
+/** The sources of an account that are counted by name: others are counted together, so that a host cannot fill the table. */
+const sourcesMax = 64;
+const nameMax = 200;
+/** A host may state any number: a sum is at most this. */
+const sumMax = Number.MAX_SAFE_INTEGER;
+
+/** PostgreSQL stores no NUL. */
+const nameOf = (text: string): string => text.slice(0, nameMax).toWellFormed().replaceAll("\u0000", "");
+
+/** Adds what a host accepted, by its own account, to a day. In the transaction of the account, which comes once. */
+export const addSourceVolumes = async (
+  tx: Executor,
+  { hostId, sources }: { hostId: string; sources: readonly SourceVolume[] },
+  day: number,
+): Promise<void> => {
+  if (sources.length === 0) return;
+  const rows = sources.map(({ kind, source, records, payloadBytes }, index) => ({
+    ...(index < sourcesMax ? { kind: nameOf(kind), source: nameOf(source) } : { kind: "other", source: "other" }),
+    ...{ records: String(records), bytes: String(payloadBytes) },
+  }));
+  const least = (sum: string) => sql.raw(`least(${sum}, ${sumMax})`);
+  await tx.execute(sql`
+    insert into volume_source as v (host_id, day, kind, source, envelopes, payload_bytes)
+    select ${hostId}, ${day}::int, kind, source, ${least("sum(records)")}, ${least("sum(bytes)")}
+    from jsonb_to_recordset(${JSON.stringify(rows)}::jsonb) as counted (kind text, source text, records numeric, bytes numeric)
+    group by kind, source order by kind, source
+    on conflict (host_id, day, kind, source) do update set envelopes = ${least("v.envelopes + excluded.envelopes")},
+      payload_bytes = ${least("v.payload_bytes + excluded.payload_bytes")}`);
+};

@@ -1,0 +1,238 @@
+import { sql } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
+import {
+  type InventoryChange,
+  type InventoryReport,
+  inventoryBytesMax,
+  inventoryHostsMax,
+} from "../../../../proto/inventory/inventory.ts";
+import { createTestToken, enrollTestCollector, identityPrefix } from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { readCsv } from "../../../../tests/support/csv.ts";
+import { figuresOf } from "../../../ops/figures.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { api, clock, db, core } = test;
+const path = "/v1/collector/inventory";
+const { token } = await createTestToken(test);
+for (const deviceId of ["a", "b", "c", "d"]) await enrollTestCollector(test, { token, deviceId });
+/** All but `d` have sent telemetry just now. */
+await db.execute(sql`update fleet_status set last_envelope_at = ${new Date(clock.now()).toISOString()}::timestamptz
+  where identity <> ${`${identityPrefix}d`}`);
+
+const putJson = (hosts: unknown, query = "", headers: Record<string, string> = {}) =>
+  api<InventoryChange>("PUT", `${path}${query}`, { as: "admin", body: { hosts }, headers });
+const putCsv = (content: string, query = "", headers: Record<string, string> = {}) =>
+  api<InventoryChange>("PUT", `${path}${query}`, { as: "admin", raw: { type: "text/csv", content }, headers });
+const list = async (query = "") => (await api<InventoryReport>("GET", `${path}${query}`, { as: "auditor" })).body;
+const fleetOf = async (status: string) =>
+  (await api<FleetHealthReport>("GET", `/v1/collector/health?inventory=${status}`, { as: "auditor" })).body.items.map(
+    ({ device_id }) => device_id,
+  );
+const statuses = async () => (await list()).items.map(({ name, status }) => `${name} ${status}`);
+const audited = async () => {
+  const rows = await db.execute<{ details: string }>(
+    sql`select details::text as details from audit_event where action = 'inventory.put' order by id`,
+  );
+  return rows.map(({ details }) => JSON.parse(details) as object);
+};
+const samples = async () => {
+  const figures = figuresOf(core, { checks: {}, certificates: () => [] });
+  return (await figures.find(({ name }) => name === "core_inventory_hosts")?.read())?.map(({ labels, value }) => [
+    labels.status,
+    value,
+  ]);
+};
+
+describe("without an inventory", () => {
+  it("nothing is expected, unexpected or gone: not in the list, the fleet, its exports and the metric", async () => {
+    expect(await list()).toMatchObject({ etag: null, updated_at: null, counts: null, items: [], next_cursor: null });
+    for (const status of ["expected", "unexpected", "gone"]) expect(await fleetOf(status)).toEqual([]);
+    const { body } = await api<FleetHealthReport>("GET", "/v1/collector/health", { as: "auditor" });
+    expect(body.items.some((row) => "inventory" in row)).toBe(false);
+    expect(await samples()).toEqual([]);
+  });
+});
+
+describe("an inventory", () => {
+  it("is put as CSV, as a whole, and audited with counts", async () => {
+    const { status, body, headers } = await putCsv(
+      `\ufeffname,owner,label.env,label.team\r\na,shop,prod,\r\n${identityPrefix}b,"Pay, ""EU""",,x\r\nghost,,,\r\n`,
+    );
+    expect(status).toBe(200);
+    expect(body).toEqual({
+      ...{ etag: headers.get("etag"), updated_at: new Date(clock.now()).toISOString(), hosts: 3 },
+      ...{ added: 3, changed: 0, removed: 0 },
+      changes: ["a", "ghost", `${identityPrefix}b`].map((name) => ({ name, change: "added" })),
+    });
+    expect(await audited()).toEqual([{ hosts: 3, added: 3, changed: 0, removed: 0 }]);
+    const { items, counts } = await list();
+    expect(counts).toEqual({ expected: 2, missing: 1, unexpected: 2, gone: 0 });
+    expect(items.map(({ name, status: of, owner, labels }) => [name, of, owner, labels])).toEqual([
+      ["a", "expected", "shop", { env: "prod" }],
+      ["c", "unexpected", null, {}],
+      ["d", "unexpected", null, {}],
+      ["ghost", "missing", null, {}],
+      [`${identityPrefix}b`, "expected", 'Pay, "EU"', { team: "x" }],
+    ]);
+    expect(items[4]).toMatchObject({ identity: `${identityPrefix}b`, identity_id: expect.any(String) });
+  });
+
+  it("is the same in JSON and in another order: changes nothing, and is not audited again", async () => {
+    const { etag, updated_at } = await list();
+    await clock.advance(1000);
+    const { body } = await putJson([
+      { name: "ghost" },
+      { name: `${identityPrefix}b`, owner: 'Pay, "EU"', labels: { team: "x" } },
+      { name: "a", labels: { env: "prod" }, owner: "shop" },
+    ]);
+    expect(body).toMatchObject({ etag, updated_at, added: 0, changed: 0, removed: 0, changes: [] });
+    expect(await audited()).toHaveLength(1);
+  });
+
+  it("only compares in a dry run", async () => {
+    const { body } = await putJson([{ name: "a", owner: "pay" }, { name: "new" }], "?dry_run=true");
+    expect(body.changes).toEqual([
+      { name: "a", change: "changed" },
+      { name: "ghost", change: "removed" },
+      { name: `${identityPrefix}b`, change: "removed" },
+      { name: "new", change: "added" },
+    ]);
+    expect((await list()).etag).not.toBe(body.etag);
+    expect(await audited()).toHaveLength(1);
+  });
+
+  it("that no longer has a host reports it as gone while it sends, and as nothing once it is silent or revoked", async () => {
+    await putJson([{ name: "c" }, { name: "d" }]);
+    expect(await statuses()).toEqual(["a gone", "c expected", "d expected", `${identityPrefix}b gone`]);
+    await putJson([{ name: "c" }]);
+    expect(await statuses()).toEqual(["a gone", "c expected", `${identityPrefix}b gone`]);
+    expect((await list("?status=gone&limit=1")).items.map(({ name }) => name)).toEqual(["a"]);
+    expect(await fleetOf("gone")).toEqual(["a", "b"]);
+    expect(await fleetOf("expected")).toEqual(["c"]);
+    expect(await samples()).toEqual([
+      ["expected", 1],
+      ["missing", 0],
+      ["unexpected", 0],
+      ["gone", 2],
+    ]);
+    await db.execute(sql`update fleet_status set revoked_from = '-infinity' where identity = ${`${identityPrefix}a`}`);
+    expect(await fleetOf("gone")).toEqual(["b"]);
+    await clock.advance(3_600_000);
+    expect(await fleetOf("gone")).toEqual([]);
+  });
+
+  it("marks rows of the fleet, and has columns in its exports", async () => {
+    await putCsv("name,owner\nc,shop\nd,pay\n");
+    const { body } = await api<FleetHealthReport>("GET", "/v1/collector/health", { as: "auditor" });
+    expect(body.items.map(({ device_id, inventory }) => [device_id, inventory])).toEqual([
+      ["a", undefined],
+      ["b", undefined],
+      ["c", { status: "expected", owner: "shop" }],
+      ["d", { status: "expected", owner: "pay" }],
+    ]);
+    const csv = await api<string>("GET", "/v1/collector/health/export.csv?kind=stale", { as: "auditor" });
+    const row = readCsv(csv.body).find(({ device_id }) => device_id === "d");
+    expect(row).toMatchObject({ inventory: "expected", owner: "pay" });
+  });
+
+  it("has pages that follow each other, of any status", async () => {
+    await putJson(["a", "b", "y", "z"].map((name) => ({ name })));
+    const names: string[] = [];
+    for (let query = "?limit=1"; ; ) {
+      const { items, next_cursor: next } = await list(query);
+      names.push(...items.map(({ name }) => name));
+      if (next === null) break;
+      query = `?limit=1&cursor=${next}`;
+    }
+    expect(names).toEqual(["a", "b", "y", "z"]);
+    const { next_cursor } = await list("?limit=1&status=missing");
+    const other = await api("GET", `${path}?limit=1&cursor=${next_cursor}`, { as: "auditor" });
+    expect(other).toMatchObject({ status: 422, body: { code: "validation_failed" } });
+  });
+});
+
+describe("If-Match", () => {
+  it("refuses an inventory that has changed, and lets one of two programs at once change it", async () => {
+    const { etag } = await list();
+    const headers = { "If-Match": etag ?? "" };
+    const both = await Promise.all(["one", "two"].map((name) => putJson([{ name }], "", headers)));
+    expect(both.map(({ status }) => status).sort()).toEqual([200, 412]);
+    const now = (await list()).etag;
+    expect(both.find(({ status }) => status === 412)?.body).toMatchObject({ code: "inventory_changed", etag: now });
+    expect((await putJson([{ name: "three" }], "", { "If-Match": `"x", ${now}` })).status).toBe(200);
+    expect((await putJson([{ name: "four" }], "", { "If-Match": "*" })).status).toBe(200);
+  });
+});
+
+describe("an inventory is refused", () => {
+  it.each([
+    ["without columns", "", [{ path: "", line: 1, message: "must name the columns" }]],
+    ["without names", "owner\nx\n", [{ path: "", line: 1, message: "must have the column name" }]],
+    [
+      "with another column",
+      "name,rack\n",
+      [{ path: "", line: 1, column: 2, message: "must be name, owner or label.KEY" }],
+    ],
+    ["with a column twice", "name,name\n", [{ path: "", line: 1, column: 2, message: "is there twice" }]],
+    ["with a cell too many", "name\na\nb,c\n", [{ path: "", line: 3, message: "has 2 cells under 1 columns" }]],
+    ["with an empty name", "name,owner\na,\n,x\n", [{ path: "name", line: 3, message: "must not be empty" }]],
+    ["with a name twice", "name\na\n\nb\na\n", [{ path: "name", line: 5, message: "is the name of line 2 too" }]],
+    ["with an open quote", 'name\na\n"b\n', [{ path: "", line: 3, message: "a quoted cell does not end" }]],
+    [
+      "with a label that is none",
+      "name,label.env\na,the prod\n",
+      [{ path: "labels.env", line: 2, message: expect.stringContaining("must be 1 to 63 letters") }],
+    ],
+  ])("as CSV %s, with the line", async (_, content, errors) => {
+    const before = await list();
+    const { status, body } = await putCsv(content);
+    expect({ status, ...body }).toMatchObject({ status: 422, code: "inventory_invalid", errors });
+    expect((await list()).etag).toBe(before.etag);
+  });
+
+  it("as JSON with a name twice, or what is no host, with its place", async () => {
+    expect((await putJson([{ name: "a" }, { name: "b" }, { name: "a" }])).body).toMatchObject({
+      code: "inventory_invalid",
+      errors: [{ path: "hosts.2.name", message: "is the name of hosts.0 too" }],
+    });
+    const { body } = await putJson([{ name: "a" }, { name: "" }, { name: "c", rack: 4 }]);
+    expect(body).toMatchObject({ code: "validation_failed" });
+    expect((body as unknown as { errors: { path: string }[] }).errors.map(({ path: where }) => where)).toEqual([
+      "hosts.1.name",
+      "hosts.2.rack",
+    ]);
+  });
+
+  it("without a host unless that is meant", async () => {
+    for (const put of [() => putCsv("name,owner\n"), () => putJson([])])
+      expect(await put()).toMatchObject({ status: 422, body: { code: "inventory_empty" } });
+    expect((await putCsv("name\n", "?allow_empty=true")).body).toMatchObject({ hosts: 0 });
+    expect((await list()).counts).toEqual({ expected: 0, missing: 0, unexpected: 0, gone: 0 });
+  });
+
+  it("above its bounds, of another type, and from others than admins", async () => {
+    const many = Array.from({ length: inventoryHostsMax + 1 }, (_, index) => `h${index}`);
+    expect((await putCsv(`name\n${many.join("\n")}`)).body).toMatchObject({
+      code: "inventory_invalid",
+      errors: [{ line: inventoryHostsMax + 2 }],
+    });
+    expect((await putCsv("x".repeat(inventoryBytesMax + 1))).body).toMatchObject({ code: "payload_too_large" });
+    const xml = await api("PUT", path, { as: "admin", raw: { type: "text/xml", content: "<a/>" } });
+    expect(xml).toMatchObject({ status: 415 });
+    expect(await api("PUT", path, { as: "auditor", body: { hosts: [] } })).toMatchObject({ status: 403 });
+    expect(await api("GET", path, { as: "reader" })).toMatchObject({ status: 403 });
+  });
+});
+
+it("takes 100,000 hosts, and the same again", async () => {
+  const lines = Array.from({ length: 100_000 }, (_, index) => `host-${index}.example.com,team-${index % 40},prod`);
+  const content = `name,owner,label.env\n${lines.join("\n")}\n`;
+  const { body } = await putCsv(content);
+  expect(body).toMatchObject({ hosts: 100_000, added: 100_000 });
+  expect(body.changes).toHaveLength(1000);
+  expect((await putCsv(content)).body).toMatchObject({ added: 0, changed: 0, removed: 0 });
+  expect((await list("?status=missing&limit=1")).counts).toMatchObject({ missing: 100_000 });
+});

@@ -1,0 +1,115 @@
+import { sql } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import { dayMs, hourMs } from "../../../../kit/clock.ts";
+import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
+import type { VolumeReport } from "../../../../proto/volume.ts";
+import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { createVolumeKeeper } from "../../../domain/volume/keep-volume.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { clock, db, core } = test;
+const { token } = await createTestToken(test);
+const [loud, calm, plain] = await Promise.all(
+  ["loud", "calm", "plain"].map((deviceId) => enrollTestCollector(test, { token, deviceId })),
+);
+if (!loud || !calm || !plain) throw new Error("no hosts");
+await db.execute(sql`update collector_identity set reported_labels = '{"team": "shop"}' where device_id <> 'plain'`);
+await db.execute(
+  sql`update fleet_status s set label_set_id = i.label_set_id from collector_identity i where i.id = s.identity_id`,
+);
+
+const mib = 1024 * 1024;
+const hour = clock.now() - (clock.now() % hourMs);
+const store = (host: string, at: number, bytes: number, kind = "log_line") =>
+  db.execute(sql`insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
+    values (${host}, ${kind}, ${new Date(at).toISOString()}::timestamptz, 2, ${bytes}::bigint)`);
+for (let day = 1; day <= 7; day += 1) {
+  await store(loud.identity, hour - day * dayMs, day === 1 ? 20 * mib : 2 * mib);
+  await store(calm.identity, hour - day * dayMs, mib);
+}
+await store(plain.identity, hour - hourMs, mib / 2, "otel_span");
+await createVolumeKeeper(core)();
+
+const get = async (query = "", as: "auditor" | "reader" = "auditor") =>
+  test.api<VolumeReport>("GET", `/v1/collector/volume${query}`, { as });
+const namesOf = ({ items }: VolumeReport) =>
+  items.map(({ name, device_id: device, payload_bytes: bytes }) => [device ?? name, bytes]);
+
+describe("the volume of the last day", () => {
+  it("has the hosts with the most bytes first, and each hour of all", async () => {
+    const { status, body } = await get();
+    expect(status).toBe(200);
+    expect(namesOf(body)).toEqual([
+      ["loud", 20 * mib],
+      ["calm", mib],
+      ["plain", mib / 2],
+    ]);
+    expect(body).toMatchObject({ by: "host", step_seconds: 3600, parts: 3, to: expect.any(String) });
+    expect(body.total).toEqual({ envelopes: 6, payload_bytes: 21.5 * mib });
+    expect(body.series.reduce((sum, { payload_bytes: bytes }) => sum + bytes, 0)).toBe(21.5 * mib);
+    expect(Date.parse(body.to) - Date.parse(body.from)).toBe(25 * hourMs);
+  });
+
+  it("is also by kind, by a label, and for the first parts alone", async () => {
+    expect(namesOf((await get("?by=kind")).body)).toEqual([
+      ["log_line", 21 * mib],
+      ["otel_span", mib / 2],
+    ]);
+    expect(namesOf((await get("?by=label:team")).body)).toEqual([
+      ["shop", 21 * mib],
+      [null, mib / 2],
+    ]);
+    const { body } = await get("?limit=1");
+    expect(namesOf(body)).toEqual([["loud", 20 * mib]]);
+    expect(body).toMatchObject({ parts: 3, total: { payload_bytes: 21.5 * mib } });
+  });
+
+  it("is marked where a host sends ten times its usual, on the fleet too, which it sorts", async () => {
+    const { body } = await get();
+    expect(body.items.map(({ day }) => day)).toEqual([
+      { day_bytes: 20 * mib, usual_bytes: 2 * mib },
+      { day_bytes: mib, usual_bytes: mib },
+      { day_bytes: mib / 2, usual_bytes: null },
+    ]);
+    const fleet = async (order: string) =>
+      (
+        await test.api<FleetHealthReport>("GET", `/v1/collector/health?sort=day_bytes&order=${order}`, {
+          as: "auditor",
+        })
+      ).body.items;
+    expect((await fleet("desc")).map(({ device_id, volume }) => [device_id, volume?.day_bytes])).toEqual([
+      ["loud", 20 * mib],
+      ["calm", mib],
+      ["plain", mib / 2],
+    ]);
+    expect((await fleet("asc")).map(({ device_id }) => device_id)).toEqual(["plain", "calm", "loud"]);
+  });
+});
+
+describe("the volume of a range", () => {
+  it("goes through hours that have become days", async () => {
+    const { body } = await get("?from=8d&by=kind");
+    expect(body.total.payload_bytes).toBe((6 * 2 + 20 + 7 + 0.5) * mib);
+    expect(body.step_seconds).toBe(3600);
+    const days = (await get("?from=300d&by=kind")).body;
+    expect(days.total).toEqual(body.total);
+    expect(days).toMatchObject({ step_seconds: 86_400, from: expect.stringMatching(/T00:00:00.000Z$/) });
+  });
+
+  it("is refused if it is empty, too long, or by something else; and needs scope audit", async () => {
+    const refused = (path: string) => ({ status: 422, body: { code: "validation_failed", errors: [{ path }] } });
+    expect(await get("?from=1h&to=2h")).toMatchObject(refused("from"));
+    expect(await get("?from=40d")).toMatchObject(refused("from"));
+    expect(await get("?from=402d&by=kind")).toMatchObject(refused("from"));
+    for (const by of ["owner", "label:", "label:a b", "label"])
+      expect(await get(`?by=${encodeURIComponent(by)}`)).toMatchObject(refused("by"));
+    expect(await get("?limit=0")).toMatchObject(refused("limit"));
+    expect(await get("", "reader")).toMatchObject({ status: 403 });
+  });
+
+  it("has what it takes on disk for all of retention once a whole day is stored", async () => {
+    expect((await get()).body).toMatchObject({ disk_bytes: null, items: [{ disk_bytes: null }, {}, {}] });
+  });
+});

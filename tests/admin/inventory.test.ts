@@ -1,0 +1,67 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, beforeEach, expect, it } from "vitest";
+import { createAdminUser } from "../support/admin.ts";
+import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { startTestWeb } from "../support/web.ts";
+
+const web = await startTestWeb();
+const home = createAdminUser();
+const tokenFile = join(home.home, "token");
+const { token } = await createTestToken(web.core);
+await enrollTestCollector(web.core, { token, deviceId: "web-17" });
+const admin = createAdminUser({ env: { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile } });
+beforeEach(async () => writeFileSync(tokenFile, await web.core.bridgeToken("admin")));
+afterAll(async () => {
+  for (const user of [home, admin]) user.close();
+  await web.close();
+});
+
+const file = (name: string, content: string): string => {
+  const path = join(home.home, name);
+  writeFileSync(path, content);
+  return path;
+};
+const hosts = file("hosts.csv", "name,owner,label.env\nweb-17,shop,prod\nweb-18,shop,\n");
+
+it("compares a file, puts it through web, and lists hosts by status", async () => {
+  const compared = await admin.run("inventory", "diff", hosts);
+  expect(compared).toMatchObject({ exitCode: 1, err: "", out: expect.stringMatching(/^added +web-17$/m) });
+  const put = await admin.run("inventory", "put", hosts, "-o", "json");
+  expect(put).toMatchObject({ exitCode: 0, err: "" });
+  expect(JSON.parse(put.out)).toMatchObject({ hosts: 2, added: 2, changed: 0, removed: 0 });
+  expect(await admin.run("inventory", "diff", hosts)).toMatchObject({ exitCode: 0 });
+  const missing = await admin.run("inventory", "list", "--status", "missing", "-o", "csv");
+  expect(missing.out).toBe("name,status,owner,labels,identity\r\nweb-18,missing,shop,,\r\n");
+  expect((await admin.run("inventory", "list")).out).toMatch(/^web-17 +expected +shop +env=prod +https:/m);
+});
+
+it("asks before it expects fewer hosts, and refuses a file without one", async () => {
+  const fewer = file("fewer.json", JSON.stringify({ hosts: [{ name: "web-17" }] }));
+  const asked = await admin.run("inventory", "put", fewer);
+  expect(asked).toMatchObject({ exitCode: 2, err: expect.stringContaining("0 added, 1 changed, 1 removed") });
+  expect(await admin.run("inventory", "put", fewer, "--yes")).toMatchObject({ exitCode: 0 });
+  const empty = file("empty.csv", "name,owner\n");
+  expect(await admin.run("inventory", "put", empty, "--yes")).toMatchObject({
+    out: "",
+    err: expect.stringContaining("inventory_empty"),
+  });
+  expect(await admin.run("inventory", "put", empty, "--allow-empty", "--yes")).toMatchObject({ exitCode: 0 });
+});
+
+it("names the line of a fault, and refuses one that has changed", async () => {
+  const twice = file("twice.csv", "name\nweb-17\nweb-17\n");
+  const { err } = await admin.run("inventory", "put", twice);
+  expect(err).toContain("line 3: name is the name of line 2 too");
+  expect(await admin.run("inventory", "put", hosts, "--if-match", '"other"')).toMatchObject({
+    err: expect.stringContaining("inventory_changed"),
+  });
+});
+
+it("puts a file of 8 MiB through web", async () => {
+  const lines = Array.from({ length: 90_000 }, (_, index) => `host-${index}.${"x".repeat(60)}.example.com,team,prod`);
+  const large = file("large.csv", `name,owner,label.env\n${lines.join("\n")}\n`);
+  const { exitCode, out, err } = await admin.run("inventory", "put", large, "--yes", "-o", "json");
+  expect({ exitCode, err }).toEqual({ exitCode: 0, err: "" });
+  expect(JSON.parse(out)).toMatchObject({ hosts: 90_000 });
+});

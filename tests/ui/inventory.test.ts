@@ -1,0 +1,76 @@
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { systemClock } from "../../kit/clock.ts";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { axeViolationsOf, viewports } from "../../scripts/lab/ui-states.ts";
+import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+let web: TestWeb;
+let browser: Browser;
+
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ ui, clock: systemClock });
+  const { token } = await createTestToken(web.core);
+  for (const deviceId of ["shop-1", "shop-2", "stray-1"]) await enrollTestCollector(web.core, { token, deviceId });
+}, 180_000);
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+const visit = (path: string, options?: VisitOptions) => visitPage({ browser, web }, "auditor", path, options);
+const put = (hosts: object[]) => web.core.api("PUT", "/v1/collector/inventory", { as: "admin", body: { hosts } });
+
+describe("without an inventory", () => {
+  it("the fleet has no line of it, and its page says how to put one", async () => {
+    const { page, messages } = await visit("/fleet");
+    await page.getByRole("link", { name: "stray-1" }).first().waitFor();
+    expect(await page.getByText("Inventory:").count()).toBe(0);
+    await page.goto(`${web.origin}/inventory`);
+    await page.getByRole("heading", { name: "There is no inventory" }).waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+});
+
+describe("an inventory", () => {
+  beforeAll(async () => {
+    await put([{ name: "shop-1", owner: "shop", labels: { env: "prod" } }, { name: "shop-2" }, { name: "shop-3" }]);
+  });
+
+  it("is a line above the fleet, whose numbers lead to the hosts", async () => {
+    const { page, messages, layoutShift } = await visit("/fleet");
+    await page.getByRole("link", { name: "1 host never enrolled" }).waitFor();
+    expect(await layoutShift()).toBe(0);
+    await page.getByRole("link", { name: "1 host not expected" }).click();
+    await expect.poll(() => page.locator("tbody tr[data-id]").count()).toBe(1);
+    await page.getByRole("link", { name: "stray-1" }).first().waitFor();
+    await page.getByRole("link", { name: "1 host never enrolled" }).click();
+    const rows = page.getByRole("table").getByRole("row");
+    await rows.nth(1).getByText("shop-3").waitFor();
+    expect(await rows.count()).toBe(2);
+    await page.getByRole("link", { name: "Enrolled 2" }).click();
+    await expect.poll(() => rows.count()).toBe(3);
+    await rows.nth(1).getByText("env: prod").waitFor();
+    await rows.nth(1).getByRole("link", { name: "shop-1" }).click();
+    await page.getByRole("heading", { name: "shop-1" }).waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it.each(viewports)("has no axe violation, $width px", async (viewport) => {
+    for (const path of ["/inventory", "/fleet"]) {
+      const { page } = await visit(path, viewport);
+      await page.getByText("stray-1").first().waitFor();
+      if (path === "/fleet") await page.getByText("Inventory:").waitFor();
+      expect(await axeViolationsOf(page)).toEqual([]);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+      await page.context().close();
+    }
+  });
+});

@@ -1,0 +1,88 @@
+import { sql } from "drizzle-orm";
+import type { Browser } from "playwright-core";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { createVolumeKeeper } from "../../functions/domain/volume/keep-volume.ts";
+import { dayMs, hourMs, systemClock } from "../../kit/clock.ts";
+import { launchBrowser } from "../../scripts/lab/browser.ts";
+import { buildUi } from "../../scripts/lab/built-ui.ts";
+import { axeViolationsOf, viewports } from "../../scripts/lab/ui-states.ts";
+import { type VisitOptions, visitPage } from "../../scripts/lab/visit-page.ts";
+import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { startTestWeb, type TestWeb } from "../support/web.ts";
+
+let web: TestWeb;
+let browser: Browser;
+const mib = 1024 * 1024;
+
+beforeAll(async () => {
+  const [ui, launched] = await Promise.all([buildUi(), launchBrowser()]);
+  browser = launched;
+  web = await startTestWeb({ ui, clock: systemClock });
+  const { db } = web.core;
+  const { token } = await createTestToken(web.core);
+  const thisHour = Date.now() - (Date.now() % hourMs);
+  for (const [index, deviceId] of ["loud-1", "calm-1", "calm-2"].entries()) {
+    const { identity } = await enrollTestCollector(web.core, { token, deviceId });
+    for (let hour = 1; hour <= 10 * 24; hour += 1) {
+      const bytes = index === 0 && hour <= 24 ? 5 * mib : mib / 4 + (hour % 24) * 4_096;
+      await db.execute(sql`insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
+        values (${identity}, ${index === 2 ? "otel_span" : "log_line"}, ${new Date(thisHour - hour * hourMs).toISOString()}::timestamptz, 40, ${bytes}::bigint)`);
+    }
+    await db.execute(sql`insert into volume_source (host_id, day, kind, source, envelopes, payload_bytes)
+      values (${identity}, ${Math.floor(Date.now() / dayMs)}::int, 'log_line', 'journald', 40, ${mib}::bigint)`);
+  }
+  await createVolumeKeeper({ db, clock: systemClock })();
+}, 180_000);
+afterAll(async () => {
+  await browser?.close();
+  await web?.close();
+});
+
+const visit = (path: string, options?: VisitOptions) => visitPage({ browser, web }, "auditor", path, options);
+
+describe("the volume of the fleet", () => {
+  it("is a picture and a table, by host, kind, and source, and marks a host that sends ten times its usual", async () => {
+    const { page, messages } = await visit("/volume");
+    const rows = page.getByRole("table").getByRole("row");
+    await rows.nth(1).getByText("10× its usual").waitFor();
+    expect(await page.getByText("10× its usual").count()).toBe(1);
+    expect(await rows.count()).toBe(4);
+    expect(await page.locator(".sparkline-bar").count()).toBe(25);
+    await page.getByRole("link", { name: "By kind" }).click();
+    await expect.poll(() => rows.count()).toBe(3);
+    await page.getByRole("link", { name: "By source" }).click();
+    await rows.nth(1).getByText("log_line journald").waitFor();
+    await page.getByText("By the hosts' own accounts").waitFor();
+    await page.getByRole("link", { name: "By host" }).click();
+    await page.getByRole("link", { name: "7 days" }).click();
+    await expect.poll(() => page.locator(".sparkline-bar").count()).toBeGreaterThan(160);
+    await page.getByRole("link", { name: "loud-1" }).click();
+    await page.getByRole("heading", { name: "loud-1" }).waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("is a column of the fleet on wide screens, by which it sorts", async () => {
+    const { page, messages } = await visit("/fleet", { width: 2300 });
+    const heading = page.getByRole("columnheader", { name: /^Volume/ });
+    for (const direction of ["ascending", "descending"]) {
+      await heading.getByRole("link").click();
+      await expect.poll(() => heading.getAttribute("aria-sort")).toBe(direction);
+    }
+    expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+    const cells = page.locator("td.column-volume");
+    await expect.poll(() => cells.allTextContents()).toEqual(["120 MiB, 10× its usual", "7 MiB", "7 MiB"]);
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it.each(viewports)("has no axe violation, $width px", async (viewport) => {
+    for (const path of ["/volume", "/volume?by=source&from=7d"]) {
+      const { page } = await visit(path, viewport);
+      await page.getByRole("table").waitFor();
+      expect(await axeViolationsOf(page)).toEqual([]);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+      await page.context().close();
+    }
+  });
+});

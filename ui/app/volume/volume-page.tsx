@@ -1,0 +1,233 @@
+import { useLocation } from "@solidjs/router";
+import { createMemo, createSignal, For, Show } from "solid-js";
+import * as v from "valibot";
+import { isUnusual, unusualVolume, VolumeReport } from "../../../proto/volume.ts";
+import { createReport } from "../api/create-report.ts";
+import { Loaded } from "../design/loaded.tsx";
+import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
+import { Sparkline } from "../design/sparkline.tsx";
+import { formatBytes, formatCount, formatCountOf, formatShare, formatTimestamp, plainText } from "../format/format.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { PageHead } from "../shell/page-head.tsx";
+import { createPageTitle } from "../shell/page-title.ts";
+import "../design/page.css";
+import "./volume-page.css";
+
+const path = "/volume";
+
+const splits = [
+  { words: "By host", by: null },
+  { words: "By kind", by: "kind" },
+  { words: "By source", by: "source" },
+] as const;
+
+const ranges = [
+  { words: "24 hours", from: null },
+  { words: "7 days", from: "7d" },
+  { words: "30 days", from: "30d" },
+] as const;
+
+/** What the page needs of the facets of the fleet. */
+const LabelKeys = v.object({ labels: v.array(v.object({ key: v.string() })) });
+const labelsShown = 6;
+
+type Item = VolumeReport["items"][number];
+
+/** `/volume`: what core stored over time, and which hosts, kinds, sources or labels sent the most of it. */
+export const VolumePage = () => {
+  const { api, times } = usePageContext();
+  const location = useLocation();
+  const [paused, setPaused] = createSignal(false);
+  createPageTitle(() => "Volume");
+  /** The address holds the API's own parameters, so that core rejects the ones that it does not know. */
+  const params = createMemo(() => {
+    const given = new URLSearchParams(location.search);
+    given.delete("chat");
+    return given;
+  });
+  const by = () => params().get("by");
+  const label = () => (by()?.startsWith("label:") ? by()?.slice("label:".length) : undefined);
+  const report = createReport({
+    api,
+    schema: VolumeReport,
+    path: createMemo(() => `/api/core/collector/volume?${params()}`),
+    intervalMs: 60_000,
+    paused,
+  });
+  const facets = createReport({
+    api,
+    schema: LabelKeys,
+    path: () => "/api/core/collector/health/facets",
+    intervalMs: 600_000,
+    paused,
+  });
+  /** The label of the address first, whether the fleet has it or not. */
+  const labelKeys = createMemo(() => {
+    const known = facets.answer()?.value.labels.map(({ key }) => key) ?? [];
+    return [...new Set([...(label() === undefined ? [] : [label() as string]), ...known])].slice(0, labelsShown);
+  });
+  const pathOf = (change: Readonly<Record<string, string | null>>) => {
+    const next = new URLSearchParams(params());
+    for (const [name, value] of Object.entries(change)) {
+      if (value === null) next.delete(name);
+      else next.set(name, value);
+    }
+    return next.size === 0 ? path : `${path}?${next}`;
+  };
+  const nameOf = () => label() ?? { host: "Host", kind: "Kind", source: "Kind and source" }[by() ?? "host"] ?? "Part";
+  const barsOf = ({ series, step_seconds: step }: VolumeReport) =>
+    series.map(({ from, envelopes, payload_bytes: bytes }) => {
+      const at = formatTimestamp(from, step < 86_400 ? times.zone() : "utc");
+      const words = envelopes === 0 ? "nothing" : `${formatBytes(bytes)} in ${formatCountOf(envelopes, "envelope")}`;
+      return { value: bytes, name: `From ${at}: ${words}` };
+    });
+  return (
+    <div class="page volume-page">
+      <PageHead title="Volume" report={report} paused={paused()} onPause={setPaused} />
+      <nav class="chips" aria-label="Split by">
+        <For each={splits}>
+          {({ words, by: split }) => (
+            <a class="button" href={pathOf({ by: split })} aria-current={by() === split ? "true" : undefined}>
+              {words}
+            </a>
+          )}
+        </For>
+        <For each={labelKeys()}>
+          {(key) => (
+            <a class="button" href={pathOf({ by: `label:${key}` })} aria-current={label() === key ? "true" : undefined}>
+              By label {key}
+            </a>
+          )}
+        </For>
+      </nav>
+      <nav class="chips" aria-label="Time">
+        <For each={ranges}>
+          {({ words, from }) => (
+            <a
+              class="button"
+              href={pathOf({ from, to: null })}
+              aria-current={params().get("from") === from && !params().has("to") ? "true" : undefined}
+            >
+              {words}
+            </a>
+          )}
+        </For>
+      </nav>
+      <Loaded
+        report={report}
+        what="volume"
+        heading
+        value={report.answer()?.value}
+        instead={{ href: path, words: "Show the last 24 hours by host" }}
+      >
+        {(known) => (
+          <div class="shown page" data-shown={report.phase()}>
+            <p class="volume-headline">{headlineOf(known())}</p>
+            <figure class="volume-series" aria-label="Bytes over time">
+              <Sparkline bars={barsOf(known())} />
+              <figcaption>
+                <span>{formatTimestamp(known().from, times.zone())}</span>
+                <span>{formatTimestamp(known().to, times.zone())}</span>
+              </figcaption>
+            </figure>
+            <details>
+              <summary>Figures</summary>
+              <ul>
+                <For each={barsOf(known()).toReversed()}>{({ name }) => <li>{name}</li>}</For>
+              </ul>
+            </details>
+            <Show when={known().by === "source"}>
+              <p class="quiet">
+                By the hosts' own accounts, of the days of their clocks: what they accepted, not what is stored.
+              </p>
+            </Show>
+            <Show
+              when={known().items.length > 0}
+              fallback={
+                <section class="notice">
+                  <h2>Nothing was sent</h2>
+                  <p>Core stored nothing of this in the time that you chose.</p>
+                </section>
+              }
+            >
+              <RecordTable
+                label="Those with the most bytes first"
+                columns={columnsOf(nameOf(), known())}
+                rows={known().items}
+                isFailed={({ day }) => day !== undefined && isUnusual(day)}
+              />
+              <Show when={known().parts > known().items.length}>
+                <p class="quiet">
+                  The first {formatCount(known().items.length)} of {formatCount(known().parts)}.{" "}
+                  <code>svc-admin volume --limit 1000</code> lists more.
+                </p>
+              </Show>
+            </Show>
+          </div>
+        )}
+      </Loaded>
+    </div>
+  );
+};
+
+const columnsOf = (name: string, { total, disk_bytes: disk, by }: VolumeReport): readonly RecordColumn<Item>[] => [
+  { name, cell: (item) => <Name item={item} /> },
+  { name: "Bytes", isNumber: true, cell: ({ payload_bytes: bytes }) => formatBytes(bytes) },
+  {
+    name: "Share",
+    isNumber: true,
+    cell: ({ payload_bytes: bytes }) => <Share of={bytes} total={total.payload_bytes} />,
+  },
+  { name: "Envelopes", isNumber: true, cell: ({ envelopes }) => formatCount(envelopes) },
+  ...(disk === null
+    ? []
+    : [
+        {
+          name: "On disk",
+          isNumber: true,
+          cell: ({ disk_bytes: bytes }: Item) => (bytes === null ? "" : formatBytes(bytes)),
+        },
+      ]),
+  ...(by !== "host"
+    ? []
+    : [
+        {
+          name: "A usual day",
+          isNumber: true,
+          cell: ({ day }: Item) =>
+            day == null || day.usual_bytes === null ? (
+              <span class="quiet">not known yet</span>
+            ) : (
+              formatBytes(day.usual_bytes)
+            ),
+        },
+      ]),
+];
+
+const Name = (props: { item: Item }) => (
+  <>
+    <Show when={props.item.identity_id} fallback={plainText(props.item.name ?? "without this label")}>
+      {(id) => <a href={`/hosts/${id()}`}>{plainText(props.item.device_id ?? props.item.name ?? "")}</a>}
+    </Show>
+    <Show when={props.item.day && isUnusual(props.item.day)}>
+      {" "}
+      <strong class="volume-mark">{unusualVolume.times}× its usual</strong>
+    </Show>
+  </>
+);
+
+/** A share as a bar beside its figure. */
+const Share = (props: { of: number; total: number }) => (
+  <span class="volume-share">
+    <span class="volume-bar" style={{ "--share": `${props.total === 0 ? 0 : (props.of / props.total) * 100}%` }} />
+    {formatShare(props.of, props.total)}
+  </span>
+);
+
+const headlineOf = ({ total, parts, by, retention_days: days, disk_bytes: disk }: VolumeReport): string => {
+  const of = by === "host" ? ` of ${formatCountOf(parts, "host")}` : "";
+  const sent = `${formatBytes(total.payload_bytes)} in ${formatCountOf(total.envelopes, "envelope")}${of}`;
+  return disk === null || days === null
+    ? `${sent}.`
+    : `${sent}. At this rate ${formatCountOf(days, "day")} of retention take ${formatBytes(disk)} on disk.`;
+};
