@@ -38,6 +38,7 @@ import { getPolicyRoute } from "./collector/enrollment-policies/get.ts";
 import { listPoliciesRoute } from "./collector/enrollment-policies/list.ts";
 import { listTokensRoute } from "./collector/enrollment-policies/list-tokens.ts";
 import { simulateEnrollmentRoute } from "./collector/enrollment-policies/simulate.ts";
+import { healthAheadRoute } from "./collector/health/ahead.ts";
 import { healthExportRoute } from "./collector/health/export.ts";
 import { healthFacetsRoute } from "./collector/health/facets.ts";
 import { healthFactorsRoute } from "./collector/health/factors.ts";
@@ -146,6 +147,7 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
   healthFacetsRoute(core),
   healthTimelineRoute(core),
   healthFactorsRoute(core),
+  healthAheadRoute(core),
   healthExportRoute(core),
   healthDetailRoute(core),
   healthVolumeRoute(core),

@@ -14,9 +14,16 @@ export const PastTime = v.pipe(
 
 /** What a filter reads that is known as it is now, and not as it was. */
 const partsOfNow: ReadonlySet<FilterPart> = new Set(
-  (["auth", "droppedMoreThan", "queueAbovePercent", "queueAboveBytes", "incompleteWithinSeconds"] as const).flatMap(
-    (part): FilterPart[] => [part, `not${part.charAt(0).toUpperCase()}${part.slice(1)}` as FilterPart],
-  ),
+  (
+    [
+      "auth",
+      "droppedMoreThan",
+      "queueAbovePercent",
+      "queueAboveBytes",
+      "queueFullWithinSeconds",
+      "incompleteWithinSeconds",
+    ] as const
+  ).flatMap((part): FilterPart[] => [part, `not${part.charAt(0).toUpperCase()}${part.slice(1)}` as FilterPart]),
 );
 
 type Thresholds = Pick<FleetThresholdsView, "stale_after_seconds" | "forwarding_seconds">;

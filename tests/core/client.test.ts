@@ -244,6 +244,7 @@ describe("the generated client", () => {
     expect((await fleet.countFleetHealth<true>({ client })).data.total).toBeGreaterThan(0);
     expect((await fleet.findCommonFactors<true>({ client })).data.selected).toBeGreaterThan(0);
     expect((await fleet.reportFleetTimeline<true>({ client })).response.ok).toBe(true);
+    expect((await fleet.lookAhead<true>({ client })).response.ok).toBe(true);
     const csv = await fleet.exportFleetHealth<true>({ client, query: { kind: "stale" } });
     expect(csv.data).toContain("identity_id,identity,device_id");
     expect((await fleet.listConfigAssignments<true>(onConfig)).data.items).toHaveLength(2);

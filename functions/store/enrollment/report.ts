@@ -94,13 +94,15 @@ export interface TokenFilter {
   /** Any of these. */
   states?: readonly TokenState[];
   policyId?: string;
+  /** Those that expire by then. */
+  expireBy?: Date;
 }
 
 /** Returns one page of the tokens of all policies. */
 export const listAllTokens = async (
   db: Executor,
   now: Date,
-  { states, policyId }: TokenFilter,
+  { states, policyId, expireBy }: TokenFilter,
   page: PageRequest,
 ): Promise<Paged<ListedTokenRow>> => {
   const { tokenSha256: _, ...columns } = getTableColumns(bootstrapToken);
@@ -108,6 +110,7 @@ export const listAllTokens = async (
   const { where, orderBy, limit } = pageOf(bootstrapToken.id, page, [
     states && sql`${state} = any(${arrayLiteral(states)}::text[])`,
     policyId === undefined ? undefined : eq(bootstrapToken.policyId, policyId),
+    expireBy && sql`${bootstrapToken.expiresAt} <= ${expireBy.toISOString()}::timestamptz`,
   ]);
   const rows = await db
     .select({

@@ -219,10 +219,7 @@ export const terms: readonly Term[] = [
     meaning: "enrolled, revoked, another version or config, or a condition began or ended, within",
   }),
   seconds("incomplete", "<", "incompleteWithinSeconds", { example: "24h", meaning: "an incomplete hour within" }),
-  seconds("expires", "<", "expiresWithinSeconds", {
-    example: "3d",
-    meaning: "certificate expires within, or has expired",
-  }),
+  seconds("expires", "<", "expiresWithinSeconds", { example: "3d", meaning: "certificate has expired by then" }),
   expiresIn,
   single({ key: "dropped", part: "droppedMoreThan", example: "0", meaning: "lost records, in all, more than" }, ">", {
     read: parseCount,
@@ -239,6 +236,7 @@ export const terms: readonly Term[] = [
     write: writeSize,
     fault: "A fill level is a share like 50%, or a size like 10MiB.",
   }),
+  seconds("fills", "<", "queueFullWithinSeconds", { example: "3d", meaning: "queue full within, as it fills" }),
   names("progress", { example: "drifted,failed", meaning: "what a host has made of its desired config" }),
   names("attention", { example: "needed", meaning: "hosts that need somebody" }),
   names("condition", { example: "stale", meaning: "a condition that applies, whatever the state" }),
