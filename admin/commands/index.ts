@@ -2,15 +2,16 @@ import { Option } from "commander";
 import { hourStates } from "../../proto/completeness/hour-state.ts";
 import type { Commands } from "../terminal/command.ts";
 import { diagFormats, telemetryFormats } from "../terminal/output.ts";
+import { declareFleet } from "./declare-fleet.ts";
 import { declareRollouts } from "./declare-rollouts.ts";
-import { all, count, durationOption, instant, interval, limit, parseLabel, reason, several } from "./options.ts";
+import { all, count, durationOption, instant, limit, parseLabel, reason, several } from "./options.ts";
 
 /** The description of each group of commands, for `--help`. */
 export const groupSummaries: Readonly<Record<string, string>> = {
   sessions: "Sessions of programs: list, revoke",
   policies: "Enrollment policies: list, show, create, freeze",
   tokens: "Bootstrap tokens: list, create, revoke",
-  fleet: "The health of hosts: list, show",
+  fleet: "The health of hosts: list, show, what runs out",
   hosts: "A running host: fetch its diagnostics, have it renew or report",
   identities: "Enrolled hosts: list, show, revoke",
   certificates: "Certificates of hosts: list, revoke",
@@ -150,13 +151,7 @@ const declareEnrollment = (add: Add): void => {
 
 const declareHosts = (add: Add): void => {
   const load = () => import("./hosts.ts");
-  const fleet = () => import("./fleet.ts");
-  add("fleet list [query...]", {
-    summary: "List hosts, those that need somebody first, by the query language of /fleet",
-    options: [limit("at most so many hosts"), new Option("--watch", "repeat until interrupted"), interval("10s")],
-    load: async () => (await fleet()).listFleetAction,
-  });
-  add("fleet show <host>", { summary: "Show a host's health", load: async () => (await fleet()).showHostAction });
+  declareFleet(add);
   add("hosts diag <host>", {
     summary: "Fetch the diagnostics of a host from the host itself: what svc-collector diag prints there",
     formats: diagFormats,
