@@ -9,6 +9,7 @@ import { FleetSentence } from "../completeness/fleet-sentence.tsx";
 import { Icon } from "../design/icon.tsx";
 import { LazyPart } from "../design/load-failure.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
+import { AheadMenu } from "./ahead/ahead-menu.tsx";
 import { typicalRenewalSeconds } from "./charts/expiry-layout.ts";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
 import { FactorsMenu } from "./factors/factors-menu.tsx";
@@ -169,6 +170,7 @@ export const Fleet = () => {
               {/* Not before it is known that there are hosts; and it is of now. */}
               <Show when={view().at === undefined && answer()}>
                 <FleetSentence paused={paused()} />
+                <AheadMenu />
               </Show>
             </div>
             <div class="fleet-charts">
