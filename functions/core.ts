@@ -9,8 +9,8 @@ import type { Cryptography } from "./signer/cryptography.ts";
 import type { Signer } from "./signer/signer.ts";
 import type { Database } from "./store/database/database.ts";
 import type { FleetColumns } from "./store/fleet/columns/fleet-columns.ts";
-import type { PastColumns } from "./store/fleet/columns/past-columns.ts";
 import type { HeartbeatStore } from "./store/fleet/heartbeats.ts";
+import type { PastColumns } from "./store/fleet/past/past-columns.ts";
 import type { BlockCodec } from "./store/ingest/block-codec.ts";
 
 /** Counts requests and their outcomes. Labels never hold a host. */
@@ -67,8 +67,8 @@ export interface Core {
   tracer: Tracer;
   /** Signature checks and digests: node:crypto on Node, WebCrypto in workerd. */
   cryptography: Cryptography;
-  /** Reads the blocks of telemetry. */
-  codec: Pick<BlockCodec, "decompress" | "digest">;
+  /** Reads the blocks of telemetry, and what core keeps compressed. */
+  codec: Pick<BlockCodec, "compress" | "decompress" | "digest">;
   /** Null without a configured enrollment signer; the routes for collectors do not exist then. */
   signer: Signer | null;
   /** Verifies client certificates against `SVC_ENROLLMENT_CA_CERT_FILE`; trusts none without a signer. */

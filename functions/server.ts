@@ -48,8 +48,7 @@ import { type RunningIngest, startIngest } from "./start-ingest.ts";
 import { pendingMigrations } from "./store/database/migrate.ts";
 import { createDirectoryLock } from "./store/directory/lock.ts";
 import { createFleetColumns } from "./store/fleet/columns/fleet-columns.ts";
-import { createPastColumns } from "./store/fleet/columns/past-columns.ts";
-import { hostsAt } from "./store/fleet/history.ts";
+import { createPastColumns } from "./store/fleet/past/past-columns.ts";
 import { routesOf } from "./v1/index.ts";
 
 /** Requests, frames and jobs in flight have this long to finish, then lose their connections: core exits within ten seconds of the delay. */
@@ -85,6 +84,13 @@ const serve = async (
     );
     const databaseClock = createDatabaseClock(database.db, systemClock);
     await databaseClock.measure();
+    const fleetColumns = createFleetColumns({
+      db: reports.db,
+      clock: systemClock,
+      sharedFor: { ms: 1000, clock: systemClock },
+      stopping: stop.signal,
+      onFailure: (err) => log.warn({ err }, "hosts could not be kept in memory"),
+    });
     const base = {
       config,
       db: database.db,
@@ -96,14 +102,10 @@ const serve = async (
       },
       reports: reports.db,
       viewMs: 1000,
-      fleetColumns: createFleetColumns({
-        db: reports.db,
-        clock: systemClock,
-        sharedFor: { ms: 1000, clock: systemClock },
-        stopping: stop.signal,
-        onFailure: (err) => log.warn({ err }, "hosts could not be kept in memory"),
+      fleetColumns,
+      pastColumns: createPastColumns({
+        ...{ db: reports.db, clock: systemClock, codec: zstdCodec, present: fleetColumns, stopping: stop.signal },
       }),
-      pastColumns: createPastColumns({ db: reports.db, clock: systemClock, hostsAt, stopping: stop.signal }),
       clock: followDatabase(systemClock, databaseClock),
       entropy: systemEntropy,
       log,

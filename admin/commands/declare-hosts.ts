@@ -1,23 +1,13 @@
 import { Option } from "commander";
 import type { Commands } from "../terminal/command.ts";
 import { diagFormats } from "../terminal/output.ts";
-import { instant, interval, limit, reason } from "./options.ts";
+import { declareFleet } from "./declare-fleet.ts";
+import { reason } from "./options.ts";
 
 /** Declares `svc-admin fleet`, `hosts`, `identities` and `certificates`. */
 export const declareHosts = (add: Commands["add"]): void => {
   const load = () => import("./hosts.ts");
-  const fleet = () => import("./fleet.ts");
-  add("fleet list [query...]", {
-    summary: "List hosts, those that need somebody first, by the query language of /fleet",
-    options: [limit("at most so many hosts"), new Option("--watch", "repeat until interrupted"), interval("10s")],
-    load: async () => (await fleet()).listFleetAction,
-  });
-  add("fleet compare [query...]", {
-    summary: "Compare the hosts of a query, which something changed, with similar ones before and after",
-    options: [instant("--since <time>", "when the change began").makeOptionMandatory()],
-    load: async () => (await fleet()).compareHostsAction,
-  });
-  add("fleet show <host>", { summary: "Show a host's health", load: async () => (await fleet()).showHostAction });
+  declareFleet(add);
   add("hosts diag <host>", {
     summary: "Fetch the diagnostics of a host from the host itself: what svc-collector diag prints there",
     formats: diagFormats,

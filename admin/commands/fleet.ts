@@ -4,6 +4,8 @@ import {
   type CompareHostsResponse,
   compareHosts,
   getFleetHealth,
+  type LookAheadResponse,
+  lookAhead,
   type ReportFleetHealthData,
   type ReportFleetHealthResponse,
   reportFleetHealth,
@@ -14,7 +16,7 @@ import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
-import { printList } from "../terminal/list-rows.ts";
+import { columnsOf, printList } from "../terminal/list-rows.ts";
 import { type Column, printRecord, printRows } from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
@@ -56,6 +58,13 @@ export const checkSelection = (
     throw new ActionFailure(exitCodes.usage, "this selects every host: add --all if it shall, or name some");
 };
 
+/** Returns a past time as the API takes it; one before now is that of core's clock. */
+const pastTimeAtCore = async (client: FleetClient, time: Instant | undefined): Promise<string | undefined> => {
+  if (time === undefined || "at" in time) return time?.at;
+  const { data } = await reportFleetHealth<true>({ client, query: { limit: 1 } });
+  return new Date(Date.parse(data.generated_at) - time.secondsAgo * 1000).toISOString();
+};
+
 const paramsOf = (filter: FleetFilter): FleetQuery => {
   const params = filterToParams(filter);
   return Object.fromEntries([...new Set(params.keys())].map((name) => [name, params.getAll(name)])) as FleetQuery;
@@ -85,16 +94,18 @@ const columns: readonly Column<Row>[] = [
   { title: "version", value: (row) => row.version },
 ];
 
-/** `svc-admin fleet list`: hosts in the order of who needs somebody, by the query language of `/fleet`; `--watch` repeats. */
-export const listFleetAction: Action<{ limit?: number; watch?: boolean; interval: number }> = async (
+/** `svc-admin fleet list`: hosts in the order of who needs somebody, by the query language of `/fleet`; `--watch` repeats, `--at` is of the past. */
+export const listFleetAction: Action<{ limit?: number; watch?: boolean; interval: number; at?: Instant }> = async (
   terminal,
-  { limit, watch, interval, ...options },
+  { limit, watch, interval, at: time, ...options },
   ...words
 ) => {
   let isFirst = true;
   await repeat(terminal, interval, async () => {
     const client = connect(terminal, options);
-    const query = { ...(await fleetQueryAtCore(terminal, client, words)), sort: "severity" as const };
+    const at = await pastTimeAtCore(client, time);
+    const selected = at ? fleetQueryOf(words, new Date(at)) : await fleetQueryAtCore(terminal, client, words);
+    const query = { ...selected, sort: "severity" as const, ...(at && { at }) };
     const request = { client, query };
     if (!isFirst && options.format === "table") terminal.out.write("\n");
     isFirst = false;
@@ -104,10 +115,12 @@ export const listFleetAction: Action<{ limit?: number; watch?: boolean; interval
   return undefined;
 };
 
-/** `svc-admin fleet show`. */
-export const showHostAction: Action<object> = async (terminal, options, id = "") => {
+/** `svc-admin fleet show`; `--at` is of the past. */
+export const showHostAction: Action<{ at?: Instant }> = async (terminal, { at: time, ...options }, id = "") => {
   const client = connect(terminal, options);
-  const { data } = await getFleetHealth<true>({ client, path: { identity_id: await resolveId(client, "host", id) } });
+  const path = { identity_id: await resolveId(client, "host", id) };
+  const at = await pastTimeAtCore(client, time);
+  const { data } = await getFleetHealth<true>({ client, path, query: at ? { at } : {} });
   await printRecord(terminal, {
     format: options.format,
     record: options.format === "table" ? data.item : data,
@@ -136,5 +149,45 @@ export const compareHostsAction: Action<{ since: Instant }> = async (terminal, {
     { title: "control", value: ({ control }) => control },
   ];
   await printRows(terminal, { format: options.format, columns, rows: data.measures });
+  return undefined;
+};
+
+/** What runs out, as lines: when, of whom, and from which figures. */
+const aheadRows = (ahead: LookAheadResponse) => [
+  ...ahead.certificates.first.map((host) => ({
+    ...{ what: "certificate", of: host.device_id, at: host.expires_at, from: "not renewed" },
+  })),
+  ...ahead.queues.fullest.map((host) => ({
+    ...{ what: "queue", of: host.device_id, at: host.full_at },
+    from: `${host.bytes} of ${host.max_bytes} bytes in ${host.oldest_record_age_seconds} s`,
+  })),
+  ...ahead.tokens.items.map((token) => ({
+    ...{ what: "token", of: `${token.policy_name} ${token.token_prefix}`, at: token.expires_at },
+    from: token.uses_left === null ? "any number of uses left" : `${token.uses_left} uses left`,
+  })),
+  ...ahead.system_certificates.items.map(({ machine, name, expires_at }) => ({
+    ...{ what: "certificate of core", of: `${machine} ${name}`, at: expires_at, from: "" },
+  })),
+];
+
+type AheadRow = ReturnType<typeof aheadRows>[number];
+
+/** `svc-admin fleet ahead`: what runs out, and how many hosts in all; with `-o json` the answer of core. */
+export const lookAheadAction: Action<{ hours: number }> = async (terminal, { hours, ...options }) => {
+  const client = connect(terminal, options);
+  const { data } = await lookAhead<true>({ client, query: { hours } });
+  if (options.format === "json" || options.format === "yaml") {
+    await printRecord(terminal, { format: options.format, record: data });
+    return undefined;
+  }
+  await printRows(terminal, {
+    format: options.format,
+    columns: columnsOf<AheadRow>("what", "of", "at", "from"),
+    rows: aheadRows(data),
+  });
+  const { certificates, queues, telemetry } = data;
+  terminal.err.write(`until ${data.until}: ${certificates.count} hosts do not renew, ${queues.count} queues fill\n`);
+  if (telemetry)
+    terminal.err.write(`telemetry: ${telemetry.bytes} bytes of ${telemetry.days} days, ${telemetry.bytes_then} then\n`);
   return undefined;
 };

@@ -13,7 +13,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   sessions: "Sessions of programs: list, revoke",
   policies: "Enrollment policies: list, show, create, freeze",
   tokens: "Bootstrap tokens: list, create, revoke",
-  fleet: "The health of hosts: list, show, compare",
+  fleet: "The health of hosts: list, show, compare, what runs out",
   hosts: "A running host: fetch its diagnostics, have it renew or report",
   identities: "Enrolled hosts: list, show, revoke",
   certificates: "Certificates of hosts: list, revoke",

@@ -25,7 +25,8 @@ export const textOfInstant = (time: Instant): string => ("at" in time ? time.at 
 export const instant = (flags: string, description: string) =>
   new Option(flags, `${description}: 2h, or RFC 3339`).argParser(parseInstant);
 
-const rfc3339Pattern = /^(\d{4}-\d\d-(\d\d)T\d\d:\d\d:\d\d)(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/i;
+/** RFC 3339, or to the minute. */
+const rfc3339Pattern = /^(\d{4}-\d\d-(\d\d)T\d\d:\d\d(:\d\d)?)(\.\d{1,9})?(Z|[+-]\d\d:\d\d)$/i;
 
 /** Parses `2h`, or a time with its offset from UTC; throws commander's error. */
 export const parseInstant = (text: string): Instant => {

@@ -6936,6 +6936,8 @@ export type ReportFleetHealthData = {
         not_queue_above_percent?: number;
         queue_above_bytes?: number;
         not_queue_above_bytes?: number;
+        queue_full_within_seconds?: number;
+        not_queue_full_within_seconds?: number;
         not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
         /**
          * must be a time in UTC, such as 2026-11-23T02:41Z
@@ -7123,6 +7125,8 @@ export type CountFleetHealthData = {
         not_queue_above_percent?: number;
         queue_above_bytes?: number;
         not_queue_above_bytes?: number;
+        queue_full_within_seconds?: number;
+        not_queue_full_within_seconds?: number;
         not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
         /**
          * must be a time in UTC, such as 2026-11-23T02:41Z
@@ -7396,6 +7400,8 @@ export type FindCommonFactorsData = {
         not_queue_above_percent?: number;
         queue_above_bytes?: number;
         not_queue_above_bytes?: number;
+        queue_full_within_seconds?: number;
+        not_queue_full_within_seconds?: number;
         not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
         /**
          * must be a time in UTC, such as 2026-11-23T02:41Z
@@ -7465,6 +7471,111 @@ export type FindCommonFactorsResponses = {
 };
 
 export type FindCommonFactorsResponse = FindCommonFactorsResponses[keyof FindCommonFactorsResponses];
+
+export type LookAheadData = {
+    body?: never;
+    path?: never;
+    query?: {
+        hours?: number;
+    };
+    url: '/v1/collector/health/ahead';
+};
+
+export type LookAheadErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type LookAheadError = LookAheadErrors[keyof LookAheadErrors];
+
+export type LookAheadResponses = {
+    /**
+     * What runs out
+     */
+    200: {
+        generated_at: string;
+        until: string;
+        certificates: {
+            count: number;
+            query: string;
+            first: Array<{
+                identity_id: string;
+                device_id: string;
+                expires_at: string;
+            }>;
+        };
+        queues: {
+            count: number;
+            query: string;
+            fullest: Array<{
+                identity_id: string;
+                device_id: string;
+                bytes: number;
+                max_bytes: number;
+                oldest_record_age_seconds: number;
+                full_at: string;
+            }>;
+        };
+        tokens: {
+            count: number;
+            items: Array<{
+                id: string;
+                token_prefix: string;
+                policy_name: string;
+                expires_at: string;
+                uses_left: number | null;
+            }>;
+        };
+        system_certificates: {
+            count: number;
+            items: Array<{
+                machine: string;
+                name: string;
+                expires_at: string;
+            }>;
+        };
+        telemetry: {
+            bytes: number;
+            days: number;
+            retention_days: number;
+            bytes_then: number;
+        } | null;
+    };
+};
+
+export type LookAheadResponse = LookAheadResponses[keyof LookAheadResponses];
 
 export type CompareHostsData = {
     body?: never;
@@ -7547,6 +7658,8 @@ export type CompareHostsData = {
         not_queue_above_percent?: number;
         queue_above_bytes?: number;
         not_queue_above_bytes?: number;
+        queue_full_within_seconds?: number;
+        not_queue_full_within_seconds?: number;
         not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
         since: string;
     };
@@ -7706,6 +7819,8 @@ export type ExportFleetHealthData = {
         not_queue_above_percent?: number;
         queue_above_bytes?: number;
         not_queue_above_bytes?: number;
+        queue_full_within_seconds?: number;
+        not_queue_full_within_seconds?: number;
         not_state?: Array<'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy'> | 'revoked' | 'enrolling' | 'renewal_failed' | 'stale' | 'cert_expiring' | 'config_invalid' | 'unsupported_version' | 'queue_at_risk' | 'healthy';
     };
     url: '/v1/collector/health/export.csv';

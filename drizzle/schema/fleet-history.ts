@@ -112,3 +112,19 @@ export const fleetSample = pgTable("fleet_sample", {
   states: integer("states").array().notNull(),
   needsAttention: integer("needs_attention").notNull(),
 });
+
+/**
+ * The hosts at a time, as core's memory has them. A view of the past starts with the next checkpoint and takes back the changes since, of which
+ * there are some thousand at most: one is written after as many.
+ */
+export const fleetCheckpoint = pgTable("fleet_checkpoint", {
+  at: timestamp("at").primaryKey(),
+  /** The checkpoint that these bytes are the difference from; null for a whole one. */
+  baseAt: timestamp("base_at"),
+  hosts: integer("hosts").notNull(),
+  /** The texts of columns that have their numbers. */
+  names: jsonb("names").$type<Readonly<Record<string, readonly string[]>>>().notNull(),
+  rawBytes: integer("raw_bytes").notNull(),
+  /** Compressed with zstd. */
+  body: bytea("body").notNull(),
+});

@@ -7,3 +7,5 @@ ALTER TABLE "ingest_cursor" SET (fillfactor = 50);
 ALTER TABLE "ingest_host" SET (fillfactor = 50);
 ALTER TABLE "ingest_hour" SET (fillfactor = 50);
 ALTER TABLE "proof_use" SET (fillfactor = 50);
+-- Compressed already.
+ALTER TABLE "fleet_checkpoint" ALTER COLUMN "body" SET STORAGE EXTERNAL;

@@ -6,7 +6,7 @@ const intervalMs = 60_000;
 
 /** Keeps the history of the fleet, every minute until the signal aborts (docs/history.md). */
 export const runHistoryJob = (
-  core: Pick<Core, "db" | "clock" | "config" | "log">,
+  core: Pick<Core, "db" | "clock" | "config" | "codec" | "log">,
   signal: AbortSignal,
 ): Promise<void> =>
   runEvery({ name: "fleet history", intervalMs, clock: core.clock, signal, log: core.log }, createHistoryKeeper(core));

@@ -38,6 +38,7 @@ import { getPolicyRoute } from "./collector/enrollment-policies/get.ts";
 import { listPoliciesRoute } from "./collector/enrollment-policies/list.ts";
 import { listTokensRoute } from "./collector/enrollment-policies/list-tokens.ts";
 import { simulateEnrollmentRoute } from "./collector/enrollment-policies/simulate.ts";
+import { healthAheadRoute } from "./collector/health/ahead.ts";
 import { healthComparisonRoute } from "./collector/health/comparison.ts";
 import { healthExportRoute } from "./collector/health/export.ts";
 import { healthFacetsRoute } from "./collector/health/facets.ts";
@@ -167,6 +168,7 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
   healthFacetsRoute(core),
   healthTimelineRoute(core),
   healthFactorsRoute(core),
+  healthAheadRoute(core),
   healthComparisonRoute(core),
   healthExportRoute(core),
   healthDetailRoute(core),

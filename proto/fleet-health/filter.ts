@@ -194,6 +194,8 @@ export const filterParts = {
   /** The queue is fuller than this share of its limit. */
   ...both("queueAbovePercent", "queue_above_percent", { schema: QueryInteger(0, 100) }),
   ...both("queueAboveBytes", "queue_above_bytes", count),
+  /** Records have waited for the threshold of forwarding or longer, and the queue is full within this time if it fills as it has since then. */
+  ...both("queueFullWithinSeconds", "queue_full_within_seconds", seconds),
 } as const;
 
 type Parts = typeof filterParts;

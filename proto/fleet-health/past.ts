@@ -15,7 +15,15 @@ export const PastTime = v.pipe(
 /** What a filter reads that is known as it is now, and not as it was. */
 const partsOfNow: ReadonlySet<FilterPart> = new Set(
   (
-    ["auth", "droppedMoreThan", "queueAbovePercent", "queueAboveBytes", "incompleteWithinSeconds", "inventory"] as const
+    [
+      "auth",
+      "droppedMoreThan",
+      "queueAbovePercent",
+      "queueAboveBytes",
+      "queueFullWithinSeconds",
+      "incompleteWithinSeconds",
+      "inventory",
+    ] as const
   ).flatMap((part): FilterPart[] => [part, `not${part.charAt(0).toUpperCase()}${part.slice(1)}` as FilterPart]),
 );
 

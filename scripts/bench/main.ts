@@ -17,6 +17,7 @@ const benches: Readonly<Record<string, () => Promise<Bench>>> = {
   health: async () => (await import("./fleet/health.ts")).healthBench,
   heartbeat: async () => (await import("./management/heartbeat.ts")).heartbeatBench,
   ingest: async () => (await import("./ingest/ingest.ts")).ingestBench,
+  past: async () => (await import("./fleet/past.ts")).pastBench,
   peers: async () => (await import("./peers/peers.ts")).peersBench,
   ratchet: async () => (await import("./ratchet/ratchet.ts")).ratchetBench,
   replicas: async () => (await import("./fleet/replicas.ts")).replicasBench,

@@ -12,7 +12,7 @@ import { coreEnvironment } from "./core-environment.ts";
 /** The options of a core in this process; without a signer it enrolls no host. */
 export interface InProcessCoreOptions
   extends Pick<Core, "db" | "clock">,
-    Partial<Pick<Core, "entropy" | "signer" | "clientCertificates" | "viewMs" | "fleetColumns">> {
+    Partial<Pick<Core, "entropy" | "signer" | "clientCertificates" | "viewMs" | "fleetColumns" | "pastColumns">> {
   env?: Readonly<Record<string, string>>;
 }
 

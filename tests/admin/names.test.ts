@@ -124,6 +124,7 @@ describe("the bundle that ships", () => {
     },
     ...{
       "fleet list": "",
+      "fleet ahead": "",
       "fleet show": "out-1",
       "fleet compare": "out-1 --since 1h",
       "identities list": "",

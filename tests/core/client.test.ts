@@ -261,6 +261,7 @@ describe("the generated client", () => {
     expect((await fleet.reportFleetTimeline<true>({ client })).response.ok).toBe(true);
     const compared = await fleet.compareHosts<true>({ client, query: { since: "2h", version: ["1.0.0"] } });
     expect(compared.data.verdict).toBe("too_few");
+    expect((await fleet.lookAhead<true>({ client })).response.ok).toBe(true);
     const csv = await fleet.exportFleetHealth<true>({ client, query: { kind: "stale" } });
     expect(csv.data).toContain("identity_id,identity,device_id");
     expect((await fleet.listConfigAssignments<true>(onConfig)).data.items).toHaveLength(2);

@@ -39,6 +39,7 @@ const policies = new Map(
     )
   ).map(({ id, name }) => [id, name]),
 );
+await test.db.execute(sql`update fleet_status set queue_oldest_seconds = queue_bytes % 9000 where queue_bytes > 0`);
 const fleet = (await test.api<FleetHealthReport>("GET", "/v1/collector/health?limit=1000", { as: "auditor" })).body
   .items;
 const certificates = await test.db.execute<{ id: string; identity_id: string; serial: string; fingerprint: string }>(
@@ -207,6 +208,10 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
     (row.queue.dropped_records_total ?? -1) + (row.queue.dead_letters ?? 0) > count,
   queueAbovePercent: ({ queue }, percent: number) => ((queue.bytes ?? 0) / (queue.max_bytes ?? 1)) * 100 > percent,
   queueAboveBytes: ({ queue }, bytes: number) => (queue.bytes ?? -1) > bytes,
+  queueFullWithinSeconds: ({ queue }, within: number) => {
+    const [bytes, age, max] = [queue.bytes ?? 0, queue.oldest_record_age_seconds ?? 0, queue.max_bytes ?? 0];
+    return bytes > 0 && max > 0 && age >= 300 && (max - bytes) * age <= bytes * within;
+  },
 };
 /** The conditions whose start is a change that the filter sees; a version is one by its own date. */
 const changes = new Set(["revoked", "renewal_failed", "stale", "cert_expiring", "config_invalid", "queue_at_risk"]);
@@ -291,6 +296,7 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   droppedMoreThan: fc.constantFrom(0, 2, 4),
   queueAbovePercent: fc.constantFrom(0, 1, 2, 50, 100),
   queueAboveBytes: fc.constantFrom(0, 1_000_000, 2_500_000),
+  queueFullWithinSeconds: fc.constantFrom(0, 600, 7_200, 259_200),
 };
 const valuesOf = (part: string): fc.Arbitrary<unknown> => {
   const found = values[part.startsWith("not") ? part.charAt(3).toLowerCase() + part.slice(4) : part];

@@ -5,6 +5,7 @@ import { fleetThresholds } from "../../functions/domain/fleet/thresholds.ts";
 import { recordThresholds } from "../../functions/store/fleet/history.ts";
 import { addSample, sampleMs } from "../../functions/store/fleet/samples.ts";
 import { hourMs } from "../../kit/clock.ts";
+import type { FleetAhead } from "../../proto/fleet-health/ahead.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import type { FleetState } from "../../proto/fleet-health/vocabulary.ts";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
@@ -124,6 +125,23 @@ describe("what hosts have in common", () => {
     expect(await axeViolationsOf(page)).toEqual([]);
     await panel.getByRole("link").first().click();
     await expect.poll(() => new URL(page.url()).searchParams.get("version")).toBe("1.11.0");
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+});
+
+describe("what runs out", () => {
+  it("is a list behind a button, and each count of hosts leads to as many rows", async () => {
+    await web.core.db.execute(sql`update fleet_status set queue_oldest_seconds = 300 where queue_bytes > 100000`);
+    const { page, messages } = await visit("/fleet");
+    await page.locator(".row-link").first().waitFor();
+    await page.getByRole("button", { name: "Next 72 h" }).click();
+    const panel = page.getByRole("region", { name: "What runs out in the next 72 hours" });
+    const { body } = await web.core.api<FleetAhead>("GET", "/v1/collector/health/ahead", { as: "auditor" });
+    expect(body.queues.count).toBeGreaterThan(0);
+    expect(await axeViolationsOf(page)).toEqual([]);
+    await panel.getByRole("link", { name: new RegExp(`^${body.queues.count} queues?$`) }).click();
+    await page.getByText(`1 to ${body.queues.count} of ${body.queues.count}`).first().waitFor();
     expect(messages).toEqual([]);
     await page.context().close();
   });

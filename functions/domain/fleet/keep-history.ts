@@ -1,6 +1,15 @@
 import { dayMs } from "../../../kit/clock.ts";
-import { deleteOldHistory, recordThresholds } from "../../store/fleet/history.ts";
+import { loadHosts } from "../../store/fleet/columns/resident-hosts.ts";
+import { countChanges, deleteOldHistory, recordThresholds } from "../../store/fleet/history.ts";
 import { deleteOldFigures, sampleHosts } from "../../store/fleet/host-hours.ts";
+import {
+  type CheckpointStore,
+  changesPerCheckpoint,
+  createCheckpoints,
+  findLastCheckpoint,
+  settledMs,
+} from "../../store/fleet/past/checkpoints.ts";
+import { rewindHosts } from "../../store/fleet/past/rewind-hosts.ts";
 import { addSample, isSampleDue } from "../../store/fleet/samples.ts";
 import { summarizeFleet } from "../../store/fleet/summary.ts";
 import { findRetentionPause } from "../../store/retention/retention-pause.ts";
@@ -9,10 +18,12 @@ import { fleetThresholds } from "./thresholds.ts";
 
 /**
  * Creates a tick that keeps the history of the fleet: records the thresholds of this core once, the counts of each five minutes, the figures
- * of hosts at each hour, and deletes what is older than `stateRetentionDays`, except while a jump of the clock holds retention back. Returns how
- * many rows it deleted.
+ * of hosts at each hour, a checkpoint when it is due, and deletes what is older than `stateRetentionDays`, except while a jump of the clock
+ * holds retention back. Returns how many rows it deleted.
  */
-export const createHistoryKeeper = (core: FleetCore): (() => Promise<{ deleted: number } | undefined>) => {
+export const createHistoryKeeper = (
+  core: FleetCore & Pick<CheckpointStore, "codec">,
+): (() => Promise<{ deleted: number } | undefined>) => {
   const { db, clock, config } = core;
   let hasRecorded = false;
   return async () => {
@@ -25,9 +36,22 @@ export const createHistoryKeeper = (core: FleetCore): (() => Promise<{ deleted: 
       await addSample(db, await summarizeFleet(db, rules, {}), rules.now);
     }
     await sampleHosts(db, now);
+    await addCheckpointWhenDue(core, now);
     if ((await findRetentionPause(db)) !== null) return undefined;
     const keptFrom = new Date(now.getTime() - config.stateRetentionDays * dayMs);
     const deleted = (await deleteOldHistory(db, keptFrom)) + (await deleteOldFigures(db, now));
     return deleted === 0 ? undefined : { deleted };
   };
+};
+
+/** Stores the hosts of two minutes ago, once some thousand changes have happened since the last checkpoint. */
+const addCheckpointWhenDue = async (store: CheckpointStore, now: Date): Promise<void> => {
+  const { db } = store;
+  const settled = now.getTime() - settledMs;
+  const at = new Date(settled - (settled % 1000));
+  const from = (await findLastCheckpoint(db)) ?? new Date(0);
+  if ((await countChanges(db, { from, until: at }, changesPerCheckpoint)) < changesPerCheckpoint) return;
+  // Hosts first: changes since then are read after them.
+  const hosts = await loadHosts(db);
+  await createCheckpoints(store).add(at, await rewindHosts(db, hosts, { from: at, until: null }));
 };

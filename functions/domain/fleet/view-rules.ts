@@ -28,7 +28,7 @@ export const readViewRules = async (core: ViewCore, at: Date | undefined): Promi
   const columns = core.pastColumns?.at(at, now);
   const hosts = await columns?.current();
   const names = hosts
-    ? { versions: [...hosts.names("version")], platforms: [...hosts.names("platform")] }
+    ? { versions: hosts.usedNames("version"), platforms: hosts.usedNames("platform") }
     : await findPastNames(db, past);
   const outages = countedOutages(await findOutagesAt(db, at), thresholds);
   return { rules: { ...withNames({ now: at, thresholds, outages }, names), past }, columns };

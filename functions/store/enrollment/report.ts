@@ -102,13 +102,15 @@ export interface TokenFilter {
   /** Any of these. */
   states?: readonly TokenState[];
   policyId?: string;
+  /** Those that expire by then. */
+  expireBy?: Date;
 }
 
 /** Returns one page of the bootstrap tokens of all policies. */
 export const listAllTokens = async (
   db: Executor,
   now: Date,
-  { states, policyId }: TokenFilter,
+  { states, policyId, expireBy }: TokenFilter,
   page: PageRequest,
 ): Promise<Paged<ListedTokenRow>> => {
   const { tokenSha256: _, attestation, ...columns } = getTableColumns(bootstrapToken);
@@ -117,6 +119,7 @@ export const listAllTokens = async (
     isNull(attestation),
     states && sql`${state} = any(${arrayLiteral(states)}::text[])`,
     policyId === undefined ? undefined : eq(bootstrapToken.policyId, policyId),
+    expireBy && sql`${bootstrapToken.expiresAt} <= ${expireBy.toISOString()}::timestamptz`,
   ]);
   const rows = await db
     .select({

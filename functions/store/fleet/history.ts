@@ -62,6 +62,44 @@ export const hostsAt = (at: Date): SQL => {
   ) fleet`;
 };
 
+/** The times between which something changed: after the first one, until the other, or until now. */
+export interface ChangedBetween {
+  from: Date;
+  until: Date | null;
+}
+
+const endedBetween = ({ from, until }: ChangedBetween): SQL =>
+  sql`until_at > ${timestampAt(from)} and until_at <= ${until ? timestampAt(until) : sql`'infinity'`}`;
+
+/** Returns the facts that hosts had at the first time, of those that have changed. */
+export const factsBefore = (between: ChangedBetween): SQL => sql`(
+    select distinct on (identity_id) identity_id, null as identity, fleet_hash_key(desired_config) as desired_config_key,
+      fleet_hash_key(running_config) as running_config_key, fleet_hash_key(last_known_good_config) as last_known_good_config_key, ${facts}
+    from fleet_history where ${endedBetween(between)} order by identity_id, until_at
+  ) facts`;
+
+/** Returns the core and subnet that hosts had at the first time, of those that have changed. */
+export const connectionsBefore = (between: ChangedBetween): SQL => sql`(
+    select distinct on (identity_id) identity_id, null as identity, core, subnet
+    from fleet_connection where ${endedBetween(between)} order by identity_id, until_at
+  ) connections`;
+
+/** Returns the silences of heartbeats or envelopes that had begun at the first time, and ended by the other. */
+export const silencesBefore = (between: ChangedBetween, { areOfEnvelopes }: { areOfEnvelopes: boolean }): SQL => sql`(
+    select identity_id, null as identity, queue_bytes, from_at as last_heartbeat_at, from_at as last_envelope_at from fleet_silence
+    where ${endedBetween(between)} and from_at <= ${timestampAt(between.from)} and is_of_envelopes = ${sql.raw(String(areOfEnvelopes))}
+  ) silences`;
+
+/** Counts the changes and ended silences of all hosts, `max` of each at most. */
+export const countChanges = async (db: Executor, between: ChangedBetween, max: number): Promise<number> => {
+  const counted = (table: string) =>
+    sql`(select count(*) from (select from ${sql.identifier(table)} where ${endedBetween(between)} limit ${max}) ended)`;
+  const [row] = await db.execute<{ count: number }>(
+    sql`select (${counted("fleet_history")} + ${counted("fleet_connection")} + ${counted("fleet_silence")})::int as count`,
+  );
+  return row?.count ?? 0;
+};
+
 /** Finds every version and platform of hosts of the past, by one pass over them. */
 export const findPastNames = async (db: Executor, hosts: SQL): Promise<{ versions: string[]; platforms: string[] }> => {
   const [row] = await db.execute<Record<"versions" | "platforms", string[] | null>>(sql`
@@ -106,6 +144,8 @@ export const deleteOldHistory = async (db: Executor, keptFrom: Date): Promise<nu
     ["fleet_silence", sql`until_at < ${from}`],
     ["fleet_connection", sql`until_at < ${from}`],
     ["fleet_sample", sql`slot < ${from}`],
+    // One that others differ from is a day older than they at most.
+    ["fleet_checkpoint", sql`at < ${timestampAt(keptFrom, -86_400)}`],
     ["fleet_threshold", sql`from_at < (select max(from_at) from fleet_threshold where from_at <= ${from})`],
   ] as const) {
     const rows = await db.execute(sql`delete from ${sql.identifier(table)}

@@ -132,6 +132,11 @@ const alternatives: Alternatives = {
   droppedMoreThan: (count) => [sql`lost_records > ${count}`],
   queueAbovePercent: (percent) => [sql`(queue_bytes_max > 0 and queue_bytes * 100 > queue_bytes_max * ${percent})`],
   queueAboveBytes: (bytes) => [sql`queue_bytes > ${bytes}`],
+  // What it holds has come since its oldest record: the room that is left fills at that rate.
+  queueFullWithinSeconds: (within, { thresholds }) => [
+    sql`(queue_bytes > 0 and queue_bytes_max > 0 and queue_oldest_seconds >= ${thresholds.forwardingSeconds}
+      and queue_bytes_max::float8 * queue_oldest_seconds <= queue_bytes::float8 * (queue_oldest_seconds::float8 + ${within}))`,
+  ],
 };
 
 /** The host has such names: found by an index, and once for the statement, so that it reads the texts of no other host. */

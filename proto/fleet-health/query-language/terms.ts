@@ -226,10 +226,7 @@ export const terms: readonly Term[] = [
     meaning: "enrolled, revoked, another version or config, or a condition began or ended, within",
   }),
   seconds("incomplete", "<", "incompleteWithinSeconds", { example: "24h", meaning: "an incomplete hour within" }),
-  seconds("expires", "<", "expiresWithinSeconds", {
-    example: "3d",
-    meaning: "certificate expires within, or has expired",
-  }),
+  seconds("expires", "<", "expiresWithinSeconds", { example: "3d", meaning: "certificate has expired by then" }),
   expiresIn,
   single({ key: "dropped", part: "droppedMoreThan", example: "0", meaning: "lost records, in all, more than" }, ">", {
     read: parseCount,
@@ -246,6 +243,7 @@ export const terms: readonly Term[] = [
     write: writeSize,
     fault: "A fill level is a share like 50%, or a size like 10MiB.",
   }),
+  seconds("fills", "<", "queueFullWithinSeconds", { example: "3d", meaning: "queue full within, as it fills" }),
   names("inventory", {
     example: "unexpected,gone",
     meaning: "in the inventory; not in it; no longer in it, and still sending",

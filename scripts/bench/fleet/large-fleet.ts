@@ -38,6 +38,12 @@ export interface SeededFleet {
   behindMs: number;
 }
 
+/** What a seeded fleet has beside its hosts. */
+export interface SeededMore {
+  name: string;
+  add(database: EmbeddedDatabase, now: number): Promise<void>;
+}
+
 /**
  * Opens a database with `count` hosts. Given a directory, it keeps a copy of the seeded data there, and starts with that copy the next
  * time, in a second instead of a minute.
@@ -46,16 +52,19 @@ export const openSeededFleet = async (
   count: number,
   keptIn: string,
   clock: Pick<Clock, "now">,
+  more?: SeededMore,
 ): Promise<SeededFleet> => {
-  const home = join(keptIn, String(count));
+  const home = join(keptIn, [count, ...(more ? [more.name] : [])].join("-"));
   const dataFrom = join(home, "data");
   const stamp = join(home, "seeded-at");
   if (keptIn !== "" && existsSync(stamp)) {
     const seededAt = Number(await readFile(stamp, "utf8"));
     return { database: await openEmbeddedDatabase({ dataFrom }), behindMs: clock.now() - seededAt };
   }
-  const database = await openFleetDatabase(clock.now());
+  const startedAt = clock.now();
+  const database = await openFleetDatabase(startedAt);
   await seedLargeFleet(database, count, clock);
+  await more?.add(database, startedAt);
   if (keptIn !== "") {
     await mkdir(home, { recursive: true });
     await database.copyTo(dataFrom);

@@ -73,6 +73,11 @@ export const benchGoals = {
     status_us: atMost(12, "µs", "PostgreSQL's CPU for a status"),
     status_wal: atMost(120, "bytes", "write-ahead log for a status, full pages apart"),
   },
+  past: {
+    first_ms: below(150, "ms", "first look at a time of 90 days, p95, 100,000 hosts"),
+    again_ms: below(60, "ms", "p95 of another page of that time"),
+    timeline_ms: below(150, "ms", "p95 of the counts of 24 hours or 30 days"),
+  },
   ui: {
     interactive: below(1, "×", "until `/fleet` is interactive, by 1,000 ms or 5 floors"),
     input_ms: below(100, "ms", "response to any input"),

@@ -10,6 +10,7 @@ import { Icon } from "../design/icon.tsx";
 import { LazyPart } from "../design/load-failure.tsx";
 import { InventoryLine } from "../inventory/inventory-line.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
+import { AheadMenu } from "./ahead/ahead-menu.tsx";
 import { typicalRenewalSeconds } from "./charts/expiry-layout.ts";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
 import { FactorsMenu } from "./factors/factors-menu.tsx";
@@ -171,6 +172,7 @@ export const Fleet = () => {
               <Show when={view().at === undefined && answer()}>
                 <FleetSentence paused={paused()} />
                 <InventoryLine paused={paused()} />
+                <AheadMenu />
               </Show>
             </div>
             <div class="fleet-charts">

@@ -7,7 +7,8 @@ import { sql } from "drizzle-orm";
 import type { Clock } from "../../../../kit/clock.ts";
 import { type SharedFor, shareNextRun } from "../../../../kit/share-next-run.ts";
 import type { Database } from "../../database/database.ts";
-import { type HostTable, loadHosts, type ResidentHosts, readPacked } from "./resident-hosts.ts";
+import { readPacked } from "./packed-rows.ts";
+import { type HostTable, loadHosts, type ResidentHosts } from "./resident-hosts.ts";
 
 /** The columns of hosts in core's memory. */
 export interface FleetColumns {

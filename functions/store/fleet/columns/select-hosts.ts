@@ -5,8 +5,9 @@ import type { Executor } from "../../database/database.ts";
 import { placesOf } from "./column-loops.ts";
 import { createEvaluator, evaluateSome } from "./evaluate-expression.ts";
 import type { FleetColumns } from "./fleet-columns.ts";
+import type { NameColumn } from "./packed-rows.ts";
 import { type Expression, parseExpression } from "./parse-expression.ts";
-import type { NameColumn, ResidentHosts } from "./resident-hosts.ts";
+import type { ResidentHosts } from "./resident-hosts.ts";
 
 /** The hosts that a predicate is true of. */
 export interface MarkedHosts {

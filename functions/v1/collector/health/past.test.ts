@@ -22,6 +22,7 @@ describe("what the past does not know", () => {
     ["dropped_more_than=1", "dropped_more_than: this has no history"],
     ["queue_above_percent=5", "queue_above_percent: this has no history"],
     ["queue_above_bytes=5", "queue_above_bytes: this has no history"],
+    ["queue_full_within_seconds=5", "queue_full_within_seconds: this has no history"],
     ["incomplete_within_seconds=3600", "incomplete_within_seconds: this has no history"],
     ["heartbeat_within_seconds=179", "heartbeat_within_seconds: the past knows ages of 180 seconds and more"],
     ["envelope_older_than_seconds=60", "envelope_older_than_seconds: the past knows ages of 300 seconds and more"],

@@ -235,6 +235,8 @@ const valuesOf = ({ part, key }: Term, values: FleetValues): Suggestion[] => {
       return ["50%", "80%"].map((share) => valueItem(share, "queue fuller than"));
     case "queueAboveBytes":
       return ["1MiB", "10MiB"].map((size) => valueItem(size, "queue larger than"));
+    case "queueFullWithinSeconds":
+      return ["1d", "3d"].map((time) => valueItem(time, "queue full within"));
     case "incompleteWithinSeconds":
       return ["24h", "7d"].map((time) => valueItem(time, "an incomplete hour within"));
     case "expiresWithinSeconds":

@@ -1,15 +1,22 @@
 import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it, vi } from "vitest";
+import { fleetCheckpoint } from "../../../../drizzle/schema/fleet-history.ts";
 import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
 import { seedFleet } from "../../../../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { fleetThresholds } from "../../../domain/fleet/thresholds.ts";
 import { readViewRules } from "../../../domain/fleet/view-rules.ts";
+import { zstdCodec } from "../../../node/ingest/zstd-codec.ts";
+import type { FleetColumns } from "../columns/fleet-columns.ts";
+import type { NameColumn } from "../columns/packed-rows.ts";
+import { type HostTable, loadHosts } from "../columns/resident-hosts.ts";
 import { countFleet } from "../facets.ts";
 import { hostsAt, recordThresholds } from "../history.ts";
 import { findFleetPage } from "../report.ts";
 import { summarizeFleet } from "../summary.ts";
+import { createCheckpoints } from "./checkpoints.ts";
 import { createPastColumns } from "./past-columns.ts";
+import { rewindHosts } from "./rewind-hosts.ts";
 
 const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 afterAll(() => test.close());
@@ -20,14 +27,57 @@ const minute = 60_000;
 /** Hosts report, each at a time of its own, and some of them change. */
 for (let round = 0; round < 3; round++) {
   await clock.advance(10 * minute);
+  await seedFleet(db, { first: 301 + round * 20, count: 320 + round * 20, now: new Date(clock.now()) });
   const at = sql`${new Date(clock.now()).toISOString()}::timestamptz`;
   await db.execute(sql`
     update collector_health set last_heartbeat_at = ${at}, collector_version = case when boot_id = 'boot' then '1.4.' || ${round}::int end,
       queue_at_risk = not queue_at_risk, queue_at_risk_since = ${at}
     where identity_id in (select identity_id from collector_health order by identity_id offset ${round * 60}::int limit 100 for update)`);
+  await db.execute(sql`update ingest_host set last_envelope_at = ${at}
+    where host_id in (select host_id from ingest_host order by host_id offset ${round * 40}::int limit 100)`);
 }
-const pastColumns = createPastColumns({ db, clock, hostsAt });
+const codec = zstdCodec;
+const present: FleetColumns = { current: () => loadHosts(db), load: async () => undefined };
+const createColumns = () => createPastColumns({ db, clock, codec, present });
+const pastColumns = createColumns();
 const ago = (minutes: number) => new Date(clock.now() - minutes * minute);
+
+/** What a table has of each host. */
+const hostsOf = (table: HostTable) => {
+  const { numbers, keys, flags } = table.values();
+  const names = table.allNames();
+  const valueAt = (place: number) => (name: string, values: ArrayLike<number | bigint>) =>
+    Object.hasOwn(names, name) ? names[name as NameColumn][Number(values[place])] : values[place];
+  return Object.fromEntries(
+    table.ids.map((id, place) => {
+      const columns = [...numbers, ...keys, ...flags].map(
+        ([name, values]) => [name, valueAt(place)(name, values)] as const,
+      );
+      return [id, { identity: table.index.identities[place], ...Object.fromEntries(columns) }];
+    }),
+  );
+};
+
+describe("hosts of a later time", () => {
+  // Hosts enrolled 10 and 20 minutes ago, so that the difference has more of them than its base.
+  it.each([
+    ["now", 0],
+    ["a checkpoint", 15],
+    ["the difference from another", 1],
+  ])("have what the database has, once changes are taken back: %s", async (kind, minutesAgo) => {
+    const until = kind === "now" ? null : ago(minutesAgo);
+    const checkpoints = createCheckpoints({ db, codec });
+    if (until) await checkpoints.add(until, await loadHosts(db, hostsAt(until)));
+    const bases = await db.select({ baseAt: fleetCheckpoint.baseAt }).from(fleetCheckpoint);
+    expect(bases.filter(({ baseAt }) => baseAt !== null)).toHaveLength(kind === "the difference from another" ? 1 : 0);
+    const later = until ? await createCheckpoints({ db, codec }).read(until) : await loadHosts(db);
+    for (let minutes = minutesAgo + 1; minutes < 35; minutes += 4) {
+      const from = new Date(ago(minutes).getTime() - minutes * 37);
+      const expected = hostsOf(await loadHosts(db, hostsAt(from)));
+      expect(hostsOf(await rewindHosts(db, later, { from, until }))).toEqual(expected);
+    }
+  });
+});
 
 describe("the past in core's memory", () => {
   it.each([25, 12, 2])("has the rows and counts of the database, %d minutes ago", async (minutes) => {
@@ -49,32 +99,32 @@ describe("the past in core's memory", () => {
 
   it("is loaded once for a time, of which two are kept, until nobody has looked for five minutes", async () => {
     const execute = vi.spyOn(db, "execute");
-    const columns = createPastColumns({ db, clock, hostsAt });
+    const columns = createColumns();
     const now = new Date(clock.now());
     const look = async (minutes: number) => {
       execute.mockClear();
       await columns.at(ago(minutes), now).current();
-      return execute.mock.calls.length;
+      return execute.mock.calls.length > 0;
     };
-    expect([await look(20), await look(20), await look(10), await look(20)]).toEqual([1, 0, 1, 0]);
-    expect([await look(5), await look(20), await look(10)]).toEqual([1, 0, 1]);
+    expect([await look(20), await look(20), await look(10), await look(20)]).toEqual([true, false, true, false]);
+    expect([await look(5), await look(20), await look(10)]).toEqual([true, false, true]);
     const at = ago(10);
     const again = async () => {
       execute.mockClear();
       await columns.at(at, now).current();
-      return execute.mock.calls.length;
+      return execute.mock.calls.length > 0;
     };
     await clock.advance(4 * minute);
-    expect(await again()).toBe(0);
+    expect(await again()).toBe(false);
     await clock.advance(4 * minute);
-    expect(await again()).toBe(0);
+    expect(await again()).toBe(false);
     await clock.advance(6 * minute);
-    expect(await again()).toBe(1);
+    expect(await again()).toBe(true);
     execute.mockRestore();
   });
 
   it("is not kept while transactions of that time may not have ended", async () => {
-    const columns = createPastColumns({ db, clock, hostsAt });
+    const columns = createColumns();
     const now = new Date(clock.now());
     const at = new Date(clock.now() - 59_000);
     expect(await columns.at(at, now).current()).not.toBe(await columns.at(at, now).current());

@@ -1,9 +1,11 @@
 /** The fleet as it was, in core's memory while somebody looks at it: a past that all transactions have written no longer changes. */
-import type { SQL } from "drizzle-orm";
 import type { Clock } from "../../../../kit/clock.ts";
 import type { Database } from "../../database/database.ts";
-import type { FleetColumns } from "./fleet-columns.ts";
-import { type HostTable, loadHosts } from "./resident-hosts.ts";
+import type { FleetColumns } from "../columns/fleet-columns.ts";
+import { type HostTable, loadHosts } from "../columns/resident-hosts.ts";
+import { countChanges, hostsAt } from "../history.ts";
+import { type CheckpointStore, createCheckpoints, findNextCheckpoint } from "./checkpoints.ts";
+import { keepEnrolled, readChanges, rewindHosts, takeBack } from "./rewind-hosts.ts";
 
 /** The columns of hosts at past times. */
 export interface PastColumns {
@@ -23,17 +25,25 @@ interface Kept {
   usedAt: number;
 }
 
-/** Creates the columns, still empty. One time is loaded after the other. */
+/** More changes than that are slower to take back than the hosts of the time are to read. */
+const changesMax = 50_000;
+
+/**
+ * Creates the columns, still empty. One time is loaded after the other: the hosts of the next checkpoint, or those of now, and the changes that
+ * have happened since are taken back.
+ */
 export const createPastColumns = ({
   db,
   clock,
-  hostsAt,
+  codec,
+  present,
   stopping,
 }: {
-  db: Pick<Database, "execute">;
+  db: Database;
   clock: Pick<Clock, "monotonic" | "sleep">;
-  /** Returns the relation with the hosts of a time. */
-  hostsAt(time: Date): SQL;
+  codec: CheckpointStore["codec"];
+  /** The hosts as they are now. */
+  present: FleetColumns;
   /** Aborts when core stops. */
   stopping?: AbortSignal;
 }): PastColumns => {
@@ -41,8 +51,16 @@ export const createPastColumns = ({
   const kept = new Map<number, Kept>();
   let last: Promise<unknown> = Promise.resolve();
 
+  let checkpoints = createCheckpoints({ db, codec });
+  const readHosts = async (time: Date): Promise<HostTable> => {
+    const between = { from: time, until: await findNextCheckpoint(db, time) };
+    if ((await countChanges(db, between, changesMax)) >= changesMax) return loadHosts(db, hostsAt(time));
+    if (between.until === null) return rewindHosts(db, (await currentHosts(present)) ?? (await loadHosts(db)), between);
+    const [hosts, changes] = await Promise.all([checkpoints.read(between.until), readChanges(db, between)]);
+    return takeBack(keepEnrolled(hosts, time), changes, time);
+  };
   const load = (time: Date): Promise<HostTable> => {
-    const hosts = last.then(() => loadHosts(db, hostsAt(time)));
+    const hosts = last.then(() => readHosts(time));
     last = hosts.catch(() => undefined);
     return hosts;
   };
@@ -50,6 +68,7 @@ export const createPastColumns = ({
     for (let leftMs = idleMs; leftMs > 0 && kept.get(key) === own; leftMs = own.usedAt + idleMs - clock.monotonic())
       await clock.sleep(leftMs, stopping);
     if (kept.get(key) === own) kept.delete(key);
+    if (kept.size === 0) checkpoints = createCheckpoints({ db, codec });
   };
   const find = (time: Date, now: Date): Promise<HostTable> => {
     if (now.getTime() - time.getTime() < commitMsMax) return load(time);
@@ -73,4 +92,12 @@ export const createPastColumns = ({
       return { current, load: () => current().then(() => undefined) };
     },
   };
+};
+
+/** Returns the hosts as they are now; undefined if they could not be loaded. */
+const currentHosts = async (present: FleetColumns) => {
+  const hosts = await present.current();
+  if (hosts) return hosts;
+  await present.load();
+  return present.current();
 };

@@ -1,0 +1,117 @@
+import { dayMs, hourMs, rfc3339 } from "../../../kit/clock.ts";
+import { shareNextRun } from "../../../kit/share-next-run.ts";
+import { aheadNamesMax, type FleetAhead } from "../../../proto/fleet-health/ahead.ts";
+import { type FleetFilter, filterToParams } from "../../../proto/fleet-health/filter.ts";
+import type { FleetSort } from "../../../proto/fleet-health/vocabulary.ts";
+import type { Core } from "../../core.ts";
+import { type ListedTokenRow, listAllTokens } from "../../store/enrollment/report.ts";
+import { type FleetRow, findFleetPage } from "../../store/fleet/report.ts";
+import { summarizeFleet } from "../../store/fleet/summary.ts";
+import { type CoreReport, findCoreReports } from "../../store/system/core-reports.ts";
+import { type DatabaseFigures, readDatabaseFigures } from "../../store/system/database-figures.ts";
+import { type ViewCore, viewsShared } from "./rules.ts";
+import { readViewRules } from "./view-rules.ts";
+
+/** Hosts that are named of each kind. */
+const hostsNamed = 5;
+/** Tokens that are counted. */
+const tokensMax = 1000;
+
+/** Creates the function that returns what runs out within some hours (docs/ahead.md). Concurrent calls share it. */
+export const createAheadReports = (core: ViewCore & Pick<Core, "reports">) =>
+  shareNextRun(
+    async (hours: number): Promise<FleetAhead> => {
+      const { rules, columns } = await readViewRules(core, undefined);
+      const now = rules.now.getTime();
+      const until = new Date(now + hours * hourMs);
+      const select = async (filter: FleetFilter, sort: FleetSort, order: "asc" | "desc") => {
+        const page = { sort, order, limit: hostsNamed, after: null };
+        const [{ enrolled }, { rows }] = await Promise.all([
+          summarizeFleet(core.db, rules, filter, columns),
+          findFleetPage(core.db, rules, filter, page, { columns }),
+        ]);
+        return { rows, counted: { count: enrolled, query: filterToParams(filter).toString() } };
+      };
+      const [certificates, queues, tokens, cores, figures] = await Promise.all([
+        select(expiresBetween(rules.now, until), "certificate_not_after", "asc"),
+        select({ queueFullWithinSeconds: hours * 3600 }, "queue_bytes", "desc"),
+        listAllTokens(core.db, rules.now, { states: ["active"], expireBy: until }, { after: null, limit: tokensMax }),
+        findCoreReports(core.reports),
+        readDatabaseFigures(core.reports),
+      ]);
+      return {
+        generated_at: rfc3339(now),
+        until: until.toISOString(),
+        certificates: { ...certificates.counted, first: certificates.rows.map(expiryOf) },
+        queues: { ...queues.counted, fullest: queues.rows.map((row) => fillingOf(row, now)) },
+        tokens: tokensOf(tokens.rows),
+        system_certificates: certificatesOf(cores, until),
+        telemetry: telemetryAt(figures, { now, until, retentionDays: core.config.ingest?.retentionDays }),
+      };
+    },
+    String,
+    viewsShared(core),
+  );
+
+/** Hosts that renew in time are left out: a certificate of a day always expires within three. */
+const expiresBetween = (from: Date, until: Date): FleetFilter => ({
+  expires: [`${toSecond(from)}..${toSecond(until)}`],
+  condition: ["renewal_failed", "stale", "cert_expiring"],
+});
+
+const toSecond = (at: Date): string => `${at.toISOString().slice(0, 19)}Z`;
+
+const expiryOf = (row: FleetRow): FleetAhead["certificates"]["first"][number] => ({
+  ...{ identity_id: row.id, device_id: row.device_id },
+  expires_at: new Date(row.successor_not_after ?? row.certificate_not_after).toISOString(),
+});
+
+const fillingOf = (row: FleetRow, now: number): FleetAhead["queues"]["fullest"][number] => {
+  const [bytes, max, age] = [row.queue_bytes, row.queue_bytes_max, row.queue_oldest_record_age_seconds].map(Number) as [
+    number,
+    number,
+    number,
+  ];
+  return {
+    ...{ identity_id: row.id, device_id: row.device_id, bytes, max_bytes: max, oldest_record_age_seconds: age },
+    full_at: rfc3339(now + (Math.max(0, max - bytes) / bytes) * age * 1000),
+  };
+};
+
+const tokensOf = (rows: readonly ListedTokenRow[]): FleetAhead["tokens"] => ({
+  count: rows.length,
+  items: rows
+    .toSorted((a, b) => a.expiresAt.getTime() - b.expiresAt.getTime())
+    .slice(0, aheadNamesMax)
+    .map(({ id, tokenPrefix, policyName, expiresAt, maxUses, useCount }) => ({
+      ...{ id, token_prefix: tokenPrefix, policy_name: policyName, expires_at: expiresAt.toISOString() },
+      uses_left: maxUses === 0 ? null : Math.max(0, maxUses - useCount),
+    })),
+});
+
+const certificatesOf = (cores: readonly CoreReport[], until: Date): FleetAhead["system_certificates"] => {
+  // The last that started on a machine, in their order.
+  const newest = new Map(cores.map((report) => [report.machine, report]));
+  const items = [...newest.values()]
+    .filter(({ stoppedAt }) => stoppedAt === null)
+    .flatMap(({ machine, certificates }) =>
+      Object.entries(certificates).map(([name, expiresAt]) => ({ machine, name, expires_at: expiresAt })),
+    )
+    .filter(({ expires_at }) => Date.parse(expires_at) <= until.getTime())
+    .sort((a, b) => Date.parse(a.expires_at) - Date.parse(b.expires_at));
+  return { count: items.length, items: items.slice(0, aheadNamesMax) };
+};
+
+/** Returns the bytes of telemetry at a time: as much each day as on the stored ones, less the days that retention drops until then. */
+const telemetryAt = (
+  { telemetryBytes, oldestDay }: Pick<DatabaseFigures, "telemetryBytes" | "oldestDay">,
+  { now, until, retentionDays }: { now: number; until: Date; retentionDays: number | undefined },
+): FleetAhead["telemetry"] => {
+  if (oldestDay === null || retentionDays === undefined) return null;
+  const days = (now - oldestDay.getTime()) / dayMs;
+  const daysThen = Math.min((until.getTime() - oldestDay.getTime()) / dayMs, retentionDays + 1);
+  return {
+    ...{ bytes: telemetryBytes, days: Math.round(days * 10) / 10, retention_days: retentionDays },
+    bytes_then: days <= 0 ? telemetryBytes : Math.round((telemetryBytes / days) * daysThen),
+  };
+};

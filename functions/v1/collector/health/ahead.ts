@@ -1,0 +1,22 @@
+import * as v from "valibot";
+import { aheadHours, aheadHoursMax, FleetAhead } from "../../../../proto/fleet-health/ahead.ts";
+import { QueryInteger } from "../../../../proto/values.ts";
+import type { Core } from "../../../core.ts";
+import { createAheadReports } from "../../../domain/fleet/look-ahead.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+
+/** `GET /v1/collector/health/ahead`: what runs out within some hours unless somebody acts. */
+export const healthAheadRoute = (core: Parameters<typeof createAheadReports>[0] & Pick<Core, "config" | "db">) => {
+  const lookAhead = createAheadReports(core);
+  return route({
+    method: "GET",
+    path: "/v1/collector/health/ahead",
+    operationId: "lookAhead",
+    summary: "Certificates that expire, queues that fill, tokens that end and telemetry that grows within some hours",
+    guard: scope(core, "audit"),
+    query: v.strictObject({ hours: v.optional(QueryInteger(1, aheadHoursMax), String(aheadHours)) }),
+    replies: { 200: { description: "What runs out", schema: FleetAhead } },
+    handle: async ({ query }) => ({ status: 200, body: await lookAhead(query.hours) }),
+  });
+};

@@ -1,0 +1,55 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { afterAll, describe, expect, it } from "vitest";
+import { createHistoryKeeper } from "../../functions/domain/fleet/keep-history.ts";
+import type { FleetAhead } from "../../proto/fleet-health/ahead.ts";
+import { createAdminUser } from "../support/admin.ts";
+import { createTestToken, enrollTestCollector } from "../support/collector.ts";
+import { startTestWeb } from "../support/web.ts";
+
+const web = await startTestWeb();
+const home = createAdminUser();
+const tokenFile = join(home.home, "token");
+const admin = createAdminUser({ env: { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile } });
+afterAll(async () => {
+  for (const user of [home, admin]) user.close();
+  await web.close();
+});
+const signIn = async () => writeFileSync(tokenFile, await web.core.bridgeToken("auditor"));
+const json = async <Value = Record<string, unknown>>(...args: string[]): Promise<Value> => {
+  const { exitCode, out, err } = await admin.run(...args, "-o", "json");
+  expect({ args, exitCode, err }).toEqual({ args, exitCode: 0, err: "" });
+  return JSON.parse(out) as Value;
+};
+await createHistoryKeeper(web.core.core)();
+const before = new Date(web.clock.now()).toISOString();
+const minuteLater = `${new Date(web.clock.now() + 60_000).toISOString().slice(0, 16)}Z`;
+await web.clock.advance(3_600_000);
+await signIn();
+const { token } = await createTestToken(web.core);
+const { identityId } = await enrollTestCollector(web.core, { token, deviceId: "later-1" });
+await web.clock.advance(60_000);
+
+describe("hosts", () => {
+  it("are shown as they were, by core's clock or in UTC", async () => {
+    expect(await json("fleet", "list", "device:later-1")).toHaveLength(1);
+    for (const at of [before, minuteLater, "30m"])
+      expect(await json("fleet", "list", "--at", at, "device:later-1")).toEqual([]);
+    expect(await json("fleet", "list", "device:later-1", "--at", "30s")).toHaveLength(1);
+    const shown = await json("fleet", "show", "--at", "30s", identityId);
+    expect(shown).toMatchObject({ at: expect.any(String), item: { device_id: "later-1" } });
+  });
+
+  it("are not shown of a time that they were not enrolled at, nor of one that is watched", async () => {
+    expect(await admin.run("fleet", "show", "--at", before, identityId)).toMatchObject({ exitCode: 1 });
+    expect(await admin.run("fleet", "list", "--at", "30m", "--watch")).toMatchObject({ exitCode: 2 });
+  });
+});
+
+it("says what runs out, with the figures that it is computed from", async () => {
+  const { tokens } = await json<FleetAhead>("fleet", "ahead", "--hours", "336");
+  expect(tokens.items.map(({ uses_left }) => uses_left)).toEqual([null]);
+  const { out, err } = await admin.run("fleet", "ahead", "--hours", "336");
+  expect(out).toMatch(/^what +of +at +from\n[\s\S]*token +.* any number of uses left/);
+  expect(err).toContain("hosts do not renew, 0 queues fill");
+});
