@@ -25,13 +25,6 @@ export const makeKey = async (file: string) => {
   return { recipient, identity_file: file };
 };
 
-/** What to write a backup of, to which file, and for whom. */
-export interface BackupOrder {
-  to: string;
-  recipients: readonly string[];
-  withTelemetry: boolean;
-}
-
 /** Writes a backup, audited; returns what it has. Throws `BackupRefused`. */
 export const backUp = async (
   config: CoreConfig,

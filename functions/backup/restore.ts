@@ -1,5 +1,6 @@
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { pipeline } from "node:stream/promises";
 import type { CoreConfig } from "../config/core-config.ts";
 import { BackupRefused, readArchive, refuseExisting } from "../node/backup/archive.ts";
 import { type BackupManifest, readBackup } from "../node/backup/backup-file.ts";
@@ -40,7 +41,7 @@ export const restore = async (config: CoreConfig, file: string, identities: read
           await migrate(sql, schemaOf(manifest, files));
           await beginRestore(client, manifest.tables);
         },
-        onTable: (table, rows) => writeRows(client, table, rows),
+        onTable: (table, rows) => writeRows(client, table, (copy) => pipeline(rows, copy)),
       });
       await commitRestore(client, read.sequences);
       return read;

@@ -5,7 +5,10 @@ import { dependencyFaults, lockFaults, unfrozenInstalls } from "./dependencies.t
 
 it("U1: accepts only exact versions of the registry and the listed install scripts", () => {
   expect(dependencyFaults({ dependencies: { a: "1.2.3" }, optionalDependencies: { b: "1.2.3-beta.4" } })).toEqual([]);
+  // A second version of a package, under another name.
+  expect(dependencyFaults({ devDependencies: { "a-1.2": "npm:@s/a@1.2.3" } })).toEqual([]);
   for (const version of [
+    "npm:a@^1.2.3",
     "^1.2.3",
     "~1.2.3",
     "1.x",

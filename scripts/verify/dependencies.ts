@@ -17,7 +17,7 @@ export const dependencyFaults = (manifest: Manifest): string[] => {
   const versions = Object.entries({ ...dependencies, ...devDependencies, ...optionalDependencies });
   return [
     ...versions
-      .filter(([, version]) => !/^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/.test(version))
+      .filter(([, version]) => !/^(npm:[\w./@-]+@)?\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?$/.test(version))
       .map(([name, version]) => `${name}: "${version}" is not an exact version`),
     ...trustedDependencies
       .filter((name) => !trustedScripts.test(name))

@@ -2,11 +2,10 @@
  * What a backup has of the database: every table of core, as COPY writes it, in one snapshot and in an order in which rows follow those that
  * they refer to. Telemetry is left out unless it is asked for.
  */
-import { pipeline } from "node:stream/promises";
 import { getTableName, is } from "drizzle-orm";
 import { PgTable } from "drizzle-orm/pg-core";
 import type { Client } from "pg";
-import { from as copyFrom, to as copyTo } from "pg-copy-streams";
+import { type CopyStreamQuery, from as copyFrom, to as copyTo } from "pg-copy-streams";
 import * as schema from "../../../drizzle/schema/index.ts";
 import { identifier, literal } from "../database/sql-literals.ts";
 
@@ -118,14 +117,14 @@ export const beginRestore = async (client: Client, tables: readonly BackupTable[
       );
 };
 
-/** Writes the rows of a table; returns how many there were. */
+/** Has `pour` write the rows of a table into the stream that it gets; returns how many there were. */
 export const writeRows = async (
   client: Client,
   table: BackupTable,
-  rows: AsyncIterable<Uint8Array>,
+  pour: (copy: CopyStreamQuery) => Promise<void>,
 ): Promise<number> => {
   const copy = client.query(copyFrom(`copy ${identifier(table.name)} (${columnList(table)}) from stdin`));
-  await pipeline(rows, copy);
+  await pour(copy);
   return copy.rowCount;
 };
 

@@ -3,9 +3,9 @@ import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
 import type { RenewalStatus } from "../../../drizzle/schema/health.ts";
 import { dayMs } from "../../../kit/clock.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import type { EnrolledStatus } from "../../../proto/fleet-health/vocabulary.ts";
 import {
   type Drift,
+  type EnrolledStatus,
   type ExportKind,
   type FleetCondition,
   type FleetSort,
@@ -50,7 +50,6 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   last_heartbeat_at: string | null;
   last_envelope_at: string | null;
   forwarding: Forwarding | null;
-  /** Null before the first heartbeat. */
   forwarder_connected: boolean | null;
   forwarder_last_ack_at: string | null;
   forwarder_last_error: string | null;

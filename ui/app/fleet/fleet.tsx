@@ -24,16 +24,8 @@ import { FleetTable } from "./table/fleet-table.tsx";
 import { createTablePreferences } from "./table/table-preferences.ts";
 import { ExportMenu, Pager, PreferencesMenu, WatchLink } from "./table/table-tools.tsx";
 import { createListHistory } from "./view/create-list-history.ts";
-import {
-  type FleetView,
-  facetsPath,
-  parseView,
-  reportPath,
-  viewPath,
-  withFilter,
-  withRow,
-  withSort,
-} from "./view/view-state.ts";
+import type { FleetView } from "./view/view-state.ts";
+import { facetsPath, parseView, reportPath, viewPath, withFilter, withRow, withSort } from "./view/view-state.ts";
 
 /** The same for the table and the charts, so that figures side by side have one age. */
 const refreshIntervalMs = 10_000;
