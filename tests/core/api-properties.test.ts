@@ -161,6 +161,7 @@ const known: KnownValues = {
   subject_token: [await platform.sign(subject, clock.now())],
   remote_addr: ["192.0.2.7", "2001:db8::7"],
   sent_at: [present],
+  since: ["2h"],
   session_id: ["a".repeat(43)],
   expires_at: ["2030-01-31T08:00:00Z"],
   request_id: [openDiag],
