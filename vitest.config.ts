@@ -42,11 +42,11 @@ export default defineConfig({
     include: ["{functions,kit,collector,proto,drizzle,scripts,tests,ui}/**/*.test.ts"],
     exclude: ["**/node_modules/**", "tests/workerd/**"],
     environment: "node",
-    // Processes, two more than there are cores, as they often wait. Each runs one file after the other with the modules that it has loaded, since
+    // Processes, one more than there are cores, as they often wait. Each runs one file after the other with the modules that it has loaded, since
     // loading them again would take a fifth of the processor time: no module has mutable state.
     pool: "forks",
     isolate: false,
-    maxWorkers: availableParallelism() + 2,
+    maxWorkers: availableParallelism() + 1,
     execArgv: ["--import=./tests/support/quicken.ts"],
     setupFiles: ["tests/support/seed-properties.ts"],
     globalSetup: ["tests/global-setup.ts"],
