@@ -24,6 +24,7 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["GET", "/collector/health/timeline"],
   ["GET", "/collector/health/factors"],
   ["GET", "/collector/health/ahead"],
+  ["GET", "/collector/health/comparison"],
   ["GET", "/collector/health/export.csv"],
   ["GET", `/collector/health/${id}`],
   ["GET", `/collector/health/${id}/volume`],
