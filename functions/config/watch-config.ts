@@ -24,7 +24,7 @@ const url = v.pipe(
   v.string("must be a URL"),
   v.check((text) => /^https?:\/\//.test(text) && URL.canParse(text), "must be an http:// or https:// URL"),
   v.check((text) => !/[#@]/.test(text), "must hold no user or fragment"),
-  v.transform((text) => text.replace(/\/+$/, "")),
+  v.transform((text) => text.replace(/\/$/, "")),
 );
 const name = v.pipe(
   v.string("must be text"),
