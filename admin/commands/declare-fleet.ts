@@ -1,5 +1,5 @@
 import { Option } from "commander";
-import { aheadHours } from "../../proto/fleet-health/ahead.ts";
+import { aheadHours } from "../../proto/fleet-health/vocabulary.ts";
 import type { Commands } from "../terminal/command.ts";
 import { count, instant, interval, limit } from "./options.ts";
 

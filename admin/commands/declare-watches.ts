@@ -1,5 +1,5 @@
 import { Option } from "commander";
-import { watchStates } from "../../proto/watch/watch.ts";
+import { watchStates } from "../../proto/watch/vocabulary.ts";
 import type { Commands } from "../terminal/command.ts";
 import { count, durationOption, several } from "./options.ts";
 

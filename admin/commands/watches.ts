@@ -10,7 +10,7 @@ import {
   testWatch,
 } from "../../client/index.ts";
 import { writeDuration } from "../../proto/fleet-health/query-language/duration.ts";
-import type { WatchState } from "../../proto/watch/watch.ts";
+import type { WatchState } from "../../proto/watch/vocabulary.ts";
 import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";

@@ -61,9 +61,9 @@ const orderOf = (command: "backup" | "restore", args: readonly string[]): Order 
     const { identity, check = false, settings } = values;
     if (file === undefined || more.length > 0 || identity === undefined) return undefined;
     if (settings !== undefined)
-      return { needsDatabase: false, run: async () => writeSettings(file, await readIdentities(identity), settings) };
+      return { needsDatabase: false, run: async () => writeSettings(file, readIdentities(identity), settings) };
     const restoreOrCheck = check ? checkBackup : restore;
-    return { needsDatabase: true, run: async (config) => restoreOrCheck(config, file, await readIdentities(identity)) };
+    return { needsDatabase: true, run: async (config) => restoreOrCheck(config, file, readIdentities(identity)) };
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code?.startsWith("ERR_PARSE_ARGS")) return undefined;
     throw error;

@@ -1,10 +1,11 @@
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
 import type { CoreConfig } from "../config/core-config.ts";
 import { BackupRefused, readArchive, refuseExisting } from "../node/backup/archive.ts";
 import { type BackupManifest, readBackup } from "../node/backup/backup-file.ts";
 import { createCoreServers } from "../node/database/database-servers.ts";
+import { readKeyFile } from "../node/read-key-file.ts";
 import { readMigrations } from "../node/read-migrations.ts";
 import {
   beginRestore,
@@ -19,12 +20,14 @@ import { connectDatabase } from "../store/database/database.ts";
 import { migrate, type SchemaFiles } from "../store/database/migrate.ts";
 import { auditBackup, withClient } from "./database.ts";
 
-/** Reads identities as age-keygen writes them: a line each, and comments. */
-export const readIdentities = async (file: string): Promise<string[]> => {
-  const content = await readFile(file, "utf8").catch((cause: Error) => {
-    throw new BackupRefused(`the identity file cannot be read: ${cause.message}`);
-  });
-  return content.split(/\r?\n/).filter((line) => line !== "" && !line.startsWith("#"));
+/** Reads identities as age-keygen writes them: a line each, and comments. Throws `BackupRefused` if others may read the file. */
+export const readIdentities = (file: string): string[] => {
+  try {
+    const lines = readKeyFile(file).toString("utf8").split(/\r?\n/);
+    return lines.filter((line) => line !== "" && !line.startsWith("#"));
+  } catch (cause) {
+    throw new BackupRefused(`the identity file cannot be read: ${(cause as Error).message}`);
+  }
 };
 
 /** Restores a backup into the empty database of the settings, audited; returns what it has. Throws `BackupRefused`, with nothing restored. */

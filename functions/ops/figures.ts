@@ -3,7 +3,7 @@ import { singleFlight } from "../../kit/single-flight.ts";
 import { type HourState, hourStates } from "../../proto/completeness/hour-state.ts";
 import { fleetStates, inventoryStatuses } from "../../proto/fleet-health/vocabulary.ts";
 import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
-import { watchStates } from "../../proto/watch/watch.ts";
+import { watchStates } from "../../proto/watch/vocabulary.ts";
 import type { Core } from "../core.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
 import { countAgainstFleet } from "../domain/inventory/inventory.ts";

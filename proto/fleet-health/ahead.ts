@@ -1,8 +1,6 @@
 import * as v from "valibot";
 import { IsoTimestamp } from "../values.ts";
 
-/** How far `ahead` looks without `hours`: a weekend of three days. */
-export const aheadHours = 72;
 /** The farthest. */
 export const aheadHoursMax = 336;
 /** The most that are named of each kind. */

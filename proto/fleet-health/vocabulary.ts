@@ -143,3 +143,6 @@ export const certificateStatus = (
 
 /** The longest duration that a filter takes: ten years. */
 export const filterSecondsMax = 315_360_000;
+
+/** How far `ahead` looks without `hours`: a weekend of three days. */
+export const aheadHours = 72;

@@ -4,12 +4,7 @@ import { factorKinds } from "../fleet-health/factors.ts";
 import { OutageView } from "../fleet-health/outage.ts";
 import { Identifier } from "../management/text.ts";
 import { Id, IsoTimestamp } from "../values.ts";
-
-/** The states of a watch: `pending` while more hosts match than allowed, and not yet for long enough. */
-export const watchStates = ["inactive", "pending", "firing"] as const;
-
-/** One of `watchStates`. */
-export type WatchState = (typeof watchStates)[number];
+import { watchStates } from "./vocabulary.ts";
 
 /** What the history of a watch records. */
 export const watchEventKinds = ["firing", "resolved", "silenced", "unsilenced", "delivered", "dropped"] as const;

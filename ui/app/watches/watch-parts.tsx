@@ -1,5 +1,6 @@
 import { Show } from "solid-js";
-import type { Watch, WatchState } from "../../../proto/watch/watch.ts";
+import type { WatchState } from "../../../proto/watch/vocabulary.ts";
+import type { Watch } from "../../../proto/watch/watch.ts";
 import { Icon } from "../design/icon.tsx";
 import { plainText } from "../format/format.ts";
 import { Time } from "../shell/time.tsx";

@@ -1,6 +1,7 @@
 import { useLocation } from "@solidjs/router";
 import { createMemo, createSignal, For, Show } from "solid-js";
-import { type Watch, WatchList, type WatchState, watchStates } from "../../../proto/watch/watch.ts";
+import { type WatchState, watchStates } from "../../../proto/watch/vocabulary.ts";
+import { type Watch, WatchList } from "../../../proto/watch/watch.ts";
 import { createReport } from "../api/create-report.ts";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";

@@ -1,5 +1,6 @@
 import * as v from "valibot";
-import { aheadHours, aheadHoursMax, FleetAhead } from "../../../../proto/fleet-health/ahead.ts";
+import { aheadHoursMax, FleetAhead } from "../../../../proto/fleet-health/ahead.ts";
+import { aheadHours } from "../../../../proto/fleet-health/vocabulary.ts";
 import { QueryInteger } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { createAheadReports } from "../../../domain/fleet/look-ahead.ts";

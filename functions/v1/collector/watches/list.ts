@@ -1,5 +1,6 @@
 import * as v from "valibot";
-import { WatchList, watchStates } from "../../../../proto/watch/watch.ts";
+import { watchStates } from "../../../../proto/watch/vocabulary.ts";
+import { WatchList } from "../../../../proto/watch/watch.ts";
 import type { Core } from "../../../core.ts";
 import { browseWatches, findHold } from "../../../domain/watch/browse.ts";
 import { scope } from "../../../http/guards.ts";
