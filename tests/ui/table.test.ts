@@ -47,6 +47,27 @@ describe("the first row", () => {
     await page.context().close();
   });
 
+  it("has as many columns as a wide screen has room for", async () => {
+    const { page } = await visitFleet("", { width: 1999 });
+    const columns = page.locator(".fleet-table thead th:visible");
+    for (const [width, count] of [
+      [2000, 10],
+      [2120, 11],
+      [2290, 12],
+      [2460, 13],
+    ] as const) {
+      await page.setViewportSize({ width, height: 900 });
+      await expect.poll(() => columns.count()).toBe(count);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+      const widths = await columns.evaluateAll((all) =>
+        all.reduce((sum, each) => sum + Number(getComputedStyle(each).getPropertyValue("--width")), 0),
+      );
+      // The edges of the page take 34 px, a scroll bar 15.
+      expect(widths + 34 + 15).toBeLessThanOrEqual(width);
+    }
+    await page.context().close();
+  });
+
   it("uses the width of 2560 px for the reason of each state", async () => {
     const { page } = await visitFleet("?state=stale", { width: 2560, height: 1300 });
     const table = await page.locator(".fleet-table").boundingBox();
