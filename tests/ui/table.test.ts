@@ -1,5 +1,6 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { fleetSeverities, severityOf } from "../../proto/fleet-health/vocabulary.ts";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
 import { buildUi } from "../../scripts/lab/built-ui.ts";
@@ -43,6 +44,22 @@ describe("the first row", () => {
       .first()
       .evaluate((row) => row.getBoundingClientRect().top + scrollY);
     expect(top).toBeLessThanOrEqual(topMax);
+    expect(await layoutShift()).toBe(0);
+    await page.context().close();
+  });
+
+  it("stays in its place when the figures of 100,000 hosts arrive", async () => {
+    const { page, layoutShift } = await visitFleet();
+    const figures = { enrolled: 100_000, active_recent_heartbeats: 99_999, forwarding: 99_999, stopped: 99_999 };
+    await page.route("**/api/core/collector/health?*", async (route) => {
+      const response = await route.fetch();
+      const report = (await response.json()) as FleetHealthReport;
+      const summary = { ...report.summary, ...figures, never_forwarded: 99_999 };
+      await route.fulfill({ response, json: { ...report, summary } });
+    });
+    await page.reload();
+    await page.getByText("100,000 enrolled").waitFor();
+    await page.waitForLoadState("networkidle");
     expect(await layoutShift()).toBe(0);
     await page.context().close();
   });
