@@ -69,8 +69,11 @@ describe("the first row", () => {
     const columns = page.locator(".fleet-table thead th:visible");
     for (const [width, count] of [
       [2000, 10],
+      [2119, 10],
       [2120, 11],
+      [2289, 11],
       [2290, 12],
+      [2459, 12],
       [2460, 13],
     ] as const) {
       await page.setViewportSize({ width, height: 900 });
