@@ -1,5 +1,6 @@
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import { fleetSeverities, severityOf } from "../../proto/fleet-health/vocabulary.ts";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
 import { buildUi } from "../../scripts/lab/built-ui.ts";
@@ -44,6 +45,46 @@ describe("the first row", () => {
       .evaluate((row) => row.getBoundingClientRect().top + scrollY);
     expect(top).toBeLessThanOrEqual(topMax);
     expect(await layoutShift()).toBe(0);
+    await page.context().close();
+  });
+
+  it("stays in its place when the figures of 100,000 hosts arrive", async () => {
+    const { page, layoutShift } = await visitFleet();
+    const figures = { enrolled: 100_000, active_recent_heartbeats: 99_999, forwarding: 99_999, stopped: 99_999 };
+    await page.route("**/api/core/collector/health?*", async (route) => {
+      const response = await route.fetch();
+      const report = (await response.json()) as FleetHealthReport;
+      const summary = { ...report.summary, ...figures, never_forwarded: 99_999 };
+      await route.fulfill({ response, json: { ...report, summary } });
+    });
+    await page.reload();
+    await page.getByText("100,000 enrolled").waitFor();
+    await page.waitForLoadState("networkidle");
+    expect(await layoutShift()).toBe(0);
+    await page.context().close();
+  });
+
+  it("has as many columns as a wide screen has room for", async () => {
+    const { page } = await visitFleet("", { width: 1999 });
+    const columns = page.locator(".fleet-table thead th:visible");
+    for (const [width, count] of [
+      [2000, 10],
+      [2119, 10],
+      [2120, 11],
+      [2289, 11],
+      [2290, 12],
+      [2459, 12],
+      [2460, 13],
+    ] as const) {
+      await page.setViewportSize({ width, height: 900 });
+      await expect.poll(() => columns.count()).toBe(count);
+      expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
+      const widths = await columns.evaluateAll((all) =>
+        all.reduce((sum, each) => sum + Number(getComputedStyle(each).getPropertyValue("--width")), 0),
+      );
+      // The edges of the page take 34 px, a scroll bar 15.
+      expect(widths + 34 + 15).toBeLessThanOrEqual(width);
+    }
     await page.context().close();
   });
 

@@ -53,7 +53,8 @@ export const Freshness = (props: {
         <Show when={phase() !== "changing" && props.report.asOf()}>
           {(at) => (
             <time datetime={new Date(at()).toISOString()} title={formatTimestamp(at(), props.zone)}>
-              Updated {age()} ago
+              {/* One text: the end of a text beside others moves with each second, which is a layout shift. */}
+              {`Updated ${age()} ago`}
             </time>
           )}
         </Show>

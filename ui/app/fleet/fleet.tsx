@@ -154,19 +154,25 @@ export const Fleet = () => {
             <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()}>
               <StateLegend thresholds={answer()?.thresholds} />
             </StateBar>
-            <Show when={view().at !== undefined && answer()}>
-              <div class="fleet-history-place">
-                <HistoryPart view={view()} paused={paused()} />
+            {/* Each place is there from the start; what is in it, not before it is known that there are hosts. */}
+            <Show
+              when={view().at === undefined}
+              fallback={
+                <div class="fleet-history-place">
+                  <Show when={answer()}>
+                    <HistoryPart view={view()} paused={paused()} />
+                  </Show>
+                </div>
+              }
+            >
+              <div class="fleet-completeness-place">
+                <Show when={answer()}>
+                  <AheadMenu />
+                  <FleetSentence paused={paused()} />
+                  <InventoryLine paused={paused()} />
+                </Show>
               </div>
             </Show>
-            <div class="fleet-completeness-place">
-              {/* Not before it is known that there are hosts; and it is of now. */}
-              <Show when={view().at === undefined && answer()}>
-                <FleetSentence paused={paused()} />
-                <InventoryLine paused={paused()} />
-                <AheadMenu />
-              </Show>
-            </div>
             <div class="fleet-charts">
               <FleetCharts
                 facets={facets.phase() === "failed" ? undefined : facets.answer()?.value}

@@ -36,7 +36,7 @@ export const InventoryLine = (props: { paused: boolean }) => {
   return (
     <Show when={counts()}>
       {(known) => (
-        <p class="fleet-completeness">
+        <p class="inventory-line">
           Inventory:{" "}
           <For
             each={differences()}

@@ -91,6 +91,7 @@ export const InventoryPage = () => {
         columns={columns}
         isFailed={({ status: one }) => one !== "expected"}
         noun="host"
+        order="first to last"
         isContinued={params().has("cursor")}
         pathOf={(cursor) => pathOf(cursor === undefined ? {} : { cursor })}
         allPath={path}

@@ -220,7 +220,7 @@ const Name = (props: { item: Item }) => (
 const Share = (props: { of: number; total: number }) => (
   <span class="volume-share">
     <span class="volume-bar" style={{ "--share": `${props.total === 0 ? 0 : (props.of / props.total) * 100}%` }} />
-    {formatShare(props.of, props.total)}
+    <span class="volume-percent">{formatShare(props.of, props.total)}</span>
   </span>
 );
 

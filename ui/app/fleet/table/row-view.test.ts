@@ -57,6 +57,11 @@ const healthy: FleetHealthRow = {
 const rowView = (row: FleetHealthRow, at: number) => rowViewIn(row, at, "utc");
 
 describe("a row of the table", () => {
+  it("says once that a signal of the past was recent", () => {
+    const { heartbeat } = rowViewIn({ ...healthy, last_heartbeat_at: "2026-11-20T16:59:59.999Z" }, now, "utc", true);
+    expect(heartbeat).toEqual({ text: "recent", short: "", at: "", never: false });
+  });
+
   it("counts ages to the time of the report", () => {
     expect(rowView(healthy, now)).toMatchObject({
       since: "",

@@ -109,7 +109,7 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
   const ageOf = (at: string | null): AgeView => {
     const view = ageView(at, now, zone);
     const isRecent = isPast && at !== null && now - Date.parse(at) < 1000;
-    return isRecent ? { ...view, text: "recent", short: "recent", at: "" } : view;
+    return isRecent ? { ...view, text: "recent", short: "", at: "" } : view;
   };
   const also = others.length === 0 ? "" : `, and ${others.length} more`;
   return {

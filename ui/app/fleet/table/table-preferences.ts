@@ -11,7 +11,7 @@ interface Column {
   /** The detail goes on with the zone of times. */
   timed?: boolean;
   sort?: FleetSort;
-  /** Only screens of at least 2,000 px have room for it. */
+  /** Only screens of at least 2,000 px, or as many as table.css says, have room for it. */
   wide?: boolean;
 }
 
