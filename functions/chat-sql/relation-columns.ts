@@ -86,7 +86,7 @@ export const relationColumns = {
     ...queue,
     count("rss_bytes", "Resident memory of the collector's process; null if it does not report it.", "bytes"),
     count("cpu_ms", "CPU time of the process since its start.", "milliseconds"),
-    column("restarts", "integer", "How often core has seen the process start anew."),
+    column("restarts", "integer", "How often core has seen the process start anew.", "starts"),
     flag("forwarder_connected", "Whether the host was connected to ingest at its last heartbeat."),
     text("forwarder_last_error", "Last error of forwarding, as the host reported it."),
     text("renewal_status", `Status of the certificate renewal by the last heartbeat: ${oneOf(renewalStatuses)}.`),
