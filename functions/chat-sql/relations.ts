@@ -159,7 +159,7 @@ export const relations: readonly Relation[] = [
     description:
       "The watches: which filter of hosts each one counts, how many may match, and how it stands. No receivers.",
     columns: relationColumns.watches,
-    notes: () => [],
+    notes: () => ["Who created or changed a watch is in audit_events."],
   },
   {
     name: "watch_events",
