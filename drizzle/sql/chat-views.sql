@@ -14,7 +14,8 @@ BEGIN
 	CREATE SCHEMA IF NOT EXISTS "chat";
 	DROP VIEW IF EXISTS "chat"."fleet", "chat"."issued_certificates", "chat"."heartbeats", "chat"."config_assignments",
 		"chat"."audit_events", "chat"."enrollment_policies", "chat"."ingest_hours", "chat"."incomplete_hours",
-		"chat"."completeness_hours";
+		"chat"."completeness_hours", "chat"."host_history", "chat"."host_silences", "chat"."volume_days", "chat"."inventory",
+		"chat"."watches", "chat"."watch_events";
 
 	-- Outer joins on unique keys: the planner leaves out those whose columns a statement does not use.
 	CREATE VIEW "chat"."fleet" AS
@@ -103,6 +104,43 @@ BEGIN
 	SELECT hour, hosts[1]::bigint AS complete, hosts[2]::bigint AS undelivered, hosts[3]::bigint AS short, hosts[4]::bigint AS late,
 		hosts[5]::bigint AS silent, hosts[6]::bigint AS not_running, hosts[7]::bigint AS core_out, hosts[8]::bigint AS not_accounted
 	FROM "completeness_hour";
+
+	-- Where an interval begins is looked up for rows whose column a statement uses.
+	CREATE VIEW "chat"."host_history" AS
+	SELECT h.identity_id, n.identity, n.device_id, p.until_at AS from_at, h.until_at, h.version, h.platform, l.labels, h.drift,
+		nullif(encode(h.running_config, 'hex'), '') AS running_config_hash,
+		nullif(encode(h.desired_config, 'hex'), '') AS desired_config_hash,
+		h.config_invalid, h.queue_at_risk, h.renewal_failed, h.forwarder_connected
+	FROM "fleet_history" h LEFT JOIN "fleet_host" n ON n.identity_id = h.identity_id LEFT JOIN "label_set" l ON l.id = h.label_set_id
+	LEFT JOIN LATERAL (SELECT b.until_at FROM "fleet_history" b WHERE b.identity_id = h.identity_id AND b.until_at < h.until_at
+		ORDER BY b.until_at DESC LIMIT 1) p ON true;
+
+	CREATE VIEW "chat"."host_silences" AS
+	SELECT s.identity_id, n.identity, n.device_id, CASE WHEN s.is_of_envelopes THEN 'envelopes' ELSE 'heartbeats' END AS silent_of,
+		nullif(s.from_at, '-infinity') AS from_at, s.until_at
+	FROM "fleet_silence" s LEFT JOIN "fleet_host" n ON n.identity_id = s.identity_id;
+
+	CREATE VIEW "chat"."volume_days" AS
+	SELECT f.identity_id, v.host_id AS identity, f.device_id, to_timestamp(86400.0 * v.day) AS day, v.kind, v.envelopes, v.payload_bytes
+	FROM "volume_day" v LEFT JOIN "fleet_host" f ON f.identity = v.host_id;
+
+	-- An entry names a device id or an identity; several hosts may have one device id.
+	CREATE VIEW "chat"."inventory" AS
+	SELECT h.identity_id, h.identity, h.device_id, n.name, n.owner, n.labels, n.removed_at IS NULL AS is_expected, n.removed_at,
+		h.identity_id IS NOT NULL AS is_enrolled
+	FROM "inventory_host" n LEFT JOIN (SELECT device_id AS name, identity_id, identity, device_id FROM "fleet_host"
+		UNION ALL SELECT identity, identity_id, identity, device_id FROM "fleet_host" WHERE identity <> device_id) h ON h.name = n.name;
+
+	-- Not who receives their messages.
+	CREATE VIEW "chat"."watches" AS
+	SELECT w.id AS watch_id, w.name, w.filter, w.more_than, w.for_seconds, CASE WHEN w.is_firing THEN 'firing'
+			WHEN w.contrary_since IS NOT NULL THEN 'pending' ELSE 'inactive' END AS state,
+		w.changed_at, w.firing_since, w.count AS matching_hosts, w.evaluated_at, w.fault, w.silenced_until
+	FROM "watch" w;
+
+	CREATE VIEW "chat"."watch_events" AS
+	SELECT e.watch_id, w.name, e.at AS occurred_at, e.kind, e.count AS matching_hosts
+	FROM "watch_event" e JOIN "watch" w ON w.id = e.watch_id;
 EXCEPTION WHEN insufficient_privilege THEN
 	-- Core runs without the tools then, and says so (docs/chat-sql.md).
 	RAISE NOTICE 'schema "chat" cannot be made: %', SQLERRM;

@@ -33,6 +33,12 @@ export const chatViews = [
   "ingest_hours",
   "incomplete_hours",
   "completeness_hours",
+  "host_history",
+  "host_silences",
+  "volume_days",
+  "inventory",
+  "watches",
+  "watch_events",
 ] as const;
 
 /** Queries of all cores at a time. Two of one core run at a time. */

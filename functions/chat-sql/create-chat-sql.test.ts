@@ -93,10 +93,89 @@ describe("the relations", () => {
       hourStates.map((_, index) => index),
     ]);
   });
+
+  it("host_history has the intervals of a host that have ended, and host_silences what did not come", async () => {
+    const [{ identity_id: id } = { identity_id: "" }] = await test.db.execute<{ identity_id: string }>(
+      sql`select identity_id from fleet_host where device_id = 'host-2'`,
+    );
+    await test.db.execute(sql`delete from fleet_history`);
+    for (const [hour, version] of [
+      ["01", "1.0.0"],
+      ["02", "1.1.0"],
+    ])
+      await test.db.execute(sql`insert into fleet_history
+        select (jsonb_populate_record(null::fleet_history, to_jsonb(h) || jsonb_build_object('version', ${version}::text,
+          'until_at', ${`2026-06-01T${hour}:00:00Z`}::text))).* from fleet_host h where device_id = 'host-2'`);
+    await test.db.execute(sql`insert into fleet_silence (identity_id, is_of_envelopes, from_at, until_at, queue_bytes) values
+      (${id}::uuid, false, '2026-06-01T01:00Z', '2026-06-01T02:00Z', 0), (${id}::uuid, true, '-infinity', '2026-06-01T01:00Z', -1)`);
+    expect(
+      await rows(
+        "select device_id, from_at, until_at, version from host_history where device_id = 'host-2' order by until_at",
+      ),
+    ).toEqual([
+      ["host-2", null, "2026-06-01T01:00:00Z", "1.0.0"],
+      ["host-2", "2026-06-01T01:00:00Z", "2026-06-01T02:00:00Z", "1.1.0"],
+    ]);
+    expect(await rows("select device_id, silent_of, from_at, until_at from host_silences order by until_at")).toEqual([
+      ["host-2", "envelopes", null, "2026-06-01T01:00:00Z"],
+      ["host-2", "heartbeats", "2026-06-01T01:00:00Z", "2026-06-01T02:00:00Z"],
+    ]);
+  });
+
+  it("volume_days has the days of hosts, also of those that are not enrolled", async () => {
+    await test.db.execute(sql`insert into volume_day (host_id, day, kind, envelopes, payload_bytes) values
+      ('https://fleet.example.test/dc-1/host-1', 20605, 'log_line', 4, 400), ('stray', 20605, 'other', 1, 7)`);
+    expect(
+      await rows("select device_id, identity, day, kind, envelopes, payload_bytes from volume_days order by kind"),
+    ).toEqual([
+      ["host-1", "https://fleet.example.test/dc-1/host-1", "2026-06-01T00:00:00Z", "log_line", 4, 400],
+      [null, "stray", "2026-06-01T00:00:00Z", "other", 1, 7],
+    ]);
+  });
+
+  it("inventory counts as GET /v1/collector/inventory does, by device id and by identity", async () => {
+    const hosts = ["host-1", "https://fleet.example.test/dc-1/host-1", "host-2", "nowhere-1"].map((name) => ({ name }));
+    const put = async (list: typeof hosts) =>
+      expect(await test.api("PUT", "/v1/collector/inventory", { as: "admin", body: { hosts: list } })).toMatchObject({
+        status: 200,
+      });
+    await put([...hosts, { name: "host-3" }]);
+    await put(hosts);
+    expect(
+      await rows("select name, device_id, is_expected, is_enrolled, removed_at is null from inventory order by name"),
+    ).toEqual([
+      ["host-1", "host-1", true, true, true],
+      ["host-2", "host-2", true, true, true],
+      ["host-3", "host-3", false, true, false],
+      ["https://fleet.example.test/dc-1/host-1", "host-1", true, true, true],
+      ["nowhere-1", null, true, false, true],
+    ]);
+  });
+
+  it("watches and watch_events say how each stands and what happened, and not who is told", async () => {
+    const body = { name: "too many stale", filter: "state:stale", more_than: 3, for_seconds: 60 };
+    const { status, body: made } = await test.api("POST", "/v1/collector/watches", { as: "admin", body });
+    expect(status).toBe(201);
+    await test.db.execute(sql`update watch set is_firing = true, count = 9, receivers = array['pager']`);
+    await test.db.execute(sql`insert into watch_event (watch_id, at, kind, count, receiver, detail) values
+      (${made.id}::uuid, '2026-06-01T01:00Z', 'firing', 9, null, null),
+      (${made.id}::uuid, '2026-06-01T01:01Z', 'dropped', null, 'pager', 'https://pager.example/secret')`);
+    expect(
+      await rows("select watch_id, name, filter, more_than, for_seconds, state, matching_hosts from watches"),
+    ).toEqual([[made.id, "too many stale", "state:stale", 3, 60, "firing", 9]]);
+    expect(await rows("select name, occurred_at, kind, matching_hosts from watch_events order by occurred_at")).toEqual(
+      [
+        ["too many stale", "2026-06-01T01:00:00Z", "firing", 9],
+        ["too many stale", "2026-06-01T01:01:00Z", "dropped", null],
+      ],
+    );
+    for (const relation of ["watches", "watch_events"])
+      expect(JSON.stringify(await rows(`select * from ${relation}`))).not.toContain("pager");
+  });
 });
 
 describe("a statement of a model", () => {
-  it("is accepted: 75 as models write them", async () => {
+  it("is accepted: 83 as models write them", async () => {
     expect(harmlessStatements.length).toBeGreaterThan(70);
     const results: { statement: string; result: ToolResult }[] = [];
     for (const statement of harmlessStatements) results.push({ statement, result: await query(statement) });
@@ -175,7 +254,7 @@ describe("a statement of a model", () => {
     [
       "select * from persons",
       "statement_refused",
-      'relation "persons" does not exist; there are collectors, heartbeats, certificates, config_assignments, audit_events, enrollment_policies, ingest_hours, incomplete_hours, completeness_hours',
+      'relation "persons" does not exist; there are collectors, heartbeats, certificates, config_assignments, audit_events, enrollment_policies, ingest_hours, incomplete_hours, completeness_hours, host_history, host_silences, volume_days, inventory, watches, watch_events',
     ],
     ["select nothing from collectors", "query_failed", 'column "nothing" does not exist'],
     [

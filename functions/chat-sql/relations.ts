@@ -122,6 +122,51 @@ export const relations: readonly Relation[] = [
       "undelivered: stored by core, and not with every export. not_running: the host states that no collector ran. not_accounted: the host sends no accounts.",
     ],
   },
+  {
+    name: "host_history",
+    description:
+      "How each host was in the past: a row for each interval that has ended, because something of it changed.",
+    columns: relationColumns.host_history,
+    notes: () => [
+      "How a host is now is in collectors. At a time t a host was as the row says with until_at > t and the lowest until_at; without one it has not changed since.",
+      "Who changed what is in audit_events.",
+    ],
+  },
+  {
+    name: "host_silences",
+    description: "When hosts sent no heartbeats, or no envelopes, for longer than the threshold, and began again.",
+    columns: relationColumns.host_silences,
+    notes: () => ["A silence that lasts has no row: collectors has its age."],
+  },
+  {
+    name: "volume_days",
+    description:
+      "How many envelopes each host forwarded by UTC day and kind, for 400 days until two days ago. Not their content.",
+    columns: relationColumns.volume_days,
+    notes: () => ["The last two days are in ingest_hours alone. A day on which a host forwarded nothing has no row."],
+  },
+  {
+    name: "inventory",
+    description: "The expected hosts by the inventory, and whether each enrolled. Empty without an inventory.",
+    columns: relationColumns.inventory,
+    notes: () => [
+      "Never enrolled: is_expected and not is_enrolled. Not expected: in collectors with revoked_at null, and not here.",
+      "Gone and still sending: not is_expected, and collectors has a recent heartbeat or envelope of it.",
+    ],
+  },
+  {
+    name: "watches",
+    description:
+      "The watches: which filter of hosts each one counts, how many may match, and how it stands. No receivers.",
+    columns: relationColumns.watches,
+    notes: () => ["Who created or changed a watch is in audit_events."],
+  },
+  {
+    name: "watch_events",
+    description: "When each watch fired, was resolved, silenced, and its messages were delivered or dropped.",
+    columns: relationColumns.watch_events,
+    notes: () => ["matching_hosts is null where the event has no count."],
+  },
 ];
 
 /**

@@ -1,19 +1,16 @@
 /**
- * The ten questions of an operator, each answered in the browser with at most two clicks, and compared with the database.
- *
- * The rule of the count: the operator starts on `/fleet` or on home, signed in. Each click on a link, a button or a suggestion counts as
- * one, and so does typing a query with its Enter. Reading, scrolling and hovering count nothing.
+ * The ten questions of an operator, each answered in the browser with at most two clicks (`clicksFrom`), and compared with the database.
  *
  * The expected answers are SQL over the tables that core writes (identities, certificates, heartbeats, assignments, envelopes, audit
  * events), written for this test: nothing of the report's own predicates, nor its table `fleet_host`. Each answer is also written out by
  * hand, so that an error that page and SQL share is found.
  */
 import { type SQL, sql } from "drizzle-orm";
-import type { Browser, Locator, Page } from "playwright-core";
+import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
 import { buildUi } from "../../scripts/lab/built-ui.ts";
-import { visitPage } from "../../scripts/lab/visit-page.ts";
+import { clicksFrom, type Operator } from "../support/operator.ts";
 import { hashOf, hostIdOf, questionsNow, seedQuestions, sender } from "../support/questions-fleet.ts";
 import { startTestWeb, type TestWeb } from "../support/web.ts";
 
@@ -45,36 +42,11 @@ afterAll(async () => {
   await web?.close();
 });
 
-/** An operator at an open page, whose clicks are counted. */
-interface Operator {
-  page: Page;
-  click(target: Locator): Promise<void>;
-  /** Types a query into the bar of the fleet page and applies it: one click. */
-  query(text: string): Promise<void>;
-}
-
-/** Opens a page as an auditor, lets the operator find the answer, and rejects if that took more than two clicks. */
+/** Lets an operator find the answer from a page, and rejects if that took more than two clicks. */
 const answerFrom = async (start: "/" | "/fleet", find: (operator: Operator) => Promise<void>): Promise<void> => {
-  const { page, messages } = await visitPage({ browser, web }, "auditor", start, { now: questionsNow });
-  // The page shows UTC and reads times of day in it, wherever the operator is.
-  const devtools = await page.context().newCDPSession(page);
-  await devtools.send("Emulation.setTimezoneOverride", { timezoneId: "Asia/Kolkata" });
-  let clicks = 0;
-  const click = async (target: Locator) => {
-    clicks += 1;
-    await target.click();
-  };
-  const query = async (text: string) => {
-    clicks += 1;
-    const box = page.getByRole("combobox", { name: "Search and filter hosts" });
-    await box.fill(text);
-    await box.press("Enter");
-  };
-  await find({ page, click, query });
+  const clicks = await clicksFrom({ browser, web, now: questionsNow }, start, find);
   expect(clicks).toBeGreaterThan(0);
   expect(clicks).toBeLessThanOrEqual(2);
-  expect(messages).toEqual([]);
-  await page.context().close();
 };
 
 /** Returns the device ids that a query selects, sorted. */

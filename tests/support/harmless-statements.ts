@@ -82,6 +82,14 @@ select hour, kind, sum(envelopes) as envelopes, sum(payload_bytes) / 1048576 as 
 select c.device_id, i.envelopes from collectors c left join (select identity_id, sum(envelopes) as envelopes from ingest_hours group by 1) i using (identity_id) order by i.envelopes desc nulls last limit 5
 select device_id, hour, state, records_short, short_of from incomplete_hours where hour > now() - interval '24 hours' order by records_short desc nulls last limit 10
 select sum(complete) as complete, sum(short) as short from completeness_hours where hour > now() - interval '24 hours'
+select h.from_at, h.until_at, h.version, h.drift, h.running_config_hash from host_history h where h.device_id = 'host-104' order by h.until_at desc limit 20
+select c.device_id, h.version as before, c.version as now from collectors c join host_history h on h.identity_id = c.identity_id where h.until_at > now() - interval '24 hours' and h.version <> c.version limit 20
+select device_id, silent_of, from_at, until_at from host_silences where until_at > now() - interval '12 hours' order by until_at - from_at desc limit 10
+select device_id, sum(payload_bytes) as payload_bytes from volume_days where day > now() - interval '7 days' group by 1 order by 2 desc limit 10
+select day, kind, sum(payload_bytes) / 1048576 as mib from volume_days group by 1, 2 order by 1, 2
+select name, owner from inventory where is_expected and not is_enrolled order by name
+select c.device_id from collectors c left join inventory i on i.identity_id = c.identity_id where i.name is null and c.revoked_at is null limit 50
+select w.name, w.state, w.matching_hosts, w.firing_since, e.kind, e.occurred_at from watches w left join watch_events e on e.watch_id = w.watch_id order by e.occurred_at desc nulls last limit 20
 values (1, 'a'), (2, 'b')`
   .trim()
   .split(/\n(?! )/);

@@ -41,6 +41,8 @@ export interface DrivenHost {
   wanted: string | null;
   rssBytes: number;
   startedAt: number;
+  /** What its heartbeats say instead. */
+  report: Readonly<Record<string, unknown>>;
 }
 
 /** Hosts that send heartbeats when the test says so. */
@@ -53,12 +55,15 @@ export interface DrivenFleet {
 }
 
 /** Enrolls hosts through the API and drives them. */
-export const createDrivenFleet = async (test: TestCore, { count, name }: { count: number; name: string }) => {
-  const { token } = await createTestToken(test);
+export const createDrivenFleet = async (
+  test: TestCore,
+  { count, name, policy }: { count: number; name: string; policy?: Readonly<Record<string, unknown>> },
+) => {
+  const { token } = await createTestToken(test, policy);
   const hosts: DrivenHost[] = [];
   for (let number = 1; number <= count; number += 1) {
     const host = await enrollTestCollector(test, { token, deviceId: `${name}-${number}`, kind: "ed25519" });
-    const process = { rssBytes: 8e7 + (number % 9) * 1e6, startedAt: test.clock.now() };
+    const process = { rssBytes: 8e7 + (number % 9) * 1e6, startedAt: test.clock.now(), report: {} };
     hosts.push({ host, reaction: "applies", running: null, isSilent: false, wanted: null, ...process });
   }
   const fleet: DrivenFleet = {
@@ -101,7 +106,7 @@ const sendBeat = async (test: TestCore, driven: DrivenHost): Promise<void> => {
     test,
     driven.host,
     "heartbeat",
-    heartbeatBody(test.clock.now(), { config, queue, process: usageOf(test, driven) }),
+    heartbeatBody(test.clock.now(), { config, queue, process: usageOf(test, driven), ...driven.report }),
   );
   if (status !== 200) throw new Error(`a heartbeat failed: ${JSON.stringify(body)}`);
   const desired = body.desired_config as { config_hash: string } | null;
@@ -142,10 +147,10 @@ export interface RolloutLab {
 /** Creates a fleet for rollouts. */
 export const createRolloutLab = async (
   test: TestCore,
-  { count, name, tick }: { count: number; name: string; tick(): Promise<unknown> },
+  { name, tick, ...options }: Parameters<typeof createDrivenFleet>[1] & { tick(): Promise<unknown> },
 ): Promise<RolloutLab> => {
   const { api, db } = test;
-  const fleet = await createDrivenFleet(test, { count, name });
+  const fleet = await createDrivenFleet(test, { name, ...options });
   let configs = 100;
   const publish = () => publishTestConfig(test, ++configs);
   const get = async (id: string) => (await api<Rollout>("GET", `/v1/collector/rollouts/${id}`, { as: "auditor" })).body;

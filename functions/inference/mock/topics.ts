@@ -2,6 +2,7 @@ import { type FleetFilter, filterToParams } from "../../../proto/fleet-health/fi
 import { type FleetState, fleetStates } from "../../../proto/fleet-health/vocabulary.ts";
 import { counted, lasting, listed, numberIn, type Row, shown } from "./answer-words.ts";
 import type { MockQuestion } from "./question.ts";
+import { recordTopics } from "./record-topics.ts";
 
 /** A kind of question that the mock understands. */
 export interface Topic {
@@ -293,4 +294,4 @@ const commonLines = (rows: readonly Row[], count: number, fleet: number): string
 };
 
 /** The topics of the mock; the first that matches answers. */
-export const topics: readonly Topic[] = [host, audit, ...selections.map(topicOf)];
+export const topics: readonly Topic[] = [...recordTopics, host, audit, ...selections.map(topicOf)];

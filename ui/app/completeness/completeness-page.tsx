@@ -74,12 +74,14 @@ export const CompletenessPage = () => {
     { name: "Hours", isNumber: true, cell: ({ hours }) => formatCount(hours) },
     {
       name: "Worst hour",
-      cell: ({ worst }) => (
-        <Show when={worst} fallback={<span class="quiet">none</span>}>
+      cell: (host) => (
+        <Show when={host.worst} fallback={<span class="quiet">none</span>}>
           {(hour) => (
             <div class="worst-hour">
               <HourMark state={hour().state} />
-              <span>{dayHourText(hour().from)}</span>
+              <Show when={host.identity_id} fallback={<span>{dayHourText(hour().from)}</span>}>
+                {(id) => <a href={`/hosts/${id()}?hour=${hour().from}#completeness`}>{dayHourText(hour().from)}</a>}
+              </Show>
               <Show when={hour().shortages.length > 0}>
                 <span class="hour-shortages">{hour().shortages.map(shortageText).join(", ")}</span>
               </Show>

@@ -1,5 +1,6 @@
 import { useLocation } from "@solidjs/router";
 import { createMemo, createSignal, For, Show } from "solid-js";
+import { describeComparison } from "../../../proto/fleet-health/comparison.ts";
 import { type Rollout, RolloutList } from "../../../proto/rollout/rollout.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
@@ -88,6 +89,7 @@ export const RolloutsPage = () => {
               <span class="second-line">{reason().code === "operator" ? "by an operator" : "by the gate"}</span>
             )}
           </Show>
+          <Show when={comparedWords(rollout)}>{(words) => <span class="second-line">{words()}</span>}</Show>
         </>
       ),
     },
@@ -196,4 +198,10 @@ export const RolloutsPage = () => {
       />
     </div>
   );
+};
+
+/** Says how the hosts of the newest compared wave are, against unchanged ones; nothing before a wave is compared. */
+const comparedWords = ({ waves }: Rollout): string | undefined => {
+  const wave = waves.findLast(({ comparison }) => comparison !== undefined);
+  return wave?.comparison && `Wave ${wave.number}: ${describeComparison(wave.comparison)}`;
 };

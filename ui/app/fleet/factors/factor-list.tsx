@@ -5,7 +5,15 @@ import { createReport } from "../../api/create-report.ts";
 import { plainName } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
 import { type FleetView, factorsPath, viewPath, withFilter } from "../view/view-state.ts";
-import { type Factor, factorCounts, factorDoubt, factorFilter, factorNames, nothingInCommon } from "./factor-view.ts";
+import {
+  comparedView,
+  type Factor,
+  factorCounts,
+  factorDoubt,
+  factorFilter,
+  factorNames,
+  nothingInCommon,
+} from "./factor-view.ts";
 import "./factors.css";
 
 /** Longer than anybody reads it. */
@@ -14,20 +22,21 @@ const intervalMs = 600_000;
 /** The values that the hosts of the view have more often than others, each with the link to those that have it. */
 export const FactorList = (props: { view: FleetView }) => {
   const { api } = usePageContext();
+  const compared = createMemo(() => comparedView(props.view));
   const report = createReport({
     api,
     schema: FleetFactors,
-    path: createMemo(() => factorsPath(props.view)),
+    path: createMemo(() => factorsPath(compared())),
     intervalMs,
     showsAge: true,
   });
   const hrefOf = (factor: Factor) => {
-    const filter = narrowFilter(props.view.filter, factorFilter(factor));
+    const filter = narrowFilter(compared().filter, factorFilter(factor));
     return filter && viewPath(withFilter(props.view, filter));
   };
   return (
     <>
-      <h2>What these hosts have in common</h2>
+      <h2>What {compared() === props.view ? "these hosts" : "hosts that need attention"} have in common</h2>
       <Show when={report.current()} fallback={<p role="status">{report.state().problem?.message ?? "Loading"}</p>}>
         {(known) => (
           <Show when={nothingInCommon(known()) === undefined} fallback={<p>{nothingInCommon(known())}</p>}>

@@ -1,6 +1,7 @@
 import { expect, it } from "vitest";
 import type { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
-import { factorCounts, factorDoubt, factorFilter, nothingInCommon } from "./factor-view.ts";
+import { defaultView } from "../view/view-state.ts";
+import { comparedView, factorCounts, factorDoubt, factorFilter, nothingInCommon } from "./factor-view.ts";
 
 const factors = (more: Partial<FleetFactors> = {}): FleetFactors => ({
   ...{ generated_at: "2026-11-23T02:41:00.000Z", selected: 18, others: 294, compared: 40, items: [], ...more },
@@ -20,6 +21,14 @@ it("has the filter of each kind", () => {
   expect(factorFilter({ kind: "running_config", value: "00ff" })).toEqual({ runningConfig: ["00ff"] });
   expect(factorFilter({ kind: "desired_config", value: "00ff" })).toEqual({ desiredConfig: ["00ff"] });
   expect(factorFilter({ kind: "drift", value: "drifted" })).toEqual({ drift: ["drifted"] });
+});
+
+it("compares the hosts of a filter, and those that need attention where there is no filter", () => {
+  const stale = { ...defaultView, filter: { states: ["stale"] } } as const;
+  expect(comparedView(stale)).toBe(stale);
+  expect(comparedView({ ...defaultView, at: "2026-11-23T02:41Z" })).toEqual({
+    ...{ ...defaultView, at: "2026-11-23T02:41Z", filter: { attention: ["needed"] } },
+  });
 });
 
 it("says why nothing is in common", () => {

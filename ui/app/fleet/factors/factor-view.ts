@@ -2,6 +2,7 @@ import type { FactorKind, FleetFactors } from "../../../../proto/fleet-health/fa
 import type { FleetFilter } from "../../../../proto/fleet-health/filter.ts";
 import type { Drift } from "../../../../proto/fleet-health/vocabulary.ts";
 import { formatCount, formatCountOf } from "../../format/format.ts";
+import type { FleetView } from "../view/view-state.ts";
 
 /** A value that hosts have in common. */
 export type Factor = FleetFactors["items"][number];
@@ -18,6 +19,10 @@ export const factorNames: Readonly<Record<FactorKind, string>> = {
   subnet: "subnet",
   policy: "policy",
 };
+
+/** Returns the view whose hosts are compared with others: of the whole fleet, which has no others, the hosts that need attention. */
+export const comparedView = (view: FleetView): FleetView =>
+  Object.keys(view.filter).length > 0 ? view : { ...view, filter: { attention: ["needed"] } };
 
 /** Returns the filter of the hosts that have a value. */
 export const factorFilter = ({ kind, value }: Pick<Factor, "kind" | "value">): FleetFilter => {
