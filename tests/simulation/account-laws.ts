@@ -8,8 +8,9 @@
  * 5. Core refuses no account.
  * 6. Core has every account.
  * 7. An account commits behind its range: an export that has passed it has delivered what it speaks of.
+ * 8. What accounts state that was accepted is counted by source, once.
  *
- * Of a host whose disk went back or which was copied, nobody knows which of its accounts arrive; of it, laws 2, 6 and 7 hold.
+ * Of a host whose disk went back or which was copied, nobody knows which of its accounts arrive; of it, laws 2 and 6 to 8 hold.
  */
 import { type ReadAccount, readAccount, statedLosses } from "../../functions/domain/telemetry/read-account.ts";
 import { hourMs } from "../../kit/clock.ts";
@@ -28,6 +29,7 @@ export const accountLaws = {
   accepted: "no account is refused",
   arrives: "core has every account",
   isBehind: "an account is behind its telemetry",
+  bySource: "what accounts state is counted by source once",
 } as const;
 
 /** What is left of a history whose cores take accounts. */
@@ -45,6 +47,7 @@ export const judgeAccounts = ({ tables, hosts, hasGoneBack }: AccountsAfter): Br
   return [
     ...hosts.flatMap(judgeArrival),
     ...accounts.filter(({ refused }) => refused === null).flatMap((account) => judgeRange(account, stored)),
+    ...judgeVolumes(accounts, tables),
     ...hosts.filter(isSingle(hosts)).flatMap((host) => {
       const own = accounts.filter(({ hostId }) => hostId === host.hostId);
       const history = { host, accounts: own.filter(({ refused }) => refused === null), stored, hasGoneBack };
@@ -117,6 +120,18 @@ const judgeRange = (account: CoreAccount, stored: Stored): Breach[] => {
       : []),
     ...(ahead ? [breach("isBehind", `${nameOf(account)} is ${xid}, and ${ahead[0]} is ${ahead[1]}`)] : []),
   ];
+};
+
+const judgeVolumes = (accounts: readonly CoreAccount[], { volumes }: Tables): Breach[] => {
+  const accepted = accounts.filter(({ refused }) => refused === null);
+  return [...Map.groupBy(accepted, ({ hostId }) => hostId)].flatMap(([hostId, own]) => {
+    const stated = own.reduce((sum, account) => sum + Number(account.accepted), 0);
+    const counted = [...volumes.values()].reduce(
+      (sum, { hostId: of, envelopes }) => sum + (of === hostId ? envelopes : 0),
+      0,
+    );
+    return counted === stated ? [] : [breach("bySource", `${hostId}: counts ${counted} of ${stated}`)];
+  });
 };
 
 const contains = ({ firstSequence, lastSequence }: ReadAccount, sequence: number): boolean =>
