@@ -91,8 +91,24 @@ export const decideAccount = (
   return last ? refuse("contradicts_sequences") : { ...unchecked, counts };
 };
 
+/**
+ * Returns how much of what core counts as lost of a queue is none of it: a restored database has lost its place, but the account states that it
+ * was acknowledged under the queue's earlier id.
+ */
+export const lostUnderEarlierId = (
+  { lost }: Pick<QueueRange, "lost">,
+  { firstSequence, ackedBefore }: Pick<ReadAccount, "firstSequence" | "ackedBefore">,
+  gaps: readonly LostRange[],
+): bigint => {
+  const within = lostWithin(gaps, { firstSequence, lastSequence: firstSequence + ackedBefore - 1n });
+  return within < lost ? within : lost;
+};
+
 /** Ranges may overlap: two copies of a queue each report what a restored database has lost of it. */
-const lostWithin = (gaps: readonly LostRange[], { firstSequence, lastSequence }: ReadAccount): bigint => {
+const lostWithin = (
+  gaps: readonly LostRange[],
+  { firstSequence, lastSequence }: Pick<ReadAccount, "firstSequence" | "lastSequence">,
+): bigint => {
   let lost = 0n;
   let next = firstSequence;
   for (const { from, through } of gaps.toSorted((one, other) => (one.from < other.from ? -1 : 1))) {
