@@ -18,7 +18,7 @@ import type { SimulatedHost } from "./host.ts";
 import type { Breach } from "./oracle.ts";
 import { emptyPast, type PastRecord } from "./queue-past.ts";
 import type { Values } from "./sql-expressions.ts";
-import type { StoredEnvelope, Tables } from "./tables.ts";
+import type { QueueRecord, StoredEnvelope, Tables } from "./tables.ts";
 
 /** The laws by name. */
 export const accountLaws = {
@@ -50,7 +50,8 @@ export const judgeAccounts = ({ tables, hosts, hasGoneBack }: AccountsAfter): Br
     ...judgeVolumes(accounts, tables),
     ...hosts.filter(isSingle(hosts)).flatMap((host) => {
       const own = accounts.filter(({ hostId }) => hostId === host.hostId);
-      const history = { host, accounts: own.filter(({ refused }) => refused === null), stored, hasGoneBack };
+      const accepted = own.filter(({ refused }) => refused === null);
+      const history = { host, accounts: accepted, stored, hasGoneBack, reports: tables.records };
       return [...judgeRefusals(own), ...judgeRecords(history), ...judgeLosses(history), ...judgeDrops(history)];
     }),
   ];
@@ -148,6 +149,8 @@ interface HostHistory {
   accounts: readonly CoreAccount[];
   stored: Stored;
   hasGoneBack: boolean;
+  /** What core reports of queues. */
+  reports: readonly QueueRecord[];
 }
 
 const pastOf = ({ disk: { image } }: SimulatedHost) => image?.past ?? emptyPast;
@@ -175,7 +178,7 @@ const judgeRecords = ({ host, accounts, hasGoneBack }: HostHistory): Breach[] =>
 const isBefore = ({ firstSequence, ackedBefore }: ReadAccount, sequence: number): boolean =>
   BigInt(sequence) < firstSequence + ackedBefore;
 
-const judgeLosses = ({ host, accounts, stored }: HostHistory): Breach[] => {
+const judgeLosses = ({ host, accounts, stored, reports }: HostHistory): Breach[] => {
   const { hostId, disk } = host;
   const { records, queues } = pastOf(host);
   const letters = new Map(disk.image?.deadLetters.map(({ sequence, code }) => [sequence, code]));
@@ -186,10 +189,24 @@ const judgeLosses = ({ host, accounts, stored }: HostHistory): Breach[] => {
     const code = letters.get(sequence);
     return code !== undefined && !givenUp.has(code) && isBefore(account, sequence);
   };
+  /** Nor what a database lost under an earlier id: core reports its range. */
+  const isLostBefore = (account: CoreAccount, sequence: number): boolean =>
+    isBefore(account, sequence) &&
+    reports.some(
+      ({ action, hostId: of, queueHex, details: { from, through } }) =>
+        action === "ingest.gap" &&
+        of === hostId &&
+        queueHex !== account.queueId.toHex() &&
+        Number(from) <= sequence &&
+        sequence <= Number(through),
+    );
   return accounts.flatMap((account) => {
     const gone = records.filter(
       ({ sequence, ...record }) =>
-        contains(account, sequence) && !isStored({ sequence, ...record }) && !isRejectedBefore(account, sequence),
+        contains(account, sequence) &&
+        !isStored({ sequence, ...record }) &&
+        !isRejectedBefore(account, sequence) &&
+        !isLostBefore(account, sequence),
     );
     const codes = gone.map(({ sequence }) => letters.get(sequence));
     const given = codes.filter((code) => code !== undefined && givenUp.has(code)).length;
