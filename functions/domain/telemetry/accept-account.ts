@@ -170,16 +170,16 @@ const proveAccount = async (
   return isGood ? undefined : "signature_invalid";
 };
 
-/** Only an account that core has had before can lie below the cursor; only a queue that was forked has an earlier id. */
+/** Only an account that core has had before can lie below the cursor; only the first ones can follow an earlier id. */
 const factsFor = async (
   tx: Executor,
   queue: QueueName,
   read: ReadAccount | undefined,
-  { range, sink }: LockedBooks & Pick<AccountBooks, "sink">,
+  { range, last, sink }: LockedBooks & Pick<AccountBooks, "sink">,
 ): Promise<RangeFacts> => {
   if (range === undefined || read === undefined) return { gaps: [], stored: 0n };
   const isBelow = range.cursor > read.lastSequence;
-  const hasEarlierId = read.ackedBefore > 0n && range.lost > 0n;
+  const hasEarlierId = range.lost > 0n && (read.ackedBefore > 0n || last === undefined);
   return {
     gaps: isBelow || hasEarlierId ? await findLostRanges(tx, queue) : [],
     stored: !isBelow ? 0n : sink === "postgres" ? await countStoredWithin(tx, queue, read) : range.stored,
@@ -188,9 +188,9 @@ const factsFor = async (
 
 /** Returns the books without what is lost under the queue's earlier id: no account names it here, and the one that states it takes it off. */
 const ofThisId = (books: LockedBooks, read: ReadAccount, { gaps }: RangeFacts): LockedBooks => {
-  const { range, take } = books;
+  const { range, last, take } = books;
   if (range === undefined) return books;
-  const earlier = lostUnderEarlierId(range, read, gaps);
+  const earlier = lostUnderEarlierId(range, { ...read, isFirst: last === undefined }, gaps);
   return {
     ...books,
     range: { ...range, lost: range.lost - earlier },

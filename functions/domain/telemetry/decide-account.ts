@@ -92,15 +92,16 @@ export const decideAccount = (
 };
 
 /**
- * Returns how much of what core counts as lost of a queue is none of it: a restored database has lost its place, but the account states that it
- * was acknowledged under the queue's earlier id.
+ * Returns how much of what core counts as lost of a queue no account of it states: a restored database has lost its place, but it was
+ * acknowledged under the queue's earlier id, or lies below the first account.
  */
 export const lostUnderEarlierId = (
   { lost }: Pick<QueueRange, "lost">,
-  { firstSequence, ackedBefore }: Pick<ReadAccount, "firstSequence" | "ackedBefore">,
+  { firstSequence, ackedBefore, isFirst }: Pick<ReadAccount, "firstSequence" | "ackedBefore"> & { isFirst: boolean },
   gaps: readonly LostRange[],
 ): bigint => {
-  const within = lostWithin(gaps, { firstSequence, lastSequence: firstSequence + ackedBefore - 1n });
+  const lastSequence = firstSequence + ackedBefore - 1n;
+  const within = lostWithin(gaps, { firstSequence: isFirst ? 0n : firstSequence, lastSequence });
   return within < lost ? within : lost;
 };
 
