@@ -1,6 +1,7 @@
 import { create } from "@bufbuild/protobuf";
 import { describe, expect, it } from "vitest";
 import { OpenSchema, StatusSchema } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import { Problem } from "../problems.ts";
 import { runOf } from "../store/ingest/envelope-run.ts";
 import { createAside, type DecodeMessage, type ForwardMessage, forward } from "./forward.ts";
 
@@ -16,7 +17,7 @@ const frame = (previousSequence: number, rejections = 0): ForwardMessage => {
 };
 
 /** A stream under the test's control: `send` groups of messages, `commit` frames in any order. */
-const start = () => {
+const start = ({ open = async () => "opened" } = {}) => {
   const sent: { group: DecodeMessage[] | null }[] = [];
   let arrived = Promise.withResolvers<void>();
   let pulls = 0;
@@ -36,7 +37,7 @@ const start = () => {
   const answers = forward<string>(
     requests(),
     {
-      open: async () => "opened",
+      open,
       accept: ({ frame }) => {
         const ack = Promise.withResolvers<string>();
         frames.set(String(frame.previousSequence), ack);
@@ -60,6 +61,7 @@ const start = () => {
     aside,
     answers,
     pulls: () => pulls,
+    accepted: () => [...frames.keys()],
     setReadable: (promise: Promise<void>) => {
       readable = promise;
     },
@@ -124,6 +126,15 @@ describe("forward", () => {
       await stream.send(first, second);
       await expect(ended).rejects.toMatchObject({ code: "frame_invalid" });
     }
+  });
+
+  it("accepts no frame that comes with an Open which is rejected: it would belong to no session", async () => {
+    const stream = start({ open: () => Promise.reject(new Problem("queue_forked")) });
+    const rejected = expect(stream.answers.next()).rejects.toMatchObject({ code: "queue_forked" });
+    await stream.send(open, frame(1));
+    await stream.send(frame(2));
+    await rejected;
+    expect(stream.accepted()).toEqual([]);
   });
 
   it("acknowledges the frames before a rejected one, then throws its error, and reads no more", async () => {

@@ -1,6 +1,7 @@
 /**
  * One Forward stream. Invariants: answers leave in the order of their messages, except those of statuses; a frame's bytes are in the budget
- * from when it is decoded until it is committed or rejected; after the first rejected message nothing more is read.
+ * from when it is decoded until it is committed or rejected; after the first rejected message nothing more is read. Behind an Open that is
+ * rejected no frame is accepted: it would have no session, and so would be stored in that of another fork.
  */
 import type { Account, ForwardResponse, Open, Status } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
@@ -89,7 +90,8 @@ export async function* forward<Answer>(
   let opened = false;
   let ended = false;
 
-  const push = (answer: Promise<Answer>, rejected = 0): Promise<unknown> => {
+  /** Resolves once a message is answered, with false if it is rejected. */
+  const push = (answer: Promise<Answer>, rejected = 0): Promise<boolean> => {
     rejections += rejected;
     const at = entries.push({ state: "pending", rejections: rejected }) - 1;
     const entry = entries[at] as Entry<Answer>;
@@ -97,15 +99,17 @@ export async function* forward<Answer>(
       (value) => {
         Object.assign(entry, { state: "answered", answer: value });
         if (entries[0] === entry) changed.raise();
+        return true;
       },
       (cause: unknown) => {
         Object.assign(entry, { state: "rejected", cause });
         if (entries[0] === entry) changed.raise();
+        return false;
       },
     );
   };
   /** Returns what must end before the next message: Opened reports the cursor before the frames of its stream. */
-  const serve = (message: ForwardMessage): Promise<unknown> | undefined => {
+  const serve = (message: ForwardMessage): Promise<boolean> | undefined => {
     if (!opened && message.case !== "open") throw outOfOrder("open must be the first message");
     if (opened && message.case === "open") throw outOfOrder("open may come only once");
     opened = true;
@@ -130,7 +134,7 @@ export async function* forward<Answer>(
       if (next.done) return;
       for (const decode of next.value) {
         const opening = serve(decode());
-        if (opening) await opening;
+        if (opening && !(await opening)) return;
       }
     }
   };

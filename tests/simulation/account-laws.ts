@@ -8,8 +8,9 @@
  * 5. Core refuses no account.
  * 6. Core has every account.
  * 7. An account commits behind its range: an export that has passed it has delivered what it speaks of.
+ * 8. What accounts state that was accepted is counted by source, once.
  *
- * Of a host whose disk went back or which was copied, nobody knows which of its accounts arrive; of it, laws 2, 6 and 7 hold.
+ * Of a host whose disk went back or which was copied, nobody knows which of its accounts arrive; of it, laws 2 and 6 to 8 hold.
  */
 import { type ReadAccount, readAccount, statedLosses } from "../../functions/domain/telemetry/read-account.ts";
 import { hourMs } from "../../kit/clock.ts";
@@ -17,7 +18,7 @@ import type { SimulatedHost } from "./host.ts";
 import type { Breach } from "./oracle.ts";
 import { emptyPast, type PastRecord } from "./queue-past.ts";
 import type { Values } from "./sql-expressions.ts";
-import type { StoredEnvelope, Tables } from "./tables.ts";
+import type { QueueRecord, StoredEnvelope, Tables } from "./tables.ts";
 
 /** The laws by name. */
 export const accountLaws = {
@@ -28,6 +29,7 @@ export const accountLaws = {
   accepted: "no account is refused",
   arrives: "core has every account",
   isBehind: "an account is behind its telemetry",
+  bySource: "what accounts state is counted by source once",
 } as const;
 
 /** What is left of a history whose cores take accounts. */
@@ -45,9 +47,11 @@ export const judgeAccounts = ({ tables, hosts, hasGoneBack }: AccountsAfter): Br
   return [
     ...hosts.flatMap(judgeArrival),
     ...accounts.filter(({ refused }) => refused === null).flatMap((account) => judgeRange(account, stored)),
+    ...judgeVolumes(accounts, tables),
     ...hosts.filter(isSingle(hosts)).flatMap((host) => {
       const own = accounts.filter(({ hostId }) => hostId === host.hostId);
-      const history = { host, accounts: own.filter(({ refused }) => refused === null), stored, hasGoneBack };
+      const accepted = own.filter(({ refused }) => refused === null);
+      const history = { host, accounts: accepted, stored, hasGoneBack, reports: tables.records };
       return [...judgeRefusals(own), ...judgeRecords(history), ...judgeLosses(history), ...judgeDrops(history)];
     }),
   ];
@@ -119,6 +123,18 @@ const judgeRange = (account: CoreAccount, stored: Stored): Breach[] => {
   ];
 };
 
+const judgeVolumes = (accounts: readonly CoreAccount[], { volumes }: Tables): Breach[] => {
+  const accepted = accounts.filter(({ refused }) => refused === null);
+  return [...Map.groupBy(accepted, ({ hostId }) => hostId)].flatMap(([hostId, own]) => {
+    const stated = own.reduce((sum, account) => sum + Number(account.accepted), 0);
+    const counted = [...volumes.values()].reduce(
+      (sum, { hostId: of, envelopes }) => sum + (of === hostId ? envelopes : 0),
+      0,
+    );
+    return counted === stated ? [] : [breach("bySource", `${hostId}: counts ${counted} of ${stated}`)];
+  });
+};
+
 const contains = ({ firstSequence, lastSequence }: ReadAccount, sequence: number): boolean =>
   firstSequence <= sequence && sequence <= lastSequence;
 
@@ -133,6 +149,8 @@ interface HostHistory {
   accounts: readonly CoreAccount[];
   stored: Stored;
   hasGoneBack: boolean;
+  /** What core reports of queues. */
+  reports: readonly QueueRecord[];
 }
 
 const pastOf = ({ disk: { image } }: SimulatedHost) => image?.past ?? emptyPast;
@@ -160,7 +178,7 @@ const judgeRecords = ({ host, accounts, hasGoneBack }: HostHistory): Breach[] =>
 const isBefore = ({ firstSequence, ackedBefore }: ReadAccount, sequence: number): boolean =>
   BigInt(sequence) < firstSequence + ackedBefore;
 
-const judgeLosses = ({ host, accounts, stored }: HostHistory): Breach[] => {
+const judgeLosses = ({ host, accounts, stored, reports }: HostHistory): Breach[] => {
   const { hostId, disk } = host;
   const { records, queues } = pastOf(host);
   const letters = new Map(disk.image?.deadLetters.map(({ sequence, code }) => [sequence, code]));
@@ -171,10 +189,24 @@ const judgeLosses = ({ host, accounts, stored }: HostHistory): Breach[] => {
     const code = letters.get(sequence);
     return code !== undefined && !givenUp.has(code) && isBefore(account, sequence);
   };
+  /** Nor what a database lost under an earlier id: core reports its range. */
+  const isLostBefore = (account: CoreAccount, sequence: number): boolean =>
+    isBefore(account, sequence) &&
+    reports.some(
+      ({ action, hostId: of, queueHex, details: { from, through } }) =>
+        action === "ingest.gap" &&
+        of === hostId &&
+        queueHex !== account.queueId.toHex() &&
+        Number(from) <= sequence &&
+        sequence <= Number(through),
+    );
   return accounts.flatMap((account) => {
     const gone = records.filter(
       ({ sequence, ...record }) =>
-        contains(account, sequence) && !isStored({ sequence, ...record }) && !isRejectedBefore(account, sequence),
+        contains(account, sequence) &&
+        !isStored({ sequence, ...record }) &&
+        !isRejectedBefore(account, sequence) &&
+        !isLostBefore(account, sequence),
     );
     const codes = gone.map(({ sequence }) => letters.get(sequence));
     const given = codes.filter((code) => code !== undefined && givenUp.has(code)).length;

@@ -151,11 +151,19 @@ it("the model decides on accounts as PostgreSQL does", async () => {
     sql.unsafe(
       `select refused, encode(range_digest, 'hex') as digest, ${flags.join(", ")}, ${columns.map((name) => `${name}::int`).join(", ")} from ingest_account order by number, is_linked desc, coalesce(refused, '') collate "C"`,
     );
+  const volumesOf = () =>
+    sql.unsafe(
+      `select concat_ws(' ', host_id, day, kind, source) as name, envelopes::int, payload_bytes::int from volume_source order by day`,
+    );
   const property = fc.asyncProperty(fc.array(accountStep, { minLength: 1, maxLength: 12 }), async (steps) => {
-    await sql.unsafe("truncate ingest_cursor; truncate ingest_block; truncate ingest_account");
+    await sql.unsafe("truncate ingest_cursor; truncate ingest_block; truncate ingest_account; truncate volume_source");
     const opener = createQueueOpener({ ...needs, observe, register: createPostgresRegister({ ...needs, db }) });
     const expected = await outcomesOf({ db, committer, opener }, steps);
-    const rows = { cursors: [...(await cursorsOf())], accounts: [...(await accountsOf())] };
+    const rows = {
+      cursors: [...(await cursorsOf())],
+      accounts: [...(await accountsOf())],
+      volumes: [...(await volumesOf())],
+    };
     const modelled = await inWorld(1, async (world) => {
       const server = createDatabaseServer(world);
       const client = world.process("core");
@@ -183,6 +191,9 @@ it("the model decides on accounts as PostgreSQL does", async () => {
           ...{ refused: row.refused, digest: hex(row.range_digest) },
           ...Object.fromEntries(flags.map((name) => [name, row[name]])),
           ...Object.fromEntries(columns.map((name) => [name, Number(row[name])])),
+        })),
+        volumes: [...server.tables.volumes].map(([name, { envelopes, payloadBytes }]) => ({
+          ...{ name: name.replaceAll("\0", " "), envelopes, payload_bytes: payloadBytes },
         })),
       };
     });

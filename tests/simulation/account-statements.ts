@@ -17,6 +17,9 @@ const lostRanges =
 const storedWithin =
   "select coalesce(sum(envelopes), 0)::text as stored from ingest_block where host_id = $1 and queue_id = $2 and first_sequence >= $3::bigint and last_sequence <= $4::bigint";
 
+const addSourceVolumes =
+  "insert into volume_source as v (host_id, day, kind, source, envelopes, payload_bytes) select $1, $2::int, kind, source, least(sum(records), 9007199254740991), least(sum(bytes), 9007199254740991) from jsonb_to_recordset($3::jsonb) as counted (kind text, source text, records numeric, bytes numeric) group by kind, source order by kind, source on conflict (host_id, day, kind, source) do update set envelopes = least(v.envelopes + excluded.envelopes, 9007199254740991), payload_bytes = least(v.payload_bytes + excluded.payload_bytes, 9007199254740991)";
+
 /** Makes the function that executes them. */
 export const createAccountStatements = (server: DatabaseServer): ExecuteStatement => {
   const executeOther = createSinkStatements(server);
@@ -68,6 +71,19 @@ export const createAccountStatements = (server: DatabaseServer): ExecuteStatemen
           envelope.sequence <= Number(last),
       );
       return [{ stored: String(within.length) }];
+    }
+    if (text === addSourceVolumes) {
+      const [hostId, day, rows] = params;
+      const counts = JSON.parse(String(rows)) as Record<"kind" | "source" | "records" | "bytes", string>[];
+      server.write(open, ({ volumes }) => {
+        for (const { kind, source, records, bytes } of counts) {
+          const name = [hostId, day, kind, source].join("\0");
+          const { envelopes = 0, payloadBytes = 0 } = volumes.get(name) ?? {};
+          const sums = { envelopes: envelopes + Number(records), payloadBytes: payloadBytes + Number(bytes) };
+          volumes.set(name, { hostId: String(hostId), ...sums });
+        }
+      });
+      return [];
     }
     const selected = selectPattern.exec(text);
     // The sink of a stream reads a cursor alone.

@@ -75,6 +75,7 @@ const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = 
     host.queue = withMembers(queue, { accounts: { ...queue.accounts, pendingThrough: () => 1 } });
   },
   [accountLaws.isBehind]: (lab) => withAccount(lab, (account) => ({ ...account, xid: 0n })),
+  [accountLaws.bySource]: ({ server: { tables } }) => tables.volumes.clear(),
   "telemetry waits for no account": async (lab) => {
     const { disk } = first(lab.hosts);
     const row = { ...{ first: 1, last: 1, bytes: 1, ageMs: 0 }, block: joinBlock([]) };

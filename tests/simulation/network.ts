@@ -200,7 +200,8 @@ export const createNetwork = (world: World): Network => {
   const repeat: Network["repeat"] = (isOf, target) => {
     for (const { of, carried } of [...open].filter((connection) => isOf(connection.of))) {
       const body = createByteQueue();
-      for (const segment of carried) body.push(segment.slice());
+      // At once, as what waited: an Open and the frames behind it arrive together.
+      body.push(Uint8Array.from(Buffer.concat(carried)));
       const lost = new AbortController();
       const drain = async (): Promise<void> => {
         for await (const _ of target.listener({ hostId: of.hostId, body: body.read(), signal: lost.signal }));

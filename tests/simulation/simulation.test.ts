@@ -26,6 +26,26 @@ describe("a simulation", () => {
     expect((await simulate({ seed: 4, variation: 1 })).digest).not.toBe(first.digest);
   });
 
+  it("stores no record of a call that is sent again in the place of a copy's", async () => {
+    const { breaches, notes } = await simulate({ seed: 2, faults: [] }, {}, async ({ world, hosts, cores, ...lab }) => {
+      const [host] = hosts;
+      const [core] = cores;
+      if (host === undefined || core === undefined) throw new Error("the lab is empty");
+      const pass = (ms: number) => world.runUntil(world.now() + ms);
+      // The copy's Open waits, and behind it what both have sent under one sequence.
+      lab.server.process.suspendedUntil = world.now() + 5_000;
+      lab.copy(host);
+      await pass(1_000);
+      void host.offer();
+      void hosts.at(-1)?.offer();
+      await pass(1_000);
+      lab.network.repeat(({ hostId }) => hostId === host.hostId, core);
+      await pass(30_000);
+    });
+    expect(breaches).toEqual([]);
+    expect(notes.filter(({ text }) => text.includes("queue.forked"))).not.toEqual([]);
+  });
+
   // `simulate -- --plants` runs all of them, each until a seed finds it: the table is in docs/simulation.md.
   it.each([
     "the queue's state is not part of its transactions",

@@ -58,6 +58,13 @@ export interface QueueRecord {
   details: Record<string, number | string>;
 }
 
+/** A row of `volume_source`: what the accounts of a host state that it accepted of a source in a day. */
+export interface VolumeRow {
+  hostId: string;
+  envelopes: number;
+  payloadBytes: number;
+}
+
 /** Everything that is committed. Rows of lists are never changed. */
 export interface Tables {
   cursors: Map<string, CursorRow>;
@@ -67,6 +74,8 @@ export interface Tables {
   records: QueueRecord[];
   /** `ingest_account`. */
   accounts: Values[];
+  /** `volume_source`, by host, day, kind and source. */
+  volumes: Map<string, VolumeRow>;
   /** When each host last stored something, in milliseconds. */
   hosts: Map<string, number>;
   /** The envelopes that `ingest_stored` counts. */
@@ -88,6 +97,7 @@ export const emptyTables = (): Tables => ({
   blocks: [],
   records: [],
   accounts: [],
+  volumes: new Map(),
   hosts: new Map(),
   stored: 0,
   positions: new Map(),
@@ -104,6 +114,7 @@ export const copyTables = (tables: Tables): Tables => ({
   blocks: [...tables.blocks],
   records: [...tables.records],
   accounts: [...tables.accounts],
+  volumes: new Map(tables.volumes),
   hosts: new Map(tables.hosts),
   positions: new Map([...tables.positions].map(([key, row]) => [key, { ...row }])),
   deadLetters: [...tables.deadLetters],

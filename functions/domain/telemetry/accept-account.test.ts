@@ -187,6 +187,29 @@ describe("accepting an account", () => {
     expect(await sql`select 1 from ingest_account`).toHaveLength(1);
   });
 
+  it.each([1n, 5n])(
+    "counts nothing as lost that was acknowledged under an earlier id, of a first account from %i",
+    async (firstSequence) => {
+      // Core had stored 11 to 13 alone: to the host, which opened the queue again, all through 13 was acknowledged.
+      await count(20, { stored: 7, lost: 13 });
+      await sql`
+      insert into audit_event (id, occurred_at, actor_type, actor_id, actor_display, action, target_type, target_id, outcome, details)
+      values (gen_random_uuid(), now(), 'collector', '', ${host.identity}, 'ingest.gap', 'host', '', 'success',
+        ${JSON.stringify({ queue_id: Buffer.from(queueId).toString("hex"), from: "1", through: "13" })}::text::jsonb)`;
+      const accepted = [{ records: 13n - firstSequence }];
+      const first = bodyOf({ firstSequence, lastSequence: 12n, ackedBeforeThrough: 10n, accepted });
+      expect(await accept(signed(first))).toEqual({ through: 1n, refused: "" });
+      const previousSha256 = createHash("sha256").update(accountPayload(first)).digest();
+      const next = { number: 2n, previousSha256, firstSequence: 13n, lastSequence: 20n, accepted: [{ records: 8n }] };
+      expect(await accept(signed(bodyOf(next)))).toEqual({ through: 2n, refused: "" });
+      const rows = await sql`select lost::int, stored::int, missing::int, refused from ingest_account order by number`;
+      expect([...rows]).toEqual([
+        { lost: 2, stored: 0, missing: 0, refused: null },
+        { lost: 1, stored: 7, missing: 0, refused: null },
+      ]);
+    },
+  );
+
   it.each([
     ["signature_invalid", () => ({ ...signed(bodyOf()), signature: new Uint8Array(70) })],
     ["signature_invalid", () => signed(bodyOf(), other)],

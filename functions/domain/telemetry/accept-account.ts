@@ -23,7 +23,13 @@ import type { QueueName } from "../../store/ingest/cursors.ts";
 import { addSourceVolumes } from "../../store/volume/sources.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import { type AccountBooks, type LockedBooks, noStream, postgresBooks, type StreamColumns } from "./account-books.ts";
-import { type AccountDecision, decideAccount, noCounts, type RangeFacts } from "./decide-account.ts";
+import {
+  type AccountDecision,
+  decideAccount,
+  lostUnderEarlierId,
+  noCounts,
+  type RangeFacts,
+} from "./decide-account.ts";
 import { type AccountFault, type ReadAccount, readAccount } from "./read-account.ts";
 
 /** The parts of core that accept accounts. */
@@ -99,10 +105,12 @@ export const createAccountAcceptor = (
     const lock = await books.read(queue, isNamed ? read?.firstSequence : undefined);
     return db.transaction(async (tx) => {
       await limitLockWaits(tx);
-      const state = await lock(tx);
+      const locked = await lock(tx);
       // The host opens the queue again, and then says what a database that went back has lost.
-      if (books.sink === "postgres" && stream && equalBytes(stream.queueId, queue.queueId) && !isAsLeft(state, stream))
+      if (books.sink === "postgres" && stream && equalBytes(stream.queueId, queue.queueId) && !isAsLeft(locked, stream))
         throw new Problem("sequence_gap");
+      const has = await factsFor(tx, queue, read, { ...locked, sink: books.sink });
+      const state = read ? ofThisId(locked, read, has) : locked;
       const through = state.last?.number ?? 0n;
       const name = { ...queue, number: read?.number ?? 0n, sha256 };
       const same = await hasAccount(tx, name);
@@ -111,7 +119,7 @@ export const createAccountAcceptor = (
           ? { kind: "refused", fault: fault ?? "malformed", isLinked: false }
           : decideAccount(
               { ...read, sha256, isSigned: true, earlierAreLost: sent.earlierAreLost },
-              { ...state, same, has: await factsFor(tx, queue, read, { ...state, sink: books.sink }) },
+              { ...state, same, has },
             );
       if (decision.kind === "known" || decision.kind === "early") return { through, refused: "" };
       const isRefused = decision.kind === "refused";
@@ -162,16 +170,32 @@ const proveAccount = async (
   return isGood ? undefined : "signature_invalid";
 };
 
-/** Only an account that core has had before can lie below the cursor. */
+/** Only an account that core has had before can lie below the cursor; only the first ones can follow an earlier id. */
 const factsFor = async (
   tx: Executor,
   queue: QueueName,
-  read: ReadAccount,
-  { range, sink }: LockedBooks & Pick<AccountBooks, "sink">,
+  read: ReadAccount | undefined,
+  { range, last, sink }: LockedBooks & Pick<AccountBooks, "sink">,
 ): Promise<RangeFacts> => {
-  if (range === undefined || range.cursor <= read.lastSequence) return { gaps: [], stored: 0n };
-  const stored = sink === "postgres" ? await countStoredWithin(tx, queue, read) : range.stored;
-  return { gaps: await findLostRanges(tx, queue), stored };
+  if (range === undefined || read === undefined) return { gaps: [], stored: 0n };
+  const isBelow = range.cursor > read.lastSequence;
+  const hasEarlierId = range.lost > 0n && (read.ackedBefore > 0n || last === undefined);
+  return {
+    gaps: isBelow || hasEarlierId ? await findLostRanges(tx, queue) : [],
+    stored: !isBelow ? 0n : sink === "postgres" ? await countStoredWithin(tx, queue, read) : range.stored,
+  };
+};
+
+/** Returns the books without what is lost under the queue's earlier id: no account names it here, and the one that states it takes it off. */
+const ofThisId = (books: LockedBooks, read: ReadAccount, { gaps }: RangeFacts): LockedBooks => {
+  const { range, last, take } = books;
+  if (range === undefined) return books;
+  const earlier = lostUnderEarlierId(range, { ...read, isFirst: last === undefined }, gaps);
+  return {
+    ...books,
+    range: { ...range, lost: range.lost - earlier },
+    take: ({ counts, lastSequence }) => take({ counts: { ...counts, lost: counts.lost + earlier }, lastSequence }),
+  };
 };
 
 const rowOf = (

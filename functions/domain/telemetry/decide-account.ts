@@ -91,8 +91,25 @@ export const decideAccount = (
   return last ? refuse("contradicts_sequences") : { ...unchecked, counts };
 };
 
+/**
+ * Returns how much of what core counts as lost of a queue no account of it states: a restored database has lost its place, but it was
+ * acknowledged under the queue's earlier id, or lies below the first account.
+ */
+export const lostUnderEarlierId = (
+  { lost }: Pick<QueueRange, "lost">,
+  { firstSequence, ackedBefore, isFirst }: Pick<ReadAccount, "firstSequence" | "ackedBefore"> & { isFirst: boolean },
+  gaps: readonly LostRange[],
+): bigint => {
+  const lastSequence = firstSequence + ackedBefore - 1n;
+  const within = lostWithin(gaps, { firstSequence: isFirst ? 0n : firstSequence, lastSequence });
+  return within < lost ? within : lost;
+};
+
 /** Ranges may overlap: two copies of a queue each report what a restored database has lost of it. */
-const lostWithin = (gaps: readonly LostRange[], { firstSequence, lastSequence }: ReadAccount): bigint => {
+const lostWithin = (
+  gaps: readonly LostRange[],
+  { firstSequence, lastSequence }: Pick<ReadAccount, "firstSequence" | "lastSequence">,
+): bigint => {
   let lost = 0n;
   let next = firstSequence;
   for (const { from, through } of gaps.toSorted((one, other) => (one.from < other.from ? -1 : 1))) {
