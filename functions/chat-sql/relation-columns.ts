@@ -2,7 +2,8 @@ import type { ColumnDescription } from "../../proto/chat/tools.ts";
 import { incompleteStates } from "../../proto/completeness/hour-note.ts";
 import { hourStates, shortageKinds } from "../../proto/completeness/hour-state.ts";
 import { certificateStatuses, driftKinds, fleetConditions, fleetStates } from "../../proto/fleet-health/vocabulary.ts";
-import { watchEventKinds, watchStates } from "../../proto/watch/watch.ts";
+import { watchStates } from "../../proto/watch/vocabulary.ts";
+import { watchEventKinds } from "../../proto/watch/watch.ts";
 
 const column = (name: string, type: string, description: string, unit: string | null = null): ColumnDescription => ({
   name,
