@@ -33,8 +33,8 @@ const resultOf = (comparison: ReturnType<typeof compareGroups>, measure: string)
   comparison.measures.find((result) => result.measure === measure);
 
 describe("a comparison of changed hosts with others", () => {
-  it.each([20, 60, 300])("of %i hosts without an effect ends with a verdict of one in at most 5 percent", (count) => {
-    const rounds = 200;
+  it.each([20, 60, 200])("of %i hosts without an effect ends with a verdict of one in at most 5 percent", (count) => {
+    const rounds = 100;
     let effects = 0;
     for (let round = 0; round < rounds; round++) {
       const { verdict } = compareGroups(createHosts(count), createHosts(count * 3));
