@@ -393,7 +393,7 @@ describe("the statement of an hour", () => {
     await test.clock.advance(minuteMs + 3 * hourMs);
     const reports = [];
     for (let round = 0; round < 6; round++)
-      reports.push(...(await Promise.all([state(core), writeStatement(core, otherOwner)])));
+      reports.push(...(await Promise.all([writeStatement(core, owner), writeStatement(core, otherOwner)])));
     const hours = reports.flatMap((report) => (report ? [report.hour] : []));
     expect(hours).toEqual(["10", "11", "12", "13"].map((hour) => `2026-11-25T${hour}:00:00.000Z`));
     const rows = await test.db.execute(
