@@ -152,7 +152,7 @@ export const compareHostsAction: Action<{ since: Instant }> = async (terminal, {
   return undefined;
 };
 
-/** What runs out, as lines: when, of whom, and from which figures. */
+/** Returns a line for each thing that runs out: when, whose it is, and the figures that say so. */
 const aheadRows = (ahead: LookAheadResponse) => [
   ...ahead.certificates.first.map((host) => ({
     ...{ what: "certificate", of: host.device_id, at: host.expires_at, from: "not renewed" },

@@ -1154,7 +1154,7 @@ export const readHostEnvelopes = <ThrowOnError extends boolean = false>(options:
 });
 
 /**
- * What core stored over time, and which hosts, kinds, sources or values of a label sent the most; by default the last day by host
+ * What core stored over time, and who sent the most: hosts, kinds, sources or values of a label; by default hosts, in the last day
  */
 export const reportVolume = <ThrowOnError extends boolean = false>(options: Options<ReportVolumeData, ThrowOnError>): RequestResult<ReportVolumeResponses, ReportVolumeErrors, ThrowOnError> => options.client.get<ReportVolumeResponses, ReportVolumeErrors, ThrowOnError>({
     security: [{

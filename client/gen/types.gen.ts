@@ -3100,7 +3100,7 @@ export type PutInventoryError = PutInventoryErrors[keyof PutInventoryErrors];
 
 export type PutInventoryResponses = {
     /**
-     * What it changes, with an `ETag`
+     * The hosts that it adds, changes and removes, with an `ETag`
      */
     200: {
         etag: string;
@@ -7522,7 +7522,7 @@ export type LookAheadError = LookAheadErrors[keyof LookAheadErrors];
 
 export type LookAheadResponses = {
     /**
-     * What runs out
+     * The certificates, queues, tokens and room that run out
      */
     200: {
         generated_at: string;

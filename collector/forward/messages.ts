@@ -49,7 +49,7 @@ export interface Status {
     deadLetters: number;
   };
   lastAckAgeSeconds: number | null;
-  /** Of this process. */
+  /** The memory and CPU time of this process. */
   usage: { rssBytes: number; cpuMs: number };
   /** The signed body of a heartbeat; empty if the last one still holds. */
   report: Uint8Array;

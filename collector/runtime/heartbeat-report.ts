@@ -29,7 +29,7 @@ export interface ConfigReport {
   labels: Labels;
 }
 
-/** What this process takes: its resident memory, and CPU time since its start. */
+/** Returns the resident memory of this process, and its CPU time since its start. */
 export interface ProcessUsage {
   rssBytes: number;
   cpuMs: number;

@@ -67,7 +67,7 @@ export const collectorIdentity = pgTable(
      * enrollments share.
      */
     labelSetId: integer("label_set_id").notNull().default(noLabels),
-    /** Of the service account token that the host enrolled with last; null after a bootstrap token. */
+    /** The claims of the service account token that the host enrolled with last; null after a bootstrap token. */
     attestation: jsonb("attestation").$type<Attestation>(),
   },
   (table) => [

@@ -13,7 +13,7 @@ export interface Attestation {
   subject: string;
   /** Those of the pod and its node, and those that the policy's rules name. */
   claims: Readonly<Record<string, string>>;
-  /** Of the rule; they win over those of the policy. */
+  /** The labels of the rule, which win over those of the policy. */
   labels: Labels;
 }
 
@@ -60,7 +60,7 @@ export const bootstrapToken = pgTable(
     revokedAt: timestamp("revoked_at"),
     createdAt: timestamp("created_at").notNull(),
     createdBy: uuid("created_by").notNull(),
-    /** Of a service account token, which enrolls one host; null for a bootstrap token. */
+    /** The claims of a service account token, which enrolls one host; null for a bootstrap token. */
     attestation: jsonb("attestation").$type<Attestation>(),
   },
   (table) => [

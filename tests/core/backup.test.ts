@@ -109,7 +109,9 @@ describe("svc-server backup", () => {
     });
   });
 
-  it("replaces no file of another backup that is being written", async () => {
+  it("replaces no backup, and none that is being written", async () => {
+    const again = await run(source, "backup", "--to", inDir("whole.backup"), "--recipient", recipient);
+    expect(again).toMatchObject({ exitCode: 1, err: expect.stringContaining("whole.backup exists already") });
     writeFileSync(inDir("other.backup.partial"), "");
     const refused = await run(source, "backup", "--to", inDir("other.backup"), "--recipient", recipient);
     expect(refused).toMatchObject({ exitCode: 1, err: expect.stringContaining("other.backup.partial exists") });
@@ -219,7 +221,7 @@ describe("svc-server restore", () => {
       ["whole.backup", other, "no identity opens it"],
       ["changed.backup", key, "was changed or cut"],
       ["cut.backup", key, "was changed or cut"],
-      ["absent.backup", key, "ENOENT"],
+      ["absent.backup", key, "absent.backup cannot be read: ENOENT"],
     ] as const) {
       const refused = await run(target, "restore", inDir(file), "--identity", identity);
       expect([file, refused.exitCode, refused.err]).toEqual([file, 1, expect.stringContaining(message)]);

@@ -2,7 +2,7 @@
  * The file of a backup: a tar, compressed by zstd and encrypted by age (age-encryption.org/v1), which detects a change and a missing end. So
  * `age --decrypt -i KEY FILE | zstd --decompress | tar --extract` reads it without core.
  */
-import { createReadStream } from "node:fs";
+import { existsSync } from "node:fs";
 import { open, rename, rm } from "node:fs/promises";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -48,6 +48,7 @@ export const writeArchive = async (
       throw new BackupRefused(`${recipient} is no age recipient, such as svc-server backup --new-key prints`);
     }
   }
+  if (existsSync(file)) throw new BackupRefused(`${file} exists already: name another`);
   const partial = `${file}.partial`;
   const handle = await open(partial, "wx", 0o600).catch((cause: NodeJS.ErrnoException) => {
     if (cause.code !== "EEXIST") throw cause;
@@ -97,7 +98,11 @@ export const readArchive = async function* (
       throw new BackupRefused("the identity file has a line that is no age identity, as age-keygen writes it");
     }
   }
-  const source = createReadStream(file);
+  const handle = await open(file).catch((cause: Error) => {
+    // Without the cause: its code would read as a database that is not there.
+    throw new BackupRefused(`${file} cannot be read: ${cause.message}`);
+  });
+  const source = handle.createReadStream();
   try {
     const decrypted = await decrypter.decrypt(Readable.toWeb(source) as ReadableStream<Uint8Array>);
     const archive = extract();
@@ -111,7 +116,7 @@ export const readArchive = async function* (
     }
     await reading;
   } catch (cause) {
-    if (cause instanceof BackupRefused || (cause as NodeJS.ErrnoException).code === "ENOENT") throw cause;
+    if (cause instanceof BackupRefused) throw cause;
     if (/identit/.test(String(cause))) throw new BackupRefused(`${file}: no identity opens it`, { cause });
     throw new BackupRefused(`${file} is no backup, or was changed or cut: ${(cause as Error).message}`, { cause });
   } finally {

@@ -17,7 +17,7 @@ export const healthAheadRoute = (core: Parameters<typeof createAheadReports>[0] 
     summary: "Certificates that expire, queues that fill, tokens that end and telemetry that grows within some hours",
     guard: scope(core, "audit"),
     query: v.strictObject({ hours: v.optional(QueryInteger(1, aheadHoursMax), String(aheadHours)) }),
-    replies: { 200: { description: "What runs out", schema: FleetAhead } },
+    replies: { 200: { description: "The certificates, queues, tokens and room that run out", schema: FleetAhead } },
     handle: async ({ query }) => ({ status: 200, body: await lookAhead(query.hours) }),
   });
 };

@@ -27,7 +27,9 @@ export const putInventoryRoute = (core: Pick<Core, "config" | "db" | "clock" | "
     textBody: { type: "text/csv", read: readInventoryCsv },
     bodyBytesMax: inventoryBytesMax,
     bodyExample: { hosts: [{ name: "web-17", owner: "shop", labels: { env: "prod" } }] },
-    replies: { 200: { description: "What it changes, with an `ETag`", schema: InventoryChange } },
+    replies: {
+      200: { description: "The hosts that it adds, changes and removes, with an `ETag`", schema: InventoryChange },
+    },
     problems: ["inventory_invalid", "inventory_empty", "inventory_changed"],
     handle: async ({ query, body, caller, origin, ifMatch }) => {
       const given = { hosts: body.hosts, ifMatch };

@@ -30,7 +30,7 @@ export const volumeRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
     path: "/v1/collector/volume",
     operationId: "reportVolume",
     summary:
-      "What core stored over time, and which hosts, kinds, sources or values of a label sent the most; by default the last day by host",
+      "What core stored over time, and who sent the most: hosts, kinds, sources or values of a label; by default hosts, in the last day",
     guard: scope(core, "audit"),
     query: Query,
     replies: { 200: { description: "The report", schema: VolumeReport } },
