@@ -3,13 +3,12 @@
  * `N passed, N failed`; the one before counts what was skipped. Arguments go to vitest (`bun run test functions/v1`). Exit code 1 when a test
  * failed or none ran.
  */
-import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, relative } from "node:path";
 import { stripVTControlCharacters } from "node:util";
+import { type EndedProcess, runWatched } from "./watched-process.ts";
 
 /** The parts of vitest's JSON report that the summary uses. */
 interface VitestReport {
@@ -39,23 +38,27 @@ const shorten = (failure: string): string => {
   return [...lines.filter((line) => !isFrame(line)), ...lines.filter(isFrame).slice(0, 5)].join("\n").slice(0, 2000);
 };
 
+/** A file that takes longest needs half of it on two busy cores; tests themselves have timeouts, so what stays silent is around them. */
+const silenceMs = 240_000;
+
+/** Runs vitest. One that falls silent is started once more: under load, a fork or a server has stayed silent before its first test. */
+const runVitest = async (name: string, isShown: boolean, options: readonly string[]): Promise<EndedProcess> => {
+  const vitest = { args: ["node_modules/vitest/vitest.mjs", "run", ...options], isShown, silenceMs };
+  const first = await runWatched(vitest);
+  if (!first.isStalled) return first;
+  process.stdout.write(first.printed);
+  console.log(`${name} printed nothing more for ${silenceMs / 1000} s: its tests are started once more`);
+  return runWatched(vitest);
+};
+
 /** Runs a configuration; returns its results, and what it printed if that is not to be shown at once. */
 const run = async ({ name, config, isShown }: (typeof runs)[number]) => {
   const file = join(folder, `${name}.json`);
   const startedAt = performance.now();
   const reporters = ["--reporter=default", "--reporter=json", `--outputFile.json=${file}`];
   const filters = args.length > 0 ? ["--passWithNoTests", ...args] : [];
-  const child = spawn(
-    process.execPath,
-    ["node_modules/vitest/vitest.mjs", "run", `--config=${config}`, ...reporters, ...filters],
-    { stdio: ["ignore", isShown ? "inherit" : "pipe", isShown ? "inherit" : "pipe"] },
-  );
-  let printed = "";
-  for (const output of [child.stdout, child.stderr])
-    output?.setEncoding("utf8").on("data", (text: string) => {
-      printed += text;
-    });
-  const [code] = await once(child, "close");
+  const options = [`--config=${config}`, ...reporters, ...filters];
+  const { code, printed, isStalled } = await runVitest(name, isShown, options);
   const report: VitestReport = existsSync(file) ? JSON.parse(await readFile(file, "utf8")) : { testResults: [] };
   const tests = report.testResults.flatMap(({ name: path, assertionResults }) =>
     assertionResults.map((test) => ({ ...test, name: `${relative(process.cwd(), path)}: ${test.fullName}` })),
@@ -71,7 +74,8 @@ const run = async ({ name, config, isShown }: (typeof runs)[number]) => {
       .map(({ name: path, message }) => ({ name: relative(process.cwd(), path), reasons: [message] })),
   ];
   // vitest also fails when no test did, such as when a teardown threw.
-  if (code !== 0 && failures.length === 0) failures.push({ name: "outside of any test", reasons: ["see above"] });
+  const reason = isStalled ? `printed nothing for ${silenceMs / 1000} s, twice` : "see above";
+  if (code !== 0 && failures.length === 0) failures.push({ name: "outside of any test", reasons: [reason] });
   return {
     name,
     printed,
