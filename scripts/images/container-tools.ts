@@ -4,7 +4,7 @@
  * The settings are those that also work in a container and on hybrid cgroups: runc rather than crun, cgroupfs, and limits that an
  * unprivileged parent can set. Tools that Debian's podman 4.3 needs beside it are unpacked into the folder, not installed.
  */
-import { existsSync } from "node:fs";
+import { accessSync, constants, existsSync } from "node:fs";
 import { mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { listFirewallChains, removeFirewallChains } from "./firewall-chains.ts";
@@ -28,12 +28,21 @@ const helperFolders = ["usr/lib/podman", "usr/libexec/podman"];
 
 const systemPath = process.env.PATH ?? "/usr/sbin:/usr/bin:/sbin:/bin";
 
-/** Returns the path of a program on `path`, or undefined. */
+/** Returns the path of a program on `path` that this account may run, or undefined. */
 export const findProgram = (name: string, path = systemPath): string | undefined =>
   path
     .split(delimiter)
     .map((folder) => join(folder, name))
-    .find(existsSync);
+    .find(isExecutable);
+
+const isExecutable = (path: string): boolean => {
+  try {
+    accessSync(path, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+};
 
 /** Returns why no image can be built on this machine, or composed, or null. */
 export const whySkipped = (composes: boolean): string | null => {
