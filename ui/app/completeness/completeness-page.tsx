@@ -1,14 +1,11 @@
-import { useLocation } from "@solidjs/router";
-import { createMemo, createSignal, For, Show } from "solid-js";
+import { For, Show } from "solid-js";
 import { FleetCompleteness, type HostStrip } from "../../../proto/completeness/report.ts";
-import { createReport } from "../api/create-report.ts";
 import { Loaded } from "../design/loaded.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
+import { createAddressPage } from "../shell/address-page.ts";
 import { PageHead } from "../shell/page-head.tsx";
-import { createPageTitle } from "../shell/page-title.ts";
 import { countsText, FleetPicture, HoursStrip } from "./fleet-picture.tsx";
 import { HourMark } from "./hour-mark.tsx";
 import { dayHourText, hourStateWords, shortageText, shownStates } from "./hour-view.ts";
@@ -26,40 +23,14 @@ const ranges = [
 
 /** `/completeness`: how many hosts had which state in each hour, and the hosts with the most incomplete hours first. */
 export const CompletenessPage = () => {
-  const { api } = usePageContext();
-  const location = useLocation();
-  const [paused, setPaused] = createSignal(false);
-  createPageTitle(() => "Completeness");
-  /** The address holds the API's own parameters, so that core rejects the ones that it does not know. */
-  const params = createMemo(() => {
-    const given = new URLSearchParams(location.search);
-    given.delete("chat");
-    return given;
-  });
-  const report = createReport({
-    api,
+  const { report, params, pathOf, csvPath, head } = createAddressPage({
+    title: "Completeness",
+    path: "/completeness",
+    source: "/api/core/collector/completeness",
     schema: FleetCompleteness,
-    path: createMemo(
-      () => `/api/core/collector/completeness?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`,
-    ),
     intervalMs: 60_000,
-    paused,
+    limit: pageRows,
   });
-  /** The address with parameters changed, on the first page of its list. */
-  const pathOf = (change: Readonly<Record<string, string | null>>) => {
-    const next = new URLSearchParams(params());
-    next.delete("cursor");
-    for (const [name, value] of Object.entries(change)) {
-      if (value === null) next.delete(name);
-      else next.set(name, value);
-    }
-    return next.size === 0 ? path : `${path}?${next}`;
-  };
-  const exportPath = () => {
-    const asked = new URLSearchParams(params());
-    asked.delete("cursor");
-    return `/api/core/collector/completeness/export.csv${asked.size === 0 ? "" : `?${asked}`}`;
-  };
   const state = () => params().get("state");
   const isOneHour = () => params().has("to");
   const columns: readonly RecordColumn<HostStrip>[] = [
@@ -97,7 +68,7 @@ export const CompletenessPage = () => {
   ];
   return (
     <div class="page completeness">
-      <PageHead title="Completeness" report={report} paused={paused()} onPause={setPaused} />
+      <PageHead {...head()} />
       <Loaded
         report={report}
         what="hours"
@@ -177,8 +148,8 @@ export const CompletenessPage = () => {
           isFailed={({ worst }) => worst?.state === "short"}
           noun="host"
           isContinued={params().has("cursor")}
-          pathOf={(cursor) => pathOf(cursor === undefined ? {} : { cursor })}
-          downloads={[{ path: exportPath(), words: "CSV" }]}
+          pathOf={(cursor) => pathOf({ cursor })}
+          downloads={[{ path: csvPath(), words: "CSV" }]}
           allPath={path}
           empty={
             <section class="notice">

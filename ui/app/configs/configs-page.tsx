@@ -1,5 +1,5 @@
-import { useLocation, useNavigate } from "@solidjs/router";
-import { createMemo, createSignal, For, Show } from "solid-js";
+import { useNavigate } from "@solidjs/router";
+import { For, Show } from "solid-js";
 import {
   ConfigList as ConfigRows,
   type ListedConfig,
@@ -13,8 +13,8 @@ import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
+import { createAddressPage } from "../shell/address-page.ts";
 import { PageHead } from "../shell/page-head.tsx";
-import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
 import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";
 import { configName, runningPath } from "./progress-view.ts";
@@ -25,31 +25,16 @@ const refreshIntervalMs = 15_000;
 
 /** `/configs`: the published configs, newest first, and how far the hosts of each are. */
 export const ConfigsPage = () => {
-  const { api } = usePageContext();
-  const location = useLocation();
   const navigate = useNavigate();
-  const [paused, setPaused] = createSignal(false);
-  createPageTitle(() => "Configs");
-  /** The address holds the API's own parameters, so that core rejects the ones that it does not know. */
-  const params = createMemo(() => {
-    const given = new URLSearchParams(location.search);
-    given.delete("chat");
-    return given;
-  });
-  const report = createReport({
-    api,
+  const { report, params, pathOf, csvPath, paused, head } = createAddressPage({
+    title: "Configs",
+    path: "/configs",
+    source: "/api/core/collector/configs",
     schema: ConfigRows,
-    path: createMemo(
-      () => `/api/core/collector/configs?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`,
-    ),
     intervalMs: refreshIntervalMs,
-    paused,
+    limit: pageRows,
   });
   const text = () => params().get("q") ?? "";
-  const queryOf = (cursor?: string) => {
-    const query = new URLSearchParams({ ...(text() === "" ? {} : { q: text() }), ...(cursor && { cursor }) });
-    return query.size === 0 ? "" : `?${query}`;
-  };
   const columns: readonly RecordColumn<ListedConfig>[] = [
     {
       name: "Config",
@@ -103,7 +88,7 @@ export const ConfigsPage = () => {
   ];
   return (
     <div class="page">
-      <PageHead title="Configs" report={report} paused={paused()} onPause={setPaused} />
+      <PageHead {...head()} />
       <form
         class="search-form"
         onSubmit={(event) => {
@@ -131,9 +116,9 @@ export const ConfigsPage = () => {
         columns={columns}
         noun="config"
         isContinued={params().has("cursor")}
-        pathOf={(cursor) => `/configs${queryOf(cursor)}`}
+        pathOf={(cursor) => pathOf({ cursor })}
         allPath="/configs"
-        downloads={[{ path: `/api/core/collector/configs/export.csv${queryOf()}`, words: "CSV" }]}
+        downloads={[{ path: csvPath(), words: "CSV" }]}
         empty={
           <section class="notice">
             <h2>{text() === "" ? "No config has been published" : "No config matches"}</h2>

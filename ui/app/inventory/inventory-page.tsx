@@ -1,14 +1,11 @@
-import { useLocation } from "@solidjs/router";
-import { createMemo, createSignal, For, Show } from "solid-js";
+import { For, Show } from "solid-js";
 import type { InventoryStatus } from "../../../proto/fleet-health/vocabulary.ts";
 import { type InventoryItem, InventoryReport } from "../../../proto/inventory/inventory.ts";
-import { createReport } from "../api/create-report.ts";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
+import { createAddressPage } from "../shell/address-page.ts";
 import { PageHead } from "../shell/page-head.tsx";
-import { createPageTitle } from "../shell/page-title.ts";
 import "../design/page.css";
 
 const path = "/inventory";
@@ -44,35 +41,18 @@ const columns: readonly RecordColumn<InventoryItem>[] = [
 
 /** `/inventory`: the hosts that are expected and never enrolled, not expected, or gone and still sending; and the others. */
 export const InventoryPage = () => {
-  const { api } = usePageContext();
-  const location = useLocation();
-  const [paused, setPaused] = createSignal(false);
-  createPageTitle(() => "Inventory");
-  /** The address holds the API's own parameters, so that core rejects the ones that it does not know. */
-  const params = createMemo(() => {
-    const given = new URLSearchParams(location.search);
-    given.delete("chat");
-    return given;
-  });
-  const report = createReport({
-    api,
+  const { report, params, pathOf, head } = createAddressPage({
+    title: "Inventory",
+    path: "/inventory",
+    source: "/api/core/collector/inventory",
     schema: InventoryReport,
-    path: createMemo(() => `/api/core/collector/inventory?${params()}`),
     intervalMs: 60_000,
-    paused,
   });
   const status = () => params().get("status");
   const counts = () => report.answer()?.value.counts;
-  const pathOf = (change: { status?: string | null; cursor?: string }) => {
-    const next = new URLSearchParams(change.status === undefined ? params() : {});
-    next.delete("cursor");
-    if (change.status) next.set("status", change.status);
-    if (change.cursor) next.set("cursor", change.cursor);
-    return next.size === 0 ? path : `${path}?${next}`;
-  };
   return (
     <div class="page">
-      <PageHead title="Inventory" report={report} paused={paused()} onPause={setPaused} />
+      <PageHead {...head()} />
       <nav class="chips" aria-label="Hosts by status">
         <a class="button" href={pathOf({ status: null })} aria-current={status() === null ? "true" : undefined}>
           All
@@ -93,7 +73,7 @@ export const InventoryPage = () => {
         noun="host"
         order="first to last"
         isContinued={params().has("cursor")}
-        pathOf={(cursor) => pathOf(cursor === undefined ? {} : { cursor })}
+        pathOf={(cursor) => pathOf({ cursor })}
         allPath={path}
         empty={
           <Show

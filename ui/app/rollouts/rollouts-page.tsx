@@ -1,15 +1,12 @@
-import { useLocation } from "@solidjs/router";
-import { createMemo, createSignal, For, Show } from "solid-js";
+import { For, Show } from "solid-js";
 import { describeComparison } from "../../../proto/fleet-health/comparison.ts";
 import { type Rollout, RolloutList } from "../../../proto/rollout/rollout.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
-import { createReport } from "../api/create-report.ts";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
+import { createAddressPage } from "../shell/address-page.ts";
 import { PageHead } from "../shell/page-head.tsx";
-import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
 import { RolloutStateMark, TargetBar, TargetFigure } from "./rollout-parts.tsx";
 import { filterWords, openStates } from "./rollout-view.ts";
@@ -29,38 +26,16 @@ const choices: readonly { words: string; states: readonly RolloutState[] }[] = [
 
 /** `/rollouts`: the rollouts, newest first, and how far each one is. */
 export const RolloutsPage = () => {
-  const { api } = usePageContext();
-  const location = useLocation();
-  const [paused, setPaused] = createSignal(false);
-  createPageTitle(() => "Rollouts");
-  /** The address holds the API's own parameters, so that core rejects the ones that it does not know. */
-  const params = createMemo(() => {
-    const given = new URLSearchParams(location.search);
-    given.delete("chat");
-    return given;
-  });
-  const report = createReport({
-    api,
+  const { report, params, pathOf, head } = createAddressPage({
+    title: "Rollouts",
+    path: "/rollouts",
+    source: "/api/core/collector/rollouts",
     schema: RolloutList,
-    path: createMemo(
-      () => `/api/core/collector/rollouts?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`,
-    ),
     intervalMs: 10_000,
-    paused,
+    limit: pageRows,
   });
   const configId = () => params().get("config_id");
   const isFiltered = () => params().has("state") || params().has("config_id") || params().has("identity_id");
-  /** The address with other states or a cursor, on its first page without one. */
-  const pathOf = ({ states, cursor }: { states?: readonly RolloutState[]; cursor?: string | undefined }) => {
-    const next = new URLSearchParams(params());
-    next.delete("cursor");
-    if (states !== undefined) {
-      next.delete("state");
-      for (const state of states) next.append("state", state);
-    }
-    if (cursor !== undefined) next.set("cursor", cursor);
-    return next.size === 0 ? "/rollouts" : `/rollouts?${next}`;
-  };
   const isChosen = (states: readonly RolloutState[]) => {
     const given = params().getAll("state");
     return given.length === states.length && states.every((state) => given.includes(state));
@@ -141,11 +116,11 @@ export const RolloutsPage = () => {
   ];
   return (
     <div class="page">
-      <PageHead title="Rollouts" report={report} paused={paused()} onPause={setPaused} />
+      <PageHead {...head()} />
       <nav class="chips" aria-label="Rollouts by state">
         <For each={choices}>
           {({ words, states }) => (
-            <a class="button" href={pathOf({ states })} aria-current={isChosen(states) ? "true" : undefined}>
+            <a class="button" href={pathOf({ state: states })} aria-current={isChosen(states) ? "true" : undefined}>
               {words}
             </a>
           )}

@@ -1,5 +1,4 @@
-import { useLocation } from "@solidjs/router";
-import { createMemo, createSignal, For, Show } from "solid-js";
+import { createMemo, For, Show } from "solid-js";
 import * as v from "valibot";
 import { isUnusual, unusualVolume, VolumeReport } from "../../../proto/volume.ts";
 import { createReport } from "../api/create-report.ts";
@@ -8,8 +7,8 @@ import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { Sparkline } from "../design/sparkline.tsx";
 import { formatBytes, formatCount, formatCountOf, formatShare, formatTimestamp, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
+import { createAddressPage } from "../shell/address-page.ts";
 import { PageHead } from "../shell/page-head.tsx";
-import { createPageTitle } from "../shell/page-title.ts";
 import "../design/page.css";
 import "./volume-page.css";
 
@@ -36,24 +35,15 @@ type Item = VolumeReport["items"][number];
 /** `/volume`: what core stored over time, and which hosts, kinds, sources or labels sent the most of it. */
 export const VolumePage = () => {
   const { api, times } = usePageContext();
-  const location = useLocation();
-  const [paused, setPaused] = createSignal(false);
-  createPageTitle(() => "Volume");
-  /** The address holds the API's own parameters, so that core rejects the ones that it does not know. */
-  const params = createMemo(() => {
-    const given = new URLSearchParams(location.search);
-    given.delete("chat");
-    return given;
+  const { report, params, pathOf, paused, head } = createAddressPage({
+    title: "Volume",
+    path: "/volume",
+    source: "/api/core/collector/volume",
+    schema: VolumeReport,
+    intervalMs: 60_000,
   });
   const by = () => params().get("by");
   const label = () => (by()?.startsWith("label:") ? by()?.slice("label:".length) : undefined);
-  const report = createReport({
-    api,
-    schema: VolumeReport,
-    path: createMemo(() => `/api/core/collector/volume?${params()}`),
-    intervalMs: 60_000,
-    paused,
-  });
   const facets = createReport({
     api,
     schema: LabelKeys,
@@ -66,14 +56,6 @@ export const VolumePage = () => {
     const known = facets.answer()?.value.labels.map(({ key }) => key) ?? [];
     return [...new Set([...(label() === undefined ? [] : [label() as string]), ...known])].slice(0, labelsShown);
   });
-  const pathOf = (change: Readonly<Record<string, string | null>>) => {
-    const next = new URLSearchParams(params());
-    for (const [name, value] of Object.entries(change)) {
-      if (value === null) next.delete(name);
-      else next.set(name, value);
-    }
-    return next.size === 0 ? path : `${path}?${next}`;
-  };
   const nameOf = () => label() ?? { host: "Host", kind: "Kind", source: "Kind and source" }[by() ?? "host"] ?? "Part";
   const barsOf = ({ series, step_seconds: step }: VolumeReport) =>
     series.map(({ from, envelopes, payload_bytes: bytes }) => {
@@ -83,7 +65,7 @@ export const VolumePage = () => {
     });
   return (
     <div class="page volume-page">
-      <PageHead title="Volume" report={report} paused={paused()} onPause={setPaused} />
+      <PageHead {...head()} />
       <nav class="chips" aria-label="Split by">
         <For each={splits}>
           {({ words, by: split }) => (

@@ -1,15 +1,12 @@
-import { useLocation } from "@solidjs/router";
-import { createMemo, createSignal, For, Show } from "solid-js";
+import { For, Show } from "solid-js";
 import { type WatchState, watchStates } from "../../../proto/watch/vocabulary.ts";
 import { type Watch, WatchList } from "../../../proto/watch/watch.ts";
-import { createReport } from "../api/create-report.ts";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { Outages } from "../fleet/summary/outages.tsx";
 import { formatCount, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
+import { createAddressPage } from "../shell/address-page.ts";
 import { PageHead } from "../shell/page-head.tsx";
-import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
 import { WatchSilence, WatchStateMark } from "./watch-parts.tsx";
 import { hostsPath, hostWords, stateMarks, thresholdWords } from "./watch-view.ts";
@@ -19,35 +16,14 @@ const pageRows = 50;
 
 /** `/watches`: the watches, newest first, and how each one stands. */
 export const WatchesPage = () => {
-  const { api } = usePageContext();
-  const location = useLocation();
-  const [paused, setPaused] = createSignal(false);
-  createPageTitle(() => "Watches");
-  /** The address holds the API's own parameters, so that core rejects the ones that it does not know. */
-  const params = createMemo(() => {
-    const given = new URLSearchParams(location.search);
-    given.delete("chat");
-    return given;
-  });
-  const report = createReport({
-    api,
+  const { report, params, pathOf, head } = createAddressPage({
+    title: "Watches",
+    path: "/watches",
+    source: "/api/core/collector/watches",
     schema: WatchList,
-    path: createMemo(
-      () => `/api/core/collector/watches?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`,
-    ),
     intervalMs: 10_000,
-    paused,
+    limit: pageRows,
   });
-  const pathOf = ({
-    state = params().get("state"),
-    cursor,
-  }: {
-    state?: string | null;
-    cursor?: string | undefined;
-  }) => {
-    const next = new URLSearchParams({ ...(state ? { state } : {}), ...(cursor === undefined ? {} : { cursor }) });
-    return next.size === 0 ? "/watches" : `/watches?${next}`;
-  };
   const columns: readonly RecordColumn<Watch>[] = [
     {
       name: "Watch",
@@ -112,7 +88,7 @@ export const WatchesPage = () => {
   );
   return (
     <div class="page">
-      <PageHead title="Watches" report={report} paused={paused()} onPause={setPaused} />
+      <PageHead {...head()} />
       <Show when={report.answer()?.value.held_by}>
         {(outage) => <Outages outages={[outage()]} asOf={report.asOf()} />}
       </Show>
