@@ -72,8 +72,11 @@ describe("incomplete messages", () => {
     await call.send(900_000, [900_000, false]);
     await clock.advance(14 * second);
     expect(call.result()).toBeUndefined();
+    expect(budget.used()).toBe(900_000);
     await clock.advance(2 * second);
     expect(call.result()).toBe("body_timeout");
+    // Although nobody has said that its connection has ended.
+    expect(budget.used()).toBe(0);
   });
 
   it("ends a call whose message drips, and keeps one of a slow link", async () => {

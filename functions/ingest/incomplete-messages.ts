@@ -86,12 +86,17 @@ export const createIncompleteMessages = ({
       const wait = (next: Promise<IteratorResult<Bytes>>): Promise<IteratorResult<Bytes>> =>
         new Promise((resolve, reject) => {
           const since = clock.monotonic();
+          // The connection of a sender that has lost its power may stay for long after its call has failed.
+          const fail = (error: unknown) => {
+            end();
+            reject(error);
+          };
           const entry: Waiting = {
             isOverdue(now) {
               const waited = now - since;
               return waited >= silentMs || waitedMs + waited > silentMs + (held / bytesPerSecondMin) * 1_000;
             },
-            fail: reject,
+            fail,
           };
           waiting.add(entry);
           const stop = () => {
@@ -101,7 +106,7 @@ export const createIncompleteMessages = ({
           next.finally(stop).then((result) => {
             if (result.done) end();
             resolve(result);
-          }, reject);
+          }, fail);
         });
 
       return {
