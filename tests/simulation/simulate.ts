@@ -130,10 +130,8 @@ const judgeIngest = (lab: Lab, stuck: ReadonlySet<string>): Breach[] => {
 /**
  * Runs until every queue is empty and exported and a while longer, in which nothing may change; at most `settleMs`.
  */
-const untilRest = async (
-  { world, hosts, server, jetstream, sourcesUntilMs }: Lab,
-  stuck: ReadonlySet<string>,
-): Promise<void> => {
+const untilRest = async (lab: Lab, stuck: ReadonlySet<string>): Promise<void> => {
+  const { world, hosts, server, jetstream, sourcesUntilMs } = lab;
   const end = faultsUntilMs + settleMs;
   const isAtRest = () =>
     world.now() > sourcesUntilMs &&
@@ -143,16 +141,25 @@ const untilRest = async (
     areExported({ tables: server.tables, jetstream });
   while (world.now() < end && !isAtRest()) await world.runUntil(Math.min(end, world.now() + restStepMs));
   await world.runUntil(Math.min(end, world.now() + restMs));
+  await untilNothingArrives(lab, end);
+};
+
+/** A status or an account may be on its way at any time; what no message explains stays until `end`. */
+const untilNothingArrives = async ({ world, cores }: Lab, end: number): Promise<void> => {
+  const isReceiving = () => cores.some(({ ingest }) => (ingest?.gauges().inFlightBytes ?? 0) > 0);
+  while (world.now() < end && isReceiving()) await world.runUntil(world.now() + accountPollMs);
 };
 
 /** Lets every collector write its last account, and core take what it can. */
-const settleAccounts = async ({ world, hosts, jetstream }: Lab): Promise<void> => {
+const settleAccounts = async (lab: Lab): Promise<void> => {
+  const { world, hosts, jetstream } = lab;
   for (const { endAccounts } of hosts) endAccounts();
   if (jetstream) return;
   // Core may not have answered some, which wait then.
   const end = world.now() + settleMs;
   while (world.now() < end && hosts.some(({ queue }) => queue.accounts.pendingThrough() !== undefined))
     await world.runUntil(world.now() + accountPollMs);
+  await untilNothingArrives(lab, end);
 };
 
 /** Reads what each core reports of exports. */
