@@ -28,6 +28,8 @@ export interface SchemaFiles {
   readonly definitions: readonly SqlFile[];
   /** Rises with each change of the definitions, so that an older core recognizes newer ones. */
   readonly definitionsRevision: number;
+  /** The version of this program: `0.3.0`. */
+  readonly version: string;
 }
 
 /** The changes that a call of `migrate` made. */
@@ -44,12 +46,22 @@ export class SchemaMismatch extends Error {
 // Any constant works if all cores of a database use the same.
 const lockKey = 7_303_014_592_618_311n;
 
-/** Brings the database to the schema of this program. Throws `SchemaMismatch` when that is not possible. */
+/**
+ * How long a migration waits for a lock: whatever wants the same table waits behind it. An attempt that got none changes nothing, and the
+ * next one finds fewer or no transactions before it.
+ */
+const lockTimeoutMs = 500;
+
+/**
+ * Brings the database to the schema of this program. Throws `SchemaMismatch` when that is not possible, and the server's error when another
+ * transaction uses a table that it has to change: then it may be called again.
+ */
 export const migrate = (sql: SqlClient, files: SchemaFiles): Promise<MigrationReport> =>
   sql.begin(async (transaction) => {
     await transaction`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`;
     // A migration of a large table takes as long as it takes.
     await transaction`set local statement_timeout = 0`;
+    await transaction.unsafe(`set local lock_timeout = ${lockTimeoutMs}`);
     await transaction`set local client_min_messages = warning`;
     for (const table of ["schema_migration", "schema_definition"])
       await transaction`create table if not exists ${transaction(table)} (
@@ -64,10 +76,10 @@ export const migrate = (sql: SqlClient, files: SchemaFiles): Promise<MigrationRe
       await transaction`insert into schema_definition ${transaction({ name, sha256 })}
         on conflict (name) do update set sha256 = excluded.sha256, applied_at = excluded.applied_at`;
     }
-    // A migration to cores that do not know it, those that know no revisions included: they leave the definitions alone.
+    // Migrations to cores that do not know them, those that know no revisions included: they leave the definitions alone.
     if (definitions.length > 0)
-      await transaction`insert into schema_migration ${transaction({ name: revisionName(files), sha256: "" })}
-        on conflict do nothing`;
+      for (const name of [revisionName(files), `${versionPrefix}${minorOf(files.version).join(".")}`])
+        await transaction`insert into schema_migration ${transaction({ name, sha256: "" })} on conflict do nothing`;
     return { applied: [...migrations, ...definitions].map(({ name }) => name) };
   }) as Promise<MigrationReport>;
 
@@ -110,6 +122,7 @@ const exported =
 
 const pendingFiles = (records: SchemaRecords, files: SchemaFiles): Pick<SchemaFiles, "migrations" | "definitions"> => {
   const { migrations: applied } = records;
+  refuseDistant(applied, files);
   const own = migrationsFor(applied, files);
   const edited = own.find(({ name, sha256 }) => (applied.get(name) ?? sha256) !== sha256);
   if (edited !== undefined)
@@ -144,10 +157,38 @@ const migrationsFor = (applied: SchemaRecords["migrations"], files: SchemaFiles)
   return isEarlier ? [{ ...baseline, sha256 }, files.baselineEdits, ...rest] : files.migrations;
 };
 
+/** Refuses the schema of a version that is more than one minor version newer: `upgrade-test` never ran this one on it. */
+const refuseDistant = (applied: SchemaRecords["migrations"], { version }: SchemaFiles): void => {
+  const [major, minor] = minorOf(version);
+  const isServed = ([otherMajor, otherMinor]: [number, number]) =>
+    otherMajor === major
+      ? otherMinor <= minor + 1
+      : otherMajor < major || (otherMajor === major + 1 && otherMinor === 0);
+  const names = [...applied.keys()].filter((name) => name.startsWith(versionPrefix));
+  const distant = names.map((name) => name.slice(versionPrefix.length)).find((name) => !isServed(minorOf(name)));
+  if (distant !== undefined)
+    throw new SchemaMismatch(
+      `this database was migrated by version ${distant}, and ${version} serves on the schema of the next minor version at most: ` +
+        `start ${distant} or the one before it`,
+    );
+};
+
+const versionPrefix = "version_";
+
+const minorOf = (version: string): [number, number] => {
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  return [major, minor];
+};
+
+/** Whether a record is of no migration: it says which definitions a core applied, or its version. */
+export const isSchemaNote = (name: string): boolean => /^definitions_\d+$/.test(name) || name.startsWith(versionPrefix);
+
 /** Returns the names of what a newer core has applied, in order. */
 const laterMigrations = (applied: SchemaRecords["migrations"], files: SchemaFiles): string[] => {
   const known = new Set([...files.migrations, files.baselineEdits].map(({ name }) => name));
-  return [...applied.keys()].filter((name) => !known.has(name) && !isKnownRevision(name, files)).sort();
+  return [...applied.keys()]
+    .filter((name) => !known.has(name) && !name.startsWith(versionPrefix) && !isKnownRevision(name, files))
+    .sort();
 };
 
 const revisionName = ({ definitionsRevision }: Pick<SchemaFiles, "definitionsRevision">) =>
