@@ -5,7 +5,7 @@ import { stopProgram } from "../../support/program.ts";
 import { longestPauseMs } from "../chaos/load.ts";
 import { changedRecords, readSchemaRecords, recordFaults } from "./schema-records.ts";
 import { present } from "./upgrade.ts";
-import { startUpgradeLab, type UpgradeCore, type UpgradeLab } from "./upgrade-lab.ts";
+import { startUpgradeLab, type UpgradeCore, type UpgradedHost, type UpgradeLab } from "./upgrade-lab.ts";
 import type { Revision } from "./upgraded-host.ts";
 
 /** Nothing may be refused for longer. */
@@ -20,8 +20,8 @@ const numbered = ["rolled-1", "rolled-2", "rolled-3", "rolled-4"];
 export interface RollingReport {
   /** What the first present core applied. */
   applied: ReturnType<typeof changedRecords>;
-  /** The starts and stops of cores, in order. */
-  order: string[];
+  /** The starts and stops of cores, in order, each with the longest time between two acknowledgements of a host until the next one. */
+  order: { core: string; hostsMs: number }[];
   /**
    * The longest time in ms for which each was refused: a host's time between two acknowledgements, a collector's between two receipts of
    * its telemetry, an operator's from a failed request to the next that succeeds; and while no core was replaced, for comparison.
@@ -49,13 +49,14 @@ export const runRolling = async (
   const lab = await startUpgradeLab(cleanup);
   const { sql, expect, broken } = lab;
   const replicas = await startReplicas(lab);
-  const { balanced, order } = replicas;
+  const { balanced } = replicas;
   const hold = () => systemClock.sleep(seconds * 1000);
 
   progress("rolling: two previous cores serve behind a balancer");
   const old = [await replicas.start("previous 1", previous), await replicas.start("previous 2", previous)];
   const recordsBefore = await readSchemaRecords(sql);
-  const hosts = [await lab.enroll("rolled-by-previous", previous, balanced)];
+  const forwarding = await lab.enroll("rolled-by-previous", previous, balanced);
+  const hosts = [forwarding];
   const load = await lab.send(numbered, balanced.ingestPort);
   await Promise.all(hosts.map(lab.isServed));
   const api = await lab.apiOf(balanced);
@@ -67,14 +68,21 @@ export const runRolling = async (
   const [rollFrom, rollFromDatabase] = [performance.now(), await lab.now()];
   const steady = Math.max(...pauses(steadyFrom, rollFrom));
 
+  const order: RollingReport["order"] = [];
+  const step = async <Done>(core: string, run: () => Promise<Done>): Promise<Done> => {
+    const from = performance.now();
+    const done = await run();
+    await hold();
+    order.push({ core, hostsMs: Math.round(Math.max(...pauses(from, performance.now()))) });
+    return done;
+  };
   const replace = async (cores: readonly Replica[], revision: Revision, name: string) => {
     const next: Replica[] = [];
     for (const [at, core] of cores.entries()) {
-      next.push(await replicas.start(`${name} ${at + 1}`, revision));
-      await hold();
-      const code = await replicas.stop(core);
+      const named = `${name} ${at + 1}`;
+      next.push(await step(`${named} starts`, () => replicas.start(named, revision)));
+      const code = await step(`${core.name} stops`, () => replicas.stop(core));
       expect(code === 0, `${core.name} ended with ${code}`);
-      await hold();
     }
     return next;
   };
@@ -105,7 +113,7 @@ export const runRolling = async (
 
   const operators = { signIn: await signIn(), fleetQuery: await fleetQuery() };
   const total = await lab.judgeAll(hosts, [load]);
-  const collectors = await longestGapMs(lab, [hosts[0]?.identity ?? ""], [rollFromDatabase, rolledAtDatabase]);
+  const collectors = await longestGapMs(lab, forwarding, [rollFromDatabase, rolledAtDatabase]);
   const refusedMs = { steady, hosts: Math.max(...pauses(rollFrom, rolledAt)), collectors, ...operators };
   for (const [who, ms] of Object.entries(refusedMs)) {
     refusedMs[who as keyof typeof refusedMs] = Math.round(ms);
@@ -125,7 +133,6 @@ interface Replica extends UpgradeCore {
 /** Cores behind a TCP balancer, which gives connections in turn to those whose probe answers 200. */
 const startReplicas = async (lab: UpgradeLab) => {
   const serving: Replica[] = [];
-  const order: string[] = [];
   let turns = 0;
   const next = (port: "httpPort" | "ingestPort") => () => serving[turns++ % serving.length]?.[port] ?? 0;
   const [http, ingest] = [await startTcpProxy(next("httpPort")), await startTcpProxy(next("ingestPort"))];
@@ -135,20 +142,17 @@ const startReplicas = async (lab: UpgradeLab) => {
   const isServing = async ({ coreUrl }: Replica) =>
     (await fetch(`${coreUrl}/readyz`).catch(() => undefined))?.status === 200;
   return {
-    order,
     balanced: { coreUrl: `http://127.0.0.1:${http.port}`, ingestPort: ingest.port },
     start: async (name: string, revision: Revision): Promise<Replica> => {
       const replica = { name, ...(await lab.startCore(revision, { SVC_SHUTDOWN_DELAY: shutdownDelay })) };
       await lab.until(`${name} is ready`, async () => (await isServing(replica)) || undefined);
       serving.push(replica);
-      order.push(`${name} starts`);
       return replica;
     },
     stop: async (replica: Replica): Promise<number | null> => {
       const stopped = stopProgram(replica.program);
       while (await isServing(replica)) await systemClock.sleep(probeMs);
       serving.splice(serving.indexOf(replica), 1);
-      order.push(`${replica.name} stops`);
       return stopped;
     },
   };
@@ -182,11 +186,13 @@ const watchRefusals = (request: () => Promise<unknown>): (() => Promise<number>)
   };
 };
 
-/** Returns the longest time between two receipts of a host's telemetry, of any of these hosts. */
-const longestGapMs = async ({ sql }: UpgradeLab, names: readonly string[], [from, until]: [string, string]) => {
-  const [row] = await sql<{ ms: number }[]>`
-    select max(extract(epoch from received_at - before) * 1000)::float as ms
-    from (select received_at, lag(received_at) over (partition by host_id order by received_at) as before
-      from ingest_block where host_id in ${sql([...names])} and received_at between ${from}::timestamptz and ${until}::timestamptz) as gaps`;
+/** Returns the longest time between two receipts of a host's telemetry. */
+const longestGapMs = async ({ sql }: UpgradeLab, { identity }: UpgradedHost, [from, until]: [string, string]) => {
+  const [row] = await sql<{ ms: number | null }[]>`
+    select max(extract(epoch from received_at - before))::float * 1000 as ms
+    from (select received_at, lag(received_at, 1, ${from}::timestamptz) over (order by received_at) as before
+      from (select received_at from ingest_block where host_id = ${identity} union all
+        select received_at from ingest_envelope where host_id = ${identity}) as stored
+      where received_at between ${from}::timestamptz and ${until}::timestamptz) as gaps`;
   return row?.ms ?? Number.POSITIVE_INFINITY;
 };
