@@ -82,6 +82,7 @@ const schemaOf = ({ migrations, version }: BackupManifest, files: SchemaFiles): 
     ...files,
     migrations: files.migrations.filter(({ name }) => had.has(name)),
     definitions: files.definitions.filter(({ name }) => tableDefinitions.includes(name)),
+    recompute: null,
   };
 };
 

@@ -33,6 +33,7 @@ export const readMigrations = async (folder: URL = drizzleFolder): Promise<Schem
     definitions: await Promise.all(definitions.map((name) => readSqlFile(new URL("sql/", folder), name.slice(0, -4)))),
     definitionsRevision: history.definitions.length,
     version: packageJson.version,
+    recompute: "fleet_host_recompute",
   };
 };
 

@@ -33,6 +33,7 @@ const files = (
   definitions,
   definitionsRevision: revision,
   version,
+  recompute: null,
 });
 const namesOf = (schema: SchemaFiles) => [...schema.migrations, ...schema.definitions].map(({ name }) => name);
 
@@ -110,7 +111,7 @@ describe("migrate", () => {
     const { sql } = (await emptyDatabase()).connect();
     const schema = await readMigrations();
     const [first, ...later] = schema.migrations;
-    await migrate(sql, { ...schema, migrations: first ? [first] : [], definitions: [] });
+    await migrate(sql, { ...schema, migrations: first ? [first] : [], definitions: [], recompute: null });
     // As commit 2e2363a made it: no table of exports, and none of ended sessions.
     await sql`drop table ended_web_session, export_position, export_dead_letter`;
     await sql`delete from schema_migration where name like 'definitions_%'`;
@@ -218,6 +219,32 @@ describe("migrate", () => {
     });
     expect(await sql`select to_regclass('b') as b`).toEqual([{ b: null }]);
     expect(await migrate(sql, changing)).toEqual({ applied: ["0001", "answer"] });
+  });
+
+  it("recomputes rows after the transaction, again until that has ended, and not for a newer core's schema", async () => {
+    const { sql } = (await emptyDatabase()).connect();
+    const procedure = (last: string) =>
+      file(
+        last,
+        `create table if not exists runs (x int); create or replace procedure recount() language plpgsql as $$
+         begin insert into runs values (1); commit; ${last}; end $$`,
+      );
+    const schema = (last: string, revision: number) => ({
+      ...files([baseline], [procedure(last)], { revision }),
+      recompute: "recount",
+    });
+    const runs = async () => (await sql`select from runs`).length;
+    await migrate(sql, schema("null", 1));
+    await migrate(sql, schema("null", 1));
+    expect(await runs()).toBe(1);
+    await expect(migrate(sql, schema("perform 1 / 0", 2))).rejects.toThrow("division by zero");
+    await expect(migrate(sql, schema("perform 1 / 0", 2))).rejects.toThrow("division by zero");
+    expect(await runs()).toBe(3);
+    await migrate(sql, schema("null", 1));
+    expect(await runs()).toBe(3);
+    await migrate(sql, schema("return", 3));
+    await migrate(sql, schema("return", 3));
+    expect(await runs()).toBe(4);
   });
 
   it("rejects a database that has an unknown migration and lacks a known one", async () => {

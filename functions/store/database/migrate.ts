@@ -1,6 +1,7 @@
 /**
  * Invariants: all that one call applies commits in one transaction, with its records, under one advisory lock. So any number of cores may
- * start at once, and a kill at any point leaves the database as it was. Migrations are append-only, and a record is never changed: the
+ * start at once, and a kill at any point leaves the database as it was. Rows are recomputed after it, in short transactions, again until
+ * that is recorded: while the first one holds its locks nothing is served. Migrations are append-only, and a record is never changed: the
  * core that made a database starts on it again after a newer one has migrated it. A database that a newer core has migrated stays as it
  * is, its definitions included.
  */
@@ -30,6 +31,8 @@ export interface SchemaFiles {
   readonly definitionsRevision: number;
   /** The version of this program: `0.3.0`. */
   readonly version: string;
+  /** A procedure of the definitions that brings rows up to them, and commits as it goes; null without one. */
+  readonly recompute: string | null;
 }
 
 /** The changes that a call of `migrate` made. */
@@ -56,7 +59,23 @@ const lockTimeoutMs = 500;
  * Brings the database to the schema of this program. Throws `SchemaMismatch` when that is not possible, and the server's error when another
  * transaction uses a table that it has to change: then it may be called again.
  */
-export const migrate = (sql: SqlClient, files: SchemaFiles): Promise<MigrationReport> =>
+export const migrate = async (sql: SqlClient, files: SchemaFiles): Promise<MigrationReport> => {
+  const { applied, isNewest } = await applyPending(sql, files);
+  if (isNewest && files.recompute !== null) await recompute(sql, files.recompute);
+  return { applied };
+};
+
+/** The record that rows were recomputed since something was applied. */
+const recomputed = "recomputed";
+
+const recompute = async (sql: SqlClient, procedure: string): Promise<void> => {
+  const [done] = await sql`select 1 from schema_definition where name = ${recomputed}`;
+  if (done !== undefined) return;
+  await sql.unsafe(`call ${procedure}()`);
+  await sql`insert into schema_definition ${sql({ name: recomputed, sha256: "" })} on conflict do nothing`;
+};
+
+const applyPending = (sql: SqlClient, files: SchemaFiles): Promise<MigrationReport & { isNewest: boolean }> =>
   sql.begin(async (transaction) => {
     await transaction`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`;
     // A migration of a large table takes as long as it takes.
@@ -66,7 +85,7 @@ export const migrate = (sql: SqlClient, files: SchemaFiles): Promise<MigrationRe
     for (const table of ["schema_migration", "schema_definition"])
       await transaction`create table if not exists ${transaction(table)} (
         name text primary key, sha256 text not null, applied_at timestamptz not null default now())`;
-    const { migrations, definitions } = pendingFiles(await readRecords(transaction), files);
+    const { migrations, definitions, isNewest } = pendingFiles(await readRecords(transaction), files);
     for (const { name, sha256, text } of migrations) {
       await apply(transaction, name, text);
       await transaction`insert into schema_migration ${transaction({ name, sha256 })}`;
@@ -76,12 +95,13 @@ export const migrate = (sql: SqlClient, files: SchemaFiles): Promise<MigrationRe
       await transaction`insert into schema_definition ${transaction({ name, sha256 })}
         on conflict (name) do update set sha256 = excluded.sha256, applied_at = excluded.applied_at`;
     }
+    if (definitions.length > 0) await transaction`delete from schema_definition where name = ${recomputed}`;
     // Migrations to cores that do not know them, those that know no revisions included: they leave the definitions alone.
     if (definitions.length > 0)
       for (const name of [revisionName(files), `${versionPrefix}${minorOf(files.version).join(".")}`])
         await transaction`insert into schema_migration ${transaction({ name, sha256: "" })} on conflict do nothing`;
-    return { applied: [...migrations, ...definitions].map(({ name }) => name) };
-  }) as Promise<MigrationReport>;
+    return { applied: [...migrations, ...definitions].map(({ name }) => name), isNewest };
+  }) as Promise<MigrationReport & { isNewest: boolean }>;
 
 /** Returns the names of what `migrate` would apply. Throws `SchemaMismatch` where `migrate` does. */
 export const pendingMigrations = async (sql: SqlClient, files: SchemaFiles): Promise<string[]> => {
@@ -120,7 +140,11 @@ const exported =
   'export what is in it with pg_dump --format=custom --file=core.dump "$SVC_DATABASE_URL", and start this version on an empty ' +
   "database (docs/operate.md, Upgrading)";
 
-const pendingFiles = (records: SchemaRecords, files: SchemaFiles): Pick<SchemaFiles, "migrations" | "definitions"> => {
+/** Returns what is to be applied, and whether the database is not a newer version's. */
+const pendingFiles = (
+  records: SchemaRecords,
+  files: SchemaFiles,
+): Pick<SchemaFiles, "migrations" | "definitions"> & { isNewest: boolean } => {
   const { migrations: applied } = records;
   refuseDistant(applied, files);
   const own = migrationsFor(applied, files);
@@ -143,7 +167,7 @@ const pendingFiles = (records: SchemaRecords, files: SchemaFiles): Pick<SchemaFi
     !applied.has(revisionName(files)) ||
     files.definitions.some(({ name, sha256 }) => records.definitions.get(name) !== sha256);
   const definitions = later.length === 0 && (isChanged || pending.length > 0) ? files.definitions : [];
-  return { migrations: pending, definitions };
+  return { migrations: pending, definitions, isNewest: later.length === 0 };
 };
 
 /** Returns the migrations that bring this database to the present schema: those of an empty one, unless its baseline is an earlier text. */
