@@ -56,7 +56,7 @@ describe("prepareDatabase", () => {
     expect(await prepare(other.url)).toBe(
       "configuration is invalid:\n  SVC_DATABASE_URL: this database has a text of 0000_baseline that no version upgrades: export what " +
         'is in it with pg_dump --format=custom --file=core.dump "$SVC_DATABASE_URL", and start this version on an empty database ' +
-        "(docs/operate.md, Upgrading)",
+        "(docs/upgrade.md)",
     );
     await other.drop();
   });

@@ -83,7 +83,7 @@ describe("migrate", () => {
       await expect(call(sql, edited)).rejects.toThrow(
         new SchemaMismatch(
           "this database has a text of 0000 that no version upgrades: export what is in it with pg_dump --format=custom " +
-            '--file=core.dump "$SVC_DATABASE_URL", and start this version on an empty database (docs/operate.md, Upgrading)',
+            '--file=core.dump "$SVC_DATABASE_URL", and start this version on an empty database (docs/upgrade.md)',
         ),
       );
   });

@@ -138,7 +138,7 @@ const apply = async (transaction: SqlRunner, name: string, text: string): Promis
 
 const exported =
   'export what is in it with pg_dump --format=custom --file=core.dump "$SVC_DATABASE_URL", and start this version on an empty ' +
-  "database (docs/operate.md, Upgrading)";
+  "database (docs/upgrade.md)";
 
 /** Returns what is to be applied, and whether the database is not a newer version's. */
 const pendingFiles = (
