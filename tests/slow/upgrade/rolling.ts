@@ -158,7 +158,7 @@ const startReplicas = async (lab: UpgradeLab) => {
   };
 };
 
-/** Requests again and again; what it returns ends that, and resolves to the longest wait for a success. */
+/** Requests again and again; what it returns ends that, and resolves to the longest time from a failure to the next success. */
 const watchRefusals = (request: () => Promise<unknown>): (() => Promise<number>) => {
   let isWatching = true;
   let longest = 0;
@@ -171,8 +171,8 @@ const watchRefusals = (request: () => Promise<unknown>): (() => Promise<number>)
         () => false,
       );
       if (!isServed) failedAt ??= at;
-      else {
-        longest = Math.max(longest, performance.now() - (failedAt ?? at));
+      else if (failedAt !== undefined) {
+        longest = Math.max(longest, performance.now() - failedAt);
         failedAt = undefined;
       }
       await systemClock.sleep(requestMs);
