@@ -83,19 +83,29 @@ DROP TRIGGER IF EXISTS "config_assignment_fleet_host" ON "config_assignment";
 CREATE CONSTRAINT TRIGGER "config_assignment_fleet_host" AFTER INSERT OR UPDATE ON "config_assignment"
 DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION "fleet_host_refresh_owner"();
 
--- Recomputes the rows that an earlier definition of the view left different. Only "fleet_status" follows statuses and envelopes.
-DO $$
+-- Recomputes the rows that an earlier definition of the view left different, 500 hosts in a transaction: the heartbeats of these wait for it.
+-- Core calls it after each migration, before it serves. Only "fleet_status" follows statuses and envelopes.
+CREATE OR REPLACE PROCEDURE "fleet_host_recompute"() LANGUAGE plpgsql AS $$
 DECLARE
 	names text := (SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute
 		WHERE attrelid = 'fleet_host'::regclass AND attnum > 0 AND NOT attisdropped AND attname <> 'last_envelope_at');
 	shared text := (SELECT string_agg(quote_ident(attname), ', ') FROM pg_attribute JOIN pg_attribute f USING (attname)
 		WHERE pg_attribute.attrelid = 'fleet_status'::regclass AND f.attrelid = 'fleet_host'::regclass AND f.attnum > 0
 			AND NOT f.attisdropped AND attname NOT IN ('last_heartbeat_at', 'last_envelope_at', 'queue_bytes'));
+	ids uuid[];
 BEGIN
-	EXECUTE format('SELECT fleet_host_refresh(array_agg(identity_id))
-		FROM (SELECT %1$s FROM fleet_facts EXCEPT SELECT %1$s FROM fleet_host) different HAVING count(*) > 0', names);
-	EXECUTE format('SELECT fleet_status_take(array_agg(identity_id))
-		FROM (SELECT %1$s, fleet_hash_key(running_config) FROM fleet_host EXCEPT SELECT %1$s, running_config_key FROM fleet_status) different
-		HAVING count(*) > 0', shared);
+	EXECUTE format('SELECT array_agg(identity_id ORDER BY identity_id)
+		FROM (SELECT %1$s FROM fleet_facts EXCEPT SELECT %1$s FROM fleet_host) different', names) INTO ids;
+	FOR place IN 1 .. coalesce(cardinality(ids), 0) BY 500 LOOP
+		PERFORM fleet_host_refresh(ids[place:place + 499]);
+		COMMIT;
+	END LOOP;
+	EXECUTE format('SELECT array_agg(identity_id ORDER BY identity_id) FROM (
+		SELECT %1$s, fleet_hash_key(running_config) FROM fleet_host EXCEPT SELECT %1$s, running_config_key FROM fleet_status) different',
+		shared) INTO ids;
+	FOR place IN 1 .. coalesce(cardinality(ids), 0) BY 500 LOOP
+		PERFORM fleet_status_take(ids[place:place + 499]);
+		COMMIT;
+	END LOOP;
 END
 $$;

@@ -17,7 +17,7 @@ import {
   writeRows,
 } from "../store/backup/tables.ts";
 import { connectDatabase } from "../store/database/database.ts";
-import { migrate, type SchemaFiles } from "../store/database/migrate.ts";
+import { isSchemaNote, migrate, type SchemaFiles } from "../store/database/migrate.ts";
 import { auditBackup, withClient } from "./database.ts";
 
 /** Reads identities as age-keygen writes them: a line each, and comments. Throws `BackupRefused` if others may read the file. */
@@ -73,7 +73,7 @@ const schemaOf = ({ migrations, version }: BackupManifest, files: SchemaFiles): 
   const known = new Map(files.migrations.map(({ name, sha256 }) => [name, sha256]));
   const baseline = files.migrations[0]?.name;
   for (const { name, sha256 } of migrations) {
-    if (name === files.baselineEdits.name || /^definitions_\d+$/.test(name)) continue;
+    if (name === files.baselineEdits.name || isSchemaNote(name)) continue;
     if (known.get(name) !== sha256 && name !== baseline)
       throw new BackupRefused(`the backup is of version ${version}, which has ${name}: restore it with that version`);
   }
@@ -82,6 +82,7 @@ const schemaOf = ({ migrations, version }: BackupManifest, files: SchemaFiles): 
     ...files,
     migrations: files.migrations.filter(({ name }) => had.has(name)),
     definitions: files.definitions.filter(({ name }) => tableDefinitions.includes(name)),
+    recompute: null,
   };
 };
 

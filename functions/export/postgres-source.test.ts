@@ -254,7 +254,7 @@ describe("the source of an export", () => {
     });
     expect(await acquireExportLease(connection.db, "default", { owner: "other", seenUntil: row?.until })).toMatchObject(
       {
-        lease: { owner: "other" },
+        lease: { owner: "blocks other" },
       },
     );
   });
@@ -272,6 +272,26 @@ describe("the source of an export", () => {
     await Promise.all([moved, renewed]);
     expect(order).toEqual(["renewed", "moved"]);
     expect(await findExportLags(connection.db)).toMatchObject([{ deadLetters: 3_000 }]);
+  });
+
+  it("D7: lets no export of a version that reads no blocks renew its lease, move the position or take over", async () => {
+    const { sql } = connection;
+    await openSource();
+    // As when it held the lease before the database was migrated, and as its statements are.
+    await sql`update export_position set owner = 'previous'`;
+    for (const statement of [
+      "set lease_until = clock_timestamp()",
+      "set position = position + 1",
+      "set owner = 'another', lease_until = clock_timestamp(), epoch = epoch + 1",
+    ])
+      await expect(sql.unsafe(`update export_position ${statement}`)).rejects.toThrow(
+        "this version reads no blocks of telemetry and would pass over them: export with the version of the newest core",
+      );
+    // Cores count on it, it releases its lease, and this version takes over.
+    await sql`update export_position set lost = lost + 1, position_at = position_at`;
+    await sql`update export_position set owner = null`;
+    await store.lines("h", ["1"]);
+    expect(await readLines(await openSource(), 1)).toEqual(["1"]);
   });
 
   it("lets only the owner of the lease move the position", async () => {

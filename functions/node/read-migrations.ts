@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
+import packageJson from "../../package.json" with { type: "json" };
 import type { SchemaFiles, SqlFile } from "../store/database/migrate.ts";
 
 /** The texts that were ever on main (`drizzle/migrations/history.json`); each member only grows. */
@@ -31,6 +32,8 @@ export const readMigrations = async (folder: URL = drizzleFolder): Promise<Schem
     },
     definitions: await Promise.all(definitions.map((name) => readSqlFile(new URL("sql/", folder), name.slice(0, -4)))),
     definitionsRevision: history.definitions.length,
+    version: packageJson.version,
+    recompute: "fleet_host_recompute",
   };
 };
 

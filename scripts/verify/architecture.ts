@@ -132,7 +132,7 @@ export const parts: readonly Part[] = [
   {
     name: "node",
     paths: ["functions/node/", "functions/export/"],
-    imports: [...leaves, "store", "database-problem", "signer", "ingest", "problems"],
+    imports: [...leaves, "store", "database-problem", "signer", "ingest", "problems", "version"],
     types: ["core", "config", "http", "ops", "domain"],
     node: true,
     environment: true,

@@ -16,9 +16,9 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-const prepare = async (url: string): Promise<string> => {
+const prepare = async (url: string, { clock = systemClock, log = createTestLog() } = {}): Promise<string> => {
   const servers = createCoreServers({ databaseUrl: new Secret(url), databaseSessionUrl: null });
-  const options = { tenantId: testTenantId, clock: systemClock, log: createTestLog() };
+  const options = { tenantId: testTenantId, clock, log };
   return prepareDatabase(servers, options).then(
     () => "prepared",
     (error: unknown) => {
@@ -56,8 +56,38 @@ describe("prepareDatabase", () => {
     expect(await prepare(other.url)).toBe(
       "configuration is invalid:\n  SVC_DATABASE_URL: this database has a text of 0000_baseline that no version upgrades: export what " +
         'is in it with pg_dump --format=custom --file=core.dump "$SVC_DATABASE_URL", and start this version on an empty database ' +
-        "(docs/operate.md, Upgrading)",
+        "(docs/upgrade.md)",
     );
+    await other.drop();
+  });
+
+  it("D7: migrates again once no other transaction uses a table that it changes, and says so at the end of a minute", async () => {
+    const other = await createTestDatabase();
+    const { sql } = other.connect();
+    await sql`delete from schema_migration where name like 'definitions_%'`;
+    const log = createTestLog();
+    const reading = Promise.withResolvers<void>();
+    const ended = Promise.withResolvers<void>();
+    const reader = other.connect().sql.begin(async (tx) => {
+      await tx`lock table ingest_block in access share mode`;
+      reading.resolve();
+      await ended.promise;
+    });
+    await reading.promise;
+    let minutes = 0;
+    const late = { ...systemClock, monotonic: () => 61_000 * minutes++ };
+    await expect(prepare(other.url, { clock: late, log })).rejects.toThrow(
+      "SVC_DATABASE_URL: another transaction uses a table that the migration changes, for a minute: end it, or start again once it has ended",
+    );
+    const end = async () => {
+      ended.resolve();
+      await reader;
+    };
+    expect(await prepare(other.url, { clock: { ...systemClock, sleep: end }, log })).toBe("prepared");
+    expect(log.lines.map(({ message }) => message)).toEqual([
+      "another transaction uses a table that the migration changes; trying again",
+      "database migrated",
+    ]);
     await other.drop();
   });
 

@@ -4,7 +4,7 @@ import { ConfigError } from "../../../kit/env.ts";
 import type { Log } from "../../../kit/log.ts";
 import { claimDeployment, connectDatabase } from "../../store/database/database.ts";
 import { migrate } from "../../store/database/migrate.ts";
-import { databaseProblem } from "../../store/database/problem.ts";
+import { databaseProblem, isLockTimeout } from "../../store/database/problem.ts";
 import { readMigrations } from "../read-migrations.ts";
 import { StartFault } from "../run-configured.ts";
 import { checkPoolers } from "./check-poolers.ts";
@@ -55,7 +55,12 @@ export const untilAvailable = async <Result>(
     } catch (err) {
       if (databaseProblem(err)?.code !== "database_unavailable") throw err;
       if (clock.monotonic() > deadline) throw startFault(err, variable);
-      log.warn({ err }, "the database is not available yet");
+      log.warn(
+        { err },
+        isLockTimeout(err)
+          ? "another transaction uses a table that the migration changes; trying again"
+          : "the database is not available yet",
+      );
       await clock.sleep(retryDelayMs);
     }
   }
@@ -75,6 +80,11 @@ export const withDatabaseFaults = async <Result>(
 
 /** The message of an error may hold the URL; its code does not. */
 const startFault = (err: unknown, variable: DatabaseVariable): StartFault => {
+  if (isLockTimeout(err))
+    return new StartFault(
+      `${variable}: another transaction uses a table that the migration changes, for a minute: end it, or start again once it has ended`,
+      { cause: err },
+    );
   const code = errorCode(databaseProblem(err)?.options.cause);
   return new StartFault(`${variable}: the database is not available${code ? ` (${code})` : ""}`, { cause: err });
 };

@@ -5,7 +5,7 @@ import { openDatabaseSocket } from "../../node/database/database-socket.ts";
 import { readMigrations } from "../../node/read-migrations.ts";
 import { connectDatabase } from "./database.ts";
 import { migrate, pendingMigrations, type SchemaFiles, SchemaMismatch, type SqlFile } from "./migrate.ts";
-import { databaseProblem } from "./problem.ts";
+import { databaseProblem, isLockTimeout } from "./problem.ts";
 
 const databases: TestDatabase[] = [];
 afterEach(async () => {
@@ -26,12 +26,14 @@ const file = (name: string, text: string): SqlFile => ({ name, sha256: text, tex
 const files = (
   migrations: readonly SqlFile[],
   definitions: readonly SqlFile[] = [],
-  { revision = 1, edits = "" }: { revision?: number; edits?: string } = {},
+  { revision = 1, edits = "", version = "0.3.0" }: { revision?: number; edits?: string; version?: string } = {},
 ): SchemaFiles => ({
   migrations,
   baselineEdits: { ...file("0000_edits", edits), from: ["earlier"] },
   definitions,
   definitionsRevision: revision,
+  version,
+  recompute: null,
 });
 const namesOf = (schema: SchemaFiles) => [...schema.migrations, ...schema.definitions].map(({ name }) => name);
 
@@ -81,7 +83,7 @@ describe("migrate", () => {
       await expect(call(sql, edited)).rejects.toThrow(
         new SchemaMismatch(
           "this database has a text of 0000 that no version upgrades: export what is in it with pg_dump --format=custom " +
-            '--file=core.dump "$SVC_DATABASE_URL", and start this version on an empty database (docs/operate.md, Upgrading)',
+            '--file=core.dump "$SVC_DATABASE_URL", and start this version on an empty database (docs/upgrade.md)',
         ),
       );
   });
@@ -109,7 +111,7 @@ describe("migrate", () => {
     const { sql } = (await emptyDatabase()).connect();
     const schema = await readMigrations();
     const [first, ...later] = schema.migrations;
-    await migrate(sql, { ...schema, migrations: first ? [first] : [], definitions: [] });
+    await migrate(sql, { ...schema, migrations: first ? [first] : [], definitions: [], recompute: null });
     // As commit 2e2363a made it: no table of exports, and none of ended sessions.
     await sql`drop table ended_web_session, export_position, export_dead_letter`;
     await sql`delete from schema_migration where name like 'definitions_%'`;
@@ -180,6 +182,69 @@ describe("migrate", () => {
         "this database was migrated by a newer version, with which this one is not compatible (0001_drop_a_breaking): start that version",
       ),
     );
+  });
+
+  it("D7: serves on the schema of the next minor version, and refuses that of a later one", async () => {
+    const { sql } = (await emptyDatabase()).connect();
+    const next = (version: string, revision: number) =>
+      files([baseline], [view(String(revision))], { version, revision });
+    const own = files([baseline], [view("1")], { version: "0.3.7" });
+    await migrate(sql, next("0.4.2", 2));
+    for (const older of [own, files([baseline], [view("1")], { version: "0.4.0" })])
+      expect(await migrate(sql, older)).toEqual({ applied: [] });
+    await migrate(sql, next("0.5.0", 3));
+    for (const call of [migrate, pendingMigrations])
+      await expect(call(sql, own)).rejects.toThrow(
+        new SchemaMismatch(
+          "this database was migrated by version 0.5, and 0.3.7 serves on the schema of the next minor version at most: start 0.5 or " +
+            "the one before it",
+        ),
+      );
+    expect(await migrate(sql, next("0.4.2", 2))).toEqual({ applied: [] });
+    await migrate(sql, next("1.0.0", 4));
+    expect(await migrate(sql, next("0.5.0", 3))).toEqual({ applied: [] });
+    await migrate(sql, next("1.1.0", 5));
+    await expect(migrate(sql, next("0.5.0", 3))).rejects.toThrow("was migrated by version 1.1, and 0.5.0 serves");
+    expect(await sql`select answer from answer`).toEqual([{ answer: 5 }]);
+  });
+
+  it("waits for a table in use for half a second, so that others wait no longer, and leaves the database as it was", async () => {
+    const database = await emptyDatabase();
+    const { sql } = database.connect();
+    await migrate(sql, files([baseline], [view("1")]));
+    const changing = files([baseline, file("0001", "create table b (); alter table a add column y int")], [view("1")]);
+    await sql.begin(async (reader) => {
+      await reader`lock table a in access share mode`;
+      await expect(migrate(database.connect().sql, changing)).rejects.toSatisfy(isLockTimeout);
+    });
+    expect(await sql`select to_regclass('b') as b`).toEqual([{ b: null }]);
+    expect(await migrate(sql, changing)).toEqual({ applied: ["0001", "answer"] });
+  });
+
+  it("recomputes rows after the transaction, again until that has ended, and not for a newer core's schema", async () => {
+    const { sql } = (await emptyDatabase()).connect();
+    const procedure = (last: string) =>
+      file(
+        last,
+        `create table if not exists runs (x int); create or replace procedure recount() language plpgsql as $$
+         begin insert into runs values (1); commit; ${last}; end $$`,
+      );
+    const schema = (last: string, revision: number) => ({
+      ...files([baseline], [procedure(last)], { revision }),
+      recompute: "recount",
+    });
+    const runs = async () => (await sql`select from runs`).length;
+    await migrate(sql, schema("null", 1));
+    await migrate(sql, schema("null", 1));
+    expect(await runs()).toBe(1);
+    await expect(migrate(sql, schema("perform 1 / 0", 2))).rejects.toThrow("division by zero");
+    await expect(migrate(sql, schema("perform 1 / 0", 2))).rejects.toThrow("division by zero");
+    expect(await runs()).toBe(3);
+    await migrate(sql, schema("null", 1));
+    expect(await runs()).toBe(3);
+    await migrate(sql, schema("return", 3));
+    await migrate(sql, schema("return", 3));
+    expect(await runs()).toBe(4);
   });
 
   it("rejects a database that has an unknown migration and lacks a known one", async () => {

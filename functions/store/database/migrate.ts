@@ -1,6 +1,7 @@
 /**
  * Invariants: all that one call applies commits in one transaction, with its records, under one advisory lock. So any number of cores may
- * start at once, and a kill at any point leaves the database as it was. Migrations are append-only, and a record is never changed: the
+ * start at once, and a kill at any point leaves the database as it was. Rows are recomputed after it, in short transactions, again until
+ * that is recorded: while the first one holds its locks nothing is served. Migrations are append-only, and a record is never changed: the
  * core that made a database starts on it again after a newer one has migrated it. A database that a newer core has migrated stays as it
  * is, its definitions included.
  */
@@ -28,6 +29,10 @@ export interface SchemaFiles {
   readonly definitions: readonly SqlFile[];
   /** Rises with each change of the definitions, so that an older core recognizes newer ones. */
   readonly definitionsRevision: number;
+  /** The version of this program: `0.3.0`. */
+  readonly version: string;
+  /** A procedure of the definitions that brings rows up to them, and commits as it goes; null without one. */
+  readonly recompute: string | null;
 }
 
 /** The changes that a call of `migrate` made. */
@@ -44,17 +49,43 @@ export class SchemaMismatch extends Error {
 // Any constant works if all cores of a database use the same.
 const lockKey = 7_303_014_592_618_311n;
 
-/** Brings the database to the schema of this program. Throws `SchemaMismatch` when that is not possible. */
-export const migrate = (sql: SqlClient, files: SchemaFiles): Promise<MigrationReport> =>
+/**
+ * How long a migration waits for a lock: whatever wants the same table waits behind it. An attempt that got none changes nothing, and the
+ * next one finds fewer or no transactions before it.
+ */
+const lockTimeoutMs = 500;
+
+/**
+ * Brings the database to the schema of this program. Throws `SchemaMismatch` when that is not possible, and the server's error when another
+ * transaction uses a table that it has to change: then it may be called again.
+ */
+export const migrate = async (sql: SqlClient, files: SchemaFiles): Promise<MigrationReport> => {
+  const { applied, isNewest } = await applyPending(sql, files);
+  if (isNewest && files.recompute !== null) await recompute(sql, files.recompute);
+  return { applied };
+};
+
+/** The record that rows were recomputed since something was applied. */
+const recomputed = "recomputed";
+
+const recompute = async (sql: SqlClient, procedure: string): Promise<void> => {
+  const [done] = await sql`select 1 from schema_definition where name = ${recomputed}`;
+  if (done !== undefined) return;
+  await sql.unsafe(`call ${procedure}()`);
+  await sql`insert into schema_definition ${sql({ name: recomputed, sha256: "" })} on conflict do nothing`;
+};
+
+const applyPending = (sql: SqlClient, files: SchemaFiles): Promise<MigrationReport & { isNewest: boolean }> =>
   sql.begin(async (transaction) => {
     await transaction`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`;
     // A migration of a large table takes as long as it takes.
     await transaction`set local statement_timeout = 0`;
+    await transaction.unsafe(`set local lock_timeout = ${lockTimeoutMs}`);
     await transaction`set local client_min_messages = warning`;
     for (const table of ["schema_migration", "schema_definition"])
       await transaction`create table if not exists ${transaction(table)} (
         name text primary key, sha256 text not null, applied_at timestamptz not null default now())`;
-    const { migrations, definitions } = pendingFiles(await readRecords(transaction), files);
+    const { migrations, definitions, isNewest } = pendingFiles(await readRecords(transaction), files);
     for (const { name, sha256, text } of migrations) {
       await apply(transaction, name, text);
       await transaction`insert into schema_migration ${transaction({ name, sha256 })}`;
@@ -64,12 +95,13 @@ export const migrate = (sql: SqlClient, files: SchemaFiles): Promise<MigrationRe
       await transaction`insert into schema_definition ${transaction({ name, sha256 })}
         on conflict (name) do update set sha256 = excluded.sha256, applied_at = excluded.applied_at`;
     }
-    // A migration to cores that do not know it, those that know no revisions included: they leave the definitions alone.
+    if (definitions.length > 0) await transaction`delete from schema_definition where name = ${recomputed}`;
+    // Migrations to cores that do not know them, those that know no revisions included: they leave the definitions alone.
     if (definitions.length > 0)
-      await transaction`insert into schema_migration ${transaction({ name: revisionName(files), sha256: "" })}
-        on conflict do nothing`;
-    return { applied: [...migrations, ...definitions].map(({ name }) => name) };
-  }) as Promise<MigrationReport>;
+      for (const name of [revisionName(files), `${versionPrefix}${minorOf(files.version).join(".")}`])
+        await transaction`insert into schema_migration ${transaction({ name, sha256: "" })} on conflict do nothing`;
+    return { applied: [...migrations, ...definitions].map(({ name }) => name), isNewest };
+  }) as Promise<MigrationReport & { isNewest: boolean }>;
 
 /** Returns the names of what `migrate` would apply. Throws `SchemaMismatch` where `migrate` does. */
 export const pendingMigrations = async (sql: SqlClient, files: SchemaFiles): Promise<string[]> => {
@@ -106,10 +138,15 @@ const apply = async (transaction: SqlRunner, name: string, text: string): Promis
 
 const exported =
   'export what is in it with pg_dump --format=custom --file=core.dump "$SVC_DATABASE_URL", and start this version on an empty ' +
-  "database (docs/operate.md, Upgrading)";
+  "database (docs/upgrade.md)";
 
-const pendingFiles = (records: SchemaRecords, files: SchemaFiles): Pick<SchemaFiles, "migrations" | "definitions"> => {
+/** Returns what is to be applied, and whether the database is not a newer version's. */
+const pendingFiles = (
+  records: SchemaRecords,
+  files: SchemaFiles,
+): Pick<SchemaFiles, "migrations" | "definitions"> & { isNewest: boolean } => {
   const { migrations: applied } = records;
+  refuseDistant(applied, files);
   const own = migrationsFor(applied, files);
   const edited = own.find(({ name, sha256 }) => (applied.get(name) ?? sha256) !== sha256);
   if (edited !== undefined)
@@ -130,7 +167,7 @@ const pendingFiles = (records: SchemaRecords, files: SchemaFiles): Pick<SchemaFi
     !applied.has(revisionName(files)) ||
     files.definitions.some(({ name, sha256 }) => records.definitions.get(name) !== sha256);
   const definitions = later.length === 0 && (isChanged || pending.length > 0) ? files.definitions : [];
-  return { migrations: pending, definitions };
+  return { migrations: pending, definitions, isNewest: later.length === 0 };
 };
 
 /** Returns the migrations that bring this database to the present schema: those of an empty one, unless its baseline is an earlier text. */
@@ -144,10 +181,38 @@ const migrationsFor = (applied: SchemaRecords["migrations"], files: SchemaFiles)
   return isEarlier ? [{ ...baseline, sha256 }, files.baselineEdits, ...rest] : files.migrations;
 };
 
+/** Refuses the schema of a version that is more than one minor version newer: `upgrade-test` never ran this one on it. */
+const refuseDistant = (applied: SchemaRecords["migrations"], { version }: SchemaFiles): void => {
+  const [major, minor] = minorOf(version);
+  const isServed = ([otherMajor, otherMinor]: [number, number]) =>
+    otherMajor === major
+      ? otherMinor <= minor + 1
+      : otherMajor < major || (otherMajor === major + 1 && otherMinor === 0);
+  const names = [...applied.keys()].filter((name) => name.startsWith(versionPrefix));
+  const distant = names.map((name) => name.slice(versionPrefix.length)).find((name) => !isServed(minorOf(name)));
+  if (distant !== undefined)
+    throw new SchemaMismatch(
+      `this database was migrated by version ${distant}, and ${version} serves on the schema of the next minor version at most: ` +
+        `start ${distant} or the one before it`,
+    );
+};
+
+const versionPrefix = "version_";
+
+const minorOf = (version: string): [number, number] => {
+  const [major = 0, minor = 0] = version.split(".").map(Number);
+  return [major, minor];
+};
+
+/** Whether a record is of no migration: it says which definitions a core applied, or its version. */
+export const isSchemaNote = (name: string): boolean => /^definitions_\d+$/.test(name) || name.startsWith(versionPrefix);
+
 /** Returns the names of what a newer core has applied, in order. */
 const laterMigrations = (applied: SchemaRecords["migrations"], files: SchemaFiles): string[] => {
   const known = new Set([...files.migrations, files.baselineEdits].map(({ name }) => name));
-  return [...applied.keys()].filter((name) => !known.has(name) && !isKnownRevision(name, files)).sort();
+  return [...applied.keys()]
+    .filter((name) => !known.has(name) && !name.startsWith(versionPrefix) && !isKnownRevision(name, files))
+    .sort();
 };
 
 const revisionName = ({ definitionsRevision }: Pick<SchemaFiles, "definitionsRevision">) =>

@@ -35,6 +35,9 @@ export class ExportPositionForeign extends Error {
   override readonly name = "ExportPositionForeign";
 }
 
+/** Owners without it read no blocks, and the database lets them move no position in PostgreSQL (drizzle/sql/export-position.sql). */
+const blockReader = "blocks ";
+
 const leaseUntil = sql`clock_timestamp() + make_interval(secs => ${exportLeaseMs / 1000})`;
 
 /**
@@ -101,8 +104,9 @@ export const moveToStream = async (
 export const acquireExportLease = async (
   db: Database,
   name: string,
-  { owner, seenUntil }: { owner: string; seenUntil?: string | undefined },
+  { owner: process, seenUntil }: { owner: string; seenUntil?: string | undefined },
 ): Promise<AcquiredLease> => {
+  const owner = blockReader + process;
   const identity = await readDatabaseIdentity(db);
   const [row] = await db.execute<AcquiredRow>(sql`
     update export_position set owner = ${owner}, lease_until = ${leaseUntil}, epoch = epoch + 1, updated_at = clock_timestamp()

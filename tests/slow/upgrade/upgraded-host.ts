@@ -1,21 +1,17 @@
 import { appendFile, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { parseDocument } from "yaml";
-import type { SqlClient } from "../../../functions/store/database/pool/sql-client.ts";
-import { systemClock } from "../../../kit/clock.ts";
 import { rootAcknowledgement } from "../../../proto/collector-config/schema.ts";
 import type { LabPki } from "../../../scripts/lab/ca/pki.ts";
 import type { OperatorApi } from "../../../scripts/lab/operator-api.ts";
 import { findPorts } from "../../../scripts/ports.ts";
 import { logged, type Program, startProgram, stopProgram } from "../../support/program.ts";
 import { type Load, startLoad } from "../chaos/collector-load.ts";
-import { judge, readStoredQueues } from "../chaos/stored-queues.ts";
 import type { CheckedOut } from "./previous.ts";
 
 /** The prefix of the identities of an upgrade's hosts. */
 export const identityPrefix = "https://fleet.upgrade/d/";
 const recordsPerSecond = 200;
-const drainTimeoutMs = 60_000;
 
 /** Where programs come from: a working tree, and the Node that runs them. */
 export type Revision = Pick<CheckedOut, "dir" | "node">;
@@ -102,22 +98,6 @@ export const enrollHost = async (
       const diag = run(by, "diag", "--json", "--config", config);
       await diag.exited;
       return (diag.records[0] as { queue?: { records?: number } } | undefined)?.queue?.records ?? 0;
-    },
-    /** Waits until everything owed is stored, at most a minute. */
-    judge: async (sql: SqlClient) => {
-      const judgeNow = async () =>
-        judge(
-          await readStoredQueues(sql, [identity]),
-          [],
-          [{ hostId: identity, owed: owed(), forked: new Set(), isCopied: false }],
-        );
-      const deadline = performance.now() + drainTimeoutMs;
-      let judged = await judgeNow();
-      while (judged.missing > 0 && performance.now() < deadline) {
-        await systemClock.sleep(500);
-        judged = await judgeNow();
-      }
-      return judged;
     },
     end: async () => {
       load.stop();
