@@ -71,7 +71,7 @@ export interface Core {
   /** Signature checks and digests: node:crypto on Node, WebCrypto in workerd. */
   cryptography: Cryptography;
   /** Reads the blocks of telemetry, and what core keeps compressed. */
-  codec: Pick<BlockCodec, "compress" | "decompress" | "digest">;
+  codec: BlockCodec;
   /** Null without a configured enrollment signer; the routes for collectors do not exist then. */
   signer: Signer | null;
   /** Verifies client certificates against `SVC_ENROLLMENT_CA_CERT_FILE`; trusts none without a signer. */

@@ -19,7 +19,7 @@ const settle = (hours: readonly (readonly [host: string, hour: number, state: Ho
       tx,
       hours.map(([host, hour, state]) => {
         const at = first + hour * hourMs;
-        return { host, hourMs: at, accounts: [], sums: sumHour(at, []), status: { state, shortages: [] } };
+        return { host, hourMs: at, accounts: [], sums: sumHour(at, []), status: { state, shortages: [], isClockWrong: false } };
       }),
     ),
   );

@@ -77,7 +77,7 @@ export const pastBench: Bench = async (args) => {
     await timed("first", () => Promise.all([get(`${page}&at=${at}`), get(`/facets?at=${at}`)]));
     await timed("again", () => get(`?state=stale&sort=last_heartbeat_at&limit=200&at=${at}`));
     await timed("factors", () => get(`/factors?state=stale&at=${at}`));
-    await timed("factors now", () => get(`/factors?state=stale&state=queue_at_risk&q=${look}`));
+    await timed("factors now", () => get(`/factors?state=stale&queue_above_bytes=${look}`));
     await timed("timeline", () => get(`/timeline?span=${look % 2 === 0 ? "24h" : "30d"}`));
   }
   const p95 = (name: string, fraction = 0.95) =>
