@@ -15,8 +15,11 @@ import type { HourFilter, MatchingHost, MatchingPage } from "./report.ts";
 
 /** The states of hours in core's memory. */
 export interface HourColumns {
-  /** Returns a page of the hosts with hours that match, those with the most first; `host` of the filter must be null. */
-  find(filter: HourFilter, page: { after: MatchingHost | null; limit: number }): Promise<MatchingPage>;
+  /**
+   * Returns a page of the hosts with hours that match, those with the most first; undefined while the days are being loaded, which begins with
+   * the first call. `host` of the filter must be null.
+   */
+  find(filter: HourFilter, page: { after: MatchingHost | null; limit: number }): Promise<MatchingPage | undefined>;
 }
 
 /** The rows of a day. */
@@ -28,11 +31,13 @@ interface LoadedDay {
   words: Uint32Array;
 }
 
+/** More days than that take longer to load than to count in the database. */
+const awaitedDaysMax = 2;
 /** Without a call for so long, the memory is freed. */
 const idleMs = 300_000;
 const wordsPerRow = 6;
 
-/** Creates the columns, still empty. The days of a range are loaded with the first call for it, and again once they changed. */
+/** Creates the columns, still empty. Days are loaded again once they changed. */
 export const createHourColumns = ({
   db,
   clock,
@@ -46,6 +51,7 @@ export const createHourColumns = ({
   let index = new HostIndex();
   let days = new Map<number, LoadedDay>();
   let usedAt: number | undefined;
+  let loading: Promise<void> | undefined;
 
   const loadDay = async (day: number, version: string): Promise<void> => {
     const [row] = await db.execute<{ hosts: string[] | null; states: Uint8Array | null }>(sql`
@@ -55,8 +61,12 @@ export const createHourColumns = ({
     const words = new Uint32Array(new Uint8Array(row?.states ?? []).buffer);
     days.set(day, { version, places, words });
   };
+  const loadDays = async (due: ReadonlyMap<number, string>): Promise<void> => {
+    for (const [day, version] of due) await loadDay(day, version);
+  };
+  /** Returns whether the days are loaded. */
   const refresh = shareNextRun(
-    async ({ from, to }: { from: number; to: number }): Promise<void> => {
+    async ({ from, to }: { from: number; to: number }): Promise<boolean> => {
       const [start, end] = [new Date(from * dayMs), new Date((to + 1) * dayMs)];
       // Another server may use the numbers of transactions again.
       const rows = await db.execute<{ day: number; version: string }>(sql`
@@ -64,11 +74,17 @@ export const createHourColumns = ({
           pg_postmaster_start_time()::text || string_agg(xmin::text, ' ' order by hour) as version
         from completeness_hour where hour >= ${timestampAt(start)} and hour < ${timestampAt(end)} group by 1`);
       const versions = new Map(rows.map(({ day, version }) => [day, version]));
-      for (let day = from; day <= to; day++) {
-        const version = versions.get(day);
-        if (version === undefined) days.delete(day);
-        else if (days.get(day)?.version !== version) await loadDay(day, version);
-      }
+      for (let day = from; day <= to; day++) if (!versions.has(day)) days.delete(day);
+      const due = new Map([...versions].filter(([day, version]) => days.get(day)?.version !== version));
+      if (due.size <= awaitedDaysMax) await loadDays(due);
+      // A failure shows in the call after this one.
+      else
+        loading ??= loadDays(due)
+          .catch(() => undefined)
+          .finally(() => {
+            loading = undefined;
+          });
+      return loading === undefined;
     },
     ({ from, to }) => `${from} ${to}`,
   );
@@ -83,7 +99,7 @@ export const createHourColumns = ({
       const isFirst = usedAt === undefined;
       usedAt = clock.monotonic();
       if (isFirst) freeWhenIdle().catch(() => undefined);
-      await refresh({ from: dayAt(filter.fromMs), to: dayAt(filter.toMs - 1) });
+      if (loading || !(await refresh({ from: dayAt(filter.fromMs), to: dayAt(filter.toMs - 1) }))) return undefined;
       return firstOf(index, countHours(days, filter, index.ids.length), page);
     },
   };

@@ -64,7 +64,7 @@ const areUsual = (states: readonly HourState[]): boolean =>
 
 /**
  * Finds a page of hosts with hours that match, those with the most first. Of states that need nobody most days have some: then `columns`
- * count them in core's memory, where there are any.
+ * count them in core's memory, once they are loaded.
  */
 export const findMatchingHosts = async (
   db: Executor,
@@ -75,7 +75,10 @@ export const findMatchingHosts = async (
   const { fromMs, toMs, states, host } = filter;
   const where = [sql`day between ${dayAt(fromMs)}::int and ${dayAt(toMs - 1)}::int`];
   if (states.every((state) => incompleteStates.includes(state))) where.push(sql`incomplete_hours > 0`);
-  else if (columns && host === null) return await columns.find(filter, { after, limit });
+  else if (columns && host === null) {
+    const page = await columns.find(filter, { after, limit });
+    if (page) return page;
+  }
   if (host !== null)
     where.push(sql`host_id in (select ${host} union all select identity from fleet_host where device_id = ${host})`);
   const beyond =
