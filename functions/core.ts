@@ -7,6 +7,7 @@ import type { Chat } from "./domain/chat/chat.ts";
 import type { ClientCertificateReader } from "./signer/certificate.ts";
 import type { Cryptography } from "./signer/cryptography.ts";
 import type { Signer } from "./signer/signer.ts";
+import type { HourColumns } from "./store/completeness/hour-columns.ts";
 import type { Database } from "./store/database/database.ts";
 import type { FleetColumns } from "./store/fleet/columns/fleet-columns.ts";
 import type { HeartbeatStore } from "./store/fleet/heartbeats.ts";
@@ -60,6 +61,8 @@ export interface Core {
   fleetColumns?: FleetColumns;
   /** The fleet as it was, in memory; without them the database makes each view of the past. */
   pastColumns?: PastColumns;
+  /** The states of hours in memory; without them the database counts each. */
+  hourColumns?: HourColumns;
   clock: Clock;
   entropy: Entropy;
   log: Log;
@@ -68,7 +71,7 @@ export interface Core {
   /** Signature checks and digests: node:crypto on Node, WebCrypto in workerd. */
   cryptography: Cryptography;
   /** Reads the blocks of telemetry, and what core keeps compressed. */
-  codec: Pick<BlockCodec, "compress" | "decompress" | "digest">;
+  codec: BlockCodec;
   /** Null without a configured enrollment signer; the routes for collectors do not exist then. */
   signer: Signer | null;
   /** Verifies client certificates against `SVC_ENROLLMENT_CA_CERT_FILE`; trusts none without a signer. */

@@ -45,6 +45,7 @@ import { coreReportIntervalMs, createCoreReporter } from "./ops/report-core.ts";
 import { createClientCertificateReader } from "./signer/certificate.ts";
 import { startChat } from "./start-chat.ts";
 import { type RunningIngest, startIngest } from "./start-ingest.ts";
+import { createHourColumns } from "./store/completeness/hour-columns.ts";
 import { pendingMigrations } from "./store/database/migrate.ts";
 import { createDirectoryLock } from "./store/directory/lock.ts";
 import { createFleetColumns } from "./store/fleet/columns/fleet-columns.ts";
@@ -106,6 +107,7 @@ const serve = async (
       pastColumns: createPastColumns({
         ...{ db: reports.db, clock: systemClock, codec: zstdCodec, present: fleetColumns, stopping: stop.signal },
       }),
+      hourColumns: createHourColumns({ db: reports.db, clock: systemClock, stopping: stop.signal }),
       clock: followDatabase(systemClock, databaseClock),
       entropy: systemEntropy,
       log,

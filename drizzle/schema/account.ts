@@ -78,7 +78,8 @@ export const completenessDay = pgTable(
   },
   (table) => [
     primaryKey({ columns: [table.hostId, table.day] }),
-    index("completeness_day_incomplete").on(table.day, table.incompleteHours).where(sql`${table.incompleteHours} > 0`),
+    // What is deleted, and a day that is read whole.
+    index("completeness_day_day").on(table.day),
     // With all that ranks hosts, so that it reads no row.
     index("completeness_day_ranked")
       .on(table.day, table.hostId, table.incompleteHours, table.states)

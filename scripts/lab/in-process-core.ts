@@ -12,7 +12,12 @@ import { coreEnvironment } from "./core-environment.ts";
 /** The options of a core in this process; without a signer it enrolls no host. */
 export interface InProcessCoreOptions
   extends Pick<Core, "db" | "clock">,
-    Partial<Pick<Core, "entropy" | "signer" | "clientCertificates" | "viewMs" | "fleetColumns" | "pastColumns">> {
+    Partial<
+      Pick<
+        Core,
+        "entropy" | "signer" | "clientCertificates" | "viewMs" | "fleetColumns" | "pastColumns" | "hourColumns"
+      >
+    > {
   env?: Readonly<Record<string, string>>;
 }
 

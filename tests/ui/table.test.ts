@@ -64,6 +64,28 @@ describe("the first row", () => {
     await page.context().close();
   });
 
+  it.each([{ width: 1440 }, { width: 390 }])(
+    "stays in its place at $width px when core says of an outage",
+    async (viewport) => {
+      const { page, layoutShift } = await visitFleet("", viewport);
+      await page.route("**/api/core/collector/health?*", async (route) => {
+        const response = await route.fetch();
+        const report = (await response.json()) as FleetHealthReport;
+        const ended = new Date(Date.parse(report.generated_at) - 60_000).toISOString();
+        const outage = { began_at: "2026-01-01T00:00:00Z", ended_at: ended, counted_from: ended };
+        await route.fulfill({ response, json: { ...report, outages: [outage] } });
+      });
+      await page.reload();
+      const notice = page.getByText("Core could not receive for");
+      await notice.waitFor();
+      await page.waitForLoadState("networkidle");
+      expect(await layoutShift()).toBe(0);
+      const edges = await notice.evaluate((line) => [line.getBoundingClientRect().bottom, innerHeight]);
+      expect(edges[0]).toBeLessThanOrEqual(edges[1] ?? 0);
+      await page.context().close();
+    },
+  );
+
   it("has as many columns as a wide screen has room for", async () => {
     const { page } = await visitFleet("", { width: 1999 });
     const columns = page.locator(".fleet-table thead th:visible");

@@ -102,13 +102,13 @@ const withHours = async (
 
 /** Returns how many hosts have which state in each hour, and a page of the hosts whose hours match. */
 export const reportFleetHours = async (
-  core: Pick<Core, "db">,
+  core: Pick<Core, "db" | "hourColumns">,
   filter: HourFilter,
   page: { after: MatchingHost | null; limit: number },
 ): Promise<{ counts: FleetHourCounts[]; total: number; hosts: HostStates[]; next: MatchingHost | null }> => {
   const [counts, { rows, total, next }] = await Promise.all([
     findHourCounts(core.db, filter),
-    findMatchingHosts(core.db, filter, page),
+    findMatchingHosts(core.db, filter, page, core.hourColumns),
   ]);
   return { counts, total, hosts: await withHours(core, filter, rows), next };
 };
@@ -124,7 +124,7 @@ const exportHosts = exportBatchRows / 10;
 
 /** Returns every hour that matches, in batches; audited. */
 export const exportFleetHours = (
-  core: Pick<Core, "db" | "clock" | "entropy">,
+  core: Pick<Core, "db" | "clock" | "entropy" | "hourColumns">,
   filter: HourFilter,
   { operator, origin, asked }: { operator: Operator; origin: Origin; asked: Readonly<Record<string, unknown>> },
 ): AsyncGenerator<MatchingHour[], void, void> =>
@@ -136,7 +136,7 @@ export const exportFleetHours = (
       details: { filters: asked },
     },
     async (after: MatchingHost | null) => {
-      const { rows, next } = await findMatchingHosts(core.db, filter, { after, limit: exportHosts });
+      const { rows, next } = await findMatchingHosts(core.db, filter, { after, limit: exportHosts }, core.hourColumns);
       const hosts = await withHours(core, filter, rows);
       const hours = hosts.flatMap(({ host, name, settled }) =>
         settled.flatMap((hour) =>

@@ -37,7 +37,6 @@ import {
 } from "../../store/completeness/log.ts";
 import { findOldestXid } from "../../store/completeness/settled-hours.ts";
 import type { Executor } from "../../store/database/database.ts";
-import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 import { findRetentionPause } from "../../store/retention/retention-pause.ts";
 import { recordAudit } from "../audit/audit-log.ts";
 import { readHourLines } from "./hour-lines.ts";
@@ -47,7 +46,7 @@ import { findSettledHours } from "./settled-hours.ts";
 
 /** The parts of core that write statements. */
 export type StatementCore = Pick<Core, "db" | "clock" | "entropy" | "config"> & {
-  codec: Pick<BlockCodec, "compress" | "decompress" | "digest">;
+  codec: Core["codec"];
   /** Null: heads are not signed. */
   logSigner: LogSigner | null;
 };

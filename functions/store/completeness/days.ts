@@ -106,10 +106,9 @@ export const saveDays = async (tx: Executor, rows: readonly DayRow[]): Promise<v
       incomplete_hours = excluded.incomplete_hours, undelivered = excluded.undelivered, xid = excluded.xid`);
 };
 
-/** Adds to the hosts of each state, by the start of the hour. */
+/** Adds to the hosts of each state, by the start of the hour: also nothing, as the row shows that states of its hour changed. */
 export const addHourCounts = async (tx: Executor, changes: ReadonlyMap<number, readonly number[]>): Promise<void> => {
   for (const [hourMs, counts] of [...changes].sort(([a], [b]) => a - b)) {
-    if (counts.every((count) => count === 0)) continue;
     const sums = counts.map(
       (count, index) => sql`completeness_hour.hosts[${sql.raw(String(index + 1))}] + ${count}::int`,
     );

@@ -6,6 +6,7 @@ import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import { timestampAt } from "../fleet/rows.ts";
 import { dayAt } from "./days.ts";
+import type { HourColumns } from "./hour-columns.ts";
 
 /** Whole hours, in milliseconds since the Unix epoch. */
 export interface HourRange {
@@ -24,6 +25,13 @@ export interface HourFilter extends HourRange {
 export interface MatchingHost {
   host: string;
   hours: number;
+}
+
+/** A page of hosts that match, and the number of all of them. */
+export interface MatchingPage {
+  rows: MatchingHost[];
+  total: number;
+  next: MatchingHost | null;
 }
 
 /** The 24 bytes, as hex, of a day that is complete. */
@@ -54,15 +62,23 @@ const matchingHours = ({ fromMs, toMs, states }: HourFilter): SQL => {
 const areUsual = (states: readonly HourState[]): boolean =>
   states.length === incompleteStates.length && states.every((state) => incompleteStates.includes(state));
 
-/** Finds a page of hosts with hours that match, those with the most first, and the number of all of them. */
+/**
+ * Finds a page of hosts with hours that match, those with the most first. Of states that need nobody most days have some: then `columns`
+ * count them in core's memory, once they are loaded.
+ */
 export const findMatchingHosts = async (
   db: Executor,
   filter: HourFilter,
   { after, limit }: { after: MatchingHost | null; limit: number },
-): Promise<{ rows: MatchingHost[]; total: number; next: MatchingHost | null }> => {
+  columns?: HourColumns,
+): Promise<MatchingPage> => {
   const { fromMs, toMs, states, host } = filter;
   const where = [sql`day between ${dayAt(fromMs)}::int and ${dayAt(toMs - 1)}::int`];
   if (states.every((state) => incompleteStates.includes(state))) where.push(sql`incomplete_hours > 0`);
+  else if (columns && host === null) {
+    const page = await columns.find(filter, { after, limit });
+    if (page) return page;
+  }
   if (host !== null)
     where.push(sql`host_id in (select ${host} union all select identity from fleet_host where device_id = ${host})`);
   const beyond =

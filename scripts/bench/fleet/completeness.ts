@@ -1,3 +1,4 @@
+import { createHourColumns } from "../../../functions/store/completeness/hour-columns.ts";
 import { dayMs, hourMs, rfc3339, systemClock } from "../../../kit/clock.ts";
 import { byteOfState } from "../../../proto/completeness/hour-note.ts";
 import { hourStates } from "../../../proto/completeness/hour-state.ts";
@@ -22,7 +23,10 @@ export const completenessBench: Bench = async (args) => {
   await using _ = database;
   const clock = { ...systemClock, now: () => systemClock.now() - behindMs };
   await seedWeek(database, Math.floor(clock.now() / dayMs));
-  const core = createInProcessCore({ db: database.db, clock });
+  const stop = new AbortController();
+  using _columns = { [Symbol.dispose]: () => stop.abort("the bench is over") };
+  const hourColumns = createHourColumns({ db: database.db, clock, stopping: stop.signal });
+  const core = createInProcessCore({ db: database.db, clock, hourColumns });
   const send = openApp(core);
   const get = async (path: string): Promise<Record<string, unknown>> => {
     const token = await mintBridgeToken(core.config.authTokenSecret.reveal(), {

@@ -13,13 +13,15 @@ import { quantile } from "../../lab/quantile.ts";
 import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
 import { type Bench, readBenchOptions, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
+import { cpuSecondsOf } from "../support/processes.ts";
 import { openSeededFleet } from "./large-fleet.ts";
 
 /**
  * Measures `--looks` times that are spread over `--days`, each the first at its time: a page with its summary and the facets, as the page
- * requests them together; then another page of that time, and the counts of the strip. Each host renewed its certificate every ten days,
- * took a config every week and a version every month, and was silent now and then; no heartbeats are written beside. `--kept` is a
- * directory that keeps the seeded fleet for the next run. The floor is a page of the present.
+ * requests them together; then another page of that time, what its stale hosts have in common, and the counts of the strip. Each host renewed
+ * its certificate every ten days, took a config every week and a version every month, and was silent now and then; no heartbeats are written
+ * beside. `--kept` is a directory that keeps the seeded fleet for the next run. The floor is a page of the present. `cpu_ms` is the mean CPU
+ * of core and PostgreSQL, which neighbours do not swing.
  */
 export const pastBench: Bench = async (args) => {
   const {
@@ -54,33 +56,46 @@ export const pastBench: Bench = async (args) => {
     if (response.status !== 200) throw new Error(`${path}: ${await response.text()}`);
     await response.text();
   };
-  const timed = async (call: () => Promise<unknown>): Promise<number> => {
-    const startedAt = performance.now();
+  const samples = new Map<string, { ms: number[]; cpuMs: number }>();
+  const timed = async (name: string, call: () => Promise<unknown>): Promise<void> => {
+    const of = samples.get(name) ?? { ms: [], cpuMs: 0 };
+    samples.set(name, of);
+    const [own, postgres, startedAt] = [process.cpuUsage(), cpuSecondsOf(database.pid), performance.now()];
     await call();
-    return performance.now() - startedAt;
+    of.ms.push(performance.now() - startedAt);
+    const { user, system } = process.cpuUsage(own);
+    of.cpuMs += (user + system) / 1000 + (cpuSecondsOf(database.pid) - postgres) * 1000;
   };
   const page = "?sort=severity&limit=200";
   await fleetColumns.load();
   await get(page);
-  const floorMs = rounded(await timed(() => get(page)), 1);
-  const [first, again, timeline]: number[][] = [[], [], []];
+  await timed("floor", () => get(page));
   for (let look = 0; look < looks; look++) {
     // In no order of time, and never one twice.
     const ago = ((look * 37) % looks) + 0.37;
     const at = new Date(clock.now() - (ago / looks) * days * dayMs).toISOString();
-    first?.push(await timed(() => Promise.all([get(`${page}&at=${at}`), get(`/facets?at=${at}`)])));
-    again?.push(await timed(() => get(`?state=stale&sort=last_heartbeat_at&limit=200&at=${at}`)));
-    timeline?.push(await timed(() => get(`/timeline?span=${look % 2 === 0 ? "24h" : "30d"}`)));
+    await timed("first", () => Promise.all([get(`${page}&at=${at}`), get(`/facets?at=${at}`)]));
+    await timed("again", () => get(`?state=stale&sort=last_heartbeat_at&limit=200&at=${at}`));
+    await timed("factors", () => get(`/factors?state=stale&at=${at}`));
+    await timed("factors now", () => get(`/factors?state=stale&queue_above_bytes=${look}`));
+    await timed("timeline", () => get(`/timeline?span=${look % 2 === 0 ? "24h" : "30d"}`));
   }
-  const p95 = (samples: readonly number[] = [], fraction = 0.95) =>
-    rounded(quantile(new Float64Array(samples), fraction), 1);
+  const p95 = (name: string, fraction = 0.95) =>
+    rounded(quantile(new Float64Array(samples.get(name)?.ms ?? []), fraction), 1);
   const { ok, goal, goals } = judgeGoals("past", {
-    ...{ first_ms: p95(first), again_ms: p95(again), timeline_ms: p95(timeline) },
+    ...{ first_ms: p95("first"), again_ms: p95("again"), timeline_ms: p95("timeline") },
+    factors_ms: Math.max(p95("factors"), p95("factors now")),
   });
-  const figure = p95(first);
+  const [figure, floorMs] = [p95("first"), p95("floor")];
+  const each = (of: (name: string) => number) =>
+    Object.fromEntries([...samples.keys()].map((name) => [name, of(name)]));
   return {
     ...{ figure, unit: "ms", floor: floorMs, ratio: rounded(figure / floorMs, 1), goal, ok },
-    details: { collectors: count, days, looks, p50_ms: p95(first, 0.5), goals, stored: await storedBytes(database) },
+    details: {
+      ...{ collectors: count, days, looks, goals, stored: await storedBytes(database) },
+      p50_ms: each((name) => p95(name, 0.5)),
+      cpu_ms: each((name) => rounded((samples.get(name)?.cpuMs ?? 0) / (samples.get(name)?.ms.length ?? 1), 1)),
+    },
   };
 };
 
@@ -142,7 +157,7 @@ const seedPast = async (database: EmbeddedDatabase, { days, now }: { days: numbe
     insert into fleet_silence (identity_id, is_of_envelopes, from_at, until_at, queue_bytes)
     select identity_id, is_of_envelopes, ${ago("(nth + r * (3 + is_of_envelopes::int) % 1) * 15 + 0.01 + r")},
       ${ago("(nth + r * (3 + is_of_envelopes::int) % 1) * 15")}, case when is_of_envelopes then -1 else (r * 1e6)::int end
-    from host, generate_series(0, ${days} / 15 - 1) nth, (values (true), (false)) kinds (is_of_envelopes)`);
+    from host, generate_series(0, greatest(0, ${days} / 15 - 1)) nth, (values (true), (false)) kinds (is_of_envelopes)`);
   await sql.unsafe(
     "vacuum analyze fleet_history, fleet_silence, fleet_status, fleet_host, collector_identity, fleet_sample",
   );

@@ -143,13 +143,6 @@ export const Fleet = () => {
       </div>
       <Show when={report.phase() !== "failed"}>
         <div class="shown" data-shown={report.phase()}>
-          <Show when={withNotices(answer())}>
-            {(report) => (
-              <LazyPart what="What core says of itself">
-                <Notices report={report()} />
-              </LazyPart>
-            )}
-          </Show>
           <Show when={!isEmptyFleet()}>
             <StateBar summary={answer()?.summary} isChanging={report.phase() === "changing"} view={view()}>
               <StateLegend thresholds={answer()?.thresholds} />
@@ -273,6 +266,16 @@ export const Fleet = () => {
           <Show when={(answer()?.items.length ?? 0) > 20}>{pager("Pages of the table, below")}</Show>
         </Match>
       </Switch>
+      {/* Behind all else, at the edge of the window: nothing moves when it arrives. */}
+      <Show when={report.phase() !== "failed" && withNotices(answer())}>
+        {(report) => (
+          <div class="fleet-notices">
+            <LazyPart what="What core says of itself">
+              <Notices report={report()} />
+            </LazyPart>
+          </div>
+        )}
+      </Show>
       <LazyPart what="The details">
         <Show when={hasDrawer()}>
           <RowDrawer

@@ -46,12 +46,12 @@ export interface KnownHosts {
   lines: Uint8Array;
 }
 
-/** Returns the table of stored bytes, with columns of its own, and the hosts of a whole one. */
+/** Returns the table of stored bytes, which are its columns, and the hosts of a whole one. */
 export const decodeCheckpoint = (
   { hosts, names, rawBytes, body }: CheckpointBody,
   codec: Pick<BlockCodec, "decompress">,
   { base, known }: { base?: HostTable | undefined; known?: KnownHosts | undefined },
-): { table: HostTable; known: KnownHosts | undefined } => {
+): { table: HostTable; known: KnownHosts | undefined; bytes: Uint8Array } => {
   const raw = codec.decompress(body, rawBytes);
   if (raw === null) throw new Error("a checkpoint of the fleet cannot be read");
   const { buffer, byteOffset } = aligned(raw);
@@ -68,7 +68,7 @@ export const decodeCheckpoint = (
   const lines = new Uint8Array(buffer, at, byteOffset + rawBytes - at);
   if (base === undefined) {
     const own = extendHosts(known, lines);
-    return { table: new HostTable(own.index, values, names, hosts), known: own };
+    return { table: new HostTable(own.index, values, names, hosts), known: own, bytes: raw };
   }
   const index =
     lines.length > 0 ? base.index.pick(Uint32Array.from({ length: base.count }, (_, place) => place)) : base.index;
@@ -76,7 +76,7 @@ export const decodeCheckpoint = (
   const table = new HostTable(index, values, names, hosts);
   const before = columnsOf(base);
   for (const [nth, column] of columnsOf(table).entries()) subtractBytes(column, before[nth] as Uint8Array);
-  return { table, known };
+  return { table, known, bytes: raw };
 };
 
 /** Columns of eight bytes come first, so that all are aligned if the first one is. */
@@ -89,11 +89,11 @@ const extendHosts = (known: KnownHosts | undefined, lines: Uint8Array): KnownHos
   if (known && shared !== undefined && areEqual(known.lines, lines, shared)) {
     if (lines.length <= known.lines.length) return known;
     addLines(known.index, lines.subarray(shared));
-    return { index: known.index, lines };
+    return { index: known.index, lines: lines.slice() };
   }
   const index = new HostIndex();
   addLines(index, lines);
-  return { index, lines };
+  return { index, lines: lines.slice() };
 };
 
 const idLength = 36;

@@ -23,7 +23,7 @@ export const settledMs = 120_000;
 /** Where checkpoints are kept. */
 export interface CheckpointStore {
   db: Executor;
-  codec: Pick<BlockCodec, "compress" | "decompress">;
+  codec: Pick<BlockCodec, "compress" | "decompress" | "free">;
 }
 
 /** Whether a checkpoint has the columns of this version: an upgrade that adds some begins anew. */
@@ -43,7 +43,7 @@ export const findNextCheckpoint = async (db: Executor, time: Date): Promise<Date
   return row?.at ? new Date(row.at) : null;
 };
 
-/** Reads and writes checkpoints. */
+/** Reads and writes checkpoints, one call after the other. */
 interface Checkpoints {
   /** Returns the hosts of a checkpoint, as columns of the caller's own. */
   read(at: Date): Promise<HostTable>;
@@ -53,14 +53,15 @@ interface Checkpoints {
 
 /** Creates a reader and writer. The whole checkpoint used last stays in memory, as times nearby have the same, and so do the hosts. */
 export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints => {
-  let last: { at: number; table: HostTable } | undefined;
+  let last: { at: number; table: HostTable; bytes: Uint8Array } | undefined;
   let known: KnownHosts | undefined;
   const readWhole = async (at: Date): Promise<HostTable> => {
     if (last?.at === at.getTime()) return last.table;
-    const read = decodeCheckpoint(await findCheckpoint(db, at), codec, { known });
+    const { table, bytes, ...read } = decodeCheckpoint(await findCheckpoint(db, at), codec, { known });
     known = read.known;
-    last = { at: at.getTime(), table: read.table };
-    return read.table;
+    if (last) codec.free(last.bytes);
+    last = { at: at.getTime(), table, bytes };
+    return table;
   };
   return {
     async read(at) {

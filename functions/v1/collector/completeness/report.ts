@@ -40,7 +40,7 @@ export const statesOf = (asked: readonly HourState[] | undefined): readonly Hour
   asked === undefined ? incompleteStates : hourStates.filter((state) => asked.includes(state));
 
 /** `GET /v1/collector/completeness`: how many hosts have which state in each hour, and the hosts whose hours are not complete. */
-export const fleetCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
+export const fleetCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock" | "hourColumns">) => {
   const cursors = createCursorSeal(core.config);
   return route({
     method: "GET",
