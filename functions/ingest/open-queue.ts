@@ -31,8 +31,14 @@ import {
 export interface OpenedQueue extends QueueName {
   cursor: bigint;
   sessionId: Uint8Array | undefined;
-  /** Those of the left queues that the client named, in their order. */
-  leftCursors?: readonly bigint[] | undefined;
+  /** The left queues that the client named, in their order. */
+  left?: readonly LeftCursor[] | undefined;
+}
+
+/** The cursor of a queue that its host has left. */
+export interface LeftCursor {
+  queueId: Uint8Array;
+  cursor: bigint;
 }
 
 /** Opens queues; see the invariants above. */
@@ -150,19 +156,19 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
 
   /** Records what the database has lost of left queues; returns their cursors, which stay. */
   const settleLeft = async (tx: Tx, open: Open, rows: readonly (LockedCursor | null)[], now: Date) => {
-    const [leftCursors, losses]: [bigint[], LossOfQueue[]] = [[], []];
+    const [left, losses]: [LeftCursor[], LossOfQueue[]] = [[], []];
     for (const [index, { queueId, storedThrough }] of open.leftQueues.entries()) {
       const row = rows[index] ?? null;
       const lost = row ? lossOf(row.cursor, storedThrough) : undefined;
       const queue = { hostId: open.hostId, queueId };
       const isElsewhere = row !== null && lost !== undefined && isOfOtherSink(row, await register.findSinkChange(tx));
       // Of what core does not judge, the host keeps what it knows.
-      leftCursors.push(row === null || isElsewhere ? storedThrough : row.cursor);
+      left.push({ queueId, cursor: row === null || isElsewhere ? storedThrough : row.cursor });
       const unrecorded = lost && recordedLosses.without(queue, lost);
       if (row && unrecorded && !isElsewhere)
         losses.push(...(await recordLoss(tx, queue, { row, lost: unrecorded, now })));
     }
-    return { leftCursors, losses };
+    return { left, losses };
   };
 
   const openAlone = ({ open, isGone }: { open: Open; isGone(): boolean }): Promise<Decision> =>
@@ -177,8 +183,8 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       if (!isForked) await store(tx, [{ ...decision, lostHere }], now);
       const others = isForked ? [forkEvent(row.cursor)] : [];
       const own = await recordLoss(tx, queueOf(open), { row, lost, others, now });
-      const left = await settleLeft(tx, open, leftRows, now);
-      return { ...decision, ...left, losses: [...own, ...left.losses] };
+      const settled = await settleLeft(tx, open, leftRows, now);
+      return { ...decision, ...settled, losses: [...own, ...settled.losses] };
     });
   const keyOf = ({ hostId }: QueueName) => hostId;
   const openInGroup = inGroups(openTogether, { keyOf, pause });
@@ -193,14 +199,14 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       if (sessionId === undefined && claims.ackedThrough === 0n)
         return { ...queue, sessionId, cursor: await findInTurn(queue) };
       const opened = claims.leftQueues.length > 0 ? undefined : await openInGroup(claims);
-      const { isForked, losses = [], cursor, leftCursors } = opened ?? (await openInTurn({ open: claims, isGone }));
+      const { isForked, losses = [], cursor, left } = opened ?? (await openInTurn({ open: claims, isGone }));
       for (const lost of losses) {
         recordedLosses.add(lost.queue, lost);
         if (lost.isPlausible) observe.gap(sequencesOf(lost));
         else observe.implausibleGap();
       }
       if (isForked) throw new Problem("queue_forked");
-      return { ...queue, sessionId, cursor, leftCursors };
+      return { ...queue, sessionId, cursor, left };
     },
   };
 };
@@ -214,7 +220,7 @@ type Decision = ReturnType<typeof decideOpen> & {
   lostHere?: bigint;
   /** What is recorded as lost, and the cursors of the left queues. */
   losses?: readonly LossOfQueue[];
-  leftCursors?: readonly bigint[];
+  left?: readonly LeftCursor[];
 };
 
 /** Whether a queue was last open in PostgreSQL before core used another sink: what was acknowledged since is in that one, and not lost. */

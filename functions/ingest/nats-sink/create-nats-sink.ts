@@ -18,7 +18,7 @@ import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 import { cursorsOfHostMax, findCursor, type QueueName } from "../../store/ingest/cursors.ts";
 import type { FrameOutcome, FrameToCommit } from "../../store/ingest/decide-frames.ts";
 import type { CommitObserver } from "../committer.ts";
-import { checkOpen, decideOpen, lossOf, type OpenedQueue } from "../open-queue.ts";
+import { checkOpen, decideOpen, type LeftCursor, lossOf, type OpenedQueue } from "../open-queue.ts";
 import { forkEvent, type LossObserver, type QueueEventNeeds, withoutStored } from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
 import { createAckedMessages } from "./acked-messages.ts";
@@ -254,14 +254,15 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     countedOf: (queue) => lanes.run(viewKey(queue), () => health.observe(() => countedOf(queue))),
     async open(claims, isGone = () => false) {
       checkOpen(claims);
-      const leftCursors: bigint[] = [];
+      const left: LeftCursor[] = [];
       // One after the other, as each has a lane of its own.
       for (const { queueId, storedThrough } of claims.leftQueues) {
         const queue = { hostId: claims.hostId, queueId };
-        leftCursors.push(await lanes.run(viewKey(queue), () => health.observe(() => openLeft(queue, storedThrough))));
+        const cursor = await lanes.run(viewKey(queue), () => health.observe(() => openLeft(queue, storedThrough)));
+        left.push({ queueId, cursor });
       }
       const opened = await lanes.run(viewKey(claims), () => health.observe(() => open(claims, isGone)));
-      return { ...opened, leftCursors };
+      return { ...opened, left };
     },
     async commit(frame) {
       if (isClosing) throw new Problem("shutting_down");
