@@ -73,6 +73,24 @@ it("Q11, Q12: records once what was lost of a queue that is rejected as a copy, 
   expect((await rowsOf("b"))[0]).toEqual({ fill: "01", cursor: "4", session: "01" });
 });
 
+it("Q12: counts nothing as lost of a queue id that was acknowledged under those before it", async () => {
+  await open("h", 1);
+  await moveTo("h", 1, 10);
+  // Of the first id core has recorded a loss.
+  const leftQueues = [
+    { ...left(2, 12), ackedThrough: 12n },
+    { ...left(1, 7), ackedThrough: 10n },
+  ];
+  const opened = await open("h", 3, { leftQueues, ackedThrough: 15n });
+  expect([opened.cursor, cursorsOf(opened)]).toEqual([15n, [0n, 10n]]);
+  expect((await eventsOf("h")).toSorted()).toEqual(["ingest.gap 02 11 12", "ingest.gap 03 13 15"]);
+  const [row] = await connection.sql`select range_lost::int from ingest_cursor where host_id = 'h' and cursor = 15`;
+  expect(row).toEqual({ range_lost: 3 });
+  // A copy has sent through 10 under the first id, and this queue from 6 on under its next one.
+  await open("h", 4, { leftQueues: [{ ...left(1, 10), ackedThrough: 5n }], ackedThrough: 9n });
+  expect(await eventsOf("h")).toContain("ingest.gap 04 6 9");
+});
+
 it("Q12: reports no queue as lost whose cursor may have been trimmed", async () => {
   for (let fill = 1; fill <= 20; fill++) {
     await open("c", fill);
@@ -125,6 +143,7 @@ it("rejects left queues that are malformed, too many, or named twice", async () 
   const many = Array.from({ length: 9 }, (_, index) => left(index + 10, 1));
   const short = { queueId: bytes(2).subarray(1), storedThrough: 1n };
   const beyond = { queueId: bytes(2), storedThrough: 2n ** 63n };
-  for (const leftQueues of [many, [short], [beyond], [left(2, 1), left(2, 1)], [left(1, 1)]])
+  const ackedBeyond = { queueId: bytes(2), ackedThrough: 2n ** 63n };
+  for (const leftQueues of [many, [short], [beyond], [ackedBeyond], [left(2, 1), left(2, 1)], [left(1, 1)]])
     await expect(open("g", 1, { leftQueues })).rejects.toMatchObject(invalid);
 });

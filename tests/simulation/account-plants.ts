@@ -40,7 +40,7 @@ export const accountPlants: Readonly<Record<string, Plant>> = {
         ),
     }),
   },
-  "what a database has lost under an earlier id is not counted": {
+  "what is lost under an earlier id is not counted": {
     accounts: ({ accept }) => ({
       accept: (caller, account, stream) => accept(caller, account, stream && { ...stream, left: [] }),
     }),
