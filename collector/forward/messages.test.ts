@@ -58,7 +58,11 @@ const queueId = fc.uint8Array({ minLength: 16, maxLength: 16 });
 it("encodes left queues, and decodes core's cursors of them, as the library does", () => {
   fc.assert(
     fc.property(
-      ...[fc.array(fc.record({ queueId, storedThrough: sequence }), { maxLength: 8 }), sequence, fc.boolean()],
+      ...[
+        fc.array(fc.record({ queueId, storedThrough: sequence, ackedThrough: sequence }), { maxLength: 8 }),
+        sequence,
+        fc.boolean(),
+      ],
       (leftQueues, cursor, takesDirectives) => {
         const claims = { hostId: "h", queueId: id(1), sessionId: id(2), previousSessionIds: [id(3)], takesDirectives };
         const { message } = fromBinary(
@@ -68,7 +72,9 @@ it("encodes left queues, and decodes core's cursors of them, as the library does
         expect(message).toMatchObject({
           value: {
             ...claims,
-            leftQueues: leftQueues.map((left) => ({ ...left, storedThrough: BigInt(left.storedThrough) })),
+            leftQueues: leftQueues.map(({ storedThrough, ackedThrough, ...left }) => ({
+              ...{ ...left, storedThrough: BigInt(storedThrough), ackedThrough: BigInt(ackedThrough) },
+            })),
           },
         });
         const leftCursors = leftQueues.map(({ storedThrough }) => storedThrough);

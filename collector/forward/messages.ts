@@ -14,7 +14,7 @@ export interface Open {
   ackedThrough: number;
   sentThrough: number;
   takesDirectives: boolean;
-  leftQueues: readonly { queueId: Uint8Array; storedThrough: number }[];
+  leftQueues: readonly { queueId: Uint8Array; storedThrough: number; ackedThrough: number }[];
 }
 
 /** The envelopes that core has committed or rejected. */
@@ -97,9 +97,9 @@ export const encodeOpen = (open: Open): Uint8Array => {
   for (const id of open.previousSessionIds) writer.uint32(text(4)).bytes(id);
   writer.uint32(varint(5)).uint64(open.ackedThrough).uint32(varint(6)).uint64(open.sentThrough);
   if (open.takesDirectives) writer.uint32(varint(7)).bool(true);
-  for (const { queueId, storedThrough } of open.leftQueues) {
+  for (const { queueId, storedThrough, ackedThrough } of open.leftQueues) {
     writer.uint32(text(8)).fork().uint32(text(1)).bytes(queueId);
-    writer.uint32(varint(2)).uint64(storedThrough).join();
+    writer.uint32(varint(2)).uint64(storedThrough).uint32(varint(3)).uint64(ackedThrough).join();
   }
   return writer.join().finish();
 };

@@ -10,6 +10,8 @@ export interface LeftQueue {
   readonly queueId: Uint8Array<ArrayBuffer>;
   /** Core had everything at or below it. */
   readonly storedThrough: number;
+  /** Core had acknowledged it to this queue when it was left: `storedThrough` may be of a copy since. 0 if that is unknown. */
+  readonly ackedThrough: number;
   readonly hostId: string;
   /** Rises from one to the next. */
   readonly order: number;
@@ -19,7 +21,13 @@ export interface LeftQueue {
 export const leftQueueSource = "queue.left";
 const leftQueuesMax = 8;
 
-const Saved = v.object({ hostId: v.string(), storedThrough: v.number(), order: v.number() });
+const Saved = v.object({
+  hostId: v.string(),
+  storedThrough: v.number(),
+  // An earlier version did not save it.
+  ackedThrough: v.optional(v.number(), 0),
+  order: v.number(),
+});
 
 /** Returns the queue ids that were left, the newest first. */
 const leftQueuesOf = (saved: ReadonlyMap<string, string>): LeftQueue[] =>
@@ -58,9 +66,13 @@ export const leaveQueue = (
   if (hostId === "") return [];
   const left = leftQueuesOf(saved);
   const isSame = (one: LeftQueue) => one.queueId.toHex() === queueId.toHex();
-  const storedThrough = Math.max(ackedThrough, left.find(isSame)?.storedThrough ?? 0);
+  const before = left.find(isSame) ?? { storedThrough: 0, ackedThrough: 0 };
+  const known = {
+    storedThrough: Math.max(ackedThrough, before.storedThrough),
+    ackedThrough: Math.max(ackedThrough, before.ackedThrough),
+  };
   return [
-    leftCheckpoint({ queueId, hostId, storedThrough, order: (left[0]?.order ?? 0) + 1 }),
+    leftCheckpoint({ queueId, hostId, ...known, order: (left[0]?.order ?? 0) + 1 }),
     ...left
       .filter((one) => !isSame(one))
       .slice(leftQueuesMax - 1)

@@ -132,18 +132,19 @@ describe("a fork", () => {
     const { queueId } = queue.beginSession(host);
     await queue.ack(2);
     queue.fork();
-    const left = () => queue.beginSession(host).leftQueues.map((one) => [one.queueId.toHex(), one.storedThrough]);
-    expect(left()).toEqual([[queueId.toHex(), 2]]);
+    const left = () =>
+      queue.beginSession(host).leftQueues.map((one) => [one.queueId.toHex(), one.storedThrough, one.ackedThrough]);
+    expect(left()).toEqual([[queueId.toHex(), 2, 2]]);
     // An older core answers without cursors.
     queue.sessionAnswered();
-    expect(left()).toEqual([[queueId.toHex(), 2]]);
+    expect(left()).toEqual([[queueId.toHex(), 2, 2]]);
     // Core has recorded what it lost.
     queue.sessionAnswered([1]);
-    expect(left()).toEqual([[queueId.toHex(), 1]]);
+    expect(left()).toEqual([[queueId.toHex(), 1, 2]]);
     queue.sessionAnswered([5]);
     await queue.close();
     queue = open();
-    expect(left()).toEqual([[queueId.toHex(), 5]]);
+    expect(left()).toEqual([[queueId.toHex(), 5, 2]]);
   });
 
   it("is remembered for its host alone, the newest eight of all", () => {

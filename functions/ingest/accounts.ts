@@ -10,8 +10,8 @@ import { databaseProblem } from "../store/database/problem.ts";
 import type { Caller } from "./admission.ts";
 import type { OpenedQueue } from "./open-queue.ts";
 
-/** A queue as the stream of an account has it: its session, and the sequence through which core has acknowledged. */
-export type QueueOfStream = Pick<OpenedQueue, "queueId" | "sessionId" | "cursor">;
+/** A queue as the stream of an account has it: its session, the sequence through which core has acknowledged, and its earlier ids. */
+export type QueueOfStream = Pick<OpenedQueue, "queueId" | "sessionId" | "cursor" | "left">;
 
 /** Where accounts are decided on and stored. */
 export interface AccountRegister {

@@ -7,7 +7,7 @@ import { createTestLog } from "../../tests/fakes/log.ts";
 import { createTestDatabase, type TestDatabase } from "../../tests/support/database.ts";
 import type { ConnectedDatabase } from "../store/database/database.ts";
 import { noteSink } from "../store/ingest/sinks.ts";
-import { createQueueOpener, type QueueOpener } from "./open-queue.ts";
+import { createQueueOpener, type OpenedQueue, type QueueOpener } from "./open-queue.ts";
 import { createPostgresRegister } from "./postgres-sink.ts";
 
 let database: TestDatabase;
@@ -28,6 +28,7 @@ afterAll(() => database.drop());
 const bytes = (fill: number) => new Uint8Array(16).fill(fill);
 const left = (fill: number, storedThrough: number) => ({ queueId: bytes(fill), storedThrough: BigInt(storedThrough) });
 /** Opens queue `fill` of a host in a session of its own. */
+const cursorsOf = ({ left: named }: OpenedQueue) => named?.map(({ cursor }) => cursor);
 const open = (hostId: string, fill: number, claims: MessageInitShape<typeof OpenSchema> = {}) =>
   opener.open(create(OpenSchema, { hostId, queueId: bytes(fill), sessionId: bytes(fill), ...claims }));
 const moveTo = (hostId: string, fill: number, cursor: number) =>
@@ -47,9 +48,9 @@ it("Q12: records once what the database lost of queues that were left, and leave
   for (const fill of [1, 2, 3]) await moveTo("a", fill, 10 * fill);
   gaps.length = 0;
   const claims = { leftQueues: [left(3, 45), left(4, 5), left(2, 7), left(1, 10)] };
-  expect((await open("a", 5, claims)).leftCursors).toEqual([30n, 0n, 20n, 10n]);
+  expect(cursorsOf(await open("a", 5, claims))).toEqual([30n, 0n, 20n, 10n]);
   // As if the first answer was lost.
-  expect((await open("a", 5, claims)).leftCursors).toEqual([30n, 0n, 20n, 10n]);
+  expect(cursorsOf(await open("a", 5, claims))).toEqual([30n, 0n, 20n, 10n]);
   expect(await eventsOf("a")).toEqual(["ingest.gap 03 31 45", "ingest.gap 04 1 5"]);
   expect(gaps).toEqual([15n, 5n]);
   const [row] = await connection.sql`select ranges, records_max as records from ingest_gap where host_id = 'a'`;
@@ -67,9 +68,27 @@ it("Q11, Q12: records once what was lost of a queue that is rejected as a copy, 
   await moveTo("b", 1, 4);
   const copy = { sessionId: bytes(9), ackedThrough: 6n, sentThrough: 6n };
   await expect(open("b", 1, copy)).rejects.toMatchObject({ code: "queue_forked" });
-  expect((await open("b", 2, { leftQueues: [left(1, 6)] })).leftCursors).toEqual([4n]);
+  expect(cursorsOf(await open("b", 2, { leftQueues: [left(1, 6)] }))).toEqual([4n]);
   expect(await eventsOf("b")).toEqual(["ingest.gap 01 5 6", "queue.forked 01"]);
   expect((await rowsOf("b"))[0]).toEqual({ fill: "01", cursor: "4", session: "01" });
+});
+
+it("Q12: counts nothing as lost of a queue id that was acknowledged under those before it", async () => {
+  await open("h", 1);
+  await moveTo("h", 1, 10);
+  // Of the first id core has recorded a loss.
+  const leftQueues = [
+    { ...left(2, 12), ackedThrough: 12n },
+    { ...left(1, 7), ackedThrough: 10n },
+  ];
+  const opened = await open("h", 3, { leftQueues, ackedThrough: 15n });
+  expect([opened.cursor, cursorsOf(opened)]).toEqual([15n, [0n, 10n]]);
+  expect((await eventsOf("h")).toSorted()).toEqual(["ingest.gap 02 11 12", "ingest.gap 03 13 15"]);
+  const [row] = await connection.sql`select range_lost::int from ingest_cursor where host_id = 'h' and cursor = 15`;
+  expect(row).toEqual({ range_lost: 3 });
+  // A copy has sent through 10 under the first id, and this queue from 6 on under its next one.
+  await open("h", 4, { leftQueues: [{ ...left(1, 10), ackedThrough: 5n }], ackedThrough: 9n });
+  expect(await eventsOf("h")).toContain("ingest.gap 04 6 9");
 });
 
 it("Q12: reports no queue as lost whose cursor may have been trimmed", async () => {
@@ -85,7 +104,7 @@ it("Q12: reports no queue as lost whose cursor may have been trimmed", async () 
   expect(await eventsOf("c")).toEqual([]);
   // One more than the queues that it names, and none was ever trimmed.
   for (let fill = 1; fill <= 15; fill++) await open("d", fill);
-  expect((await open("d", 15, { leftQueues: [left(16, 3)] })).leftCursors).toEqual([0n]);
+  expect(cursorsOf(await open("d", 15, { leftQueues: [left(16, 3)] }))).toEqual([0n]);
   expect(await eventsOf("d")).toEqual(["ingest.gap 10 1 3"]);
 });
 
@@ -94,7 +113,7 @@ it("K9: counts nothing as lost of a left queue that was in another sink since", 
   await noteSink(connection.db, "postgres", new Date(Date.now() - 60_000));
   await noteSink(connection.db, "nats", new Date(Date.now() + 1_000));
   await noteSink(connection.db, "postgres", new Date(Date.now() + 2_000));
-  expect((await open("e", 3, { leftQueues: [left(1, 7), left(2, 8)] })).leftCursors).toEqual([7n, 8n]);
+  expect(cursorsOf(await open("e", 3, { leftQueues: [left(1, 7), left(2, 8)] }))).toEqual([7n, 8n]);
   expect(await eventsOf("e")).toEqual([]);
 });
 
@@ -124,6 +143,7 @@ it("rejects left queues that are malformed, too many, or named twice", async () 
   const many = Array.from({ length: 9 }, (_, index) => left(index + 10, 1));
   const short = { queueId: bytes(2).subarray(1), storedThrough: 1n };
   const beyond = { queueId: bytes(2), storedThrough: 2n ** 63n };
-  for (const leftQueues of [many, [short], [beyond], [left(2, 1), left(2, 1)], [left(1, 1)]])
+  const ackedBeyond = { queueId: bytes(2), ackedThrough: 2n ** 63n };
+  for (const leftQueues of [many, [short], [beyond], [ackedBeyond], [left(2, 1), left(2, 1)], [left(1, 1)]])
     await expect(open("g", 1, { leftQueues })).rejects.toMatchObject(invalid);
 });

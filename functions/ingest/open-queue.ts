@@ -6,13 +6,14 @@
  *   proves no fork either, as its sender may have opened the queue since.
  * - Envelopes that a sender has deleted and that the cursor does not cover are lost with the database: the range is recorded in the
  *   transaction that moves the cursor over it. Their sender never sends them again. So it is with the queue ids that the sender has left;
- *   of these, one that is missing has lost nothing where it may have been trimmed. One claim, of any host, cannot make the totals
+ *   of these, one that is missing has lost nothing where it may have been trimmed. Sequences go on across ids: one has lost nothing of what
+ *   was acknowledged under those before it. One claim, of any host, cannot make the totals
  *   meaningless: what no host can have sent, and what is beyond the bound of recorded events, is added to none. Nothing is lost of a queue
  *   that comes from another sink, which has the range.
  */
 import { equalBytes } from "../../kit/bytes.ts";
 import type { Clock } from "../../kit/clock.ts";
-import type { Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { LeftQueue, Open } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { Problem } from "../problems.ts";
 import type { LockedCursor, QueueName, StoredQueue } from "../store/ingest/cursors.ts";
 import { queueIdBytes, sequenceMax } from "./examine-frame.ts";
@@ -31,8 +32,14 @@ import {
 export interface OpenedQueue extends QueueName {
   cursor: bigint;
   sessionId: Uint8Array | undefined;
-  /** Those of the left queues that the client named, in their order. */
-  leftCursors?: readonly bigint[] | undefined;
+  /** The left queues that the client named, in their order. */
+  left?: readonly LeftCursor[] | undefined;
+}
+
+/** The cursor of a queue that its host has left. */
+export interface LeftCursor {
+  queueId: Uint8Array;
+  cursor: bigint;
 }
 
 /** Opens queues; see the invariants above. */
@@ -150,19 +157,19 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
 
   /** Records what the database has lost of left queues; returns their cursors, which stay. */
   const settleLeft = async (tx: Tx, open: Open, rows: readonly (LockedCursor | null)[], now: Date) => {
-    const [leftCursors, losses]: [bigint[], LossOfQueue[]] = [[], []];
+    const [left, losses]: [LeftCursor[], LossOfQueue[]] = [[], []];
     for (const [index, { queueId, storedThrough }] of open.leftQueues.entries()) {
       const row = rows[index] ?? null;
-      const lost = row ? lossOf(row.cursor, storedThrough) : undefined;
+      const lost = row ? lossOf(row.cursor, storedThrough, ackedUnder(open.leftQueues.slice(index + 1))) : undefined;
       const queue = { hostId: open.hostId, queueId };
       const isElsewhere = row !== null && lost !== undefined && isOfOtherSink(row, await register.findSinkChange(tx));
       // Of what core does not judge, the host keeps what it knows.
-      leftCursors.push(row === null || isElsewhere ? storedThrough : row.cursor);
+      left.push({ queueId, cursor: row === null || isElsewhere ? storedThrough : row.cursor });
       const unrecorded = lost && recordedLosses.without(queue, lost);
       if (row && unrecorded && !isElsewhere)
         losses.push(...(await recordLoss(tx, queue, { row, lost: unrecorded, now })));
     }
-    return { leftCursors, losses };
+    return { left, losses };
   };
 
   const openAlone = ({ open, isGone }: { open: Open; isGone(): boolean }): Promise<Decision> =>
@@ -177,8 +184,8 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       if (!isForked) await store(tx, [{ ...decision, lostHere }], now);
       const others = isForked ? [forkEvent(row.cursor)] : [];
       const own = await recordLoss(tx, queueOf(open), { row, lost, others, now });
-      const left = await settleLeft(tx, open, leftRows, now);
-      return { ...decision, ...left, losses: [...own, ...left.losses] };
+      const settled = await settleLeft(tx, open, leftRows, now);
+      return { ...decision, ...settled, losses: [...own, ...settled.losses] };
     });
   const keyOf = ({ hostId }: QueueName) => hostId;
   const openInGroup = inGroups(openTogether, { keyOf, pause });
@@ -193,14 +200,14 @@ export const createQueueOpener = <Tx>({ register, clock, observe, log, pause }: 
       if (sessionId === undefined && claims.ackedThrough === 0n)
         return { ...queue, sessionId, cursor: await findInTurn(queue) };
       const opened = claims.leftQueues.length > 0 ? undefined : await openInGroup(claims);
-      const { isForked, losses = [], cursor, leftCursors } = opened ?? (await openInTurn({ open: claims, isGone }));
+      const { isForked, losses = [], cursor, left } = opened ?? (await openInTurn({ open: claims, isGone }));
       for (const lost of losses) {
         recordedLosses.add(lost.queue, lost);
         if (lost.isPlausible) observe.gap(sequencesOf(lost));
         else observe.implausibleGap();
       }
       if (isForked) throw new Problem("queue_forked");
-      return { ...queue, sessionId, cursor, leftCursors };
+      return { ...queue, sessionId, cursor, left };
     },
   };
 };
@@ -214,7 +221,7 @@ type Decision = ReturnType<typeof decideOpen> & {
   lostHere?: bigint;
   /** What is recorded as lost, and the cursors of the left queues. */
   losses?: readonly LossOfQueue[];
-  leftCursors?: readonly bigint[];
+  left?: readonly LeftCursor[];
 };
 
 /** Whether a queue was last open in PostgreSQL before core used another sink: what was acknowledged since is in that one, and not lost. */
@@ -228,7 +235,9 @@ const sessionOf = ({ sessionId }: Open): Uint8Array | undefined => (sessionId.le
 /** The claims that decide whether a queue may be opened. */
 type OpenClaims = Pick<Open, "sessionId" | "previousSessionIds" | "ackedThrough"> & {
   sentThrough?: bigint | undefined;
+  leftQueues?: readonly LeftAcks[] | undefined;
 };
+type LeftAcks = Pick<LeftQueue, "ackedThrough">;
 
 /**
  * Decides whether a queue may be opened, at which cursor, and what the database has lost of it: see the invariants above. A client
@@ -236,21 +245,32 @@ type OpenClaims = Pick<Open, "sessionId" | "previousSessionIds" | "ackedThrough"
  */
 export const decideOpen = (
   row: { cursor: bigint; sessionId: Uint8Array | null },
-  { sessionId, previousSessionIds, ackedThrough, sentThrough }: OpenClaims,
+  { sessionId, previousSessionIds, ackedThrough, sentThrough, leftQueues = [] }: OpenClaims,
 ): { isForked: boolean; cursor: bigint; lost: Loss | undefined } => {
   const { sessionId: held } = row;
   const isOwn =
     sessionId.length === 0 || held === null || [sessionId, ...previousSessionIds].some((id) => equalBytes(id, held));
   const isForked = !isOwn || (sentThrough !== undefined && row.cursor > sentThrough);
-  const lost = lossOf(row.cursor, ackedThrough);
-  return { isForked, cursor: lost && !isForked ? lost.through : row.cursor, lost };
+  const lost = lossOf(row.cursor, ackedThrough, ackedUnder(leftQueues));
+  return { isForked, cursor: isForked ? row.cursor : highest(row.cursor, ackedThrough), lost };
 };
 
-/** Returns what is lost of a queue whose sender knows that everything through `storedThrough` was stored. */
-export const lossOf = (cursor: bigint, storedThrough: bigint): Loss | undefined =>
-  storedThrough > cursor
-    ? { from: cursor + 1n, through: storedThrough, isPlausible: storedThrough - cursor <= lostSequencesMax }
+const highest = (one: bigint, other: bigint): bigint => (one > other ? one : other);
+
+/** Returns the highest sequence that was acknowledged under any of these queue ids. Core may have more of them, of a copy. */
+export const ackedUnder = (left: readonly LeftAcks[]): bigint =>
+  left.reduce((most, { ackedThrough }) => highest(most, ackedThrough), 0n);
+
+/**
+ * Returns what is lost of a queue whose sender knows that everything through `storedThrough` was stored, and through `ackedBefore` under
+ * earlier ids.
+ */
+export const lossOf = (cursor: bigint, storedThrough: bigint, ackedBefore: bigint): Loss | undefined => {
+  const known = highest(cursor, ackedBefore);
+  return storedThrough > known
+    ? { from: known + 1n, through: storedThrough, isPlausible: storedThrough - known <= lostSequencesMax }
     : undefined;
+};
 
 /** Rejects an Open whose ids or sequences are malformed, with `frame_invalid`. */
 export const checkOpen = ({
@@ -273,6 +293,7 @@ export const checkOpen = ({
     throw invalid(`the id of a left queue must be ${queueIdBytes} bytes`);
   if (leftQueues.some(({ storedThrough }) => storedThrough > sequenceMax))
     throw invalid("stored_through is above 2^63-1");
+  if (ackedUnder(leftQueues) > sequenceMax) throw invalid("acked_through of a left queue is above 2^63-1");
   const ids = [queueId, ...leftQueues.map((left) => left.queueId)].map((id) => id.toHex());
   if (new Set(ids).size < ids.length) throw invalid("left_queues names a queue twice, or the one that is opened");
 };

@@ -187,7 +187,7 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
               value: create(OpenedSchema, {
                 ...offered,
                 cursor: queue.cursor,
-                leftCursors: [...(queue.leftCursors ?? [])],
+                leftCursors: queue.left?.map(({ cursor }) => cursor) ?? [],
               }),
             };
           },

@@ -9,11 +9,13 @@
  * 6. Core has every account.
  * 7. An account commits behind its range: an export that has passed it has delivered what it speaks of.
  * 8. What accounts state that was accepted is counted by source, once.
+ * 9. No hour is complete of which core reports a loss.
  *
- * Of a host whose disk went back or which was copied, nobody knows which of its accounts arrive; of it, laws 2 and 6 to 8 hold.
+ * Of a host whose disk went back or which was copied, nobody knows which of its accounts arrive; of it, laws 2 and 6 to 9 hold.
  */
 import { type ReadAccount, readAccount, statedLosses } from "../../functions/domain/telemetry/read-account.ts";
 import { hourMs } from "../../kit/clock.ts";
+import { type AccountFacts, stateOfHour, sumHour } from "../../proto/completeness/hour-state.ts";
 import type { SimulatedHost } from "./host.ts";
 import type { Breach } from "./oracle.ts";
 import { emptyPast, type PastRecord } from "./queue-past.ts";
@@ -30,24 +32,28 @@ export const accountLaws = {
   arrives: "core has every account",
   isBehind: "an account is behind its telemetry",
   bySource: "what accounts state is counted by source once",
+  isShort: "no hour is complete beside a reported loss",
 } as const;
 
 /** What is left of a history whose cores take accounts. */
 export interface AccountsAfter {
   tables: Tables;
   hosts: readonly SimulatedHost[];
+  /** What was stored in databases that have gone back since. */
+  discarded: readonly StoredEnvelope[];
   /** Whether the database was restored, or a standby that lagged promoted. */
   hasGoneBack: boolean;
 }
 
 /** Returns the laws that accounts broke. */
-export const judgeAccounts = ({ tables, hosts, hasGoneBack }: AccountsAfter): Breach[] => {
+export const judgeAccounts = ({ tables, hosts, discarded, hasGoneBack }: AccountsAfter): Breach[] => {
   const stored = storedPlaces(tables.envelopes);
   const accounts = tables.accounts.map(accountOf);
   return [
     ...hosts.flatMap(judgeArrival),
     ...accounts.filter(({ refused }) => refused === null).flatMap((account) => judgeRange(account, stored)),
     ...judgeVolumes(accounts, tables),
+    ...judgeHours(accounts, { tables, hosts, discarded }),
     ...hosts.filter(isSingle(hosts)).flatMap((host) => {
       const own = accounts.filter(({ hostId }) => hostId === host.hostId);
       const accepted = own.filter(({ refused }) => refused === null);
@@ -65,6 +71,8 @@ interface CoreAccount extends ReadAccount {
   counts: Record<"stored" | "rejected" | "lost" | "missing", number>;
   /** Of the records that its sources could not store. */
   dropped: number;
+  /** What decides on the state of its hour. */
+  facts: AccountFacts;
 }
 
 const accountOf = (row: Values): CoreAccount => {
@@ -76,6 +84,13 @@ const accountOf = (row: Values): CoreAccount => {
     ...{ ...read, refused: row.refused as string | null, isChecked: row.is_checked === true, xid: count("xid") },
     counts: { stored: count("stored"), rejected: count("rejected"), lost: count("lost"), missing: count("missing") },
     dropped: Object.values(statedLosses(body).refused).reduce((sum, records) => sum + records, 0),
+    facts: {
+      ...{ fromMs: read.fromMs, toMs: read.toMs, receivedMs: Date.parse(String(row.received_at)) },
+      ...{ isStopped: read.isStopped, refused: row.refused as string | null, isChecked: row.is_checked === true },
+      ...{ sink: "postgres", xid: BigInt(count("xid")), streamEnd: null, accepted: Number(read.accepted) },
+      ...{ stored: count("stored"), rejected: count("rejected"), discarded: count("discarded") },
+      ...{ lost: count("lost"), missing: count("missing"), exportRejections: [], stated: statedLosses(body) },
+    },
   };
 };
 
@@ -135,6 +150,39 @@ const judgeVolumes = (accounts: readonly CoreAccount[], { volumes }: Tables): Br
   });
 };
 
+/** What was lost in a place that core reports: its hour may not be taken for complete. */
+const judgeHours = (
+  accounts: readonly CoreAccount[],
+  { tables: { envelopes, records }, hosts, discarded }: Omit<AccountsAfter, "hasGoneBack">,
+): Breach[] => {
+  const texts = new Set(envelopes.map(({ text }) => text));
+  const gaps = records.filter(({ action }) => action === "ingest.gap");
+  const isReported = ({ hostId, queueHex, sequence }: StoredEnvelope) =>
+    gaps.some(
+      ({ details: { from, through }, ...gap }) =>
+        gap.hostId === hostId && gap.queueHex === queueHex && Number(from) <= sequence && sequence <= Number(through),
+    );
+  const lost = discarded.filter((envelope) => !texts.has(envelope.text) && isReported(envelope));
+  return lost.flatMap(({ hostId, queueHex, sequence, text }) => {
+    const wallMs = hosts.find(({ disk }) => disk.storedAt.has(text))?.disk.storedAt.get(text) ?? 0;
+    const startMs = hourOf(wallMs) * hourMs;
+    const own = accounts.filter((account) => account.hostId === hostId).map(({ facts }) => facts);
+    const ofHost = own.filter(({ refused }) => refused === null);
+    const status = stateOfHour(
+      {
+        hourMs: startMs,
+        accounts: sumHour(startMs, own),
+        accountedFromMs: ofHost.length === 0 ? null : Math.min(...ofHost.map(({ fromMs }) => fromMs)),
+        accountedThroughMs: ofHost.length === 0 ? null : Math.max(...ofHost.map(({ toMs }) => toMs)),
+        ...{ enrolledMs: null, revokedMs: null, isSilent: true, outages: [], exports: [] },
+      },
+      Number.POSITIVE_INFINITY,
+    );
+    const at = `${text} of ${new Date(wallMs).toISOString()}, ${queueHex.slice(0, 6)} at ${sequence}`;
+    return status?.state === "undelivered" || status?.state === "complete" ? [breach("isShort", at)] : [];
+  });
+};
+
 const contains = ({ firstSequence, lastSequence }: ReadAccount, sequence: number): boolean =>
   firstSequence <= sequence && sequence <= lastSequence;
 
@@ -184,29 +232,20 @@ const judgeLosses = ({ host, accounts, stored, reports }: HostHistory): Breach[]
   const letters = new Map(disk.image?.deadLetters.map(({ sequence, code }) => [sequence, code]));
   const isStored = ({ sequence }: PastRecord) =>
     queues.some((queue) => stored.get(`${hostId}\0${queue}`)?.has(sequence));
-  /** What core rejected under an earlier id of the queue is in no account: the host has it as a dead letter. */
+  const isReported = (sequence: number): boolean =>
+    reports.some(
+      ({ action, hostId: of, details: { from, through } }) =>
+        action === "ingest.gap" && of === hostId && Number(from) <= sequence && sequence <= Number(through),
+    );
+  /** What core rejected under an earlier id of the queue is in no account, unless a database lost it: the host has it as a dead letter. */
   const isRejectedBefore = (account: CoreAccount, sequence: number): boolean => {
     const code = letters.get(sequence);
-    return code !== undefined && !givenUp.has(code) && isBefore(account, sequence);
+    return code !== undefined && !givenUp.has(code) && isBefore(account, sequence) && !isReported(sequence);
   };
-  /** Nor what a database lost under an earlier id: core reports its range. */
-  const isLostBefore = (account: CoreAccount, sequence: number): boolean =>
-    isBefore(account, sequence) &&
-    reports.some(
-      ({ action, hostId: of, queueHex, details: { from, through } }) =>
-        action === "ingest.gap" &&
-        of === hostId &&
-        queueHex !== account.queueId.toHex() &&
-        Number(from) <= sequence &&
-        sequence <= Number(through),
-    );
   return accounts.flatMap((account) => {
     const gone = records.filter(
       ({ sequence, ...record }) =>
-        contains(account, sequence) &&
-        !isStored({ sequence, ...record }) &&
-        !isRejectedBefore(account, sequence) &&
-        !isLostBefore(account, sequence),
+        contains(account, sequence) && !isStored({ sequence, ...record }) && !isRejectedBefore(account, sequence),
     );
     const codes = gone.map(({ sequence }) => letters.get(sequence));
     const given = codes.filter((code) => code !== undefined && givenUp.has(code)).length;

@@ -40,6 +40,11 @@ export const accountPlants: Readonly<Record<string, Plant>> = {
         ),
     }),
   },
+  "what is lost under an earlier id is not counted": {
+    accounts: ({ accept }) => ({
+      accept: (caller, account, stream) => accept(caller, account, stream && { ...stream, left: [] }),
+    }),
+  },
   "a range is counted on behind its account": { server: { keepsRanges: true } },
   "an account does not say which transactions it is behind": { server: { forgetsAccountXid: true } },
   "core never answers an account": neverAnswered,

@@ -13,7 +13,7 @@ const selectPattern =
 const insertPattern = /^insert into "ingest_account" \((.+?)\) values \((.+)\)$/;
 const updatePattern = /^update "ingest_cursor" set (.+?) where (.+)$/;
 const lostRanges =
-  "select details->>'from' as first, details->>'through' as last from audit_event where action = 'ingest.gap' and actor_display = $1 and details->>'queue_id' = $2";
+  "select details->>'from' as first, details->>'through' as last from audit_event where action = 'ingest.gap' and actor_display = $1 and details->>'queue_id' = any($2::text[])";
 const storedWithin =
   "select coalesce(sum(envelopes), 0)::text as stored from ingest_block where host_id = $1 and queue_id = $2 and first_sequence >= $3::bigint and last_sequence <= $4::bigint";
 
@@ -58,7 +58,8 @@ export const createAccountStatements = (server: DatabaseServer): ExecuteStatemen
     if (text === lostRanges)
       return server.tables.records
         .filter(
-          ({ action, hostId, queueHex }) => action === "ingest.gap" && hostId === params[0] && queueHex === params[1],
+          ({ action, hostId, queueHex }) =>
+            action === "ingest.gap" && hostId === params[0] && String(params[1]).includes(queueHex),
         )
         .map(({ details }) => ({ first: String(details.from), last: String(details.through) }));
     if (text === storedWithin) {

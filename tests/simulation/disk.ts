@@ -59,11 +59,14 @@ export interface Disk {
   restores: number;
   /** How often its files were damaged. */
   damages: number;
+  /** When each record was stored by the host's clock, also what the disk no longer knows. */
+  readonly storedAt: Map<string, number>;
 }
 
 /** Creates an empty disk. */
 export const createDisk = (folder?: QueueFolder): Disk => ({
   ...{ folder, image: undefined, synced: undefined, failure: undefined, restores: 0, damages: 0 },
+  storedAt: new Map(),
 });
 
 /** Loses what is not synced. */
@@ -180,6 +183,7 @@ export const openDiskStore = (
     };
     const end = (): readonly Checkpoint[] => {
       encoder.end();
+      for (const { text, wallMs } of stored) disk.storedAt.set(text, wallMs);
       const state = fault.skipsState ? image().state : draft;
       disk.image = { state, rows, deadLetters, checkpoints, ...kept, past: continuePast(image().past, draft, stored) };
       if (!fault.skipsSync) disk.synced = disk.image;

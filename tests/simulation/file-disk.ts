@@ -128,6 +128,7 @@ export const openFolderStore = (
           },
         });
       });
+      for (const { text, wallMs } of stored) disk.storedAt.set(text, wallMs);
       past = continuePast(past, store.state, stored);
       deadLetters = [...deadLetters, ...letters];
       note();

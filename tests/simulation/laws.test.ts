@@ -76,6 +76,12 @@ const falsified: Readonly<Record<string, (lab: Lab) => Promise<void> | void>> = 
   },
   [accountLaws.isBehind]: (lab) => withAccount(lab, (account) => ({ ...account, xid: 0n })),
   [accountLaws.bySource]: ({ server: { tables } }) => tables.volumes.clear(),
+  [accountLaws.isShort]: ({ server }) => {
+    const { envelopes, records } = server.tables;
+    Object.assign(server, { discarded: envelopes.splice(0) });
+    for (const { sequence, ...queue } of server.discarded)
+      records.push({ ...queue, action: "ingest.gap", details: { from: sequence, through: sequence } });
+  },
   "telemetry waits for no account": async (lab) => {
     const { disk } = first(lab.hosts);
     const row = { ...{ first: 1, last: 1, bytes: 1, ageMs: 0 }, block: joinBlock([]) };

@@ -83,3 +83,16 @@ it("lets a disk that goes back twice send again what it reported in between, and
   expect(brokenLaws({ ...history, hosts: [hostOf("host", 2)] })).toEqual([]);
   expect(brokenLaws({ ...history, hosts: [hostOf("host", 1)] })).toEqual([laws.noFalseLoss]);
 });
+
+it("takes for a false loss what a queue of one history used under another id only", () => {
+  const earlier = { ...envelope(1, "earlier"), queueHex: "08".repeat(16) };
+  const history = {
+    stored: [earlier],
+    discarded: [envelope(2, "lost")],
+    promised: ["earlier", "lost"],
+    lostThrough: 2,
+  };
+  expect(brokenLaws(history)).toEqual([laws.noFalseLoss]);
+  expect(brokenLaws({ ...history, hosts: [hostOf("host", 1)] })).toEqual([]);
+  expect(brokenLaws({ ...history, discarded: [envelope(1, "sent"), ...history.discarded] })).toEqual([]);
+});

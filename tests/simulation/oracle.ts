@@ -7,7 +7,8 @@
  *    What the damage of a host's files took is within what its queue counts as lost.
  * 2. Nothing is stored twice, unless core reports that the queue was copied.
  * 3. The envelopes of a queue are stored in the order of their sequences.
- * 4. Nothing that is stored is reported as lost, and nothing at all unless the servers went back. Of a place that two copies of a queue have
+ * 4. Nothing that is stored is reported as lost, and nothing at all unless the servers went back; nor is a place of a queue id that the queue
+ *    used under another one, as long as it has one history. Of a place that two copies of a queue have
  *    used, one record may be stored and the other one lost; and what one reports, the other may send again. So may a disk that goes back twice:
  *    it may then have what it did not have in between.
  * 5. Once the last fault is over, every queue becomes empty in time.
@@ -19,7 +20,7 @@
 import type { SimulatedCore } from "./core.ts";
 import { queueRow } from "./database.ts";
 import type { SimulatedHost } from "./host.ts";
-import type { StoredEnvelope, Tables } from "./tables.ts";
+import type { QueueRecord, StoredEnvelope, Tables } from "./tables.ts";
 
 /** A law that a history breaks. */
 export interface Breach {
@@ -219,12 +220,24 @@ const judgeReports = ({
   const gone = discarded.filter(isLost);
   const lost = new Set(gone.map((envelope) => placeOf(envelope, envelope.sequence)));
   const stored = new Set(envelopes.map((envelope) => placeOf(envelope, envelope.sequence)));
+  const ever = [...envelopes, ...discarded];
+  const used = new Set(ever.map((envelope) => placeOf(envelope, envelope.sequence)));
+  const usedByHost = new Set(ever.map(({ hostId, sequence }) => `${hostId} ${sequence}`));
+  const single = new Set(
+    hosts.filter(({ hostId, disk }) => disk.restores === 0 && !isCopied(hosts, hostId)).map(({ hostId }) => hostId),
+  );
+  /** Whether a queue of one history stored the sequence under another id only. */
+  const isElsewhere = (record: QueueRecord, sequence: number) =>
+    single.has(record.hostId) && !used.has(placeOf(record, sequence)) && usedByHost.has(`${record.hostId} ${sequence}`);
   return records.flatMap((record) => {
     if (record.action !== "ingest.gap") return [];
     if (isIntact) return [{ law: laws.noFalseLoss, detail: `${record.hostId}: the servers lost nothing` }];
     const [from, through] = [Number(record.details.from), Number(record.details.through)];
     for (let sequence = from; sequence <= through; sequence++)
-      if (stored.has(placeOf(record, sequence)) && !lost.has(placeOf(record, sequence)))
+      if (
+        (stored.has(placeOf(record, sequence)) && !lost.has(placeOf(record, sequence))) ||
+        isElsewhere(record, sequence)
+      )
         return [{ law: laws.noFalseLoss, detail: `${record.hostId} at ${sequence}` }];
     return [];
   });

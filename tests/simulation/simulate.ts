@@ -100,7 +100,8 @@ export const simulate = (
     const tables = tablesOf(lab);
     const hasGoneBack = server.restores() > 0;
     const breaches = atRest.length > 0 ? atRest : [...judgeIngest(lab, stuck), ...watch.breaches()];
-    if (jetstream === undefined) breaches.push(...judgeAccounts({ tables, hosts: lab.hosts, hasGoneBack }));
+    if (jetstream === undefined)
+      breaches.push(...judgeAccounts({ tables, hosts: lab.hosts, discarded: server.discarded, hasGoneBack }));
     const lags = await readLags(lab);
     const isExportBack = hasGoneBack || (jetstream?.discarded.length ?? 0) > 0;
     breaches.push(...judgeExports({ tables, jetstream, backend, exporters, limits, lags, hasGoneBack: isExportBack }));

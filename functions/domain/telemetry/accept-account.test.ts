@@ -9,7 +9,7 @@ import { AccountBodySchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js
 import { createTestToken, enrollTestCollector, type TestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
 import { readCountingRules } from "../fleet/rules.ts";
-import { createAccountAcceptor, type SentAccount } from "./accept-account.ts";
+import { createAccountAcceptor, type SentAccount, type StreamOfAccount } from "./accept-account.ts";
 import { statedLosses } from "./read-account.ts";
 
 type Fields = Omit<MessageInitShape<typeof AccountBodySchema>, "$typeName">;
@@ -64,11 +64,19 @@ const count = async (cursor: number, { stored = cursor, lost = 0, rejected = 0 }
     on conflict (host_id, queue_id) do update set cursor = excluded.cursor, range_stored = excluded.range_stored,
       range_lost = excluded.range_lost, range_rejected = excluded.range_rejected, counted_through = excluded.counted_through`;
 };
-const accept = (sent: SentAccount, caller: TestCollector = host) =>
+const accept = (sent: SentAccount, caller: TestCollector = host, stream?: StreamOfAccount) =>
   createAccountAcceptor(test.core)(
     { identity: caller.identity, fingerprintSha256: fingerprintOf(caller).toHex(), der: caller.certificate },
     sent,
+    stream,
   );
+/** Core has reported that a queue of the host lost these sequences. */
+const recordGap = async (of: Uint8Array, from: number, through: number) => {
+  await sql`
+    insert into audit_event (id, occurred_at, actor_type, actor_id, actor_display, action, target_type, target_id, outcome, details)
+    values (gen_random_uuid(), now(), 'collector', '', ${host.identity}, 'ingest.gap', 'host', '', 'success',
+      ${JSON.stringify({ queue_id: Buffer.from(of).toString("hex"), from, through })}::text::jsonb)`;
+};
 const ms = (column: string) => sql.unsafe(`(extract(epoch from ${column}) * 1000)::bigint::text`);
 /** Decides on an hour by what the database has. */
 const stateOf = async (hourMs = hour): Promise<HourStatus | null> => {
@@ -192,10 +200,7 @@ describe("accepting an account", () => {
     async (firstSequence) => {
       // Core had stored 11 to 13 alone: to the host, which opened the queue again, all through 13 was acknowledged.
       await count(20, { stored: 7, lost: 13 });
-      await sql`
-      insert into audit_event (id, occurred_at, actor_type, actor_id, actor_display, action, target_type, target_id, outcome, details)
-      values (gen_random_uuid(), now(), 'collector', '', ${host.identity}, 'ingest.gap', 'host', '', 'success',
-        ${JSON.stringify({ queue_id: Buffer.from(queueId).toString("hex"), from: "1", through: "13" })}::text::jsonb)`;
+      await recordGap(queueId, 1, 13);
       const accepted = [{ records: 13n - firstSequence }];
       const first = bodyOf({ firstSequence, lastSequence: 12n, ackedBeforeThrough: 10n, accepted });
       expect(await accept(signed(first))).toEqual({ through: 1n, refused: "" });
@@ -209,6 +214,24 @@ describe("accepting an account", () => {
       ]);
     },
   );
+
+  it("counts as lost what a database lost under the queue's earlier ids, of what the account states as acknowledged there", async () => {
+    const [earlier, unrelated] = [new Uint8Array(16).fill(1), new Uint8Array(16).fill(2)];
+    await recordGap(earlier, 6, 10);
+    await recordGap(earlier, 9, 14);
+    await recordGap(unrelated, 1, 5);
+    await count(100, { stored: 88 });
+    const stream = { queueId, sessionId: undefined, cursor: 100n, left: [{ queueId: earlier }] };
+    expect(await accept(signed(bodyOf({ ackedBeforeThrough: 12n })), host, stream)).toEqual({
+      through: 1n,
+      refused: "",
+    });
+    const [row] = await sql`select lost::int, stored::int, missing::int, is_checked from ingest_account`;
+    expect(row).toEqual({ lost: 7, stored: 88, missing: 0, is_checked: true });
+    expect(await stateOf()).toMatchObject({ state: "short", shortages: [{ kind: "lost_in_restore", count: 7 }] });
+    const [queue] = await sql`select range_stored::int, range_lost::int from ingest_cursor`;
+    expect(queue).toEqual({ range_stored: 0, range_lost: 0 });
+  });
 
   it.each([
     ["signature_invalid", () => ({ ...signed(bodyOf()), signature: new Uint8Array(70) })],

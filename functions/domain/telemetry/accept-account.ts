@@ -26,6 +26,7 @@ import { type AccountBooks, type LockedBooks, noStream, postgresBooks, type Stre
 import {
   type AccountDecision,
   decideAccount,
+  lostOfAckedBefore,
   lostUnderEarlierId,
   noCounts,
   type RangeFacts,
@@ -50,11 +51,12 @@ export interface SentAccount {
   earlierAreLost: boolean;
 }
 
-/** Its queue as its stream has it: the session that opened it, and the sequence through which core has acknowledged. */
+/** Its queue as its stream has it: the session that opened it, the sequence through which core has acknowledged, and its earlier ids. */
 export interface StreamOfAccount {
   queueId: Uint8Array;
   sessionId: Uint8Array | undefined;
   cursor: bigint;
+  left?: readonly { queueId: Uint8Array }[] | undefined;
 }
 
 /** Core's answer: the last account that it has of the queue, and why it refuses this one. */
@@ -106,11 +108,12 @@ export const createAccountAcceptor = (
     return db.transaction(async (tx) => {
       await limitLockWaits(tx);
       const locked = await lock(tx);
+      const own = stream && equalBytes(stream.queueId, queue.queueId) ? stream : undefined;
       // The host opens the queue again, and then says what a database that went back has lost.
-      if (books.sink === "postgres" && stream && equalBytes(stream.queueId, queue.queueId) && !isAsLeft(locked, stream))
-        throw new Problem("sequence_gap");
+      if (books.sink === "postgres" && own && !isAsLeft(locked, own)) throw new Problem("sequence_gap");
       const has = await factsFor(tx, queue, read, { ...locked, sink: books.sink });
       const state = read ? ofThisId(locked, read, has) : locked;
+      const lostBefore = await countLostBefore(tx, read, own?.left ?? []);
       const through = state.last?.number ?? 0n;
       const name = { ...queue, number: read?.number ?? 0n, sha256 };
       const same = await hasAccount(tx, name);
@@ -129,7 +132,7 @@ export const createAccountAcceptor = (
       const lastSequence = read?.lastSequence ?? 0n;
       const counts = isRefused ? (state.range ?? noCounts) : decision.counts;
       const columns = isLinked ? await state.take({ counts, lastSequence }) : noStream;
-      const facts = { ...name, ...columns, read, sent, state, now: clock.now(), sink: books.sink };
+      const facts = { ...name, ...columns, read, sent, state, lostBefore, now: clock.now(), sink: books.sink };
       if (isKept) await insertAccount(tx, rowOf(decision, facts));
       if (isKept && !isRefused && read) await addSourceVolumes(tx, read, dayOfAccount(read, clock.now()));
       if (isRefused && isKept) await auditRefusal(core, tx, caller, { ...name, fault: decision.fault });
@@ -181,9 +184,20 @@ const factsFor = async (
   const isBelow = range.cursor > read.lastSequence;
   const hasEarlierId = range.lost > 0n && (read.ackedBefore > 0n || last === undefined);
   return {
-    gaps: isBelow || hasEarlierId ? await findLostRanges(tx, queue) : [],
+    gaps: isBelow || hasEarlierId ? await findLostRanges(tx, queue.hostId, [queue.queueId]) : [],
     stored: !isBelow ? 0n : sink === "postgres" ? await countStoredWithin(tx, queue, read) : range.stored,
   };
+};
+
+/** Counts what an account states as acknowledged under the queue's earlier ids, and databases have lost there: no account names these ids. */
+const countLostBefore = async (
+  tx: Executor,
+  read: ReadAccount | undefined,
+  left: readonly { queueId: Uint8Array }[],
+): Promise<bigint> => {
+  if (read === undefined || read.ackedBefore === 0n || left.length === 0) return 0n;
+  const ids = left.map(({ queueId }) => queueId);
+  return lostOfAckedBefore(await findLostRanges(tx, read.hostId, ids), read);
 };
 
 /** Returns the books without what is lost under the queue's earlier id: no account names it here, and the one that states it takes it off. */
@@ -204,12 +218,14 @@ const rowOf = (
     read,
     sent: { body, signature },
     state,
+    lostBefore,
     now,
     ...name
   }: Pick<AccountInsert, "hostId" | "queueId" | "number" | "sha256" | "sink" | keyof StreamColumns> & {
     read: ReadAccount | undefined;
     sent: SentAccount;
     state: LockedBooks;
+    lostBefore: bigint;
     now: number;
   },
 ): AccountInsert => {
@@ -219,7 +235,8 @@ const rowOf = (
   const rangeDigest = !isRefused && decision.isChecked ? (state.range?.digest ?? null) : null;
   return {
     ...name,
-    ...{ body, signature, isLinked, stored, rejected, discarded, lost, rangeDigest },
+    ...{ body, signature, isLinked, stored, rejected, discarded, rangeDigest },
+    lost: isRefused ? lost : lost + lostBefore,
     refused: isRefused ? decision.fault : null,
     followsGap: !isRefused && decision.followsGap,
     // Of one that nobody has signed, only core's own time is known.

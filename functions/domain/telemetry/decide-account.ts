@@ -105,6 +105,12 @@ export const lostUnderEarlierId = (
   return within < lost ? within : lost;
 };
 
+/** Returns how many sequences of `gaps` an account states as acknowledged under its queue's earlier ids, whose gaps these are. */
+export const lostOfAckedBefore = (
+  gaps: readonly LostRange[],
+  { firstSequence, ackedBefore }: Pick<ReadAccount, "firstSequence" | "ackedBefore">,
+): bigint => lostWithin(gaps, { firstSequence, lastSequence: firstSequence + ackedBefore - 1n });
+
 /** Ranges may overlap: two copies of a queue each report what a restored database has lost of it. */
 const lostWithin = (
   gaps: readonly LostRange[],

@@ -18,7 +18,7 @@ import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 import { cursorsOfHostMax, findCursor, type QueueName } from "../../store/ingest/cursors.ts";
 import type { FrameOutcome, FrameToCommit } from "../../store/ingest/decide-frames.ts";
 import type { CommitObserver } from "../committer.ts";
-import { checkOpen, decideOpen, lossOf, type OpenedQueue } from "../open-queue.ts";
+import { ackedUnder, checkOpen, decideOpen, type LeftCursor, lossOf, type OpenedQueue } from "../open-queue.ts";
 import { forkEvent, type LossObserver, type QueueEventNeeds, withoutStored } from "../queue-events.ts";
 import type { Sink } from "../sink.ts";
 import { createAckedMessages } from "./acked-messages.ts";
@@ -180,7 +180,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   };
 
   const open = async (
-    { hostId, queueId, sessionId, previousSessionIds, ackedThrough, sentThrough }: Open,
+    { hostId, queueId, sessionId, previousSessionIds, ackedThrough, sentThrough, leftQueues }: Open,
     isGone: () => boolean,
   ): Promise<OpenedQueue> => {
     const isFenced = sessionId.length > 0;
@@ -188,7 +188,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     if (!isFenced && ackedThrough === 0n) return { ...queue, cursor: (await streams.load(queue)).cursor };
     const decide = (view: QueueView) => {
       const held = view.session === "" ? null : Uint8Array.fromHex(view.session);
-      const claims = { sessionId, previousSessionIds, ackedThrough, sentThrough };
+      const claims = { sessionId, previousSessionIds, ackedThrough, sentThrough, leftQueues };
       const decided = decideOpen({ cursor: view.cursor, sessionId: held }, claims);
       return { ...decided, isForked: decided.isForked || highestStored(view) > (sentThrough ?? highestStored(view)) };
     };
@@ -223,10 +223,10 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   };
 
   /** Records what the streams have lost of a queue that its host has left, and returns its cursor. */
-  const openLeft = (queue: QueueName, storedThrough: bigint): Promise<bigint> => {
+  const openLeft = (queue: QueueName, storedThrough: bigint, ackedBefore: bigint): Promise<bigint> => {
     views.forget(queue);
     return views.use(queue, async (view) => {
-      const lost = lossOf(view.cursor, storedThrough);
+      const lost = lossOf(view.cursor, storedThrough, ackedBefore);
       if (!lost) return view.cursor;
       // Of what core does not judge, the host keeps what it knows: a queue without a state may have been trimmed.
       const mayBeTrimmed = view.stateEnd === 0 && (await streams.countStates(queue.hostId)) >= cursorsOfHostMax;
@@ -254,14 +254,18 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     countedOf: (queue) => lanes.run(viewKey(queue), () => health.observe(() => countedOf(queue))),
     async open(claims, isGone = () => false) {
       checkOpen(claims);
-      const leftCursors: bigint[] = [];
+      const left: LeftCursor[] = [];
       // One after the other, as each has a lane of its own.
-      for (const { queueId, storedThrough } of claims.leftQueues) {
+      for (const [index, { queueId, storedThrough }] of claims.leftQueues.entries()) {
         const queue = { hostId: claims.hostId, queueId };
-        leftCursors.push(await lanes.run(viewKey(queue), () => health.observe(() => openLeft(queue, storedThrough))));
+        const before = ackedUnder(claims.leftQueues.slice(index + 1));
+        const cursor = await lanes.run(viewKey(queue), () =>
+          health.observe(() => openLeft(queue, storedThrough, before)),
+        );
+        left.push({ queueId, cursor });
       }
       const opened = await lanes.run(viewKey(claims), () => health.observe(() => open(claims, isGone)));
-      return { ...opened, leftCursors };
+      return { ...opened, left };
     },
     async commit(frame) {
       if (isClosing) throw new Problem("shutting_down");

@@ -306,11 +306,15 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     const host = "spiffe://fleet.test/left";
     const client = connectForeign(test, await test.client({ uri: host }));
     clients.push(client);
-    const [known, lost, queue] = [newQueue(), newQueue(), newQueue()];
-    const openOf = (queue_id: Buffer, left: readonly [Buffer, number][] = []) => ({
+    const [known, lost, later, queue] = [newQueue(), newQueue(), newQueue(), newQueue()];
+    const openOf = (queue_id: Buffer, left: readonly [Buffer, number, number?][] = []) => ({
       open: {
         ...{ host_id: host, queue_id, session_id: newQueue() },
-        left_queues: left.map(([id, stored_through]) => ({ queue_id: id, stored_through })),
+        left_queues: left.map(([id, stored_through, acked_through = 0]) => ({
+          queue_id: id,
+          stored_through,
+          acked_through,
+        })),
       },
     });
     await forwardAll(client, [openOf(known), { frame: frame(known, 1, 3, host) }]);
@@ -320,13 +324,23 @@ describe.skipIf(!canStart)("the sink of NATS", () => {
     ]);
     for (let times = 0; times < 2; times++)
       expect((await forwardAll(client, [claims])).messages).toMatchObject([{ opened: { left_cursors: ["3", "0"] } }]);
+    // Its sequences go on above those that were acknowledged under the ids before it.
+    await forwardAll(client, [
+      openOf(queue, [
+        [later, 8],
+        [lost, 0, 5],
+      ]),
+    ]);
     for (let index = 0; index < 16; index++) await forwardAll(client, [openOf(newQueue())]);
     const answer = await forwardAll(client, [openOf(newQueue(), [[newQueue(), 7]])]);
     expect(answer.messages).toMatchObject([{ opened: { left_cursors: ["7"] } }]);
     const events = await test.connection.sql`
       select details->>'queue_id' as queue, details->>'from' as from, details->>'through' as through from audit_event
-      where action = 'ingest.gap' and details->>'host_id' = ${host}`;
-    expect(events).toEqual([{ queue: lost.toString("hex"), from: "1", through: "5" }]);
+      where action = 'ingest.gap' and details->>'host_id' = ${host} order by 2`;
+    expect(events).toEqual([
+      { queue: lost.toString("hex"), from: "1", through: "5" },
+      { queue: later.toString("hex"), from: "6", through: "8" },
+    ]);
   });
 
   it("K9: counts nothing as lost that PostgreSQL has, where core stored before", async () => {

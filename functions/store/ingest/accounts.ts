@@ -3,6 +3,7 @@ import { ingestAccount } from "../../../drizzle/schema/account.ts";
 import { certificate, collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import { ingestCursor } from "../../../drizzle/schema/ingest.ts";
 import type { Executor } from "../database/database.ts";
+import { arrayLiteral } from "../database/query-parts.ts";
 import type { QueueName } from "./cursors.ts";
 
 /** A row of `ingest_account`, as it is inserted. */
@@ -125,14 +126,16 @@ export const takeFromRange = async (
     .where(isQueue(queue));
 };
 
-/** Finds the ranges of a queue that restored databases have lost, as far as they were recorded. */
+/** Finds the ranges of a host's queues that restored databases have lost, as far as they were recorded. */
 export const findLostRanges = async (
   tx: Executor,
-  { hostId, queueId }: QueueName,
+  hostId: string,
+  queueIds: readonly Uint8Array[],
 ): Promise<{ from: bigint; through: bigint }[]> => {
   const rows = await tx.execute<{ first: string; last: string }>(sql`
     select details->>'from' as first, details->>'through' as last from audit_event
-    where action = 'ingest.gap' and actor_display = ${hostId} and details->>'queue_id' = ${queueId.toHex()}`);
+    where action = 'ingest.gap' and actor_display = ${hostId} 
+      and details->>'queue_id' = any(${arrayLiteral(queueIds.map((id) => id.toHex()))}::text[])`);
   return rows.map(({ first, last }) => ({ from: BigInt(first), through: BigInt(last) }));
 };
 

@@ -246,6 +246,13 @@ export declare type LeftQueue = Message<"svc.ingest.v1.LeftQueue"> & {
    * @generated from field: uint64 stored_through = 2;
    */
   storedThrough: bigint;
+
+  /**
+   * What core had acknowledged of it when the client left it: later ids begin above that, and have lost nothing through it.
+   *
+   * @generated from field: uint64 acked_through = 3;
+   */
+  ackedThrough: bigint;
 };
 
 /**
