@@ -17,8 +17,6 @@ export interface ReportedNumber {
   readonly figure?: string;
 }
 
-type Numbers = Readonly<Record<string, ReportedNumber>>;
-
 /** The numbers of a heartbeat by their places in it, in the order of the report. */
 export const reportedNumbers = {
   queue: {
@@ -42,7 +40,7 @@ export const reportedNumbers = {
     rss_bytes: { column: "rss_bytes", heartbeat: Counter, status: "rssBytes", figure: "rss_bytes" },
     cpu_ms: { column: "cpu_ms", heartbeat: Counter, status: "cpuMs", figure: "cpu_ms" },
   },
-} as const satisfies Readonly<Record<string, Numbers>>;
+} as const satisfies Readonly<Record<string, Readonly<Record<string, ReportedNumber>>>>;
 
 type Groups = typeof reportedNumbers;
 
@@ -50,6 +48,9 @@ type Groups = typeof reportedNumbers;
 export type NumberColumn = {
   [Group in keyof Groups]: Groups[Group][keyof Groups[Group]] extends { column: infer Column } ? Column : never;
 }[keyof Groups];
+
+/** The names of the numbers of the process in `StatusFigures`. */
+export type ProcessFigure = Groups["process"][keyof Groups["process"]]["status"];
 
 /** The columns in words, for the chat. */
 export const numberMeanings: Readonly<Record<NumberColumn, readonly [meaning: string, unit: string]>> = {
@@ -65,12 +66,3 @@ export const numberMeanings: Readonly<Record<NumberColumn, readonly [meaning: st
   rss_bytes: ["Resident memory of the collector's process; null if it does not report it.", "bytes"],
   cpu_ms: ["CPU time of the process since its start.", "milliseconds"],
 };
-
-/** Returns what `convert` makes of each number, by their names. */
-export const ofNumbers = <Group extends Numbers, Value>(
-  numbers: Group,
-  convert: (number: Group[keyof Group]) => Value,
-): Record<keyof Group, Value> =>
-  Object.fromEntries(
-    Object.entries(numbers).map(([name, number]) => [name, convert(number as Group[keyof Group])]),
-  ) as Record<keyof Group, Value>;

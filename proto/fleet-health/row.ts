@@ -1,7 +1,8 @@
 import * as v from "valibot";
+import { mapValues } from "../../kit/map-values.ts";
 import { Id, IsoTimestamp } from "../values.ts";
 import { HostVolumeView } from "../volume.ts";
-import { ofNumbers, reportedNumbers } from "./reported-numbers.ts";
+import { reportedNumbers } from "./reported-numbers.ts";
 import {
   certificateStatuses,
   driftKinds,
@@ -66,10 +67,10 @@ export const FleetHealthRow = v.strictObject({
     last_known_good_config_hash: TextOrNull,
     drift: v.picklist(driftKinds),
   }),
-  queue: v.strictObject(ofNumbers(reportedNumbers.queue, () => NumberOrNull)),
+  queue: v.strictObject(mapValues(reportedNumbers.queue, () => NumberOrNull)),
   /** Of the collector's process, and how often core has seen it start anew; null if not reported. */
   process: v.strictObject({
-    ...ofNumbers(processOfRow, () => NumberOrNull),
+    ...mapValues(processOfRow, () => NumberOrNull),
     cpu_seconds: NumberOrNull,
     restarts: NumberOrNull,
   }),

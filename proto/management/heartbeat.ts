@@ -1,5 +1,6 @@
 import * as v from "valibot";
-import { ofNumbers, type ReportedNumber, reportedNumbers } from "../fleet-health/reported-numbers.ts";
+import { mapValues } from "../../kit/map-values.ts";
+import { type ReportedNumber, reportedNumbers } from "../fleet-health/reported-numbers.ts";
 import { Labels } from "../labels.ts";
 import { Id } from "../values.ts";
 import { ProofFields } from "./proof.ts";
@@ -18,7 +19,7 @@ export const desiredErrorPrefix = "desired config: ";
 export const rolledBackPrefix = "rolled back: ";
 
 const schemasOf = <Numbers extends Readonly<Record<string, ReportedNumber>>>(numbers: Numbers) =>
-  ofNumbers(numbers, ({ heartbeat }) => heartbeat) as { [Name in keyof Numbers]: Numbers[Name]["heartbeat"] };
+  mapValues(numbers, ({ heartbeat }) => heartbeat) as { [Name in keyof Numbers]: Numbers[Name]["heartbeat"] };
 
 /** Body of `POST /v1/collector/heartbeat`. Unknown fields are ignored, but the proof covers them. */
 export const HeartbeatRequest = v.object({

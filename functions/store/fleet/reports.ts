@@ -48,11 +48,14 @@ export type HealthReport = Record<NumberColumn, number | null> & {
   [Name in keyof typeof otherColumns]: ReturnType<(typeof otherColumns)[Name]["from"]>;
 };
 
+const ofProcess = Object.values(reportedNumbers.process);
+
 /** The numbers of a heartbeat, in the order of the report. */
-export const everyNumber: readonly ReportedNumber[] = [
-  ...Object.values(reportedNumbers.queue),
-  ...Object.values(reportedNumbers.process),
-];
+export const everyNumber: readonly ReportedNumber[] = [...Object.values(reportedNumbers.queue), ...ofProcess];
+
+/** Returns a list of SQL with a part for each number of the process, by its column. */
+export const processColumns = (partOf: (column: string) => string): SQL =>
+  sql.raw(ofProcess.map(({ column }) => partOf(column)).join(", "));
 
 const numbersOf = <Name extends string>(
   numbers: Readonly<Record<Name, ReportedNumber>>,

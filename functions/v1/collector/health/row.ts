@@ -1,6 +1,7 @@
 import { timestampOf } from "../../../../kit/clock.ts";
+import { mapValues } from "../../../../kit/map-values.ts";
 import type { FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
-import { ofNumbers, reportedNumbers } from "../../../../proto/fleet-health/reported-numbers.ts";
+import { reportedNumbers } from "../../../../proto/fleet-health/reported-numbers.ts";
 import { type FleetHealthRow, processOfRow } from "../../../../proto/fleet-health/row.ts";
 import { certificateStatus } from "../../../../proto/fleet-health/vocabulary.ts";
 import { conditionsOf } from "../../../domain/fleet/conditions.ts";
@@ -57,9 +58,9 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
     last_known_good_config_hash: row.last_known_good_config_hash,
     drift: row.drift,
   },
-  queue: ofNumbers(reportedNumbers.queue, ({ column }) => numberOrNull(row[column])),
+  queue: mapValues(reportedNumbers.queue, ({ column }) => numberOrNull(row[column])),
   process: {
-    ...ofNumbers(processOfRow, ({ column }) => numberOrNull(row[column])),
+    ...mapValues(processOfRow, ({ column }) => numberOrNull(row[column])),
     cpu_seconds: row.cpu_ms === null ? null : Number(row.cpu_ms) / 1000,
     restarts: row.starts,
   },
