@@ -102,7 +102,7 @@ export type FleetRow = FlagsAndNumbers & {
 
 interface SortKey {
   key: SQL;
-  type: SQL;
+  type: "text" | "timestamptz" | "bigint" | "int";
   isUnique?: true;
   /** The key is an expression, not a column. */
   isComputed?: true;
@@ -115,15 +115,15 @@ const incompleteWithinMs = dayMs;
 
 /** Returns the sort keys of a page. Events that have not happened come first in ascending order. Only identities are unique. */
 const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
-  identity: { key: sql`identity`, type: sql`text`, isUnique: true },
-  severity: { key: severityKey(rules), type: sql`timestamptz`, isComputed: true },
-  last_heartbeat_at: { key: sql`last_heartbeat_at`, type: sql`timestamptz` },
-  last_envelope_at: { key: sql`last_envelope_at`, type: sql`timestamptz` },
-  certificate_not_after: { key: sql`certificate_not_after`, type: sql`timestamptz` },
-  queue_bytes: { key: sql`queue_bytes`, type: sql`bigint` },
+  identity: { key: sql`identity`, type: "text", isUnique: true },
+  severity: { key: severityKey(rules), type: "timestamptz", isComputed: true },
+  last_heartbeat_at: { key: sql`last_heartbeat_at`, type: "timestamptz" },
+  last_envelope_at: { key: sql`last_envelope_at`, type: "timestamptz" },
+  certificate_not_after: { key: sql`certificate_not_after`, type: "timestamptz" },
+  queue_bytes: { key: sql`queue_bytes`, type: "bigint" },
   day_bytes: {
     key: sql`coalesce((select v.day_bytes from host_volume v where v.host_id = identity), -1)`,
-    type: sql`bigint`,
+    type: "bigint",
     isComputed: true,
     joined: {
       key: sql`coalesce(sent.day_bytes, -1)`,
@@ -132,7 +132,7 @@ const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
   },
   incomplete_hours: {
     key: sql`coalesce(${incompleteHoursOf(sql`identity`, rules.now.getTime() - incompleteWithinMs)}, 0)`,
-    type: sql`int`,
+    type: "int",
     isComputed: true,
     joined: {
       key: sql`coalesce(incomplete.hours, 0)`,
@@ -176,7 +176,7 @@ export const findFleetPage = async (
   if (marked) {
     // The names of a host were found by the database just now.
     const { text, notText, device, notDevice, hostname, notHostname, ...changing } = filter;
-    const by = isUnique ? "identity" : { numbers: marked.numbers(key), areTimes: sort !== "queue_bytes" };
+    const by = isUnique ? "identity" : { numbers: marked.numbers(key), areTimes: type === "timestamptz" };
     const { ids, next } = firstHosts(marked, by, { isDescending: order === "desc", limit, after });
     const from = sql`unnest(${arrayLiteral(ids)}::uuid[]) with ordinality as chosen (identity_id, place)`;
     const stillHolds = sql`${fleetPredicate(changing, rules)} and ${kind ? exportPredicate(kind, rules) : sql`true`}`;
@@ -185,7 +185,7 @@ export const findFleetPage = async (
   let beyond: SQL | undefined;
   if (after) {
     const comparison = order === "asc" ? sql`>` : sql`<`;
-    const value = sql`${after.value}::${type}`;
+    const value = sql`${after.value}::${sql.raw(type)}`;
     beyond = isUnique
       ? sql`sort_key ${comparison} ${value}`
       : sql`(sort_key, identity_id) ${comparison} (${value}, ${after.id}::uuid)`;
