@@ -5,6 +5,7 @@
 import { createHash } from "node:crypto";
 import type { Clock } from "../../kit/clock.ts";
 import { withTimeout } from "../../kit/with-timeout.ts";
+import { type ReportedNumber, reportedNumbers } from "../../proto/fleet-health/reported-numbers.ts";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
 import type { Forwarder } from "../forward/forwarder.ts";
 import type { Status, StatusAnswer } from "../forward/messages.ts";
@@ -89,13 +90,16 @@ export const createStreamHeartbeats = (options: {
   };
 };
 
+const queueNumbers = Object.entries(reportedNumbers.queue) as [keyof typeof reportedNumbers.queue, ReportedNumber][];
+/** The numbers of the queue that no status carries. */
+const digestedNumbers = queueNumbers.flatMap(([name, { status }]) => (status === undefined ? [name] : []));
+
 /** Digests a report without its times, and without the figures that each status carries. */
 const digestOf = ({ collector, queue, forwarder, renewal, process: _, ...rest }: HeartbeatReport): Uint8Array => {
   const { started_at: __, ...program } = collector;
   const { connected, last_error: forwarderError } = forwarder;
-  const { max_bytes, forks_total, file_gaps_total, file_gap_bytes_total, at_risk } = queue;
   const { status, last_error: renewalError } = renewal;
-  const counted = [max_bytes, forks_total, file_gaps_total, file_gap_bytes_total, at_risk];
+  const counted = [...digestedNumbers.map((name) => queue[name]), queue.at_risk];
   const parts = [rest, program, counted, connected, forwarderError, status, renewalError];
   return createHash("sha256").update(JSON.stringify(parts)).digest();
 };

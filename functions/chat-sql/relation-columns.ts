@@ -1,6 +1,7 @@
 import type { ColumnDescription } from "../../proto/chat/tools.ts";
 import { incompleteStates } from "../../proto/completeness/hour-note.ts";
 import { hourStates, shortageKinds } from "../../proto/completeness/hour-state.ts";
+import { type NumberColumn, numberMeanings, reportedNumbers } from "../../proto/fleet-health/reported-numbers.ts";
 import { certificateStatuses, driftKinds, fleetConditions, fleetStates } from "../../proto/fleet-health/vocabulary.ts";
 import { watchStates } from "../../proto/watch/vocabulary.ts";
 import { watchEventKinds } from "../../proto/watch/watch.ts";
@@ -25,17 +26,8 @@ const host = [
   text("device_id", "The host's own name for itself, the last part of its identity."),
 ];
 
-const queue = [
-  count("queue_records", "Records in the collector's queue; null before the first heartbeat.", "records"),
-  count("queue_bytes", "Size of the queue; null before the first heartbeat.", "bytes"),
-  count("queue_bytes_max", "Largest allowed size of the queue.", "bytes"),
-  count("queue_oldest_record_age_seconds", "Age of the oldest record; null when the queue is empty.", "seconds"),
-  count("dropped_records_total", "Records that the collector dropped, in all.", "records"),
-  count("dead_letters", "Records that core rejected, in all.", "records"),
-  count("queue_forks", "How often the queue continued under a new id, because core knew a copy of it.", "forks"),
-  count("file_gaps", "Times that the collector lost lines of rotated files.", "times"),
-  count("file_gap_bytes", "Size of those lines, as far as it is known.", "bytes"),
-];
+const reported = ({ column }: { column: NumberColumn }) => count(column, ...numberMeanings[column]);
+const queue = Object.values(reportedNumbers.queue).map(reported);
 
 const hashes = [
   text("running_config_hash", "SHA-256 of the config that the host runs."),
@@ -85,8 +77,7 @@ export const relationColumns = {
     uuid("successor_id", "Id of its unused, unexpired successor."),
     time("successor_not_after", "When the successor expires."),
     ...queue,
-    count("rss_bytes", "Resident memory of the collector's process; null if it does not report it.", "bytes"),
-    count("cpu_ms", "CPU time of the process since its start.", "milliseconds"),
+    ...Object.values(reportedNumbers.process).map(reported),
     column("restarts", "integer", "How often core has seen the process start anew.", "starts"),
     flag("forwarder_connected", "Whether the host was connected to ingest at its last heartbeat."),
     text("forwarder_last_error", "Last error of forwarding, as the host reported it."),

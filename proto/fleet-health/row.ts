@@ -1,6 +1,8 @@
 import * as v from "valibot";
+import { mapValues } from "../../kit/map-values.ts";
 import { Id, IsoTimestamp } from "../values.ts";
 import { HostVolumeView } from "../volume.ts";
+import { reportedNumbers } from "./reported-numbers.ts";
 import {
   certificateStatuses,
   driftKinds,
@@ -13,6 +15,11 @@ import {
 const TimestampOrNull = v.nullable(IsoTimestamp);
 const TextOrNull = v.nullable(v.string());
 const NumberOrNull = v.nullable(v.number());
+
+const { cpu_ms: _, ...process } = reportedNumbers.process;
+
+/** The numbers of the process that a row has as they are reported: CPU time is in seconds. */
+export const processOfRow = process;
 
 const CertificateSummary = v.strictObject({
   id: Id,
@@ -60,22 +67,13 @@ export const FleetHealthRow = v.strictObject({
     last_known_good_config_hash: TextOrNull,
     drift: v.picklist(driftKinds),
   }),
-  queue: v.strictObject({
-    records: NumberOrNull,
-    bytes: NumberOrNull,
-    max_bytes: NumberOrNull,
-    oldest_record_age_seconds: NumberOrNull,
-    dropped_records_total: NumberOrNull,
-    /** Records that core rejected, in all. */
-    dead_letters: NumberOrNull,
-    /** How often the queue continued under a new queue id, because core knew a copy of it. */
-    forks_total: NumberOrNull,
-    /** Times that the collector lost lines of rotated files, and their bytes as far as it is known. */
-    file_gaps_total: NumberOrNull,
-    file_gap_bytes_total: NumberOrNull,
+  queue: v.strictObject(mapValues(reportedNumbers.queue, () => NumberOrNull)),
+  /** Of the collector's process, and how often core has seen it start anew; null if not reported. */
+  process: v.strictObject({
+    ...mapValues(processOfRow, () => NumberOrNull),
+    cpu_seconds: NumberOrNull,
+    restarts: NumberOrNull,
   }),
-  /** The collector's process: its resident memory, CPU time since its start, and how often core has seen it start anew; null if not reported. */
-  process: v.strictObject({ rss_bytes: NumberOrNull, cpu_seconds: NumberOrNull, restarts: NumberOrNull }),
   renewal: v.strictObject({ status: TextOrNull, last_error: TextOrNull }),
   last_auth_failure: v.nullable(v.strictObject({ at: IsoTimestamp, reason: v.string() })),
   /** The machine of the core that received the last heartbeat, and the /24 or /64 that it came from, as core saw it; null if not known. */

@@ -1,8 +1,10 @@
 import * as v from "valibot";
+import { mapValues } from "../../kit/map-values.ts";
+import { type ReportedNumber, reportedNumbers } from "../fleet-health/reported-numbers.ts";
 import { Labels } from "../labels.ts";
 import { Id } from "../values.ts";
 import { ProofFields } from "./proof.ts";
-import { Counter, FreeText, Identifier, Platform, Sha256Hex, StoredTimestamp, Timestamp } from "./text.ts";
+import { FreeText, Identifier, Platform, Sha256Hex, StoredTimestamp, Timestamp } from "./text.ts";
 
 /** The status of the collector's renewal; `failed` stays until an operator acts. */
 export const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"] as const;
@@ -15,6 +17,9 @@ export const desiredErrorPrefix = "desired config: ";
 
 /** Follows `desiredErrorPrefix` if the host applied the config and went back to its last known good one. */
 export const rolledBackPrefix = "rolled back: ";
+
+const schemasOf = <Numbers extends Readonly<Record<string, ReportedNumber>>>(numbers: Numbers) =>
+  mapValues(numbers, ({ heartbeat }) => heartbeat) as { [Name in keyof Numbers]: Numbers[Name]["heartbeat"] };
 
 /** Body of `POST /v1/collector/heartbeat`. Unknown fields are ignored, but the proof covers them. */
 export const HeartbeatRequest = v.object({
@@ -40,18 +45,7 @@ export const HeartbeatRequest = v.object({
     apply_desired_config: v.optional(v.boolean("must be true or false")),
   }),
   queue: v.object({
-    records: Counter,
-    bytes: Counter,
-    max_bytes: Counter,
-    oldest_record_age_seconds: v.nullable(Counter),
-    dropped_records_total: Counter,
-    /** Records that core rejected, since the queue was created; a client without dead letters may omit it. */
-    dead_letters: v.optional(Counter, 0),
-    /** How often the queue continued under a new queue id, because core knew a copy of it; may be omitted. */
-    forks_total: v.optional(Counter, 0),
-    /** Times that a file was rotated away before it was read to its end, and the bytes that are known to be lost; may be omitted. */
-    file_gaps_total: v.optional(Counter, 0),
-    file_gap_bytes_total: v.optional(Counter, 0),
+    ...schemasOf(reportedNumbers.queue),
     at_risk: v.boolean("must be true or false"),
   }),
   forwarder: v.object({
@@ -65,8 +59,8 @@ export const HeartbeatRequest = v.object({
     next_attempt_at: v.nullable(StoredTimestamp),
     last_error: v.nullable(FreeText),
   }),
-  /** The collector's process: its resident memory, and CPU time since its start; may be omitted. */
-  process: v.optional(v.object({ rss_bytes: Counter, cpu_ms: Counter })),
+  /** Of the collector's process; may be omitted. */
+  process: v.optional(v.object(schemasOf(reportedNumbers.process))),
   /** From the collector's config; those of the enrollment policy win. Without it the host reports none. */
   labels: v.optional(Labels),
 });

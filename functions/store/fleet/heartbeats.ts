@@ -22,6 +22,7 @@ import {
   givenCore,
   givenSilence,
   type HealthReport,
+  processColumns,
   reportedTypes,
   type SilenceThresholds,
   silenceValues,
@@ -184,7 +185,7 @@ const recordHeartbeats = sql`
     update fleet_status f set last_heartbeat_at = ${now}, queue_bytes = n.queue_bytes, queue_records = fleet_figure(n.queue_records),
       queue_oldest_seconds = fleet_figure(n.queue_oldest_record_age_seconds),
       last_ack_seconds = fleet_figure(extract(epoch from ${now} - n.forwarder_last_ack_at)::bigint), core = ${givenCore}, subnet = n.subnet,
-      rss_bytes = coalesce(n.rss_bytes, -1), cpu_ms = coalesce(n.cpu_ms, -1)
+      ${processColumns((column) => `${column} = coalesce(n.${column}, -1)`)}
     from (
       select decision.*, s.ctid as tid from decision cross join lateral (
         select from collector_health h where h.identity_id = decision.identity_id and h.certificate_id = decision.certificate_id

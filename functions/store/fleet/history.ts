@@ -7,6 +7,7 @@
  */
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
+import { processColumns } from "./reports.ts";
 import { type FleetThresholds, never, timestampAt } from "./rows.ts";
 
 /** The facts of a host that have a history, by their columns in `fleet_history` and `fleet_host`. */
@@ -35,7 +36,7 @@ export const hostsAt = (at: Date): SQL => {
       case when unheard.from_at is not null then unheard.queue_bytes when s.last_heartbeat_at <= ${time} then s.queue_bytes
         else -1 end as queue_bytes,
       -1 as queue_records, -1 as queue_oldest_seconds, -1 as last_ack_seconds, -1::bigint as queue_bytes_max,
-      -1::bigint as rss_bytes, -1::bigint as cpu_ms, null::int as starts,
+      ${processColumns((column) => `-1::bigint as ${column}`)}, null::int as starts,
       -1::bigint as lost_records, ${never} as last_auth_failure_at,
       fleet_hash_key(f.desired_config) as desired_config_key, fleet_hash_key(f.running_config) as running_config_key,
       fleet_hash_key(f.last_known_good_config) as last_known_good_config_key, n.device_id, n.hostname, n.search, s.policy_id, c.core, c.subnet,

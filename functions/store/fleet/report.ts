@@ -3,6 +3,7 @@ import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
 import type { RenewalStatus } from "../../../drizzle/schema/health.ts";
 import { dayMs } from "../../../kit/clock.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import type { NumberColumn } from "../../../proto/fleet-health/reported-numbers.ts";
 import {
   type Drift,
   type EnrolledStatus,
@@ -22,6 +23,7 @@ import { firstHosts, markHosts } from "./columns/select-hosts.ts";
 import { inventoryOfRow, stillSends } from "./expected-hosts.ts";
 import { incompleteHoursByHost, incompleteHoursOf } from "./incomplete-hosts.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
+import { everyNumber } from "./reports.ts";
 import { rowFactsOf } from "./row-facts.ts";
 import {
   conditionPredicate,
@@ -35,8 +37,10 @@ import {
   timestampAt,
 } from "./rows.ts";
 
+type FlagsAndNumbers = Record<`is_${FleetCondition}`, boolean> & Record<NumberColumn, string | null>;
+
 /** A collector as the driver returns it: times as text, 64-bit integers as decimal strings. */
-export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
+export type FleetRow = FlagsAndNumbers & {
   id: string;
   identity: string;
   device_id: string;
@@ -73,20 +77,9 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
   desired_config_hash: string | null;
   last_known_good_config_hash: string | null;
   drift: Drift;
-  queue_records: string | null;
-  queue_bytes: string | null;
-  queue_bytes_max: string | null;
-  queue_oldest_record_age_seconds: string | null;
-  dropped_records_total: string | null;
-  dead_letters: string | null;
-  queue_forks: string | null;
-  file_gaps: string | null;
-  file_gap_bytes: string | null;
   gap_ranges: string | null;
   gap_records_max: string | null;
   gap_last_at: string | null;
-  rss_bytes: string | null;
-  cpu_ms: string | null;
   starts: number | null;
   core: string | null;
   subnet: string | null;
@@ -109,7 +102,7 @@ export type FleetRow = Record<`is_${FleetCondition}`, boolean> & {
 
 interface SortKey {
   key: SQL;
-  type: SQL;
+  type: "text" | "timestamptz" | "bigint" | "int";
   isUnique?: true;
   /** The key is an expression, not a column. */
   isComputed?: true;
@@ -122,15 +115,15 @@ const incompleteWithinMs = dayMs;
 
 /** Returns the sort keys of a page. Events that have not happened come first in ascending order. Only identities are unique. */
 const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
-  identity: { key: sql`identity`, type: sql`text`, isUnique: true },
-  severity: { key: severityKey(rules), type: sql`timestamptz`, isComputed: true },
-  last_heartbeat_at: { key: sql`last_heartbeat_at`, type: sql`timestamptz` },
-  last_envelope_at: { key: sql`last_envelope_at`, type: sql`timestamptz` },
-  certificate_not_after: { key: sql`certificate_not_after`, type: sql`timestamptz` },
-  queue_bytes: { key: sql`queue_bytes`, type: sql`bigint` },
+  identity: { key: sql`identity`, type: "text", isUnique: true },
+  severity: { key: severityKey(rules), type: "timestamptz", isComputed: true },
+  last_heartbeat_at: { key: sql`last_heartbeat_at`, type: "timestamptz" },
+  last_envelope_at: { key: sql`last_envelope_at`, type: "timestamptz" },
+  certificate_not_after: { key: sql`certificate_not_after`, type: "timestamptz" },
+  queue_bytes: { key: sql`queue_bytes`, type: "bigint" },
   day_bytes: {
     key: sql`coalesce((select v.day_bytes from host_volume v where v.host_id = identity), -1)`,
-    type: sql`bigint`,
+    type: "bigint",
     isComputed: true,
     joined: {
       key: sql`coalesce(sent.day_bytes, -1)`,
@@ -139,7 +132,7 @@ const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
   },
   incomplete_hours: {
     key: sql`coalesce(${incompleteHoursOf(sql`identity`, rules.now.getTime() - incompleteWithinMs)}, 0)`,
-    type: sql`int`,
+    type: "int",
     isComputed: true,
     joined: {
       key: sql`coalesce(incomplete.hours, 0)`,
@@ -183,7 +176,7 @@ export const findFleetPage = async (
   if (marked) {
     // The names of a host were found by the database just now.
     const { text, notText, device, notDevice, hostname, notHostname, ...changing } = filter;
-    const by = isUnique ? "identity" : { numbers: marked.numbers(key), areTimes: sort !== "queue_bytes" };
+    const by = isUnique ? "identity" : { numbers: marked.numbers(key), areTimes: type === "timestamptz" };
     const { ids, next } = firstHosts(marked, by, { isDescending: order === "desc", limit, after });
     const from = sql`unnest(${arrayLiteral(ids)}::uuid[]) with ordinality as chosen (identity_id, place)`;
     const stillHolds = sql`${fleetPredicate(changing, rules)} and ${kind ? exportPredicate(kind, rules) : sql`true`}`;
@@ -192,7 +185,7 @@ export const findFleetPage = async (
   let beyond: SQL | undefined;
   if (after) {
     const comparison = order === "asc" ? sql`>` : sql`<`;
-    const value = sql`${after.value}::${type}`;
+    const value = sql`${after.value}::${sql.raw(type)}`;
     beyond = isUnique
       ? sql`sort_key ${comparison} ${value}`
       : sql`(sort_key, identity_id) ${comparison} (${value}, ${after.id}::uuid)`;
@@ -217,6 +210,12 @@ export const findFleetRow = async (db: Executor, rules: FleetRules, id: string):
   return row;
 };
 
+/** Numbers of the last status, and those that the report alone has. */
+const figures = sql.raw(
+  everyNumber.flatMap(({ column, figure }) => (figure ? `nullif(${figure}, -1) as ${column}` : [])).join(", "),
+);
+const numbersOfReport = sql.raw(everyNumber.flatMap(({ column, figure }) => (figure ? [] : `h.${column}`)).join(", "));
+
 /**
  * Selects ids from the narrow table first, so that a sort of the whole fleet uses as little memory as possible. Then looks up all columns
  * of the selected rows.
@@ -240,7 +239,7 @@ const selectRows = async (
     select f.*, f.identity_id as id, ${columns}, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
       c.renew_after as certificate_renew_after, s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,
       h.config_errors[1] as config_error, nullif(encode(f.desired_config, 'hex'), '') as desired_config_hash,
-      h.queue_bytes_max, h.dropped_records_total, h.dead_letters, h.queue_forks, h.file_gaps, h.file_gap_bytes, h.dropped_since_previous, h.renewal_status, h.renewal_last_error,
+      ${numbersOfReport}, h.dropped_since_previous, h.renewal_status, h.renewal_last_error,
       coalesce(l.labels, '{}') as labels, h.forwarder_last_error, case when f.last_heartbeat_at = h.last_heartbeat_at then h.forwarder_last_ack_at
         when last_ack_seconds >= 0 then f.last_heartbeat_at - make_interval(secs => last_ack_seconds) end as forwarder_last_ack_at,
       g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at,
@@ -253,8 +252,7 @@ const selectRows = async (
     cross join lateral (
       select identity_id, certificate_id, successor_id as unused_successor_id, identity, device_id, platform, version,
         label_set_id, ${ofHosts}, drift, desired_config, revoked_from, expired_from, expiring_from, last_ack_seconds,
-        nullif(rss_bytes, -1) as rss_bytes, nullif(cpu_ms, -1) as cpu_ms, starts, nullif(core, '') as core, nullif(subnet, '') as subnet, nullif(last_heartbeat_at, ${never}) as last_heartbeat_at, nullif(queue_bytes, -1) as queue_bytes,
-        nullif(queue_records, -1) as queue_records, nullif(queue_oldest_seconds, -1) as queue_oldest_record_age_seconds,
+        ${figures}, starts, nullif(core, '') as core, nullif(subnet, '') as subnet, nullif(last_heartbeat_at, ${never}) as last_heartbeat_at,
         (${key})::text as sort_value,
         ${stillSends(rules)} as still_sends, ${stateIndex(rules)} as state_index, ${forwardingIndex(rules)} as forwarding_index,
         ${sql.join(flags, sql`, `)}

@@ -1,5 +1,10 @@
 /** Reports of hosts: what they hold, and what core stores and derives. */
 import { type SQL, sql } from "drizzle-orm";
+import {
+  type NumberColumn,
+  type ReportedNumber,
+  reportedNumbers,
+} from "../../../proto/fleet-health/reported-numbers.ts";
 import type { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
 import type { FleetThresholds } from "./rows.ts";
 
@@ -8,11 +13,11 @@ interface ReportedColumn {
   type: "bigint" | "boolean" | "text" | "text[]" | "timestamptz";
   from(request: HeartbeatRequest): string | number | boolean | readonly string[] | null;
   /** It changes with each heartbeat of a host that works, and alone leaves the row of the report as it is. */
-  isFigure?: true;
+  isFigure?: boolean;
 }
 
-/** The reported columns by their names. Times are RFC 3339. */
-const reportedColumns = {
+/** The reported columns by their names, except numbers. Times are RFC 3339. */
+const otherColumns = {
   boot_id: { type: "text", from: ({ boot_id }) => boot_id },
   collector_version: { type: "text", from: ({ collector }) => collector.version },
   collector_commit: { type: "text", from: ({ collector }) => collector.commit },
@@ -25,24 +30,9 @@ const reportedColumns = {
   desired_config_hash: { type: "text", from: ({ config }) => config.desired_config_hash ?? null },
   last_known_good_config_hash: { type: "text", from: ({ config }) => config.last_known_good_config_hash ?? null },
   apply_desired_config: { type: "boolean", from: ({ config }) => config.apply_desired_config ?? null },
-  queue_records: { type: "bigint", from: ({ queue }) => queue.records, isFigure: true },
-  queue_bytes: { type: "bigint", from: ({ queue }) => queue.bytes, isFigure: true },
-  queue_bytes_max: { type: "bigint", from: ({ queue }) => queue.max_bytes },
-  queue_oldest_record_age_seconds: {
-    type: "bigint",
-    from: ({ queue }) => queue.oldest_record_age_seconds,
-    isFigure: true,
-  },
-  dropped_records_total: { type: "bigint", from: ({ queue }) => queue.dropped_records_total },
-  dead_letters: { type: "bigint", from: ({ queue }) => queue.dead_letters },
-  queue_forks: { type: "bigint", from: ({ queue }) => queue.forks_total },
-  file_gaps: { type: "bigint", from: ({ queue }) => queue.file_gaps_total },
-  file_gap_bytes: { type: "bigint", from: ({ queue }) => queue.file_gap_bytes_total },
   queue_at_risk: { type: "boolean", from: ({ queue }) => queue.at_risk },
   forwarder_connected: { type: "boolean", from: ({ forwarder }) => forwarder.connected },
   forwarder_last_ack_at: { type: "timestamptz", from: ({ forwarder }) => forwarder.last_ack_at, isFigure: true },
-  rss_bytes: { type: "bigint", from: ({ process }) => process?.rss_bytes ?? null, isFigure: true },
-  cpu_ms: { type: "bigint", from: ({ process }) => process?.cpu_ms ?? null, isFigure: true },
   forwarder_last_error: { type: "text", from: ({ forwarder }) => forwarder.last_error },
   renewal_status: { type: "text", from: ({ renewal }) => renewal.status },
   renewal_last_attempt_at: { type: "timestamptz", from: ({ renewal }) => renewal.last_attempt_at },
@@ -51,12 +41,36 @@ const reportedColumns = {
 } as const satisfies Readonly<Record<string, ReportedColumn>>;
 
 /** A reported column. */
-export type ReportedName = keyof typeof reportedColumns;
+export type ReportedName = keyof HealthReport;
 
 /** A report as the columns that it fills. */
-export type HealthReport = { [Name in ReportedName]: ReturnType<(typeof reportedColumns)[Name]["from"]> };
+export type HealthReport = Record<NumberColumn, number | null> & {
+  [Name in keyof typeof otherColumns]: ReturnType<(typeof otherColumns)[Name]["from"]>;
+};
 
-const columns = Object.entries(reportedColumns) as [ReportedName, ReportedColumn][];
+const ofProcess = Object.values(reportedNumbers.process);
+
+/** The numbers of a heartbeat, in the order of the report. */
+export const everyNumber: readonly ReportedNumber[] = [...Object.values(reportedNumbers.queue), ...ofProcess];
+
+/** Returns a list of SQL with a part for each number of the process, by its column. */
+export const processColumns = (partOf: (column: string) => string): SQL =>
+  sql.raw(ofProcess.map(({ column }) => partOf(column)).join(", "));
+
+const numbersOf = <Name extends string>(
+  numbers: Readonly<Record<Name, ReportedNumber>>,
+  groupOf: (request: HeartbeatRequest) => Readonly<Record<NoInfer<Name>, number | null | undefined>> | undefined,
+) =>
+  (Object.entries(numbers) as [Name, ReportedNumber][]).map(([name, { column, figure }]): [string, ReportedColumn] => [
+    column,
+    { type: "bigint", from: (request) => groupOf(request)?.[name] ?? null, isFigure: figure !== undefined },
+  ]);
+
+const columns = [
+  ...Object.entries<ReportedColumn>(otherColumns),
+  ...numbersOf(reportedNumbers.queue, ({ queue }) => queue),
+  ...numbersOf(reportedNumbers.process, ({ process }) => process),
+] as [ReportedName, ReportedColumn][];
 
 /** Returns a heartbeat as the columns that it fills. */
 export const healthReportOf = (request: HeartbeatRequest): HealthReport =>

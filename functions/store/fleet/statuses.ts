@@ -2,6 +2,8 @@
 import { sql } from "drizzle-orm";
 import type { Clock } from "../../../kit/clock.ts";
 import { groupCalls } from "../../../kit/group-calls.ts";
+import { mapValues } from "../../../kit/map-values.ts";
+import { type ProcessFigure, reportedNumbers } from "../../../proto/fleet-health/reported-numbers.ts";
 import { prepareStatement } from "../database/execute-prepared.ts";
 import { canRetryIndividually, isLockTimeout } from "../database/problem.ts";
 import { type HeartbeatStore, repeatsFrom } from "./heartbeats.ts";
@@ -19,8 +21,8 @@ import {
   storeReports,
 } from "./reports.ts";
 
-/** What a status reports beside a digest. */
-export interface StatusFigures {
+/** What a status reports beside a digest; those of the process are null where the collector does not report them. */
+export interface StatusFigures extends Record<ProcessFigure, number | null> {
   queueRecords: number;
   queueBytes: number;
   oldestRecordAgeSeconds: number | null;
@@ -28,9 +30,6 @@ export interface StatusFigures {
   deadLetters: number;
   /** Null before the first ack. */
   lastAckAgeSeconds: number | null;
-  /** Null where the collector does not report them. */
-  rssBytes: number | null;
-  cpuMs: number | null;
 }
 
 /** A status of a host. */
@@ -99,64 +98,51 @@ interface SeenRow extends AssignedRow {
   identity_id: string;
 }
 
-const jsonOf = (seen: readonly SeenHost[]): string =>
-  JSON.stringify(
-    seen.map(({ identityId, seenAt, digest, subnet, figures }) => ({
-      id: identityId,
-      at: new Date(seenAt),
-      digest: digest.toString(),
-      subnet,
-      bytes: figures.queueBytes,
-      records: figures.queueRecords,
-      oldest: figures.oldestRecordAgeSeconds,
-      ack: figures.lastAckAgeSeconds,
-      dropped: figures.droppedRecordsTotal,
-      dead: figures.deadLetters,
-      rss: figures.rssBytes,
-      cpu: figures.cpuMs,
-    })),
-  );
+/** A value of a status, and its type in statements. */
+interface StatusValue {
+  type: "uuid" | "timestamptz" | "bigint" | "text";
+  from(seen: SeenHost): string | number | null;
+}
 
-/** The values of statuses by parameter, each as an array of the database. */
-const arraysOf = (seen: readonly SeenHost[]): Record<keyof typeof arrayTypes, string> => {
-  const arrayOf = (valueIn: (seen: SeenHost) => unknown) =>
-    `{${seen.map((each) => valueIn(each) ?? "null").join(",")}}`;
-  return {
-    ids: arrayOf(({ identityId }) => identityId),
-    times: arrayOf(({ seenAt }) => new Date(seenAt).toISOString()),
-    digests: arrayOf(({ digest }) => digest),
-    bytes: arrayOf(({ figures }) => figures.queueBytes),
-    records: arrayOf(({ figures }) => figures.queueRecords),
-    oldest: arrayOf(({ figures }) => figures.oldestRecordAgeSeconds),
-    acks: arrayOf(({ figures }) => figures.lastAckAgeSeconds),
-    lost: arrayOf(({ figures }) => figures.droppedRecordsTotal + figures.deadLetters),
-    subnets: arrayOf(({ subnet }) => `"${subnet}"`),
-    rss: arrayOf(({ figures }) => figures.rssBytes),
-    cpu: arrayOf(({ figures }) => figures.cpuMs),
-  };
+/** The values of a status by their names in statements, in the order of the parameters of `fleet_status_record`. */
+const values: Readonly<Record<string, StatusValue>> = {
+  id: { type: "uuid", from: ({ identityId }) => identityId },
+  at: { type: "timestamptz", from: ({ seenAt }) => new Date(seenAt).toISOString() },
+  digest: { type: "bigint", from: ({ digest }) => digest.toString() },
+  bytes: { type: "bigint", from: ({ figures }) => figures.queueBytes },
+  records: { type: "bigint", from: ({ figures }) => figures.queueRecords },
+  oldest: { type: "bigint", from: ({ figures }) => figures.oldestRecordAgeSeconds },
+  ack: { type: "bigint", from: ({ figures }) => figures.lastAckAgeSeconds },
+  lost: { type: "bigint", from: ({ figures }) => figures.droppedRecordsTotal + figures.deadLetters },
+  subnet: { type: "text", from: ({ subnet }) => subnet },
+  ...mapValues(
+    reportedNumbers.process,
+    ({ status }): StatusValue => ({ type: "bigint", from: ({ figures }) => figures[status] }),
+  ),
+};
+/** Those with which a report is stored again, which has the losses one by one. */
+const storedValues: typeof values = {
+  ...values,
+  dropped: { type: "bigint", from: ({ figures }) => figures.droppedRecordsTotal },
+  dead: { type: "bigint", from: ({ figures }) => figures.deadLetters },
 };
 
-const arrayTypes = {
-  ids: "uuid[]",
-  times: "timestamptz[]",
-  digests: "bigint[]",
-  bytes: "bigint[]",
-  records: "bigint[]",
-  oldest: "bigint[]",
-  acks: "bigint[]",
-  lost: "bigint[]",
-  subnets: "text[]",
-  rss: "bigint[]",
-  cpu: "bigint[]",
-} as const;
+const jsonOf = (seen: readonly SeenHost[]): string =>
+  JSON.stringify(seen.map((each) => mapValues(storedValues, ({ from }) => from(each))));
+
+/** The values of statuses, each as an array of the database. */
+const arraysOf = (seen: readonly SeenHost[]): Record<string, string> =>
+  mapValues(values, ({ type, from }) => {
+    const textOf = type === "text" ? (each: SeenHost) => `"${from(each)}"` : (each: SeenHost) => from(each) ?? "null";
+    return `{${seen.map(textOf).join(",")}}`;
+  });
+
 const arrays = sql.join(
-  Object.entries(arrayTypes).map(([name, type]) => given(name, type)),
+  Object.entries(values).map(([name, { type }]) => given(name, `${type}[]`)),
   sql`, `,
 );
-
-const input = sql`json_to_recordset(${given("json", "json")}) as input (id uuid, at timestamptz, digest bigint, bytes bigint,
-  records bigint, oldest bigint, ack bigint, dropped bigint, dead bigint, subnet text,
-  rss bigint, cpu bigint)`;
+const columnsOfJson = Object.entries(storedValues).map(([name, { type }]) => `${name} ${type}`);
+const input = sql`json_to_recordset(${given("json", "json")}) as input (${sql.raw(columnsOfJson.join(", "))})`;
 
 /** Most hosts have no config of core, and need no lookup. */
 const recordStatuses = sql`
@@ -183,8 +169,7 @@ const storeStatuses = sql`
             dropped_records_total: "s.dropped",
             dead_letters: "s.dead",
             forwarder_last_ack_at: "s.at - make_interval(secs => s.ack)",
-            rss_bytes: "s.rss",
-            cpu_ms: "s.cpu",
+            ...mapValues(reportedNumbers.process, ({ column }) => `s.${column}`),
           };
           return `${figure[name] ?? `h.${name}`} as ${name}`;
         })

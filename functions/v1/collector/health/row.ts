@@ -1,6 +1,8 @@
 import { timestampOf } from "../../../../kit/clock.ts";
+import { mapValues } from "../../../../kit/map-values.ts";
 import type { FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
-import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
+import { reportedNumbers } from "../../../../proto/fleet-health/reported-numbers.ts";
+import { type FleetHealthRow, processOfRow } from "../../../../proto/fleet-health/row.ts";
 import { certificateStatus } from "../../../../proto/fleet-health/vocabulary.ts";
 import { conditionsOf } from "../../../domain/fleet/conditions.ts";
 import type { FleetRow } from "../../../store/fleet/report.ts";
@@ -56,19 +58,9 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
     last_known_good_config_hash: row.last_known_good_config_hash,
     drift: row.drift,
   },
-  queue: {
-    records: numberOrNull(row.queue_records),
-    bytes: numberOrNull(row.queue_bytes),
-    max_bytes: numberOrNull(row.queue_bytes_max),
-    oldest_record_age_seconds: numberOrNull(row.queue_oldest_record_age_seconds),
-    dropped_records_total: numberOrNull(row.dropped_records_total),
-    dead_letters: numberOrNull(row.dead_letters),
-    forks_total: numberOrNull(row.queue_forks),
-    file_gaps_total: numberOrNull(row.file_gaps),
-    file_gap_bytes_total: numberOrNull(row.file_gap_bytes),
-  },
+  queue: mapValues(reportedNumbers.queue, ({ column }) => numberOrNull(row[column])),
   process: {
-    rss_bytes: numberOrNull(row.rss_bytes),
+    ...mapValues(processOfRow, ({ column }) => numberOrNull(row[column])),
     cpu_seconds: row.cpu_ms === null ? null : Number(row.cpu_ms) / 1000,
     restarts: row.starts,
   },

@@ -1,0 +1,9 @@
+/** Returns an object with the same keys, each with what `convert` makes of its value. Faster than `Object.fromEntries`. */
+export const mapValues = <Key extends string, Value, Converted>(
+  values: Readonly<Record<Key, Value>>,
+  convert: (value: Value) => Converted,
+): Record<Key, Converted> => {
+  const converted = {} as Record<Key, Converted>;
+  for (const key in values) converted[key] = convert(values[key]);
+  return converted;
+};
