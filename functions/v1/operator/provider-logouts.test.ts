@@ -1,6 +1,13 @@
+import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { usedLogoutToken, webSession } from "../../../drizzle/schema/operator-session.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
+import type { Executor } from "../../store/database/database.ts";
+import {
+  insertUsedLogoutToken,
+  insertWebSession,
+  lockProviderSession,
+} from "../../store/operator-session/operator-sessions.ts";
 
 /* What a logout token does is in ui/bff/sign-in/backchannel-logout.test.ts; here is what it needs of core alone. */
 
@@ -26,13 +33,54 @@ const logOut = async (jti: string, provider_session_id: string) => {
 const whoami = async (web_session: string) =>
   (await api("GET", "/v1/whoami", { as: { bearer: await test.bridgeToken("reader", { web_session }) } })).status;
 
+/** Starts `call` while the transaction of `begin` is open, which commits once `call` waits for it or has returned. */
+const heldBack = async <Result>(
+  begin: (tx: Executor) => Promise<void>,
+  call: () => Promise<Result>,
+): Promise<Result> => {
+  let called: Promise<Result> | undefined;
+  await test.db.transaction(async (tx) => {
+    await begin(tx);
+    let isOver = false;
+    called = call().finally(() => {
+      isOver = true;
+    });
+    const isWaiting = async () =>
+      (
+        await test.db.execute(sql`select from pg_locks join pg_database on oid = database
+          where datname = current_database() and locktype = 'advisory' and not granted`)
+      ).length > 0;
+    while (!isOver && !(await isWaiting()));
+  });
+  return called ?? call();
+};
+
 describe("POST /v1/operator/provider-logouts", () => {
-  it("ends a session that begins in the same moment, whichever core comes first", async () => {
-    const numbers = Array.from({ length: 16 }, (_, number) => number);
-    await Promise.all(
-      numbers.flatMap((number) => [signIn(session(number), `at-${number}`), logOut(`token-${number}`, `at-${number}`)]),
+  it("waits for a sign-in of that session that another core has not committed, and ends it", async () => {
+    const [id, providerSessionId] = [session(1), "at-1"];
+    const expiresAt = new Date(test.clock.now() + 3_600_000);
+    const out = await heldBack(
+      async (tx) => {
+        await lockProviderSession(tx, providerSessionId);
+        const row = { id, userId: test.people.reader.userId, providerSessionId, expiresAt };
+        await insertWebSession(tx, row, new Date(0));
+      },
+      () => logOut("token-1", providerSessionId),
     );
-    expect(await Promise.all(numbers.map((number) => whoami(session(number))))).toEqual(numbers.map(() => 401));
+    expect([out.status, await whoami(id)]).toEqual([204, 401]);
+  });
+
+  it("is waited for by a sign-in of that session, which begins as ended", async () => {
+    const [id, providerSessionId] = [session(2), "at-2"];
+    const expiresAt = new Date(test.clock.now() + 180_000);
+    const signedIn = await heldBack(
+      async (tx) => {
+        await lockProviderSession(tx, providerSessionId);
+        await insertUsedLogoutToken(tx, { jti: "token-2", providerSessionId, expiresAt }, new Date(0));
+      },
+      () => signIn(id, providerSessionId),
+    );
+    expect([signedIn.status, await whoami(id)]).toEqual([204, 401]);
   });
 
   it("accepts a token once, also when it comes twice at the same time", async () => {
