@@ -72,7 +72,10 @@ export const startIdentityProvider = async (options: IdentityProviderOptions): P
       rpInitiatedLogout: { enabled: true, logoutSource: showSignOut, postLogoutSuccessSource: showSignedOut },
     },
     // Its own dispatcher refuses loopback addresses, where web is.
-    fetch: (url, { dispatcher: _, ...init }: RequestInit & { dispatcher?: unknown }) => fetch(url, init),
+    fetch: (url, init: RequestInit & { dispatcher?: unknown } = {}) => {
+      const { dispatcher: _, ...request } = init;
+      return fetch(url, request);
+    },
     // As the big providers do: claims of the requested scopes are in the id_token too.
     conformIdTokenClaims: false,
     claims: { openid: ["sub"], email: ["email", "email_verified"], profile: ["name"] },

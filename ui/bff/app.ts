@@ -8,6 +8,8 @@ import { isRequestId } from "../../kit/request-id.ts";
 import { requestPath } from "../../kit/request-path.ts";
 import { clientAddress, isTrustedProxy } from "./client-address.ts";
 import { createCoreClient } from "./core-client.ts";
+import { createRefusalLimit, deviceLimit, limitAddress } from "./limit-address.ts";
+import { signOutPage } from "./login-page.ts";
 import { createReadiness, health } from "./ops.ts";
 import { createPages, pageLinksOf } from "./pages.ts";
 import { createProblemRenderer, WebProblem } from "./problems.ts";
@@ -16,7 +18,6 @@ import { createAskPerson } from "./programs/ask-person.ts";
 import { createAuthorize, formTargetOf } from "./programs/authorize.ts";
 import { createDevicePages } from "./programs/device.ts";
 import { createGateway, createScimGateway } from "./programs/gateway.ts";
-import { createRefusalLimit, deviceLimit, limitAddress } from "./programs/limit-address.ts";
 import { createSealedCodes } from "./programs/sealed-codes.ts";
 import { createTokenEndpoints } from "./programs/token.ts";
 import { createProxy, proxiedRoutes } from "./proxy.ts";
@@ -56,7 +57,10 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
   const sessions = createSessions(web);
   const core = createCoreClient(web);
   const links = pageLinksOf(web.ui);
-  const signIn = createSignIn(web, { sessions, core, links, isStopping });
+  const signIn = createSignIn(web, {
+    ...{ sessions, core, isStopping },
+    showSignOut: (url) => signOutPage({ providerName: config.identityProvider.name, url, links }),
+  });
   const signedIn = createSignedIn(clock, sessions);
   const session = createSessionRoute(web, { sessions, core });
   const pages = createPages(web, sessions);

@@ -5,7 +5,6 @@ import type { Scope } from "../../proto/operator/scopes.ts";
 import { Whoami } from "../../proto/operator/whoami.ts";
 import { WebProblem } from "./problems.ts";
 import type { WebSession } from "./session.ts";
-import type { LoggedOut } from "./sign-in/provider.ts";
 import type { Web } from "./web.ts";
 
 /** A request to core. */
@@ -47,6 +46,15 @@ export type SignInRecord =
       providerSessionId: string | null;
     }
   | { outcome: "failure"; reasonCode: string; userId: string | null; subject: string | null; remoteAddress: string };
+
+/** Whose sessions a logout token ends: the person's, or those of one session at the provider. */
+export interface LoggedOut {
+  jti: string;
+  subject: string | null;
+  providerSessionId: string | null;
+  /** When web begins to reject the token, in seconds since the Unix epoch. */
+  expiresAt: number;
+}
 
 /** Calls core with a bridge token made for the call. */
 export interface CoreClient {

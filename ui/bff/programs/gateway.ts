@@ -1,11 +1,11 @@
 import { formBytesMax } from "../../../kit/form.ts";
 import { inventoryBytesMax } from "../../../proto/inventory/inventory.ts";
 import type { CoreCall, CoreClient } from "../core-client.ts";
+import type { RefusalLimit } from "../limit-address.ts";
 import { WebProblem } from "../problems.ts";
 import { readRequestBody } from "../read-request.ts";
 import type { Handler, WebContext } from "../request.ts";
 import type { AdmitBody } from "./admit-body.ts";
-import type { RefusalLimit } from "./limit-address.ts";
 
 /** Routes of core that are not for operators: collectors and web itself call core directly. */
 const notForwarded =

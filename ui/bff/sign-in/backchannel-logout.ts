@@ -1,8 +1,8 @@
 import { errors } from "jose";
 import * as v from "valibot";
 import type { CoreClient } from "../core-client.ts";
+import type { RefusalLimit } from "../limit-address.ts";
 import { WebProblem } from "../problems.ts";
-import type { RefusalLimit } from "../programs/limit-address.ts";
 import { readForm } from "../read-request.ts";
 import type { Handler } from "../request.ts";
 import type { Web } from "../web.ts";

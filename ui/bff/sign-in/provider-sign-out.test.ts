@@ -7,7 +7,7 @@ import { walkSignIn } from "../../../scripts/lab/walk-sign-in.ts";
 import { startTestWeb } from "../../../tests/support/web.ts";
 import { createWebApp } from "../app.ts";
 import { createProvider } from "./provider.ts";
-import { createProviderLogout } from "./provider-logout.ts";
+import { createProviderSignOut } from "./provider-sign-out.ts";
 
 /* Signing out at web and at a real identity provider: each ends the session of the other. */
 
@@ -56,7 +56,7 @@ describe("signing out at web", () => {
 
   it("A7: keeps the id_token in a cookie that no script reads, with the prefix __Secure- on https", () => {
     const config = { ...web.web.config, secure: true };
-    const { keep } = createProviderLogout(config, { provider: createProvider(web.web), entropy: web.web.entropy });
+    const { keep } = createProviderSignOut(config, { provider: createProvider(web.web), entropy: web.web.entropy });
     const attributes = ["HttpOnly", "Max-Age=1800", "Path=/api/auth/logout", "SameSite=Lax", "Secure"];
     expect(keep("a.b.c").split("; ").sort()).toEqual([...attributes, "__Secure-svc_id_token=a.b.c"].sort());
     expect(keep("a".repeat(3801))).toContain("Max-Age=0");

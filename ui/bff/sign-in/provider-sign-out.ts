@@ -4,7 +4,7 @@ import { createCookie, randomToken, type WebCookie } from "../cookies.ts";
 import type { Provider } from "./provider.ts";
 
 /** Signs people out at the identity provider as well (OpenID Connect RP-Initiated Logout 1.0). */
-export interface ProviderLogout {
+export interface ProviderSignOut {
   /** Returns the `Set-Cookie` header that keeps an id_token for the sign-out, in place of the one before. */
   keep(idToken: string): string;
   /** Returns where to send the browser, and its `Set-Cookie` headers. Null if the provider has no such endpoint, or does not answer. */
@@ -19,10 +19,10 @@ const stateTtlSeconds = 600;
 const returnPath = "/login";
 
 /** Creates it. The id_token is in the browser alone, which sends it with the sign-out and with no other request. */
-export const createProviderLogout = (
+export const createProviderSignOut = (
   config: WebConfig,
   { provider, entropy }: { provider: Provider; entropy: Entropy },
-): ProviderLogout => {
+): ProviderSignOut => {
   const { secure, origin, sessionTtlSeconds: ttlSeconds, identityProvider } = config;
   // No `__Host-`, which would send it with every request. Another host of the domain can set it: the provider verifies the hint.
   const name = secure ? "__Secure-svc_id_token" : "svc_id_token";

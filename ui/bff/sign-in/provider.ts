@@ -4,6 +4,7 @@ import { readBytes } from "../../../kit/bytes.ts";
 import { singleFlight } from "../../../kit/single-flight.ts";
 import { leewaySeconds, verifyIssuerToken } from "../../../kit/verify-issuer-token.ts";
 import { withTimeout } from "../../../kit/with-timeout.ts";
+import type { LoggedOut } from "../core-client.ts";
 import type { Web } from "../web.ts";
 
 /** The part of a provider's metadata that web uses (OpenID Connect Discovery 1.0). */
@@ -29,15 +30,6 @@ export interface Authenticated {
   authenticationAgeSeconds: number | null;
   /** The session at the provider (`sid`); null if it names none. */
   providerSessionId: string | null;
-}
-
-/** Whose sessions a logout token ends: the person's, or those of one session at the provider. */
-export interface LoggedOut {
-  jti: string;
-  subject: string | null;
-  providerSessionId: string | null;
-  /** When web begins to reject the token, in seconds since the Unix epoch. */
-  expiresAt: number;
 }
 
 /** The identity provider of `IDP_ISSUER`. */

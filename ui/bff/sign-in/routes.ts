@@ -1,9 +1,8 @@
 import { formMediaType } from "../../../kit/form.ts";
 import type { CoreClient } from "../core-client.ts";
-import { signOutPage } from "../login-page.ts";
-import type { PageLinks } from "../page-frame.ts";
+import { createRefusalLimit } from "../limit-address.ts";
+import type { Html } from "../page-frame.ts";
 import { WebProblem } from "../problems.ts";
-import { createRefusalLimit } from "../programs/limit-address.ts";
 import { bodyMediaTypeOf, queryOf } from "../read-request.ts";
 import type { Handler, WebContext } from "../request.ts";
 import type { Sessions, WebSession } from "../session.ts";
@@ -16,7 +15,7 @@ import { createExchanges } from "./exchanges.ts";
 import { maxAgeSeconds, needsFreshSignIn } from "./fresh-sign-in.ts";
 import { localPath } from "./local-path.ts";
 import { createProvider } from "./provider.ts";
-import { createProviderLogout } from "./provider-logout.ts";
+import { createProviderSignOut } from "./provider-sign-out.ts";
 import { type NeededPart, type RefusalReason, SignInRefusal } from "./refusal.ts";
 import { createReportSignOut } from "./sign-outs.ts";
 
@@ -35,22 +34,22 @@ export interface SignInRoutes {
   endByProvider: Handler;
 }
 
+interface SignInParts {
+  sessions: Sessions;
+  core: CoreClient;
+  /** Renders the page that leads to the provider's sign-out. */
+  showSignOut(url: string): Html;
+  isStopping(): boolean;
+}
+
 /** Creates the sign-in with `IDP_ISSUER`. A refusal redirects to `/login` with the reason and the request id. */
-export const createSignIn = (
-  web: Web,
-  {
-    sessions,
-    core,
-    links,
-    isStopping,
-  }: { sessions: Sessions; core: CoreClient; links: PageLinks; isStopping(): boolean },
-): SignInRoutes => {
+export const createSignIn = (web: Web, { sessions, core, showSignOut, isStopping }: SignInParts): SignInRoutes => {
   const { config, log } = web;
   const provider = createProvider(web);
   const flow = createAuthorizationCode(web);
   const attempts = createAttempts(web);
   const reportSignOut = createReportSignOut(web, isStopping);
-  const providerLogout = createProviderLogout(config, { provider, entropy: web.entropy });
+  const providerSignOut = createProviderSignOut(config, { provider, entropy: web.entropy });
   const refusals = createRefusalLimit(web.clock);
   const gate = createGate({ ...web, provider, flow, exchanges: createExchanges() });
 
@@ -112,7 +111,7 @@ export const createSignIn = (
           const part = code === "database_unavailable" ? "database" : "core";
           throw new SignInRefusal("sign_in_unavailable", { cause, part });
         });
-        for (const header of [cookie, providerLogout.keep(idToken)]) c.header("Set-Cookie", header, { append: true });
+        for (const header of [cookie, providerSignOut.keep(idToken)]) c.header("Set-Cookie", header, { append: true });
         log.info({ request_id: requestId, user_id: userId }, "signed in");
         return c.redirect(returnTo, 303);
       } catch (error) {
@@ -134,13 +133,13 @@ export const createSignIn = (
       }
       // A form needs a page; a script does not.
       if (bodyMediaTypeOf(c) !== formMediaType) return c.body(null, 204);
-      const atProvider = await providerLogout.begin(c.req.header("cookie"));
+      const atProvider = await providerSignOut.begin(c.req.header("cookie"));
       if (atProvider === null) return c.redirect(loginPath({ reason: "signed_out" }), 303);
       const { url, cookies } = atProvider;
       for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
       // A page, for browsers apply the policy `form-action` to redirects, and the provider may redirect further.
       c.header("Refresh", `0; url=${url.href}`);
-      return c.html(signOutPage({ providerName: config.identityProvider.name, url: url.href, links }));
+      return c.html(showSignOut(url.href));
     },
     endByProvider: createBackchannelLogout(web, { provider, core, refusals, reportSignOut }),
   };
