@@ -495,6 +495,14 @@ export type RecordSignInData = {
     body: {
         outcome: 'success';
         remote_addr: unknown | unknown;
+        session?: {
+            id: string;
+            /**
+             * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+             */
+            expires_at: string;
+            provider_session_id?: string | null;
+        } | null;
     } | {
         outcome: 'failure';
         reason_code: string;
@@ -665,6 +673,103 @@ export type RecordSignOutResponses = {
 };
 
 export type RecordSignOutResponse = RecordSignOutResponses[keyof RecordSignOutResponses];
+
+export type RecordProviderLogoutData = {
+    body: {
+        /**
+         * must not hold control characters; must be well-formed Unicode
+         */
+        jti: string;
+        subject?: string | null;
+        provider_session_id?: string | null;
+        /**
+         * must be an RFC 3339 time in UTC, such as 2026-01-31T08:00:00.000Z
+         */
+        expires_at: string;
+        remote_addr: unknown | unknown;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/operator/provider-logouts';
+};
+
+export type RecordProviderLogoutErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `logout_token_replayed`: The logout token was accepted before
+     */
+    409: Problem & {
+        code?: 'logout_token_replayed';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type RecordProviderLogoutError = RecordProviderLogoutErrors[keyof RecordProviderLogoutErrors];
+
+export type RecordProviderLogoutResponses = {
+    /**
+     * The sessions have ended, if there were any
+     */
+    204: void;
+};
+
+export type RecordProviderLogoutResponse = RecordProviderLogoutResponses[keyof RecordProviderLogoutResponses];
 
 export type CreateAuthorizationData = {
     body: {

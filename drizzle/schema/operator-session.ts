@@ -84,3 +84,36 @@ export const endedWebSession = pgTable(
   },
   (table) => [index("ended_web_session_expires").on(table.expiresAt)],
 );
+
+/** A session at web that has not expired, for the sign-out that its identity provider reports: core checks `ended_web_session` alone. */
+export const webSession = pgTable(
+  "web_session",
+  {
+    id: text("id").primaryKey(),
+    userId: uuid("user_id")
+      .notNull()
+      .references(() => person.userId),
+    /** The `sid` of the id_token: the session at the provider; null if it does not say. */
+    providerSessionId: text("provider_session_id"),
+    expiresAt: timestamp("expires_at").notNull(),
+  },
+  (table) => [
+    index("web_session_provider_session").on(table.providerSessionId),
+    index("web_session_user").on(table.userId),
+    index("web_session_expires").on(table.expiresAt),
+  ],
+);
+
+/** A logout token that an identity provider sent, until it expires: each is accepted once, and its session begins no other. */
+export const usedLogoutToken = pgTable(
+  "used_logout_token",
+  {
+    jti: text("jti").primaryKey(),
+    providerSessionId: text("provider_session_id"),
+    expiresAt: timestamp("expires_at").notNull(),
+  },
+  (table) => [
+    index("used_logout_token_provider_session").on(table.providerSessionId),
+    index("used_logout_token_expires").on(table.expiresAt),
+  ],
+);

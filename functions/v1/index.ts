@@ -85,6 +85,7 @@ import { openApiRoute } from "./openapi.ts";
 import { createAuthorizationRoute, refuseAuthorizationRoute } from "./operator/authorizations.ts";
 import { createDeviceRoute } from "./operator/devices/create.ts";
 import { decideDeviceRoute, getDeviceRoute } from "./operator/devices/device.ts";
+import { recordProviderLogoutRoute } from "./operator/provider-logouts.ts";
 import { listSessionsRoute } from "./operator/sessions/list.ts";
 import { revokeSessionRoute } from "./operator/sessions/revoke.ts";
 import { recordSignInRoute } from "./operator/sign-ins.ts";
@@ -102,6 +103,7 @@ export const routesOf = (core: Core): readonly Route[] => [
   directoryStatusRoute(core),
   recordSignInRoute(core),
   recordSignOutRoute(core),
+  recordProviderLogoutRoute(core),
   createAuthorizationRoute(core),
   refuseAuthorizationRoute(core),
   createDeviceRoute(core),

@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { Identifier } from "../../proto/management/text.ts";
+import { webSessionId } from "../../proto/operator/bridge-token.ts";
 import { Id } from "../../proto/values.ts";
 
 /** The parameter of `/{id}`. */
@@ -41,3 +42,6 @@ export const Name = Identifier(120);
 
 /** The address of a caller, as web saw it. */
 export const RemoteAddress = v.pipe(v.string("must be an IP address"), v.ip("must be an IP address"));
+
+/** The id of a session at web. */
+export const WebSessionId = v.pipe(v.string(), v.regex(webSessionId, "must be the id of a session at web"));

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { text } from "node:stream/consumers";
-import type { Configuration, interactionPolicy } from "oidc-provider";
+import type { Configuration, interactionPolicy, KoaContextWithOIDC } from "oidc-provider";
 import { startLoopbackServer } from "./loopback-server.ts";
 
 /** A person who can sign in at the provider. */
@@ -43,12 +43,14 @@ export interface IdentityProviderOptions {
 /**
  * Starts the provider with one confidential client, PKCE required. Instead of a password it shows a page with a button for each account,
  * `POST`ed as `account=<subject>`. Consent is implied, and the choice is remembered until the client sends `prompt=select_account`.
- * `account=cancel` returns to the client with `access_denied`.
+ * `account=cancel` returns to the client with `access_denied`. A person who signs out is asked, and a sign-out is reported to the first
+ * of the origins.
  */
 export const startIdentityProvider = async (options: IdentityProviderOptions): Promise<IdentityProvider> => {
   const { server, url, close } = await startLoopbackServer(options.at);
   const issuer = options.at?.issuer ?? url;
   const { clientId, clientSecret } = providerClient;
+  const [firstOrigin] = options.webOrigins;
 
   const configurationWith = (policy: interactionPolicy.DefaultPolicy): Configuration => ({
     clients: [
@@ -56,12 +58,24 @@ export const startIdentityProvider = async (options: IdentityProviderOptions): P
         client_id: clientId,
         client_secret: clientSecret,
         redirect_uris: options.webOrigins.map((origin) => `${origin}/api/auth/callback/idp`),
+        post_logout_redirect_uris: options.webOrigins.map((origin) => `${origin}/login`),
+        ...(firstOrigin === undefined ? {} : { backchannel_logout_uri: `${firstOrigin}/api/auth/backchannel-logout` }),
+        backchannel_logout_session_required: true,
         grant_types: ["authorization_code"],
         response_types: ["code"],
       },
     ],
     cookies: { keys: ["of no value: the accounts are made up"] },
-    features: { devInteractions: { enabled: false } },
+    features: {
+      devInteractions: { enabled: false },
+      backchannelLogout: { enabled: true },
+      rpInitiatedLogout: { enabled: true, logoutSource: showSignOut, postLogoutSuccessSource: showSignedOut },
+    },
+    // Its own dispatcher refuses loopback addresses, where web is.
+    fetch: (url, init: RequestInit & { dispatcher?: unknown } = {}) => {
+      const { dispatcher: _, ...request } = init;
+      return fetch(url, request);
+    },
     // As the big providers do: claims of the requested scopes are in the id_token too.
     conformIdTokenClaims: false,
     claims: { openid: ["sub"], email: ["email", "email_verified"], profile: ["name"] },
@@ -150,20 +164,41 @@ const quietly = async <Result>(work: () => Promise<Result>): Promise<Result> => 
   }
 };
 
-const chooser = (accounts: readonly ProviderAccount[], action: string): string => `<!doctype html>
-<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>Choose an account</title>
+/** Asks the person who signs out, with `form` as the provider made it. */
+const showSignOut = (ctx: KoaContextWithOIDC, form: string): void => {
+  ctx.body = pageOf(
+    "Sign out",
+    `${form}
+<p><button form="op.logoutForm" name="logout" value="yes">Sign out of this provider too</button></p>
+<p><button form="op.logoutForm">Stay signed in here</button></p>`,
+  );
+};
+
+const showSignedOut = (ctx: KoaContextWithOIDC): void => {
+  ctx.body = pageOf("You are signed out", "");
+};
+
+const chooser = (accounts: readonly ProviderAccount[], action: string): string =>
+  pageOf(
+    "Choose an account",
+    `<p>This provider is for trying things out: it asks for no password.</p>
+<form method="post" action="${action}">
+${accounts.map(accountButton).join("\n")}
+<p><button name="account" value="cancel">Cancel</button></p>
+</form>`,
+  );
+
+const pageOf = (title: string, content: string): string => `<!doctype html>
+<html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width"><title>${title}</title>
 <style>
 :root { color-scheme: light dark; font: 14px/20px system-ui, sans-serif }
 body { width: 360px; max-width: 92vw; margin: 16vh auto }
 button { width: 100%; padding: 12px 16px; border: 1px solid; border-radius: 6px; font: inherit; text-align: left; cursor: pointer }
 small { display: block }
 </style>
-<h1>Choose an account</h1>
-<p>This provider is for trying things out: it asks for no password.</p>
-<form method="post" action="${action}">
-${accounts.map(accountButton).join("\n")}
-<p><button name="account" value="cancel">Cancel</button></p>
-</form></html>
+<h1>${title}</h1>
+${content}
+</html>
 `;
 
 const accountButton = ({ subject, email, name, note }: ProviderAccount): string =>

@@ -49,7 +49,7 @@ export const openWeb = async (core: Core, { url, ui }: { url: string; ui: WebUi 
   return {
     origin,
     sessionOf: async (name) => {
-      const [header = ""] = (await sessions.issue(people[name])).split(";");
+      const [header = ""] = (await sessions.issue(people[name])).cookie.split(";");
       const [cookieName = "", value = ""] = header.split("=");
       return { name: cookieName, value, header };
     },

@@ -102,6 +102,7 @@ const formPaths: Readonly<Record<string, readonly [to: typeof toWeb, path: strin
   "web's consent": [toWeb, "/cli/authorize"],
   "web's device page": [toWeb, "/device"],
   "web's sign-out": [toWeb, "/api/auth/logout"],
+  "web's logout tokens": [toWeb, "/api/auth/backchannel-logout"],
   "web's gateway to the exchange": [toWeb, "/v1/operator/token-exchange"],
   "core's exchange": [toCore, "/v1/operator/token-exchange"],
 };

@@ -100,6 +100,8 @@ const signPrograms = async () => {
   const web = { client, auth: await mintBridgeToken(secret, { sub: "web", now: Date.now() }) };
   const signOut = { session_id: "a".repeat(43), user_id: people.admin.userId, expires_at: "2030-01-31T08:00:00Z" };
   await fleet.recordSignOut<true>({ ...web, body: { ...signOut, remote_addr: "192.0.2.7" } });
+  const logout = { jti: "a-logout-token", provider_session_id: "a-session", expires_at: "2030-01-31T08:00:00Z" };
+  await fleet.recordProviderLogout<true>({ ...web, body: { ...logout, remote_addr: "192.0.2.7" } });
   const codeVerifier = "dBjftJeZ4CVP-mBAx7DwiFd5RzJsr9GWOUqKR5cCEUQ";
   const redirect = { redirect_uri: "http://127.0.0.1:49152/callback" };
   const digest = createHash("sha256").update(codeVerifier).digest("base64url");

@@ -19,6 +19,7 @@ const openRoutes: readonly string[] = [
 /** The routes that web calls as itself, for people and programs who are not signed in yet. */
 const webRoutes = [
   "POST /v1/operator/devices",
+  "POST /v1/operator/provider-logouts",
   "POST /v1/operator/sign-ins",
   "POST /v1/operator/sign-outs",
   "POST /v1/operator/tokens",

@@ -26,6 +26,8 @@ export interface TamperingProvider {
   tampering: Tampering;
   /** Visits the authorization endpoint as the browser would, and returns the address of the redirect. */
   authorize(location: string): URL;
+  /** Signs claims with the provider's key: a logout token, for example. */
+  sign(claims: Record<string, unknown>): Promise<string>;
   /** Replaces the signing key, and publishes the new one. */
   rotateKeys(): Promise<void>;
   /** The number of requests of each path. */
@@ -107,6 +109,7 @@ export const startTamperingProvider = async (options: {
       back.search = new URLSearchParams({ code, state: asked.get("state") ?? "", iss: issuer }).toString();
       return back;
     },
+    sign: (claims) => key.sign(claims),
     rotateKeys: async () => {
       key = await makeKey(crypto.randomUUID());
     },

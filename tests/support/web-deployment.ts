@@ -94,7 +94,7 @@ export const startWebDeployment = async ({ hosts }: { hosts: number }): Promise<
     middle,
     suspend,
     sessionOf: async (name) => {
-      const [header = ""] = (await sessions.issue(people[name])).split(";");
+      const [header = ""] = (await sessions.issue(people[name])).cookie.split(";");
       const [cookieName = "", value = ""] = header.split("=");
       return { name: cookieName, value, header };
     },

@@ -151,7 +151,7 @@ export const startTestWeb = async (options: TestWebOptions = {}): Promise<TestWe
     web,
     sessionOf: async (name) => {
       const { userId, displayName } = people[name];
-      const [header = ""] = (await sessions.issue({ userId, displayName })).split(";");
+      const [header = ""] = (await sessions.issue({ userId, displayName })).cookie.split(";");
       const [cookieName = "", value = ""] = header.split("=");
       return { name: cookieName, value, header };
     },

@@ -68,7 +68,9 @@ describe("signing in, in a browser", () => {
       if (scopes.includes("audit")) await strip.waitFor();
       else expect(await strip.count()).toBe(0);
       await page.getByRole("button", { name: "Sign out" }).click();
+      await page.getByRole("button", { name: "Sign out of this provider too" }).click();
       await heading(page, "You are signed out");
+      await page.getByText("was asked to sign you out there too").waitFor();
       await page.goto(`${web.origin}/fleet`);
       await heading(page, "Collector fleet");
       await page.context().close();

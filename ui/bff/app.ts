@@ -8,6 +8,8 @@ import { isRequestId } from "../../kit/request-id.ts";
 import { requestPath } from "../../kit/request-path.ts";
 import { clientAddress, isTrustedProxy } from "./client-address.ts";
 import { createCoreClient } from "./core-client.ts";
+import { createRefusalLimit, deviceLimit, limitAddress } from "./limit-address.ts";
+import { signOutPage } from "./login-page.ts";
 import { createReadiness, health } from "./ops.ts";
 import { createPages, pageLinksOf } from "./pages.ts";
 import { createProblemRenderer, WebProblem } from "./problems.ts";
@@ -16,7 +18,6 @@ import { createAskPerson } from "./programs/ask-person.ts";
 import { createAuthorize, formTargetOf } from "./programs/authorize.ts";
 import { createDevicePages } from "./programs/device.ts";
 import { createGateway, createScimGateway } from "./programs/gateway.ts";
-import { createExchangeLimit, deviceLimit, limitAddress } from "./programs/limit-address.ts";
 import { createSealedCodes } from "./programs/sealed-codes.ts";
 import { createTokenEndpoints } from "./programs/token.ts";
 import { createProxy, proxiedRoutes } from "./proxy.ts";
@@ -24,6 +25,7 @@ import { isNavigation, showRefusal } from "./refusal-page.ts";
 import type { Handler, WebContext, WebEnv } from "./request.ts";
 import { createSessions } from "./session.ts";
 import { callbackPath } from "./sign-in/authorization-code.ts";
+import { backchannelLogoutPath } from "./sign-in/backchannel-logout.ts";
 import { authorizePath, devicePath } from "./sign-in/fresh-sign-in.ts";
 import { createSignIn } from "./sign-in/routes.ts";
 import { createSessionRoute, createSignedIn } from "./signed-in.ts";
@@ -39,8 +41,8 @@ export interface WebAppOptions {
   isStopping?(): boolean;
 }
 
-/** Other sites may link to the sign-in, and the provider redirects to the callback, which `state` protects. */
-const crossSitePaths: readonly string[] = ["/api/auth/login", callbackPath];
+/** Other sites may link to the sign-in; the provider redirects to the callback, which `state` protects, and sends signed logout tokens. */
+const crossSitePaths: readonly string[] = ["/api/auth/login", callbackPath, backchannelLogoutPath];
 /** Pages that a GET changes nothing on. A person comes to them from a link, or from the provider, which is another site. */
 const formPaths: readonly string[] = [authorizePath, devicePath, newWatchPath, changeWatchPath];
 
@@ -54,11 +56,14 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
   const bodies = createRequestBodies(clock);
   const sessions = createSessions(web);
   const core = createCoreClient(web);
-  const signIn = createSignIn(web, { sessions, core, isStopping });
+  const links = pageLinksOf(web.ui);
+  const signIn = createSignIn(web, {
+    ...{ sessions, core, isStopping },
+    showSignOut: (url) => signOutPage({ providerName: config.identityProvider.name, url, links }),
+  });
   const signedIn = createSignedIn(clock, sessions);
   const session = createSessionRoute(web, { sessions, core });
   const pages = createPages(web, sessions);
-  const links = pageLinksOf(web.ui);
   const askPerson = createAskPerson({ sessions, core, clock });
   const codes = createSealedCodes(web);
   const authorize = createAuthorize({ core, askPerson, links, codes });
@@ -117,6 +122,7 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
     ["GET", "/api/auth/login", signIn.begin],
     ["GET", callbackPath, signIn.complete],
     ["POST", "/api/auth/logout", signIn.end],
+    ["POST", backchannelLogoutPath, signIn.endByProvider],
     ["GET", "/api/session", signedIn(session)],
     ["GET", authorizePath, authorize.ask],
     ["POST", authorizePath, authorize.decide],
@@ -133,7 +139,7 @@ export const createWebApp = (web: Web, { remoteAddressOf, isStopping = () => fal
     ),
   ]);
   const admitBody = createAdmitBody(core, clock);
-  app.all("/v1/*", createGateway({ core, admitBody, exchanges: createExchangeLimit(clock) }));
+  app.all("/v1/*", createGateway({ core, admitBody, exchanges: createRefusalLimit(clock) }));
   app.all("/scim/*", createScimGateway({ core, admitBody }));
   // Programs call these: a redirect to the sign-in page would say nothing to them.
   for (const path of ["/api/*", "/oauth/*", "/.well-known/*"])

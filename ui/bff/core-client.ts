@@ -38,8 +38,23 @@ export interface PersonOfCore {
 
 /** The outcome of a sign-in, for the audit log. */
 export type SignInRecord =
-  | { outcome: "success"; userId: string; remoteAddress: string }
+  | {
+      outcome: "success";
+      userId: string;
+      remoteAddress: string;
+      session: Pick<WebSession, "id" | "expiresAt">;
+      providerSessionId: string | null;
+    }
   | { outcome: "failure"; reasonCode: string; userId: string | null; subject: string | null; remoteAddress: string };
+
+/** Whose sessions a logout token ends: the person's, or those of one session at the provider. */
+export interface LoggedOut {
+  jti: string;
+  subject: string | null;
+  providerSessionId: string | null;
+  /** When web begins to reject the token, in seconds since the Unix epoch. */
+  expiresAt: number;
+}
 
 /** Calls core with a bridge token made for the call. */
 export interface CoreClient {
@@ -52,6 +67,8 @@ export interface CoreClient {
   whoami(session: WebSession, requestId: string): Promise<PersonOfCore | null>;
   /** Ends a session at every web. Throws `core_unavailable` or `database_unavailable` unless core confirms it. */
   recordSignOut(session: WebSession, origin: { remoteAddress: string; requestId: string }): Promise<void>;
+  /** Ends the sessions of a logout token at every web. Returns false if core accepted it before. Throws as `recordSignOut` does. */
+  recordProviderLogout(logout: LoggedOut, origin: { remoteAddress: string; requestId: string }): Promise<boolean>;
   /** Records a sign-in in the audit log. Throws `core_unavailable` or `database_unavailable` unless core confirms it. */
   recordSignIn(record: SignInRecord, requestId: string): Promise<void>;
 }
@@ -141,7 +158,15 @@ export const createCoreClient = ({
     recordSignIn: async (record, requestId) => {
       const body =
         record.outcome === "success"
-          ? { outcome: record.outcome, remote_addr: record.remoteAddress }
+          ? {
+              outcome: record.outcome,
+              remote_addr: record.remoteAddress,
+              session: {
+                id: record.session.id,
+                expires_at: timestampOf(record.session.expiresAt),
+                provider_session_id: record.providerSessionId,
+              },
+            }
           : {
               outcome: record.outcome,
               reason_code: record.reasonCode,
@@ -160,7 +185,7 @@ export const createCoreClient = ({
       await response.body?.cancel();
     },
     recordSignOut: async ({ id, userId, expiresAt }, { remoteAddress, requestId }) => {
-      const expires_at = new Date(expiresAt * 1000).toISOString();
+      const expires_at = timestampOf(expiresAt);
       const body = { session_id: id, user_id: userId, expires_at, remote_addr: remoteAddress };
       const response = await call({
         method: "POST",
@@ -171,8 +196,24 @@ export const createCoreClient = ({
       if (!response.ok) throw await coreProblem(response, "sign-out record");
       await response.body?.cancel();
     },
+    recordProviderLogout: async (logout, { remoteAddress, requestId }) => {
+      const { jti, subject, providerSessionId: provider_session_id, expiresAt } = logout;
+      const expires_at = timestampOf(expiresAt);
+      const body = { jti, subject, provider_session_id, expires_at, remote_addr: remoteAddress };
+      const response = await call({
+        method: "POST",
+        path: "/operator/provider-logouts",
+        requestId,
+        body: new TextEncoder().encode(JSON.stringify(body)),
+      });
+      if (!response.ok && response.status !== 409) throw await coreProblem(response, "logout record");
+      await response.body?.cancel();
+      return response.ok;
+    },
   };
 };
+
+const timestampOf = (seconds: number): string => new Date(seconds * 1000).toISOString();
 
 const ClockSkew = v.object({ code: v.literal("token_clock_skew"), server_time: v.string() });
 

@@ -5,7 +5,10 @@ import { type NeededPart, neededParts, type RefusalReason } from "./sign-in/refu
 
 /** The message of each reason: what happened, and what to do. */
 const messages: Readonly<
-  Record<RefusalReason | "session_expired" | "signed_out" | "sign_in_again", { title: string; text: string }>
+  Record<
+    RefusalReason | "session_expired" | "signed_out" | "signed_out_at_provider" | "sign_in_again",
+    { title: string; text: string }
+  >
 > = {
   not_in_directory: {
     title: "You are not in the directory",
@@ -41,6 +44,10 @@ const messages: Readonly<
     text: "Letting a program in needs a fresh sign-in. Sign out at the identity provider, then try again.",
   },
   signed_out: { title: "You are signed out", text: "Your account at the identity provider stays signed in." },
+  signed_out_at_provider: {
+    title: "You are signed out",
+    text: "The identity provider was asked to sign you out there too.",
+  },
   sign_in_cancelled: { title: "You did not sign in", text: "The sign-in was cancelled at the identity provider." },
   sign_in_failed: {
     title: "The sign-in failed",
@@ -71,13 +78,14 @@ const accountChoiceReasons: readonly string[] = [
   "unverified",
   "absent",
   "signed_out",
+  "signed_out_at_provider",
 ];
 
 /** After these the present session is not enough. */
 const needsSignInReasons: readonly string[] = ["sign_in_again", "sign_in_not_fresh"];
 
 /** Reasons that are no fault. */
-const noticeReasons: readonly string[] = ["session_expired", "signed_out", "sign_in_again"];
+const noticeReasons: readonly string[] = ["session_expired", "signed_out", "signed_out_at_provider", "sign_in_again"];
 
 /**
  * Renders the sign-in page: one card, one link, no JavaScript needed. `reason` and `id` come from the address; an unknown reason and a
@@ -121,4 +129,15 @@ ${reference && html`<p>Reference <code>${reference}</code></p>`}
 <a class="button button-primary login-button" href="${action}">Sign in with ${providerName}</a>
 ${options.hasSession && !needsSignInReasons.includes(reason) && html`<a class="button login-button" href="${returnTo}">Return with your present session</a>`}`;
   return cardPage({ title: "Sign in", card, links });
+};
+
+/** Renders the page after a sign-out that leads to the identity provider: `url` ends the session there. */
+export const signOutPage = ({ providerName, url, links }: { providerName: string; url: string; links: PageLinks }) => {
+  const card = html`<h1>${product}</h1>
+<div class="login-notice" role="status">
+<h2>You are signed out</h2>
+<p>${providerName} signs you out there too.</p>
+</div>
+<a class="button button-primary login-button" href="${url}">Continue to ${providerName}</a>`;
+  return cardPage({ title: "Sign out", card, links });
 };

@@ -7,6 +7,7 @@ import { queryOf } from "./read-request.ts";
 import type { Handler, WebContext, WebEnv } from "./request.ts";
 import type { Sessions } from "./session.ts";
 import { localPath } from "./sign-in/local-path.ts";
+import { isProviderReturn } from "./sign-in/provider-sign-out.ts";
 import { loginPath } from "./sign-in/routes.ts";
 import type { Web } from "./web.ts";
 
@@ -39,7 +40,9 @@ export const createPages = ({ config, ui }: Pick<Web, "config" | "ui">, sessions
     login: async (c) => {
       const query = queryOf(c);
       const returnTo = localPath(query.get("return_to") ?? undefined);
-      const [reason, id, part] = ["reason", "id", "part"].map((name) => query.get(name) ?? undefined);
+      const [given, id, part] = ["reason", "id", "part"].map((name) => query.get(name) ?? undefined);
+      const isReturn = isProviderReturn(config, { state: query.get("state"), cookieHeader: c.req.header("cookie") });
+      const reason = isReturn ? "signed_out_at_provider" : given;
       const state = await sessions.read(c.req.header("cookie"));
       if (state.kind === "valid" && reason === undefined) return c.redirect(returnTo, 302);
       return c.html(loginPage({ providerName, links, returnTo, reason, id, part, hasSession: state.kind === "valid" }));

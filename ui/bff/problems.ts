@@ -14,6 +14,8 @@ const entry = (status: Entry["status"], action: ProblemAction, title: string): E
 /** Every code that web itself answers with; it forwards core's unchanged. Stable: codes are added, never renamed. */
 export const webProblemCatalog = {
   malformed_form: entry(400, "fix_request", "The body is not a form"),
+  logout_token_invalid: entry(400, "fix_request", "The logout token is not valid"),
+  logout_token_replayed: entry(400, "stop", "The logout token was accepted before"),
   unauthenticated: entry(401, "fix_request", "There is no session: sign in"),
   fresh_sign_in_required: entry(401, "fix_request", "The sign-in is too long ago for this: sign in again"),
   cross_origin_refused: entry(403, "stop", "The request does not come from a page of this origin"),
@@ -27,6 +29,7 @@ export const webProblemCatalog = {
   internal: entry(500, "retry", "Web failed"),
   overloaded: entry(503, "retry", "Too many bodies are incomplete"),
   clock_skew: entry(503, "fix_clock", "The clocks of web and core differ"),
+  identity_provider_unavailable: entry(503, "retry", "The identity provider's keys cannot be read"),
   core_unavailable: entry(503, "retry", "Core cannot be reached"),
   database_unavailable: entry(503, "retry", "The database cannot be reached"),
 } as const satisfies Record<string, Entry>;

@@ -29,6 +29,8 @@ const messages: Readonly<Record<WebProblemCode, { title: string; text: string }>
   },
   payload_too_large: { title: "This form is too large", text: "Nothing was changed. Send less, and try again." },
   malformed_form: { title: "This form cannot be read", text: "Nothing was changed. Start from the home page." },
+  logout_token_invalid: { title: "This is for the identity provider", text: "Nothing was changed." },
+  logout_token_replayed: { title: "This is for the identity provider", text: "Nothing was changed." },
   body_timeout: { title: "The form did not arrive in time", text: "Nothing was changed. Try again." },
   overloaded: { title: "Too many requests are under way", text: "Nothing was changed. Try again in a few seconds." },
   uri_too_long: { title: "This address is too long", text: "Shorten it, or start from the home page." },
@@ -46,6 +48,7 @@ const messages: Readonly<Record<WebProblemCode, { title: string; text: string }>
     text: "Your session has not ended. Ask an administrator to set the wrong clock.",
   },
   core_unavailable: { title: "Core does not answer", text: "Try again in a minute." },
+  identity_provider_unavailable: { title: "The identity provider does not answer", text: "Try again in a minute." },
   database_unavailable: { title: "The database does not answer", text: "Try again in a minute." },
 };
 

@@ -30,7 +30,7 @@ const sign = (changed: object = {}, header: object = {}, by: Uint8Array = key) =
 
 describe("a session that was ended", () => {
   it("is rejected from every copy of its cookie; other sessions of the person go on", async () => {
-    const issue = async () => (await sessions.issue({ userId, displayName })).split(";")[0];
+    const issue = async () => (await sessions.issue({ userId, displayName })).cookie.split(";")[0];
     const [one, other] = [await issue(), await issue()];
     expect(await sessions.read(one)).toMatchObject({ kind: "valid" });
     expect(await sessions.end(one)).toContain("Max-Age=0");
@@ -63,8 +63,8 @@ describe("a rotation of WEBAUTH_SECRET", () => {
 
   it("keeps sessions and sign-ins in progress valid on every pair of replicas that a step has", async () => {
     for (const { first, second, is } of pairs) {
-      const session = await createSessions({ config: first, clock, entropy }).issue({ userId, displayName });
-      const read = await createSessions({ config: second, clock, entropy }).read(cookieOf([session]));
+      const { cookie } = await createSessions({ config: first, clock, entropy }).issue({ userId, displayName });
+      const read = await createSessions({ config: second, clock, entropy }).read(cookieOf([cookie]));
       expect(read.kind).toBe(is);
       const { attempt, cookies } = await createAttempts({ config: first, clock, entropy }).begin("/", "");
       const resumed = await createAttempts({ config: second, clock, entropy }).resume(attempt.state, cookieOf(cookies));
@@ -78,7 +78,7 @@ describe("the session cookie", () => {
     const attributes = async (secure: boolean) => {
       const [pair = "", ...rest] = (
         await createSessions({ config: configOf(secure), clock, entropy }).issue({ userId, displayName })
-      ).split("; ");
+      ).cookie.split("; ");
       return [pair.split("=")[0], ...rest.sort()];
     };
     const usual = ["HttpOnly", "Max-Age=1800", "Path=/", "SameSite=Lax"];
@@ -112,17 +112,17 @@ describe("the session cookie", () => {
       userId,
       displayName: "ሀ".repeat(10_000),
     });
-    expect(session.length).toBeLessThan(4096);
+    expect(session.cookie.length).toBeLessThan(4096);
   });
 
   it("is read among others that cannot be decoded", async () => {
-    const cookie = (await sessions.issue({ userId, displayName })).split(";")[0];
+    const cookie = (await sessions.issue({ userId, displayName })).cookie.split(";")[0];
     const state = await sessions.read(`bad=%E0%A4%A; other=a=b; ${cookie}; svc_session_x=1`);
     expect(state).toMatchObject({ kind: "valid", session: { userId, displayName, expiresAt: now + 1800 } });
   });
 
   it("A2: is not one whose name matches only after trimming", async () => {
-    const cookie = (await sessions.issue({ userId, displayName })).split(";")[0];
+    const cookie = (await sessions.issue({ userId, displayName })).cookie.split(";")[0];
     for (const blank of ["\u00a0", "\ufeff", "\u2028", "\t", "\v", "\f"])
       expect({ blank, ...(await sessions.read(`a=b; ${blank}${cookie}`)) }).toEqual({ blank, kind: "none" });
   });

@@ -50,8 +50,11 @@ export type SessionCookie = { kind: "none" } | { kind: "expired" } | { kind: "va
 
 /** Issues, reads and ends sessions. */
 export interface Sessions {
-  /** Returns the `Set-Cookie` header of a new session, which replaces that of these cookies if it is the same person's. */
-  issue(person: SignedInPerson, cookieHeader?: string): Promise<string>;
+  /** Issues a session, which replaces that of these cookies if it is the same person's; `cookie` is its `Set-Cookie` header. */
+  issue(
+    person: SignedInPerson,
+    cookieHeader?: string,
+  ): Promise<{ cookie: string; session: Pick<WebSession, "id" | "expiresAt"> }>;
   read(cookieHeader: string | undefined): Promise<SessionCookie>;
   /** Ends the session of these cookies, if any. Returns the `Set-Cookie` header that deletes it in the browser. */
   end(cookieHeader: string | undefined): Promise<string>;
@@ -113,19 +116,20 @@ export const createSessions = ({ config, clock, entropy }: Pick<Web, "config" | 
         before.kind === "valid" && before.session.userId === userId
           ? [...before.session.replaced, before.session].filter(({ expiresAt }) => expiresAt > iat).slice(-replacedMax)
           : [];
+      const [id, expiresAt] = [randomToken(entropy), iat + ttlSeconds];
       const token = await new SignJWT({
         name,
         auth_time: iat - (authenticationAgeSeconds ?? 0),
-        ...(replaced.length === 0 ? {} : { replaced: replaced.map(({ id, expiresAt }) => ({ id, exp: expiresAt })) }),
+        ...(replaced.length === 0 ? {} : { replaced: replaced.map((one) => ({ id: one.id, exp: one.expiresAt })) }),
       })
         .setProtectedHeader({ alg: "HS256", typ: type })
-        .setJti(randomToken(entropy))
+        .setJti(id)
         .setSubject(userId)
         .setAudience(audience)
         .setIssuedAt(iat)
-        .setExpirationTime(iat + ttlSeconds)
+        .setExpirationTime(expiresAt)
         .sign(key);
-      return cookie.set(token);
+      return { cookie: cookie.set(token), session: { id, expiresAt } };
     },
     read,
     end: async (cookieHeader) => {

@@ -8,6 +8,7 @@ import { redeemCode } from "../operator-session/authorization-codes.ts";
 import { createAuthenticateProvider } from "../scim/authenticate-provider.ts";
 import { createTokenExchange } from "../workload/exchange-token.ts";
 import { flushRefusals } from "./flush-refusals.ts";
+import { recordProviderLogout } from "./record-provider-logout.ts";
 import { recordSignIn } from "./record-sign-in.ts";
 
 const test = await createTestCore({ env: scimEnvironment });
@@ -33,11 +34,21 @@ const exchange = createTokenExchange(core);
 const authenticate = createAuthenticateProvider({ ...core, scim: core.config.directory.provider as ScimProvider });
 const redemption = { code, codeVerifier: "y", redirectUri: "http://127.0.0.1/" };
 
+const logout = {
+  jti: "used",
+  subject: "1",
+  providerSessionId: null,
+  expiresAt: new Date(core.clock.now() + 3_600_000),
+};
+await recordProviderLogout(core, { ...logout, remoteAddress: "192.0.2.7" }, { requestId: "r" });
+
 /** Each is refused, and how is not what these tests are about. */
 const refusals = {
   "workload.refuse": (remoteAddress: string) => exchange("nonsense", { remoteAddress, requestId: "r" }),
   "scim.refuse": (remoteAddress: string) => authenticate("wrong", { remoteAddress, requestId: "r" }),
   "operator_session.refuse": (remoteAddress: string) => redeemCode(core, redemption, { remoteAddress, requestId: "r" }),
+  "operator.sign_out": (remoteAddress: string) =>
+    recordProviderLogout(core, { ...logout, remoteAddress }, { requestId: "r" }),
   "operator.sign_in": (remoteAddress: string) =>
     recordSignIn(
       core,
@@ -50,7 +61,7 @@ const refusals = {
 it.each(Object.entries(refusals))(
   "bounds the audit events of a flood of refusals by %s, and counts each",
   async (action, refuse) => {
-    // The last two have a transaction for each refusal.
+    // The last three have a transaction for each refusal.
     const [many, rounds] = action === "workload.refuse" || action === "scim.refuse" ? [500, 4] : [130, 2];
     const addresses = Array.from({ length: many }, (_, at) => `192.0.${at >> 8}.${at & 255}`);
     for (let round = 0; round < rounds; round++)

@@ -1,12 +1,32 @@
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
+import type { Executor } from "../../store/database/database.ts";
+import {
+  insertWebSession,
+  isProviderSessionEnded,
+  lockProviderSession,
+} from "../../store/operator-session/operator-sessions.ts";
 import type { WebCaller } from "../operator/authenticate.ts";
 import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
 import { recordRefusals } from "./record-refusals.ts";
+import { endWebSession, sessionEnders } from "./record-sign-out.ts";
+
+/** The session at web that begins with a sign-in. */
+export interface BegunSession {
+  id: string;
+  expiresAt: Date;
+  /** The session at the identity provider; null if that names none. */
+  providerSessionId: string | null;
+}
 
 /** The outcome of a sign-in; a failure names the person as far as web knows. */
 export type SignIn =
-  | { outcome: "success"; remoteAddress: string }
+  | {
+      outcome: "success";
+      remoteAddress: string;
+      /** Null from a web that does not name it: then only the person's own sign-out ends it. */
+      session: BegunSession | null;
+    }
   | {
       outcome: "failure";
       reasonCode: string;
@@ -29,10 +49,13 @@ export const recordSignIn = async (
   const entry = { action: "operator.sign_in", outcome: signIn.outcome, origin } as const;
   if (signIn.outcome === "success") {
     if (caller === null) throw new Problem("forbidden", { detail: "Report a success with the person's bridge token" });
-    const target = { type: "person", id: caller.userId };
-    await db.transaction((tx) =>
-      recordAudit(tx, { clock, entropy }, { ...entry, actor: operatorActor(caller), target }),
-    );
+    const { userId } = caller;
+    const target = { type: "person", id: userId };
+    const { session } = signIn;
+    await db.transaction(async (tx) => {
+      await recordAudit(tx, { clock, entropy }, { ...entry, actor: operatorActor(caller), target });
+      if (session !== null) await beginWebSession(tx, { clock, entropy }, { ...session, userId }, origin);
+    });
     return;
   }
   if (caller !== null) throw new Problem("forbidden", { detail: "Report a failure with web's own bridge token" });
@@ -51,4 +74,19 @@ export const recordSignIn = async (
       },
     ]),
   );
+};
+
+/** Stores a session at web. It has ended already if the provider has reported the end of its own session meanwhile. */
+const beginWebSession = async (
+  tx: Executor,
+  core: Pick<Core, "clock" | "entropy">,
+  session: BegunSession & { userId: string },
+  origin: Origin,
+): Promise<void> => {
+  const { id: sessionId, providerSessionId } = session;
+  if (providerSessionId !== null) await lockProviderSession(tx, providerSessionId);
+  const now = new Date(core.clock.now());
+  await insertWebSession(tx, session, now);
+  if (providerSessionId !== null && (await isProviderSessionEnded(tx, providerSessionId, now)))
+    await endWebSession(tx, core, { ...session, sessionId }, { actor: sessionEnders.identityProvider, origin });
 };

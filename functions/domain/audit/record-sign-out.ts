@@ -1,38 +1,53 @@
 import type { Core } from "../../core.ts";
+import type { Executor } from "../../store/database/database.ts";
 import { countSessionsOfWebSession, insertEndedWebSession } from "../../store/operator-session/operator-sessions.ts";
-import { type Origin, recordAudit } from "./audit-log.ts";
+import { type Actor, type Origin, recordAudit } from "./audit-log.ts";
 
-/** The session at web that a person ended. */
-export interface SignOut {
+/** The session at web that ends. */
+export interface EndedSession {
   sessionId: string;
   userId: string;
   expiresAt: Date;
-  /** As web saw it. */
-  remoteAddress: string;
 }
+
+/** Who ends a session: the person, at web, or the identity provider. */
+export const sessionEnders = {
+  web: { type: "system", id: "web", display: "web" },
+  identityProvider: { type: "system", id: "identity-provider", display: "identity provider" },
+} as const satisfies Record<string, Actor>;
 
 /**
  * Ends a session at web for every web, with the sessions of the programs that the person consented to in it: core rejects what any of them
  * asks from the next request on. Idempotent; the first time writes the audit event.
  */
+export const endWebSession = async (
+  tx: Executor,
+  { clock, entropy }: Pick<Core, "clock" | "entropy">,
+  { sessionId, userId, expiresAt }: EndedSession,
+  { actor, origin }: { actor: Actor; origin: Origin },
+): Promise<void> => {
+  const now = new Date(clock.now());
+  if (!(await insertEndedWebSession(tx, { id: sessionId, expiresAt }, now))) return;
+  await recordAudit(
+    tx,
+    { clock, entropy },
+    {
+      action: "operator.sign_out",
+      outcome: "success",
+      origin,
+      actor,
+      target: { type: "person", id: userId },
+      details: { programs: await countSessionsOfWebSession(tx, sessionId, now) },
+    },
+  );
+};
+
+/** Ends the session at web of a person who signed out, with the remote address that web saw. Idempotent. */
 export const recordSignOut = async (
-  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
-  { sessionId, userId, expiresAt, remoteAddress }: SignOut,
+  { db, ...core }: Pick<Core, "db" | "clock" | "entropy">,
+  { remoteAddress, ...session }: EndedSession & { remoteAddress: string },
   { requestId }: Pick<Origin, "requestId">,
 ): Promise<void> =>
-  db.transaction(async (tx) => {
-    const now = new Date(clock.now());
-    if (!(await insertEndedWebSession(tx, { id: sessionId, expiresAt }, now))) return;
-    await recordAudit(
-      tx,
-      { clock, entropy },
-      {
-        action: "operator.sign_out",
-        outcome: "success",
-        origin: { requestId, remoteAddress },
-        actor: { type: "system", id: "web", display: "web" },
-        target: { type: "person", id: userId },
-        details: { programs: await countSessionsOfWebSession(tx, sessionId, now) },
-      },
-    );
-  });
+  db.transaction((tx) =>
+    endWebSession(tx, core, session, { actor: sessionEnders.web, origin: { requestId, remoteAddress } }),
+  );

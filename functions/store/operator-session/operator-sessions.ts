@@ -1,10 +1,12 @@
-import { and, asc, count, desc, eq, gt, isNull, lt, min, sql } from "drizzle-orm";
-import { person } from "../../../drizzle/schema/operator.ts";
+import { and, asc, count, desc, eq, gt, inArray, isNull, lt, min, or, sql } from "drizzle-orm";
+import { authenticationIdentity, person } from "../../../drizzle/schema/operator.ts";
 import {
   authorizationCode,
   deviceAuthorization,
   endedWebSession,
   operatorSession,
+  usedLogoutToken,
+  webSession,
 } from "../../../drizzle/schema/operator-session.ts";
 import type { Executor } from "../database/database.ts";
 import { type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
@@ -42,6 +44,63 @@ export const insertEndedWebSession = async (
 ): Promise<boolean> => {
   await tx.delete(endedWebSession).where(lt(endedWebSession.expiresAt, now));
   return (await tx.insert(endedWebSession).values(row).onConflictDoNothing().returning()).length > 0;
+};
+
+/** Stores a session at web, and deletes those that have expired. */
+export const insertWebSession = async (tx: Executor, row: typeof webSession.$inferSelect, now: Date): Promise<void> => {
+  await tx.delete(webSession).where(lt(webSession.expiresAt, now));
+  await tx.insert(webSession).values(row).onConflictDoNothing();
+};
+
+/** Lets no other transaction begin or end a session at web of this session at the identity provider, until this one ends. */
+export const lockProviderSession = async (tx: Executor, id: string): Promise<void> => {
+  await tx.execute(sql`select pg_advisory_xact_lock(hashtextextended(${`provider session ${id}`}, 0))`);
+};
+
+/** Whether a logout token that has not expired ended this session at the identity provider. */
+export const isProviderSessionEnded = async (tx: Executor, id: string, now: Date): Promise<boolean> =>
+  (await tx.$count(
+    usedLogoutToken,
+    and(eq(usedLogoutToken.providerSessionId, id), gt(usedLogoutToken.expiresAt, now)),
+  )) > 0;
+
+/** Stores a logout token, and deletes those that have expired. Returns false if it was stored before. */
+export const insertUsedLogoutToken = async (
+  tx: Executor,
+  row: typeof usedLogoutToken.$inferSelect,
+  now: Date,
+): Promise<boolean> => {
+  await tx.delete(usedLogoutToken).where(lt(usedLogoutToken.expiresAt, now));
+  return (await tx.insert(usedLogoutToken).values(row).onConflictDoNothing().returning()).length > 0;
+};
+
+/**
+ * Returns the sessions at web that a logout token ends: with a session at the identity provider those of it, and of the person those that
+ * name none; without one all of the person.
+ */
+export const listWebSessionsOf = async (
+  tx: Executor,
+  {
+    tenantId,
+    subject,
+    providerSessionId,
+  }: { tenantId: string; subject: string | null; providerSessionId: string | null },
+  now: Date,
+) => {
+  const people = tx
+    .select({ userId: authenticationIdentity.userId })
+    .from(authenticationIdentity)
+    .where(and(eq(authenticationIdentity.tenantId, tenantId), eq(authenticationIdentity.subject, subject ?? "")));
+  const ofPerson = inArray(webSession.userId, people);
+  const of =
+    providerSessionId === null
+      ? ofPerson
+      : or(eq(webSession.providerSessionId, providerSessionId), and(isNull(webSession.providerSessionId), ofPerson));
+  return tx
+    .select()
+    .from(webSession)
+    .where(and(gt(webSession.expiresAt, now), of))
+    .orderBy(webSession.id);
 };
 
 /** Returns one page of the sessions, newest first; those of one person if `userId` is given. */

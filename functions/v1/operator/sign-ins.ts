@@ -1,16 +1,26 @@
 import * as v from "valibot";
-import { Identifier } from "../../../proto/management/text.ts";
+import { Identifier, StoredTimestamp } from "../../../proto/management/text.ts";
 import { Id } from "../../../proto/values.ts";
 import type { Core } from "../../core.ts";
 import { recordSignIn } from "../../domain/audit/record-sign-in.ts";
 import { web } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
-import { ReasonCode, RemoteAddress } from "../shapes.ts";
+import { ReasonCode, RemoteAddress, WebSessionId } from "../shapes.ts";
+
+const SessionBody = v.strictObject({
+  id: WebSessionId,
+  expires_at: StoredTimestamp,
+  provider_session_id: v.nullish(Identifier(255), null),
+});
 
 const SignInBody = v.variant(
   "outcome",
   [
-    v.strictObject({ outcome: v.literal("success"), remote_addr: RemoteAddress }),
+    v.strictObject({
+      outcome: v.literal("success"),
+      remote_addr: RemoteAddress,
+      session: v.nullish(SessionBody, null),
+    }),
     v.strictObject({
       outcome: v.literal("failure"),
       reason_code: ReasonCode,
@@ -38,7 +48,7 @@ export const recordSignInRoute = (core: Pick<Core, "config" | "db" | "clock" | "
       const { remote_addr: remoteAddress } = body;
       const signIn =
         body.outcome === "success"
-          ? { outcome: body.outcome, remoteAddress }
+          ? { outcome: body.outcome, remoteAddress, session: body.session && sessionOf(body.session) }
           : {
               outcome: body.outcome,
               reasonCode: body.reason_code,
@@ -50,3 +60,9 @@ export const recordSignInRoute = (core: Pick<Core, "config" | "db" | "clock" | "
       return { status: 204 };
     },
   });
+
+const sessionOf = ({ id, expires_at, provider_session_id: providerSessionId }: v.InferOutput<typeof SessionBody>) => ({
+  id,
+  expiresAt: new Date(expires_at),
+  providerSessionId,
+});

@@ -1,15 +1,14 @@
 import * as v from "valibot";
 import { StoredTimestamp } from "../../../proto/management/text.ts";
-import { webSessionId } from "../../../proto/operator/bridge-token.ts";
 import { Id } from "../../../proto/values.ts";
 import type { Core } from "../../core.ts";
 import { recordSignOut } from "../../domain/audit/record-sign-out.ts";
 import { webItself } from "../../http/guards.ts";
 import { route } from "../../http/route.ts";
-import { RemoteAddress } from "../shapes.ts";
+import { RemoteAddress, WebSessionId } from "../shapes.ts";
 
 const SignOutBody = v.strictObject({
-  session_id: v.pipe(v.string(), v.regex(webSessionId, "must be the id of a session at web")),
+  session_id: WebSessionId,
   user_id: Id,
   expires_at: StoredTimestamp,
   remote_addr: RemoteAddress,

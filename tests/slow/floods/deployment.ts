@@ -89,7 +89,7 @@ export const prepareDeployments = async (): Promise<{ start(): Promise<Deploymen
     const pids = { core: core.process.pid ?? 0, web: web.child.pid ?? 0 };
     const { config } = parseWebConfig(env, () => "");
     const sessions = createSessions({ config, clock: systemClock, entropy: systemEntropy });
-    const [cookie = ""] = (await sessions.issue(people.reader)).split(";");
+    const [cookie = ""] = (await sessions.issue(people.reader)).cookie.split(";");
     const client = connectForeign({ port: core.ingestPort, caPem: prepared.caPem }, { ...pair, der: new Uint8Array() });
     running.defer(() => client.close());
     const queue = newQueue();

@@ -1,15 +1,15 @@
 import { formBytesMax } from "../../../kit/form.ts";
 import { inventoryBytesMax } from "../../../proto/inventory/inventory.ts";
 import type { CoreCall, CoreClient } from "../core-client.ts";
+import type { RefusalLimit } from "../limit-address.ts";
 import { WebProblem } from "../problems.ts";
 import { readRequestBody } from "../read-request.ts";
 import type { Handler, WebContext } from "../request.ts";
 import type { AdmitBody } from "./admit-body.ts";
-import type { ExchangeLimit } from "./limit-address.ts";
 
 /** Routes of core that are not for operators: collectors and web itself call core directly. */
 const notForwarded =
-  /^\/v1\/(collector\/(enroll|renew|heartbeat|config\/desired|diag)|operator\/(sign-ins|authorizations|devices|tokens))(\/|$)/;
+  /^\/v1\/(collector\/(enroll|renew|heartbeat|config\/desired|diag)|operator\/(sign-ins|sign-outs|provider-logouts|authorizations|devices|tokens))(\/|$)/;
 /** Core authenticates these by something else, or not at all. */
 const exchangePath = "/v1/operator/token-exchange";
 const openPaths: readonly string[] = ["/v1/openapi.json", exchangePath];
@@ -40,7 +40,7 @@ const returnedHeaders = [
  * `rate_limited` for an address whose tokens of workloads core refused.
  */
 export const createGateway =
-  ({ core, admitBody, exchanges }: { core: CoreClient; admitBody: AdmitBody; exchanges: ExchangeLimit }): Handler =>
+  ({ core, admitBody, exchanges }: { core: CoreClient; admitBody: AdmitBody; exchanges: RefusalLimit }): Handler =>
   async (c) => {
     const { pathname, search } = new URL(c.req.url);
     if (!pathPattern.test(pathname) || hasDots(pathname) || notForwarded.test(pathname)) throw noSuchPath();

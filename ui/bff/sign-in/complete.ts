@@ -12,6 +12,8 @@ export interface AdmittedPerson {
   userId: string;
   displayName: string;
   authenticationAgeSeconds: number | null;
+  providerSessionId: string | null;
+  idToken: string;
 }
 
 /**
@@ -21,7 +23,10 @@ export interface AdmittedPerson {
 export const createGate =
   (parts: Pick<Web, "config" | "db"> & GateParts) =>
   async (response: URLSearchParams, attempt: Attempt | null, remoteAddress: string): Promise<AdmittedPerson> => {
-    const { subject, authenticationAgeSeconds } = await authenticate(parts, response, { attempt, remoteAddress });
+    const { subject, authenticationAgeSeconds, ...authenticated } = await authenticate(parts, response, {
+      attempt,
+      remoteAddress,
+    });
     const { tenantId } = parts.config;
     const person = await findPersonBySubject(parts.db, { tenantId, subject }).catch((cause: unknown) => {
       throw new SignInRefusal("sign_in_unavailable", { cause, part: "web_database" });
@@ -32,7 +37,7 @@ export const createGate =
     const isOld = authenticationAgeSeconds !== null && authenticationAgeSeconds > freshSeconds;
     if (isOld && attempt !== null && needsFreshSignIn(attempt.returnTo))
       throw new SignInRefusal("sign_in_not_fresh", { person: { userId, subject } });
-    return { userId, displayName, authenticationAgeSeconds };
+    return { userId, displayName, authenticationAgeSeconds, ...authenticated };
   };
 
 interface GateParts {
@@ -55,7 +60,7 @@ const authenticate = async (
   { provider, flow, exchanges }: GateParts,
   response: URLSearchParams,
   { attempt, remoteAddress }: { attempt: Attempt | null; remoteAddress: string },
-): Promise<Authenticated> => {
+): Promise<Authenticated & { idToken: string }> => {
   if (attempt === null) throw failed("there is no attempt");
   if (only(response, "state") !== attempt.state) throw failed("state does not match");
   const metadata = await provider.metadata().catch(unavailable);
@@ -68,16 +73,17 @@ const authenticate = async (
   const code = only(response, "code");
   if (code === null) throw failed("the response has no code");
 
-  const exchange = async (): Promise<Authenticated> => {
+  const exchange = async () => {
     const grant = { code, codeVerifier: attempt.codeVerifier };
     const idToken = await flow.exchange(metadata.tokenEndpoint, grant).catch((cause: unknown) => {
       throw cause instanceof CodeRejected ? failed("the provider rejected the code", cause) : unavailable(cause);
     });
-    return provider.authenticatedBy(idToken, attempt).catch((cause: unknown) => {
+    const authenticated = await provider.authenticatedBy(idToken, attempt).catch((cause: unknown) => {
       if (cause instanceof ProviderUnavailable) return unavailable(cause);
       // The provider accepted the code, so a real sign-in failed: audit it.
       throw new SignInRefusal("sign_in_failed", { cause, person: { userId: null, subject: null } });
     });
+    return { ...authenticated, idToken };
   };
   return exchanges
     .run({ attempt: attempt.state, address: remoteAddress }, exchange)

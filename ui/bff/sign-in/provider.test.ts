@@ -36,7 +36,7 @@ it("returns the claim of IDP_SUBJECT_CLAIM, and rejects a token without it", asy
   const fetch = async (url: string) => new Response(url.endsWith("/jwks") ? keys : metadata);
   const provider = createProvider({ config: configOf("oid"), clock, log: createTestLog(), fetch });
   const authenticated = await provider.authenticatedBy(await idTokenWith({ oid: "an-object-id" }), { nonce: "n" });
-  expect(authenticated).toEqual({ subject: "an-object-id", authenticationAgeSeconds: null });
+  expect(authenticated).toEqual({ subject: "an-object-id", authenticationAgeSeconds: null, providerSessionId: null });
   await expect(provider.authenticatedBy(await idTokenWith({}), { nonce: "n" })).rejects.toThrow("no oid");
 });
 
@@ -54,6 +54,7 @@ it.each([
   expect(await provider.authenticatedBy(idToken, { nonce: "n" })).toEqual({
     subject: "ada",
     authenticationAgeSeconds: age,
+    providerSessionId: null,
   });
 });
 
@@ -87,6 +88,8 @@ it("requests the provider's metadata and keys once for concurrent sign-ins", asy
   const provider = createProvider({ config: configOf("sub"), clock, log: createTestLog(), fetch });
   const subjects = Promise.all(Array.from({ length: 10 }, () => provider.authenticatedBy(idToken, { nonce: "n" })));
   answer();
-  expect(await subjects).toEqual(Array(10).fill({ subject: "ada", authenticationAgeSeconds: null }));
+  expect(await subjects).toEqual(
+    Array(10).fill({ subject: "ada", authenticationAgeSeconds: null, providerSessionId: null }),
+  );
   expect(requested).toEqual(["/.well-known/openid-configuration", "/jwks"]);
 });

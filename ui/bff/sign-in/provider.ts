@@ -2,8 +2,9 @@ import { createRemoteJWKSet, customFetch, errors, type JWTVerifyGetKey } from "j
 import * as v from "valibot";
 import { readBytes } from "../../../kit/bytes.ts";
 import { singleFlight } from "../../../kit/single-flight.ts";
-import { verifyIssuerToken } from "../../../kit/verify-issuer-token.ts";
+import { leewaySeconds, verifyIssuerToken } from "../../../kit/verify-issuer-token.ts";
 import { withTimeout } from "../../../kit/with-timeout.ts";
+import type { LoggedOut } from "../core-client.ts";
 import type { Web } from "../web.ts";
 
 /** The part of a provider's metadata that web uses (OpenID Connect Discovery 1.0). */
@@ -18,6 +19,8 @@ export interface ProviderMetadata {
   supportsSelectAccount: boolean;
   /** Whether it lists `prompt=login`. */
   supportsLogin: boolean;
+  /** Where a person signs out there (OpenID Connect RP-Initiated Logout 1.0); null if nowhere. */
+  endSessionEndpoint: string | null;
 }
 
 /** Whom an id_token is about. */
@@ -25,6 +28,8 @@ export interface Authenticated {
   subject: string;
   /** The seconds since the provider authenticated the person, by its own clock; null without `auth_time`. */
   authenticationAgeSeconds: number | null;
+  /** The session at the provider (`sid`); null if it names none. */
+  providerSessionId: string | null;
 }
 
 /** The identity provider of `IDP_ISSUER`. */
@@ -36,6 +41,8 @@ export interface Provider {
    * Throws `ProviderUnavailable` when its keys cannot be read, and another error for an invalid token.
    */
   authenticatedBy(idToken: string, expected: { nonce: string }): Promise<Authenticated>;
+  /** Verifies a logout token (OpenID Connect Back-Channel Logout 1.0, 2.6), but not that it is new. Throws as `authenticatedBy` does. */
+  loggedOutBy(logoutToken: string): Promise<LoggedOut>;
 }
 
 /** Reports that the provider is unavailable or answers something unexpected: no token is at fault. */
@@ -45,6 +52,8 @@ export class ProviderUnavailable extends Error {
 
 const metadataTtlMs = 3_600_000;
 const retryMs = 60_000;
+/** Anybody can send a logout token: at most one in this time has the keys read again. */
+const logoutKeysCooldownMs = 30_000;
 
 const Metadata = v.object({
   issuer: v.string(),
@@ -53,6 +62,7 @@ const Metadata = v.object({
   jwks_uri: v.pipe(v.string(), v.url()),
   authorization_response_iss_parameter_supported: v.optional(v.boolean(), false),
   prompt_values_supported: v.optional(v.array(v.string()), ["select_account"]),
+  end_session_endpoint: v.optional(v.pipe(v.string(), v.url())),
 });
 
 const Subject = v.pipe(v.string(), v.minLength(1), v.maxLength(255));
@@ -65,6 +75,19 @@ const IdToken = v.object({
   auth_time: v.optional(v.number()),
   aud: v.union([v.string(), v.array(v.string())]),
   azp: v.optional(v.string()),
+  // A session that is not named like one ends with its person's.
+  sid: v.fallback(v.optional(Subject), undefined),
+});
+
+const LogoutToken = v.object({
+  jti: Subject,
+  sub: v.optional(Subject),
+  oid: v.optional(Subject),
+  sid: v.optional(Subject),
+  exp: v.number(),
+  events: v.object({ "http://schemas.openid.net/event/backchannel-logout": v.looseObject({}) }),
+  // Else an id_token of this client could end sessions.
+  nonce: v.optional(v.never()),
 });
 
 /** Creates the provider. Fetches nothing before it is needed. */
@@ -76,23 +99,23 @@ export const createProvider = ({
 }: Pick<Web, "config" | "clock" | "log" | "fetch">): Provider => {
   const { issuer, clientId, subjectClaim } = config.identityProvider;
   const request = createProviderRequest({ fetch, clock });
-  let known: { metadata: ProviderMetadata; keys: JWTVerifyGetKey; readAt: number } | undefined;
+  let known: { metadata: ProviderMetadata; keys: ProviderKeys; readAt: number } | undefined;
 
   const read = singleFlight(async (): Promise<void> => {
     const metadata = await readMetadata(issuer, request);
     const same = known?.metadata.jwksUri === metadata.jwksUri ? known : undefined;
-    const keys =
-      same?.keys ??
+    const keysWith = (cooldownDuration: number) =>
       distinguishUnavailable(
         createRemoteJWKSet(new URL(metadata.jwksUri), {
-          // Only an id_token from the provider itself triggers another read, so no client can cause many.
-          cooldownDuration: 0,
+          cooldownDuration,
           [customFetch]: async (url, { headers }) => {
             const { status, text } = await request(url, headers);
             return new Response(text, { status });
           },
         }),
       );
+    // Only an id_token from the provider itself triggers another read at once, so no client can cause many.
+    const keys = same?.keys ?? { ofIdTokens: keysWith(0), ofLogoutTokens: keysWith(logoutKeysCooldownMs) };
     known = { metadata, keys, readAt: clock.monotonic() };
   });
 
@@ -115,7 +138,7 @@ export const createProvider = ({
     authenticatedBy: async (idToken, { nonce }) => {
       const { keys } = await current();
       const expected = { issuer, audience: clientId, now: clock.now() };
-      const claims = v.parse(IdToken, await verifyIssuerToken(idToken, keys, expected));
+      const claims = v.parse(IdToken, await verifyIssuerToken(idToken, keys.ofIdTokens, expected));
       if (claims.nonce !== nonce) throw new Error("id_token: another nonce");
       // OpenID Connect Core 1.0, 3.1.3.7: a token for several audiences names the one that requested it.
       if (Array.isArray(claims.aud) && claims.aud.length > 1 && claims.azp === undefined)
@@ -125,10 +148,29 @@ export const createProvider = ({
       if (subject === undefined) throw new Error(`id_token: no ${subjectClaim}`);
       // Two times of one clock: it may differ from web's.
       const age = claims.auth_time === undefined ? null : Math.max(0, Math.ceil(claims.iat - claims.auth_time));
-      return { subject, authenticationAgeSeconds: age };
+      return { subject, authenticationAgeSeconds: age, providerSessionId: claims.sid ?? null };
+    },
+    loggedOutBy: async (logoutToken) => {
+      const { keys } = await current();
+      const expected = { issuer, audience: clientId, now: clock.now() };
+      const claims = v.parse(LogoutToken, await verifyIssuerToken(logoutToken, keys.ofLogoutTokens, expected));
+      const { jti, exp, sid, [subjectClaim]: subject } = claims;
+      if (subject === undefined && sid === undefined) throw new Error(`neither ${subjectClaim} nor sid`);
+      return {
+        jti,
+        subject: subject ?? null,
+        providerSessionId: sid ?? null,
+        expiresAt: Math.ceil(exp) + leewaySeconds,
+      };
     },
   };
 };
+
+/** The keys of the provider; those of id_tokens are read again whenever one names an unknown key. */
+interface ProviderKeys {
+  ofIdTokens: JWTVerifyGetKey;
+  ofLogoutTokens: JWTVerifyGetKey;
+}
 
 /** Distinguishes keys that cannot be read from a token that names an unknown key. */
 const distinguishUnavailable =
@@ -149,7 +191,9 @@ const readMetadata = async (issuer: string, request: ProviderRequest): Promise<P
   if (status !== 200) throw new Error(`discovery: status ${status}`);
   const metadata = v.parse(Metadata, JSON.parse(text));
   if (metadata.issuer !== issuer) throw new Error("discovery: the provider names another issuer than IDP_ISSUER");
+  const { end_session_endpoint: endSessionEndpoint } = metadata;
   const endpoints = [metadata.authorization_endpoint, metadata.token_endpoint, metadata.jwks_uri];
+  if (endSessionEndpoint !== undefined) endpoints.push(endSessionEndpoint);
   // Without https only a loopback issuer passes the configuration.
   if (issuer.startsWith("https:") && endpoints.some((endpoint) => !endpoint.startsWith("https:")))
     throw new Error("discovery: an endpoint is not https");
@@ -161,6 +205,7 @@ const readMetadata = async (issuer: string, request: ProviderRequest): Promise<P
     namesIssuerInResponse: metadata.authorization_response_iss_parameter_supported,
     supportsSelectAccount: metadata.prompt_values_supported.includes("select_account"),
     supportsLogin: metadata.prompt_values_supported.includes("login"),
+    endSessionEndpoint: endSessionEndpoint ?? null,
   };
 };
 

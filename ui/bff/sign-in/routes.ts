@@ -1,16 +1,21 @@
+import { formMediaType } from "../../../kit/form.ts";
 import type { CoreClient } from "../core-client.ts";
+import { createRefusalLimit } from "../limit-address.ts";
+import type { Html } from "../page-frame.ts";
 import { WebProblem } from "../problems.ts";
-import { queryOf } from "../read-request.ts";
+import { bodyMediaTypeOf, queryOf } from "../read-request.ts";
 import type { Handler, WebContext } from "../request.ts";
-import type { Sessions } from "../session.ts";
+import type { Sessions, WebSession } from "../session.ts";
 import type { Web } from "../web.ts";
 import { createAttempts } from "./attempt.ts";
 import { createAuthorizationCode } from "./authorization-code.ts";
+import { createBackchannelLogout } from "./backchannel-logout.ts";
 import { createGate } from "./complete.ts";
 import { createExchanges } from "./exchanges.ts";
 import { maxAgeSeconds, needsFreshSignIn } from "./fresh-sign-in.ts";
 import { localPath } from "./local-path.ts";
 import { createProvider } from "./provider.ts";
+import { createProviderSignOut } from "./provider-sign-out.ts";
 import { type NeededPart, type RefusalReason, SignInRefusal } from "./refusal.ts";
 import { createReportSignOut } from "./sign-outs.ts";
 
@@ -20,20 +25,32 @@ export interface SignInRoutes {
   begin: Handler;
   /** `GET /api/auth/callback/idp`: the provider's redirect; admits or refuses the person. */
   complete: Handler;
-  /** `POST /api/auth/logout`: ends the session in this browser, and at every web for any copy of its cookie. */
+  /**
+   * `POST /api/auth/logout`: ends the session in this browser, and at every web for any copy of its cookie. A form then leads to the
+   * provider, to sign out there too.
+   */
   end: Handler;
+  /** `POST /api/auth/backchannel-logout`: the provider's report that a person signed out there. */
+  endByProvider: Handler;
+}
+
+interface SignInParts {
+  sessions: Sessions;
+  core: CoreClient;
+  /** Renders the page that leads to the provider's sign-out. */
+  showSignOut(url: string): Html;
+  isStopping(): boolean;
 }
 
 /** Creates the sign-in with `IDP_ISSUER`. A refusal redirects to `/login` with the reason and the request id. */
-export const createSignIn = (
-  web: Web,
-  { sessions, core, isStopping }: { sessions: Sessions; core: CoreClient; isStopping: () => boolean },
-): SignInRoutes => {
-  const { log } = web;
+export const createSignIn = (web: Web, { sessions, core, showSignOut, isStopping }: SignInParts): SignInRoutes => {
+  const { config, log } = web;
   const provider = createProvider(web);
   const flow = createAuthorizationCode(web);
   const attempts = createAttempts(web);
-  const reportSignOut = createReportSignOut(web, core, isStopping);
+  const reportSignOut = createReportSignOut(web, isStopping);
+  const providerSignOut = createProviderSignOut(config, { provider, entropy: web.entropy });
+  const refusals = createRefusalLimit(web.clock);
   const gate = createGate({ ...web, provider, flow, exchanges: createExchanges() });
 
   const refused = async (c: WebContext, refusal: SignInRefusal, returnTo: string): Promise<Response> => {
@@ -85,16 +102,16 @@ export const createSignIn = (
       try {
         const person = await gate(response, attempt, c.get("remoteAddress"));
         const requestId = c.get("requestId");
-        const { userId } = person;
+        const { userId, providerSessionId, idToken } = person;
+        const { cookie, session } = await sessions.issue(person, c.req.header("cookie"));
+        const record = { userId, session, providerSessionId, remoteAddress: c.get("remoteAddress") };
         // Without an audit event there is no session.
-        await core
-          .recordSignIn({ outcome: "success", userId, remoteAddress: c.get("remoteAddress") }, requestId)
-          .catch((cause: unknown) => {
-            const code = cause instanceof WebProblem ? cause.code : "";
-            const part = code === "database_unavailable" ? "database" : "core";
-            throw new SignInRefusal("sign_in_unavailable", { cause, part });
-          });
-        c.header("Set-Cookie", await sessions.issue(person, c.req.header("cookie")), { append: true });
+        await core.recordSignIn({ outcome: "success", ...record }, requestId).catch((cause: unknown) => {
+          const code = cause instanceof WebProblem ? cause.code : "";
+          const part = code === "database_unavailable" ? "database" : "core";
+          throw new SignInRefusal("sign_in_unavailable", { cause, part });
+        });
+        for (const header of [cookie, providerSignOut.keep(idToken)]) c.header("Set-Cookie", header, { append: true });
         log.info({ request_id: requestId, user_id: userId }, "signed in");
         return c.redirect(returnTo, 303);
       } catch (error) {
@@ -109,13 +126,22 @@ export const createSignIn = (
       if (state.kind === "valid") {
         const { session } = state;
         const ended = [session, ...session.replaced.map((replaced) => ({ ...session, ...replaced }))];
-        await Promise.all(ended.map((one) => reportSignOut(one, seen)));
+        const report = (one: WebSession) =>
+          reportSignOut(() => core.recordSignOut(one, seen), { requestId: seen.requestId, expiresAt: one.expiresAt });
+        // What core has not confirmed has ended in this process, and is reported again.
+        await Promise.allSettled(ended.map(report));
       }
       // A form needs a page; a script does not.
-      return c.req.header("content-type")?.startsWith("application/x-www-form-urlencoded")
-        ? c.redirect(loginPath({ reason: "signed_out" }), 303)
-        : c.body(null, 204);
+      if (bodyMediaTypeOf(c) !== formMediaType) return c.body(null, 204);
+      const atProvider = await providerSignOut.begin(c.req.header("cookie"));
+      if (atProvider === null) return c.redirect(loginPath({ reason: "signed_out" }), 303);
+      const { url, cookies } = atProvider;
+      for (const cookie of cookies) c.header("Set-Cookie", cookie, { append: true });
+      // A page, for browsers apply the policy `form-action` to redirects, and the provider may redirect further.
+      c.header("Refresh", `0; url=${url.href}`);
+      return c.html(showSignOut(url.href));
     },
+    endByProvider: createBackchannelLogout(web, { provider, core, refusals, reportSignOut }),
   };
 };
 

@@ -1,33 +1,39 @@
-import type { CoreClient } from "../core-client.ts";
-import type { WebSession } from "../session.ts";
 import type { Web } from "../web.ts";
 
 /**
- * Reports to core that a session has ended, after which core rejects it at every web. Resolves when core has confirmed that, or after the
- * first failure: then it retries until core confirms, the session expires or web stops.
+ * Calls core to record that sessions have ended, after which it rejects them at every web. Returns what `record` does. Throws its first
+ * failure, and then retries until core confirms, `expiresAt` has passed or web stops.
  */
-export type ReportSignOut = (
-  session: WebSession,
-  origin: { remoteAddress: string; requestId: string },
-) => Promise<void>;
+export type ReportSignOut = <Result>(
+  record: () => Promise<Result>,
+  sessions: { requestId: string; expiresAt: number },
+) => Promise<Result>;
 
 const retryMs = 2_000;
 
 /** Creates it. Nobody can sign out more often than sign in, so the retries need no limit. */
 export const createReportSignOut =
-  ({ clock, log }: Pick<Web, "clock" | "log">, core: CoreClient, isStopping: () => boolean): ReportSignOut =>
-  async (session, origin) => {
-    const report = (): Promise<boolean> =>
-      core.recordSignOut(session, origin).then(
+  ({ clock, log }: Pick<Web, "clock" | "log">, isStopping: () => boolean): ReportSignOut =>
+  async (record, { requestId, expiresAt }) => {
+    const warn = (err: unknown) =>
+      log.warn({ request_id: requestId, err }, "core has not confirmed a sign-out; retrying");
+    const isConfirmed = () =>
+      record().then(
         () => true,
         (err: unknown) => {
-          log.warn({ request_id: origin.requestId, err }, "core has not confirmed a sign-out; retrying");
+          warn(err);
           return false;
         },
       );
     const retry = async () => {
       do await clock.sleep(retryMs);
-      while (!isStopping() && clock.now() < session.expiresAt * 1000 && !(await report()));
+      while (!isStopping() && clock.now() < expiresAt * 1000 && !(await isConfirmed()));
     };
-    if (!(await report())) void retry();
+    try {
+      return await record();
+    } catch (err) {
+      warn(err);
+      void retry();
+      throw err;
+    }
   };

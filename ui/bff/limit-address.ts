@@ -1,7 +1,7 @@
-import { addressKey } from "../../../kit/address.ts";
-import type { Clock } from "../../../kit/clock.ts";
-import { createTokenBuckets, type TokenBuckets } from "../../../kit/token-buckets.ts";
-import type { Handler, WebContext } from "../request.ts";
+import { addressKey } from "../../kit/address.ts";
+import type { Clock } from "../../kit/clock.ts";
+import { createTokenBuckets, type TokenBuckets } from "../../kit/token-buckets.ts";
+import type { Handler, WebContext } from "./request.ts";
 
 /** The requests of an address: `burst` at once, then `perSecond`. */
 export interface AddressLimit {
@@ -15,8 +15,8 @@ export const tokenLimit: AddressLimit = { burst: 200, perSecond: 20 };
 export const deviceLimit: AddressLimit = { burst: 50, perSecond: 1 };
 /** A program polls once in five seconds. */
 export const codeLimit: AddressLimit = { burst: 3, perSecond: 1 };
-/** Tokens of workloads that core did not accept. As wide: the others of an address, such as an edge's, may be valid. */
-const exchangeRefusalLimit = tokenLimit;
+/** Tokens that were not accepted: of workloads by core, of the identity provider by web. As wide: others of an edge's address may be valid. */
+const refusalLimit = tokenLimit;
 
 /**
  * Limits the requests of one address, an IPv6 /64, in this process. Answers 429 `slow_down` in the form of RFC 6749 (5.2) with
@@ -37,21 +37,21 @@ export const createLimit = (clock: Clock, limit: AddressLimit, description: stri
   };
 };
 
-/** Limits the refused token exchanges of one address. */
-export interface ExchangeLimit {
+/** Limits the refused tokens of one address. */
+export interface RefusalLimit {
   /** Returns the seconds after which the address may try again; null when it may now. */
   retryAfterSeconds(address: string): number | null;
   /** Counts a refusal. */
   refused(address: string): void;
 }
 
-/** Creates the limit of refused token exchanges of this process. */
-export const createExchangeLimit = (clock: Clock): ExchangeLimit => {
-  const buckets = createTokenBuckets({ ...exchangeRefusalLimit, clock });
+/** Creates a limit of refused tokens of this process. */
+export const createRefusalLimit = (clock: Clock): RefusalLimit => {
+  const buckets = createTokenBuckets({ ...refusalLimit, clock });
   return {
     retryAfterSeconds: (address) => {
       const key = addressKey(address);
-      return buckets.tokens(key) < 1 ? retryAfterSeconds(buckets, key, exchangeRefusalLimit) : null;
+      return buckets.tokens(key) < 1 ? retryAfterSeconds(buckets, key, refusalLimit) : null;
     },
     refused: (address) => void buckets.take(addressKey(address)),
   };

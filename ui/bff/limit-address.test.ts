@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from "vitest";
-import { startTestWeb } from "../../../tests/support/web.ts";
-import { createWebApp } from "../app.ts";
+import { startTestWeb } from "../../tests/support/web.ts";
+import { createWebApp } from "./app.ts";
 import { deviceLimit, tokenLimit } from "./limit-address.ts";
 
 const web = await startTestWeb();

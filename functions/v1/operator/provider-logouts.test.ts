@@ -1,0 +1,106 @@
+import { sql } from "drizzle-orm";
+import { afterAll, describe, expect, it } from "vitest";
+import { usedLogoutToken, webSession } from "../../../drizzle/schema/operator-session.ts";
+import { createTestCore } from "../../../tests/support/core.ts";
+import type { Executor } from "../../store/database/database.ts";
+import {
+  insertUsedLogoutToken,
+  insertWebSession,
+  lockProviderSession,
+} from "../../store/operator-session/operator-sessions.ts";
+
+/* What a logout token does is in ui/bff/sign-in/backchannel-logout.test.ts; here is what it needs of core alone. */
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { api } = test;
+const remote_addr = "192.0.2.7";
+const inMs = (ms: number) => new Date(test.clock.now() + ms).toISOString();
+const session = (number: number) => `session-${number}`.padEnd(43, "a");
+
+const signIn = (id: string, provider_session_id: string, lifetimeMs = 3_600_000) => {
+  const body = { id, expires_at: inMs(lifetimeMs), provider_session_id };
+  return api("POST", "/v1/operator/sign-ins", {
+    as: "reader",
+    body: { outcome: "success", remote_addr, session: body },
+  });
+};
+const logOut = async (jti: string, provider_session_id: string) => {
+  const as = { bearer: await test.bridgeToken("admin", { sub: "web" }) };
+  const body = { jti, provider_session_id, expires_at: inMs(180_000), remote_addr };
+  return api("POST", "/v1/operator/provider-logouts", { as, body });
+};
+const whoami = async (web_session: string) =>
+  (await api("GET", "/v1/whoami", { as: { bearer: await test.bridgeToken("reader", { web_session }) } })).status;
+
+/** Starts `call` while the transaction of `begin` is open, which commits once `call` waits for it or has returned. */
+const heldBack = async <Result>(
+  begin: (tx: Executor) => Promise<void>,
+  call: () => Promise<Result>,
+): Promise<Result> => {
+  let called: Promise<Result> | undefined;
+  await test.db.transaction(async (tx) => {
+    await begin(tx);
+    let isOver = false;
+    called = call().finally(() => {
+      isOver = true;
+    });
+    const isWaiting = async () =>
+      (
+        await test.db.execute(sql`select from pg_locks join pg_database on oid = database
+          where datname = current_database() and locktype = 'advisory' and not granted`)
+      ).length > 0;
+    while (!isOver && !(await isWaiting()));
+  });
+  return called ?? call();
+};
+
+describe("POST /v1/operator/provider-logouts", () => {
+  it("waits for a sign-in of that session that another core has not committed, and ends it", async () => {
+    const [id, providerSessionId] = [session(1), "at-1"];
+    const expiresAt = new Date(test.clock.now() + 3_600_000);
+    const out = await heldBack(
+      async (tx) => {
+        await lockProviderSession(tx, providerSessionId);
+        const row = { id, userId: test.people.reader.userId, providerSessionId, expiresAt };
+        await insertWebSession(tx, row, new Date(0));
+      },
+      () => logOut("token-1", providerSessionId),
+    );
+    expect([out.status, await whoami(id)]).toEqual([204, 401]);
+  });
+
+  it("is waited for by a sign-in of that session, which begins as ended", async () => {
+    const [id, providerSessionId] = [session(2), "at-2"];
+    const expiresAt = new Date(test.clock.now() + 180_000);
+    const signedIn = await heldBack(
+      async (tx) => {
+        await lockProviderSession(tx, providerSessionId);
+        await insertUsedLogoutToken(tx, { jti: "token-2", providerSessionId, expiresAt }, new Date(0));
+      },
+      () => signIn(id, providerSessionId),
+    );
+    expect([signedIn.status, await whoami(id)]).toEqual([204, 401]);
+  });
+
+  it("accepts a token once, also when it comes twice at the same time", async () => {
+    const answers = await Promise.all([logOut("twice", "at-none"), logOut("twice", "at-none")]);
+    expect(answers.map(({ status }) => status).sort()).toEqual([204, 409]);
+    expect((await logOut("twice", "at-none")).body).toMatchObject({ code: "logout_token_replayed" });
+  });
+
+  it("forgets sessions and tokens when they have expired", async () => {
+    await test.clock.advance(3_600_001);
+    await signIn(session(99), "at-99", 1000);
+    await logOut("last", "at-none");
+    expect(await test.db.select({ id: webSession.id }).from(webSession)).toEqual([{ id: session(99) }]);
+    expect(await test.db.select({ jti: usedLogoutToken.jti }).from(usedLogoutToken)).toEqual([{ jti: "last" }]);
+  });
+
+  it("rejects a session that has no form of an id, and accepts a sign-in of an older web, which names none", async () => {
+    for (const id of ["", "short", "a b".repeat(9)]) expect((await signIn(id, "at-1")).status).toBe(422);
+    expect((await signIn(session(1), "")).status).toBe(422);
+    const body = { outcome: "success", remote_addr };
+    expect((await api("POST", "/v1/operator/sign-ins", { as: "reader", body })).status).toBe(204);
+  });
+});

@@ -1,0 +1,242 @@
+import { generateKeyPair, SignJWT, UnsecuredJWT } from "jose";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { people } from "../../../scripts/lab/people.ts";
+import { createUserAgent, type UserAgent } from "../../../scripts/lab/user-agent.ts";
+import { startTamperingProvider } from "../../../tests/fakes/tampering-provider.ts";
+import { startTestWeb } from "../../../tests/support/web.ts";
+import { createWebApp } from "../app.ts";
+
+/* Logout tokens that a real provider does not send (OpenID Connect Back-Channel Logout 1.0, 2.6). */
+
+let now = Date.now();
+const provider = await startTamperingProvider({ subject: people.admin.subject, now: () => now });
+const web = await startTestWeb({
+  env: { IDP_ISSUER: provider.issuer, IDP_CLIENT_ID: provider.clientId, IDP_CLIENT_SECRET: provider.clientSecret },
+});
+afterAll(async () => {
+  await web.close();
+  await provider.close();
+});
+const { origin } = web;
+let isCoreAway = false;
+const appOf = (remoteAddress: string) =>
+  createWebApp(
+    {
+      ...web.web,
+      fetch: (url, init) =>
+        isCoreAway && url.startsWith(web.web.config.apiUrl)
+          ? Promise.reject(new Error("away"))
+          : web.web.fetch(url, init),
+    },
+    { remoteAddressOf: () => remoteAddress },
+  );
+let app = appOf("192.0.2.9");
+const pass = async (ms: number): Promise<void> => {
+  await web.clock.advance(ms);
+  now = web.clock.now();
+};
+beforeEach(async () => {
+  provider.tampering = {};
+  isCoreAway = false;
+  app = appOf("192.0.2.9");
+  sid = crypto.randomUUID();
+  await pass(1000);
+});
+
+const event = "http://schemas.openid.net/event/backchannel-logout";
+let tokens = 0;
+/** A session at the provider, another one in each test. */
+let sid = "";
+/** Signs a logout token that is valid but for `claims`. */
+const tokenWith = (
+  claims: Record<string, unknown> = {},
+  sign: (claims: Record<string, unknown>) => Promise<string> = provider.sign,
+): Promise<string> => {
+  const iat = Math.floor(now / 1000);
+  const usual = { iss: provider.issuer, aud: provider.clientId, iat, exp: iat + 120, jti: `token-${tokens++}` };
+  return sign({ ...usual, events: { [event]: {} }, sub: people.admin.subject, sid, ...claims });
+};
+const send = async (token: string, to = app) => {
+  const body = new URLSearchParams({ logout_token: token });
+  const answer = await to.request(`${origin}/api/auth/backchannel-logout`, { method: "POST", body });
+  const text = await answer.text();
+  return { answer, problem: text === "" ? null : (JSON.parse(text) as Record<string, string>) };
+};
+const statusOf = async (token: string) => (await send(token)).answer.status;
+/** Signs in, in a session at the provider. */
+const signIn = async (session?: string): Promise<UserAgent> => {
+  provider.tampering = { claims: { sid: session } };
+  const agent = createUserAgent();
+  const begun = await agent.fetch(`${origin}/api/auth/login`);
+  await agent.fetch(provider.authorize(begun.headers.get("location") ?? "").href);
+  return agent;
+};
+const sessionOf = async (agent: UserAgent) => (await agent.fetch(`${origin}/api/session`)).status;
+
+describe("a logout token", () => {
+  it("ends the sessions of its sid, and those of its person that have none, with 200 and no-store", async () => {
+    const [named, other, unnamed] = [await signIn(sid), await signIn("another"), await signIn()];
+    const { answer, problem } = await send(await tokenWith());
+    expect([answer.status, problem, answer.headers.get("cache-control")]).toEqual([200, null, "no-store"]);
+    expect(await Promise.all([named, other, unnamed].map(sessionOf))).toEqual([401, 200, 401]);
+  });
+
+  it("without a sid ends every session of its person, and without a sub those of its sid alone", async () => {
+    const first = await signIn("first");
+    expect(await statusOf(await tokenWith({ sub: undefined, sid: "second" }))).toBe(200);
+    expect(await statusOf(await tokenWith({ sub: "100000000000000000099", sid: undefined }))).toBe(200);
+    expect(await sessionOf(first)).toBe(200);
+    expect(await statusOf(await tokenWith({ sid: undefined }))).toBe(200);
+    expect(await sessionOf(first)).toBe(401);
+    expect(await sessionOf(await signIn("first"))).toBe(200);
+  });
+
+  it("ends a session whose sign-in web completes only now", async () => {
+    expect(await statusOf(await tokenWith())).toBe(200);
+    expect(await sessionOf(await signIn(sid))).toBe(401);
+    await pass(181_000);
+    expect(await sessionOf(await signIn(sid))).toBe(200);
+  });
+
+  it("is accepted once, by any web, which is audited", async () => {
+    const token = await tokenWith();
+    const both = await Promise.all([send(token), send(token, appOf("192.0.2.10"))]);
+    expect(both.map(({ answer }) => answer.status).sort()).toEqual([200, 400]);
+    const { problem } = await send(token);
+    expect(problem).toMatchObject({ code: "logout_token_replayed", error: "invalid_request" });
+    await pass(1);
+    const path = "/v1/audit-events?action=operator.sign_out&limit=1";
+    const { body } = await web.core.api<{ items: object[] }>("GET", path, { as: "auditor" });
+    expect(body.items[0]).toMatchObject({ outcome: "failure", reason_code: "logout_token_replayed" });
+  });
+
+  const signing = (alg: string, key: Parameters<SignJWT["sign"]>[0]) => (claims: Record<string, unknown>) =>
+    new SignJWT(claims).setProtectedHeader({ alg, kid: "first" }).sign(key);
+  const seconds = () => Math.floor(now / 1000);
+  const unsigned = "The logout token is not signed by the identity provider";
+  /** What a claim is replaced by. */
+  const claims: Record<string, readonly [claim: string, value: () => unknown]> = {
+    "another iss": ["iss", () => "https://accounts.google.com"],
+    "another aud": ["aud", () => "another-client"],
+    "no iat": ["iat", () => undefined],
+    "an iat in the future": ["iat", () => seconds() + 62],
+    "no exp": ["exp", () => undefined],
+    "an exp in the past": ["exp", () => seconds() - 61],
+    "no jti": ["jti", () => undefined],
+    "no events": ["events", () => undefined],
+    "another event": ["events", () => ({ "http://schemas.openid.net/event/another": {} })],
+    "an event that is no object": ["events", () => ({ [event]: true })],
+    "a nonce": ["nonce", () => "a-nonce"],
+    "a sid that is no text": ["sid", () => 7],
+  };
+  const faults: Record<string, readonly [token: () => Promise<string>, detail: string]> = {
+    "no token": [async () => "", unsigned],
+    "alg none": [() => tokenWith({}, async (of) => new UnsecuredJWT(of).encode()), unsigned],
+    "another key": [async () => tokenWith({}, signing("ES256", (await generateKeyPair("ES256")).privateKey)), unsigned],
+    "the client secret as key": [
+      () => tokenWith({}, signing("HS256", new TextEncoder().encode(provider.clientSecret.padEnd(32)))),
+      unsigned,
+    ],
+    "neither sub nor sid": [
+      () => tokenWith({ sub: undefined, sid: undefined }),
+      "The logout token names neither sub nor sid",
+    ],
+  };
+  for (const [name, [claim, value]] of Object.entries(claims))
+    faults[name] = [() => tokenWith({ [claim]: value() }), `The logout token's claim ${claim}`];
+
+  it.each(Object.entries(faults))("with %s is refused with 400, which says why, and ends nothing", async (_, fault) => {
+    const agent = await signIn(sid);
+    const [token, detail] = [await fault[0](), fault[1]];
+    const { answer, problem } = await send(token);
+    expect([answer.status, answer.headers.get("cache-control")]).toEqual([400, "no-store"]);
+    expect(problem).toMatchObject({ code: "logout_token_invalid", error: "invalid_request" });
+    expect(problem?.detail).toContain(detail);
+    expect(problem?.error_description).toBe(problem?.detail);
+    expect(await sessionOf(agent)).toBe(200);
+  });
+
+  it("is valid for 60 s of difference between the clocks", async () => {
+    const iat = seconds();
+    expect(await statusOf(await tokenWith({ iat: iat + 60, exp: iat + 180 }))).toBe(200);
+    expect(await statusOf(await tokenWith({ iat: iat - 100, exp: iat - 58 }))).toBe(200);
+  });
+});
+
+describe("the endpoint of logout tokens", () => {
+  it("takes a form of at most 16 KiB", async () => {
+    const post = async (body: string, type: string) => {
+      const init = { method: "POST", body, headers: { "Content-Type": type } };
+      return (await app.request(`${origin}/api/auth/backchannel-logout`, init)).status;
+    };
+    expect(await post("{}", "application/json")).toBe(415);
+    expect(await post(`logout_token=${"a".repeat(16_384)}`, "application/x-www-form-urlencoded")).toBe(413);
+    expect(await post("logout_token=a&logout_token=b", "application/x-www-form-urlencoded")).toBe(400);
+  });
+
+  it("refuses an address after 200 invalid tokens, also a valid one, and no other address", async () => {
+    for (let sent = 0; sent < 200; sent++) await send("invalid");
+    const { answer, problem } = await send(await tokenWith());
+    expect([answer.status, problem?.code]).toEqual([429, "rate_limited"]);
+    expect(answer.headers.get("retry-after")).toBe("1");
+    await pass(1000);
+    expect(await statusOf(await tokenWith())).toBe(200);
+  });
+
+  it("reads the provider's keys at most once in 30 s for tokens with an unknown one", async () => {
+    const { privateKey } = await generateKeyPair("ES256");
+    const withUnknownKey = (claims: Record<string, unknown>) =>
+      new SignJWT(claims).setProtectedHeader({ alg: "ES256", kid: "unknown" }).sign(privateKey);
+    const before = provider.requests.get("/jwks") ?? 0;
+    for (let sent = 0; sent < 5; sent++) expect(await statusOf(await tokenWith({}, withUnknownKey))).toBe(400);
+    expect((provider.requests.get("/jwks") ?? 0) - before).toBe(1);
+    expect(await statusOf(await tokenWith())).toBe(200);
+  });
+
+  it("answers 503 when the keys cannot be read", async () => {
+    provider.tampering = { jwks: { status: 500, body: "" } };
+    const { answer, problem } = await send(await tokenWith());
+    expect([answer.status, problem?.code]).toEqual([503, "identity_provider_unavailable"]);
+  });
+
+  it("answers 503 while core is away, and ends the sessions when it is back", async () => {
+    const agent = await signIn(sid);
+    isCoreAway = true;
+    const { answer, problem } = await send(await tokenWith());
+    expect([answer.status, problem?.code]).toEqual([503, "core_unavailable"]);
+    expect(await sessionOf(agent)).toBe(200);
+    isCoreAway = false;
+    await expect
+      .poll(async () => {
+        await pass(2_000);
+        return sessionOf(agent);
+      })
+      .toBe(401);
+  });
+});
+
+describe("a sign-out at web", () => {
+  const signOut = async (agent: UserAgent) => {
+    const headers = { Origin: origin, "Content-Type": "application/x-www-form-urlencoded" };
+    return agent.fetch(`${origin}/api/auth/logout`, { method: "POST", headers, body: "" });
+  };
+
+  it("is all without an end_session_endpoint, and the page says so", async () => {
+    const agent = await signIn();
+    const answer = await signOut(agent);
+    expect([answer.status, answer.headers.get("location")]).toEqual([303, "/login?reason=signed_out"]);
+    const { text } = await agent.visit(`${origin}/login?reason=signed_out`);
+    expect(text).toContain("Your account at the identity provider stays signed in");
+  });
+
+  it("names the client in place of an id_token that no cookie holds", async () => {
+    await pass(3_600_001);
+    const end_session_endpoint = `${provider.issuer}/logout?tenant=a`;
+    provider.tampering = { claims: { groups: "g".repeat(4000) }, metadata: { end_session_endpoint } };
+    const agent = createUserAgent();
+    const begun = await agent.fetch(`${origin}/api/auth/login`);
+    await agent.fetch(provider.authorize(begun.headers.get("location") ?? "").href);
+    const next = new URL(((await signOut(agent)).headers.get("refresh") ?? "").replace("0; url=", ""));
+    expect([...next.searchParams.keys()]).toEqual(["tenant", "client_id", "post_logout_redirect_uri", "state"]);
+  });
+});
