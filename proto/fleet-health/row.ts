@@ -1,8 +1,8 @@
 import * as v from "valibot";
 import { mapValues } from "../../kit/map-values.ts";
+import { reportedNumbers } from "../management/reported-numbers.ts";
 import { Id, IsoTimestamp } from "../values.ts";
 import { HostVolumeView } from "../volume.ts";
-import { reportedNumbers } from "./reported-numbers.ts";
 import {
   certificateStatuses,
   driftKinds,

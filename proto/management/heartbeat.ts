@@ -1,9 +1,9 @@
 import * as v from "valibot";
 import { mapValues } from "../../kit/map-values.ts";
-import { type ReportedNumber, reportedNumbers } from "../fleet-health/reported-numbers.ts";
 import { Labels } from "../labels.ts";
 import { Id } from "../values.ts";
 import { ProofFields } from "./proof.ts";
+import { type ReportedNumber, reportedNumbers } from "./reported-numbers.ts";
 import { FreeText, Identifier, Platform, Sha256Hex, StoredTimestamp, Timestamp } from "./text.ts";
 
 /** The status of the collector's renewal; `failed` stays until an operator acts. */

@@ -2,6 +2,7 @@ import { sql } from "drizzle-orm";
 import type { Clock } from "../../../kit/clock.ts";
 import { groupCalls } from "../../../kit/group-calls.ts";
 import type { Labels } from "../../../proto/labels.ts";
+import { reportedNumbers } from "../../../proto/management/reported-numbers.ts";
 import {
   admissionOf,
   type DecisionRow,
@@ -22,7 +23,6 @@ import {
   givenCore,
   givenSilence,
   type HealthReport,
-  processColumns,
   reportedTypes,
   type SilenceThresholds,
   silenceValues,
@@ -172,6 +172,12 @@ const valuesOf = (
 
 const now = given("at", "timestamptz");
 
+const ofProcess = sql.raw(
+  Object.values(reportedNumbers.process)
+    .map(({ column }) => `${column} = coalesce(n.${column}, -1)`)
+    .join(", "),
+);
+
 /**
  * Decides on a group of heartbeats, at most one per identity, and records the admitted ones that repeat the last report as statuses:
  * `is_recorded`. Its rows are in the order of the group. A host that was stale, or lost records since, needs its report stored.
@@ -185,7 +191,7 @@ const recordHeartbeats = sql`
     update fleet_status f set last_heartbeat_at = ${now}, queue_bytes = n.queue_bytes, queue_records = fleet_figure(n.queue_records),
       queue_oldest_seconds = fleet_figure(n.queue_oldest_record_age_seconds),
       last_ack_seconds = fleet_figure(extract(epoch from ${now} - n.forwarder_last_ack_at)::bigint), core = ${givenCore}, subnet = n.subnet,
-      ${processColumns((column) => `${column} = coalesce(n.${column}, -1)`)}
+      ${ofProcess}
     from (
       select decision.*, s.ctid as tid from decision cross join lateral (
         select from collector_health h where h.identity_id = decision.identity_id and h.certificate_id = decision.certificate_id

@@ -6,8 +6,8 @@
  * `fleet_status`.
  */
 import { type SQL, sql } from "drizzle-orm";
+import { reportedNumbers } from "../../../proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
-import { processColumns } from "./reports.ts";
 import { type FleetThresholds, never, timestampAt } from "./rows.ts";
 
 /** The facts of a host that have a history, by their columns in `fleet_history` and `fleet_host`. */
@@ -19,6 +19,12 @@ const factNames = [
 ];
 const facts = sql.raw(factNames.join(", "));
 const factsOfHost = sql.raw(factNames.map((name) => `f.${name}`).join(", "));
+
+const ofProcess = sql.raw(
+  Object.values(reportedNumbers.process)
+    .map(({ column }) => `-1::bigint as ${column}`)
+    .join(", "),
+);
 
 /** Returns the hosts that were enrolled at a time, as they were, with the columns of `fleet`. Figures that have no history are unknown. */
 export const hostsAt = (at: Date): SQL => {
@@ -36,7 +42,7 @@ export const hostsAt = (at: Date): SQL => {
       case when unheard.from_at is not null then unheard.queue_bytes when s.last_heartbeat_at <= ${time} then s.queue_bytes
         else -1 end as queue_bytes,
       -1 as queue_records, -1 as queue_oldest_seconds, -1 as last_ack_seconds, -1::bigint as queue_bytes_max,
-      ${processColumns((column) => `-1::bigint as ${column}`)}, null::int as starts,
+      ${ofProcess}, null::int as starts,
       -1::bigint as lost_records, ${never} as last_auth_failure_at,
       fleet_hash_key(f.desired_config) as desired_config_key, fleet_hash_key(f.running_config) as running_config_key,
       fleet_hash_key(f.last_known_good_config) as last_known_good_config_key, n.device_id, n.hostname, n.search, s.policy_id, c.core, c.subnet,

@@ -3,7 +3,6 @@ import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
 import type { RenewalStatus } from "../../../drizzle/schema/health.ts";
 import { dayMs } from "../../../kit/clock.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
-import type { NumberColumn } from "../../../proto/fleet-health/reported-numbers.ts";
 import {
   type Drift,
   type EnrolledStatus,
@@ -16,6 +15,7 @@ import {
   forwardings,
 } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Labels } from "../../../proto/labels.ts";
+import { everyNumber, type NumberColumn } from "../../../proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
@@ -23,7 +23,6 @@ import { firstHosts, markHosts } from "./columns/select-hosts.ts";
 import { inventoryOfRow, stillSends } from "./expected-hosts.ts";
 import { incompleteHoursByHost, incompleteHoursOf } from "./incomplete-hosts.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
-import { everyNumber } from "./reports.ts";
 import { rowFactsOf } from "./row-facts.ts";
 import {
   conditionPredicate,

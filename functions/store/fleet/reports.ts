@@ -1,11 +1,7 @@
 /** Reports of hosts: what they hold, and what core stores and derives. */
 import { type SQL, sql } from "drizzle-orm";
-import {
-  type NumberColumn,
-  type ReportedNumber,
-  reportedNumbers,
-} from "../../../proto/fleet-health/reported-numbers.ts";
 import type { HeartbeatRequest } from "../../../proto/management/heartbeat.ts";
+import { type NumberColumn, type ReportedNumber, reportedNumbers } from "../../../proto/management/reported-numbers.ts";
 import type { FleetThresholds } from "./rows.ts";
 
 /** A column of `collector_health` that a report fills. */
@@ -47,15 +43,6 @@ export type ReportedName = keyof HealthReport;
 export type HealthReport = Record<NumberColumn, number | null> & {
   [Name in keyof typeof otherColumns]: ReturnType<(typeof otherColumns)[Name]["from"]>;
 };
-
-const ofProcess = Object.values(reportedNumbers.process);
-
-/** The numbers of a heartbeat, in the order of the report. */
-export const everyNumber: readonly ReportedNumber[] = [...Object.values(reportedNumbers.queue), ...ofProcess];
-
-/** Returns a list of SQL with a part for each number of the process, by its column. */
-export const processColumns = (partOf: (column: string) => string): SQL =>
-  sql.raw(ofProcess.map(({ column }) => partOf(column)).join(", "));
 
 const numbersOf = <Name extends string>(
   numbers: Readonly<Record<Name, ReportedNumber>>,

@@ -1,9 +1,9 @@
 import { timestampOf } from "../../../../kit/clock.ts";
 import { mapValues } from "../../../../kit/map-values.ts";
 import type { FleetThresholdsView } from "../../../../proto/fleet-health/report.ts";
-import { reportedNumbers } from "../../../../proto/fleet-health/reported-numbers.ts";
 import { type FleetHealthRow, processOfRow } from "../../../../proto/fleet-health/row.ts";
 import { certificateStatus } from "../../../../proto/fleet-health/vocabulary.ts";
+import { reportedNumbers } from "../../../../proto/management/reported-numbers.ts";
 import { conditionsOf } from "../../../domain/fleet/conditions.ts";
 import type { FleetRow } from "../../../store/fleet/report.ts";
 import type { CountingRules, FleetRules, FleetThresholds } from "../../../store/fleet/rows.ts";

@@ -3,7 +3,7 @@
  * relations take them from here. CONTRIBUTING.md says how to add one.
  */
 import * as v from "valibot";
-import { Counter } from "../management/text.ts";
+import { Counter } from "./text.ts";
 
 /** A number of a heartbeat. */
 export interface ReportedNumber {
@@ -41,6 +41,12 @@ export const reportedNumbers = {
     cpu_ms: { column: "cpu_ms", heartbeat: Counter, status: "cpuMs", figure: "cpu_ms" },
   },
 } as const satisfies Readonly<Record<string, Readonly<Record<string, ReportedNumber>>>>;
+
+/** Every number, in this order. */
+export const everyNumber: readonly ReportedNumber[] = [
+  ...Object.values(reportedNumbers.queue),
+  ...Object.values(reportedNumbers.process),
+];
 
 type Groups = typeof reportedNumbers;
 
