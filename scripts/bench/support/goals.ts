@@ -76,7 +76,7 @@ export const benchGoals = {
   past: {
     first_ms: below(150, "ms", "first look at a time of 90 days, p95, 100,000 hosts"),
     again_ms: below(60, "ms", "p95 of another page of that time"),
-    factors_ms: below(100, "ms", "p95 of what its stale hosts have in common, and those of now"),
+    factors_ms: below(100, "ms", "p95 of what stale hosts have in common, then and now"),
     timeline_ms: below(150, "ms", "p95 of the counts of 24 hours or 30 days"),
   },
   ui: {

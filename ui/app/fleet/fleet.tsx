@@ -269,11 +269,9 @@ export const Fleet = () => {
       {/* Behind all else, at the edge of the window: nothing moves when it arrives. */}
       <Show when={report.phase() !== "failed" && withNotices(answer())}>
         {(report) => (
-          <div class="fleet-notices">
-            <LazyPart what="What core says of itself">
-              <Notices report={report()} />
-            </LazyPart>
-          </div>
+          <LazyPart what="What core says of itself">
+            <Notices report={report()} />
+          </LazyPart>
         )}
       </Show>
       <LazyPart what="The details">
