@@ -3195,12 +3195,12 @@ export type GetAppliedSetResponses = {
                  */
                 name: string;
                 filter: string;
-                more_than?: number;
-                for_seconds?: number;
+                more_than: number;
+                for_seconds: number;
                 /**
                  * must not repeat a name
                  */
-                receivers?: Array<string>;
+                receivers: Array<string>;
                 id: string | null;
                 made: boolean;
             }>;
@@ -3242,12 +3242,12 @@ export type PutAppliedSetData = {
                  */
                 name: string;
                 filter: string;
-                more_than?: number;
-                for_seconds?: number;
+                more_than: number;
+                for_seconds: number;
                 /**
                  * must not repeat a name
                  */
-                receivers?: Array<string>;
+                receivers: Array<string>;
                 id: string | null;
                 made: boolean;
             }>;
@@ -3363,12 +3363,12 @@ export type PutAppliedSetResponses = {
                  */
                 name: string;
                 filter: string;
-                more_than?: number;
-                for_seconds?: number;
+                more_than: number;
+                for_seconds: number;
                 /**
                  * must not repeat a name
                  */
-                receivers?: Array<string>;
+                receivers: Array<string>;
                 id: string | null;
                 made: boolean;
             }>;

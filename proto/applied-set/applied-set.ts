@@ -16,13 +16,21 @@ export const AppliedSetName = v.pipe(
 /** Whether apply made the object. One that it found is changed, and never deleted. */
 const made = v.boolean("must be a boolean");
 
+const { name, filter, more_than, for_seconds, receivers } = WatchBody.entries;
+
+const AppliedWatch = v.strictObject({
+  ...{ name, filter, more_than: more_than.wrapped, for_seconds: for_seconds.wrapped, receivers: receivers.wrapped },
+  /** Null until it has been created. */
+  id: v.nullable(Id),
+  made,
+});
+
 /** The objects that are in the files, as apply left them. */
 export const AppliedContent = v.strictObject({
   /** False while an apply runs. One that was killed leaves false, and what it meant to do. */
   complete: v.boolean("must be a boolean"),
   policies: v.array(v.strictObject({ name: Identifier(120), made }), "must be an array"),
-  /** `id` is null until the watch has been created. */
-  watches: v.array(v.strictObject({ ...WatchBody.entries, id: v.nullable(Id), made }), "must be an array"),
+  watches: v.array(AppliedWatch, "must be an array"),
   inventory: v.nullable(v.strictObject({ etag: Identifier(70), made })),
   /** The hosts by the hash of the config that they have. */
   assignments: v.array(
