@@ -2,7 +2,7 @@ import { type FleetFilter, selectsEveryHost } from "../../proto/fleet-health/fil
 import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
 import { type FleetQuery, fleetQueryOf } from "../commands/fleet.ts";
 import type { Compared, Comparison } from "./compare.ts";
-import { type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
+import { type Defined, type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
 import type { Host } from "./fleet-objects.ts";
 import { type Entry, keyOf, stepHostsMax } from "./step.ts";
 
@@ -59,6 +59,7 @@ export const compareAssignments = ({
     const drift = isComplete && entry !== undefined && entry.hash !== live;
     if (live !== hash) assigned.push({ id, identity, config, hash, drift });
   }
+  refuseRollouts(wanted, assigned, objects.inRollouts, faults);
   const cleared: (Host & { hash: string })[] = [];
   for (const each of before.values()) {
     const entry = hostEntry(each);
@@ -84,16 +85,38 @@ export const compareAssignments = ({
   return compared;
 };
 
+/** A rollout would skip a host that is assigned another config meanwhile, and its gate would no longer count it. */
+const refuseRollouts = (
+  wanted: ReturnType<typeof wantedConfigs>,
+  assigned: readonly Host[],
+  inRollouts: ReadonlyMap<string, string>,
+  faults: FileFault[],
+): void => {
+  const busy = assigned.filter(({ id }) => inRollouts.has(id));
+  for (const [rollout, hosts] of Map.groupBy(busy, ({ id }) => inRollouts.get(id)))
+    for (const [fault, some] of Map.groupBy(hosts, ({ id }) => wanted.get(id)?.fault)) {
+      const message = `finds hosts of the rollout ${rollout}, which has not ended: wait, or abort it: ${namedHosts(some)}`;
+      if (fault !== undefined) faults.push(fault(["query"], message));
+    }
+};
+
 const hostEntry = (entry: Entry | undefined) => (entry?.kind === "host" ? entry : undefined);
+
+/** A host, the config that the files assign to it, and the assignment's place. */
+interface WantedHost extends Host {
+  config: string;
+  hash: string;
+  fault: Defined<unknown>["fault"];
+}
 
 /** Returns the config of each host that an assignment finds. Two assignments that find one host must agree. */
 const wantedConfigs = (
   { assignments, configs }: Definitions,
   selected: readonly (readonly Host[])[],
   faults: FileFault[],
-): ReadonlyMap<string, Host & { config: string; hash: string }> => {
+): ReadonlyMap<string, WantedHost> => {
   const hashes = new Map(configs.map(({ item }) => [item.name, item.hash]));
-  const wanted = new Map<string, Host & { config: string; hash: string }>();
+  const wanted = new Map<string, WantedHost>();
   assignments.forEach(({ item: { config }, fault }, index) => {
     const hash = hashes.get(config) ?? "";
     const hosts = selected[index] ?? [];
@@ -106,7 +129,7 @@ const wantedConfigs = (
           `finds hosts that another assignment gives ${wanted.get(first.id)?.config}: ${namedHosts(disputed)}`,
         ),
       );
-    for (const host of hosts) wanted.set(host.id, { ...host, config, hash });
+    for (const host of hosts) wanted.set(host.id, { ...host, config, hash, fault });
   });
   return wanted;
 };

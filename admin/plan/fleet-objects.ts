@@ -9,12 +9,15 @@ import {
   listConfigAssignments,
   listEnrollmentPolicies,
   listInventory,
+  listRollouts,
+  listRolloutTargets,
   listWatches,
   pages,
   reportFleetHealth,
 } from "../../client/index.ts";
 import { FleetError } from "../../client/problem.ts";
 import { type InventoryHost, inventoryDigest } from "../../proto/inventory/inventory.ts";
+import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
 import type { FleetQuery } from "../commands/fleet.ts";
 import type { Definitions } from "./definitions.ts";
 
@@ -40,6 +43,8 @@ export interface FleetObjects {
   assigned: ReadonlyMap<string, Host & { hash: string }>;
   /** The hosts of each assignment, in the order of the files. */
   selected: readonly (readonly Host[])[];
+  /** The ids of the rollouts that have not ended, by host. */
+  inRollouts: ReadonlyMap<string, string>;
 }
 
 /** Names a config among those of core. */
@@ -71,6 +76,7 @@ export const readFleetObjects = async (
     configs: new Map(published.map(({ id, name, config_hash: hash }) => [configKey(hash, name), id])),
     assigned: await readAssigned(client, published),
     selected: await Promise.all(queries.map((filter) => readHosts(client, filter))),
+    inRollouts: queries.length === 0 ? new Map() : await readRollouts(client),
   };
 };
 
@@ -110,6 +116,16 @@ const readAssigned = async (
 const readHosts = async (client: FleetClient, filter: FleetQuery): Promise<Host[]> => {
   const rows = await Array.fromAsync(items(reportFleetHealth, { client, query: { ...filter, limit: 1000 } }));
   return rows.filter(({ state }) => state !== "revoked").map(({ identity_id: id, identity }) => ({ id, identity }));
+};
+
+const openStates = rolloutStates.filter((state) => !endedStates.includes(state));
+
+const readRollouts = async (client: FleetClient): Promise<Map<string, string>> => {
+  const hosts = new Map<string, string>();
+  for await (const { id } of items(listRollouts, { client, query: { state: openStates, limit: 1000 } }))
+    for await (const target of items(listRolloutTargets, { client, path: { id }, query: { limit: 1000 } }))
+      hosts.set(target.identity_id, id);
+  return hosts;
 };
 
 const readInventory = async (
