@@ -41,6 +41,7 @@ export const applyAction: Action<PlanOptions> = async (terminal, { prune = false
   const { done, problem } = await applyPlan(client, plan, objects);
   await printPlan(terminal, options, plan, (step) => (done.has(step) ? "done" : "not done"));
   if (problem === null) return exitCodes.ok;
+  if (terminal.signal.aborted) return exitCodes.interrupted;
   terminal.err.write(describeProblem(problem));
   terminal.err.write(`${done.size} of ${work.length} changes were made: apply again to continue\n`);
   return done.size > 0 ? exitCodes.partial : exitCodes.refused;

@@ -14,28 +14,26 @@ import {
 } from "../../client/index.ts";
 import { FleetError, type Problem } from "../../client/problem.ts";
 import type { Plan } from "./compare.ts";
-import { type Definitions, refuseFaults } from "./definitions.ts";
+import { type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
 import { configKey, type FleetObjects } from "./fleet-objects.ts";
 import { contentOf, type Entry, type Step, type Work } from "./step.ts";
 
 /** Has core check the configs that a plan publishes, by rules that core alone has. Ends the command with what is wrong in which file. */
 export const checkAtCore = async (client: FleetClient, { steps }: Plan, { configs }: Definitions): Promise<void> => {
+  const faults: FileFault[] = [];
   for (const { work } of steps) {
     if (work?.do !== "publish") continue;
     const { name, yaml } = work;
+    const file = configs.find(({ item }) => item.name === name)?.item.file ?? name;
     try {
       await publishCollectorConfig<true>({ client, query: { dry_run: "true" }, body: { name, yaml } });
     } catch (error) {
-      const file = configs.find(({ item }) => item.name === name)?.item.file;
-      if (!(error instanceof FleetError) || file === undefined || error.problem.status !== 422) throw error;
-      const { code, detail, errors = [] } = error.problem;
-      refuseFaults(
-        errors.length > 0
-          ? errors.map((each) => ({ ...each, file }))
-          : [{ file, path: "", message: `${detail} (${code})` }],
-      );
+      const errors = error instanceof FleetError ? (error.problem.errors ?? []) : [];
+      if (errors.length === 0) throw error;
+      faults.push(...errors.map((each) => ({ ...each, file })));
     }
   }
+  refuseFaults(faults);
 };
 
 /** How far a plan was carried out: the steps that were, and why the next one was not. */

@@ -144,7 +144,8 @@ const readDefinitionFile = (dir: string, file: string): ReadFile => {
   });
   const given = readText(dir, file);
   if (given === undefined) return unread([{ file, path: "", message: "cannot be read" }]);
-  const parsed = file.endsWith(".json") && given.length > configBytesMax ? parseLargeJson(given) : parseTree(given);
+  const parsed =
+    file.endsWith(".json") && Buffer.byteLength(given) > configBytesMax ? parseLargeJson(given) : parseTree(given);
   if (!parsed.ok) return unread(parsed.errors.map((error) => ({ file, ...error })));
   const faultAt = (path: TreePath, message: string): FileFault => ({ file, ...parsed.errorAt(path, message) });
   // An empty file, or one whose lines are all comments.

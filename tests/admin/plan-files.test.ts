@@ -75,6 +75,22 @@ describe("the files", () => {
     expect(await refused({ "fleet.yaml": content })).toContain(message);
   });
 
+  it("may be JSON of more than 256 KiB, for a large inventory", async () => {
+    const { set, dir, write } = createFiles();
+    const inventory = Array.from({ length: 8000 }, (_, index) => ({
+      name: `host-${index}.example.com`,
+      owner: "shop",
+    }));
+    write("fleet.yaml", { set });
+    write("hosts.json", JSON.stringify({ inventory }));
+    const { exitCode, steps } = await run("plan", dir);
+    expect([exitCode, steps]).toMatchObject([2, [{ kind: "inventory", host_count: 8000 }]]);
+    write("hosts.json", JSON.stringify({ inventory: [...inventory, { name: "host-7.example.com" }] }));
+    expect((await admin.run("plan", dir)).err).toContain("hosts.json: inventory.8000.name is the name of another one");
+    write("hosts.json", `${JSON.stringify({ inventory })}}`);
+    expect((await admin.run("plan", dir)).err).toContain("hosts.json: is not well-formed JSON");
+  });
+
   it("never show a secret that stands where it must not", async () => {
     const watch = { name: "a", filter: "", receivers: [{ url: "https://hook.test", secret: receiverSecret }] };
     const err = await refused({ "fleet.yaml": { set: "a", watches: [watch] } });
