@@ -1,10 +1,10 @@
 import { type FleetClient, whoami } from "../../client/index.ts";
 import { applyPlan, checkAtCore, recordOnly } from "../plan/apply-plan.ts";
-import { comparePlan, type Plan } from "../plan/compare.ts";
+import { comparePlan, type FleetPlan } from "../plan/compare.ts";
 import { queriesOf } from "../plan/compare-assignments.ts";
 import { type Definitions, readDefinitions } from "../plan/definitions.ts";
 import { type FleetObjects, readFleetObjects } from "../plan/fleet-objects.ts";
-import type { FieldChange, Step } from "../plan/step.ts";
+import type { FieldChange, PlanStep } from "../plan/step.ts";
 import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
@@ -48,7 +48,7 @@ export const applyAction: Action<PlanOptions> = async (terminal, { prune = false
 };
 
 interface ReadPlan {
-  plan: Plan;
+  plan: FleetPlan;
   client: FleetClient;
   objects: FleetObjects;
   /** Whether core has checked the configs, which needs the scope admin. */
@@ -78,8 +78,8 @@ const namedMax = { line: 3, json: 1000 };
 const printPlan = async (
   terminal: Terminal,
   { format }: { format: Format },
-  { set, steps }: Plan,
-  outcomeOf?: (step: Step) => string,
+  { set, steps }: FleetPlan,
+  outcomeOf?: (step: PlanStep) => string,
 ): Promise<void> => {
   const rows = steps.map((step) => {
     const { work, keys: _, hosts, ...shown } = step;
@@ -91,7 +91,7 @@ const printPlan = async (
   const columns: Column<(typeof rows)[number]>[] = [
     ...(["action", "kind", "name"] as const).map((title) => ({
       title,
-      value: ({ step }: { step: Step }) => step[title],
+      value: ({ step }: { step: PlanStep }) => step[title],
     })),
     { title: "drift", value: ({ step }) => (step.drift ? "yes" : "no") },
     ...(outcomeOf
@@ -102,12 +102,12 @@ const printPlan = async (
   return printRows(terminal, { format, columns, rows });
 };
 
-const lineOf = (step: Step): string => {
+const lineOf = (step: PlanStep): string => {
   const detail = detailOf(step);
   return `  ${step.action} ${step.kind} ${step.name}${step.drift ? " (drift)" : ""}${detail === "" ? "" : `: ${detail}`}`;
 };
 
-const detailOf = ({ work, fields, hosts }: Step): string =>
+const detailOf = ({ work, fields, hosts }: PlanStep): string =>
   [...fields.map(fieldOf), ...hostsOf(hosts), ...(work === null ? ["not in the files: --prune removes it"] : [])].join(
     "; ",
   );
@@ -115,13 +115,13 @@ const detailOf = ({ work, fields, hosts }: Step): string =>
 const fieldOf = ({ field, from, to, drift }: FieldChange): string =>
   `${field} ${from === null ? "" : `${JSON.stringify(from)} -> `}${JSON.stringify(to)}${drift ? " (drift)" : ""}`;
 
-const hostsOf = (hosts: Step["hosts"]): string[] =>
+const hostsOf = (hosts: PlanStep["hosts"]): string[] =>
   [...Map.groupBy(hosts, ({ change }) => change)].map(([change, group]) => {
     const named = group.slice(0, namedMax.line).map(({ name }) => name);
     return `${group.length} ${change}: ${named.join(", ")}${group.length > named.length ? ", …" : ""}`;
   });
 
-const summaryOf = ({ set, steps }: Plan): string => {
+const summaryOf = ({ set, steps }: FleetPlan): string => {
   const work = steps.filter((step) => step.work !== null);
   const kept = steps.length - work.length;
   const drift = work.filter((step) => step.drift).length;

@@ -13,13 +13,17 @@ import {
   putInventory,
 } from "../../client/index.ts";
 import { FleetError, type Problem } from "../../client/problem.ts";
-import type { Plan } from "./compare.ts";
+import type { FleetPlan } from "./compare.ts";
 import { type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
 import { configKey, type FleetObjects } from "./fleet-objects.ts";
-import { contentOf, type Entry, type Step, type Work } from "./step.ts";
+import { contentOf, type Entry, type PlanStep, type Work } from "./step.ts";
 
 /** Has core check the configs that a plan publishes, by rules that core alone has. Ends the command with what is wrong in which file. */
-export const checkAtCore = async (client: FleetClient, { steps }: Plan, { configs }: Definitions): Promise<void> => {
+export const checkAtCore = async (
+  client: FleetClient,
+  { steps }: FleetPlan,
+  { configs }: Definitions,
+): Promise<void> => {
   const faults: FileFault[] = [];
   for (const { work } of steps) {
     if (work?.do !== "publish") continue;
@@ -38,7 +42,7 @@ export const checkAtCore = async (client: FleetClient, { steps }: Plan, { config
 
 /** How far a plan was carried out: the steps that were, and why the next one was not. */
 export interface Applied {
-  done: ReadonlySet<Step>;
+  done: ReadonlySet<PlanStep>;
   problem: Problem | null;
 }
 
@@ -46,15 +50,15 @@ export interface Applied {
  * Carries a plan out. The set is written before the first change, with what apply means to do, so that one that is killed may continue; and
  * after the last one, with what it did. The first refusal ends it. Throws where the set itself cannot be written.
  */
-export const applyPlan = async (client: FleetClient, plan: Plan, objects: FleetObjects): Promise<Applied> => {
+export const applyPlan = async (client: FleetClient, plan: FleetPlan, objects: FleetObjects): Promise<Applied> => {
   const path = { name: plan.set };
-  const record = (revision: number, done: ReadonlySet<Step>, complete: boolean) =>
+  const record = (revision: number, done: ReadonlySet<PlanStep>, complete: boolean) =>
     putAppliedSet<true>({ client, path, body: { revision, content: contentAfter(plan, done, complete) } });
   const work = plan.steps.filter((step) => step.work !== null);
   const intended = new Set(work.filter(({ keys }) => keys.every((key) => plan.after.has(key))));
   const { data: begun } = await record(plan.revision, intended, false);
   const configs = new Map(objects.configs);
-  const done = new Set<Step>();
+  const done = new Set<PlanStep>();
   let problem: Problem | null = null;
   for (const step of work) {
     try {
@@ -77,14 +81,18 @@ export const applyPlan = async (client: FleetClient, plan: Plan, objects: FleetO
 };
 
 /** Writes the set where it differs although core is as the files say, so that later changes by hand are noticed. */
-export const recordOnly = async (client: FleetClient, plan: Plan, applied: FleetObjects["applied"]): Promise<void> => {
+export const recordOnly = async (
+  client: FleetClient,
+  plan: FleetPlan,
+  applied: FleetObjects["applied"],
+): Promise<void> => {
   const content = contentAfter(plan, new Set(), true);
   if (isDeepStrictEqual(applied?.content, content)) return;
   await putAppliedSet<true>({ client, path: { name: plan.set }, body: { revision: plan.revision, content } });
 };
 
 /** Returns the content of the set with the entries of the steps that are done, and of the others as they were. */
-const contentAfter = ({ steps, before, after }: Plan, done: ReadonlySet<Step>, complete: boolean) => {
+const contentAfter = ({ steps, before, after }: FleetPlan, done: ReadonlySet<PlanStep>, complete: boolean) => {
   const entries = new Map(after);
   for (const step of steps) {
     if (step.work === null || done.has(step)) continue;
@@ -97,7 +105,7 @@ const contentAfter = ({ steps, before, after }: Plan, done: ReadonlySet<Step>, c
   return contentOf(entries, { complete });
 };
 
-const withId = (plan: Plan, { keys }: Step, id: string): Plan => {
+const withId = (plan: FleetPlan, { keys }: PlanStep, id: string): FleetPlan => {
   const after = new Map<string, Entry>(plan.after);
   for (const key of keys) {
     const entry = after.get(key);

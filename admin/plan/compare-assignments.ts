@@ -1,9 +1,9 @@
 import { type FleetFilter, selectsEveryHost } from "../../proto/fleet-health/filter.ts";
 import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
-import { type FleetQuery, fleetQueryOf } from "../commands/fleet.ts";
-import type { Compared, Comparison } from "./compare.ts";
+import { type FleetQuery, filterToQuery } from "../terminal/fleet-query.ts";
+import type { Compared, PlanComparison } from "./compare.ts";
 import { type Defined, type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
-import type { Host } from "./fleet-objects.ts";
+import type { FoundHost } from "./fleet-objects.ts";
 import { type Entry, keyOf, stepHostsMax } from "./step.ts";
 
 /** Parts of a filter that an assignment does not change, and that stay as they are between two applies. */
@@ -24,9 +24,8 @@ export const queriesOf = ({ assignments, watches, configs }: Definitions, now: D
     const { filter, faults: wrong } = parseQuery(query, now);
     faults.push(...wrong.map(({ message }) => fault(["query"], message)));
     const message = faultOfSelection(filter, all === true);
-    if (wrong.length > 0) return {};
-    if (message !== undefined) faults.push(fault(["query"], message));
-    return fleetQueryOf([query], now);
+    if (message !== undefined && wrong.length === 0) faults.push(fault(["query"], message));
+    return filterToQuery(filter);
   });
   refuseFaults(faults);
   return queries;
@@ -48,10 +47,10 @@ export const compareAssignments = ({
   isComplete,
   prune,
   faults,
-}: Comparison): Compared => {
+}: PlanComparison): Compared => {
   const wanted = wantedConfigs(definitions, objects.selected, faults);
   const compared: Compared = { steps: [], pruned: [], entries: [] };
-  const assigned: (Host & { config: string; hash: string; drift: boolean })[] = [];
+  const assigned: (FoundHost & { config: string; hash: string; drift: boolean })[] = [];
   for (const { id, identity, config, hash } of wanted.values()) {
     const live = objects.assigned.get(id)?.hash;
     const entry = hostEntry(before.get(keyOf("host", id)));
@@ -60,7 +59,7 @@ export const compareAssignments = ({
     if (live !== hash) assigned.push({ id, identity, config, hash, drift });
   }
   refuseRollouts(wanted, assigned, objects.inRollouts, faults);
-  const cleared: (Host & { hash: string })[] = [];
+  const cleared: (FoundHost & { hash: string })[] = [];
   for (const each of before.values()) {
     const entry = hostEntry(each);
     const live = entry && objects.assigned.get(entry.id);
@@ -88,7 +87,7 @@ export const compareAssignments = ({
 /** A rollout would skip a host that is assigned another config meanwhile, and its gate would no longer count it. */
 const refuseRollouts = (
   wanted: ReturnType<typeof wantedConfigs>,
-  assigned: readonly Host[],
+  assigned: readonly FoundHost[],
   inRollouts: ReadonlyMap<string, string>,
   faults: FileFault[],
 ): void => {
@@ -103,7 +102,7 @@ const refuseRollouts = (
 const hostEntry = (entry: Entry | undefined) => (entry?.kind === "host" ? entry : undefined);
 
 /** A host, the config that the files assign to it, and the assignment's place. */
-interface WantedHost extends Host {
+interface WantedHost extends FoundHost {
   config: string;
   hash: string;
   fault: Defined<unknown>["fault"];
@@ -112,7 +111,7 @@ interface WantedHost extends Host {
 /** Returns the config of each host that an assignment finds. Two assignments that find one host must agree. */
 const wantedConfigs = (
   { assignments, configs }: Definitions,
-  selected: readonly (readonly Host[])[],
+  selected: readonly (readonly FoundHost[])[],
   faults: FileFault[],
 ): ReadonlyMap<string, WantedHost> => {
   const hashes = new Map(configs.map(({ item }) => [item.name, item.hash]));
@@ -134,13 +133,13 @@ const wantedConfigs = (
   return wanted;
 };
 
-const namedHosts = (hosts: readonly Host[]): string =>
+const namedHosts = (hosts: readonly FoundHost[]): string =>
   `${hosts
     .slice(0, 3)
     .map(({ identity }) => identity)
     .join(", ")}${hosts.length > 3 ? ` and ${hosts.length - 3} more` : ""}`;
 
-const stepOf = (hosts: readonly Host[], change: "assigned" | "cleared") => ({
+const stepOf = (hosts: readonly FoundHost[], change: "assigned" | "cleared") => ({
   kind: "assignment" as const,
   drift: false,
   fields: [],

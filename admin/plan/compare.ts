@@ -5,20 +5,28 @@ import { watchesMax } from "../../proto/watch/watch.ts";
 import { compareAssignments } from "./compare-assignments.ts";
 import { type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
 import { configKey, type FleetObjects, inventoryEtagOf } from "./fleet-objects.ts";
-import { type Entries, type Entry, entriesOf, type FieldChange, type HostChange, keyOf, type Step } from "./step.ts";
+import {
+  type Entries,
+  type Entry,
+  entriesOf,
+  type FieldChange,
+  type HostChange,
+  keyOf,
+  type PlanStep,
+} from "./step.ts";
 
 /** What apply would do, in this order, and the set before and after it. */
-export interface Plan {
+export interface FleetPlan {
   set: string;
   /** The revision of the set; 0 for none. */
   revision: number;
-  steps: readonly Step[];
+  steps: readonly PlanStep[];
   before: Entries;
   after: Entries;
 }
 
 /** What the comparisons of each kind share. */
-export interface Comparison {
+export interface PlanComparison {
   definitions: Definitions;
   objects: FleetObjects;
   before: Entries;
@@ -30,8 +38,8 @@ export interface Comparison {
 
 /** The steps of a kind, those of `--prune` apart because they come last, and its entries afterwards. */
 export interface Compared {
-  steps: Step[];
-  pruned: Step[];
+  steps: PlanStep[];
+  pruned: PlanStep[];
   entries: Entry[];
 }
 
@@ -40,11 +48,11 @@ export const comparePlan = async (
   definitions: Definitions,
   objects: FleetObjects,
   { prune }: { prune: boolean },
-): Promise<Plan> => {
+): Promise<FleetPlan> => {
   const { applied } = objects;
   const before = entriesOf(applied?.content);
   const faults: FileFault[] = [];
-  const given: Comparison = {
+  const given: PlanComparison = {
     definitions,
     objects,
     before,
@@ -84,9 +92,9 @@ const entriesOfKind = <Kind extends Entry["kind"]>(before: Entries, kind: Kind) 
 
 const plain = { drift: false, fields: [], hosts: [] };
 
-const compareConfigs = ({ definitions, objects }: Comparison): Compared => {
+const compareConfigs = ({ definitions, objects }: PlanComparison): Compared => {
   const missing = definitions.configs.filter(({ item }) => !objects.configs.has(configKey(item.hash, item.name)));
-  const steps = missing.map(({ item: { name, yaml, hash } }): Step => {
+  const steps = missing.map(({ item: { name, yaml, hash } }): PlanStep => {
     const fields = [{ field: "config_hash", from: null, to: hash, drift: false }];
     return {
       ...plain,
@@ -101,7 +109,7 @@ const compareConfigs = ({ definitions, objects }: Comparison): Compared => {
   return { steps, pruned: [], entries: [] };
 };
 
-const comparePolicies = ({ definitions, objects, before, prune, faults }: Comparison): Compared => {
+const comparePolicies = ({ definitions, objects, before, prune, faults }: PlanComparison): Compared => {
   const compared: Compared = { steps: [], pruned: [], entries: [] };
   for (const { item, fault } of definitions.policies) {
     const { frozen, ...given } = item;
@@ -147,7 +155,7 @@ const comparePolicies = ({ definitions, objects, before, prune, faults }: Compar
 
 const watchFields = ["filter", "more_than", "for_seconds", "receivers"] as const;
 
-const compareWatches = ({ definitions, objects, before, isComplete, prune, faults }: Comparison): Compared => {
+const compareWatches = ({ definitions, objects, before, isComplete, prune, faults }: PlanComparison): Compared => {
   const compared: Compared = { steps: [], pruned: [], entries: [] };
   let created = 0;
   for (const { item: body, fault } of definitions.watches) {
@@ -201,7 +209,13 @@ const receiverMessage = (receivers: readonly string[]): string =>
     ? "is no receiver of core: it has none, see SVC_WATCH_RECEIVERS"
     : `is no receiver of core, which has ${receivers.join(", ")}`;
 
-const compareInventory = async ({ definitions, objects, before, isComplete, prune }: Comparison): Promise<Compared> => {
+const compareInventory = async ({
+  definitions,
+  objects,
+  before,
+  isComplete,
+  prune,
+}: PlanComparison): Promise<Compared> => {
   const { etag, hosts: live } = objects.inventory;
   const entry = entryOf(before, "inventory");
   const nothing = inventoryEtagOf(await inventoryDigest([]));

@@ -18,11 +18,11 @@ import {
 import { FleetError } from "../../client/problem.ts";
 import { type InventoryHost, inventoryDigest } from "../../proto/inventory/inventory.ts";
 import { endedStates, rolloutStates } from "../../proto/rollout/vocabulary.ts";
-import type { FleetQuery } from "../commands/fleet.ts";
+import type { FleetQuery } from "../terminal/fleet-query.ts";
 import type { Definitions } from "./definitions.ts";
 
 /** A host and its identity. */
-export interface Host {
+export interface FoundHost {
   id: string;
   identity: string;
 }
@@ -40,9 +40,9 @@ export interface FleetObjects {
   /** The ids of configs by hash and name, see `configKey`. */
   configs: ReadonlyMap<string, string>;
   /** Of the configs that the files or the set have: the hash of the one that a host has. Not of revoked hosts. */
-  assigned: ReadonlyMap<string, Host & { hash: string }>;
+  assigned: ReadonlyMap<string, FoundHost & { hash: string }>;
   /** The hosts of each assignment, in the order of the files. */
-  selected: readonly (readonly Host[])[];
+  selected: readonly (readonly FoundHost[])[];
   /** The ids of the rollouts that have not ended, by host. */
   inRollouts: ReadonlyMap<string, string>;
 }
@@ -104,7 +104,7 @@ const readAssigned = async (
   client: FleetClient,
   configs: readonly { id: string; config_hash: string }[],
 ): Promise<FleetObjects["assigned"]> => {
-  const assigned = new Map<string, Host & { hash: string }>();
+  const assigned = new Map<string, FoundHost & { hash: string }>();
   for (const { id, config_hash: hash } of configs) {
     const query = { current: "true" as const, limit: 1000 };
     for await (const row of items(listConfigAssignments, { client, path: { id }, query }))
@@ -113,7 +113,7 @@ const readAssigned = async (
   return assigned;
 };
 
-const readHosts = async (client: FleetClient, filter: FleetQuery): Promise<Host[]> => {
+const readHosts = async (client: FleetClient, filter: FleetQuery): Promise<FoundHost[]> => {
   const rows = await Array.fromAsync(items(reportFleetHealth, { client, query: { ...filter, limit: 1000 } }));
   return rows.filter(({ state }) => state !== "revoked").map(({ identity_id: id, identity }) => ({ id, identity }));
 };

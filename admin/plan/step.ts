@@ -31,7 +31,7 @@ export type Work =
   | { do: "clear"; ids: readonly string[] };
 
 /** One line of a plan. */
-export interface Step {
+export interface PlanStep {
   action: "publish" | "create" | "change" | "freeze" | "delete" | "assign" | "clear" | "keep";
   kind: "config" | "policy" | "watch" | "inventory" | "assignment";
   name: string;

@@ -1,4 +1,5 @@
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import type { FleetHealthDetail } from "../../proto/fleet-health/report.ts";
 import { createPlanTest } from "../support/plan.ts";
 import { testConfigYaml } from "../support/rollout.ts";
 
@@ -101,6 +102,13 @@ describe("svc-admin plan and apply", () => {
     await core.api("DELETE", `/v1/collector/watches/${silent?.id}`, { as: "admin" });
     await core.api("POST", "/v1/collector/watches", { as: "admin", body: { name: remade, filter: "state:enrolling" } });
 
+    const theirs = await core.api("POST", "/v1/collector/configs", {
+      as: "admin",
+      body: { yaml: testConfigYaml(902) },
+    });
+    const desired = `/v1/collector/identities/${two.identityId}/desired-config`;
+    await core.api("PUT", desired, { as: "admin", body: { config_id: theirs.body.id } });
+
     write("more.json", "{}");
     write("fleet.yaml", { set });
     const kept = await run("plan", dir);
@@ -118,8 +126,13 @@ describe("svc-admin plan and apply", () => {
     expect(await watchNamed(`${set} stale`)).toBeUndefined();
     for (const name of [found.name, remade]) expect(await watchNamed(name)).toBeDefined();
     expect(await run("plan", dir, "--prune")).toMatchObject({ exitCode: 0, steps: [] });
-    const assigned = await core.api("GET", `/v1/collector/health/${one.identityId}`, { as: "auditor" });
-    expect(assigned.body.item).toMatchObject({ config: { desired_config_hash: null } });
+    const hashOf = async ({ identityId }: typeof one) => {
+      const { body } = await core.api<FleetHealthDetail>("GET", `/v1/collector/health/${identityId}`, {
+        as: "auditor",
+      });
+      return body.item.config.desired_config_hash;
+    };
+    expect([await hashOf(one), await hashOf(two)]).toEqual([null, theirs.body.config_hash]);
     expect(await contentOf(set)).toEqual({
       complete: true,
       policies: [],
