@@ -75,7 +75,10 @@ export const runAdmin = async (args: readonly string[], given: Terminal): Promis
     await program.parseAsync(args, { from: "user" });
     return exitCode;
   } catch (error) {
-    return failureOf(error, terminal);
+    const failure = failureOf(error, terminal);
+    const command = args.find((arg) => program.commands.some((each) => each.name() === arg));
+    // There, 2 is a difference, which a job may mean to go on with.
+    return failure === exitCodes.usage && command === "plan" ? exitCodes.refused : failure;
   }
 };
 

@@ -35,6 +35,7 @@ export const auditActions = [
   "enrollment.export",
   "fleet.export",
   "inventory.put",
+  "applied_set.put",
   "audit.export",
   "watch.create",
   "watch.change",

@@ -16,3 +16,11 @@ export const QueryInteger = (min: number, max: number) =>
     v.minValue(min, `must be at least ${min}`),
     v.maxValue(max, `must be at most ${max}`),
   );
+
+/** An integer from `min` to 2^53 - 1. */
+export const Count = (min = 0) =>
+  v.pipe(
+    v.number("must be an integer"),
+    v.check((value) => Number.isSafeInteger(value), "must be an integer within 2^53 - 1"),
+    v.minValue(min, `must be at least ${min}`),
+  );

@@ -6,16 +6,16 @@ import {
   getFleetHealth,
   type LookAheadResponse,
   lookAhead,
-  type ReportFleetHealthData,
   type ReportFleetHealthResponse,
   reportFleetHealth,
 } from "../../client/index.ts";
 import { describeComparison, describeMeasure } from "../../proto/fleet-health/comparison.ts";
-import { type FleetFilter, filterToParams, selectsEveryHost } from "../../proto/fleet-health/filter.ts";
+import { type FleetFilter, selectsEveryHost } from "../../proto/fleet-health/filter.ts";
 import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { type FleetQuery, filterToQuery } from "../terminal/fleet-query.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
 import { type Column, printRecord, printRows } from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
@@ -23,11 +23,8 @@ import type { Terminal } from "../terminal/terminal.ts";
 import { resolveId } from "./names.ts";
 import type { Instant } from "./options.ts";
 
-/** The filter of the health report as query parameters. */
-export type FleetQuery = NonNullable<ReportFleetHealthData["query"]>;
-
 /** Parses a query of the language of `/fleet`. Throws with the fault marked below it. */
-export const fleetQueryOf = (words: readonly string[], now: Date): FleetQuery => paramsOf(filterOf(words, now));
+export const fleetQueryOf = (words: readonly string[], now: Date): FleetQuery => filterToQuery(filterOf(words, now));
 
 const timedParts = ["silentSince", "notSilentSince", "expires", "notExpires"] as const;
 
@@ -38,7 +35,7 @@ export const fleetQueryAtCore = async (
   words: readonly string[],
 ): Promise<FleetQuery> => {
   const filter = filterOf(words, new Date(clock.now()));
-  if (timedParts.every((part) => filter[part] === undefined)) return paramsOf(filter);
+  if (timedParts.every((part) => filter[part] === undefined)) return filterToQuery(filter);
   const { data } = await reportFleetHealth<true>({ client, query: { limit: 1 } });
   return fleetQueryOf(words, new Date(data.generated_at));
 };
@@ -63,11 +60,6 @@ const pastTimeAtCore = async (client: FleetClient, time: Instant | undefined): P
   if (time === undefined || "at" in time) return time?.at;
   const { data } = await reportFleetHealth<true>({ client, query: { limit: 1 } });
   return new Date(Date.parse(data.generated_at) - time.secondsAgo * 1000).toISOString();
-};
-
-const paramsOf = (filter: FleetFilter): FleetQuery => {
-  const params = filterToParams(filter);
-  return Object.fromEntries([...new Set(params.keys())].map((name) => [name, params.getAll(name)])) as FleetQuery;
 };
 
 const filterOf = (words: readonly string[], now: Date): FleetFilter => {

@@ -73,6 +73,7 @@ export const declareCommands = ({ add }: Commands): void => {
   declareConfigs(add);
   declareRollouts(add);
   declareWatches(add);
+  declarePlan(add);
   declareTelemetry(add);
   declareCompleteness(add);
   declareVolume(add);
@@ -80,6 +81,22 @@ export const declareCommands = ({ add }: Commands): void => {
 };
 
 type Add = Commands["add"];
+
+const declarePlan = (add: Add): void => {
+  const load = () => import("./plan.ts");
+  const prune = () => new Option("--prune", "delete what apply made and no file has any more");
+  add("plan <dir>", {
+    summary:
+      "Show what apply would change, and what somebody changed since the last one; ends with 2 if there is a difference",
+    options: [prune()],
+    load: async () => (await load()).planAction,
+  });
+  add("apply <dir>", {
+    summary: "Make configs, policies, watches, inventory and assignments what the files of a directory say",
+    options: [prune()],
+    load: async () => (await load()).applyAction,
+  });
+};
 
 const declareConfigs = (add: Add): void => {
   const load = () => import("./configs.ts");

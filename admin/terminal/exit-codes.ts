@@ -5,6 +5,8 @@ export const exitCodes = {
   refused: 1,
   /** The command line is not valid. */
   usage: 2,
+  /** `svc-admin plan` found a difference, as with Terraform's -detailed-exitcode: its own usage errors are 1. */
+  different: 2,
   notSignedIn: 3,
   /** No answer, or one of another server. */
   unreachable: 4,

@@ -1771,6 +1771,7 @@ export type ListEnrollmentPoliciesResponses = {
             };
         }>;
         next_cursor: string | null;
+        workload_issuers: Array<string>;
     };
 };
 
@@ -3222,6 +3223,279 @@ export type PutInventoryResponses = {
 };
 
 export type PutInventoryResponse = PutInventoryResponses[keyof PutInventoryResponses];
+
+export type GetAppliedSetData = {
+    body?: never;
+    path: {
+        name: string;
+    };
+    query?: never;
+    url: '/v1/collector/applied-sets/{name}';
+};
+
+export type GetAppliedSetErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type GetAppliedSetError = GetAppliedSetErrors[keyof GetAppliedSetErrors];
+
+export type GetAppliedSetResponses = {
+    /**
+     * The set
+     */
+    200: {
+        name: string;
+        revision: number;
+        content: {
+            complete: boolean;
+            policies: Array<{
+                /**
+                 * must not hold control characters; must be well-formed Unicode
+                 */
+                name: string;
+                made: boolean;
+            }>;
+            watches: Array<{
+                /**
+                 * must not hold control characters; must be well-formed Unicode
+                 */
+                name: string;
+                filter: string;
+                more_than: number;
+                for_seconds: number;
+                /**
+                 * must not repeat a name
+                 */
+                receivers: Array<string>;
+                id: string | null;
+                made: boolean;
+            }>;
+            inventory: {
+                /**
+                 * must not hold control characters; must be well-formed Unicode
+                 */
+                etag: string;
+                made: boolean;
+            } | null;
+            assignments: Array<{
+                config_hash: string;
+                made: boolean;
+                identity_ids: Array<string>;
+            }>;
+        };
+        updated_at: string;
+        updated_by_name: string;
+    };
+};
+
+export type GetAppliedSetResponse = GetAppliedSetResponses[keyof GetAppliedSetResponses];
+
+export type PutAppliedSetData = {
+    body: {
+        revision: number;
+        content: {
+            complete: boolean;
+            policies: Array<{
+                /**
+                 * must not hold control characters; must be well-formed Unicode
+                 */
+                name: string;
+                made: boolean;
+            }>;
+            watches: Array<{
+                /**
+                 * must not hold control characters; must be well-formed Unicode
+                 */
+                name: string;
+                filter: string;
+                more_than: number;
+                for_seconds: number;
+                /**
+                 * must not repeat a name
+                 */
+                receivers: Array<string>;
+                id: string | null;
+                made: boolean;
+            }>;
+            inventory: {
+                /**
+                 * must not hold control characters; must be well-formed Unicode
+                 */
+                etag: string;
+                made: boolean;
+            } | null;
+            assignments: Array<{
+                config_hash: string;
+                made: boolean;
+                identity_ids: Array<string>;
+            }>;
+        };
+    };
+    path: {
+        name: string;
+    };
+    query?: never;
+    url: '/v1/collector/applied-sets/{name}';
+};
+
+export type PutAppliedSetErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `conflict`: The resource is not in the state that the request expects
+     */
+    409: Problem & {
+        code?: 'conflict';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type PutAppliedSetError = PutAppliedSetErrors[keyof PutAppliedSetErrors];
+
+export type PutAppliedSetResponses = {
+    /**
+     * The set with its new revision
+     */
+    200: {
+        name: string;
+        revision: number;
+        content: {
+            complete: boolean;
+            policies: Array<{
+                /**
+                 * must not hold control characters; must be well-formed Unicode
+                 */
+                name: string;
+                made: boolean;
+            }>;
+            watches: Array<{
+                /**
+                 * must not hold control characters; must be well-formed Unicode
+                 */
+                name: string;
+                filter: string;
+                more_than: number;
+                for_seconds: number;
+                /**
+                 * must not repeat a name
+                 */
+                receivers: Array<string>;
+                id: string | null;
+                made: boolean;
+            }>;
+            inventory: {
+                /**
+                 * must not hold control characters; must be well-formed Unicode
+                 */
+                etag: string;
+                made: boolean;
+            } | null;
+            assignments: Array<{
+                config_hash: string;
+                made: boolean;
+                identity_ids: Array<string>;
+            }>;
+        };
+        updated_at: string;
+        updated_by_name: string;
+    };
+};
+
+export type PutAppliedSetResponse = PutAppliedSetResponses[keyof PutAppliedSetResponses];
 
 export type NudgeHostData = {
     body: {

@@ -1,4 +1,5 @@
 export * from "./account.ts";
+export * from "./applied-set.ts";
 export * from "./audit.ts";
 export * from "./certificate.ts";
 export * from "./chat.ts";

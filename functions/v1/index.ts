@@ -13,6 +13,8 @@ import { sendMessageRoute } from "./chat/sessions/messages.ts";
 import { listReceiptsRoute } from "./chat/sessions/receipts.ts";
 import { renameConversationRoute } from "./chat/sessions/rename.ts";
 import { chatStatusRoute } from "./chat/status.ts";
+import { getAppliedSetRoute } from "./collector/applied-sets/get.ts";
+import { putAppliedSetRoute } from "./collector/applied-sets/put.ts";
 import { revokeCertificateRoute } from "./collector/certificates/revoke.ts";
 import { exportCompletenessRoute } from "./collector/completeness/export.ts";
 import { fleetCompletenessRoute } from "./collector/completeness/report.ts";
@@ -124,6 +126,8 @@ export const routesOf = (core: Core): readonly Route[] => [
   getIdentityRoute(core),
   revokeIdentityRoute(core),
   putInventoryRoute(core),
+  getAppliedSetRoute(core),
+  putAppliedSetRoute(core),
   nudgeHostRoute(core),
   requestDiagRoute(core),
   getDiagRoute(core),

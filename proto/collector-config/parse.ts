@@ -27,10 +27,11 @@ export const validateCollectorConfig = (parsed: ParsedTree | UnparsedTree): Pars
   if (!parsed.ok) return parsed;
   const result = v.safeParse(CollectorConfigYaml, parsed.tree);
   if (result.success) return { ok: true, config: toConfig(result.output), errorAt: parsed.errorAt };
-  return { ok: false, errors: result.issues.map((issue) => toError(issue, parsed)) };
+  return { ok: false, errors: result.issues.map((issue) => textErrorOf(issue, parsed)) };
 };
 
-const toError = (issue: v.BaseIssue<unknown>, { errorAt }: ParsedTree): ConfigTextError => {
+/** Returns what is wrong with a tree, by an issue of its schema: the path and what was expected, never the value. */
+export const textErrorOf = (issue: v.BaseIssue<unknown>, { errorAt }: ParsedTree): ConfigTextError => {
   const path: TreePath = (issue.path ?? []).map((item) => item.key as string | number);
   if (issue.type === "strict_object" && issue.path?.at(-1)?.origin === "key")
     return issue.expected === "never"

@@ -1,5 +1,6 @@
 /** The inventory of expected hosts (docs/inventory.md). */
 import * as v from "valibot";
+import { sha256 } from "../../kit/bytes.ts";
 import { type InventoryStatus, inventoryStatuses } from "../fleet-health/vocabulary.ts";
 import { Labels } from "../labels.ts";
 import { Identifier } from "../management/text.ts";
@@ -28,6 +29,13 @@ export const Inventory = v.strictObject({
     v.maxLength(inventoryHostsMax, `must have at most ${inventoryHostsMax} entries`),
   ),
 });
+
+/** Returns the SHA-256 of hosts in lowercase hex, the same for the same hosts in any order: quoted, the ETag of the inventory. */
+export const inventoryDigest = async (hosts: readonly InventoryHost[]): Promise<string> => {
+  const sorted = hosts.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  const entries = sorted.map(({ name, owner, labels }) => [name, owner, Object.entries(labels).toSorted()]);
+  return (await sha256(JSON.stringify(entries))).toHex();
+};
 
 /** The most changed names in a response. */
 export const inventoryChangesMax = 1000;

@@ -18,6 +18,23 @@ export const Identifier = (charactersMax: number) =>
     v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
   );
 
+/** Text of an operator: up to `charactersMax` characters, with line feeds and tabs and no other control characters. */
+export const Prose = (charactersMax: number) =>
+  v.pipe(
+    v.string("must be a string"),
+    v.maxLength(charactersMax, `must be at most ${charactersMax} characters`),
+    v.check(
+      (text) => Array.from(text).every((character) => !isProseControl(character)),
+      "must not hold control characters",
+    ),
+    v.check((text) => text.isWellFormed(), "must be well-formed Unicode"),
+  );
+
+const isProseControl = (character: string): boolean => {
+  const code = character.codePointAt(0) ?? 0;
+  return (code < 0x20 && code !== 0x0a && code !== 0x09) || (code >= 0x7f && code < 0xa0);
+};
+
 /** Text for people: control characters are removed, then it is truncated to 500 characters. A lone surrogate is rejected. */
 export const FreeText = v.pipe(
   v.string("must be a string"),

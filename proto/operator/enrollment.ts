@@ -53,7 +53,12 @@ export const ListedPolicy = v.strictObject({
 export type ListedPolicy = v.InferOutput<typeof ListedPolicy>;
 
 /** Response of `GET /v1/collector/enrollment-policies`: one page, newest first. */
-export const PolicyPage = v.strictObject({ items: v.array(ListedPolicy), next_cursor: TextOrNull });
+export const PolicyPage = v.strictObject({
+  items: v.array(ListedPolicy),
+  next_cursor: TextOrNull,
+  /** The issuers that `workload` of a policy may name. */
+  workload_issuers: v.array(v.string()),
+});
 
 /** Response of `GET /v1/collector/enrollment-policies`. */
 export type PolicyPage = v.InferOutput<typeof PolicyPage>;

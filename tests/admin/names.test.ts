@@ -160,6 +160,7 @@ describe("the bundle that ships", () => {
     "telemetry read",
     ...["hosts diag", "hosts renew", "hosts report"],
     "watches delete",
+    ...["plan", "apply"],
     "completeness",
     "completeness statement",
     "completion",

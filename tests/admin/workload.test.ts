@@ -1,4 +1,4 @@
-import { writeFileSync } from "node:fs";
+import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { decodeJwt } from "jose";
 import { afterAll, expect, it } from "vitest";
@@ -66,6 +66,18 @@ it("a job of a repository publishes a config and rolls it out, without a stored 
   const events = await job.run("audit", "list", "--action", "config.publish", "-o", "json");
   expect(JSON.parse(events.out)[0]).toMatchObject({ actor: { type: "workload", display: subject } });
   expect((await job.run("logout")).err).toContain("the token expires by itself");
+});
+
+it("a job plans and applies the files of a directory", async () => {
+  const dir = join(job.home, "fleet");
+  mkdirSync(dir);
+  writeFileSync(join(dir, "fleet.yaml"), "set: a-job\nwatches: [{ name: stale, filter: 'state:stale' }]\n");
+  expect(await job.run("login", "--workload", join(job.home, "oidc"))).toMatchObject({ exitCode: 0 });
+  expect(await job.run("plan", dir, "--prune")).toMatchObject({ exitCode: 2 });
+  expect(await job.run("apply", dir, "--prune", "--yes")).toMatchObject({ exitCode: 0 });
+  expect(await job.run("plan", dir)).toMatchObject({ exitCode: 0 });
+  const events = await job.run("audit", "list", "--action", "applied_set.put", "-o", "json");
+  expect(JSON.parse(events.out)[0]).toMatchObject({ actor: { type: "workload", display: subject } });
 });
 
 it("a job of another repository is refused with exit code 3", async () => {

@@ -84,6 +84,9 @@ const watches = {
   deleteWatch: await createWatch("deleted"),
   other: await createWatch("kept"),
 };
+const applied = { complete: true, policies: [], watches: [], inventory: null, assignments: [] };
+const setBody = { revision: 0, content: applied };
+await test.api("PUT", "/v1/collector/applied-sets/a-set", { as: "admin", body: setBody });
 const rollouts = {
   abortRollout: await beginRollout("aborted"),
   rollBackRollout: await beginRollout("rolled-back"),
@@ -156,6 +159,7 @@ const known: KnownValues = {
   filter: ["device:caller", "state:healthy"],
   receivers: receiverNames,
   revision: [1],
+  config_hash: [String(config.config_hash)],
   waves: [{ percent: 100, soak_seconds: 60 }],
   device_code: [redeemed.deviceCode],
   subject_token: [await platform.sign(subject, clock.now())],
@@ -177,6 +181,7 @@ const idsOf = ({ path, operationId }: Documented, name: string): string[] => {
   const those = /^(revoke|freeze)/.test(operationId) ? [prey] : [prey, caller];
   if (path.includes("/devices/")) return [(operationId.startsWith("decide") ? decided : shown).userCode];
   if (path.includes("/sessions/") && path.includes("/operator/")) return [String(session.body.session_id)];
+  if (path.includes("/applied-sets/")) return ["a-set"];
   if (path.includes("/configs/")) return [String(config.id)];
   if (path.includes("/rollouts/")) return [rollouts[operationId as keyof typeof rollouts] ?? rollouts.other];
   if (path.includes("/watches/")) return [watches[operationId as keyof typeof watches] ?? watches.other];

@@ -286,6 +286,10 @@ describe("the generated client", () => {
     const inventory = await fleet.putInventory<true>({ client, body: { hosts: [{ name: "client-1" }] } });
     expect(inventory.data.added).toBe(1);
     expect((await fleet.listInventory<true>({ client })).data.counts?.expected).toBe(1);
+    const onSet = { client, path: { name: "client" } };
+    const content = { complete: true, policies: [], watches: [], inventory: null, assignments: [] };
+    expect((await fleet.putAppliedSet<true>({ ...onSet, body: { revision: 0, content } })).data.revision).toBe(1);
+    expect((await fleet.getAppliedSet<true>(onSet)).data.content).toEqual(content);
     expect((await fleet.reportVolume<true>({ client })).data.by).toBe("host");
     expect((await fleet.exportCompleteness<true>({ client })).data).toContain("hour,identity,identity_id");
     const [stated] = await database.connect().sql<{ hour: string }[]>`select hour from completeness_statement`;

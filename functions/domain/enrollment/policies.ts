@@ -1,9 +1,8 @@
 import type { Reenrollment } from "../../../drizzle/schema/enrollment.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";
-import type { FieldError } from "../../../kit/problem.ts";
-import { type Labels, labelsMax } from "../../../proto/labels.ts";
+import type { Labels } from "../../../proto/labels.ts";
+import { certificateTtlSecondsMax, faultOfWorkload } from "../../../proto/operator/policy-draft.ts";
 import type { WorkloadTerms } from "../../../proto/operator/workload.ts";
-import type { WorkloadIssuer } from "../../config/workload-config.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
@@ -18,9 +17,6 @@ import {
 } from "../../store/enrollment/policies.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
-
-/** 30 days. */
-const certificateTtlSecondsMax = 2_592_000;
 
 /** A policy to create, with defaults applied. */
 export interface PolicyDraft {
@@ -47,7 +43,10 @@ export const createPolicy = async (
   draft: PolicyDraft,
   origin: Origin,
 ): Promise<PolicyRow> => {
-  const fault = faultOfWorkload(draft, config.workloadIssuers);
+  const fault = faultOfWorkload(
+    draft,
+    config.workloadIssuers.map(({ issuer }) => issuer),
+  );
   if (fault !== undefined) throw new Problem("validation_failed", { errors: [fault] });
   return db.transaction(async (tx) => {
     const policy = await insertPolicy(tx, {
@@ -83,18 +82,6 @@ export const createPolicy = async (
     );
     return policy;
   });
-};
-
-const faultOfWorkload = (
-  { labels, workload }: PolicyDraft,
-  issuers: readonly WorkloadIssuer[],
-): FieldError | undefined => {
-  if (workload === null) return undefined;
-  if (!issuers.some(({ issuer }) => issuer === workload.issuer))
-    return { path: "workload.issuer", message: "must be an issuer of SVC_WORKLOAD_ISSUERS_FILE" };
-  const at = workload.rules.findIndex((rule) => Object.keys({ ...labels, ...rule.labels }).length > labelsMax);
-  if (at < 0) return undefined;
-  return { path: `workload.rules.${at}.labels`, message: `must have at most ${labelsMax} entries with the policy's` };
 };
 
 /** Freezes a policy; final and idempotent. Its tokens stop enrolling with the commit. Throws 404 `not_found`. */

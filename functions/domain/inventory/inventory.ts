@@ -1,6 +1,5 @@
-import { sha256 } from "../../../kit/bytes.ts";
 import type { InventoryStatus } from "../../../proto/fleet-health/vocabulary.ts";
-import type { InventoryHost, InventoryItem } from "../../../proto/inventory/inventory.ts";
+import { type InventoryHost, type InventoryItem, inventoryDigest } from "../../../proto/inventory/inventory.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
@@ -41,7 +40,7 @@ export const putInventory = async (
 ): Promise<ChangedInventory> => {
   if (hosts.length === 0 && !allowEmpty) throw new Problem("inventory_empty");
   refuseTwice(hosts);
-  const digest = await digestOf(hosts);
+  const digest = await inventoryDigest(hosts);
   return db.transaction(async (tx) => {
     const before = await lockInventory(tx);
     if (!matches(ifMatch, before))
@@ -83,13 +82,6 @@ const refuseTwice = (hosts: readonly InventoryHost[]): void => {
     return before === undefined ? [] : [{ path: `hosts.${index}.name`, message: `is the name of hosts.${before} too` }];
   });
   if (errors.length > 0) throw new Problem("inventory_invalid", { errors: errors.slice(0, errorsMax) });
-};
-
-/** The same for the same hosts in any order. */
-const digestOf = async (hosts: readonly InventoryHost[]): Promise<string> => {
-  const sorted = hosts.toSorted((a, b) => (a.name < b.name ? -1 : 1));
-  const entries = sorted.map(({ name, owner, labels }) => [name, owner, Object.entries(labels).toSorted()]);
-  return (await sha256(JSON.stringify(entries))).toHex();
 };
 
 /** Strong comparison (RFC 9110, 13.1.1). */

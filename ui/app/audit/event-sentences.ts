@@ -59,6 +59,7 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "put an inventory of {hosts} hosts: {added} added, {changed} changed, {removed} removed",
     "could not put an inventory",
   ],
+  "applied_set.put": ["applied the set {target}", "could not apply the set {target}"],
   "account.refuse": [
     "sent account {number} of queue {queue_id}, which core refuses",
     "sent account {number} of queue {queue_id}, which core refuses",

@@ -1,4 +1,5 @@
 import { formBytesMax } from "../../../kit/form.ts";
+import { appliedSetBytesMax } from "../../../proto/applied-set/applied-set.ts";
 import { inventoryBytesMax } from "../../../proto/inventory/inventory.ts";
 import type { CoreCall, CoreClient } from "../core-client.ts";
 import type { RefusalLimit } from "../limit-address.ts";
@@ -18,8 +19,10 @@ const pathPattern = /^\/v1(\/([A-Za-z0-9._~:-]|%3[Aa])+)+$/;
 const bearerPattern = /^Bearer [A-Za-z0-9._~+/=-]{1,4096}$/i;
 /** As core's own limits. */
 const bodyBytesMax = 1024 * 1024;
-const bodyBytesMaxOf = (pathname: string): number =>
-  pathname === "/v1/collector/inventory" ? inventoryBytesMax : bodyBytesMax;
+const bodyBytesMaxOf = (pathname: string): number => {
+  if (pathname === "/v1/collector/inventory") return inventoryBytesMax;
+  return pathname.startsWith("/v1/collector/applied-sets/") ? appliedSetBytesMax : bodyBytesMax;
+};
 const methods = ["GET", "POST", "PUT", "DELETE"] as const;
 const scimPathPattern = /^\/scim\/v2(\/([A-Za-z0-9._~:-]|%3[Aa])+)+$/;
 const scimMethods = [...methods, "PATCH"] as const;

@@ -1,13 +1,14 @@
 import * as v from "valibot";
-import { Identifier } from "../../../../proto/management/text.ts";
+import { Identifier, Prose } from "../../../../proto/management/text.ts";
+import { Cidrs } from "../../../../proto/operator/policy-draft.ts";
+import { Count } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { tokenTtlSecondsDefault, tokenTtlSecondsMax } from "../../../domain/enrollment/bootstrap-token.ts";
 import { createToken } from "../../../domain/enrollment/tokens.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import { Count, IdParams, Prose } from "../../shapes.ts";
+import { IdParams } from "../../shapes.ts";
 import { CreatedTokenView, tokenView } from "../tokens/token.ts";
-import { Cidrs } from "./policy.ts";
 
 const TokenDraftBody = v.strictObject({
   ttl_seconds: v.optional(

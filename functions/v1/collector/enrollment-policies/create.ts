@@ -1,8 +1,9 @@
+import { PolicyDraftBody } from "../../../../proto/operator/policy-draft.ts";
 import type { Core } from "../../../core.ts";
 import { createPolicy } from "../../../domain/enrollment/policies.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import { PolicyDraftBody, PolicyView, policyView } from "./policy.ts";
+import { PolicyView, policyView } from "./policy.ts";
 
 /** `POST /v1/collector/enrollment-policies`: creates an enrollment policy. */
 export const createPolicyRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>

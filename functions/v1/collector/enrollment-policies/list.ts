@@ -35,6 +35,12 @@ export const listPoliciesRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     guard: scope(core, "audit"),
     query: v.strictObject({ ...policyFilterFields, ...listFields }),
     replies: { 200: { description: "A page of policies", schema: PolicyPage } },
-    handle: ({ query }) => list(query, (page) => browsePolicies(core, policyFilterOf(query), page), listedPolicyView),
+    handle: ({ query }) =>
+      list(
+        query,
+        (page) => browsePolicies(core, policyFilterOf(query), page),
+        listedPolicyView,
+        () => ({ workload_issuers: core.config.workloadIssuers.map(({ issuer }) => issuer) }),
+      ),
   });
 };

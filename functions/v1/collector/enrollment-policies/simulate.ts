@@ -1,12 +1,12 @@
 import * as v from "valibot";
 import { Identifier, Platform, Sha256Hex } from "../../../../proto/management/text.ts";
+import { IdentityPrefix } from "../../../../proto/operator/policy-draft.ts";
 import type { Core } from "../../../core.ts";
 import { simulateEnrollment } from "../../../domain/enrollment/simulate.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
 import { Problem } from "../../../problems.ts";
 import { IdParams, RemoteAddress } from "../../shapes.ts";
-import { IdentityPrefix } from "./policy.ts";
 
 const SimulationBody = v.strictObject({
   device_id: v.optional(

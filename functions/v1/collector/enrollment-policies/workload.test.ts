@@ -49,6 +49,11 @@ describe("the rules of a policy", () => {
     expect(await policyOf({})).toBe(next);
   });
 
+  it("may name the issuers that the list of policies has", async () => {
+    const { body } = await api("GET", policiesPath, { as: "auditor" });
+    expect(body.workload_issuers).toContain(cluster.url);
+  });
+
   it.each([
     [{ issuer: "https://unknown.example.com" }, "workload.issuer", "must be an issuer of SVC_WORKLOAD_ISSUERS_FILE"],
     [{ rules: [] }, "workload.rules", "must have at least one entry"],

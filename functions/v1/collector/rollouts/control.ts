@@ -1,10 +1,11 @@
 import * as v from "valibot";
+import { Prose } from "../../../../proto/management/text.ts";
 import { Rollout } from "../../../../proto/rollout/rollout.ts";
 import { controlRollout, type RolloutControl } from "../../../domain/rollout/control.ts";
 import type { RolloutCore } from "../../../domain/rollout/create.ts";
 import { scope } from "../../../http/guards.ts";
 import { route } from "../../../http/route.ts";
-import { IdParams, Prose } from "../../shapes.ts";
+import { IdParams } from "../../shapes.ts";
 import { rolloutView } from "./rollout.ts";
 
 const ControlBody = v.strictObject({ reason: v.optional(v.nullable(Prose(500)), null) });

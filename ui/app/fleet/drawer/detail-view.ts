@@ -150,6 +150,7 @@ const eventTitles: Readonly<Record<AuditAction, readonly [success: string, failu
   "certificate.revoke": ["Certificate revoked", "Certificate revocation failed"],
   "certificate.reuse_refused": ["Replaced certificate used again", "Replaced certificate used again and rejected"],
   "inventory.put": ["Inventory put", "Putting the inventory failed"],
+  "applied_set.put": ["Set applied", "Applying a set failed"],
   "identity.revoke": ["Identity revoked", "Identity revocation failed"],
   "identity.clone_suspected": ["Two processes use one certificate", "Two processes use one certificate"],
   "queue.forked": ["Copied queue accepted", "Copied queue: continued under a new queue id"],

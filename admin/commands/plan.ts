@@ -1,0 +1,131 @@
+import { type FleetClient, whoami } from "../../client/index.ts";
+import { applyPlan, checkAtCore, recordOnly } from "../plan/apply-plan.ts";
+import { comparePlan, type FleetPlan } from "../plan/compare.ts";
+import { queriesOf } from "../plan/compare-assignments.ts";
+import { type Definitions, readDefinitions } from "../plan/definitions.ts";
+import { type FleetObjects, readFleetObjects } from "../plan/fleet-objects.ts";
+import type { FieldChange, PlanStep } from "../plan/step.ts";
+import type { Action, GlobalOptions } from "../terminal/command.ts";
+import { confirm } from "../terminal/confirm.ts";
+import { connect } from "../terminal/connect.ts";
+import { describeProblem } from "../terminal/describe-problem.ts";
+import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { type Column, type Format, printRecord, printRows } from "../terminal/output.ts";
+import type { Terminal } from "../terminal/terminal.ts";
+
+interface PlanOptions {
+  prune?: boolean;
+}
+
+/** `svc-admin plan`: what apply would change, and what somebody changed since the last one; 2 if there is a difference. */
+export const planAction: Action<PlanOptions> = async (terminal, { prune = false, ...options }, dir = "") => {
+  const { plan, isChecked } = await readPlan(terminal, options, { dir, prune });
+  await printPlan(terminal, options, plan);
+  terminal.err.write(`${summaryOf(plan)}\n`);
+  if (!isChecked) terminal.err.write("without the scope admin, core has not checked the configs for secrets\n");
+  return plan.steps.some(({ work }) => work !== null) ? exitCodes.different : exitCodes.ok;
+};
+
+/** `svc-admin apply`: makes core what the files say, after naming what changes. Exits with 5 if it ended in the middle. */
+export const applyAction: Action<PlanOptions> = async (terminal, { prune = false, ...options }, dir = "") => {
+  const { plan, client, objects, isChecked } = await readPlan(terminal, options, { dir, prune });
+  if (!isChecked) throw new ActionFailure(exitCodes.refused, "apply needs the scope admin: nothing was changed");
+  const work = plan.steps.filter((step) => step.work !== null);
+  if (work.length === 0) {
+    await recordOnly(client, plan, objects.applied);
+    await printPlan(terminal, options, plan);
+    terminal.err.write(`${summaryOf(plan)}\n`);
+    return exitCodes.ok;
+  }
+  await confirm(terminal, options, `${work.map(lineOf).join("\n")}\n${summaryOf(plan)}`);
+  const { done, problem } = await applyPlan(client, plan, objects);
+  await printPlan(terminal, options, plan, (step) => (done.has(step) ? "done" : "not done"));
+  if (problem === null) return exitCodes.ok;
+  if (terminal.signal.aborted) return exitCodes.interrupted;
+  terminal.err.write(describeProblem(problem));
+  terminal.err.write(`${done.size} of ${work.length} changes were made: apply again to continue\n`);
+  return done.size > 0 ? exitCodes.partial : exitCodes.refused;
+};
+
+interface ReadPlan {
+  plan: FleetPlan;
+  client: FleetClient;
+  objects: FleetObjects;
+  /** Whether core has checked the configs, which needs the scope admin. */
+  isChecked: boolean;
+}
+
+/** Reads files and core, and validates everything. Ends the command for the faults of the files. */
+const readPlan = async (
+  terminal: Terminal,
+  options: GlobalOptions,
+  { dir, prune }: { dir: string; prune: boolean },
+): Promise<ReadPlan> => {
+  const definitions: Definitions = await readDefinitions(dir);
+  const queries = queriesOf(definitions, new Date(terminal.clock.now()));
+  const client = connect(terminal, options);
+  const objects = await readFleetObjects(client, definitions, queries);
+  const plan = await comparePlan(definitions, objects, { prune });
+  const { data } = await whoami<true>({ client });
+  const isChecked = data.scopes.includes("admin");
+  if (isChecked) await checkAtCore(client, plan, definitions);
+  return { plan, client, objects, isChecked };
+};
+
+/** Hosts of a line, and of a step in JSON. */
+const namedMax = { line: 3, json: 1000 };
+
+const printPlan = async (
+  terminal: Terminal,
+  { format }: { format: Format },
+  { set, steps }: FleetPlan,
+  outcomeOf?: (step: PlanStep) => string,
+): Promise<void> => {
+  const rows = steps.map((step) => {
+    const { work, keys: _, hosts, ...shown } = step;
+    const outcome = outcomeOf && work ? { outcome: outcomeOf(step) } : {};
+    return { step, record: { ...shown, ...outcome, host_count: hosts.length, hosts: hosts.slice(0, namedMax.json) } };
+  });
+  if (format === "json" || format === "yaml")
+    return printRecord(terminal, { format, record: { set, steps: rows.map(({ record }) => record) } });
+  const columns: Column<(typeof rows)[number]>[] = [
+    ...(["action", "kind", "name"] as const).map((title) => ({
+      title,
+      value: ({ step }: { step: PlanStep }) => step[title],
+    })),
+    { title: "drift", value: ({ step }) => (step.drift ? "yes" : "no") },
+    ...(outcomeOf
+      ? [{ title: "outcome", value: ({ record }: { record: { outcome?: string } }) => record.outcome }]
+      : []),
+    { title: "detail", value: ({ step }) => detailOf(step) },
+  ];
+  return printRows(terminal, { format, columns, rows });
+};
+
+const lineOf = (step: PlanStep): string => {
+  const detail = detailOf(step);
+  return `  ${step.action} ${step.kind} ${step.name}${step.drift ? " (drift)" : ""}${detail === "" ? "" : `: ${detail}`}`;
+};
+
+const detailOf = ({ work, fields, hosts }: PlanStep): string =>
+  [...fields.map(fieldOf), ...hostsOf(hosts), ...(work === null ? ["not in the files: --prune removes it"] : [])].join(
+    "; ",
+  );
+
+const fieldOf = ({ field, from, to, drift }: FieldChange): string =>
+  `${field} ${from === null ? "" : `${JSON.stringify(from)} -> `}${JSON.stringify(to)}${drift ? " (drift)" : ""}`;
+
+const hostsOf = (hosts: PlanStep["hosts"]): string[] =>
+  [...Map.groupBy(hosts, ({ change }) => change)].map(([change, group]) => {
+    const named = group.slice(0, namedMax.line).map(({ name }) => name);
+    return `${group.length} ${change}: ${named.join(", ")}${group.length > named.length ? ", …" : ""}`;
+  });
+
+const summaryOf = ({ set, steps }: FleetPlan): string => {
+  const work = steps.filter((step) => step.work !== null);
+  const kept = steps.length - work.length;
+  const drift = work.filter((step) => step.drift).length;
+  const changes = work.length === 0 ? "no difference" : `${work.length} ${work.length === 1 ? "change" : "changes"}`;
+  const undone = drift === 0 ? "" : `, ${drift} of them to undo what somebody changed since the last apply`;
+  return `${set}: ${changes}${undone}${kept === 0 ? "" : `; ${kept} kept that no file has any more`}`;
+};

@@ -1,0 +1,155 @@
+import { isDeepStrictEqual } from "node:util";
+import {
+  assignCollectorConfig,
+  changeWatch,
+  clearDesiredConfig,
+  createEnrollmentPolicy,
+  createWatch,
+  deleteWatch,
+  type FleetClient,
+  freezeEnrollmentPolicy,
+  publishCollectorConfig,
+  putAppliedSet,
+  putInventory,
+} from "../../client/index.ts";
+import { FleetError, type Problem } from "../../client/problem.ts";
+import type { FleetPlan } from "./compare.ts";
+import { type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
+import { configKey, type FleetObjects } from "./fleet-objects.ts";
+import { contentOf, type Entry, type PlanStep, type Work } from "./step.ts";
+
+/** Has core check the configs that a plan publishes, by rules that core alone has. Ends the command with what is wrong in which file. */
+export const checkAtCore = async (
+  client: FleetClient,
+  { steps }: FleetPlan,
+  { configs }: Definitions,
+): Promise<void> => {
+  const faults: FileFault[] = [];
+  for (const { work } of steps) {
+    if (work?.do !== "publish") continue;
+    const { name, yaml } = work;
+    const file = configs.find(({ item }) => item.name === name)?.item.file ?? name;
+    try {
+      await publishCollectorConfig<true>({ client, query: { dry_run: "true" }, body: { name, yaml } });
+    } catch (error) {
+      const errors = error instanceof FleetError ? (error.problem.errors ?? []) : [];
+      if (errors.length === 0) throw error;
+      faults.push(...errors.map((each) => ({ ...each, file })));
+    }
+  }
+  refuseFaults(faults);
+};
+
+/** How far a plan was carried out: the steps that were, and why the next one was not. */
+export interface Applied {
+  done: ReadonlySet<PlanStep>;
+  problem: Problem | null;
+}
+
+/**
+ * Carries a plan out. The set is written before the first change, with what apply means to do, so that one that is killed may continue; and
+ * after the last one, with what it did. The first refusal ends it. Throws where the set itself cannot be written.
+ */
+export const applyPlan = async (client: FleetClient, plan: FleetPlan, objects: FleetObjects): Promise<Applied> => {
+  const path = { name: plan.set };
+  const record = (revision: number, done: ReadonlySet<PlanStep>, complete: boolean) =>
+    putAppliedSet<true>({ client, path, body: { revision, content: contentAfter(plan, done, complete) } });
+  const work = plan.steps.filter((step) => step.work !== null);
+  const intended = new Set(work.filter(({ keys }) => keys.every((key) => plan.after.has(key))));
+  const { data: begun } = await record(plan.revision, intended, false);
+  const configs = new Map(objects.configs);
+  const done = new Set<PlanStep>();
+  let problem: Problem | null = null;
+  for (const step of work) {
+    try {
+      const made = step.work && (await carryOut(client, step.work, configs));
+      if (made) plan = withId(plan, step, made);
+      done.add(step);
+    } catch (error) {
+      if (!(error instanceof FleetError)) throw error;
+      problem = error.problem;
+      break;
+    }
+  }
+  try {
+    await record(begun.revision, done, true);
+  } catch (error) {
+    // What stopped the steps stops this too: the set says what was meant to be done, and the next apply compares by it.
+    if (problem === null || !(error instanceof FleetError)) throw error;
+  }
+  return { done, problem };
+};
+
+/** Writes the set where it differs although core is as the files say, so that later changes by hand are noticed. */
+export const recordOnly = async (
+  client: FleetClient,
+  plan: FleetPlan,
+  applied: FleetObjects["applied"],
+): Promise<void> => {
+  const content = contentAfter(plan, new Set(), true);
+  if (isDeepStrictEqual(applied?.content, content)) return;
+  await putAppliedSet<true>({ client, path: { name: plan.set }, body: { revision: plan.revision, content } });
+};
+
+/** Returns the content of the set with the entries of the steps that are done, and of the others as they were. */
+const contentAfter = ({ steps, before, after }: FleetPlan, done: ReadonlySet<PlanStep>, complete: boolean) => {
+  const entries = new Map(after);
+  for (const step of steps) {
+    if (step.work === null || done.has(step)) continue;
+    for (const key of step.keys) {
+      const entry = before.get(key);
+      if (entry === undefined) entries.delete(key);
+      else entries.set(key, entry);
+    }
+  }
+  return contentOf(entries, { complete });
+};
+
+const withId = (plan: FleetPlan, { keys }: PlanStep, id: string): FleetPlan => {
+  const after = new Map<string, Entry>(plan.after);
+  for (const key of keys) {
+    const entry = after.get(key);
+    if (entry?.kind === "watch") after.set(key, { ...entry, id });
+  }
+  return { ...plan, after };
+};
+
+/** Sends the request of a step. Returns the id of a watch that it has created; adds a config that it has published to `configs`. */
+const carryOut = async (client: FleetClient, work: Work, configs: Map<string, string>): Promise<string | undefined> => {
+  switch (work.do) {
+    case "publish": {
+      const { name, yaml, hash } = work;
+      const { data } = await publishCollectorConfig<true>({ client, body: { name, yaml } });
+      if ("id" in data) configs.set(configKey(hash, name), data.id);
+      return undefined;
+    }
+    case "create_policy":
+      await createEnrollmentPolicy<true>({ client, body: work.draft });
+      return undefined;
+    case "freeze_policy":
+      await freezeEnrollmentPolicy<true>({ client, path: { id: work.id }, body: {} });
+      return undefined;
+    case "create_watch":
+      return (await createWatch<true>({ client, body: work.body })).data.id;
+    case "change_watch":
+      await changeWatch<true>({ client, path: { id: work.id }, body: { ...work.body, revision: work.revision } });
+      return undefined;
+    case "delete_watch":
+      await deleteWatch<true>({ client, path: { id: work.id } });
+      return undefined;
+    case "put_inventory": {
+      const headers = work.etag === null ? {} : { "If-Match": work.etag };
+      const query = work.hosts.length === 0 ? { allow_empty: "true" as const } : {};
+      await putInventory<true>({ client, query, headers, body: { hosts: [...work.hosts] } });
+      return undefined;
+    }
+    case "assign": {
+      const id = configs.get(configKey(work.hash, work.config)) ?? "";
+      await assignCollectorConfig<true>({ client, path: { id }, body: { identity_ids: [...work.ids] } });
+      return undefined;
+    }
+    case "clear":
+      for (const id of work.ids) await clearDesiredConfig<true>({ client, path: { id } });
+      return undefined;
+  }
+};

@@ -1,0 +1,155 @@
+import { type FleetFilter, selectsEveryHost } from "../../proto/fleet-health/filter.ts";
+import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
+import { type FleetQuery, filterToQuery } from "../terminal/fleet-query.ts";
+import type { Compared, PlanComparison } from "./compare.ts";
+import { type Defined, type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
+import type { FoundHost } from "./fleet-objects.ts";
+import { type Entry, keyOf, stepHostsMax } from "./step.ts";
+
+/** Parts of a filter that an assignment does not change, and that stay as they are between two applies. */
+const lasting: ReadonlySet<string> = new Set(
+  ["text", "device", "hostname", "identity", "platform", "version", "versionRange", "label", "policy"].flatMap(
+    (part) => [part, `not${part.charAt(0).toUpperCase()}${part.slice(1)}`],
+  ),
+);
+
+/** Returns the queries of the files' assignments. Ends the command for a fault in one, and in the filter of a watch. */
+export const queriesOf = ({ assignments, watches, configs }: Definitions, now: Date): FleetQuery[] => {
+  const faults: FileFault[] = [];
+  for (const { item, fault } of watches)
+    faults.push(...parseQuery(item.filter, now).faults.map(({ message }) => fault(["filter"], message)));
+  const names = new Set(configs.map(({ item }) => item.name));
+  const queries = assignments.map(({ item: { config, query = "", all }, fault }) => {
+    if (!names.has(config)) faults.push(fault(["config"], "must be the name of one of configs"));
+    const { filter, faults: wrong } = parseQuery(query, now);
+    faults.push(...wrong.map(({ message }) => fault(["query"], message)));
+    const message = faultOfSelection(filter, all === true);
+    if (message !== undefined && wrong.length === 0) faults.push(fault(["query"], message));
+    return filterToQuery(filter);
+  });
+  refuseFaults(faults);
+  return queries;
+};
+
+const faultOfSelection = (filter: FleetFilter, all: boolean): string | undefined => {
+  const parts = Object.entries(filter).filter(([, value]) => value !== undefined);
+  if (all) return parts.length > 0 ? "must be left out with all: true" : undefined;
+  if (selectsEveryHost(filter)) return "selects every host: write all: true in its place, or name some";
+  if (parts.every(([part]) => lasting.has(part))) return undefined;
+  return "may have label, device, host, identity, platform, version, policy and text: the rest changes by itself";
+};
+
+/** Compares, host by host, the config that the files assign, the one that was last applied, and the one that the host has. */
+export const compareAssignments = ({
+  definitions,
+  objects,
+  before,
+  isComplete,
+  prune,
+  faults,
+}: PlanComparison): Compared => {
+  const wanted = wantedConfigs(definitions, objects.selected, faults);
+  const compared: Compared = { steps: [], pruned: [], entries: [] };
+  const assigned: (FoundHost & { config: string; hash: string; drift: boolean })[] = [];
+  for (const { id, identity, config, hash } of wanted.values()) {
+    const live = objects.assigned.get(id)?.hash;
+    const entry = hostEntry(before.get(keyOf("host", id)));
+    compared.entries.push({ kind: "host", id, hash, made: entry?.made ?? live !== hash });
+    const drift = isComplete && entry !== undefined && entry.hash !== live;
+    if (live !== hash) assigned.push({ id, identity, config, hash, drift });
+  }
+  refuseRollouts(wanted, assigned, objects.inRollouts, faults);
+  const cleared: (FoundHost & { hash: string })[] = [];
+  for (const each of before.values()) {
+    const entry = hostEntry(each);
+    const live = entry && objects.assigned.get(entry.id);
+    // Somebody gave the host another config, or revoked it: it is theirs.
+    if (entry === undefined || live?.hash !== entry.hash || !entry.made || wanted.has(entry.id)) continue;
+    cleared.push(live);
+    if (!prune) compared.entries.push(entry);
+  }
+  for (const group of Map.groupBy(assigned, ({ config, drift }) => `${drift} ${config}`).values())
+    for (const some of inSteps(group)) {
+      const [{ config, hash, drift }] = some;
+      const work = { do: "assign" as const, config, hash, ids: some.map(({ id }) => id) };
+      compared.steps.push({ ...stepOf(some, "assigned"), action: "assign", name: config, drift, work });
+    }
+  for (const group of Map.groupBy(cleared, ({ hash }) => hash).values())
+    for (const some of inSteps(group)) {
+      const step = { ...stepOf(some, "cleared"), name: some[0].hash.slice(0, 12) };
+      const work = { do: "clear" as const, ids: some.map(({ id }) => id) };
+      if (prune) compared.pruned.push({ ...step, action: "clear", work });
+      else compared.steps.push({ ...step, action: "keep", work: null });
+    }
+  return compared;
+};
+
+/** A rollout would skip a host that is assigned another config meanwhile, and its gate would no longer count it. */
+const refuseRollouts = (
+  wanted: ReturnType<typeof wantedConfigs>,
+  assigned: readonly FoundHost[],
+  inRollouts: ReadonlyMap<string, string>,
+  faults: FileFault[],
+): void => {
+  const busy = assigned.filter(({ id }) => inRollouts.has(id));
+  for (const [rollout, hosts] of Map.groupBy(busy, ({ id }) => inRollouts.get(id)))
+    for (const [fault, some] of Map.groupBy(hosts, ({ id }) => wanted.get(id)?.fault)) {
+      const message = `finds hosts of the rollout ${rollout}, which has not ended: wait, or abort it: ${namedHosts(some)}`;
+      if (fault !== undefined) faults.push(fault(["query"], message));
+    }
+};
+
+const hostEntry = (entry: Entry | undefined) => (entry?.kind === "host" ? entry : undefined);
+
+/** A host, the config that the files assign to it, and the assignment's place. */
+interface WantedHost extends FoundHost {
+  config: string;
+  hash: string;
+  fault: Defined<unknown>["fault"];
+}
+
+/** Returns the config of each host that an assignment finds. Two assignments that find one host must agree. */
+const wantedConfigs = (
+  { assignments, configs }: Definitions,
+  selected: readonly (readonly FoundHost[])[],
+  faults: FileFault[],
+): ReadonlyMap<string, WantedHost> => {
+  const hashes = new Map(configs.map(({ item }) => [item.name, item.hash]));
+  const wanted = new Map<string, WantedHost>();
+  assignments.forEach(({ item: { config }, fault }, index) => {
+    const hash = hashes.get(config) ?? "";
+    const hosts = selected[index] ?? [];
+    const disputed = hosts.filter(({ id }) => (wanted.get(id)?.hash ?? hash) !== hash);
+    const [first] = disputed;
+    if (first !== undefined)
+      faults.push(
+        fault(
+          ["query"],
+          `finds hosts that another assignment gives ${wanted.get(first.id)?.config}: ${namedHosts(disputed)}`,
+        ),
+      );
+    for (const host of hosts) wanted.set(host.id, { ...host, config, hash, fault });
+  });
+  return wanted;
+};
+
+const namedHosts = (hosts: readonly FoundHost[]): string =>
+  `${hosts
+    .slice(0, 3)
+    .map(({ identity }) => identity)
+    .join(", ")}${hosts.length > 3 ? ` and ${hosts.length - 3} more` : ""}`;
+
+const stepOf = (hosts: readonly FoundHost[], change: "assigned" | "cleared") => ({
+  kind: "assignment" as const,
+  drift: false,
+  fields: [],
+  hosts: hosts.map(({ identity }) => ({ name: identity, change })),
+  keys: hosts.map(({ id }) => keyOf("host", id)),
+});
+
+/** A step of a host or more. */
+type Some<Item> = [Item, ...Item[]];
+
+const inSteps = function* <Item>(hosts: readonly Item[]): Generator<Some<Item>, void, void> {
+  for (let at = 0; at < hosts.length; at += stepHostsMax) yield hosts.slice(at, at + stepHostsMax) as Some<Item>;
+};

@@ -1,0 +1,250 @@
+import { isDeepStrictEqual } from "node:util";
+import { inventoryDigest } from "../../proto/inventory/inventory.ts";
+import { certificateTtlSecondsMax, faultOfWorkload } from "../../proto/operator/policy-draft.ts";
+import { watchesMax } from "../../proto/watch/watch.ts";
+import { compareAssignments } from "./compare-assignments.ts";
+import { type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
+import { configKey, type FleetObjects, inventoryEtagOf } from "./fleet-objects.ts";
+import {
+  type Entries,
+  type Entry,
+  entriesOf,
+  type FieldChange,
+  type HostChange,
+  keyOf,
+  type PlanStep,
+} from "./step.ts";
+
+/** What apply would do, in this order, and the set before and after it. */
+export interface FleetPlan {
+  set: string;
+  /** The revision of the set; 0 for none. */
+  revision: number;
+  steps: readonly PlanStep[];
+  before: Entries;
+  after: Entries;
+}
+
+/** What the comparisons of each kind share. */
+export interface PlanComparison {
+  definitions: Definitions;
+  objects: FleetObjects;
+  before: Entries;
+  /** Whether the last apply ended, so that what differs from it is drift. */
+  isComplete: boolean;
+  prune: boolean;
+  faults: FileFault[];
+}
+
+/** The steps of a kind, those of `--prune` apart because they come last, and its entries afterwards. */
+export interface Compared {
+  steps: PlanStep[];
+  pruned: PlanStep[];
+  entries: Entry[];
+}
+
+/** Compares what was last applied, the files, and core. Ends the command where core could not become what the files say. */
+export const comparePlan = async (
+  definitions: Definitions,
+  objects: FleetObjects,
+  { prune }: { prune: boolean },
+): Promise<FleetPlan> => {
+  const { applied } = objects;
+  const before = entriesOf(applied?.content);
+  const faults: FileFault[] = [];
+  const given: PlanComparison = {
+    definitions,
+    objects,
+    before,
+    isComplete: applied?.content.complete === true,
+    prune,
+    faults,
+  };
+  // Configs before the assignments that name them; what is taken away comes last.
+  const kinds = [
+    compareConfigs(given),
+    comparePolicies(given),
+    compareWatches(given),
+    await compareInventory(given),
+    compareAssignments(given),
+  ];
+  refuseFaults(faults);
+  const entries = kinds.flatMap((kind) => kind.entries);
+  return {
+    set: definitions.set,
+    revision: applied?.revision ?? 0,
+    steps: [...kinds.flatMap(({ steps }) => steps), ...kinds.toReversed().flatMap(({ pruned }) => pruned)],
+    before,
+    after: new Map(entries.map((entry) => [keyOfEntry(entry), entry])),
+  };
+};
+
+const keyOfEntry = (entry: Entry): string => {
+  if (entry.kind === "inventory") return keyOf("inventory");
+  return keyOf(entry.kind, entry.kind === "host" ? entry.id : entry.name);
+};
+
+const entryOf = <Kind extends Entry["kind"]>(before: Entries, kind: Kind, name = "") =>
+  before.get(keyOf(kind, name)) as Extract<Entry, { kind: Kind }> | undefined;
+
+const entriesOfKind = <Kind extends Entry["kind"]>(before: Entries, kind: Kind) =>
+  [...before.values()].filter((entry): entry is Extract<Entry, { kind: Kind }> => entry.kind === kind);
+
+const plain = { drift: false, fields: [], hosts: [] };
+
+const compareConfigs = ({ definitions, objects }: PlanComparison): Compared => {
+  const missing = definitions.configs.filter(({ item }) => !objects.configs.has(configKey(item.hash, item.name)));
+  const steps = missing.map(({ item: { name, yaml, hash } }): PlanStep => {
+    const fields = [{ field: "config_hash", from: null, to: hash, drift: false }];
+    return {
+      ...plain,
+      action: "publish",
+      kind: "config",
+      name,
+      fields,
+      work: { do: "publish", name, yaml, hash },
+      keys: [],
+    };
+  });
+  return { steps, pruned: [], entries: [] };
+};
+
+const comparePolicies = ({ definitions, objects, before, prune, faults }: PlanComparison): Compared => {
+  const compared: Compared = { steps: [], pruned: [], entries: [] };
+  for (const { item, fault } of definitions.policies) {
+    const { frozen, ...given } = item;
+    const draft = {
+      ...given,
+      certificate_ttl_seconds: Math.min(given.certificate_ttl_seconds, certificateTtlSecondsMax),
+    };
+    const { name } = draft;
+    const live = objects.policies.get(name);
+    const made = entryOf(before, "policy", name)?.made ?? live === undefined;
+    const step = { ...plain, kind: "policy" as const, name, keys: [keyOf("policy", name)] };
+    compared.entries.push({ kind: "policy", name, made });
+    if (live === undefined) {
+      const wrong = faultOfWorkload(draft, objects.workloadIssuers);
+      if (wrong !== undefined) faults.push(fault(wrong.path.split("."), wrong.message));
+      if (frozen) faults.push(fault(["frozen"], "must be false: the policy is not in core"));
+      compared.steps.push({ ...step, action: "create", work: { do: "create_policy", draft } });
+      continue;
+    }
+    for (const [field, value] of Object.entries(draft))
+      if (!isDeepStrictEqual(value, live[field as keyof typeof draft]))
+        faults.push(
+          fault([field], "is another value in core, and a policy never changes: give the changed one another name"),
+        );
+    if (frozen && live.state === "active") {
+      const fields = [{ field: "state", from: "active", to: "frozen", drift: false }];
+      compared.steps.push({ ...step, action: "freeze", fields, work: { do: "freeze_policy", id: live.id } });
+    }
+    if (!frozen && live.state === "frozen")
+      faults.push(fault(["name"], "was frozen in core, which is final: write frozen: true, or use another name"));
+  }
+  const names = new Set(definitions.policies.map(({ item }) => item.name));
+  for (const entry of entriesOfKind(before, "policy")) {
+    const live = objects.policies.get(entry.name);
+    if (names.has(entry.name) || !entry.made || live?.state !== "active") continue;
+    const step = { ...plain, kind: "policy" as const, name: entry.name, keys: [keyOf("policy", entry.name)] };
+    if (prune) compared.pruned.push({ ...step, action: "freeze", work: { do: "freeze_policy", id: live.id } });
+    else compared.steps.push({ ...step, action: "keep", work: null });
+    if (!prune) compared.entries.push(entry);
+  }
+  return compared;
+};
+
+const watchFields = ["filter", "more_than", "for_seconds", "receivers"] as const;
+
+const compareWatches = ({ definitions, objects, before, isComplete, prune, faults }: PlanComparison): Compared => {
+  const compared: Compared = { steps: [], pruned: [], entries: [] };
+  let created = 0;
+  for (const { item: body, fault } of definitions.watches) {
+    const { name } = body;
+    const unknown = body.receivers.findIndex((receiver) => !objects.receivers.includes(receiver));
+    if (unknown >= 0) faults.push(fault(["receivers", unknown], receiverMessage(objects.receivers)));
+    const live = objects.watches.get(name);
+    const entry = entryOf(before, "watch", name);
+    // An id of null: the apply that was creating it was killed.
+    const isOurs = entry !== undefined && live !== undefined && (entry.id ?? live.id) === live.id;
+    compared.entries.push({
+      kind: "watch",
+      ...body,
+      id: live?.id ?? null,
+      made: isOurs ? entry.made : live === undefined,
+    });
+    const step = { ...plain, kind: "watch" as const, name, keys: [keyOf("watch", name)] };
+    if (live === undefined) {
+      created += 1;
+      if (objects.watches.size + created > watchesMax)
+        faults.push(
+          fault(["name"], `would be one more than the ${watchesMax} watches that core keeps: delete another one`),
+        );
+      const drift = isComplete && entry !== undefined;
+      compared.steps.push({ ...step, action: "create", drift, work: { do: "create_watch", body } });
+      continue;
+    }
+    const fields = watchFields.flatMap((field): FieldChange[] => {
+      if (isDeepStrictEqual(body[field], live[field])) return [];
+      const drift = isComplete && entry !== undefined && !(isOurs && isDeepStrictEqual(entry[field], live[field]));
+      return [{ field, from: live[field], to: body[field], drift }];
+    });
+    if (fields.length === 0) continue;
+    const work = { do: "change_watch" as const, id: live.id, revision: live.revision, body };
+    compared.steps.push({ ...step, action: "change", drift: fields.some(({ drift }) => drift), fields, work });
+  }
+  const names = new Set(definitions.watches.map(({ item }) => item.name));
+  for (const entry of entriesOfKind(before, "watch")) {
+    const live = objects.watches.get(entry.name);
+    if (names.has(entry.name) || !entry.made || live === undefined || (entry.id ?? live.id) !== live.id) continue;
+    const step = { ...plain, kind: "watch" as const, name: entry.name, keys: [keyOf("watch", entry.name)] };
+    if (prune) compared.pruned.push({ ...step, action: "delete", work: { do: "delete_watch", id: live.id } });
+    else compared.steps.push({ ...step, action: "keep", work: null });
+    if (!prune) compared.entries.push(entry);
+  }
+  return compared;
+};
+
+const receiverMessage = (receivers: readonly string[]): string =>
+  receivers.length === 0
+    ? "is no receiver of core: it has none, see SVC_WATCH_RECEIVERS"
+    : `is no receiver of core, which has ${receivers.join(", ")}`;
+
+const compareInventory = async ({
+  definitions,
+  objects,
+  before,
+  isComplete,
+  prune,
+}: PlanComparison): Promise<Compared> => {
+  const { etag, hosts: live } = objects.inventory;
+  const entry = entryOf(before, "inventory");
+  const nothing = inventoryEtagOf(await inventoryDigest([]));
+  const isAbsent = etag === null || etag === nothing;
+  const drift = isComplete && entry !== undefined && entry.etag !== etag;
+  const step = { ...plain, drift, kind: "inventory" as const, name: "inventory", keys: [keyOf("inventory")] };
+  if (definitions.hosts === undefined) {
+    if (!entry?.made || entry.etag !== etag || isAbsent) return { steps: [], pruned: [], entries: [] };
+    if (!prune) return { steps: [{ ...step, action: "keep", work: null }], pruned: [], entries: [entry] };
+    return {
+      steps: [],
+      pruned: [{ ...step, action: "delete", work: { do: "put_inventory", hosts: [], etag } }],
+      entries: [],
+    };
+  }
+  const wanted = inventoryEtagOf(await inventoryDigest(definitions.hosts));
+  const entries: Entry[] = [{ kind: "inventory", etag: wanted, made: entry?.made ?? isAbsent }];
+  if (wanted === etag) return { steps: [], pruned: [], entries };
+  const names = new Set(definitions.hosts.map(({ name }) => name));
+  const hosts: HostChange[] = [
+    ...definitions.hosts.flatMap((host): HostChange[] => {
+      const known = live?.get(host.name);
+      if (known === undefined) return [{ name: host.name, change: "added" }];
+      return isDeepStrictEqual(known, host) ? [] : [{ name: host.name, change: "changed" }];
+    }),
+    ...[...(live?.keys() ?? [])].flatMap((name): HostChange[] =>
+      names.has(name) ? [] : [{ name, change: "removed" }],
+    ),
+  ];
+  const work = { do: "put_inventory" as const, hosts: definitions.hosts, etag };
+  return { steps: [{ ...step, action: isAbsent ? "create" : "change", hosts, work }], pruned: [], entries };
+};

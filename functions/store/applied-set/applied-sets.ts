@@ -1,0 +1,25 @@
+import { and, eq } from "drizzle-orm";
+import { appliedSet } from "../../../drizzle/schema/applied-set.ts";
+import type { Executor } from "../database/database.ts";
+
+/** A set's row. */
+export type AppliedSetRow = typeof appliedSet.$inferSelect;
+
+/** Finds a set by its name. */
+export const findAppliedSet = async (db: Executor, name: string): Promise<AppliedSetRow | undefined> => {
+  const [row] = await db.select().from(appliedSet).where(eq(appliedSet.name, name));
+  return row;
+};
+
+/** Writes the row of the revision after `before`, 0 for none. Returns false if the set has another revision. */
+export const replaceAppliedSet = async (tx: Executor, before: number, row: AppliedSetRow): Promise<boolean> => {
+  const written =
+    before === 0
+      ? await tx.insert(appliedSet).values(row).onConflictDoNothing().returning({ name: appliedSet.name })
+      : await tx
+          .update(appliedSet)
+          .set(row)
+          .where(and(eq(appliedSet.name, row.name), eq(appliedSet.revision, before)))
+          .returning({ name: appliedSet.name });
+  return written.length > 0;
+};

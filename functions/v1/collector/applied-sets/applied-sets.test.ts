@@ -1,0 +1,60 @@
+import { sql } from "drizzle-orm";
+import { afterAll, expect, it } from "vitest";
+import { type AppliedSet, appliedSetBytesMax } from "../../../../proto/applied-set/applied-set.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+
+const content = {
+  complete: true,
+  policies: [{ name: "web servers", made: true }],
+  watches: [
+    { name: "stale", filter: "state:stale", more_than: 5, for_seconds: 600, receivers: [], id: null, made: true },
+  ],
+  inventory: { etag: `"${"a".repeat(64)}"`, made: false },
+  assignments: [{ config_hash: "b".repeat(64), made: true, identity_ids: ["01920000-0000-7000-8000-0000000000e1"] }],
+};
+const path = (name: string) => `/v1/collector/applied-sets/${name}`;
+const put = (name: string, body: object, as: "admin" | "auditor" = "admin") =>
+  test.api<AppliedSet & Record<string, unknown>>("PUT", path(name), { as, body });
+const get = (name: string, as: "auditor" | "reader" = "auditor") => test.api<AppliedSet>("GET", path(name), { as });
+
+it("keeps a set at the revision that was read, and at no other, audited", async () => {
+  expect((await get("web")).status).toBe(404);
+  expect(await put("web", { revision: 1, content })).toMatchObject({
+    status: 409,
+    body: { code: "conflict", revision: 0 },
+  });
+  const both = await Promise.all([0, 0].map((revision) => put("web", { revision, content })));
+  expect(both.map(({ status }) => status).toSorted()).toEqual([200, 409]);
+  const changed = await put("web", { revision: 1, content: { ...content, complete: false } });
+  expect(changed).toMatchObject({ status: 200, body: { name: "web", revision: 2 } });
+  expect((await get("web")).body).toEqual(changed.body);
+  expect(await put("web", { revision: 1, content })).toMatchObject({ status: 409, body: { revision: 2 } });
+  const events = await test.db.execute(
+    sql`select details->>'revision' as revision, details->>'hosts' as hosts from audit_event where action = 'applied_set.put' order by id`,
+  );
+  expect(events).toEqual([
+    { revision: "1", hosts: "1" },
+    { revision: "2", hosts: "1" },
+  ]);
+});
+
+it.each([
+  ["a name with capitals", "Web", { revision: 0, content }, "name"],
+  ["a revision below 0", "one", { revision: -1, content }, "revision"],
+  ["what is no content", "one", { revision: 0, content: { ...content, policies: null } }, "content.policies"],
+  ["a field that is not known", "one", { revision: 0, content: { ...content, note: "" } }, "content.note"],
+])("refuses %s", async (_, name, body, where) => {
+  expect(await put(name, body)).toMatchObject({
+    ...{ status: 422, body: { code: "validation_failed", errors: [{ path: where }] } },
+  });
+});
+
+it("refuses others than admins, readers, and a set above its bounds", async () => {
+  expect((await put("web", { revision: 2, content }, "auditor")).status).toBe(403);
+  expect((await get("web", "reader")).status).toBe(403);
+  const raw = { type: "application/json", content: " ".repeat(appliedSetBytesMax + 1) };
+  expect(await test.api("PUT", path("web"), { as: "admin", raw })).toMatchObject({ status: 413 });
+});

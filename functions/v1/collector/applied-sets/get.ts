@@ -1,0 +1,31 @@
+import * as v from "valibot";
+import { AppliedSet, AppliedSetName } from "../../../../proto/applied-set/applied-set.ts";
+import type { Core } from "../../../core.ts";
+import { getAppliedSet } from "../../../domain/applied-set/applied-sets.ts";
+import { scope } from "../../../http/guards.ts";
+import { route } from "../../../http/route.ts";
+import type { AppliedSetRow } from "../../../store/applied-set/applied-sets.ts";
+
+/** The parameter of `/v1/collector/applied-sets/{name}`. */
+export const AppliedSetParams = v.object({ name: AppliedSetName });
+
+/** Returns the view of a set. */
+export const appliedSetView = ({ updatedAt, updatedByName, ...row }: AppliedSetRow): AppliedSet => ({
+  ...row,
+  updated_at: updatedAt.toISOString(),
+  updated_by_name: updatedByName,
+});
+
+/** `GET /v1/collector/applied-sets/{name}`: what `svc-admin apply` last made of a repository's files. */
+export const getAppliedSetRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
+  route({
+    method: "GET",
+    path: "/v1/collector/applied-sets/:name",
+    operationId: "getAppliedSet",
+    summary: "What svc-admin apply last made of a repository's files",
+    guard: scope(core, "audit"),
+    params: AppliedSetParams,
+    replies: { 200: { description: "The set", schema: AppliedSet } },
+    problems: ["not_found"],
+    handle: async ({ params }) => ({ status: 200, body: appliedSetView(await getAppliedSet(core, params.name)) }),
+  });

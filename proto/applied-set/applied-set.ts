@@ -1,0 +1,66 @@
+/** What `svc-admin apply` last made of the files of a repository (docs/plan.md). */
+import * as v from "valibot";
+import { Identifier, Sha256Hex } from "../management/text.ts";
+import { Id, IsoTimestamp } from "../values.ts";
+import { WatchBody } from "../watch/watch.ts";
+
+/** The largest set as JSON, in bytes: below what one address may send at once. A host that has a config needs 39. */
+export const appliedSetBytesMax = 12 * 1024 * 1024;
+
+/** The name of a set, which its files give. */
+export const AppliedSetName = v.pipe(
+  v.string("must be a string"),
+  v.regex(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/, "must be 1 to 63 lowercase letters, digits and dashes"),
+);
+
+/** Whether apply made the object. One that it found is changed, and never deleted. */
+const made = v.boolean("must be a boolean");
+
+const { name, filter, more_than, for_seconds, receivers } = WatchBody.entries;
+
+const AppliedWatch = v.strictObject({
+  ...{ name, filter, more_than: more_than.wrapped, for_seconds: for_seconds.wrapped, receivers: receivers.wrapped },
+  /** Null until it has been created. */
+  id: v.nullable(Id),
+  made,
+});
+
+/** The objects that are in the files, as apply left them. */
+export const AppliedContent = v.strictObject({
+  /** False while an apply runs. One that was killed leaves false, and what it meant to do. */
+  complete: v.boolean("must be a boolean"),
+  policies: v.array(v.strictObject({ name: Identifier(120), made }), "must be an array"),
+  watches: v.array(AppliedWatch, "must be an array"),
+  inventory: v.nullable(v.strictObject({ etag: Identifier(70), made })),
+  /** The hosts by the hash of the config that they have. */
+  assignments: v.array(
+    v.strictObject({ config_hash: Sha256Hex, made, identity_ids: v.array(Id, "must be an array of ids") }),
+    "must be an array",
+  ),
+});
+
+/** The objects that are in the files, as apply left them. */
+export type AppliedContent = v.InferOutput<typeof AppliedContent>;
+
+/** Body of `PUT /v1/collector/applied-sets/{name}`: the revision that it replaces, 0 for none, and the content. */
+export const AppliedSetBody = v.strictObject({
+  revision: v.pipe(
+    v.number("must be an integer"),
+    v.integer("must be an integer"),
+    v.minValue(0, "must be at least 0"),
+    v.maxValue(2 ** 31 - 2, "must be at most 2147483646"),
+  ),
+  content: AppliedContent,
+});
+
+/** A set as core keeps it. */
+export const AppliedSet = v.strictObject({
+  name: v.string(),
+  revision: v.number(),
+  content: AppliedContent,
+  updated_at: IsoTimestamp,
+  updated_by_name: v.string(),
+});
+
+/** A set as core keeps it. */
+export type AppliedSet = v.InferOutput<typeof AppliedSet>;

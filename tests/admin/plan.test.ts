@@ -1,0 +1,197 @@
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import type { FleetHealthDetail } from "../../proto/fleet-health/report.ts";
+import { createPlanTest } from "../support/plan.ts";
+import { testConfigYaml } from "../support/rollout.ts";
+
+const test = await createPlanTest();
+const { core, admin, hooks, one, two, createFiles, run, countAuditEvents, watchNamed, contentOf } = test;
+beforeEach(async () => {
+  hooks.before = () => undefined;
+  await test.signIn("admin");
+});
+afterAll(() => test.close());
+
+describe("svc-admin plan and apply", () => {
+  it("plan without a change, apply in the order of references, and then differ in nothing", async () => {
+    const { set, dir } = createFiles();
+    const before = await countAuditEvents();
+    const planned = await run("plan", dir);
+    expect(planned).toMatchObject({
+      exitCode: 2,
+      err: expect.stringContaining(`${set}: 6 changes`),
+      brief: [
+        "publish config",
+        "create policy",
+        "create watch",
+        "create watch",
+        "create inventory",
+        "assign assignment",
+      ],
+    });
+    expect(planned.steps.at(-1)).toMatchObject({ name: `${set} config`, host_count: 2 });
+    expect(await countAuditEvents()).toBe(before);
+    expect(await admin.run("apply", dir)).toMatchObject({ exitCode: 2, err: expect.stringContaining("add --yes") });
+    expect(await countAuditEvents()).toBe(before);
+    const applied = await run("apply", dir);
+    expect({ ...applied, outcomes: applied.steps.map(({ outcome }) => outcome) }).toMatchObject({
+      ...{ exitCode: 0, brief: planned.brief, outcomes: Array(6).fill("done") },
+    });
+    const after = await countAuditEvents();
+    expect(await run("plan", dir)).toMatchObject({ exitCode: 0, steps: [] });
+    expect(await run("apply", dir)).toMatchObject({ exitCode: 0, steps: [], err: `${set}: no difference\n` });
+    expect(await countAuditEvents()).toBe(after);
+    expect(await contentOf(set)).toMatchObject({
+      complete: true,
+      policies: [{ name: `${set} policy`, made: true }],
+      watches: [{ name: `${set} silent` }, { name: `${set} stale`, more_than: 5, for_seconds: 300, made: true }],
+      inventory: { made: true },
+      assignments: [{ made: true, identity_ids: [one.identityId, two.identityId].toSorted() }],
+    });
+  });
+
+  it("tell what somebody changed by hand from what the files change, and undo it", async () => {
+    const { set, dir, write, content } = createFiles();
+    expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
+    const watch = await watchNamed(`${set} stale`);
+    const other = await core.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml: testConfigYaml(900) } });
+    const change = {
+      name: `${set} stale`,
+      filter: "state:stale",
+      more_than: 99,
+      receivers: [],
+      revision: watch?.revision,
+    };
+    await core.api("PUT", `/v1/collector/watches/${watch?.id}`, { as: "admin", body: change });
+    const desired = `/v1/collector/identities/${one.identityId}/desired-config`;
+    await core.api("PUT", desired, { as: "admin", body: { config_id: other.body.id } });
+    await core.api("PUT", "/v1/collector/inventory", { as: "admin", body: { hosts: [{ name: "web-1" }] } });
+    const silent = await watchNamed(`${set} silent`);
+    await core.api("DELETE", `/v1/collector/watches/${silent?.id}`, { as: "admin" });
+    const [stale, ...others] = content.watches;
+    write("fleet.yaml", { ...content, watches: [{ ...stale, for_seconds: 900 }, ...others] });
+
+    const { exitCode, steps, err, brief } = await run("plan", dir);
+    expect([exitCode, brief]).toEqual([
+      2,
+      ["change watch drift", "create watch drift", "change inventory drift", "assign assignment drift"],
+    ]);
+    expect(err).toContain("4 changes, 4 of them to undo what somebody changed since the last apply");
+    expect(steps[0]?.fields).toEqual([
+      { field: "more_than", from: 99, to: 5, drift: true },
+      { field: "for_seconds", from: 300, to: 900, drift: false },
+      { field: "receivers", from: [], to: ["on-call"], drift: true },
+    ]);
+    expect(steps[3]).toMatchObject({ host_count: 1 });
+    const table = (await admin.run("plan", dir)).out;
+    expect(table).toMatch(/change +watch +set-\d+ stale +yes +more_than 99 -> 5 \(drift\); for_seconds 300 -> 900;/);
+    expect(table).toMatch(/change +inventory +inventory +yes +1 changed: web-1; 1 added: web-9/);
+    expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
+    expect(await watchNamed(`${set} stale`)).toMatchObject({ more_than: 5, for_seconds: 900, receivers: ["on-call"] });
+    expect(await run("plan", dir)).toMatchObject({ exitCode: 0, steps: [] });
+  });
+
+  it("delete with --prune what apply made and no file has any more, and nothing else", async () => {
+    const { set, dir, write } = createFiles();
+    const found = { name: `${set} found`, filter: "state:stale", for_seconds: 60 };
+    await core.api("POST", "/v1/collector/watches", { as: "admin", body: found });
+    await core.api("PUT", "/v1/collector/inventory?allow_empty=true", { as: "admin", body: { hosts: [] } });
+    const remade = `${set} silent`;
+    write("more.json", JSON.stringify({ watches: [found] }));
+    expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
+    const silent = await watchNamed(remade);
+    await core.api("DELETE", `/v1/collector/watches/${silent?.id}`, { as: "admin" });
+    await core.api("POST", "/v1/collector/watches", { as: "admin", body: { name: remade, filter: "state:enrolling" } });
+
+    const theirs = await core.api("POST", "/v1/collector/configs", {
+      as: "admin",
+      body: { yaml: testConfigYaml(902) },
+    });
+    const desired = `/v1/collector/identities/${two.identityId}/desired-config`;
+    await core.api("PUT", desired, { as: "admin", body: { config_id: theirs.body.id } });
+
+    write("more.json", "{}");
+    write("fleet.yaml", { set });
+    const kept = await run("plan", dir);
+    expect(kept).toMatchObject({ exitCode: 0, err: expect.stringContaining("kept that no file has any more") });
+    expect(new Set(kept.steps.map(({ action }) => action))).toEqual(new Set(["keep"]));
+    expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
+    expect(await watchNamed(`${set} stale`)).toBeDefined();
+
+    const planned = await run("plan", dir, "--prune");
+    expect([planned.exitCode, planned.brief]).toEqual([
+      2,
+      ["clear assignment", "delete inventory", "delete watch", "freeze policy"],
+    ]);
+    expect(await run("apply", dir, "--prune")).toMatchObject({ exitCode: 0, brief: planned.brief });
+    expect(await watchNamed(`${set} stale`)).toBeUndefined();
+    for (const name of [found.name, remade]) expect(await watchNamed(name)).toBeDefined();
+    expect(await run("plan", dir, "--prune")).toMatchObject({ exitCode: 0, steps: [] });
+    const hashOf = async ({ identityId }: typeof one) => {
+      const { body } = await core.api<FleetHealthDetail>("GET", `/v1/collector/health/${identityId}`, {
+        as: "auditor",
+      });
+      return body.item.config.desired_config_hash;
+    };
+    expect([await hashOf(one), await hashOf(two)]).toEqual([null, theirs.body.config_hash]);
+    expect(await contentOf(set)).toEqual({
+      complete: true,
+      policies: [],
+      watches: [],
+      inventory: null,
+      assignments: [],
+    });
+  });
+});
+
+describe("an apply that ends in the middle", () => {
+  const inventory = "/v1/collector/inventory";
+  let isCutOff = false;
+
+  it.each([
+    {
+      how: "when somebody changes what it read",
+      code: "inventory_changed",
+      meanwhile: async (method: string, path: string) => {
+        const body = { hosts: [{ name: crypto.randomUUID() }] };
+        if (method === "PUT" && path === inventory) await core.api("PUT", inventory, { as: "admin", body });
+      },
+    },
+    {
+      how: "when it is cut off, and cannot write what it did",
+      code: "unreachable",
+      meanwhile: (method: string, path: string) => {
+        if (method === "PUT" && path === inventory) isCutOff = true;
+        if (isCutOff) throw new TypeError("no route to host");
+      },
+    },
+  ])("says what was and was not done, and the next one continues, $how", async ({ code, meanwhile }) => {
+    const { set, dir, write } = createFiles();
+    isCutOff = false;
+    hooks.before = meanwhile;
+    const { exitCode, steps, err } = await run("apply", dir);
+    expect({ exitCode, outcomes: steps.map(({ outcome }) => outcome) }).toEqual({
+      ...{ exitCode: 5, outcomes: ["done", "done", "done", "done", "not done", "not done"] },
+    });
+    expect(err).toContain(`code ${code}`);
+    expect(err).toContain("4 of 6 changes were made: apply again to continue");
+
+    hooks.before = () => undefined;
+    expect(await run("apply", dir)).toMatchObject({ exitCode: 0, brief: ["change inventory", "assign assignment"] });
+    expect(await run("plan", dir)).toMatchObject({ exitCode: 0 });
+    write("fleet.yaml", { set });
+    expect(await run("apply", dir, "--prune")).toMatchObject({ exitCode: 0 });
+    expect(await watchNamed(`${set} stale`)).toBeUndefined();
+  });
+});
+
+it("a host of a rollout that has not ended is left to it", async () => {
+  const { dir, write, content } = createFiles();
+  const config = await core.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml: testConfigYaml(901) } });
+  const made = await admin.run("rollouts", "create", String(config.body.id), "device:web-1", "--yes", "-o", "json");
+  const rollout = JSON.parse(made.out);
+  const message = `assignments.0.query finds hosts of the rollout ${rollout.id}, which has not ended: wait, or abort it`;
+  expect(await admin.run("plan", dir)).toMatchObject({ exitCode: 1, err: expect.stringContaining(message) });
+  write("fleet.yaml", { ...content, assignments: [] });
+  expect(await run("plan", dir)).toMatchObject({ exitCode: 2 });
+  await core.api("POST", `/v1/collector/rollouts/${rollout.id}/abort`, { as: "admin" });
+});
