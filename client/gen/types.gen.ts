@@ -177,6 +177,11 @@ export type FleetHealthRow = {
         day_bytes: number;
         usual_bytes: number | null;
     };
+    hold?: {
+        budget: string;
+        since: string;
+        until: string;
+    };
     inventory?: {
         status: 'expected' | 'unexpected' | 'gone';
         owner: string | null;
@@ -3117,6 +3122,166 @@ export type PutInventoryResponses = {
 };
 
 export type PutInventoryResponse = PutInventoryResponses[keyof PutInventoryResponses];
+
+export type DeleteBudgetData = {
+    body?: never;
+    path: {
+        name: string;
+    };
+    query?: never;
+    url: '/v1/collector/budgets/{name}';
+};
+
+export type DeleteBudgetErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type DeleteBudgetError = DeleteBudgetErrors[keyof DeleteBudgetErrors];
+
+export type DeleteBudgetResponses = {
+    /**
+     * The budget is deleted
+     */
+    204: void;
+};
+
+export type DeleteBudgetResponse = DeleteBudgetResponses[keyof DeleteBudgetResponses];
+
+export type PutBudgetData = {
+    body: {
+        filter: string;
+        bytes_per_hour: number;
+    };
+    path: {
+        name: string;
+    };
+    query?: never;
+    url: '/v1/collector/budgets/{name}';
+};
+
+export type PutBudgetErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `too_many_budgets`: There are as many budgets as core keeps
+     */
+    409: Problem & {
+        code?: 'too_many_budgets';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type PutBudgetError = PutBudgetErrors[keyof PutBudgetErrors];
+
+export type PutBudgetResponses = {
+    /**
+     * The budget, followed within seconds
+     */
+    200: {
+        name: string;
+        filter: string;
+        bytes_per_hour: number;
+        held_hosts: number;
+        changed_at: string;
+        changed_by_name: string;
+    };
+};
+
+export type PutBudgetResponse = PutBudgetResponses[keyof PutBudgetResponses];
 
 export type NudgeHostData = {
     body: {
@@ -6904,6 +7069,8 @@ export type ReportFleetHealthData = {
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        budget?: Array<'held'> | 'held';
+        not_budget?: Array<'held'> | 'held';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -7093,6 +7260,8 @@ export type CountFleetHealthData = {
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        budget?: Array<'held'> | 'held';
+        not_budget?: Array<'held'> | 'held';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -7368,6 +7537,8 @@ export type FindCommonFactorsData = {
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        budget?: Array<'held'> | 'held';
+        not_budget?: Array<'held'> | 'held';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -7626,6 +7797,8 @@ export type CompareHostsData = {
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        budget?: Array<'held'> | 'held';
+        not_budget?: Array<'held'> | 'held';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -7787,6 +7960,8 @@ export type ExportFleetHealthData = {
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        budget?: Array<'held'> | 'held';
+        not_budget?: Array<'held'> | 'held';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -8237,6 +8412,70 @@ export type ReportVolumeResponses = {
 };
 
 export type ReportVolumeResponse = ReportVolumeResponses[keyof ReportVolumeResponses];
+
+export type ListBudgetsData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/budgets';
+};
+
+export type ListBudgetsErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListBudgetsError = ListBudgetsErrors[keyof ListBudgetsErrors];
+
+export type ListBudgetsResponses = {
+    /**
+     * The budgets
+     */
+    200: {
+        items: Array<{
+            name: string;
+            filter: string;
+            bytes_per_hour: number;
+            held_hosts: number;
+            changed_at: string;
+            changed_by_name: string;
+        }>;
+    };
+};
+
+export type ListBudgetsResponse = ListBudgetsResponses[keyof ListBudgetsResponses];
 
 export type GetHostCompletenessData = {
     body?: never;

@@ -13,6 +13,8 @@ import { sendMessageRoute } from "./chat/sessions/messages.ts";
 import { listReceiptsRoute } from "./chat/sessions/receipts.ts";
 import { renameConversationRoute } from "./chat/sessions/rename.ts";
 import { chatStatusRoute } from "./chat/status.ts";
+import { deleteBudgetRoute, putBudgetRoute } from "./collector/budgets/change.ts";
+import { listBudgetsRoute } from "./collector/budgets/list.ts";
 import { revokeCertificateRoute } from "./collector/certificates/revoke.ts";
 import { exportCompletenessRoute } from "./collector/completeness/export.ts";
 import { fleetCompletenessRoute } from "./collector/completeness/report.ts";
@@ -122,6 +124,8 @@ export const routesOf = (core: Core): readonly Route[] => [
   getIdentityRoute(core),
   revokeIdentityRoute(core),
   putInventoryRoute(core),
+  putBudgetRoute(core),
+  deleteBudgetRoute(core),
   nudgeHostRoute(core),
   requestDiagRoute(core),
   getDiagRoute(core),
@@ -176,6 +180,7 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
   readEnvelopesRoute(core),
   listInventoryRoute(core),
   volumeRoute(core),
+  listBudgetsRoute(core),
   hostCompletenessRoute(core),
   fleetCompletenessRoute(core),
   exportCompletenessRoute(core),
