@@ -4917,6 +4917,16 @@ export type ListRolloutsResponses = {
                             high: number;
                         } | null;
                     }>;
+                    volume?: Array<{
+                        signal: 'logs' | 'metrics' | 'traces';
+                        changed: number;
+                        control: number;
+                        difference: {
+                            value: number;
+                            low: number;
+                            high: number;
+                        } | null;
+                    }>;
                 };
             }>;
             gate: {
@@ -5115,6 +5125,16 @@ export type CreateRolloutResponses = {
                         high: number;
                     } | null;
                 }>;
+                volume?: Array<{
+                    signal: 'logs' | 'metrics' | 'traces';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
             };
         }>;
         gate: {
@@ -5290,6 +5310,16 @@ export type PauseRolloutResponses = {
                 measures: Array<{
                     measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
                     verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+                volume?: Array<{
+                    signal: 'logs' | 'metrics' | 'traces';
                     changed: number;
                     control: number;
                     difference: {
@@ -5481,6 +5511,16 @@ export type ResumeRolloutResponses = {
                         high: number;
                     } | null;
                 }>;
+                volume?: Array<{
+                    signal: 'logs' | 'metrics' | 'traces';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
             };
         }>;
         gate: {
@@ -5656,6 +5696,16 @@ export type AbortRolloutResponses = {
                 measures: Array<{
                     measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
                     verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+                volume?: Array<{
+                    signal: 'logs' | 'metrics' | 'traces';
                     changed: number;
                     control: number;
                     difference: {
@@ -5847,6 +5897,16 @@ export type RollBackRolloutResponses = {
                         high: number;
                     } | null;
                 }>;
+                volume?: Array<{
+                    signal: 'logs' | 'metrics' | 'traces';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
             };
         }>;
         gate: {
@@ -5990,6 +6050,16 @@ export type GetRolloutResponses = {
                 measures: Array<{
                     measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
                     verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+                volume?: Array<{
+                    signal: 'logs' | 'metrics' | 'traces';
                     changed: number;
                     control: number;
                     difference: {
@@ -7892,6 +7962,16 @@ export type CompareHostsResponses = {
         measures: Array<{
             measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
             verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+            changed: number;
+            control: number;
+            difference: {
+                value: number;
+                low: number;
+                high: number;
+            } | null;
+        }>;
+        volume?: Array<{
+            signal: 'logs' | 'metrics' | 'traces';
             changed: number;
             control: number;
             difference: {
