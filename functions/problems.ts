@@ -113,6 +113,8 @@ export const problemCatalog = {
   watch_name_taken: entry("conflict", "fix_request", "Another watch has this name"),
   watch_without_receivers: entry("conflict", "fix_request", "The watch has no receiver"),
   too_many_watches: entry("conflict", "fix_request", "There are as many watches as core keeps"),
+  // Budgets.
+  too_many_budgets: entry("conflict", "fix_request", "There are as many budgets as core keeps"),
   // Inventory.
   inventory_invalid: entry("invalid", "fix_request", "The inventory does not validate"),
   inventory_empty: entry("invalid", "fix_request", "The inventory has no host; allow_empty=true lets it expect none"),
@@ -158,6 +160,7 @@ export const problemCatalog = {
   body_timeout: entry("timeout", "retry", "The body or message was not complete in time"),
   method_unknown: entry("unimplemented", "fix_request", "The service has no such method"),
   shutting_down: entry("unavailable", "retry", "Core is shutting down"),
+  budget_exceeded: entry("throttled", "retry", "The host has sent its budget of this hour"),
   overloaded: entry("unavailable", "retry", "Core is at its limit of uncommitted data"),
   stream_unavailable: entry("unavailable", "retry", "The stream of envelopes stores nothing now"),
 } as const satisfies Record<string, Entry>;

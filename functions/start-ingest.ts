@@ -1,13 +1,16 @@
 import { systemClock } from "../kit/clock.ts";
 import { runEvery } from "../kit/run-every.ts";
+import { budgetCheckSeconds } from "../proto/budget.ts";
 import { createAccountRegister } from "./account-register.ts";
 import { createApp } from "./app.ts";
 import type { IngestConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
 import { markUsed, recordAuthFailure } from "./domain/certificate/authenticate.ts";
+import { holdHosts } from "./domain/volume/hold-hosts.ts";
 import type { Route } from "./http/route.ts";
 import { createIngest, type Ingest, type IngestNotifications } from "./ingest/create-ingest.ts";
 import { createFastPath } from "./ingest/fast-path/create-fast-path.ts";
+import { createHeldHosts, holdBack } from "./ingest/held-hosts.ts";
 import type { DatabaseClock } from "./jobs/database-clock.ts";
 import { abandonedCopiesIntervalMs, createCopyCleanup } from "./jobs/end-abandoned-copies.ts";
 import { maintainIngestPartitions } from "./jobs/maintain-ingest-partitions.ts";
@@ -27,6 +30,7 @@ import { directiveChannel, readDirective, revocationChannel } from "./store/cert
 import type { Channels } from "./store/database/listen.ts";
 
 const partitionIntervalMs = 3_600_000;
+const budgetIntervalMs = budgetCheckSeconds * 1_000;
 /** From one shared transaction to the next, for opening queues and for first uses of certificates. */
 const connectionPauseMs = 20;
 /** From one statement of statuses to the next. */
@@ -71,11 +75,16 @@ export const startIngest = async (
   const shared = { clock, log, pause: () => clock.sleep(connectionPauseMs) };
   const { locate } = sessions.servers;
   const { sink, payloadBytesMax } = await openSink(config, { ...shared, databaseUrl: locate, db, entropy, metrics });
+  const held = createHeldHosts(clock);
+  const followBudgets = async () => {
+    held.set(await holdHosts(jobsCore));
+    return undefined;
+  };
   const ingest = createIngest({
     ...shared,
     config: { ...config, payloadBytesMax },
     hostIdBytesMax: core.config.hostIdBytesMax,
-    sink,
+    sink: holdBack(sink, held),
     codec: zstdCodec,
     observe: metrics.observeIngest,
     fastPath: createFastPath,
@@ -111,6 +120,7 @@ export const startIngest = async (
   );
   const runningJobs = [
     ingest.watch(signal),
+    runEvery({ name: "budgets", intervalMs: budgetIntervalMs, clock, signal, log }, followBudgets),
     runEvery({ name: "ingest partitions", intervalMs: partitionIntervalMs, clock, signal, log }, keepPartitions),
     runEvery(
       { name: "abandoned copies", intervalMs: abandonedCopiesIntervalMs, clock, signal, log },

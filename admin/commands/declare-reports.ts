@@ -2,7 +2,7 @@ import { Option } from "commander";
 import { hourStates } from "../../proto/completeness/hour-state.ts";
 import { inventoryStatuses } from "../../proto/fleet-health/vocabulary.ts";
 import type { Commands } from "../terminal/command.ts";
-import { count, instant, limit } from "./options.ts";
+import { all, count, instant, limit, size } from "./options.ts";
 
 type Add = Commands["add"];
 
@@ -51,7 +51,7 @@ export const declareInventory = (add: Add): void => {
   });
 };
 
-/** Declares the command that shows what hosts send. */
+/** Declares the commands of what hosts send, and may send. */
 export const declareVolume = (add: Add): void => {
   add("volume", {
     summary: "Show what sent the most bytes: hosts, kinds, sources or values of a label",
@@ -62,5 +62,24 @@ export const declareVolume = (add: Add): void => {
       limit("the first so many"),
     ],
     load: async () => (await import("./volume.ts")).volumeAction,
+  });
+  const load = () => import("./budgets.ts");
+  add("budgets list", {
+    summary: "List how many bytes core stores of each host in an hour, and how many hosts each budget holds",
+    load: async () => (await load()).listBudgetsAction,
+  });
+  add("budgets set <name> [query...]", {
+    summary: "Set the budget of each host that the query finds; what a host has beyond it waits in its queue",
+    options: [
+      new Option("--bytes <size>", "what core stores of a host in an hour: 500MiB")
+        .argParser(size)
+        .makeOptionMandatory(),
+      all(),
+    ],
+    load: async () => (await load()).setBudgetAction,
+  });
+  add("budgets delete <name>", {
+    summary: "Delete a budget; the hosts that it holds send again within seconds",
+    load: async () => (await load()).deleteBudgetAction,
   });
 };

@@ -9,7 +9,7 @@ import {
   type ReportFleetHealthResponse,
   reportFleetHealth,
 } from "../../client/index.ts";
-import { describeComparison, describeMeasure } from "../../proto/fleet-health/comparison.ts";
+import { describeComparison, describeMeasure, describeVolume } from "../../proto/fleet-health/comparison.ts";
 import { type FleetFilter, selectsEveryHost } from "../../proto/fleet-health/filter.ts";
 import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
 import type { Action } from "../terminal/command.ts";
@@ -120,7 +120,7 @@ export const showHostAction: Action<{ at?: Instant }> = async (terminal, { at: t
   return undefined;
 };
 
-type Measure = CompareHostsResponse["measures"][number];
+type Compared = CompareHostsResponse["measures"][number] | NonNullable<CompareHostsResponse["volume"]>[number];
 
 /** `svc-admin fleet compare`: the hosts of a query since a time, against similar ones. */
 export const compareHostsAction: Action<{ since: Instant }> = async (terminal, { since, ...options }, ...words) => {
@@ -133,14 +133,14 @@ export const compareHostsAction: Action<{ since: Instant }> = async (terminal, {
     return undefined;
   }
   terminal.out.write(`${describeComparison(data)}\n\n`);
-  const columns: readonly Column<Measure>[] = [
-    { title: "measure", value: ({ measure }) => measure },
-    { title: "verdict", value: ({ verdict }) => verdict },
-    { title: "difference", value: describeMeasure },
+  const columns: readonly Column<Compared>[] = [
+    { title: "measure", value: (row) => ("measure" in row ? row.measure : row.signal) },
+    { title: "verdict", value: (row) => ("verdict" in row ? row.verdict : "") },
+    { title: "difference", value: (row) => ("measure" in row ? describeMeasure(row) : describeVolume(row)) },
     { title: "changed", value: ({ changed }) => changed },
     { title: "control", value: ({ control }) => control },
   ];
-  await printRows(terminal, { format: options.format, columns, rows: data.measures });
+  await printRows(terminal, { format: options.format, columns, rows: [...data.measures, ...(data.volume ?? [])] });
   return undefined;
 };
 

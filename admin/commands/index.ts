@@ -18,6 +18,7 @@ export const groupSummaries: Readonly<Record<string, string>> = {
   identities: "Enrolled hosts: list, show, revoke",
   certificates: "Certificates of hosts: list, revoke",
   inventory: "The inventory of expected hosts: put, list, diff",
+  budgets: "How many bytes core stores of each host in an hour: list, set, delete",
   configs: "Collector configs: list, show, diff, preview, publish, assign, roll back",
   rollouts: "Rollouts of configs by waves: create, list, show, targets, watch, pause, resume, abort, roll back",
   watches: "Watches: create, list, show, update, silence, test, delete",

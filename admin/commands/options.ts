@@ -1,5 +1,6 @@
 import { InvalidArgumentError, Option } from "commander";
 import { parseDuration as secondsOf } from "../../proto/fleet-health/query-language/duration.ts";
+import { parseSize } from "../../proto/fleet-health/query-language/quantities.ts";
 
 /** The reason of a change, for the audit log. */
 export const reason = () => new Option("--reason <code>", "why, as a code for the audit log: leaked, decommissioned");
@@ -77,6 +78,13 @@ export const severalOf =
     if (choice === undefined) throw new InvalidArgumentError(`Allowed choices are ${choices.join(", ")}.`);
     return [...before, choice];
   };
+
+/** Parses `500MiB` into bytes; throws commander's error. */
+export const size = (text: string): number => {
+  const bytes = parseSize(text);
+  if (bytes === undefined) throw new InvalidArgumentError("Give a size, such as 500MiB or 2GiB.");
+  return bytes;
+};
 
 /** Parses `10m` into seconds; throws commander's error. */
 export const durationOption = (text: string): number => {

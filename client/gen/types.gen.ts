@@ -177,6 +177,11 @@ export type FleetHealthRow = {
         day_bytes: number;
         usual_bytes: number | null;
     };
+    hold?: {
+        budget: string;
+        since: string;
+        until: string;
+    };
     inventory?: {
         status: 'expected' | 'unexpected' | 'gone';
         owner: string | null;
@@ -3497,6 +3502,166 @@ export type PutAppliedSetResponses = {
 
 export type PutAppliedSetResponse = PutAppliedSetResponses[keyof PutAppliedSetResponses];
 
+export type DeleteBudgetData = {
+    body?: never;
+    path: {
+        name: string;
+    };
+    query?: never;
+    url: '/v1/collector/budgets/{name}';
+};
+
+export type DeleteBudgetErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `not_found`: No such resource
+     */
+    404: Problem & {
+        code?: 'not_found';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type DeleteBudgetError = DeleteBudgetErrors[keyof DeleteBudgetErrors];
+
+export type DeleteBudgetResponses = {
+    /**
+     * The budget is deleted
+     */
+    204: void;
+};
+
+export type DeleteBudgetResponse = DeleteBudgetResponses[keyof DeleteBudgetResponses];
+
+export type PutBudgetData = {
+    body: {
+        filter: string;
+        bytes_per_hour: number;
+    };
+    path: {
+        name: string;
+    };
+    query?: never;
+    url: '/v1/collector/budgets/{name}';
+};
+
+export type PutBudgetErrors = {
+    /**
+     * `malformed_json`: The body is not JSON
+     */
+    400: Problem & {
+        code?: 'malformed_json';
+    };
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `body_timeout`: The body or message was not complete in time
+     */
+    408: Problem & {
+        code?: 'body_timeout';
+    };
+    /**
+     * `too_many_budgets`: There are as many budgets as core keeps
+     */
+    409: Problem & {
+        code?: 'too_many_budgets';
+    };
+    /**
+     * `payload_too_large`: The body or payload is over the limit
+     */
+    413: Problem & {
+        code?: 'payload_too_large';
+    };
+    /**
+     * `unsupported_media_type`: The content type is not supported
+     */
+    415: Problem & {
+        code?: 'unsupported_media_type';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached. `overloaded`: Core is at its limit of uncommitted data
+     */
+    503: Problem & {
+        code?: 'database_unavailable' | 'overloaded';
+    };
+};
+
+export type PutBudgetError = PutBudgetErrors[keyof PutBudgetErrors];
+
+export type PutBudgetResponses = {
+    /**
+     * The budget, followed within seconds
+     */
+    200: {
+        name: string;
+        filter: string;
+        bytes_per_hour: number;
+        held_hosts: number;
+        changed_at: string;
+        changed_by_name: string;
+    };
+};
+
+export type PutBudgetResponse = PutBudgetResponses[keyof PutBudgetResponses];
+
 export type NudgeHostData = {
     body: {
         action: 'renew_now' | 'report_now';
@@ -5131,6 +5296,16 @@ export type ListRolloutsResponses = {
                             high: number;
                         } | null;
                     }>;
+                    volume?: Array<{
+                        signal: 'logs' | 'metrics' | 'traces';
+                        changed: number;
+                        control: number;
+                        difference: {
+                            value: number;
+                            low: number;
+                            high: number;
+                        } | null;
+                    }>;
                 };
             }>;
             gate: {
@@ -5329,6 +5504,16 @@ export type CreateRolloutResponses = {
                         high: number;
                     } | null;
                 }>;
+                volume?: Array<{
+                    signal: 'logs' | 'metrics' | 'traces';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
             };
         }>;
         gate: {
@@ -5504,6 +5689,16 @@ export type PauseRolloutResponses = {
                 measures: Array<{
                     measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
                     verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+                volume?: Array<{
+                    signal: 'logs' | 'metrics' | 'traces';
                     changed: number;
                     control: number;
                     difference: {
@@ -5695,6 +5890,16 @@ export type ResumeRolloutResponses = {
                         high: number;
                     } | null;
                 }>;
+                volume?: Array<{
+                    signal: 'logs' | 'metrics' | 'traces';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
             };
         }>;
         gate: {
@@ -5870,6 +6075,16 @@ export type AbortRolloutResponses = {
                 measures: Array<{
                     measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
                     verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+                volume?: Array<{
+                    signal: 'logs' | 'metrics' | 'traces';
                     changed: number;
                     control: number;
                     difference: {
@@ -6061,6 +6276,16 @@ export type RollBackRolloutResponses = {
                         high: number;
                     } | null;
                 }>;
+                volume?: Array<{
+                    signal: 'logs' | 'metrics' | 'traces';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
             };
         }>;
         gate: {
@@ -6204,6 +6429,16 @@ export type GetRolloutResponses = {
                 measures: Array<{
                     measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
                     verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+                volume?: Array<{
+                    signal: 'logs' | 'metrics' | 'traces';
                     changed: number;
                     control: number;
                     difference: {
@@ -7283,6 +7518,8 @@ export type ReportFleetHealthData = {
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        budget?: Array<'held'> | 'held';
+        not_budget?: Array<'held'> | 'held';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -7472,6 +7709,8 @@ export type CountFleetHealthData = {
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        budget?: Array<'held'> | 'held';
+        not_budget?: Array<'held'> | 'held';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -7747,6 +7986,8 @@ export type FindCommonFactorsData = {
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        budget?: Array<'held'> | 'held';
+        not_budget?: Array<'held'> | 'held';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -8005,6 +8246,8 @@ export type CompareHostsData = {
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        budget?: Array<'held'> | 'held';
+        not_budget?: Array<'held'> | 'held';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -8106,6 +8349,16 @@ export type CompareHostsResponses = {
                 high: number;
             } | null;
         }>;
+        volume?: Array<{
+            signal: 'logs' | 'metrics' | 'traces';
+            changed: number;
+            control: number;
+            difference: {
+                value: number;
+                low: number;
+                high: number;
+            } | null;
+        }>;
         since: string;
     };
 };
@@ -8166,6 +8419,8 @@ export type ExportFleetHealthData = {
         not_forwarder?: Array<'connected' | 'disconnected'> | 'connected' | 'disconnected';
         inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
         not_inventory?: Array<'expected' | 'unexpected' | 'gone'> | 'expected' | 'unexpected' | 'gone';
+        budget?: Array<'held'> | 'held';
+        not_budget?: Array<'held'> | 'held';
         auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         not_auth?: Array<'failed' | 'failing'> | 'failed' | 'failing';
         heartbeat_older_than_seconds?: number;
@@ -8616,6 +8871,70 @@ export type ReportVolumeResponses = {
 };
 
 export type ReportVolumeResponse = ReportVolumeResponses[keyof ReportVolumeResponses];
+
+export type ListBudgetsData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/collector/budgets';
+};
+
+export type ListBudgetsErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListBudgetsError = ListBudgetsErrors[keyof ListBudgetsErrors];
+
+export type ListBudgetsResponses = {
+    /**
+     * The budgets
+     */
+    200: {
+        items: Array<{
+            name: string;
+            filter: string;
+            bytes_per_hour: number;
+            held_hosts: number;
+            changed_at: string;
+            changed_by_name: string;
+        }>;
+    };
+};
+
+export type ListBudgetsResponse = ListBudgetsResponses[keyof ListBudgetsResponses];
 
 export type GetHostCompletenessData = {
     body?: never;

@@ -56,3 +56,14 @@ it("halves the frames in flight at each overloaded, backs off further although f
   limiter.acknowledged();
   expect(limiter.failed(null)).toBeLessThanOrEqual(500);
 });
+
+it("tries again 30 to 60 s after its host has sent its budget, and backs off no further for that", () => {
+  const pausesOf = (byte: number) => {
+    const entropy = { bytes: (length: number) => new Uint8Array(length).fill(byte) };
+    const limiter = createRateLimiter({ framesMax: 8, clock: createTestClock(), entropy });
+    const pauses = Array.from({ length: 9 }, () => limiter.failed("budget_exceeded"));
+    return { pauses: new Set(pauses), next: limiter.failed(null), frames: limiter.framesInFlight() };
+  };
+  expect(pausesOf(0)).toEqual({ pauses: new Set([30_000]), next: 0, frames: 8 });
+  expect(pausesOf(255)).toEqual({ pauses: new Set([59_999]), next: 499, frames: 8 });
+});

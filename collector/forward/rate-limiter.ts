@@ -1,6 +1,6 @@
 import { fullJitterMs } from "../../kit/backoff.ts";
 import type { Clock } from "../../kit/clock.ts";
-import type { Entropy } from "../../kit/entropy.ts";
+import { type Entropy, fraction } from "../../kit/entropy.ts";
 
 /** Limits the frames in flight of one forwarder, and how often it reconnects. */
 export interface RateLimiter {
@@ -12,6 +12,8 @@ export interface RateLimiter {
   failed(reason: string | null): number;
 }
 
+/** A host that has sent its budget tries again after this time at most, and half of it at least. */
+const budgetPauseMsMax = 60_000;
 const backoff = { baseMs: 500, capMs: 30_000 };
 /** After this long without `overloaded`, core counts as recovered. */
 const recoveredAfterMs = 60_000;
@@ -19,7 +21,7 @@ const recoveredAfterMs = 60_000;
 /**
  * Makes a limiter with additive increase and multiplicative decrease (AIMD): at `overloaded` it halves the frames in flight, and they
  * grow by one for each round of acks. Reconnects back off with full jitter, at most 30 s; repeated `overloaded` backs off further
- * each time, also if a few frames were accepted in between.
+ * each time, also if a few frames were accepted in between. `budget_exceeded` has a pause of its own.
  */
 export const createRateLimiter = ({
   framesMax,
@@ -42,6 +44,8 @@ export const createRateLimiter = ({
       if (clock.monotonic() - overloadedAt >= recoveredAfterMs) overloads = 0;
     },
     failed: (reason) => {
+      // It knows when its hour ends no better than core does; and its budget may be raised before.
+      if (reason === "budget_exceeded") return Math.floor(((1 + fraction(entropy)) / 2) * budgetPauseMsMax);
       if (reason === "overloaded") {
         overloads += 1;
         overloadedAt = clock.monotonic();

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
-import { bigint, index, integer, pgTable, primaryKey, text } from "drizzle-orm/pg-core";
-import { byteText } from "./columns.ts";
+import { bigint, index, integer, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
+import { byteText, timestamp } from "./columns.ts";
 
 /** What core stored on a UTC day: the sum of its hours, and for a while the hours themselves, 24 of each. */
 const dayColumns = {
@@ -48,4 +48,24 @@ export const hostVolume = pgTable("host_volume", {
   dayBytes: bigint("day_bytes", { mode: "number" }).notNull(),
   /** The median of the last two weeks; null while fewer than three days are known. */
   usualBytes: bigint("usual_bytes", { mode: "number" }),
+});
+
+/** The bytes that core stores of each host in an hour, for the hosts of a filter (docs/budgets.md). */
+export const volumeBudget = pgTable("volume_budget", {
+  name: byteText("name").primaryKey(),
+  /** A query of the language of `/fleet`. */
+  filter: text("filter").notNull(),
+  bytesPerHour: bigint("bytes_per_hour", { mode: "number" }).notNull(),
+  changedAt: timestamp("changed_at").notNull(),
+  changedByName: text("changed_by_name").notNull(),
+});
+
+/** The hosts that have sent their budget of this hour: core stores nothing more of them until `until`. */
+export const heldHost = pgTable("held_host", {
+  hostId: byteText("host_id").primaryKey(),
+  identityId: uuid("identity_id").notNull(),
+  budget: text("budget").notNull(),
+  since: timestamp("since").notNull(),
+  /** The end of the hour. */
+  until: timestamp("until").notNull(),
 });

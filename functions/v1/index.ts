@@ -15,6 +15,8 @@ import { renameConversationRoute } from "./chat/sessions/rename.ts";
 import { chatStatusRoute } from "./chat/status.ts";
 import { getAppliedSetRoute } from "./collector/applied-sets/get.ts";
 import { putAppliedSetRoute } from "./collector/applied-sets/put.ts";
+import { deleteBudgetRoute, putBudgetRoute } from "./collector/budgets/change.ts";
+import { listBudgetsRoute } from "./collector/budgets/list.ts";
 import { revokeCertificateRoute } from "./collector/certificates/revoke.ts";
 import { exportCompletenessRoute } from "./collector/completeness/export.ts";
 import { fleetCompletenessRoute } from "./collector/completeness/report.ts";
@@ -128,6 +130,8 @@ export const routesOf = (core: Core): readonly Route[] => [
   putInventoryRoute(core),
   getAppliedSetRoute(core),
   putAppliedSetRoute(core),
+  putBudgetRoute(core),
+  deleteBudgetRoute(core),
   nudgeHostRoute(core),
   requestDiagRoute(core),
   getDiagRoute(core),
@@ -182,6 +186,7 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
   readEnvelopesRoute(core),
   listInventoryRoute(core),
   volumeRoute(core),
+  listBudgetsRoute(core),
   hostCompletenessRoute(core),
   fleetCompletenessRoute(core),
   exportCompletenessRoute(core),

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { type ComparisonVerdict, describeComparison, type HostComparison } from "./comparison.ts";
+import { type ComparisonVerdict, describeComparison, describeVolume, type HostComparison } from "./comparison.ts";
 
 const comparison = (verdict: ComparisonVerdict, ...measures: HostComparison["measures"]): HostComparison => ({
   ...{ at: "2026-11-26T10:00:00.000Z", verdict, matched_by: ["platform"], changed: 40, control: 80, unmatched: 0 },
@@ -26,3 +26,11 @@ it.each<[HostComparison, string]>([
   ],
   [comparison("too_few"), "No verdict: 40 changed hosts against 80 similar unchanged ones are too few."],
 ])("says what a comparison found: %#", (found, sentence) => expect(describeComparison(found)).toBe(sentence));
+
+it("says how much more of a signal is sent, or that too few hosts do", () => {
+  const result = { signal: "logs" as const, changed: 40, control: 80 };
+  expect(describeVolume({ ...result, difference: { value: 0.5, low: 0.4, high: 0.6 } })).toBe(
+    "logs sent +50 % (+40 to +60)",
+  );
+  expect(describeVolume({ ...result, changed: 3, difference: null })).toBe("logs sent: too few hosts, 3 and 80");
+});

@@ -25,6 +25,17 @@ const matchKeys = ["platform", "version", "labels"] as const;
 /** What compared hosts have in common. */
 export type MatchKey = (typeof matchKeys)[number];
 
+/** What hosts send, by signal: of logs also the lines of files. */
+export const comparedSignals = ["logs", "metrics", "traces"] as const;
+
+/** One of `comparedSignals`. */
+export type ComparedSignal = (typeof comparedSignals)[number];
+
+/** The bytes that core stored of a host in an hour, by signal; it sent nothing of those that are absent. */
+export type SentBytes = Readonly<Partial<Record<ComparedSignal, number>>>;
+
+const Difference = v.nullable(v.strictObject({ value: v.number(), low: v.number(), high: v.number() }));
+
 /** A comparison. */
 export const HostComparison = v.strictObject({
   at: IsoTimestamp,
@@ -45,8 +56,22 @@ export const HostComparison = v.strictObject({
        * Of shares: how much larger the share of the changed hosts is, 0.01 for one point. Of memory and CPU: by which part they grew more. Null
        * with too few hosts.
        */
-      difference: v.nullable(v.strictObject({ value: v.number(), low: v.number(), high: v.number() })),
+      difference: Difference,
     }),
+  ),
+  /**
+   * How much more the changed hosts send in an hour than before, by the bytes of the signals that any of them sent, as for memory. More or less
+   * of it is neither worse nor better. Absent where no whole hour is known before and after.
+   */
+  volume: v.optional(
+    v.array(
+      v.strictObject({
+        signal: v.picklist(comparedSignals),
+        changed: v.number(),
+        control: v.number(),
+        difference: Difference,
+      }),
+    ),
   ),
 });
 
@@ -57,6 +82,7 @@ export type HostComparison = v.InferOutput<typeof HostComparison>;
 export const FleetComparison = v.strictObject({ ...HostComparison.entries, since: IsoTimestamp });
 
 type MeasureResult = HostComparison["measures"][number];
+type VolumeResult = NonNullable<HostComparison["volume"]>[number];
 
 const words: Readonly<Record<ComparedMeasure, readonly [name: string, unit: "points" | "%"]>> = {
   silent: ["silent hosts", "points"],
@@ -70,12 +96,19 @@ const words: Readonly<Record<ComparedMeasure, readonly [name: string, unit: "poi
 const signed = (part: number): string => `${part > 0 ? "+" : ""}${Math.round(part * 1000) / 10}`;
 
 /** Returns a result in words: `memory +23 % (18 to 28)`; of too few hosts by their numbers. */
-export const describeMeasure = ({ measure, difference, changed, control }: MeasureResult): string => {
-  const [name, unit] = words[measure];
-  return difference === null
+export const describeMeasure = ({ measure, ...result }: MeasureResult): string => describe(words[measure], result);
+
+/** Returns how much more of a signal is sent, in words: `logs sent +23 % (18 to 28)`. */
+export const describeVolume = ({ signal, ...result }: VolumeResult): string =>
+  describe([`${signal} sent`, "%"], result);
+
+const describe = (
+  [name, unit]: readonly [name: string, unit: string],
+  { difference, changed, control }: Omit<VolumeResult, "signal">,
+): string =>
+  difference === null
     ? `${name}: too few hosts, ${changed} and ${control}`
     : `${name} ${signed(difference.value)} ${unit} (${signed(difference.low)} to ${signed(difference.high)})`;
-};
 
 /** Returns the verdict in a sentence. */
 export const describeComparison = ({ verdict, changed, control, measures }: HostComparison): string => {

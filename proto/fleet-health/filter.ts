@@ -9,6 +9,7 @@ import { Identifier, parseTimestamp } from "../management/text.ts";
 import { QueryInteger } from "../values.ts";
 import {
   attentionKinds,
+  budgetKinds,
   configProgress,
   driftKinds,
   type ExportKind,
@@ -169,6 +170,8 @@ export const filterParts = {
   ...both("forwarder", "forwarder", names(forwarderKinds, "must be connected or disconnected")),
   /** How the inventory of expected hosts and the fleet agree on the host; without an inventory a host has none. */
   ...both("inventory", "inventory", names(enrolledStatuses, "must be expected, unexpected or gone")),
+  /** `held`: core stores nothing more of it in this hour, because it has sent its budget. */
+  ...both("budget", "budget", names(budgetKinds, "must be held")),
   /** `failed`: an authentication failed in the last 24 hours; `failing`: and the host has sent no heartbeat since. */
   ...both("auth", "auth", names(["failed", "failing"], "must be failed or failing")),
   /** The last heartbeat is older than this; a host that never sent one is left out. */

@@ -23,6 +23,7 @@ const partsOfNow: ReadonlySet<FilterPart> = new Set(
       "queueFullWithinSeconds",
       "incompleteWithinSeconds",
       "inventory",
+      "budget",
     ] as const
   ).flatMap((part): FilterPart[] => [part, `not${part.charAt(0).toUpperCase()}${part.slice(1)}` as FilterPart]),
 );

@@ -2,7 +2,7 @@ import * as v from "valibot";
 import { mapValues } from "../../kit/map-values.ts";
 import { reportedNumbers } from "../management/reported-numbers.ts";
 import { Id, IsoTimestamp } from "../values.ts";
-import { HostVolumeView } from "../volume.ts";
+import { HoldView, HostVolumeView } from "../volume.ts";
 import {
   certificateStatuses,
   driftKinds,
@@ -83,6 +83,8 @@ export const FleetHealthRow = v.strictObject({
   incomplete_hours: NumberOrNull,
   /** Bytes that core stored for it; absent until they are counted. */
   volume: v.optional(HostVolumeView),
+  /** Core stores nothing more of it until a time, because it has sent its budget; absent for other hosts. */
+  hold: v.optional(HoldView),
   /** Its status in the inventory of expected hosts; absent without an inventory, or when it has none. */
   inventory: v.optional(v.strictObject({ status: v.picklist(enrolledStatuses), owner: TextOrNull })),
   /** Acknowledged records that a restored database lost: at most `records_max`, in `ranges` audit events `ingest.gap`. */

@@ -291,6 +291,14 @@ describe("the generated client", () => {
     expect((await fleet.putAppliedSet<true>({ ...onSet, body: { revision: 0, content } })).data.revision).toBe(1);
     expect((await fleet.getAppliedSet<true>(onSet)).data.content).toEqual(content);
     expect((await fleet.reportVolume<true>({ client })).data.by).toBe("host");
+    const budget = { filter: "label.env:test", bytes_per_hour: 1_073_741_824 };
+    const onBudget = { client, path: { name: "test" } };
+    expect((await fleet.putBudget<true>({ ...onBudget, body: budget })).data).toMatchObject({
+      ...budget,
+      held_hosts: 0,
+    });
+    expect((await fleet.listBudgets<true>({ client })).data.items).toMatchObject([budget]);
+    expect((await fleet.deleteBudget<true>(onBudget)).response.status).toBe(204);
     expect((await fleet.exportCompleteness<true>({ client })).data).toContain("hour,identity,identity_id");
     const [stated] = await database.connect().sql<{ hour: string }[]>`select hour from completeness_statement`;
     const onHour = { client, path: { hour: new Date(stated?.hour ?? 0).toISOString() } };

@@ -60,6 +60,15 @@ const configDates = new Map(
   ).map(({ id, at }) => [id, Date.parse(at)]),
 );
 
+/** Every eighth host is held by its budget; others were, until a minute ago. */
+const heldHosts = new Set(fleet.flatMap(({ identity_id }, index) => (index % 8 === 0 ? [identity_id] : [])));
+const holds = fleet.flatMap(({ identity, identity_id: id }, index) =>
+  index % 4 === 0 ? [{ identity, id, until: new Date(now + (heldHosts.has(id) ? 60_000 : -60_000)) }] : [],
+);
+await test.db.execute(sql`insert into held_host (host_id, identity_id, budget, since, until)
+  select identity, id, 'small', now(), until from jsonb_to_recordset(${JSON.stringify(holds)}::jsonb)
+  as host (identity text, id uuid, until timestamptz)`);
+
 /** Every third host is in the inventory, by its device id or its identity; every fifth has been, some of them in both. */
 await test.db.execute(sql`insert into inventory (sha256, hosts, updated_at) values ('', 0, now())`);
 const entries = fleet.flatMap(({ identity, device_id }, index) => [
@@ -180,6 +189,7 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
   forwarder: (row, state: string) => row.forwarder !== null && row.forwarder.connected === (state === "connected"),
   forwarding: (row, kind: string) => row.forwarding === kind,
   auth: (row, kind: string) => within(failure(row), 86_400) && (kind === "failed" || failure(row) > heartbeat(row)),
+  budget: (row) => heldHosts.has(row.identity_id),
   inventory: (row, status: string) => inventoryStatusOf(row) === status,
   heartbeatOlderThanSeconds: (row, age: number) => row.last_heartbeat_at !== null && !within(heartbeat(row), age),
   heartbeatWithinSeconds: (row, age: number) => within(heartbeat(row), age),
@@ -283,6 +293,7 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   forwarder: several("connected", "disconnected"),
   forwarding: several(...forwardings),
   auth: several("failed", "failing"),
+  budget: fc.constant(["held"]),
   inventory: several(...enrolledStatuses),
   heartbeatOlderThanSeconds: ages,
   heartbeatWithinSeconds: ages,

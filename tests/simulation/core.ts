@@ -8,6 +8,7 @@ import { callerCertificateKey } from "../../functions/ingest/admission.ts";
 import { createCommitter } from "../../functions/ingest/committer.ts";
 import { createIngest, type Ingest } from "../../functions/ingest/create-ingest.ts";
 import { createFastPath } from "../../functions/ingest/fast-path/create-fast-path.ts";
+import { createHeldHosts, type HeldHosts, holdBack } from "../../functions/ingest/held-hosts.ts";
 import { createNatsSink } from "../../functions/ingest/nats-sink/create-nats-sink.ts";
 import { createQueueOpener, type QueueRegister } from "../../functions/ingest/open-queue.ts";
 import type { QueueEventNeeds } from "../../functions/ingest/queue-events.ts";
@@ -32,6 +33,8 @@ import { endProcess, type Process, type World } from "./world.ts";
 export interface SimulatedCore extends Target {
   /** Undefined until its sink is open. */
   ingest: Ingest | undefined;
+  /** The hosts of which it stores nothing now. */
+  held: HeldHosts;
   /** Ends the process as SIGKILL does. */
   kill(): void;
 }
@@ -70,6 +73,7 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
   return world.as(process, () => {
     const clock = world.clockOf(process);
     const connections: (() => void)[] = [];
+    const held = createHeldHosts(clock);
     const shared: SinkNeeds = {
       ...{ ...needs, process, clock, codec: zstdCodec, entropy: world.entropy, observe: observers },
       log: {
@@ -86,7 +90,7 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
       const ingest = createIngest({
         config: { frameBytesMax: 2 ** 20, payloadBytesMax: 2 ** 20, discardSpanNames: [], requireEnrollment: false },
         ...{ hostIdBytesMax: 512, inFlightBytesMax, codec: zstdCodec, clock, log: shared.log, observe: observers },
-        sink: tracedSink(world, name, fault.sink?.(sink) ?? sink),
+        sink: holdBack(tracedSink(world, name, fault.sink?.(sink) ?? sink), held),
         accounts: jetstream ? undefined : openAccounts(world, shared),
         certificates: {
           find: async () => new Map(),
@@ -108,6 +112,7 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
     const core: SimulatedCore = {
       process,
       ingest: undefined,
+      held,
       async *listener({ hostId, body, signal }) {
         if (handler === undefined) throw new GrpcError("unavailable", "core has not started");
         const { certificate: der, fingerprintSha256 } = keyOfHost(hostId);

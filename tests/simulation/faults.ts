@@ -1,4 +1,5 @@
 /** What happens to a lab, drawn from the seed. Every fault ends by itself, or with `heal`. */
+import type { Hold } from "../../functions/ingest/held-hosts.ts";
 import type { DiskImage } from "./disk.ts";
 import { damageFolder } from "./file-disk.ts";
 import type { SimulatedHost } from "./host.ts";
@@ -33,6 +34,19 @@ const drift = ({ world }: Lab, process: Process): void => {
   const rate = world.chance.integer(-20, 20) / 100;
   process.clockOffsetMs += (process.clockRate - rate) * world.now();
   process.clockRate = rate;
+};
+
+/** The fault of budgets: cores store nothing more of a host for a time. Drawn apart, so that it changes no other history. */
+export const budgetFault = "a host has sent its budget";
+
+const holdHost: Fault = (lab) => {
+  const { hostId } = anyHost(lab);
+  const until = new Date(Number.MAX_SAFE_INTEGER);
+  const holdAll = (holds: readonly Hold[]) => {
+    for (const { held } of lab.cores) held.set(holds);
+  };
+  holdAll([{ hostId, budget: "small", until }]);
+  lab.world.after(seconds(lab, 1, 60), () => holdAll([]));
 };
 
 /** The faults by name. */
@@ -151,6 +165,7 @@ export const faults: Readonly<Record<string, Fault>> = {
     lab.world.after(lab.world.chance.integer(0, 3_000), () => lab.server.restore(standby, { isPromotion: true }));
   },
   "answers to commits are lost": (lab) => lab.server.loseAnswersUntil(lab.world.now() + seconds(lab, 1, 20)),
+  [budgetFault]: holdHost,
   "the database's clock jumps": (lab) => {
     lab.server.process.clockOffsetMs = lab.world.chance.integer(-40, 40) * 86_400_000;
   },

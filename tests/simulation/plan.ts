@@ -1,6 +1,6 @@
 /** What a seed decides before anything happens, and what of it a history leaves out. */
 import { exportFaults } from "./export-faults.ts";
-import { faults } from "./faults.ts";
+import { budgetFault, faults } from "./faults.ts";
 import { streamFaults } from "./stream-faults.ts";
 import { createChance, createRandom } from "./world.ts";
 
@@ -52,6 +52,16 @@ export const faultsOf = ({ isStreamed }: Pick<Plan, "isStreamed">): typeof fault
   ...(isStreamed && streamFaults),
 });
 
+/** Draws the times at which hosts have sent their budget, in a third of all histories. */
+const drawHolds = (seed: number): Plan["faults"] => {
+  const chance = createChance(createRandom(seed ^ 0x3c6ef372));
+  if (!chance.isLikely(1 / 3)) return [];
+  return Array.from({ length: chance.integer(1, 3) }, () => ({
+    at: chance.integer(1_000, faultsUntilMs),
+    name: budgetFault,
+  }));
+};
+
 /** Draws the plan of a seed. */
 export const drawPlan = ({ seed, ...course }: Pick<Course, "seed" | "isStreamed">): Plan => {
   const chance = createChance(createRandom(seed ^ 0x5bd1e995));
@@ -65,10 +75,13 @@ export const drawPlan = ({ seed, ...course }: Pick<Course, "seed" | "isStreamed"
     appendMs: chance.integer(300, 2_000),
     queueBytesMax: chance.pick([3_000, 8_000, 64 * 1024]),
     untilMs: chance.integer(faultsUntilMs / 2, faultsUntilMs + 20_000),
-    faults: Array.from({ length: chance.integer(1, 12) }, () => ({
-      at: chance.integer(1_000, faultsUntilMs),
-      name: chance.pick(Object.keys(faultsOf({ isStreamed }))),
-    })).toSorted((a, b) => a.at - b.at),
+    faults: [
+      ...Array.from({ length: chance.integer(1, 12) }, () => ({
+        at: chance.integer(1_000, faultsUntilMs),
+        name: chance.pick(Object.keys(faultsOf({ isStreamed })).filter((name) => name !== budgetFault)),
+      })).toSorted((a, b) => a.at - b.at),
+      ...drawHolds(seed),
+    ],
     dropsWhenFull: chance.isLikely(0.3),
     hasFiles: chance.isLikely(filesShare),
   };

@@ -21,6 +21,8 @@ const everyMs = 1_000;
 const silenceMs = 85_000;
 /** A call that began while nothing arrived, the longest backoff, and the first answer. */
 const connectMs = 80_000;
+/** How long a host that was held by its budget waits before it tries again. */
+const budgetPauseMs = 60_000;
 const atRiskPercent = 80;
 /** Longer than two accounts that core does not answer, one stream after the other, and than a commit is tried. */
 const stuckMs = 40_000;
@@ -48,6 +50,7 @@ export const watchLaws = (
     else if (!since.has(name)) since.set(name, world.now());
     return isTrue ? world.now() - (since.get(name) ?? 0) : 0;
   };
+  const wasHeld = new Set<string>();
   const oldestBefore = new Map<string, number | undefined>();
   const totals = new Map<string, { losses: number; dropped: number; letters: number }>();
 
@@ -62,7 +65,10 @@ export const watchLaws = (
     const areUp = cores.every(
       ({ process: core, ingest }) => core.isAlive && core.suspendedUntil < world.now() && ingest?.health().healthy,
     );
-    const idle = heldMs(`${machine} could connect`, canSpeak && areUp && !status.connected);
+    const isHeld = cores.some(({ held }) => held.faultOf(host.hostId) !== undefined);
+    const isFree = heldMs(`${machine} is held by no budget`, !isHeld) > budgetPauseMs || !wasHeld.has(machine);
+    if (isHeld) wasHeld.add(machine);
+    const idle = heldMs(`${machine} could connect`, canSpeak && areUp && isFree && !status.connected);
     if (idle > connectMs)
       add("a collector that can connects", `${machine} has not for ${idle} ms: ${status.lastError}`);
     if (!process.isAlive) {

@@ -54,6 +54,7 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["GET", "/system"],
   ["GET", "/collector/inventory"],
   ["GET", "/collector/volume"],
+  ["GET", "/collector/budgets"],
   ["GET", "/collector/completeness"],
   ["GET", "/collector/completeness/export.csv"],
   ["GET", "/collector/completeness/statements/:hour{[0-9A-Za-z%:.-]{1,64}}"],

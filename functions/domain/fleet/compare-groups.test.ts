@@ -9,6 +9,8 @@ const chance = (probability: number) => fraction(entropy) < probability;
 const spread = (width: number) => Math.exp((fraction(entropy) + fraction(entropy) + fraction(entropy) - 1.5) * width);
 
 interface Effect {
+  /** Bytes of logs, as a part of those before. */
+  logs?: number;
   memory?: number;
   silent?: number;
   losing?: number;
@@ -16,7 +18,7 @@ interface Effect {
 }
 
 /** A host of which nothing is known beforehand: it has its own size, and noise of its own in both times. */
-const createHost = ({ memory = 1, silent = 0, losing = 0, stratum = "linux" }: Effect = {}): ComparedHost => {
+const createHost = ({ memory = 1, silent = 0, losing = 0, logs = 1, stratum = "linux" }: Effect = {}): ComparedHost => {
   const [rss, cpu, queue] = [8e7 * spread(0.8), 0.02 * spread(1), 1e5 * spread(2)];
   const window = (isAfter: boolean) => ({
     lostPerHour: isAfter && chance(0.02 + losing) ? 5 : 0,
@@ -26,7 +28,9 @@ const createHost = ({ memory = 1, silent = 0, losing = 0, stratum = "linux" }: E
     cpuShare: cpu * spread(0.3),
   });
   const isSilent = chance(0.01 + silent);
-  return { stratum, isSilent, before: window(false), after: isSilent ? null : window(true) };
+  const lines = 1e6 * spread(2);
+  const sent = { before: { logs: lines, traces: 0 }, after: { logs: lines * logs * spread(0.2) } };
+  return { stratum, isSilent, before: window(false), after: isSilent ? null : window(true), sent };
 };
 const createHosts = (count: number, effect?: Effect) => Array.from({ length: count }, () => createHost(effect));
 const resultOf = (comparison: ReturnType<typeof compareGroups>, measure: string) =>
@@ -41,6 +45,21 @@ describe("a comparison of changed hosts with others", () => {
       if (verdict === "worse" || verdict === "better") effects += 1;
     }
     expect(effects / rounds).toBeLessThanOrEqual(0.05);
+  });
+
+  it("says how much more or less hosts send, also nothing any more, which is no verdict", () => {
+    const others = createHosts(400);
+    const [more, none, few] = [1.5, 0, 1.5].map((logs, index) =>
+      compareGroups(createHosts(index === 2 ? 10 : 150, { logs }), others),
+    );
+    expect(more?.volume).toMatchObject([{ signal: "logs", changed: expect.any(Number) }]);
+    expect(more?.volume?.[0]?.difference?.value).toBeCloseTo(0.5, 1);
+    expect(more?.volume?.[0]?.difference?.low).toBeGreaterThan(0.4);
+    expect(none?.volume?.[0]?.difference?.high).toBeLessThan(-0.9);
+    expect(few?.volume).toMatchObject([{ signal: "logs", changed: 10, difference: null }]);
+    expect(["same", "unclear"]).toContain(more?.verdict);
+    const unknown = createHosts(40).map((host) => ({ ...host, sent: null }));
+    expect(compareGroups(unknown, others).volume).toBeUndefined();
   });
 
   it("finds more memory, silence and losses, and says by how much", () => {

@@ -1,10 +1,13 @@
 /** Whether the hosts that a change reached differ since from similar ones that it did not reach: by their figures alone. */
-import { differenceOfMeans, differenceOfShares } from "../../../kit/intervals.ts";
+import { differenceOfMeans, differenceOfShares, type EstimatedDifference } from "../../../kit/intervals.ts";
 import {
   type ComparedMeasure,
+  type ComparedSignal,
   type ComparisonVerdict,
   comparedMeasures,
+  comparedSignals,
   type HostComparison,
+  type SentBytes,
 } from "../../../proto/fleet-health/comparison.ts";
 
 /** What a host reported over a time. Null: not reported, or by two processes of which one cannot know of the other. */
@@ -26,6 +29,8 @@ export interface ComparedHost {
   /** Null where it is not known. */
   before: HostWindow | null;
   after: HostWindow | null;
+  /** Null without a whole hour before the change and after it. */
+  sent: { before: SentBytes; after: SentBytes } | null;
 }
 
 /** The result of a comparison. */
@@ -78,8 +83,36 @@ export const compareGroups = (changed: readonly ComparedHost[], others: readonly
     verdict: verdictOf(results),
     ...{ changed: matched.length, control: control.length, unmatched: changed.length - matched.length },
     measures: results,
+    ...compareVolume(matched, control),
   };
 };
+
+/** So little an hour counts as nothing: otherwise a host that begins or ceases to send would have no growth. */
+const sentBytesMin = 1024;
+
+const compareVolume = (changed: readonly ComparedHost[], others: readonly ComparedHost[]) => {
+  if (changed.every(({ sent }) => sent === null)) return {};
+  const growthOf = (hosts: readonly ComparedHost[], signal: ComparedSignal) =>
+    hosts.flatMap(({ sent }) => {
+      const [before = 0, after = 0] = [sent?.before[signal], sent?.after[signal]];
+      return before + after > 0 ? [Math.log((after + sentBytesMin) / (before + sentBytesMin))] : [];
+    });
+  const volume = comparedSignals.flatMap((signal) => {
+    const [ofChanged, ofOthers] = [growthOf(changed, signal), growthOf(others, signal)];
+    if (ofChanged.length === 0) return [];
+    const isEnough = Math.min(ofChanged.length, ofOthers.length) >= comparedHostsMin;
+    const found = isEnough && differenceOfMeans(ofChanged, ofOthers, 1 - errorMax / comparedSignals.length);
+    return [
+      { signal, changed: ofChanged.length, control: ofOthers.length, difference: found ? relative(found) : null },
+    ];
+  });
+  return { volume };
+};
+
+/** Converts a difference of logarithms to a relative one. */
+const relative = ({ value, low, high }: EstimatedDifference): EstimatedDifference => ({
+  ...{ value: Math.expm1(value), low: Math.expm1(low), high: Math.expm1(high) },
+});
 
 /** Every stratum has the same share of both groups. */
 const matchGroups = (changed: readonly ComparedHost[], others: readonly ComparedHost[]) => {
@@ -118,10 +151,10 @@ const compareMeasure = (
   const difference = isShare
     ? differenceOfShares(shareOf(ofChanged), shareOf(ofOthers), confidence)
     : differenceOfMeans(ofChanged.map(Number), ofOthers.map(Number), confidence);
-  const { value, low, high } = difference;
+  const { low, high } = difference;
   const verdict =
     low > margin ? "worse" : high < -margin ? "better" : low >= -margin && high <= margin ? "same" : "unclear";
-  const shown = isShare ? difference : { value: Math.expm1(value), low: Math.expm1(low), high: Math.expm1(high) };
+  const shown = isShare ? difference : relative(difference);
   return { ...counts, verdict, difference: shown };
 };
 

@@ -2,7 +2,14 @@
 import { sql } from "drizzle-orm";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
-import { type FollowedHost, type FollowedRow, followedHostOf, hostFigures, hoursAround } from "./host-hours.ts";
+import {
+  type FollowedHost,
+  type FollowedRow,
+  followedHostOf,
+  hostFigures,
+  hoursAround,
+  sentAround,
+} from "./host-hours.ts";
 import { fleetPredicate } from "./predicate.ts";
 import { type FleetRules, hostsOf, staleBefore, timestampAt } from "./rows.ts";
 
@@ -31,7 +38,8 @@ export const findFollowedHosts = async (
     ), chosen as (${chosen(true, changedMax)} union all ${chosen(false, controlMax)})
     select not c.is_changed as "isControl", c.platform, c.version, c.label_set_id as "labelSetId",
       f.last_heartbeat_at < ${staleBefore(rules)} as "isSilent", to_json(b.figures) as before, to_json(s.figures) as at_change,
-      to_json(a.figures) as since_then, to_json(${hostFigures("f")}) as figures
+      to_json(a.figures) as since_then, to_json(${hostFigures("f")}) as figures,
+      ${sentAround("f", since, rules.now)} as sent
     from chosen c join fleet_status f on f.identity_id = c.identity_id
     join fleet_hour s on s.hour = ${hour}::int and s.identity_id = c.identity_id and s.figures[1] <= ${since.getTime()}::bigint
     left join fleet_hour b on b.identity_id = c.identity_id

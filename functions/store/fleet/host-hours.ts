@@ -1,6 +1,7 @@
 /** The figures of hosts, which comparisons read: now, and at the first minute of each hour. */
 import { type SQL, sql } from "drizzle-orm";
 import { hourMs } from "../../../kit/clock.ts";
+import type { SentBytes } from "../../../proto/fleet-health/comparison.ts";
 import type { Executor } from "../database/database.ts";
 import { timestampAt } from "./rows.ts";
 
@@ -31,6 +32,8 @@ export interface FollowedHost {
   atChange: HostFigures | null;
   sinceThen: HostFigures | null;
   now: HostFigures;
+  /** The bytes of an hour before the change and since, by signal; null without a whole hour of both. */
+  sent: { before: SentBytes; after: SentBytes } | null;
 }
 
 /** A followed host as a statement returns it, its figures as JSON. */
@@ -41,15 +44,37 @@ export type FollowedRow = Omit<FollowedHost, "before" | "atChange" | "sinceThen"
 /** Converts a row. */
 export const followedHostOf = ({ before, at_change, since_then, figures, ...row }: FollowedRow): FollowedHost => {
   const known = (stored: number[] | null) => stored && readHostFigures(stored);
-  const { isControl, platform, version, labelSetId, isSilent } = row;
+  const { isControl, platform, version, labelSetId, isSilent, sent } = row;
   return {
-    ...{ isControl, platform, version, labelSetId, isSilent },
+    ...{ isControl, platform, version, labelSetId, isSilent, sent },
     ...{ before: known(before), atChange: known(at_change), sinceThen: known(since_then) },
     now: readHostFigures(figures ?? []),
   };
 };
 
 const hourOf = (at: Date): number => Math.floor(at.getTime() / hourMs);
+
+/** Whole hours that core counts by host for certain (drizzle/schema/ingest.ts). */
+const countedHours = 48;
+
+/**
+ * Returns the bytes that core stored of the host of a row in an hour, by signal: on average of up to a day before a change, and of the whole hours
+ * after that of the change. Null without both.
+ */
+export const sentAround = (row: "f", change: Date, now: Date): SQL => {
+  const [at, end] = [hourOf(change), hourOf(now)];
+  const first = Math.max(at - 24, end - countedHours);
+  if (first >= at || at + 1 >= end) return sql`null::jsonb`;
+  const timeOf = (hour: number) => timestampAt(new Date(hour * hourMs));
+  const between = (from: number, to: number) => sql`(
+    select coalesce(jsonb_object_agg(signal, bytes), '{}') from (
+      select case kind when 'otel_metric' then 'metrics' when 'otel_span' then 'traces' else 'logs' end as signal,
+        sum(payload_bytes) / ${to - from}::int as bytes
+      from ingest_hour where host_id = ${sql.raw(row)}.identity collate "default" and hour >= ${timeOf(from)} and hour < ${timeOf(to)}
+        and kind in ('otel_log', 'log_line', 'otel_metric', 'otel_span') group by 1
+    ) signals)`;
+  return sql`jsonb_build_object('before', ${between(first, at)}, 'after', ${between(at + 1, end)})`;
+};
 
 /** Returns the hour of a time, and the first one of the day before it: what a host did before is of up to a day. */
 export const hoursAround = (at: Date): { first: number; hour: number } => ({

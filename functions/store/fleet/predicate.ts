@@ -107,6 +107,9 @@ const alternatives: Alternatives = {
       return kind === "failed" ? failed : sql`(${failed} and last_auth_failure_at > last_heartbeat_at)`;
     }),
   inventory: (statuses, rules) => statuses.map((status) => inventoryPredicate(status, rules)),
+  budget: (_, { now }) => [
+    sql`identity_id in (select h.identity_id from held_host h where h.until > ${timestampAt(now)})`,
+  ],
   heartbeatOlderThanSeconds: (age, { now }) => [
     sql`(${hasHeartbeat} and last_heartbeat_at < ${timestampAt(now, -age)})`,
   ],

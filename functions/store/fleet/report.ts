@@ -23,7 +23,7 @@ import { firstHosts, markHosts } from "./columns/select-hosts.ts";
 import { inventoryOfRow, stillSends } from "./expected-hosts.ts";
 import { incompleteHoursByHost, incompleteHoursOf } from "./incomplete-hosts.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
-import { rowFactsOf } from "./row-facts.ts";
+import { rowFactsOf, volumeOfRow } from "./row-facts.ts";
 import {
   conditionPredicate,
   type FleetRules,
@@ -87,9 +87,10 @@ export type FleetRow = FlagsAndNumbers & {
   /** Null without an inventory, and for a host that neither sends nor is expected. */
   inventory_status: EnrolledStatus | null;
   inventory_owner: string | null;
-  /** Null until its volume is counted. */
+  /** Null until its volume is counted, and for a host that no budget holds. */
   day_bytes: string | null;
   usual_bytes: string | null;
+  hold: { budget: string; since: string; until: string } | null;
   dropped_since_previous: boolean | null;
   renewal_status: RenewalStatus | null;
   renewal_last_error: string | null;
@@ -233,7 +234,7 @@ const selectRows = async (
     forwarding_index: number | null;
   };
   const { ofHosts, columns, isNewest } = rowFactsOf(rules);
-  const inventory = inventoryOfRow(rules);
+  const [inventory, volume] = [inventoryOfRow(rules), volumeOfRow(rules)];
   const rows = await db.execute<Selected>(sql`
     select f.*, f.identity_id as id, ${columns}, c.issued_at as certificate_issued_at, c.not_after as certificate_not_after,
       c.renew_after as certificate_renew_after, s.id as successor_id, s.not_after as successor_not_after, s.renew_after as successor_renew_after,
@@ -243,7 +244,7 @@ const selectRows = async (
         when last_ack_seconds >= 0 then f.last_heartbeat_at - make_interval(secs => last_ack_seconds) end as forwarder_last_ack_at,
       g.ranges as gap_ranges, g.records_max as gap_records_max, g.last_at as gap_last_at,
       ${rules.past ? sql`null::int` : incompleteHoursOf(sql`i.identity`, rules.now.getTime() - incompleteWithinMs)} as incomplete_hours,
-      ${inventory.columns}, ${rules.past ? sql`null::bigint as day_bytes, null::bigint as usual_bytes` : sql`v.day_bytes, v.usual_bytes`}
+      ${inventory.columns}, ${volume.columns}
     from (
       select identity_id as selected_id, row_number() over () as rank
       from (select identity_id from ${from} order by ${orderBy} limit ${limit}) sorted
@@ -266,8 +267,7 @@ const selectRows = async (
     left join lateral (select * from collector_health where identity_id = selected_id limit 1) h on ${isNewest}
     left join lateral (select * from ingest_host where host_id = i.identity limit 1) e on true
     left join lateral (select * from ingest_gap where host_id = i.identity limit 1) g on ${isNewest}
-    left join lateral (select day_bytes, usual_bytes from host_volume where host_id = i.identity limit 1) v on true
-    ${inventory.join}
+    ${volume.join} ${inventory.join}
     order by selected.rank`);
   // The driver's own rows: a copy of fifty columns would cost more than all else that is done with them here.
   return rows.map((row) =>

@@ -23,6 +23,17 @@ const newestFacts: RowFacts = {
   isNewest: sql`true`,
 };
 
+/** Parts of the same statement: what core stored of the host on a day, and the budget that holds it, both as they are now. */
+export const volumeOfRow = ({ past, now }: FleetRules): { columns: SQL; join: SQL } =>
+  past
+    ? { columns: sql`null::bigint as day_bytes, null::bigint as usual_bytes, null as hold`, join: sql`` }
+    : {
+        columns: sql`v.day_bytes, v.usual_bytes, held.hold`,
+        join: sql`left join lateral (select day_bytes, usual_bytes from host_volume where host_id = i.identity limit 1) v on true
+          left join lateral (select jsonb_build_object('budget', budget, 'since', since, 'until', until) as hold
+            from held_host where host_id = i.identity and until > ${timestampAt(now)} limit 1) held on true`,
+      };
+
 /** A revocation that had happened by then. */
 const revokedBy = (table: SQL, at: SQL): SQL =>
   sql`case when ${table}.revoked_at <= ${at} then ${table}.revoked_at end`;

@@ -1,7 +1,14 @@
 /** The hosts by which a wave is compared with unchanged ones, and their figures in the course of it. */
 import { type SQL, sql } from "drizzle-orm";
 import type { Executor } from "../database/database.ts";
-import { type FollowedHost, type FollowedRow, followedHostOf, hostFigures, hoursAround } from "../fleet/host-hours.ts";
+import {
+  type FollowedHost,
+  type FollowedRow,
+  followedHostOf,
+  hostFigures,
+  hoursAround,
+  sentAround,
+} from "../fleet/host-hours.ts";
 import { type CountingRules, staleBefore, timestampAt } from "../fleet/rows.ts";
 
 /** Hosts of a wave that are compared, and others: more would make the intervals narrower, and change no verdict that matters. */
@@ -69,7 +76,7 @@ export const findComparedHosts = async (
     select s.is_control as "isControl", s.platform, s.version, s.label_set_id as "labelSetId", to_json(s.figures_before) as before,
       to_json(s.figures_at_start) as at_change,
       to_json(coalesce(s.figures_at_soak, s.figures_at_start)) as since_then, to_json(${hostFigures("f")}) as figures,
-      f.last_heartbeat_at < ${staleBefore(rules)} as "isSilent"
+      f.last_heartbeat_at < ${staleBefore(rules)} as "isSilent", ${sentAround("f", startedAt, rules.now)} as sent
     from rollout_sample s join fleet_status f on f.identity_id = s.identity_id
     left join rollout_target t on t.rollout_id = s.rollout_id and t.identity_id = s.identity_id
     where s.rollout_id = ${rolloutId}::uuid and s.wave = ${wave}::int and f.revoked_from > ${timestampAt(rules.now)}

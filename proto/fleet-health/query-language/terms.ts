@@ -51,7 +51,8 @@ const names = (
     | "forwarding"
     | "forwarder"
     | "auth"
-    | "inventory",
+    | "inventory"
+    | "budget",
   {
     key = part as string,
     example,
@@ -249,6 +250,7 @@ export const terms: readonly Term[] = [
     meaning: "in the inventory; not in it; no longer in it, and still sending",
     hint: " Hosts that never enrolled have no row: /inventory lists them.",
   }),
+  names("budget", { example: "held", meaning: "sent its budget of this hour; core stores no more until it ends" }),
   names("progress", { example: "drifted,failed", meaning: "what a host has made of its desired config" }),
   names("attention", { example: "needed", meaning: "hosts that need somebody" }),
   names("condition", { example: "stale", meaning: "a condition that applies, whatever the state" }),

@@ -60,6 +60,13 @@ export const eventSentences: Readonly<Record<AuditAction, readonly [success: str
     "could not put an inventory",
   ],
   "applied_set.put": ["applied the set {target}", "could not apply the set {target}"],
+  "budget.put": ["set the budget {target}: {bytes_per_hour} bytes an hour", "could not set the budget {target}"],
+  "budget.delete": ["deleted the budget {target}", "could not delete the budget {target}"],
+  "budget.hold": ["held {host_id}, which had sent its budget {budget}, until {until}", "could not hold {host_id}"],
+  "budget.release": [
+    "held {host_id} no longer, after {held_seconds} s of its budget {budget}",
+    "could not release {host_id}",
+  ],
   "account.refuse": [
     "sent account {number} of queue {queue_id}, which core refuses",
     "sent account {number} of queue {queue_id}, which core refuses",
@@ -192,6 +199,8 @@ export const changeActions: readonly AuditAction[] = [
   "certificate.revoke",
   "identity.revoke",
   "inventory.put",
+  "budget.put",
+  "budget.delete",
   "config.publish",
   "config.assign",
   "config.clear",

@@ -1,5 +1,10 @@
 import { For, Show } from "solid-js";
-import { type ComparisonVerdict, describeComparison, describeMeasure } from "../../../proto/fleet-health/comparison.ts";
+import {
+  type ComparisonVerdict,
+  describeComparison,
+  describeMeasure,
+  describeVolume,
+} from "../../../proto/fleet-health/comparison.ts";
 import type { Rollout, RolloutWave } from "../../../proto/rollout/rollout.ts";
 import { formatCountOf } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -81,6 +86,7 @@ export const Waves = (props: { rollout: Rollout }) => {
                           </li>
                         )}
                       </For>
+                      <For each={comparison().volume}>{(result) => <li>{describeVolume(result)}</li>}</For>
                     </ul>
                     <p class="quiet">
                       Alike in {comparison().matched_by.join(", ")}

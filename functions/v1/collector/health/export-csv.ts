@@ -28,6 +28,7 @@ const seen: readonly ExportColumn[] = [
   ["incomplete_hours", (row) => row.incomplete_hours],
   ["day_bytes", (row) => row.volume?.day_bytes ?? null],
   ["usual_bytes", (row) => row.volume?.usual_bytes ?? null],
+  ["held_by_budget", (row) => row.hold?.budget ?? null],
   ["inventory", (row) => row.inventory?.status ?? null],
   ["owner", (row) => row.inventory?.owner ?? null],
 ];

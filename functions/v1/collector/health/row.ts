@@ -83,6 +83,9 @@ export const healthRowView = (row: FleetRow, rules: CountingRules): FleetHealthR
   ...(row.day_bytes === null
     ? {}
     : { volume: { day_bytes: Number(row.day_bytes), usual_bytes: numberOrNull(row.usual_bytes) } }),
+  ...(row.hold && {
+    hold: { ...row.hold, since: timestampOf(row.hold.since), until: timestampOf(row.hold.until) },
+  }),
   ...(row.inventory_status ? { inventory: { status: row.inventory_status, owner: row.inventory_owner } } : {}),
 });
 

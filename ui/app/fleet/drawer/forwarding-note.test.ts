@@ -18,18 +18,30 @@ const error = "connect ECONNREFUSED 192.0.2.1:8443";
 const failing = { connected: false, last_ack_at: null, last_error: error };
 const well = { connected: true, last_ack_at: null, last_error: null };
 
-it.each<[Pick<FleetHealthRow, "forwarding" | "last_envelope_at" | "queue" | "forwarder">, string | undefined]>([
+it.each<[Pick<FleetHealthRow, "forwarding" | "last_envelope_at" | "queue" | "forwarder" | "hold">, string | undefined]>(
   [
-    { forwarding: "never", last_envelope_at: null, queue: queue(31_457_280), forwarder: failing },
-    `Never forwarded; 30 MiB queued; not connected to core, last error: ${error}.`,
+    [
+      { forwarding: "never", last_envelope_at: null, queue: queue(31_457_280), forwarder: failing },
+      `Never forwarded; 30 MiB queued; not connected to core, last error: ${error}.`,
+    ],
+    [
+      { forwarding: "stopped", last_envelope_at: "2026-11-22T08:00:00.000Z", queue: queue(0), forwarder: well },
+      "Stopped forwarding: last envelope 2 h ago; the queue is empty; connected to core.",
+    ],
+    [
+      { forwarding: "forwarding", last_envelope_at: "2026-11-22T09:59:00.000Z", queue: queue(5), forwarder: well },
+      undefined,
+    ],
+    [
+      {
+        ...{ forwarding: "stopped", last_envelope_at: "2026-11-22T09:20:00.000Z", queue: queue(31_457_280) },
+        ...{
+          forwarder: failing,
+          hold: { budget: "test", since: "2026-11-22T09:20:00Z", until: "2026-11-22T10:00:00Z" },
+        },
+      },
+      "Core stores nothing more of it in this hour: it is held by its budget test until the hour ends; 30 MiB queued, which it sends then.",
+    ],
+    [{ forwarding: null, last_envelope_at: null, queue: queue(null), forwarder: null }, undefined],
   ],
-  [
-    { forwarding: "stopped", last_envelope_at: "2026-11-22T08:00:00.000Z", queue: queue(0), forwarder: well },
-    "Stopped forwarding: last envelope 2 h ago; the queue is empty; connected to core.",
-  ],
-  [
-    { forwarding: "forwarding", last_envelope_at: "2026-11-22T09:59:00.000Z", queue: queue(5), forwarder: well },
-    undefined,
-  ],
-  [{ forwarding: null, last_envelope_at: null, queue: queue(null), forwarder: null }, undefined],
-])("says what forwarding needs beside the state: %j", (row, note) => expect(forwardingNote(row, now)).toBe(note));
+)("says what forwarding needs beside the state: %j", (row, note) => expect(forwardingNote(row, now)).toBe(note));

@@ -1,9 +1,11 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import { formatAgo, formatBytes, plainText } from "../../format/format.ts";
+import { holdText } from "../table/row-view.ts";
 
 /**
  * Returns what an operator must know about the forwarding of a host, beside its state, which does not depend on it: that it stopped or
- * never began, what waits in the queue, and the collector's own error. Undefined while it forwards, and for a host that sends nothing.
+ * never began, or that its budget holds it, what waits in the queue, and the collector's own error. Undefined while it forwards, and for a
+ * host that sends nothing.
  */
 export const forwardingNote = (
   {
@@ -11,16 +13,19 @@ export const forwardingNote = (
     last_envelope_at,
     queue,
     forwarder,
-  }: Pick<FleetHealthRow, "forwarding" | "last_envelope_at" | "queue" | "forwarder">,
+    hold,
+  }: Pick<FleetHealthRow, "forwarding" | "last_envelope_at" | "queue" | "forwarder" | "hold">,
   now: number,
 ): string | undefined => {
+  const waiting =
+    queue.bytes === null || queue.bytes === 0 ? "the queue is empty" : `${formatBytes(queue.bytes)} queued`;
+  if (hold !== undefined)
+    return `Core stores nothing more of it in this hour: it is ${holdText(hold)}; ${waiting}, which it sends then.`;
   if (forwarding !== "stopped" && forwarding !== "never") return undefined;
   const what =
     forwarding === "never" || last_envelope_at === null
       ? "Never forwarded"
       : `Stopped forwarding: last envelope ${formatAgo(last_envelope_at, now)}`;
-  const waiting =
-    queue.bytes === null || queue.bytes === 0 ? "the queue is empty" : `${formatBytes(queue.bytes)} queued`;
   return `${what}; ${waiting}; ${forwarderText(forwarder)}.`;
 };
 

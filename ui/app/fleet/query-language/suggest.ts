@@ -213,6 +213,8 @@ const valuesOf = ({ part, key }: Term, values: FleetValues): Suggestion[] => {
         valueItem("gone", "no longer in the inventory, and still sending"),
         valueItem("expected", "in the inventory"),
       ];
+    case "budget":
+      return [valueItem("held", "sent its budget of this hour")];
     case "versionRange":
       return (values.versions ?? []).map(({ version }) => valueItem(version, ""));
     case "heartbeatOlderThanSeconds":

@@ -105,6 +105,18 @@ describe("a row of the table", () => {
     expect(volumeOf(1_048_575, 1)).toMatchObject({ volumeTone: "quiet" });
   });
 
+  it("says that a budget holds the host, before the evidence of its first condition", () => {
+    const hold = { budget: "test", since: "2026-11-20T16:20:00Z", until: "2026-11-20T17:00:00Z" };
+    const conditions = [
+      { state: "queue_at_risk" as const, since: "2026-11-20T16:30:00Z", evidence: "the queue is full" },
+    ];
+    expect(rowView(healthy, now).why).toBe("");
+    expect(rowView({ ...healthy, hold }, now).why).toBe("held by its budget test until the hour ends");
+    expect(rowView({ ...healthy, hold, conditions }, now).why).toBe(
+      "held by its budget test until the hour ends; the queue is full",
+    );
+  });
+
   it("is calm only if the host is healthy and forwards", () => {
     expect(rowView({ ...healthy, forwarding: "never" }, now).calm).toBe(false);
     expect(rowView({ ...healthy, state: "stale" }, now).calm).toBe(false);

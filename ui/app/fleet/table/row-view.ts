@@ -50,7 +50,7 @@ export interface RowView {
   identity: string;
   /** How many characters at the end of `identity` stay when it is shortened: they distinguish it from others. */
   identityTail: number;
-  /** The evidence of the first condition; empty without one. */
+  /** That its budget holds it, and the evidence of the first condition; empty without either. */
   why: string;
   hostname: string;
   core: string;
@@ -120,12 +120,16 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
     device: plainName(row.device_id),
     identity,
     identityTail: tailOf(identity),
-    why:
+    why: [
+      row.hold === undefined ? "" : holdText(row.hold),
       first === undefined
         ? ""
         : evidenceParts(first)
             .map(({ text }) => plainText(text))
             .join(""),
+    ]
+      .filter((text) => text !== "")
+      .join("; "),
     hostname: plainName(row.hostname ?? ""),
     core: plainName(row.core ?? ""),
     subnet: row.subnet ?? "",
@@ -146,6 +150,10 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
     labels: row.labels,
   };
 };
+
+/** Returns why core stores nothing more of a host in this hour. */
+export const holdText = ({ budget }: NonNullable<FleetHealthRow["hold"]>): string =>
+  `held by its budget ${plainText(budget)} until the hour ends`;
 
 const tailMax = 24;
 

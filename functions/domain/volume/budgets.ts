@@ -1,0 +1,99 @@
+import { type BudgetBody, budgetsMax } from "../../../proto/budget.ts";
+import { type FilterPart, type FleetFilter, filterParts } from "../../../proto/fleet-health/filter.ts";
+import type { Core } from "../../core.ts";
+import { Problem } from "../../problems.ts";
+import type { Executor } from "../../store/database/database.ts";
+import {
+  type BudgetRow,
+  countHeldHosts,
+  deleteBudgetRow,
+  findBudgets,
+  lockBudgets,
+  putBudgetRow,
+} from "../../store/volume/budgets.ts";
+import { type AuditEntry, type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
+import { parseFilter } from "../fleet/parse-filter.ts";
+import type { Operator } from "../operator/authenticate.ts";
+
+/** The parts of core that change budgets. */
+export type BudgetCore = Pick<Core, "db" | "clock" | "entropy">;
+
+/** A budget, and how many hosts it holds now. */
+export interface DescribedBudget extends BudgetRow {
+  heldHosts: number;
+}
+
+/** What a host is, not how it stands: a budget must not depend on what it brings about. */
+const budgetParts: ReadonlySet<FilterPart> = new Set(
+  (["device", "hostname", "identity", "label", "platform", "policy"] as const).flatMap((part): FilterPart[] => [
+    part,
+    `not${part.charAt(0).toUpperCase()}${part.slice(1)}` as FilterPart,
+  ]),
+);
+
+/** Parses the filter of a budget. Throws 422 `validation_failed`. */
+const parseBudgetFilter = (query: string, now: number): FleetFilter => {
+  const filter = parseFilter(query, now);
+  const errors = (Object.keys(filter) as FilterPart[]).flatMap((part) =>
+    budgetParts.has(part)
+      ? []
+      : [
+          {
+            path: "filter",
+            message: `${filterParts[part].parameter}: a budget is by what a host is, not how it stands`,
+          },
+        ],
+  );
+  if (errors.length > 0) throw new Problem("validation_failed", { errors });
+  return filter;
+};
+
+/** Returns the budgets, the smallest first. */
+export const browseBudgets = async ({ db, clock }: Pick<Core, "db" | "clock">): Promise<DescribedBudget[]> => {
+  const [budgets, held] = await Promise.all([findBudgets(db), countHeldHosts(db, clock.now())]);
+  return budgets.map((budget) => ({ ...budget, heldHosts: held.get(budget.name) ?? 0 }));
+};
+
+/** Sets a budget; cores follow it within seconds. Throws 422 `validation_failed` and 409 `too_many_budgets`. */
+export const putBudget = async (
+  core: BudgetCore,
+  operator: Operator,
+  { name, filter, bytes_per_hour: bytesPerHour }: BudgetBody & { name: string },
+  origin: Origin,
+): Promise<DescribedBudget> => {
+  const now = core.clock.now();
+  parseBudgetFilter(filter, now);
+  return core.db.transaction(async (tx) => {
+    const budgets = await lockBudgets(tx);
+    const before = budgets.find((budget) => budget.name === name);
+    if (before === undefined && budgets.length >= budgetsMax) throw new Problem("too_many_budgets");
+    const row = { name, filter, bytesPerHour, changedAt: new Date(now), changedByName: operator.email };
+    await putBudgetRow(tx, row);
+    const details = { filter, bytes_per_hour: bytesPerHour, bytes_per_hour_before: before?.bytesPerHour ?? null };
+    await audit(tx, core, { operator, origin, action: "budget.put", name, details });
+    return { ...row, heldHosts: (await countHeldHosts(tx, now)).get(name) ?? 0 };
+  });
+};
+
+/** Deletes a budget; the hosts that it holds are held no longer within seconds. Throws 404 `not_found`. */
+export const removeBudget = (core: BudgetCore, operator: Operator, name: string, origin: Origin): Promise<void> =>
+  core.db.transaction(async (tx) => {
+    const before = (await lockBudgets(tx)).find((budget) => budget.name === name);
+    if (before === undefined) throw new Problem("not_found", { detail: "No such budget" });
+    await deleteBudgetRow(tx, name);
+    const details = { filter: before.filter, bytes_per_hour: before.bytesPerHour };
+    await audit(tx, core, { operator, origin, action: "budget.delete", name, details });
+  });
+
+const audit = (
+  tx: Executor,
+  core: BudgetCore,
+  {
+    operator,
+    name,
+    ...entry
+  }: Pick<AuditEntry, "action" | "details"> & { operator: Operator; origin: Origin; name: string },
+): Promise<void> =>
+  recordAudit(tx, core, {
+    ...{ actor: operatorActor(operator), target: { type: "budget", id: name }, outcome: "success", ...entry },
+  });

@@ -1,0 +1,82 @@
+import { hourMs } from "../../../kit/clock.ts";
+import { parseQuery } from "../../../proto/fleet-health/query-language/parse.ts";
+import type { Core } from "../../core.ts";
+import type { Executor } from "../../store/database/database.ts";
+import type { FleetRules } from "../../store/fleet/rows.ts";
+import {
+  type BudgetRow,
+  deleteHeldHosts,
+  findBudgets,
+  findHeldHosts,
+  findHostsOver,
+  type HeldHost,
+  putHeldHosts,
+  tryLockHolds,
+} from "../../store/volume/budgets.ts";
+import { type AuditEntry, recordAudits } from "../audit/audit-log.ts";
+import { readFleetRules } from "../fleet/rules.ts";
+
+/** The parts of core that hold hosts. */
+export type HoldCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+
+/**
+ * Decides which hosts have sent their budget of this hour, unless another core does so now, and returns those that are held. The beginning and
+ * the end of each hold is in the audit log. Safe to repeat, by any number of cores.
+ */
+export const holdHosts = async (core: HoldCore): Promise<HeldHost[]> => {
+  const [budgets, before] = await Promise.all([findBudgets(core.db), findHeldHosts(core.db)]);
+  if (budgets.length === 0 && before.length === 0) return [];
+  const rules = await readFleetRules(core);
+  await core.db.transaction(async (tx) => {
+    if (await tryLockHolds(tx)) await decide(tx, core, await findOver(tx, rules, budgets));
+  });
+  return findHeldHosts(core.db);
+};
+
+const decide = async (tx: Executor, core: HoldCore, over: ReadonlyMap<string, HeldHost>): Promise<void> => {
+  const now = core.clock.now();
+  const held = new Map((await findHeldHosts(tx)).map((host) => [host.hostId, host]));
+  const begun = [...over.values()].filter(({ hostId }) => !held.has(hostId));
+  const changed = [...over.values()].filter(({ hostId, budget, until }) => {
+    const known = held.get(hostId);
+    return known !== undefined && (known.budget !== budget || known.until.getTime() !== until.getTime());
+  });
+  const ended = [...held.values()].filter(({ hostId }) => !over.has(hostId));
+  await putHeldHosts(tx, [...begun, ...changed]);
+  await deleteHeldHosts(
+    tx,
+    ended.map(({ hostId }) => hostId),
+  );
+  const entries = [
+    ...begun.map((host) => entryOf("budget.hold", host, { until: host.until.toISOString() })),
+    ...ended.map((host) => entryOf("budget.release", host, { held_seconds: secondsSince(host, now) })),
+  ];
+  if (entries.length > 0) await recordAudits(tx, core, entries);
+};
+
+const secondsSince = ({ since }: HeldHost, now: number): number =>
+  Math.max(0, Math.round((now - since.getTime()) / 1000));
+
+const entryOf = (action: "budget.hold" | "budget.release", host: HeldHost, details: object): AuditEntry => ({
+  actor: { type: "system", id: "budgets", display: "budgets" },
+  action,
+  target: { type: "collector_identity", id: host.identityId },
+  outcome: "success",
+  details: { host_id: host.hostId, budget: host.budget, ...details },
+});
+
+/** Finds the hosts that have sent the smallest of their budgets. */
+const findOver = async (
+  tx: Executor,
+  rules: FleetRules,
+  budgets: readonly BudgetRow[],
+): Promise<ReadonlyMap<string, HeldHost>> => {
+  const over = new Map<string, HeldHost>();
+  const { now: since } = rules;
+  const hour = new Date(since.getTime() - (since.getTime() % hourMs));
+  const until = new Date(hour.getTime() + hourMs);
+  for (const { name: budget, filter, bytesPerHour: bytes } of budgets)
+    for (const host of await findHostsOver(tx, rules, { filter: parseQuery(filter, since).filter, hour, bytes }))
+      if (!over.has(host.hostId)) over.set(host.hostId, { ...host, budget, since, until });
+  return over;
+};

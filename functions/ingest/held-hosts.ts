@@ -1,0 +1,48 @@
+import type { Clock } from "../../kit/clock.ts";
+import { Problem } from "../problems.ts";
+import type { Sink } from "./sink.ts";
+
+/** A host of which nothing is stored before a time. */
+export interface Hold {
+  hostId: string;
+  budget: string;
+  until: Date;
+}
+
+/** The hosts that have sent their budget, as this core knows them. */
+export interface HeldHosts {
+  /** Replaces them. */
+  set(holds: readonly Hold[]): void;
+  /** Returns `budget_exceeded` for one of them. */
+  faultOf(hostId: string): Problem | undefined;
+}
+
+/** Creates an empty set. A hold ends at its time, also if this core is not told. */
+export const createHeldHosts = (clock: Pick<Clock, "now">): HeldHosts => {
+  let held: ReadonlyMap<string, Hold> = new Map();
+  return {
+    set(holds) {
+      held = new Map(holds.map((hold) => [hold.hostId, hold]));
+    },
+    faultOf(hostId) {
+      const hold = held.size === 0 ? undefined : held.get(hostId);
+      if (hold === undefined || hold.until.getTime() <= clock.now()) return undefined;
+      return new Problem("budget_exceeded", {
+        detail: `the host has sent its budget of this hour: ${hold.budget}`,
+      });
+    },
+  };
+};
+
+/** Returns a sink that opens no queue and stores no frame of a host that is held, so that the host keeps them and tries again. */
+export const holdBack = (sink: Sink, held: Pick<HeldHosts, "faultOf">): Sink => ({
+  ...sink,
+  open(claims, isGone) {
+    const fault = held.faultOf(claims.hostId);
+    return fault ? Promise.reject(fault) : sink.open(claims, isGone);
+  },
+  commit(frame, bytes) {
+    const fault = held.faultOf(frame.hostId);
+    return fault ? Promise.reject(fault) : sink.commit(frame, bytes);
+  },
+});

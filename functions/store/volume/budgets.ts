@@ -1,0 +1,83 @@
+import { count, eq, gt, inArray, sql } from "drizzle-orm";
+import { heldHost, volumeBudget } from "../../../drizzle/schema/volume.ts";
+import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
+import type { Executor } from "../database/database.ts";
+import { fleetPredicate } from "../fleet/predicate.ts";
+import { type FleetRules, timestampAt } from "../fleet/rows.ts";
+
+/** A budget's row. */
+export type BudgetRow = typeof volumeBudget.$inferSelect;
+
+/** A host that has sent its budget. */
+export type HeldHost = typeof heldHost.$inferSelect;
+
+const changeLock = sql`select pg_advisory_xact_lock(hashtext('volume_budget'))`;
+
+/** Finds the budgets, the smallest first. */
+export const findBudgets = (db: Executor): Promise<BudgetRow[]> =>
+  db.select().from(volumeBudget).orderBy(volumeBudget.bytesPerHour, volumeBudget.name);
+
+/** Finds the budgets as `findBudgets`, and lets no other transaction change them until this one ends. */
+export const lockBudgets = async (tx: Executor): Promise<BudgetRow[]> => {
+  await tx.execute(changeLock);
+  return findBudgets(tx);
+};
+
+/** Sets a budget, also one that exists. */
+export const putBudgetRow = async (tx: Executor, row: BudgetRow): Promise<void> => {
+  await tx.insert(volumeBudget).values(row).onConflictDoUpdate({ target: volumeBudget.name, set: row });
+};
+
+/** Deletes a budget. */
+export const deleteBudgetRow = async (tx: Executor, name: string): Promise<void> => {
+  await tx.delete(volumeBudget).where(eq(volumeBudget.name, name));
+};
+
+/** Counts the hosts that each budget holds. */
+export const countHeldHosts = async (db: Executor, now: number): Promise<ReadonlyMap<string, number>> => {
+  const rows = await db
+    .select({ budget: heldHost.budget, hosts: count() })
+    .from(heldHost)
+    .where(gt(heldHost.until, new Date(now)))
+    .groupBy(heldHost.budget);
+  return new Map(rows.map(({ budget, hosts }) => [budget, hosts]));
+};
+
+/** Finds the hosts that are held. */
+export const findHeldHosts = (db: Executor): Promise<HeldHost[]> => db.select().from(heldHost);
+
+/** Begins holding hosts, or goes on with it under another budget or in another hour. */
+export const putHeldHosts = async (tx: Executor, rows: readonly HeldHost[]): Promise<void> => {
+  if (rows.length === 0) return;
+  const set = { budget: sql`excluded.budget`, until: sql`excluded.until` };
+  await tx
+    .insert(heldHost)
+    .values([...rows])
+    .onConflictDoUpdate({ target: heldHost.hostId, set });
+};
+
+/** Holds hosts no longer. */
+export const deleteHeldHosts = async (tx: Executor, hostIds: readonly string[]): Promise<void> => {
+  if (hostIds.length > 0) await tx.delete(heldHost).where(inArray(heldHost.hostId, [...hostIds]));
+};
+
+/** Lets one core at a time decide which hosts are held, until its transaction ends; returns false if another one does. */
+export const tryLockHolds = async (tx: Executor): Promise<boolean> => {
+  const [row] = await tx.execute<{ locked: boolean }>(
+    sql`select pg_try_advisory_xact_lock(hashtext('held_host')) as locked`,
+  );
+  return row?.locked ?? false;
+};
+
+/**
+ * Finds the hosts of a filter of which core has stored so much in the hour that began at `hour`, by one lookup a host: identities are compared by
+ * the collation of the index, without which each would be a scan.
+ */
+export const findHostsOver = async (
+  db: Executor,
+  rules: FleetRules,
+  { filter, hour, bytes }: { filter: FleetFilter; hour: Date; bytes: number },
+): Promise<{ hostId: string; identityId: string }[]> =>
+  db.execute<{ hostId: string; identityId: string }>(sql`
+    select identity as "hostId", identity_id as "identityId" from fleet where ${fleetPredicate(filter, rules)} and
+      (select sum(payload_bytes) from ingest_hour where host_id = identity collate "default" and hour = ${timestampAt(hour)}) >= ${bytes}::bigint`);

@@ -1,0 +1,145 @@
+import { sql } from "drizzle-orm";
+import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { hourMs } from "../../../../kit/clock.ts";
+import type { Budget, BudgetList } from "../../../../proto/budget.ts";
+import { budgetsMax } from "../../../../proto/budget.ts";
+import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
+import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
+import { createTestCore } from "../../../../tests/support/core.ts";
+import { holdHosts } from "../../../domain/volume/hold-hosts.ts";
+
+const test = await createTestCore();
+afterAll(() => test.close());
+const { clock, db, core } = test;
+const { token } = await createTestToken(test);
+const [loud, calm] = await Promise.all(
+  ["loud", "calm"].map((deviceId) => enrollTestCollector(test, { token, deviceId })),
+);
+if (!loud || !calm) throw new Error("no hosts");
+await db.execute(sql`update collector_identity set reported_labels = '{"team": "shop"}' where device_id = 'loud'`);
+await db.execute(
+  sql`update fleet_status s set label_set_id = i.label_set_id from collector_identity i where i.id = s.identity_id`,
+);
+
+const mib = 1024 * 1024;
+const path = (name: string) => `/v1/collector/budgets/${name}`;
+const put = (name: string, filter: string, bytes: number, as: "admin" | "auditor" = "admin") =>
+  test.api<Budget>("PUT", path(name), { as, body: { filter, bytes_per_hour: bytes } });
+const remove = (name: string, as: "admin" | "auditor" = "admin") => test.api("DELETE", path(name), { as });
+const list = async (as: "auditor" | "reader" = "auditor") =>
+  test.api<BudgetList>("GET", "/v1/collector/budgets", { as });
+const store = (host: string, bytes: number, at = clock.now()) =>
+  db.execute(sql`insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
+    values (${host}, ${`kind_${bytes}`}, date_trunc('hour', ${new Date(at).toISOString()}::timestamptz, 'utc'), 2, ${bytes}::bigint)`);
+const heldNow = async () => (await holdHosts(core)).map(({ hostId, budget }) => [hostId, budget]).toSorted();
+const events = async () =>
+  (
+    await db.execute<{ action: string; target: string; budget: string }>(sql`
+      select action, target_id as target, details ->> 'budget' as budget from audit_event
+      where action in ('budget.hold', 'budget.release') order by id`)
+  ).map(({ action, target, budget }) => [action, target, budget]);
+const fleet = async (query: string) =>
+  (await test.api<FleetHealthReport>("GET", `/v1/collector/health?${query}`, { as: "auditor" })).body.items;
+
+/** Each test begins an hour that nothing is stored in, without budgets. */
+beforeEach(async () => {
+  clock.advance(hourMs - (clock.now() % hourMs));
+  await db.execute(sql`delete from volume_budget`);
+  await holdHosts(core);
+  await db.execute(sql`delete from ingest_hour`);
+});
+
+describe("a budget", () => {
+  it("is set, replaced, listed with the smallest first, and deleted; each change is audited", async () => {
+    const created = await put("shop", "label.team:shop", 2 * mib);
+    expect(created).toMatchObject({
+      status: 200,
+      body: { name: "shop", filter: "label.team:shop", bytes_per_hour: 2 * mib, held_hosts: 0 },
+    });
+    await put("all", "", 3 * mib);
+    await put("shop", "label.team:shop", 4 * mib);
+    expect((await list()).body.items.map(({ name, bytes_per_hour: bytes }) => [name, bytes])).toEqual([
+      ["all", 3 * mib],
+      ["shop", 4 * mib],
+    ]);
+    expect(await remove("all")).toMatchObject({ status: 204 });
+    expect(await remove("all")).toMatchObject({ status: 404, body: { code: "not_found" } });
+    const audited = await db.execute(sql`select action, target_id, details ->> 'bytes_per_hour' as bytes,
+      details ->> 'bytes_per_hour_before' as before from audit_event where target_type = 'budget' order by id`);
+    expect([...audited]).toMatchObject([
+      { action: "budget.put", target_id: "shop", bytes: `${2 * mib}`, before: null },
+      { action: "budget.put", target_id: "all" },
+      { action: "budget.put", target_id: "shop", bytes: `${4 * mib}`, before: `${2 * mib}` },
+      { action: "budget.delete", target_id: "all", bytes: `${3 * mib}` },
+    ]);
+  });
+
+  it("is refused by how a host stands, below 1 MiB, and beyond the most; and needs its scopes", async () => {
+    const refused = (at: string) => ({ status: 422, body: { code: "validation_failed", errors: [{ path: at }] } });
+    for (const filter of ["state:stale", "budget:held", "queue:>50%", "nonsense:x"])
+      expect(await put("x", filter, mib)).toMatchObject(refused("filter"));
+    expect(await put("x", "", mib - 1)).toMatchObject(refused("bytes_per_hour"));
+    expect(await put("X", "", mib)).toMatchObject(refused("name"));
+    expect(await put("x", "", mib, "auditor")).toMatchObject({ status: 403 });
+    expect(await remove("x", "auditor")).toMatchObject({ status: 403 });
+    expect(await list("reader")).toMatchObject({ status: 403 });
+    for (let index = 0; index < budgetsMax; index += 1) await put(`b${index}`, "", mib);
+    expect(await put("one-more", "", mib)).toMatchObject({ status: 409, body: { code: "too_many_budgets" } });
+    expect(await put("b0", "", 2 * mib)).toMatchObject({ status: 200 });
+  });
+});
+
+describe("a host that has sent its budget", () => {
+  it("is held until the hour ends, shown and found on the fleet, and audited once at each end", async () => {
+    await put("shop", "label.team:shop", 2 * mib);
+    await store(loud.identity, mib);
+    await store(calm.identity, 9 * mib);
+    expect(await heldNow()).toEqual([]);
+    await store(loud.identity, mib + 1);
+    const since = (await events()).length;
+    expect(await heldNow()).toEqual([[loud.identity, "shop"]]);
+    expect(await heldNow()).toEqual([[loud.identity, "shop"]]);
+    const hour = clock.now();
+    const [row, ...others] = await fleet("budget=held");
+    expect(others).toEqual([]);
+    expect(row).toMatchObject({
+      device_id: "loud",
+      hold: { budget: "shop", since: new Date(hour).toISOString(), until: new Date(hour + hourMs).toISOString() },
+    });
+    expect((await fleet("not_budget=held")).map(({ device_id: device, hold }) => [device, hold])).toEqual([
+      ["calm", undefined],
+    ]);
+    expect((await list()).body.items).toMatchObject([{ name: "shop", held_hosts: 1 }]);
+    clock.advance(hourMs);
+    expect(await heldNow()).toEqual([]);
+    expect((await list()).body.items).toMatchObject([{ name: "shop", held_hosts: 0 }]);
+    expect((await events()).slice(since)).toEqual([
+      ["budget.hold", loud.identityId, "shop"],
+      ["budget.release", loud.identityId, "shop"],
+    ]);
+  });
+
+  it("is held by the smallest of its budgets, and no longer when that is raised or deleted", async () => {
+    await put("all", "", 3 * mib);
+    await put("shop", "label.team:shop", 2 * mib);
+    await store(loud.identity, 4 * mib);
+    expect(await heldNow()).toEqual([[loud.identity, "shop"]]);
+    await put("shop", "label.team:shop", 5 * mib);
+    expect(await heldNow()).toEqual([[loud.identity, "all"]]);
+    await remove("all");
+    expect(await heldNow()).toEqual([]);
+  });
+
+  it("is decided by one core at a time", async () => {
+    await put("all", "", 3 * mib);
+    await store(loud.identity, 4 * mib);
+    const since = (await events()).length;
+    await db.transaction(async (tx) => {
+      await tx.execute(sql`select pg_advisory_xact_lock(hashtext('held_host'))`);
+      expect(await heldNow()).toEqual([]);
+    });
+    const found = await Promise.all([heldNow(), heldNow(), heldNow()]);
+    expect(found).toContainEqual([[loud.identity, "all"]]);
+    expect((await events()).slice(since)).toEqual([["budget.hold", loud.identityId, "all"]]);
+  });
+});

@@ -1,0 +1,52 @@
+/** Budgets: how many bytes core stores of a host in an hour (docs/budgets.md). */
+import * as v from "valibot";
+import { IsoTimestamp } from "./values.ts";
+
+/** The most budgets of a deployment: each is compared with the hosts of its filter every few seconds. */
+export const budgetsMax = 20;
+
+/** The least of a budget: a host must be able to send what waits in some frames. */
+export const budgetBytesMin = 1024 * 1024;
+
+/** How long a core may take to see that a host has sent its budget. */
+export const budgetCheckSeconds = 5;
+
+/** The name of a budget, as it stands in a path. */
+export const BudgetName = v.pipe(
+  v.string("must be a string"),
+  v.regex(/^[a-z0-9][a-z0-9._-]{0,63}$/, "must be 1 to 64 lowercase letters, digits, dots, dashes or underscores"),
+);
+
+/** Body of `PUT /v1/collector/budgets/{name}`. */
+export const BudgetBody = v.strictObject({
+  /** A query of the language of `/fleet` by what a host is, not by how it stands; empty for every host. */
+  filter: v.pipe(v.string("must be a string"), v.maxLength(4096, "must be at most 4096 characters")),
+  bytes_per_hour: v.pipe(
+    v.number("must be an integer"),
+    v.integer("must be an integer"),
+    v.minValue(budgetBytesMin, `must be at least ${budgetBytesMin}`),
+    v.maxValue(Number.MAX_SAFE_INTEGER, `must be at most ${Number.MAX_SAFE_INTEGER}`),
+  ),
+});
+
+/** Body of `PUT /v1/collector/budgets/{name}`. */
+export type BudgetBody = v.InferOutput<typeof BudgetBody>;
+
+/** A budget, and how many hosts it holds now. */
+export const Budget = v.strictObject({
+  name: v.string(),
+  filter: v.string(),
+  bytes_per_hour: v.number(),
+  held_hosts: v.number(),
+  changed_at: IsoTimestamp,
+  changed_by_name: v.string(),
+});
+
+/** A budget, and how many hosts it holds now. */
+export type Budget = v.InferOutput<typeof Budget>;
+
+/** Response of `GET /v1/collector/budgets`: the smallest first, which is the one that counts for a host of several. */
+export const BudgetList = v.strictObject({ items: v.array(Budget) });
+
+/** Response of `GET /v1/collector/budgets`. */
+export type BudgetList = v.InferOutput<typeof BudgetList>;
