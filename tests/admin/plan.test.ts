@@ -1,4 +1,5 @@
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import type { ConfigList } from "../../proto/fleet-health/config-report.ts";
 import type { FleetHealthDetail } from "../../proto/fleet-health/report.ts";
 import { createPlanTest } from "../support/plan.ts";
 import { testConfigYaml } from "../support/rollout.ts";
@@ -91,23 +92,29 @@ describe("svc-admin plan and apply", () => {
   });
 
   it("delete with --prune what apply made and no file has any more, and nothing else", async () => {
-    const { set, dir, write } = createFiles();
-    const found = { name: `${set} found`, filter: "state:stale", for_seconds: 60 };
-    await core.api("POST", "/v1/collector/watches", { as: "admin", body: found });
+    const { set, dir, write, content } = createFiles();
+    const foreign = { name: `${set} found`, filter: "state:stale", for_seconds: 60 };
+    await core.api("POST", "/v1/collector/watches", { as: "admin", body: foreign });
     await core.api("PUT", "/v1/collector/inventory?allow_empty=true", { as: "admin", body: { hosts: [] } });
     const remade = `${set} silent`;
-    write("more.json", JSON.stringify({ watches: [found] }));
+    write("configs/other.yaml", testConfigYaml(902));
+    const configs = [{ name: "other", file: "configs/other.yaml" }];
+    const assignments = [
+      { config: content.configs[0]?.name, query: "device:web-1" },
+      { config: "other", query: "device:web-2" },
+    ];
+    write("fleet.yaml", { ...content, assignments });
+    write("more.json", JSON.stringify({ configs, watches: [foreign] }));
     expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
     const silent = await watchNamed(remade);
     await core.api("DELETE", `/v1/collector/watches/${silent?.id}`, { as: "admin" });
     await core.api("POST", "/v1/collector/watches", { as: "admin", body: { name: remade, filter: "state:enrolling" } });
 
-    const theirs = await core.api("POST", "/v1/collector/configs", {
-      as: "admin",
-      body: { yaml: testConfigYaml(902) },
-    });
+    const query = `q=${encodeURIComponent(content.configs[0]?.name ?? "")}`;
+    const found = await core.api<ConfigList>("GET", `/v1/collector/configs?${query}`, { as: "auditor" });
+    const [theirs] = found.body.items;
     const desired = `/v1/collector/identities/${two.identityId}/desired-config`;
-    await core.api("PUT", desired, { as: "admin", body: { config_id: theirs.body.id } });
+    await core.api("PUT", desired, { as: "admin", body: { config_id: theirs?.id } });
 
     write("more.json", "{}");
     write("fleet.yaml", { set });
@@ -124,7 +131,7 @@ describe("svc-admin plan and apply", () => {
     ]);
     expect(await run("apply", dir, "--prune")).toMatchObject({ exitCode: 0, brief: planned.brief });
     expect(await watchNamed(`${set} stale`)).toBeUndefined();
-    for (const name of [found.name, remade]) expect(await watchNamed(name)).toBeDefined();
+    for (const name of [foreign.name, remade]) expect(await watchNamed(name)).toBeDefined();
     expect(await run("plan", dir, "--prune")).toMatchObject({ exitCode: 0, steps: [] });
     const hashOf = async ({ identityId }: typeof one) => {
       const { body } = await core.api<FleetHealthDetail>("GET", `/v1/collector/health/${identityId}`, {
@@ -132,7 +139,7 @@ describe("svc-admin plan and apply", () => {
       });
       return body.item.config.desired_config_hash;
     };
-    expect([await hashOf(one), await hashOf(two)]).toEqual([null, theirs.body.config_hash]);
+    expect([await hashOf(one), await hashOf(two)]).toEqual([null, theirs?.config_hash]);
     expect(await contentOf(set)).toEqual({
       complete: true,
       policies: [],
@@ -182,6 +189,17 @@ describe("an apply that ends in the middle", () => {
     expect(await run("apply", dir, "--prune")).toMatchObject({ exitCode: 0 });
     expect(await watchNamed(`${set} stale`)).toBeUndefined();
   });
+});
+
+it("an apply changes nothing when another one of the set began since it read", async () => {
+  const { set, dir } = createFiles();
+  hooks.before = async (method, path) => {
+    if (method !== "PUT" || !path.includes("/applied-sets/")) return;
+    const content = { complete: false, policies: [], watches: [], inventory: null, assignments: [] };
+    await core.api("PUT", path, { as: "admin", body: { revision: 0, content } });
+  };
+  expect(await run("apply", dir)).toMatchObject({ exitCode: 1, err: expect.stringContaining("code conflict") });
+  expect(await watchNamed(`${set} stale`)).toBeUndefined();
 });
 
 it("a host of a rollout that has not ended is left to it", async () => {
