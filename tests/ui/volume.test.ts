@@ -41,6 +41,28 @@ afterAll(async () => {
 const visit = (path: string, options?: VisitOptions) => visitPage({ browser, web }, "auditor", path, options);
 
 describe("the volume of the fleet", () => {
+  it("has the budgets below, each with a link to the hosts that it holds", async () => {
+    const { db } = web.core;
+    await db.execute(sql`insert into volume_budget (name, filter, bytes_per_hour, changed_at, changed_by_name) values
+      ('loud', 'device:loud-1', ${mib}, now(), 'ada'), ('every', '', ${5 * mib}, now(), 'ada')`);
+    await db.execute(sql`insert into held_host (host_id, identity_id, budget, since, until)
+      select identity, identity_id, 'loud', now(), now() + interval '1 hour' from fleet_host where device_id = 'loud-1'`);
+    const { page } = await visit("/volume");
+    const items = page.getByRole("region", { name: "Budgets" }).getByRole("listitem");
+    await expect
+      .poll(() => items.allTextContents())
+      .toEqual([
+        "loud: 1 MiB an hour of each host of device:loud-1, 1 host held",
+        "every: 5 MiB an hour of each host of the fleet",
+      ]);
+    await page.getByRole("link", { name: "1 host held" }).click();
+    await page
+      .getByRole("row", { name: /loud-1/ })
+      .getByText("held by its budget")
+      .first()
+      .waitFor();
+  });
+
   it("is a picture and a table, by host, kind, and source, and marks a host that sends ten times its usual", async () => {
     const { page, messages } = await visit("/volume");
     const rows = page.getByRole("table").getByRole("row");

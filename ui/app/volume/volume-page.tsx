@@ -1,5 +1,6 @@
 import { createMemo, For, Show } from "solid-js";
 import * as v from "valibot";
+import { type Budget, BudgetList } from "../../../proto/budget.ts";
 import { isUnusual, unusualVolume, VolumeReport } from "../../../proto/volume.ts";
 import { createReport } from "../api/create-report.ts";
 import { Loaded } from "../design/loaded.tsx";
@@ -49,6 +50,13 @@ export const VolumePage = () => {
     schema: LabelKeys,
     path: () => "/api/core/collector/health/facets",
     intervalMs: 600_000,
+    paused,
+  });
+  const budgets = createReport({
+    api,
+    schema: BudgetList,
+    path: () => "/api/core/collector/budgets",
+    intervalMs: 60_000,
     paused,
   });
   /** The label of the address first, whether the fleet has it or not. */
@@ -148,9 +156,34 @@ export const VolumePage = () => {
           </div>
         )}
       </Loaded>
+      <Budgets items={budgets.answer()?.value.items ?? []} />
     </div>
   );
 };
+
+/** How much core stores of each host in an hour, and how many hosts each budget holds; nothing without one. */
+const Budgets = (props: { items: readonly Budget[] }) => (
+  <Show when={props.items.length > 0}>
+    <section aria-label="Budgets">
+      <h2>Budgets</h2>
+      <ul>
+        <For each={props.items}>
+          {({ name, filter, bytes_per_hour: bytes, held_hosts: held }) => (
+            <li>
+              {plainText(name)}: {formatBytes(bytes)} an hour of each host{" "}
+              <Show when={filter !== ""} fallback="of the fleet">
+                of <code>{plainText(filter)}</code>
+              </Show>
+              <Show when={held > 0}>
+                , <a href="/fleet?budget=held">{formatCountOf(held, "host")} held</a>
+              </Show>
+            </li>
+          )}
+        </For>
+      </ul>
+    </section>
+  </Show>
+);
 
 const columnsOf = (name: string, { total, disk_bytes: disk, by }: VolumeReport): readonly RecordColumn<Item>[] => [
   { name, cell: (item) => <Name item={item} /> },

@@ -111,7 +111,11 @@ describe("a row of the table", () => {
       { state: "queue_at_risk" as const, since: "2026-11-20T16:30:00Z", evidence: "the queue is full" },
     ];
     expect(rowView(healthy, now).why).toBe("");
-    expect(rowView({ ...healthy, hold }, now).why).toBe("held by its budget test until the hour ends");
+    expect(rowView({ ...healthy, hold }, now)).toMatchObject({
+      since: "held by its budget",
+      why: "held by its budget test until the hour ends",
+    });
+    expect(rowView({ ...healthy, hold, conditions }, now).since).toBe("held by its budget, for 30 min");
     expect(rowView({ ...healthy, hold, conditions }, now).why).toBe(
       "held by its budget test until the hour ends; the queue is full",
     );

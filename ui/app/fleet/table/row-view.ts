@@ -44,7 +44,7 @@ export interface RowView {
   state: FleetState;
   /** Nothing about the host needs attention. */
   calm: boolean;
-  /** How long the state has applied, and how many other conditions apply; empty when healthy. */
+  /** That its budget holds it, how long the state has applied, and how many other conditions apply; empty when healthy. */
   since: string;
   device: string;
   identity: string;
@@ -116,7 +116,12 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
     id: row.identity_id,
     state: row.state,
     calm: severityOf(row) === "healthy",
-    since: first === undefined ? "" : `for ${formatDuration((now - Date.parse(first.since)) / 1000)}${also}`,
+    since: [
+      row.hold === undefined ? "" : "held by its budget",
+      first === undefined ? "" : `for ${formatDuration((now - Date.parse(first.since)) / 1000)}${also}`,
+    ]
+      .filter((text) => text !== "")
+      .join(", "),
     device: plainName(row.device_id),
     identity,
     identityTail: tailOf(identity),
