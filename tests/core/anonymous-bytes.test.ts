@@ -328,7 +328,7 @@ describe("N2: a caller without valid credentials is refused before the body is r
     expect(await findReaders(toCore, web.core.routes.filter(writing))).toEqual(["POST /v1/operator/token-exchange"]);
   });
 
-  it("by web, except for the codes in the forms of programs", async () => {
+  it("by web, except for what the forms of programs and of the identity provider hold", async () => {
     // Past the limits of an address.
     await web.clock.advance(60_000);
     const routes = web.app.routes.filter(writing);
@@ -339,6 +339,7 @@ describe("N2: a caller without valid credentials is refused before the body is r
       { method: "POST", path: "/v1/operator/token-exchange" },
     ];
     expect(await findReaders(toWeb, [...routes, ...gateway])).toEqual([
+      "POST /api/auth/backchannel-logout",
       "POST /oauth/device_authorization",
       "POST /oauth/token",
       "POST /v1/operator/token-exchange",

@@ -9,7 +9,7 @@
 import { inFlightBytesMax, type SimulatedCore } from "./core.ts";
 import type { SimulatedHost } from "./host.ts";
 import type { Breach } from "./oracle.ts";
-import type { World } from "./world.ts";
+import type { Process, World } from "./world.ts";
 
 /** Laws that were broken so far. */
 export interface Watch {
@@ -51,7 +51,7 @@ export const watchLaws = (
     return isTrue ? world.now() - (since.get(name) ?? 0) : 0;
   };
   const wasHeld = new Set<string>();
-  const oldestBefore = new Map<string, number | undefined>();
+  const before = new Map<string, { process: Process; oldest: number | undefined }>();
   const totals = new Map<string, { losses: number; dropped: number; letters: number }>();
 
   const watchHost = (host: SimulatedHost): void => {
@@ -78,9 +78,11 @@ export const watchLaws = (
     const stats = queue.stats();
     // Of files, the number of records.
     const oldest = stats.records === 0 ? undefined : (disk.image?.rows[0]?.first ?? -stats.records);
-    const isServed = canSpeak && areUp && isCalm() && status.connected && oldest !== undefined;
-    const stuck = heldMs(`${machine} is stuck`, isServed && oldest === oldestBefore.get(machine));
-    oldestBefore.set(machine, oldest);
+    const isServed = canSpeak && areUp && isFree && isCalm() && status.connected && oldest !== undefined;
+    // A process that starts anew sends the account again that the one before had given up.
+    const isSame = before.get(machine)?.process === process && before.get(machine)?.oldest === oldest;
+    const stuck = heldMs(`${machine} is stuck`, isServed && isSame);
+    before.set(machine, { process, oldest });
     if (stuck > stuckMs) add("telemetry waits for no account", `${machine} has had ${oldest} for ${stuck} ms`);
     if (stats.bytes > stats.maxBytes)
       add("a queue keeps to its limit", `${machine}: ${stats.bytes} of ${stats.maxBytes}`);
@@ -88,9 +90,9 @@ export const watchLaws = (
       add("health is told within its time", `${machine} is not at risk with ${stats.bytes} of ${stats.maxBytes} bytes`);
     // A disk that goes back takes the totals with it, and a process that cannot write what it knows.
     const losses = disk.restores + host.refusals().forgotten;
-    const before = totals.get(machine)?.losses === losses ? totals.get(machine) : undefined;
+    const known = totals.get(machine)?.losses === losses ? totals.get(machine) : undefined;
     const { droppedRecordsTotal: dropped, deadLetters: letters } = stats;
-    if (before && (dropped < before.dropped || letters < before.letters))
+    if (known && (dropped < known.dropped || letters < known.letters))
       add("totals only grow", `${machine}: ${dropped} dropped, ${letters} dead letters`);
     totals.set(machine, { losses, dropped, letters });
   };

@@ -55,6 +55,7 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["GET", "/collector/inventory"],
   ["GET", "/collector/volume"],
   ["GET", "/collector/budgets"],
+  ["GET", "/collector/applied-sets/:name"],
   ["GET", "/collector/completeness"],
   ["GET", "/collector/completeness/export.csv"],
   ["GET", "/collector/completeness/statements/:hour{[0-9A-Za-z%:.-]{1,64}}"],
