@@ -15,6 +15,7 @@ import {
   type ExportKind,
   enrolledStatuses,
   type FleetState,
+  filterCountMax,
   filterSecondsMax,
   fleetConditions,
   fleetStates,
@@ -72,9 +73,6 @@ const labels = () => {
 };
 
 const seconds = { schema: QueryInteger(0, filterSecondsMax) };
-
-/** The largest count or size: 12 digits. */
-export const filterCountMax = 999_999_999_999;
 
 const count = { schema: QueryInteger(0, filterCountMax) };
 

@@ -3,13 +3,12 @@ import {
   distinctStates,
   type FilterPart,
   type FleetFilter,
-  filterCountMax,
   filterPartNames,
   filterParts,
   negatedPart,
   type PositivePart,
 } from "../../proto/fleet-health/filter.ts";
-import { filterSecondsMax, fleetStates } from "../../proto/fleet-health/vocabulary.ts";
+import { filterCountMax, filterSecondsMax, fleetStates } from "../../proto/fleet-health/vocabulary.ts";
 import { labelPair } from "../../proto/labels.ts";
 
 /** Generates texts that stress the query language: quotes, backslashes, operators, spaces of every kind, no control characters. */

@@ -1,4 +1,4 @@
-import { filterCountMax } from "../filter.ts";
+import { filterCountMax } from "../vocabulary.ts";
 
 const units = [
   ["TiB", 2 ** 40],
