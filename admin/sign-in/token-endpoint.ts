@@ -24,6 +24,13 @@ const Refusal = v.union([
 /** The result of a request to web's OAuth endpoints: parsed JSON, or the error of RFC 6749, 5.2. */
 export type OAuthAnswer<Value> = { value: Value } | { error: string; description: string };
 
+/** Reports whether a request failed because the server's certificate has an unknown CA. `fetch` wraps the error of TLS. */
+const isUntrusted = (error: unknown): boolean =>
+  error instanceof Error &&
+  error.cause instanceof Error &&
+  "code" in error.cause &&
+  /^(CERT_|UNABLE_TO_|SELF_SIGNED_|DEPTH_ZERO_)/.test(String(error.cause.code));
+
 /** Posts a form. Throws when no fleet answers. */
 export const postForm = async <Schema extends v.GenericSchema>(
   { fetch, signal }: Pick<Terminal, "fetch" | "signal">,
@@ -39,7 +46,8 @@ export const postForm = async <Schema extends v.GenericSchema>(
     redirect: "error",
     signal,
   }).catch((cause: unknown) => {
-    throw unreachable("the fleet cannot be reached", cause);
+    const untrusted = isUntrusted(cause) ? ": its certificate is not trusted; name its CA in NODE_EXTRA_CA_CERTS" : "";
+    throw unreachable(`the fleet cannot be reached${untrusted}`, cause);
   });
   const body: unknown = await response.json().catch(() => undefined);
   if (response.ok) {

@@ -44,7 +44,11 @@ chmod 0600 "$dir"/*
 [ "$(id -u)" != 0 ] || chown -R 1000:1000 "$dir"
 
 missing=""
-for file in idp-client-secret service-account.json ingest.crt ingest.key enrollment-ca.crt enrollment-ca.key; do
+for file in idp-client-secret ingest.crt ingest.key enrollment-ca.crt; do
   { [ -f "$dir/$file" ] && [ -s "$dir/$file" ]; } || missing="$missing $dir/$file"
+done
+# Empty where a setting of .env names no file: another directory than Google's, another signer.
+for file in service-account.json enrollment-ca.key; do
+  [ -f "$dir/$file" ] || missing="$missing $dir/$file"
 done
 [ -z "$missing" ] || echo "make-secrets: add these files, then run this again (docs/compose.md):$missing"

@@ -74,6 +74,15 @@ it("lists a folder that stands where a file is to be added", async () => {
   expect((await make()).output).toContain("/secrets/ingest.key");
 });
 
+it("accepts empty files of the services that a deployment does not use", async () => {
+  await make();
+  for (const name of ["service-account.json", "enrollment-ca.key", "enrollment-ca.crt"])
+    await writeFile(join(dir, "secrets", name), "");
+  const { output } = await make();
+  for (const name of ["service-account.json", "enrollment-ca.key"]) expect(output).not.toContain(name);
+  expect(output).toContain("/secrets/enrollment-ca.crt");
+});
+
 it("never replaces a file", async () => {
   await make();
   const before = await read("database-password");

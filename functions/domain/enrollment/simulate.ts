@@ -159,7 +159,8 @@ const decisionOf = <Given>(rules: readonly Rule<Given>[], facts: Given): Omit<Si
 };
 
 const notApplicable = (rule: string): string => {
-  if (rule.startsWith("workload_") || rule === "same_node") return "no service account token was given";
+  if (rule.startsWith("workload_")) return "no service account token was given";
+  if (rule === "same_node") return "the identity has never enrolled, or no service account token was given";
   if (rule.startsWith("token_")) return "no token was given";
   return rule.startsWith("max_") ? "the identity has enrolled before" : "the identity has never enrolled";
 };
