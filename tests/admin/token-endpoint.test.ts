@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { expect, it } from "vitest";
-import { postForm } from "./token-endpoint.ts";
+import { postForm } from "../../admin/sign-in/token-endpoint.ts";
 
 const failWith = (code: string) => {
   const cause = Object.assign(new Error("of TLS or of TCP"), { code });
