@@ -83,7 +83,10 @@ export const initAction: Action<InitOptions> = async (terminal, options) => {
       format: options.format,
       record: { policy_id: policy.id, token_file: tokenFile, command },
     });
-  terminal.err.write(`\nThen svc-collector run. The host appears at ${url}/fleet\n`);
+  terminal.err.write(
+    `\nThen svc-collector run. With the package: sudo -u svc-collector svc-collector enroll … --token-stdin <${tokenFile},\n` +
+      `and then sudo systemctl start svc-collector. The host appears at ${url}/fleet\n`,
+  );
   return undefined;
 };
 

@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { isLoopbackHost } from "../../kit/confidential-url.ts";
+import { fileFault } from "../../kit/describe-error.ts";
 import { Secret } from "../../kit/secret.ts";
 import { rootAcknowledgement, splitHostPort } from "../../proto/collector-config/schema.ts";
 import { composeIdentity } from "../../proto/identity.ts";
@@ -164,9 +165,7 @@ export const readToken = async (
 ): Promise<Secret> => {
   const attested = flags["service-account-token-file"];
   const path = attested ?? flags["token-file"];
-  const text = path === undefined ? await readStdin(env) : await readFile(path, "utf8").catch(() => undefined);
-  if (text === undefined)
-    throw new CommandFailure(exitCode.failed, "file_unreadable", "the file of the token cannot be read");
+  const text = path === undefined ? await readStdin(env) : await readTokenFile(path);
   const token = text.trim();
   const kind = attested === undefined ? "bootstrap" : "service account";
   const pattern = attested === undefined ? /^svcbt_[0-9A-Za-z]{49}$/ : /^[\w-]+\.[\w-]+\.[\w-]+$/;
@@ -174,6 +173,13 @@ export const readToken = async (
     throw new CommandFailure(exitCode.failed, "token_malformed", `this is not a ${kind} token; nothing was sent`);
   return new Secret(token);
 };
+
+/** Names the fault and never the path, which may be a token that was given in its place. */
+const readTokenFile = (path: string): Promise<string> =>
+  readFile(path, "utf8").catch((cause) => {
+    const fault = `the file of the token ${fileFault(cause)}; --token-stdin takes it from a user who can`;
+    throw new CommandFailure(exitCode.failed, "file_unreadable", fault);
+  });
 
 const readStdin = async ({ stdin }: Pick<CollectorEnv, "stdin">): Promise<string> => {
   let text = "";

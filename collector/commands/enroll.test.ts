@@ -133,6 +133,13 @@ describe("enroll", () => {
     expect(server.calls).toHaveLength(0);
   });
 
+  it("names the fault of a token file that cannot be read, without its path", async () => {
+    const { code, said } = await enroll(["--token-file", join(dir, "absent")]);
+    expect([code, said]).toEqual([1, expect.stringContaining("cannot be read (ENOENT); --token-stdin")]);
+    expect(said).not.toContain(dir);
+    expect(server.calls).toHaveLength(0);
+  });
+
   it("does not send a text that is not a bootstrap token", async () => {
     await writeFile(join(dir, "token"), "-----BEGIN PRIVATE KEY-----");
     const { code, said } = await enroll();

@@ -4,7 +4,7 @@ import { stringify } from "yaml";
 import type { Secret } from "../../kit/secret.ts";
 import { otlpGrpcListen, otlpHttpListen, rootAcknowledgement } from "../../proto/collector-config/schema.ts";
 import type { CertificateIssued } from "../../proto/management/enroll.ts";
-import { loadConfig } from "../config/load-config.ts";
+import { defaultConfigPath, loadConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
 import { makeOwnDirectory, writeDurably } from "../files/private-files.ts";
 import { credentialFiles, type IdentityDirectory, openIdentityDirectory } from "../identity/identity-directory.ts";
@@ -169,9 +169,10 @@ const describe = async (
 ): Promise<CommandOutcome> => {
   const loaded = await loadConfig(options.paths.config, env);
   if (loaded.errors.length > 0) throw configFailure(loaded.errors);
+  const run = `svc-collector run --config ${options.paths.config}`;
   const next = [
     ...(done.tokenFile ? ["delete the token file"] : []),
-    `start it: svc-collector run --config ${options.paths.config}`,
+    `start it: ${options.paths.config === defaultConfigPath ? `sudo systemctl start svc-collector, or without the package ${run}` : run}`,
   ];
   return {
     exitCode: exitCode.done,

@@ -63,6 +63,8 @@ describe("svc-admin init", () => {
       /^ok {7}http.* is ready\nok {7}signed in as .*\nok {7}directory: [\s\S]*created policy first hosts/,
     );
 
+    expect(first.err).toContain(`--token-stdin <${tokenFile},\nand then sudo systemctl start svc-collector`);
+
     const second = await init("--yes");
     expect(second).toMatchObject({ exitCode: 0, out: first.out });
     expect(second.err).toMatch(/policy first hosts \(.*\) exists\n.*holds an active token/);

@@ -34,7 +34,7 @@ export const readSetup = async ({
       step(
         "ingest",
         ingest !== null,
-        ingest === null ? "no ingest listener is configured" : `hosts forward to port ${ingest.port}`,
+        ingest === null ? "no ingest listener is configured" : `core listens on port ${ingest.port}`,
       ),
       step("policy", policy !== undefined, counted(enrollment.policies.active, "active policy", "active policies")),
       step("token", enrollment.tokens.active > 0, counted(enrollment.tokens.active, "active token", "active tokens")),

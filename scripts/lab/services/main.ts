@@ -7,13 +7,23 @@ import { once } from "node:events";
 import { parseArgs } from "node:util";
 import { startLabServices } from "./start-lab-services.ts";
 
-const { values } = parseArgs({ options: { out: { type: "string" }, people: { type: "string" } } });
-if (values.out === undefined || values.people === undefined) {
+const readOptions = () => {
+  try {
+    const { values } = parseArgs({ options: { out: { type: "string" }, people: { type: "string" } } });
+    const { out: dir, people: peopleFile } = values;
+    return dir === undefined || peopleFile === undefined ? undefined : { dir, peopleFile };
+  } catch {
+    return;
+  }
+};
+
+const options = readOptions();
+if (options === undefined) {
   console.error("usage: bun run lab-services -- --out DIR --people FILE");
   process.exit(2);
 }
 const stopped = Promise.race([once(process, "SIGINT"), once(process, "SIGTERM")]);
-const services = await startLabServices({ dir: values.out, peopleFile: values.people });
+const services = await startLabServices(options);
 console.log(JSON.stringify({ msg: "ready", core_env: services.coreEnv, web_env: services.webEnv }));
 await stopped;
 await services.close();

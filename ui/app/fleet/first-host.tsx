@@ -107,7 +107,8 @@ export const FirstHost = () => {
                   what="the host’s command"
                 />
                 <p>
-                  Then <code>svc-collector run</code>. The host appears here at once, as “Enrolling”.
+                  Then <code>svc-collector run</code>. With the package, run the command as <code>svc-collector</code>,
+                  then <code>sudo systemctl start svc-collector</code>. The host appears here at once, as “Enrolling”.
                   <Show when={known().core_url === null || known().ingest_address === null}>
                     {" "}
                     Core does not know its addresses for hosts: replace <code>core.example.com</code>, or set{" "}
