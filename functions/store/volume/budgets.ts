@@ -1,7 +1,9 @@
-import { count, eq, gt, inArray, sql } from "drizzle-orm";
+import { count, eq, gt, sql } from "drizzle-orm";
 import { heldHost, volumeBudget } from "../../../drizzle/schema/volume.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
+import { insertRows } from "../database/execute-prepared.ts";
+import { arrayLiteral } from "../database/query-parts.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
 import { type FleetRules, timestampAt } from "../fleet/rows.ts";
 
@@ -48,17 +50,14 @@ export const findHeldHosts = (db: Executor): Promise<HeldHost[]> => db.select().
 
 /** Begins holding hosts, or goes on with it under another budget or in another hour. */
 export const putHeldHosts = async (tx: Executor, rows: readonly HeldHost[]): Promise<void> => {
-  if (rows.length === 0) return;
-  const set = { budget: sql`excluded.budget`, until: sql`excluded.until` };
-  await tx
-    .insert(heldHost)
-    .values([...rows])
-    .onConflictDoUpdate({ target: heldHost.hostId, set });
+  const tail = sql`on conflict (host_id) do update set budget = excluded.budget, until = excluded.until`;
+  await insertRows(tx, heldHost, rows, tail);
 };
 
 /** Holds hosts no longer. */
 export const deleteHeldHosts = async (tx: Executor, hostIds: readonly string[]): Promise<void> => {
-  if (hostIds.length > 0) await tx.delete(heldHost).where(inArray(heldHost.hostId, [...hostIds]));
+  if (hostIds.length === 0) return;
+  await tx.delete(heldHost).where(sql`${heldHost.hostId} = any(${arrayLiteral(hostIds)}::text[])`);
 };
 
 /** Lets one core at a time decide which hosts are held, until its transaction ends; returns false if another one does. */

@@ -7,6 +7,7 @@ import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts
 import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { holdHosts } from "../../../domain/volume/hold-hosts.ts";
+import { countHeldHosts, deleteHeldHosts, putHeldHosts } from "../../../store/volume/budgets.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -128,6 +129,17 @@ describe("a host that has sent its budget", () => {
     expect(await heldNow()).toEqual([[loud.identity, "all"]]);
     await remove("all");
     expect(await heldNow()).toEqual([]);
+  });
+
+  it("is held, and no longer, also with more others than a statement has parameters", async () => {
+    const hold = { budget: "all", since: new Date(clock.now()), until: new Date(clock.now() + hourMs) };
+    const names = Array.from({ length: 66_000 }, (_, index) => `host-${index}`);
+    const rows = names.slice(0, 14_000).map((hostId) => ({ hostId, identityId: loud.identityId, ...hold }));
+    await putHeldHosts(db, rows);
+    await putHeldHosts(db, [{ ...hold, hostId: "host-0", identityId: loud.identityId, budget: "shop" }]);
+    expect(await countHeldHosts(db, clock.now())).toEqual(new Map(Object.entries({ all: 13_999, shop: 1 })));
+    await deleteHeldHosts(db, names);
+    expect(await countHeldHosts(db, clock.now())).toEqual(new Map());
   });
 
   it("is decided by one core at a time", async () => {
