@@ -76,14 +76,12 @@ const entryOf = (action: "budget.hold" | "budget.release", host: HeldHost, detai
 const findOver = async (
   tx: Executor,
   rules: FleetRules,
-  budgets: readonly BudgetRow[],
+  rows: readonly BudgetRow[],
 ): Promise<ReadonlyMap<string, HeldHost>> => {
-  const over = new Map<string, HeldHost>();
   const { now: since } = rules;
   const hour = new Date(since.getTime() - (since.getTime() % hourMs));
   const until = new Date(hour.getTime() + hourMs);
-  for (const { name: budget, filter, bytesPerHour: bytes } of budgets)
-    for (const host of await findHostsOver(tx, rules, { filter: parseQuery(filter, since).filter, hour, bytes }))
-      if (!over.has(host.hostId)) over.set(host.hostId, { ...host, budget, since, until });
-  return over;
+  const budgets = rows.map((row) => ({ ...row, filter: parseQuery(row.filter, since).filter }));
+  const hosts = await findHostsOver(tx, rules, { budgets, hour });
+  return new Map(hosts.map((host) => [host.hostId, { ...host, since, until }]));
 };
