@@ -1,8 +1,9 @@
 import * as v from "valibot";
 import { afterAll, describe, expect, it } from "vitest";
 import { createTestCore } from "../../tests/support/core.ts";
+import { Problem } from "../problems.ts";
 import { anyone } from "./guards.ts";
-import { bodyBytesMax } from "./parse-request.ts";
+import { bodyBytesMax, parse } from "./parse-request.ts";
 import { route } from "./route.ts";
 
 const test = await createTestCore({
@@ -92,6 +93,19 @@ describe("bodies", () => {
         body: { detail: "Send the body without a content coding" },
       });
     expect((await coded("identity")).status).toBe(200);
+  });
+
+  it("I2: names the first fault alone of a value with many entries, as each fault takes memory", () => {
+    const schema = v.strictObject({ names: v.array(v.string("must be a string")) });
+    const faultsOf = (entries: number) => {
+      try {
+        return parse(schema, { names: Array.from({ length: entries }, () => 0) });
+      } catch (error) {
+        return error instanceof Problem && error.options.errors?.map(({ path }) => path);
+      }
+    };
+    expect(faultsOf(2)).toEqual(["names.0", "names.1"]);
+    expect(faultsOf(20_000)).toEqual(["names.0"]);
   });
 
   it("I2: treats __proto__ in a body as an ordinary name", async () => {

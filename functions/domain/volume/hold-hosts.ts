@@ -28,12 +28,16 @@ export const holdHosts = async (core: HoldCore): Promise<HeldHost[]> => {
   if (budgets.length === 0 && before.length === 0) return [];
   const rules = await readFleetRules(core);
   await core.db.transaction(async (tx) => {
-    if (await tryLockHolds(tx)) await decide(tx, core, await findOver(tx, rules, budgets));
+    if (await tryLockHolds(tx)) await decide(tx, core, { over: await findOver(tx, rules, budgets), budgets });
   });
   return findHeldHosts(core.db);
 };
 
-const decide = async (tx: Executor, core: HoldCore, over: ReadonlyMap<string, HeldHost>): Promise<void> => {
+const decide = async (
+  tx: Executor,
+  core: HoldCore,
+  { over, budgets }: { over: ReadonlyMap<string, HeldHost>; budgets: readonly BudgetRow[] },
+): Promise<void> => {
   const now = core.clock.now();
   const held = new Map((await findHeldHosts(tx)).map((host) => [host.hostId, host]));
   const begun = [...over.values()].filter(({ hostId }) => !held.has(hostId));
@@ -41,7 +45,10 @@ const decide = async (tx: Executor, core: HoldCore, over: ReadonlyMap<string, He
     const known = held.get(hostId);
     return known !== undefined && (known.budget !== budget || known.until.getTime() !== until.getTime());
   });
-  const ended = [...held.values()].filter(({ hostId }) => !over.has(hostId));
+  // A host states its labels itself: another one neither releases it before the hour ends, nor fills the audit log.
+  const isBound = ({ budget, since, until }: HeldHost) =>
+    until.getTime() > now && budgets.some(({ name, changedAt }) => name === budget && changedAt < since);
+  const ended = [...held.values()].filter((host) => !over.has(host.hostId) && !isBound(host));
   await putHeldHosts(tx, [...begun, ...changed]);
   await deleteHeldHosts(
     tx,
@@ -69,14 +76,12 @@ const entryOf = (action: "budget.hold" | "budget.release", host: HeldHost, detai
 const findOver = async (
   tx: Executor,
   rules: FleetRules,
-  budgets: readonly BudgetRow[],
+  rows: readonly BudgetRow[],
 ): Promise<ReadonlyMap<string, HeldHost>> => {
-  const over = new Map<string, HeldHost>();
   const { now: since } = rules;
   const hour = new Date(since.getTime() - (since.getTime() % hourMs));
   const until = new Date(hour.getTime() + hourMs);
-  for (const { name: budget, filter, bytesPerHour: bytes } of budgets)
-    for (const host of await findHostsOver(tx, rules, { filter: parseQuery(filter, since).filter, hour, bytes }))
-      if (!over.has(host.hostId)) over.set(host.hostId, { ...host, budget, since, until });
-  return over;
+  const budgets = rows.map((row) => ({ ...row, filter: parseQuery(row.filter, since).filter }));
+  const hosts = await findHostsOver(tx, rules, { budgets, hour });
+  return new Map(hosts.map((host) => [host.hostId, { ...host, since, until }]));
 };

@@ -1,7 +1,9 @@
-import { count, eq, gt, inArray, sql } from "drizzle-orm";
+import { count, eq, gt, sql } from "drizzle-orm";
 import { heldHost, volumeBudget } from "../../../drizzle/schema/volume.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import type { Executor } from "../database/database.ts";
+import { insertRows } from "../database/execute-prepared.ts";
+import { arrayLiteral } from "../database/query-parts.ts";
 import { fleetPredicate } from "../fleet/predicate.ts";
 import { type FleetRules, timestampAt } from "../fleet/rows.ts";
 
@@ -48,17 +50,14 @@ export const findHeldHosts = (db: Executor): Promise<HeldHost[]> => db.select().
 
 /** Begins holding hosts, or goes on with it under another budget or in another hour. */
 export const putHeldHosts = async (tx: Executor, rows: readonly HeldHost[]): Promise<void> => {
-  if (rows.length === 0) return;
-  const set = { budget: sql`excluded.budget`, until: sql`excluded.until` };
-  await tx
-    .insert(heldHost)
-    .values([...rows])
-    .onConflictDoUpdate({ target: heldHost.hostId, set });
+  const tail = sql`on conflict (host_id) do update set budget = excluded.budget, until = excluded.until`;
+  await insertRows(tx, heldHost, rows, tail);
 };
 
 /** Holds hosts no longer. */
 export const deleteHeldHosts = async (tx: Executor, hostIds: readonly string[]): Promise<void> => {
-  if (hostIds.length > 0) await tx.delete(heldHost).where(inArray(heldHost.hostId, [...hostIds]));
+  if (hostIds.length === 0) return;
+  await tx.delete(heldHost).where(sql`${heldHost.hostId} = any(${arrayLiteral(hostIds)}::text[])`);
 };
 
 /** Lets one core at a time decide which hosts are held, until its transaction ends; returns false if another one does. */
@@ -69,15 +68,31 @@ export const tryLockHolds = async (tx: Executor): Promise<boolean> => {
   return row?.locked ?? false;
 };
 
+/** A budget with its parsed filter. */
+export interface FilteredBudget {
+  name: string;
+  filter: FleetFilter;
+  bytesPerHour: number;
+}
+
 /**
- * Finds the hosts of a filter of which core has stored so much in the hour that began at `hour`, by one lookup a host: identities are compared by
- * the collation of the index, without which each would be a scan.
+ * Finds the hosts of which core has stored so much in the hour that began at `hour`, each with the first of its budgets that it has sent. One lookup
+ * for each host of any filter: identities are compared by the collation of the index, without which each would be a scan.
  */
 export const findHostsOver = async (
   db: Executor,
   rules: FleetRules,
-  { filter, hour, bytes }: { filter: FleetFilter; hour: Date; bytes: number },
-): Promise<{ hostId: string; identityId: string }[]> =>
-  db.execute<{ hostId: string; identityId: string }>(sql`
-    select identity as "hostId", identity_id as "identityId" from fleet where ${fleetPredicate(filter, rules)} and
-      (select sum(payload_bytes) from ingest_hour where host_id = identity collate "default" and hour = ${timestampAt(hour)}) >= ${bytes}::bigint`);
+  { budgets, hour }: { budgets: readonly FilteredBudget[]; hour: Date },
+): Promise<{ hostId: string; identityId: string; budget: string }[]> => {
+  if (budgets.length === 0) return [];
+  const filters = budgets.map(({ filter }) => sql`(${fleetPredicate(filter, rules)})`);
+  const isOver = budgets.map(
+    ({ name, bytesPerHour }, index) => sql`when ${filters[index]} and sent >= ${bytesPerHour}::bigint then ${name}`,
+  );
+  return db.execute<{ hostId: string; identityId: string; budget: string }>(sql`
+    select identity as "hostId", identity_id as "identityId", budget from (
+      select identity, identity_id, case ${sql.join(isOver, sql` `)} end as budget from (
+        select *, (select sum(payload_bytes) from ingest_hour where host_id = identity collate "default" and hour = ${timestampAt(hour)}) as sent
+        from fleet where ${sql.join(filters, sql` or `)} offset 0) counted) judged
+    where budget is not null`);
+};

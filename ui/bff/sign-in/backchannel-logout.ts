@@ -24,10 +24,11 @@ export const createBackchannelLogout =
   async (c) => {
     const { provider, core, refusals, reportSignOut } = parts;
     const [requestId, remoteAddress] = [c.get("requestId"), c.get("remoteAddress")];
-    const retryAfterSeconds = refusals.retryAfterSeconds(remoteAddress);
-    if (retryAfterSeconds !== null)
-      throw new WebProblem("rate_limited", { detail: "Too many refused tokens of this address", retryAfterSeconds });
     const refuse = (code: "logout_token_invalid" | "logout_token_replayed", description?: string, cause?: unknown) => {
+      // A valid token is accepted also from an address that sends too many others: the provider may share it.
+      const retryAfterSeconds = refusals.retryAfterSeconds(remoteAddress);
+      if (retryAfterSeconds !== null)
+        return new WebProblem("rate_limited", { detail: "Too many refused tokens of this address", retryAfterSeconds });
       refusals.refused(remoteAddress);
       log.warn({ request_id: requestId, code, err: cause }, "logout token refused");
       return new WebProblem(code, {

@@ -7,6 +7,7 @@ import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts
 import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { holdHosts } from "../../../domain/volume/hold-hosts.ts";
+import { countHeldHosts, deleteHeldHosts, putHeldHosts } from "../../../store/volume/budgets.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
@@ -16,10 +17,15 @@ const [loud, calm] = await Promise.all(
   ["loud", "calm"].map((deviceId) => enrollTestCollector(test, { token, deviceId })),
 );
 if (!loud || !calm) throw new Error("no hosts");
-await db.execute(sql`update collector_identity set reported_labels = '{"team": "shop"}' where device_id = 'loud'`);
-await db.execute(
-  sql`update fleet_status s set label_set_id = i.label_set_id from collector_identity i where i.id = s.identity_id`,
-);
+const label = async (team: string) => {
+  await db.execute(
+    sql`update collector_identity set reported_labels = ${JSON.stringify({ team })}::jsonb where device_id = 'loud'`,
+  );
+  await db.execute(
+    sql`update fleet_status s set label_set_id = i.label_set_id from collector_identity i where i.id = s.identity_id`,
+  );
+};
+await label("shop");
 
 const mib = 1024 * 1024;
 const path = (name: string) => `/v1/collector/budgets/${name}`;
@@ -128,6 +134,38 @@ describe("a host that has sent its budget", () => {
     expect(await heldNow()).toEqual([[loud.identity, "all"]]);
     await remove("all");
     expect(await heldNow()).toEqual([]);
+  });
+
+  it("is held until the hour ends also if it reports another label, and no longer if its budget changes", async () => {
+    await put("shop", "label.team:shop", 2 * mib);
+    await store(loud.identity, 4 * mib);
+    clock.advance(1_000);
+    const since = (await events()).length;
+    for (const team of ["shop", "web", "shop", "web"]) {
+      await label(team);
+      expect(await heldNow()).toEqual([[loud.identity, "shop"]]);
+    }
+    expect((await events()).slice(since)).toEqual([["budget.hold", loud.identityId, "shop"]]);
+    clock.advance(1_000);
+    await put("shop", "label.team:shop", 2 * mib);
+    expect(await heldNow()).toEqual([]);
+    await label("shop");
+    expect(await heldNow()).toEqual([[loud.identity, "shop"]]);
+    await label("web");
+    clock.advance(hourMs);
+    expect(await heldNow()).toEqual([]);
+    await label("shop");
+  });
+
+  it("is held, and no longer, also with more others than a statement has parameters", async () => {
+    const hold = { budget: "all", since: new Date(clock.now()), until: new Date(clock.now() + hourMs) };
+    const names = Array.from({ length: 66_000 }, (_, index) => `host-${index}`);
+    const rows = names.slice(0, 14_000).map((hostId) => ({ hostId, identityId: loud.identityId, ...hold }));
+    await putHeldHosts(db, rows);
+    await putHeldHosts(db, [{ ...hold, hostId: "host-0", identityId: loud.identityId, budget: "shop" }]);
+    expect(await countHeldHosts(db, clock.now())).toEqual(new Map(Object.entries({ all: 13_999, shop: 1 })));
+    await deleteHeldHosts(db, names);
+    expect(await countHeldHosts(db, clock.now())).toEqual(new Map());
   });
 
   it("is decided by one core at a time", async () => {
