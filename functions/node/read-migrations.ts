@@ -34,6 +34,7 @@ export const readMigrations = async (folder: URL = drizzleFolder): Promise<Schem
     definitionsRevision: history.definitions.length,
     version: packageJson.version,
     recompute: "fleet_host_recompute",
+    lockedFirst: "ingest_block",
   };
 };
 

@@ -34,6 +34,7 @@ const files = (
   definitionsRevision: revision,
   version,
   recompute: null,
+  lockedFirst: null,
 });
 const namesOf = (schema: SchemaFiles) => [...schema.migrations, ...schema.definitions].map(({ name }) => name);
 
@@ -219,6 +220,21 @@ describe("migrate", () => {
     });
     expect(await sql`select to_regclass('b') as b`).toEqual([{ b: null }]);
     expect(await migrate(sql, changing)).toEqual({ applied: ["0001", "answer"] });
+  });
+
+  it("takes the table of the most frequent transactions first, so that one that has it gets the others", async () => {
+    const { sql } = (await emptyDatabase()).connect();
+    const tables = file("0000", "create table first (); create table other ()");
+    await migrate(sql, files([tables]));
+    const change = file("0001", "alter table other add column x int; alter table first add column x int");
+    let migrated: Promise<unknown> | undefined;
+    await sql.begin(async (commit) => {
+      await commit`lock table first in row exclusive mode`;
+      migrated = migrate(sql, { ...files([tables, change]), lockedFirst: "first" });
+      await expect.poll(() => sql`select 1 from pg_locks where not granted`).toHaveLength(1);
+      await commit`lock table other in row exclusive mode`;
+    });
+    await expect(migrated).resolves.toEqual({ applied: ["0001"] });
   });
 
   it("recomputes rows after the transaction, again until that has ended, and not for a newer core's schema", async () => {
