@@ -1,3 +1,5 @@
+import type { JetStreamManager } from "@nats-io/jetstream";
+import { headers } from "@nats-io/nats-core";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
@@ -85,5 +87,22 @@ describe.skipIf(!(await canStartNats()))("what a consumer on a replica that diff
     const { messages, lost } = await chainsFrom((other?.sequence ?? 0) - 1, log).complete(renamed);
     expect({ messages, lost }).toEqual({ messages: renamed, lost: 1 });
     expect(log.text()).toContain("the replica lacks messages");
+  });
+
+  it("is read back no further than to what expects itself, as a server that compares nothing has stored it", async () => {
+    const all = await storeBlocks(8);
+    const read: number[] = [];
+    const getMessage: JetStreamManager["streams"]["getMessage"] = async (name, query) => {
+      const stored = await nats.manager.streams.getMessage(name, query);
+      const header = headers();
+      header.set("Nats-Expected-Last-Subject-Sequence", String(stored?.seq));
+      read.push(stored?.seq ?? 0);
+      return stored && new Proxy(stored, { get: (of, key) => (key === "header" ? header : Reflect.get(of, key)) });
+    };
+    const streams = Object.assign(Object.create(nats.manager.streams), { getMessage });
+    const chains = createStreamChains({ manager: { streams }, stream, position: 0, log: createTestLog() });
+    const lacking = all.at(-4);
+    const { lost } = await chains.complete(all.filter((message) => message !== lacking));
+    expect({ lost, read }).toEqual({ lost: 0, read: [lacking?.sequence] });
   });
 });
