@@ -11,7 +11,7 @@ import { commandOf, reportOf } from "./story.ts";
 const seedsOfTest = 25;
 
 describe("a simulation", () => {
-  it.each([1, 26, 51, 76])("breaks no law in 25 histories from seed %i on", async (first) => {
+  it.each([1, 26, 51])("breaks no law in 25 histories from seed %i on", async (first) => {
     for (let seed = first; seed < first + seedsOfTest; seed++) {
       const outcome = await simulate({ seed });
       if (outcome.breaches.length > 0) throw new Error(reportOf(await shrink(outcome)).join("\n"));
