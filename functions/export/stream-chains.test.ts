@@ -1,5 +1,5 @@
 import type { JetStreamManager } from "@nats-io/jetstream";
-import { headers } from "@nats-io/nats-core";
+import { headers } from "@nats-io/transport-node";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
 import { createTestLog } from "../../tests/fakes/log.ts";
