@@ -82,9 +82,17 @@ describe("a forwarded request", () => {
     const { asked, request } = webOver(() => new Response("{}"));
     await request("/collector/%68ealth");
     await request(`/collector/health/${id.replace("-", "%2d")}?a=%2e`);
-    expect(asked.map(({ url }) => url)).toEqual([
-      "http://core.test/v1/collector/health",
-      `http://core.test/v1/collector/health/${id}?a=%2e`,
+    await request(`/collector/hosts/${id}/diags/${id}`);
+    await request("/collector/completeness/statements/2026-06-01T10:00:00.000Z?host=a");
+    await request("/collector/completeness/statements/2026-06-01T10%3A00%3a00%252e%252e%2F");
+    await request("/collector/applied-sets/production-1");
+    expect(asked.map(({ url }) => url.replace("http://core.test/v1/collector", ""))).toEqual([
+      "/health",
+      `/health/${id}?a=%2e`,
+      `/hosts/${id}/diags/${id}`,
+      "/completeness/statements/2026-06-01T10%3A00%3A00.000Z?host=a",
+      "/completeness/statements/2026-06-01T10%3A00%3A00%252e%252e%2F",
+      "/applied-sets/production-1",
     ]);
   });
 

@@ -7,6 +7,8 @@ import { endSession, type SignedInHandler } from "./signed-in.ts";
 
 const id = ":id{[0-9A-Fa-f-]{36}}";
 const diag = ":diag{[0-9A-Fa-f-]{36}}";
+/** A parameter of a route, with its pattern. */
+const parameters = /:(\w+)\{(?:[^{}]|\{\d[\d,]*\})*\}/g;
 
 /** A method of core that a browser reaches. */
 type ProxiedMethod = "GET" | "POST" | "PUT" | "DELETE";
@@ -55,7 +57,7 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["GET", "/collector/inventory"],
   ["GET", "/collector/volume"],
   ["GET", "/collector/budgets"],
-  ["GET", "/collector/applied-sets/:name"],
+  ["GET", "/collector/applied-sets/:name{[a-z0-9-]{1,63}}"],
   ["GET", "/collector/completeness"],
   ["GET", "/collector/completeness/export.csv"],
   ["GET", "/collector/completeness/statements/:hour{[0-9A-Za-z%:.-]{1,64}}"],
@@ -95,10 +97,11 @@ export const createProxy =
   ({ sessions, core }: { sessions: Sessions; core: CoreClient }, route: string): SignedInHandler =>
   async (c, session) => {
     const { search } = new URL(c.req.url);
+    const path = route.replaceAll(parameters, (_, name: string) => encodeURIComponent(c.req.param(name) ?? ""));
     const method = c.req.method as ProxiedMethod;
     const response = await core.call({
       method,
-      path: `${route.replace(id, c.req.param("id") ?? "").replace(diag, c.req.param("diag") ?? "")}${search}`,
+      path: `${path}${search}`,
       as: session,
       requestId: c.get("requestId"),
       accept: c.req.header("accept") ?? "*/*",
