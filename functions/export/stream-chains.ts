@@ -54,11 +54,11 @@ export const createStreamChains = ({
     after: number,
   ): Promise<{ found: StreamMessage[]; isLost: boolean }> => {
     const found: StreamMessage[] = [];
-    let before = Number.POSITIVE_INFINITY;
+    let above = Number.POSITIVE_INFINITY;
     for (let at = expectedBy(next); at > after; at = expectedBy(found[0] ?? next)) {
-      // A server that compares nothing has stored what expects itself, or something later: such a chain has no beginning.
-      if (at >= before) return { found, isLost: false };
-      before = at;
+      // A server that does not compare the expected sequence can store a message that expects itself or a later one: an endless chain.
+      if (at >= above) return { found, isLost: false };
+      above = at;
       const stored = await streams.getMessage(stream, { seq: at });
       // Without any message there, retention deleted it, or the position's `lost` counts it.
       if (stored?.subject !== next.subject) return { found, isLost: stored !== null };

@@ -34,8 +34,8 @@ export interface SchemaFiles {
   /** A procedure of the definitions that brings rows up to them, and commits as it goes; null without one. */
   readonly recompute: string | null;
   /**
-   * The table that the most frequent transactions lock before others; null without one. A migration that began with one of the others would
-   * wait for them while they wait for it, and lose at each attempt, as the next ones have begun by then.
+   * The table that the most frequent transactions lock first, or null. A migration locks it first too: with another order they would wait for
+   * each other, and the migration would reach its lock timeout at every attempt.
    */
   readonly lockedFirst: string | null;
 }
@@ -91,7 +91,8 @@ const applyPending = (sql: SqlClient, files: SchemaFiles): Promise<MigrationRepo
       await transaction`create table if not exists ${transaction(table)} (
         name text primary key, sha256 text not null, applied_at timestamptz not null default now())`;
     const { migrations, definitions, isNewest } = pendingFiles(await readRecords(transaction), files);
-    if (migrations.length + definitions.length > 0) await lockFirst(transaction, files.lockedFirst);
+    if (migrations.length + definitions.length > 0 && files.lockedFirst !== null)
+      await lockIfExists(transaction, files.lockedFirst);
     for (const { name, sha256, text } of migrations) {
       await apply(transaction, name, text);
       await transaction`insert into schema_migration ${transaction({ name, sha256 })}`;
@@ -109,9 +110,9 @@ const applyPending = (sql: SqlClient, files: SchemaFiles): Promise<MigrationRepo
     return { applied: [...migrations, ...definitions].map(({ name }) => name), isNewest };
   }) as Promise<MigrationReport & { isNewest: boolean }>;
 
-const lockFirst = async (transaction: SqlRunner, table: string | null): Promise<void> => {
+const lockIfExists = async (transaction: SqlRunner, table: string): Promise<void> => {
   const [known] = await transaction<{ exists: boolean }[]>`select to_regclass(${table}) is not null as exists`;
-  if (known?.exists) await transaction`lock table ${transaction(table ?? "")} in access exclusive mode`;
+  if (known?.exists) await transaction`lock table ${transaction(table)} in access exclusive mode`;
 };
 
 /** Returns the names of what `migrate` would apply. Throws `SchemaMismatch` where `migrate` does. */
