@@ -38,10 +38,10 @@ const shorten = (failure: string): string => {
   return [...lines.filter((line) => !isFrame(line)), ...lines.filter(isFrame).slice(0, 5)].join("\n").slice(0, 2000);
 };
 
-/** A file that takes longest needs half of it on two busy cores; tests themselves have timeouts, so what stays silent is around them. */
+/** Twice what the slowest file takes on two busy cores. Tests have timeouts of their own: a longer silence is outside of them. */
 const silenceMs = 240_000;
 
-/** Runs vitest. One that falls silent is started once more: under load, a fork or a server has stayed silent before its first test. */
+/** Runs vitest, and once more if it falls silent: a fork or a server that never starts has no timeout. */
 const runVitest = async (name: string, isShown: boolean, options: readonly string[]): Promise<EndedProcess> => {
   const vitest = { args: ["node_modules/vitest/vitest.mjs", "run", ...options], isShown, silenceMs };
   const first = await runWatched(vitest);

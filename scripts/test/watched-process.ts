@@ -1,4 +1,4 @@
-/** A process that is ended when it falls silent: what waits for ever would otherwise say nothing until somebody's patience ends. */
+/** Runs a process, and ends it when it prints nothing for too long, so that a run that hangs says where. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
@@ -7,11 +7,11 @@ import { setTimeout as delay } from "node:timers/promises";
 export interface EndedProcess {
   code: number | null;
   printed: string;
-  /** It printed nothing for the time that it was given, and was ended for it. */
+  /** It was ended because it printed nothing for `silenceMs`. */
   isStalled: boolean;
 }
 
-/** What has to be known of a process to watch it: `silenceMs` without output ends it, which takes at most 10 s. */
+/** A process to run: `silenceMs` milliseconds without output end it, by SIGTERM and 10 s later by SIGKILL. */
 export interface WatchedProcess {
   args: readonly string[];
   isShown: boolean;
@@ -19,8 +19,8 @@ export interface WatchedProcess {
 }
 
 /**
- * Runs Node with `args` to its end. SIGTERM ends it as well, as it ends this process's other children, so that the caller still reports what
- * was printed.
+ * Runs Node with `args` until it exits. While it runs, SIGTERM to this process ends the child instead, so that the caller can report what it
+ * printed.
  */
 export const runWatched = async ({ args, isShown, silenceMs }: WatchedProcess): Promise<EndedProcess> => {
   const child = spawn(process.execPath, args, { stdio: ["ignore", "pipe", "pipe"] });
@@ -51,7 +51,7 @@ export const runWatched = async ({ args, isShown, silenceMs }: WatchedProcess): 
   process.off("SIGTERM", end);
   clearTimeout(silence);
   clearTimeout(killing);
-  // "close" comes when the last of its descendants has let go of its output, and one that outlives it would hold it for ever.
+  // "close" waits for every descendant that inherited the output: one that outlives the child would delay it for ever.
   await Promise.race([closed, delay(1000)]);
   for (const [output] of outputs) output.destroy();
   return { code, printed, isStalled };
