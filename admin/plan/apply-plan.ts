@@ -74,7 +74,7 @@ export const applyPlan = async (client: FleetClient, plan: FleetPlan, objects: F
   try {
     await record(begun.revision, done, true);
   } catch (error) {
-    // What stopped the steps stops this too: the set says what was meant to be done, and the next apply compares by it.
+    // The problem that ended the steps can end this too. The set was written before the first step: the next apply compares with that.
     if (problem === null || !(error instanceof FleetError)) throw error;
   }
   return { done, problem };

@@ -15,7 +15,7 @@ import {
   type PlanStep,
 } from "./step.ts";
 
-/** What apply would do, in this order, and the set before and after it. */
+/** The steps of an apply, in order, and the set before and after them. */
 export interface FleetPlan {
   set: string;
   /** The revision of the set; 0 for none. */
@@ -25,7 +25,7 @@ export interface FleetPlan {
   after: Entries;
 }
 
-/** What the comparisons of each kind share. */
+/** The input that the comparisons of all kinds of objects share, and their faults. */
 export interface PlanComparison {
   definitions: Definitions;
   objects: FleetObjects;

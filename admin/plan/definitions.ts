@@ -17,7 +17,7 @@ import { PolicyDraftBody } from "../../proto/operator/policy-draft.ts";
 import { WatchBody } from "../../proto/watch/watch.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 
-/** What is wrong in a file: the path within it and the remedy, never a value. JSON of more than 256 KiB has no lines. */
+/** A fault in a file: where it is, and what to do, never a value of the file. `line` is unknown in JSON above 256 KiB. */
 export interface FileFault {
   file: string;
   path: string;

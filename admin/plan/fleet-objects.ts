@@ -27,9 +27,9 @@ export interface FoundHost {
   identity: string;
 }
 
-/** What core has of the objects that files define. */
+/** The objects in core that files can define. */
 export interface FleetObjects {
-  /** What was last applied; null if the set never was. */
+  /** The set as it was last applied; null before its first apply. */
   applied: GetAppliedSetResponse | null;
   policies: ReadonlyMap<string, ListEnrollmentPoliciesResponse["items"][number]>;
   workloadIssuers: readonly string[];
@@ -39,7 +39,7 @@ export interface FleetObjects {
   inventory: { etag: string | null; hosts: ReadonlyMap<string, InventoryHost> | undefined };
   /** The ids of configs by hash and name, see `configKey`. */
   configs: ReadonlyMap<string, string>;
-  /** Of the configs that the files or the set have: the hash of the one that a host has. Not of revoked hosts. */
+  /** The hosts that have a config of the files or of the set, with its hash; without revoked ones. */
   assigned: ReadonlyMap<string, FoundHost & { hash: string }>;
   /** The hosts of each assignment, in the order of the files. */
   selected: readonly (readonly FoundHost[])[];

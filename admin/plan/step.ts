@@ -12,7 +12,7 @@ export interface FieldChange {
   drift: boolean;
 }
 
-/** What a step makes of a host of an inventory or an assignment. */
+/** How a step changes a host of an inventory or an assignment. */
 export interface HostChange {
   name: string;
   change: "added" | "changed" | "removed" | "assigned" | "cleared";

@@ -526,7 +526,7 @@ export const putInventory = <ThrowOnError extends boolean = false>(options: Opti
 });
 
 /**
- * What svc-admin apply last made of a repository's files
+ * The objects that svc-admin apply manages for one set of files
  */
 export const getAppliedSet = <ThrowOnError extends boolean = false>(options: Options<GetAppliedSetData, ThrowOnError>): RequestResult<GetAppliedSetResponses, GetAppliedSetErrors, ThrowOnError> => options.client.get<GetAppliedSetResponses, GetAppliedSetErrors, ThrowOnError>({
     security: [{
@@ -1231,7 +1231,7 @@ export const readHostEnvelopes = <ThrowOnError extends boolean = false>(options:
 });
 
 /**
- * What core stored over time, and who sent the most: hosts, kinds, sources or values of a label; by default hosts, in the last day
+ * The volume that core stored over time, and its largest senders by host, kind, source or label; default: hosts, the last day
  */
 export const reportVolume = <ThrowOnError extends boolean = false>(options: Options<ReportVolumeData, ThrowOnError>): RequestResult<ReportVolumeResponses, ReportVolumeErrors, ThrowOnError> => options.client.get<ReportVolumeResponses, ReportVolumeErrors, ThrowOnError>({
     security: [{

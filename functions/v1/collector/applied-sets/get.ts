@@ -22,7 +22,7 @@ export const getAppliedSetRoute = (core: Pick<Core, "config" | "db" | "clock">) 
     method: "GET",
     path: "/v1/collector/applied-sets/:name",
     operationId: "getAppliedSet",
-    summary: "What svc-admin apply last made of a repository's files",
+    summary: "The objects that svc-admin apply manages for one set of files",
     guard: scope(core, "audit"),
     params: AppliedSetParams,
     replies: { 200: { description: "The set", schema: AppliedSet } },

@@ -30,7 +30,7 @@ export const volumeRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
     path: "/v1/collector/volume",
     operationId: "reportVolume",
     summary:
-      "What core stored over time, and who sent the most: hosts, kinds, sources or values of a label; by default hosts, in the last day",
+      "The volume that core stored over time, and its largest senders by host, kind, source or label; default: hosts, the last day",
     guard: scope(core, "audit"),
     query: Query,
     replies: { 200: { description: "The report", schema: VolumeReport } },
