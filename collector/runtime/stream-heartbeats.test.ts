@@ -16,17 +16,11 @@ const accept = { nextStatusSeconds: 60 };
 const reports = () =>
   running.peer.statuses.map(({ report }) => (report.length > 0 ? JSON.parse(Buffer.from(report).toString()) : null));
 const wait = (count: number) => expect.poll(() => running.peer.statuses.length).toBe(count);
-/** Lets time pass until so many heartbeats have come by `sent`: the host may not yet be waiting for it when it passes first. */
-const skipUntil = (ms: number, count: number, sent = () => running.peer.statuses.length) =>
-  expect
-    .poll(
-      () => {
-        if (sent() < count) running.clock.skip(ms);
-        return sent();
-      },
-      { interval: 500 },
-    )
-    .toBeGreaterThanOrEqual(count);
+/** Lets `ms` pass once the host sleeps until its next heartbeat, of which core said that it is due in `seconds`. */
+const skip = async (seconds: number, ms: number) => {
+  await expect.poll(() => running.clock.sleeps(seconds * 900, seconds * 1100)).toBe(true);
+  running.clock.skip(ms);
+};
 
 describe("heartbeats on the stream", () => {
   it("are sent where core offers it: the first with the signed report, and none by HTTP", async () => {
@@ -57,11 +51,12 @@ describe("heartbeats on the stream", () => {
     await running.start();
     await wait(1);
     needed = true;
-    await skipUntil(100_000, 2);
+    await skip(90, 100_000);
     await wait(3);
     needed = false;
-    await skipUntil(100_000, 4);
-    await skipUntil(601_000, 5);
+    await skip(90, 100_000);
+    await wait(4);
+    await skip(90, 601_000);
     await wait(5);
     running.peer.direct({ action: { case: "reportNow", value: {} } });
     await wait(6);
@@ -78,7 +73,8 @@ describe("heartbeats on the stream", () => {
       running.peer.disconnect();
       return {};
     };
-    await skipUntil(4_000_000, 2, () => running.heartbeats().length);
+    await skip(3600, 4_000_000);
+    await expect.poll(() => running.heartbeats().length).toBe(2);
   });
 
   it("follow a change of the report at once, four in a minute at most", async () => {

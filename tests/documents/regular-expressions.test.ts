@@ -137,11 +137,12 @@ describe("regular expressions", () => {
   });
 
   it("I7: each of them reads 100 KB of any adversarial shape in less than 10 ms", () => {
-    const slow: string[] = [];
-    for (const { file, line, pattern } of patterns) {
+    const suspects = patterns.filter(({ pattern }) => findSlowText(pattern) !== null);
+    // Once more, after all others: a machine that others use also may have been slow for ten runs in a row.
+    const slow = suspects.flatMap(({ file, line, pattern }) => {
       const text = findSlowText(pattern);
-      if (text !== null) slow.push(`${file}:${line} ${pattern} on ${text}`);
-    }
+      return text === null ? [] : [`${file}:${line} ${pattern} on ${text}`];
+    });
     expect(slow).toEqual([]);
   });
 
