@@ -1,10 +1,10 @@
 import type { NetConnectOpts } from "node:net";
 import { type ConnectionOptions, connect, type SecureContext } from "node:tls";
-import { create, toBinary } from "@bufbuild/protobuf";
+import { forwardPath } from "../../../collector/forward/messages.ts";
 import type { ResumeTls } from "../../../collector/identity/resume-tls.ts";
-import { ForwardRequestSchema } from "../../../proto/gen/svc/ingest/v1/ingest_pb.js";
-import { frameGrpcMessages } from "../../../proto/grpc-framing.ts";
-import { clientPreface, createFrameReader, postHeaders, requestFrames } from "../management/http2-frames.ts";
+import { unpooled } from "../../../kit/buffer-pool.ts";
+import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-framing.ts";
+import { clientPreface, createFrameReader, dataFrame, postHeaders, requestFrames } from "../management/http2-frames.ts";
 
 /** A connection of one host to the ingest listener: HTTP/2 over mutual TLS. */
 export interface HostConnection {
@@ -12,16 +12,15 @@ export interface HostConnection {
   isResumed: boolean;
   /** Posts JSON. Rejects when the connection ends before the response does. `status` is 0 for any other than 200: its document names it. */
   post(path: string, body: string): Promise<{ status: number; text: string }>;
-  /** Opens a Forward stream without frames, as that of a collector with an empty queue. */
-  forward(hostId: string, queueId: Uint8Array, events: ForwardEvents): void;
+  /** Opens a Forward stream with its first message; the function that it returns sends a further one. */
+  forward(first: Uint8Array, events: ForwardEvents): (message: Uint8Array) => void;
   close(): void;
 }
 
-/** Callbacks of a Forward stream, each called at most once. */
+/** Callbacks of a Forward stream. */
 export interface ForwardEvents {
-  /** Core has answered. */
-  onOpened(): void;
-  /** Core has ended it. */
+  onMessage(message: Uint8Array): void;
+  /** Core has ended it; called once at most. */
   onEnd(): void;
 }
 
@@ -38,8 +37,9 @@ const managementHeaders: Readonly<Record<string, Buffer>> = Object.fromEntries(
     .map((name) => `/v1/collector/${name}`)
     .map((path) => [path, postHeaders(path, "application/json")]),
 );
-const forwardHeaders = postHeaders("/svc.ingest.v1.IngestService/Forward", "application/grpc+proto");
+const forwardHeaders = postHeaders(forwardPath, "application/grpc+proto");
 const connectTimeoutMs = 30_000;
+const messageBytesMax = 65_536;
 
 interface Waiting {
   isOk: boolean;
@@ -60,7 +60,8 @@ export const connectHost = (target: HostTarget, resume: ResumeTls, onClose: () =
     const waiting = new Map<number, Waiting>();
     let isOpen = false;
     let nextStream = 1;
-    let forwarding: Partial<ForwardEvents> | undefined;
+    let forwarding: ForwardEvents | undefined;
+    const messages = createGrpcMessageReader(messageBytesMax, unpooled, () => new Error("a message is too large"));
     let failure = new Error("closed");
     const timeout = setTimeout(() => socket.destroy(new Error("timeout")), connectTimeoutMs);
 
@@ -80,11 +81,10 @@ export const connectHost = (target: HostTarget, resume: ResumeTls, onClose: () =
           waiting.set(stream, { isOk: false, chunks: [], resolve: resolveResponse, reject: rejectResponse });
         });
       },
-      forward: (hostId, queueId, events) => {
-        forwarding = { ...events };
-        const value = { hostId, queueId, sessionId: queueId };
-        const open = create(ForwardRequestSchema, { message: { case: "open", value } });
-        send(forwardHeaders, frameGrpcMessages([toBinary(ForwardRequestSchema, open)]), true);
+      forward: (first, events) => {
+        forwarding = events;
+        const stream = send(forwardHeaders, frameGrpcMessages([first]), true);
+        return (message) => void socket.write(dataFrame(stream, frameGrpcMessages([message])));
       },
       close: () => socket.destroy(),
     };
@@ -105,16 +105,13 @@ export const connectHost = (target: HostTarget, resume: ResumeTls, onClose: () =
       onData: (stream, bytes) => {
         const entry = waiting.get(stream);
         if (entry !== undefined) entry.chunks.push(Buffer.from(bytes));
-        else {
-          forwarding?.onOpened?.();
-          delete forwarding?.onOpened;
-        }
+        else for (const { data } of messages.push(Uint8Array.from(bytes))) forwarding?.onMessage(data);
       },
       onEnd: (stream, isReset) => {
         const entry = waiting.get(stream);
         waiting.delete(stream);
         if (entry === undefined) {
-          forwarding?.onEnd?.();
+          forwarding?.onEnd();
           forwarding = undefined;
         } else if (isReset) entry.reject(new Error("reset"));
         else entry.resolve({ status: entry.isOk ? 200 : 0, text: Buffer.concat(entry.chunks).toString("utf8") });

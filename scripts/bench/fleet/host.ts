@@ -1,5 +1,7 @@
 import { createHash, createPrivateKey, type KeyObject } from "node:crypto";
 import { createSecureContext } from "node:tls";
+import { decodeResponse, encodeOpen, type Status } from "../../../collector/forward/messages.ts";
+import { createStatusLane, type StatusLane } from "../../../collector/forward/status-lane.ts";
 import { createResumeTls } from "../../../collector/identity/resume-tls.ts";
 import { signBody } from "../../../collector/management/signed-request.ts";
 import { fullJitterMs } from "../../../kit/backoff.ts";
@@ -40,7 +42,7 @@ export interface FleetContext {
   intervalMs: number;
   /** The longest wait before a host connects again. */
   backoffCapMs: number;
-  /** Whether each host holds a Forward stream open, as a collector does. */
+  /** Whether each host holds a Forward stream open, as a collector does; its heartbeats are statuses then, or else signed requests. */
   forwards: boolean;
   /** Returns the port of the host's core; undefined while the network is cut. */
   portOf(index: number): number | undefined;
@@ -68,6 +70,24 @@ export interface FleetHost {
 
 /** That of a collector's forwarder. */
 const backoffBaseMs = 500;
+/** That of a collector, whose statuses need no report for so long. */
+const reportIntervalMs = 600_000;
+
+/** The status of an idle host, whose report is always the same. */
+const statusWith = (report: Uint8Array): Status => ({
+  digest: Buffer.alloc(32, 1),
+  queue: { records: 0, bytes: 0, oldestRecordAgeSeconds: null, droppedRecordsTotal: 0, deadLetters: 0 },
+  lastAckAgeSeconds: null,
+  usage: { rssBytes: 8e7, cpuMs: 5 },
+  report,
+});
+
+/** The first message of a host's stream. */
+export const encodeFirst = (hostId: string, queueId: Uint8Array): Uint8Array =>
+  encodeOpen({
+    ...{ hostId, queueId, sessionId: queueId, previousSessionIds: [], ackedThrough: 0, sentThrough: 0 },
+    ...{ takesDirectives: false, leftQueues: [] },
+  });
 
 /**
  * Creates a host. A heartbeat that is due while the host is not connected is skipped and counted. `Retry-After` of a refused one is never
@@ -84,12 +104,18 @@ export const createFleetHost = (
   let privateKey: KeyObject = createPrivateKey(issued.key);
   let resume = createResumeTls();
   let connection: HostConnection | undefined;
+  let statuses: StatusLane | undefined;
+  let reportedAt = Number.NEGATIVE_INFINITY;
   let connectTimer: NodeJS.Timeout | undefined;
   let heartbeatTimer: NodeJS.Timeout | undefined;
   let attempt = 0;
   let acceptedAt = Number.NEGATIVE_INFINITY;
   let isStopped = false;
 
+  const endStatuses = (): void => {
+    statuses?.end(new Error("closed"));
+    statuses = undefined;
+  };
   const connectLater = (): void => {
     if (isStopped) return;
     connectTimer = setTimeout(
@@ -111,6 +137,7 @@ export const createFleetHost = (
       // Core closed it: this host forgets a connection before it closes it.
       if (connection !== undefined) figures.failed("connection", "closed");
       connection = undefined;
+      endStatuses();
       connectLater();
     };
     await connectHost({ port, secureContext, localAddress: context.localAddressOf(index) }, resume, closed).then(
@@ -120,10 +147,15 @@ export const createFleetHost = (
         if (!context.forwards) attempt = 0;
         figures.took(opened.isResumed ? "resumed" : "connected", clock.monotonic() - startedAt);
         if (!context.forwards) return;
-        opened.forward(identity, queueIdOf(identity), {
-          onOpened: () => {
+        let lane: StatusLane | undefined;
+        const push = opened.forward(encodeFirst(identity, queueIdOf(identity)), {
+          onMessage: (message) => {
+            const response = decodeResponse(message);
+            if (response && "statusAnswer" in response) lane?.answered(response.statusAnswer);
+            if (!response || !("opened" in response)) return;
             attempt = 0;
             figures.took("opened", clock.monotonic() - startedAt);
+            if (response.opened.takesStatus) statuses = lane = createStatusLane({ push });
           },
           // As a collector's forwarder, which makes a new connection for each stream.
           onEnd: () => {
@@ -139,14 +171,29 @@ export const createFleetHost = (
     );
   };
 
+  const sign = () => signedHeartbeat(identity, credentials, privateKey);
+  /** Returns why core refuses it; empty if it does not. */
+  const post = async (open: HostConnection): Promise<string> => {
+    const { status, text } = await open.post("/v1/collector/heartbeat", sign());
+    return status === 200 ? "" : codeOf(text);
+  };
+  const sendStatus = async (lane: StatusLane): Promise<string> => {
+    if (clock.monotonic() - reportedAt < reportIntervalMs) {
+      const { reportNeeded, refused } = await lane.send(statusWith(new Uint8Array()));
+      if (!reportNeeded) return refused;
+    }
+    const { refused } = await lane.send(statusWith(Buffer.from(sign())));
+    if (refused === "") reportedAt = clock.monotonic();
+    return refused;
+  };
   const heartbeat = async (): Promise<void> => {
     const open = connection;
-    if (open === undefined) return figures.failed("heartbeat", "not_connected");
-    const text = signedHeartbeat(identity, credentials, privateKey);
+    if (open === undefined || (context.forwards && statuses === undefined))
+      return figures.failed("heartbeat", "not_connected");
     const startedAt = clock.monotonic();
     try {
-      const response = await open.post("/v1/collector/heartbeat", text);
-      if (response.status !== 200) return figures.failed("heartbeat", codeOf(response.text));
+      const refused = await (statuses ? sendStatus(statuses) : post(open));
+      if (refused !== "") return figures.failed("heartbeat", refused);
       acceptedAt = clock.monotonic();
       figures.took("heartbeat", acceptedAt - startedAt);
     } catch (error) {
@@ -156,6 +203,7 @@ export const createFleetHost = (
   const forget = (): void => {
     const open = connection;
     connection = undefined;
+    endStatuses();
     open?.close();
   };
   const heartbeatLater = (ms: number): void => {

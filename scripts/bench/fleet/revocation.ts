@@ -5,7 +5,7 @@ import { systemEntropy } from "../../../kit/entropy.ts";
 import { rounded } from "../support/bench.ts";
 import { connectHost } from "./connection.ts";
 import { createEnroller } from "./enroll.ts";
-import { signedHeartbeat } from "./host.ts";
+import { encodeFirst, signedHeartbeat } from "./host.ts";
 import { type FleetLab, fleetPrefix } from "./lab.ts";
 
 const secondsMax = 20;
@@ -24,8 +24,8 @@ export const measureRevocation = async (lab: FleetLab) => {
   const resume = createResumeTls();
   const connection = await connectHost(target, resume, () => undefined);
   let endedAt = Number.NaN;
-  connection.forward(identity, systemEntropy.bytes(16), {
-    onOpened: () => undefined,
+  connection.forward(encodeFirst(identity, systemEntropy.bytes(16)), {
+    onMessage: () => undefined,
     onEnd: () => {
       endedAt = performance.now();
     },

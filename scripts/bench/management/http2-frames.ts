@@ -47,6 +47,9 @@ export const requestFrames = (
     frame(type.data, isOpen ? 0 : flag.endStream, stream, body),
   ]);
 
+/** Returns a frame of the body of a request that is open. */
+export const dataFrame = (stream: number, bytes: Uint8Array): Buffer => frame(type.data, 0, stream, bytes);
+
 /** Receives what a server sends. */
 export interface FrameHandlers {
   /** Sends a frame that the protocol demands: an ack, the answer to a ping, more window. */
