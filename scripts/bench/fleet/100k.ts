@@ -7,14 +7,19 @@ import { type FleetLab, openFleetLab, startCpuMeter } from "./lab.ts";
 import { measureOutage } from "./outage.ts";
 import { describeSamples, untilConnected } from "./phases.ts";
 
-/** Goals of a fleet of 100,000 at 60 s. */
+/**
+ * Goals of a fleet of 100,000 at 60 s. A heartbeat may take 100 ms; one on a stream also waits for up to a second, since core writes all that
+ * came in a second at once.
+ */
 const goals = { heartbeatP99Ms: 100, corePercent: 60, ackP99Ms: 150, backSeconds: 600, revokedSeconds: 5, memory: 1.5 };
+const groupMs = 1000;
 
 /**
  * Drives a fleet of real hosts, each with its key, certificate and connection, through enrollment, heartbeats, the same with
  * `--envelopes` a second, renewals at the rate of a fleet within an hour and a revocation, then an outage of core of `--outage` minutes
  * and the return of all. `--minutes` are of heartbeats, half of them with the other loads. At first `--connects` hosts connect each second,
- * at a higher cost than later: each has its certificate's first use and a new queue. Hosts hold a Forward stream unless `--streams 0`.
+ * at a higher cost than later: each has its certificate's first use and a new queue. Hosts hold a Forward stream, which carries their
+ * heartbeats, unless `--streams 0`.
  * `--cut network` closes the connections and leaves core running, so that hosts resume their TLS sessions. The figure is core's CPU time
  * for a heartbeat, all else included; the floor is that of checking its signature.
  */
@@ -59,6 +64,7 @@ export const fleetBench: Bench = async (args) => {
 
   const floor = verifyMicroseconds();
   const figure = steady.cpu_us_each.core;
+  const heartbeatP99Ms = goals.heartbeatP99Ms + (options.streams === 0 ? 0 : groupMs);
   return {
     figure,
     unit: "us of core's CPU a heartbeat, with everything else (less is better)",
@@ -67,8 +73,8 @@ export const fleetBench: Bench = async (args) => {
     goal: goals.corePercent,
     ok:
       enrollment.failed === 0 &&
-      steady.latency_ms.p99 < goals.heartbeatP99Ms &&
-      beside.heartbeats.latency_ms.p99 < goals.heartbeatP99Ms &&
+      steady.latency_ms.p99 < heartbeatP99Ms &&
+      beside.heartbeats.latency_ms.p99 < heartbeatP99Ms &&
       steady.percent.core < goals.corePercent &&
       beside.ack_ms.p99 < goals.ackP99Ms &&
       Math.max(beside.revocation.stream_ended_seconds, beside.revocation.heartbeat_refused_seconds) <
