@@ -172,8 +172,8 @@ describe("the generated client", () => {
     const document = (await fleet.openapi<true>({ client })).data as OpenApi;
     expect((await fleet.whoami<true>({ client })).data.scopes).toContain("admin");
     expect((await fleet.directoryStatus<true>({ client })).data.counts.people.active).toBe(3);
-    // The core of the test says of itself how it is.
-    expect((await fleet.reportSystem<true>({ client })).data.cores).toHaveLength(1);
+    // The core of the test, or each of them, says of itself how it is.
+    expect((await fleet.reportSystem<true>({ client })).data.cores).not.toEqual([]);
     await fleet.recordSignIn<true>({ client, body: { outcome: "success", remote_addr: "192.0.2.7" } });
 
     await signPrograms();

@@ -103,7 +103,8 @@ let identityProvider: IdentityProvider;
 let balancers: Record<Service, Awaited<ReturnType<typeof startBalancer>>>;
 
 beforeAll(async () => {
-  server = await startEmbeddedPostgres({ tcp: true });
+  // For the old cores beside the new ones, three of each in `test-replicas`.
+  server = await startEmbeddedPostgres({ tcp: true, settings: { max_connections: "250" } });
   database = connectDatabase({ url: server.url(), connectionsMax: 1, deadlineMs: 60_000 });
   await migrate(database.sql, await readMigrations());
   await seedPeople(database.db, Date.now());

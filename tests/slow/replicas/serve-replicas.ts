@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { connect, createServer, type Server } from "node:net";
 import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { type PoolMode, startPgBouncer } from "../../support/pgbouncer.ts";
 
@@ -34,25 +35,34 @@ export const serveReplicas = async ({ cores, pooler }: Replicas): Promise<void> 
   const env = { ...given, ...pooled, ...ingest, PORT: "0" };
   const children = Array.from({ length: cores }, () => startCore(env));
   const ended = Promise.race(children.map(async (child) => (await once(child, "close"))[0]));
+  const balancers: Balancer[] = [];
   const serve = async () => {
     const ready = await Promise.all(children.map(readLog));
-    const listen = (name: string, port: string | undefined) =>
-      balance(
-        ready.map((record) => Number(record[name])),
-        Number(port ?? 0),
-      );
+    const listen = async (name: string, port: string | undefined) => {
+      const targets = ready.map((record) => Number(record[name]));
+      const balancer = await balance(targets, Number(port ?? 0));
+      balancers.push(balancer);
+      return balancer.port;
+    };
     const http = await listen("port", process.env.PORT);
     const ingest =
       ready[0]?.ingest_port && (await listen("ingest_port", process.env.SVC_INGEST_GRPC_ADDR?.split(":").at(-1)));
     process.stdout.write(`${JSON.stringify({ ...ready[0], port: http, ingest_port: ingest || null })}\n`);
   };
   const served = serve();
-  // Only once all serve: a signal kills a core that does not handle signals yet.
-  for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const)
-    process.on(signal, () => void served.then(() => children.map((child) => child.kill(signal))));
+  // Only once all serve: a signal kills a core that does not handle signals yet; nor does it handle a second one.
+  let isStopping = false;
+  const stop = () => {
+    if (!isStopping) for (const child of children) child.kill("SIGTERM");
+    isStopping = true;
+  };
+  for (const signal of ["SIGTERM", "SIGINT"] as const) process.on(signal, () => void served.then(stop));
+  process.on("SIGHUP", () => void served.then(() => children.map((child) => child.kill("SIGHUP"))));
   const code = await Promise.race([ended, served.then(() => ended)]);
-  for (const child of children) child.kill("SIGTERM");
+  stop();
   await Promise.all(children.map((child) => child.exitCode ?? child.signalCode ?? once(child, "close")));
+  // What the cores sent last may still be on its way to clients.
+  await Promise.race([Promise.all(balancers.map(({ drained }) => drained())), sleep(drainMs)]);
   await pgbouncer?.stop();
   process.exit(code ?? 1);
 };
@@ -72,8 +82,16 @@ const readLog = (child: ChildProcess): Promise<Record<string, unknown>> =>
     });
   });
 
-/** Gives each connection to the next of the ports on loopback; returns the port that it listens on. */
-const balance = async (targets: readonly number[], port: number): Promise<number> => {
+const drainMs = 2000;
+
+/** A balancer that listens on `port`. `drained` resolves once it has no connection left; it takes no more. */
+interface Balancer {
+  port: number;
+  drained(): Promise<unknown>;
+}
+
+/** Gives each connection to the next of the ports on loopback. */
+const balance = async (targets: readonly number[], port: number): Promise<Balancer> => {
   let connections = 0;
   const server: Server = createServer({ allowHalfOpen: true, noDelay: true }, (client) => {
     const target = connect({
@@ -90,5 +108,5 @@ const balance = async (targets: readonly number[], port: number): Promise<number
   await once(server, "listening");
   const address = server.address();
   if (address === null || typeof address === "string") throw new Error("the balancer has no port");
-  return address.port;
+  return { port: address.port, drained: () => once(server.close(), "close") };
 };
