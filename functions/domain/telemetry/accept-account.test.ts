@@ -215,22 +215,34 @@ describe("accepting an account", () => {
     },
   );
 
-  it("counts as lost what a database lost under the queue's earlier ids, of what the account states as acknowledged there", async () => {
+  it("counts as lost what a database lost under the queue's earlier ids, and what its host no longer knows with the first account", async () => {
     const [earlier, unrelated] = [new Uint8Array(16).fill(1), new Uint8Array(16).fill(2)];
     await recordGap(earlier, 6, 10);
     await recordGap(earlier, 9, 14);
     await recordGap(unrelated, 1, 5);
     await count(100, { stored: 88 });
     const stream = { queueId, sessionId: undefined, cursor: 100n, left: [{ queueId: earlier }] };
-    expect(await accept(signed(bodyOf({ ackedBeforeThrough: 12n })), host, stream)).toEqual({
-      through: 1n,
-      refused: "",
-    });
+    const first = bodyOf({ ackedBeforeThrough: 12n });
+    expect(await accept(signed(first), host, stream)).toEqual({ through: 1n, refused: "" });
     const [row] = await sql`select lost::int, stored::int, missing::int, is_checked from ingest_account`;
-    expect(row).toEqual({ lost: 7, stored: 88, missing: 0, is_checked: true });
-    expect(await stateOf()).toMatchObject({ state: "short", shortages: [{ kind: "lost_in_restore", count: 7 }] });
+    expect(row).toEqual({ lost: 9, stored: 88, missing: 0, is_checked: true });
+    expect(await stateOf()).toMatchObject({ state: "short", shortages: [{ kind: "lost_in_restore", count: 9 }] });
     const [queue] = await sql`select range_stored::int, range_lost::int from ingest_cursor`;
     expect(queue).toEqual({ range_stored: 0, range_lost: 0 });
+    const previousSha256 = createHash("sha256").update(accountPayload(first)).digest();
+    const next = { number: 2n, previousSha256, firstSequence: 101n, lastSequence: 100n, accepted: [] };
+    expect(await accept(signed(bodyOf(next)), host, stream)).toEqual({ through: 2n, refused: "" });
+    expect((await sql`select lost::int from ingest_account where number = 2`)[0]).toEqual({ lost: 0 });
+  });
+
+  it("counts nothing as lost behind an account of the earlier id that states it", async () => {
+    const earlier = new Uint8Array(16).fill(1);
+    await accept(signed(bodyOf({ queueId: earlier, lastSequence: 14n, accepted: [{ records: 14n }] })));
+    await recordGap(earlier, 9, 14);
+    const stream = { queueId, sessionId: undefined, cursor: 100n, left: [{ queueId: earlier }] };
+    await count(100, { stored: 92 });
+    await accept(signed(bodyOf({ ackedBeforeThrough: 8n })), host, stream);
+    expect((await sql`select lost::int from ingest_account where queue_id = ${queueId}`)[0]).toEqual({ lost: 0 });
   });
 
   it.each([

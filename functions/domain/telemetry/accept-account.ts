@@ -15,6 +15,7 @@ import {
   type AccountInsert,
   countStoredWithin,
   findHostCertificate,
+  findLastAccount,
   findLostRanges,
   hasAccount,
   insertAccount,
@@ -26,6 +27,7 @@ import { type AccountBooks, type LockedBooks, noStream, postgresBooks, type Stre
 import {
   type AccountDecision,
   decideAccount,
+  lostBehind,
   lostOfAckedBefore,
   lostUnderEarlierId,
   noCounts,
@@ -113,7 +115,7 @@ export const createAccountAcceptor = (
       if (books.sink === "postgres" && own && !isAsLeft(locked, own)) throw new Problem("sequence_gap");
       const has = await factsFor(tx, queue, read, { ...locked, sink: books.sink });
       const state = read ? ofThisId(locked, read, has) : locked;
-      const lostBefore = await countLostBefore(tx, read, own?.left ?? []);
+      const lostBefore = await countLostBefore(tx, read, { left: own?.left ?? [], isFirst: state.last === undefined });
       const through = state.last?.number ?? 0n;
       const name = { ...queue, number: read?.number ?? 0n, sha256 };
       const same = await hasAccount(tx, name);
@@ -189,15 +191,30 @@ const factsFor = async (
   };
 };
 
-/** Counts what an account states as acknowledged under the queue's earlier ids, and databases have lost there: no account names these ids. */
+/**
+ * Counts what databases have lost of a queue's earlier ids, which no account names: what an account states as acknowledged under them, and with
+ * the first account what was acknowledged behind that, which a host no longer knows whose disk went back too. It may send some of that again.
+ */
 const countLostBefore = async (
   tx: Executor,
   read: ReadAccount | undefined,
-  left: readonly { queueId: Uint8Array }[],
+  { left, isFirst }: { left: readonly { queueId: Uint8Array }[]; isFirst: boolean },
 ): Promise<bigint> => {
-  if (read === undefined || read.ackedBefore === 0n || left.length === 0) return 0n;
+  if (read === undefined || left.length === 0 || (read.ackedBefore === 0n && !isFirst)) return 0n;
+  const { hostId } = read;
   const ids = left.map(({ queueId }) => queueId);
-  return lostOfAckedBefore(await findLostRanges(tx, read.hostId, ids), read);
+  const gaps = await findLostRanges(tx, hostId, ids);
+  const lost = lostOfAckedBefore(gaps, read);
+  if (!isFirst || gaps.length === 0) return lost;
+  const stated = await Promise.all(ids.map((queueId) => findLastAccount(tx, { hostId, queueId })));
+  return (
+    lost +
+    lostBehind(
+      gaps,
+      read,
+      stated.map((account) => account?.lastSequence ?? 0n),
+    )
+  );
 };
 
 /** Returns the books without what is lost under the queue's earlier id: no account names it here, and the one that states it takes it off. */

@@ -111,6 +111,19 @@ export const lostOfAckedBefore = (
   { firstSequence, ackedBefore }: Pick<ReadAccount, "firstSequence" | "ackedBefore">,
 ): bigint => lostWithin(gaps, { firstSequence, lastSequence: firstSequence + ackedBefore - 1n });
 
+const sequenceMax = 2n ** 63n - 1n;
+
+/** Returns how many sequences of `gaps` lie behind those, and behind the last ones that accounts of the earlier ids state. */
+export const lostBehind = (
+  gaps: readonly LostRange[],
+  { firstSequence, ackedBefore }: Pick<ReadAccount, "firstSequence" | "ackedBefore">,
+  stated: readonly bigint[],
+): bigint => {
+  let next = firstSequence + ackedBefore;
+  for (const lastSequence of stated) if (lastSequence >= next) next = lastSequence + 1n;
+  return lostWithin(gaps, { firstSequence: next, lastSequence: sequenceMax });
+};
+
 /** Ranges may overlap: two copies of a queue each report what a restored database has lost of it. */
 const lostWithin = (
   gaps: readonly LostRange[],
