@@ -38,8 +38,8 @@ const shorten = (failure: string): string => {
   return [...lines.filter((line) => !isFrame(line)), ...lines.filter(isFrame).slice(0, 5)].join("\n").slice(0, 2000);
 };
 
-/** Twice what the slowest file takes on two busy cores. Tests have timeouts of their own: a longer silence is outside of them. */
-const silenceMs = 240_000;
+/** Three times what the slowest file takes on two busy cores. Tests have timeouts of their own: a longer silence is outside of them. */
+const silenceMs = 420_000;
 
 /** Runs vitest, and once more if it falls silent: a fork or a server that never starts has no timeout. */
 const runVitest = async (name: string, isShown: boolean, options: readonly string[]): Promise<EndedProcess> => {
