@@ -128,6 +128,7 @@ export const problemCatalog = {
   conflict: entry("conflict", "fix_request", "The resource is not in the state that the request expects"),
   no_last_known_good: entry("conflict", "stop", "The collector has reported no last known good config"),
   last_known_good_not_stored: entry("conflict", "stop", "The last known good config is not among the published ones"),
+  apply_in_progress: entry("conflict", "retry", "An apply of this set runs"),
   rollout_overlap: entry("conflict", "retry", "Another rollout that has not ended has some of these hosts"),
   rollout_state: entry("conflict", "fix_request", "The rollout is not in a state that allows this"),
   rollout_waves_invalid: entry("invalid", "fix_request", "The waves do not rise to all hosts of the filter"),

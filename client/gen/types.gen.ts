@@ -3408,10 +3408,10 @@ export type PutAppliedSetErrors = {
         code?: 'body_timeout';
     };
     /**
-     * `conflict`: The resource is not in the state that the request expects
+     * `apply_in_progress`: An apply of this set runs. `conflict`: The resource is not in the state that the request expects
      */
     409: Problem & {
-        code?: 'conflict';
+        code?: 'apply_in_progress' | 'conflict';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit
