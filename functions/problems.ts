@@ -74,7 +74,7 @@ export const problemCatalog = {
   slow_down: entry("malformed", "retry", "The program asks too often; wait five seconds longer"),
   access_denied: entry("malformed", "stop", "The person has refused"),
   expired_token: entry("malformed", "fix_request", "The code has expired; sign in again"),
-  logout_token_replayed: entry("conflict", "stop", "The logout token was accepted before"),
+  logout_token_replayed: entry("conflict", "stop", "Another logout token with this jti was accepted before"),
   issuer_unavailable: entry("bad_gateway", "retry", "The keys of the token's issuer cannot be read"),
   // SCIM: each has its `scimType` (RFC 7644, 3.12).
   scim_filter_invalid: entry("malformed", "fix_request", "The filter is malformed or not supported"),

@@ -724,7 +724,7 @@ export type RecordProviderLogoutErrors = {
         code?: 'body_timeout';
     };
     /**
-     * `logout_token_replayed`: The logout token was accepted before
+     * `logout_token_replayed`: Another logout token with this jti was accepted before
      */
     409: Problem & {
         code?: 'logout_token_replayed';
