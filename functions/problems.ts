@@ -74,7 +74,7 @@ export const problemCatalog = {
   slow_down: entry("malformed", "retry", "The program asks too often; wait five seconds longer"),
   access_denied: entry("malformed", "stop", "The person has refused"),
   expired_token: entry("malformed", "fix_request", "The code has expired; sign in again"),
-  logout_token_replayed: entry("conflict", "stop", "The logout token was accepted before"),
+  logout_token_replayed: entry("conflict", "stop", "Another logout token with this jti was accepted before"),
   issuer_unavailable: entry("bad_gateway", "retry", "The keys of the token's issuer cannot be read"),
   // SCIM: each has its `scimType` (RFC 7644, 3.12).
   scim_filter_invalid: entry("malformed", "fix_request", "The filter is malformed or not supported"),
@@ -128,6 +128,7 @@ export const problemCatalog = {
   conflict: entry("conflict", "fix_request", "The resource is not in the state that the request expects"),
   no_last_known_good: entry("conflict", "stop", "The collector has reported no last known good config"),
   last_known_good_not_stored: entry("conflict", "stop", "The last known good config is not among the published ones"),
+  apply_in_progress: entry("conflict", "retry", "An apply of this set runs"),
   rollout_overlap: entry("conflict", "retry", "Another rollout that has not ended has some of these hosts"),
   rollout_state: entry("conflict", "fix_request", "The rollout is not in a state that allows this"),
   rollout_waves_invalid: entry("invalid", "fix_request", "The waves do not rise to all hosts of the filter"),

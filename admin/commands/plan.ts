@@ -38,7 +38,7 @@ export const applyAction: Action<PlanOptions> = async (terminal, { prune = false
     return exitCodes.ok;
   }
   await confirm(terminal, options, `${work.map(lineOf).join("\n")}\n${summaryOf(plan)}`);
-  const { done, problem } = await applyPlan(client, plan, objects);
+  const { done, problem } = await applyPlan(client, plan, { objects, clock: terminal.clock });
   await printPlan(terminal, options, plan, (step) => (done.has(step) ? "done" : "not done"));
   if (problem === null) return exitCodes.ok;
   if (terminal.signal.aborted) return exitCodes.interrupted;

@@ -13,6 +13,8 @@ import {
   putInventory,
 } from "../../client/index.ts";
 import { FleetError, type Problem } from "../../client/problem.ts";
+import type { Clock } from "../../kit/clock.ts";
+import { applyLeaseMs } from "../../proto/applied-set/applied-set.ts";
 import type { FleetPlan } from "./compare.ts";
 import { type Definitions, type FileFault, refuseFaults } from "./definitions.ts";
 import { configKey, type FleetObjects } from "./fleet-objects.ts";
@@ -48,21 +50,36 @@ export interface Applied {
 
 /**
  * Carries a plan out. The set is written before the first change, with what apply means to do, so that one that is killed may continue; and
- * after the last one, with what it did. The first refusal ends it. Throws where the set itself cannot be written.
+ * after the last one, with what it did. In between it is written again in time, which core refuses once another apply has begun. The first refusal
+ * ends it. Throws where the set itself cannot be written.
  */
-export const applyPlan = async (client: FleetClient, plan: FleetPlan, objects: FleetObjects): Promise<Applied> => {
+export const applyPlan = async (
+  client: FleetClient,
+  plan: FleetPlan,
+  { objects, clock }: { objects: FleetObjects; clock: Pick<Clock, "monotonic"> },
+): Promise<Applied> => {
   const path = { name: plan.set };
   const record = (revision: number, done: ReadonlySet<PlanStep>, complete: boolean) =>
     putAppliedSet<true>({ client, path, body: { revision, content: contentAfter(plan, done, complete) } });
   const work = plan.steps.filter((step) => step.work !== null);
   const intended = new Set(work.filter(({ keys }) => keys.every((key) => plan.after.has(key))));
-  const { data: begun } = await record(plan.revision, intended, false);
+  let { revision } = plan;
+  let writtenAt = 0;
+  const begin = async (): Promise<void> => {
+    writtenAt = clock.monotonic();
+    revision = (await record(revision, intended, false)).data.revision;
+  };
+  const keepLease = async (): Promise<void> => {
+    if (clock.monotonic() - writtenAt > applyLeaseMs / 4) await begin();
+  };
+  await begin();
   const configs = new Map(objects.configs);
   const done = new Set<PlanStep>();
   let problem: Problem | null = null;
   for (const step of work) {
     try {
-      const made = step.work && (await carryOut(client, step.work, configs));
+      await keepLease();
+      const made = step.work && (await carryOut(client, step.work, { configs, keepLease }));
       if (made) plan = withId(plan, step, made);
       done.add(step);
     } catch (error) {
@@ -72,7 +89,7 @@ export const applyPlan = async (client: FleetClient, plan: FleetPlan, objects: F
     }
   }
   try {
-    await record(begun.revision, done, true);
+    await record(revision, done, true);
   } catch (error) {
     // The problem that ended the steps can end this too. The set was written before the first step: the next apply compares with that.
     if (problem === null || !(error instanceof FleetError)) throw error;
@@ -114,8 +131,12 @@ const withId = (plan: FleetPlan, { keys }: PlanStep, id: string): FleetPlan => {
   return { ...plan, after };
 };
 
-/** Sends the request of a step. Returns the id of a watch that it has created; adds a config that it has published to `configs`. */
-const carryOut = async (client: FleetClient, work: Work, configs: Map<string, string>): Promise<string | undefined> => {
+/** Sends the requests of a step. Returns the id of a watch that it has created; adds a config that it has published to `configs`. */
+const carryOut = async (
+  client: FleetClient,
+  work: Work,
+  { configs, keepLease }: { configs: Map<string, string>; keepLease: () => Promise<void> },
+): Promise<string | undefined> => {
   switch (work.do) {
     case "publish": {
       const { name, yaml, hash } = work;
@@ -149,7 +170,10 @@ const carryOut = async (client: FleetClient, work: Work, configs: Map<string, st
       return undefined;
     }
     case "clear":
-      for (const id of work.ids) await clearDesiredConfig<true>({ client, path: { id } });
+      for (const id of work.ids) {
+        await keepLease();
+        await clearDesiredConfig<true>({ client, path: { id } });
+      }
       return undefined;
   }
 };

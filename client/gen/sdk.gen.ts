@@ -98,7 +98,7 @@ export const recordSignOut = <ThrowOnError extends boolean = false>(options: Opt
 });
 
 /**
- * End the sessions at web that a logout token of the identity provider names; once for each token
+ * End the sessions at web that a logout token of the identity provider names; the same token again ends no more
  */
 export const recordProviderLogout = <ThrowOnError extends boolean = false>(options: Options<RecordProviderLogoutData, ThrowOnError>): RequestResult<RecordProviderLogoutResponses, RecordProviderLogoutErrors, ThrowOnError> => options.client.post<RecordProviderLogoutResponses, RecordProviderLogoutErrors, ThrowOnError>({
     security: [{

@@ -724,7 +724,7 @@ export type RecordProviderLogoutErrors = {
         code?: 'body_timeout';
     };
     /**
-     * `logout_token_replayed`: The logout token was accepted before
+     * `logout_token_replayed`: Another logout token with this jti was accepted before
      */
     409: Problem & {
         code?: 'logout_token_replayed';
@@ -3408,10 +3408,10 @@ export type PutAppliedSetErrors = {
         code?: 'body_timeout';
     };
     /**
-     * `conflict`: The resource is not in the state that the request expects
+     * `apply_in_progress`: An apply of this set runs. `conflict`: The resource is not in the state that the request expects
      */
     409: Problem & {
-        code?: 'conflict';
+        code?: 'apply_in_progress' | 'conflict';
     };
     /**
      * `payload_too_large`: The body or payload is over the limit

@@ -1,5 +1,5 @@
-/** The exit codes of every command (docs/collector-config.md). */
-export const exitCode = { done: 0, failed: 1, usage: 2, configInvalid: 78 } as const;
+/** The exit codes of every command (docs/collector-config.md); `config` (EX_CONFIG of sysexits) is a fault that a restart cannot mend. */
+export const exitCode = { done: 0, failed: 1, usage: 2, config: 78 } as const;
 export type ExitCode = (typeof exitCode)[keyof typeof exitCode];
 
 /** A command failed. The message is one line for people, without secrets; `details` are further lines. */

@@ -39,7 +39,7 @@ export const commands: Record<string, { summary: string; load: () => Promise<Com
   },
 };
 
-/** Runs one command line and returns its exit code: 0 done, 1 failed, 2 usage, 78 config invalid or missing. */
+/** Runs one command line and returns its exit code: 0 done, 1 failed, 2 usage, 78 a fault that a restart cannot mend. */
 export const runCommandLine = async (argv: readonly string[], env: CollectorEnv): Promise<number> => {
   const [name = "", ...args] = argv;
   if (name === "--version") {

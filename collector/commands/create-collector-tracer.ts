@@ -27,7 +27,7 @@ export const createCollectorTracer = async (env: Pick<CollectorEnv, "variables" 
   });
   tracesFaults(resolved, faults);
   if (values === undefined || faults.length > 0)
-    throw new CommandFailure(exitCode.configInvalid, "config_invalid", "an environment variable is invalid", {
+    throw new CommandFailure(exitCode.config, "config_invalid", "an environment variable is invalid", {
       details: faults.map(({ variable, message }) => `${variable} ${message}`),
     });
   return createTracer(tracesConfigOf(values), { name: "svc-collector", version, hostname: env.hostname });

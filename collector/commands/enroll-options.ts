@@ -134,7 +134,7 @@ const checkRoot = (acknowledgement: string | undefined, effectiveUid: number | u
   if (acknowledgement === rootAcknowledgement) return;
   if (acknowledgement === undefined && effectiveUid !== 0) return;
   throw new CommandFailure(
-    exitCode.configInvalid,
+    exitCode.config,
     "config_invalid",
     acknowledgement === undefined
       ? `the collector would run as root; acknowledge it with --allow-root-acknowledged ${rootAcknowledgement}, or enroll as another user`

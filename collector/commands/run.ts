@@ -81,7 +81,7 @@ const asRunFailure = (error: unknown): unknown => {
   if (error instanceof QueueLockedError)
     return new CommandFailure(exitCode.failed, "queue_locked", error.message, { cause: error });
   if (error instanceof QueueVersionError)
-    return new CommandFailure(exitCode.failed, "queue_version", error.message, { cause: error });
+    return new CommandFailure(exitCode.config, "queue_version", error.message, { cause: error });
   if (error instanceof QueueUnreadableError)
     return new CommandFailure(exitCode.failed, "queue_unreadable", error.message, { cause: error });
   if (error instanceof SourceStartError)

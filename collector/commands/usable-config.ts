@@ -5,14 +5,9 @@ import { CommandFailure, exitCode } from "./command-failure.ts";
 
 /** Creates the failure of a config with these errors: exit code 78. */
 export const configFailure = (errors: readonly ConfigTextError[]): CommandFailure =>
-  new CommandFailure(
-    exitCode.configInvalid,
-    "config_invalid",
-    "the config is invalid or missing (line:column key error)",
-    {
-      details: errors.map(describeConfigError),
-    },
-  );
+  new CommandFailure(exitCode.config, "config_invalid", "the config is invalid or missing (line:column key error)", {
+    details: errors.map(describeConfigError),
+  });
 
 /** Loads the config at `path`. Throws a failure that lists every error if it cannot run. */
 export const loadUsableConfig = async (

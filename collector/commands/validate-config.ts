@@ -12,7 +12,7 @@ export const validateConfigCommand = defineCommand({
     const { errors, runningConfigHash } = await loadConfig(flags.config ?? defaultConfigPath, env);
     const ok = errors.length === 0;
     return {
-      exitCode: ok ? exitCode.done : exitCode.configInvalid,
+      exitCode: ok ? exitCode.done : exitCode.config,
       lines: ok ? ["the config is valid"] : errors.map(describeConfigError),
       json: { ok, errors, running_config_hash: runningConfigHash },
     };

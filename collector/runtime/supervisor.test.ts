@@ -1,4 +1,5 @@
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
 import * as v from "valibot";
 import { afterEach, describe, expect, it } from "vitest";
 import { type Clock, systemClock } from "../../kit/clock.ts";
@@ -214,5 +215,16 @@ describe("run", () => {
     const broken = createTestCollectorEnv({ effectiveUid: 0 });
     expect(await runCommandLine(["run", "--config", host.config], broken)).toBe(78);
     expect(broken.err()).toContain("run_as_root_acknowledged must be I-UNDERSTAND-ROOT-MODE");
+  });
+
+  it("exits with 78 for a queue that another version wrote", async () => {
+    const { host, buffer } = await setUp("[]");
+    openQueue({ ...buffer, clock: systemClock, entropy: systemEntropy }).close();
+    const database = new DatabaseSync(join(buffer.dir, "queue.db"));
+    database.exec("PRAGMA user_version = 99");
+    database.close();
+    const env = createTestCollectorEnv();
+    expect(await runCommandLine(["run", "--config", host.config], env)).toBe(78);
+    expect(env.err()).toContain("has format 99");
   });
 });

@@ -104,11 +104,13 @@ export const webSession = pgTable(
   ],
 );
 
-/** A logout token that an identity provider sent, until it expires: each is accepted once, and its session begins no other. */
+/** A logout token that an identity provider sent, until it expires: each ends sessions once, and its session begins no other. */
 export const usedLogoutToken = pgTable(
   "used_logout_token",
   {
     jti: text("jti").primaryKey(),
+    /** Null if it names none, and for a token that an older core stored. */
+    subject: text("subject"),
     providerSessionId: text("provider_session_id"),
     expiresAt: timestamp("expires_at").notNull(),
   },

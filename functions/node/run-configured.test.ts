@@ -1,5 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
+import { ConfigError } from "../../kit/env.ts";
+import { listenFor, StartFault } from "./run-configured.ts";
 
 const logged = (statement: string): string[] => {
   const module = new URL("./run-configured.ts", import.meta.url).href;
@@ -30,4 +32,13 @@ describe("the log of a program", () => {
       cause: { code: "ECONNREFUSED", message: "refused" },
     });
   });
+});
+
+it.each([
+  ["EACCES", ConfigError],
+  ["EADDRINUSE", StartFault],
+])("an address refused with %s names its variable", async (code, kind) => {
+  const refused = listenFor("PORT", () => Promise.reject(Object.assign(new Error("listen"), { code })));
+  await expect(refused).rejects.toThrow(kind);
+  await expect(refused).rejects.toThrow("PORT: ");
 });

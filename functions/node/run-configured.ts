@@ -4,7 +4,7 @@ import { ConfigError, type Environment } from "../../kit/env.ts";
 import { type Log, oneLine } from "../../kit/log.ts";
 import { readTrustedFile } from "./read-key-file.ts";
 
-/** EX_CONFIG of sysexits(3). */
+/** EX_CONFIG of sysexits(3): the units do not start such a program again. */
 const exitConfig = 78;
 
 /** A program that the environment configures. */
@@ -82,16 +82,18 @@ export class StartFault extends Error {
 const listenFaults: Readonly<Record<string, string>> = {
   EADDRINUSE: "is in use by another process",
   EADDRNOTAVAIL: "is not an address of this machine",
-  EACCES: "may not be listened on by this user",
   ENOTFOUND: "has a host that cannot be resolved",
 };
 
-/** Runs `listen`. Turns a refusal of the address into an error that names `variable`, which ends the program with 1. */
+/** Runs `listen`. Turns a refusal of the address into an error that names `variable`: it ends the program with 1, or with 78 for the user's rights. */
 export const listenFor = async <Listener>(variable: string, listen: () => Promise<Listener>): Promise<Listener> => {
   try {
     return await listen();
   } catch (cause) {
-    const fault = listenFaults[errorCode(cause) ?? ""];
+    const code = errorCode(cause) ?? "";
+    if (code === "EACCES")
+      throw new ConfigError([{ variable, message: "is an address that this user may not listen on" }]);
+    const fault = listenFaults[code];
     throw fault === undefined ? cause : new StartFault(`${variable}: the address ${fault}`, { cause });
   }
 };

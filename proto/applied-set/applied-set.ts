@@ -7,6 +7,12 @@ import { WatchBody } from "../watch/watch.ts";
 /** The largest set as JSON, in bytes: below what one address may send at once. A host that has a config needs 39. */
 export const appliedSetBytesMax = 12 * 1024 * 1024;
 
+/**
+ * How long an apply that writes nothing more excludes others of its set, in milliseconds: one that was killed can be continued after that, and one that
+ * runs writes the set again in time.
+ */
+export const applyLeaseMs = 120_000;
+
 /** The name of a set, which its files give. */
 export const AppliedSetName = v.pipe(
   v.string("must be a string"),
@@ -56,6 +62,7 @@ export const AppliedSetBody = v.strictObject({
 /** A set as core keeps it. */
 export const AppliedSet = v.strictObject({
   name: v.string(),
+  /** The one to replace. While an apply runs, that before its own, so that another apply is refused. */
   revision: v.number(),
   content: AppliedContent,
   updated_at: IsoTimestamp,

@@ -120,17 +120,17 @@ export const bundleProgram = async (entry: string, outdir: string): Promise<Meta
 };
 
 /**
- * Returns the file that starts a bundle, or names the version of Node that it needs. It is a file of its own, in old syntax: an old Node fails
- * on the bundle before the first statement runs.
+ * Returns the file that starts a bundle, or ends with 78 and the version of Node that it needs. It is a file of its own, in the syntax of Node 12,
+ * which Ubuntu 22.04 has: an old Node fails on the bundle before the first statement runs, and systemd would start it again for ever.
  */
 const launcherOf = (entry: string): string => {
   const name = programNames.find((each) => programEntries[each] === entry) ?? "this program";
   const needed = Number.parseInt(packageJson.engines.node.slice(2), 10);
   return `#!/usr/bin/env node
 if (parseInt(process.versions.node, 10) < ${needed}) {
-  console.error("${name} needs Node ${needed} or later (this is " + process.version + ")");
-  process.exitCode = 1;
-} else await import("./program.mjs");
+  console.error("${name} needs Node ${needed} or later: install it in place of " + process.execPath + ", which is " + process.version);
+  process.exitCode = 78;
+} else import("./program.mjs");
 `;
 };
 

@@ -69,8 +69,8 @@ const templates: readonly { path: string; from: string; choices: readonly Choice
     when: ".Values.ingress.enabled",
     choices: [
       [
-        "  name: edge\n",
-        "  name: edge\n  {{- with .Values.ingress.annotations }}\n  annotations: {{- toYaml . | nindent 4 }}\n  {{- end }}\n",
+        "    nginx.ingress.kubernetes.io/proxy-buffer-size: 16k\n    nginx.ingress.kubernetes.io/proxy-body-size: 12m\n",
+        "    {{- toYaml .Values.ingress.annotations | nindent 4 }}\n",
       ],
       [
         "spec:\n",

@@ -171,6 +171,12 @@ describe.skipIf(!canOpenRoot).for(["debian", "rpm"] as const)("in a root of its 
       const kept = "cat /etc/svc-collector/collector.yaml /var/lib/svc-collector/queue.db";
       expect(await root.run(`${kept}; stat -c %a /etc/svc-collector`)).toBe("kept\nkept\n710\n");
 
+      // A unit that a fault ended for good.
+      await root.run("kill -KILL $(cat /run/stand-in/pid); while systemctl is-active; do sleep 0.05; done");
+      await install("0.3.1");
+      expect(await calls()).toEqual(["restart"]);
+      expect(await pid()).not.toBe("none\n");
+
       // An upgrade starts nothing that was stopped.
       await root.run("systemctl stop; : >/run/stand-in/calls");
       await install("0.3.2");

@@ -8,9 +8,9 @@ setting() { sed -n "s/^$1=//p" "$unit"; }
 runs() { [ -e $state/pid ] && [ -e "/proc/$(cat $state/pid)/exe" ]; }
 
 stop() {
-  runs || return 0
-  kill -TERM "$(cat $state/pid)"
+  if runs; then kill -TERM "$(cat $state/pid)"; fi
   while runs; do sleep 0.05; done
+  rm -f $state/pid
 }
 
 start() {
@@ -30,6 +30,7 @@ case $1 in
     exit 1
     ;;
   is-active) runs; exit ;;
+  is-failed) [ -e $state/pid ] && ! runs; exit ;;
 esac
 echo "$1" >>$state/calls
 case $1 in

@@ -1,11 +1,12 @@
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { applyLeaseMs } from "../../proto/applied-set/applied-set.ts";
 import type { ConfigList } from "../../proto/fleet-health/config-report.ts";
 import type { FleetHealthDetail } from "../../proto/fleet-health/report.ts";
 import { createPlanTest } from "../support/plan.ts";
 import { testConfigYaml } from "../support/rollout.ts";
 
 const test = await createPlanTest();
-const { core, admin, hooks, one, two, createFiles, run, countAuditEvents, watchNamed, contentOf } = test;
+const { core, admin, hooks, clock, one, two, createFiles, run, countAuditEvents, watchNamed, contentOf } = test;
 beforeEach(async () => {
   hooks.before = () => undefined;
   await test.signIn("admin");
@@ -183,6 +184,13 @@ describe("an apply that ends in the middle", () => {
     expect(err).toContain("4 of 6 changes were made: apply again to continue");
 
     hooks.before = () => undefined;
+    if (isCutOff) {
+      expect(await run("apply", dir)).toMatchObject({
+        exitCode: 1,
+        err: expect.stringContaining("code apply_in_progress"),
+      });
+      await clock.advance(applyLeaseMs);
+    }
     expect(await run("apply", dir)).toMatchObject({ exitCode: 0, brief: ["change inventory", "assign assignment"] });
     expect(await run("plan", dir)).toMatchObject({ exitCode: 0 });
     write("fleet.yaml", { set });
@@ -195,11 +203,41 @@ it("an apply changes nothing when another one of the set began since it read", a
   const { set, dir } = createFiles();
   hooks.before = async (method, path) => {
     if (method !== "PUT" || !path.includes("/applied-sets/")) return;
-    const content = { complete: false, policies: [], watches: [], inventory: null, assignments: [] };
+    const content = { complete: true, policies: [], watches: [], inventory: null, assignments: [] };
     await core.api("PUT", path, { as: "admin", body: { revision: 0, content } });
   };
   expect(await run("apply", dir)).toMatchObject({ exitCode: 1, err: expect.stringContaining("code conflict") });
   expect(await watchNamed(`${set} stale`)).toBeUndefined();
+});
+
+it("an apply changes nothing while another one of the set runs, which ends as if it were alone", async () => {
+  const { dir } = createFiles();
+  const second = Promise.withResolvers<Awaited<ReturnType<typeof run>>>();
+  hooks.before = async (method, path) => {
+    if (method !== "PUT" || path !== "/v1/collector/inventory") return;
+    hooks.before = () => undefined;
+    second.resolve(await run("apply", dir));
+  };
+  expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
+  const err = expect.stringContaining("code apply_in_progress");
+  expect(await second.promise).toMatchObject({ exitCode: 1, err, steps: [] });
+  expect(await run("plan", dir)).toMatchObject({ exitCode: 0 });
+});
+
+it("an apply that was suspended while another one ran makes no further change", async () => {
+  const { dir } = createFiles();
+  let isBegun = false;
+  hooks.before = async (method, path) => {
+    isBegun ||= method === "PUT" && path.includes("/applied-sets/");
+    if (!isBegun || method !== "POST") return;
+    hooks.before = () => undefined;
+    await clock.advance(applyLeaseMs);
+    expect(await run("apply", dir)).toMatchObject({ exitCode: 0 });
+  };
+  const suspended = await run("apply", dir);
+  expect(suspended).toMatchObject({ exitCode: 5, err: expect.stringContaining("code conflict") });
+  expect(suspended.err).toContain("1 of 6 changes were made");
+  expect(await run("plan", dir)).toMatchObject({ exitCode: 0 });
 });
 
 it("a host of a rollout that has not ended is left to it", async () => {

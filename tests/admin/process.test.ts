@@ -1,7 +1,8 @@
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { transformSync } from "esbuild";
 import { afterAll, describe, expect, it } from "vitest";
 import { programEntries } from "../../scripts/bundle/bundle-programs.ts";
 import { createAdminUser } from "../support/admin.ts";
@@ -33,9 +34,18 @@ const start = (...args: string[]) => {
 };
 
 describe("the process", () => {
+  it("is started again by no unit after it has ended with 2 or 78", () => {
+    for (const unit of ["svc-collector", "svc-server", "svc-web"])
+      expect(readFileSync(`packaging/systemd/${unit}.service`, "utf8")).toMatch(
+        /\nRestart=always\n(.+\n)*RestartPreventExitStatus=2 78\n/,
+      );
+  });
+
   it.each(["svc-admin", "svc-server", "svc-collector", "svc-web"] as const)(
-    "V6: %s asks for a newer Node under an old one, without a stack trace",
+    "V6: %s asks for a newer Node under an old one, without a stack trace, and in syntax of Node 12",
     (name) => {
+      const launcher = readFileSync(programFile(programEntries[name]), "utf8");
+      expect(() => transformSync(launcher, { target: "node12.22", format: "esm", loader: "js" })).not.toThrow();
       const old = `data:text/javascript,for (const [name, value] of [["version", "v20.1.0"], ["versions", { node: "20.1.0" }]])
         Object.defineProperty(process, name, { value })`;
       const { status, stdout, stderr } = spawnSync(
@@ -44,9 +54,9 @@ describe("the process", () => {
         { encoding: "utf8", env: {} },
       );
       expect({ status, stdout, stderr }).toEqual({
-        status: 1,
+        status: 78,
         stdout: "",
-        stderr: `${name} needs Node 26 or later (this is v20.1.0)\n`,
+        stderr: `${name} needs Node 26 or later: install it in place of ${process.execPath}, which is v20.1.0\n`,
       });
     },
   );

@@ -36,6 +36,7 @@ export const createPlanTest = async () => {
   const hooks: { before: (method: string, path: string) => Promise<void> | void } = { before: () => undefined };
   const admin = createAdminUser({
     env: { SVC_ADMIN_URL: web.origin, SVC_ADMIN_TOKEN_FILE: tokenFile },
+    clock: web.clock,
     fetch: async (input, init) => {
       const { method, url } = input as Request;
       await hooks.before(method, new URL(url).pathname);
@@ -47,7 +48,7 @@ export const createPlanTest = async () => {
   const two = await enrollTestCollector(core, { token, deviceId: "web-2" });
   let sets = 0;
   return {
-    ...{ core, admin, hooks, one, two, home: home.home, tokenFile },
+    ...{ core, admin, hooks, clock: web.clock, one, two, home: home.home, tokenFile },
     signIn: async (person: "admin" | "auditor") => writeFileSync(tokenFile, await core.bridgeToken(person)),
     /** Writes the files of a repository, whose set and names are those of no other one. */
     createFiles: () => {

@@ -28,6 +28,8 @@ interface Places {
   ingestProxyPort: number;
   corePort: number;
   ingestPort: number;
+  /** Of web; only nginx's configuration has one. */
+  webPort?: number;
 }
 
 const shared = ({ pki, corePort, ingestPort }: Places): Record<string, string> => ({
@@ -44,6 +46,7 @@ const documented = {
     args: (config: string) => ["-c", config, "-g", "daemon off;"],
     places: (at: Places) => ({
       ...shared(at),
+      "127.0.0.1:3000": `127.0.0.1:${at.webPort ?? 1}`,
       "listen 443 ssl": `listen 127.0.0.1:${at.httpsPort} ssl`,
       "listen 8443": `listen 127.0.0.1:${at.ingestProxyPort}`,
       "/etc/svc/edge.key": at.pki.edge.keyFile,
@@ -74,7 +77,7 @@ export const isInstalled = (name: ProxyName): boolean =>
  */
 export const startProxy = async (
   name: ProxyName,
-  options: Pick<Places, "dir" | "pki" | "corePort" | "ingestPort">,
+  options: Pick<Places, "dir" | "pki" | "corePort" | "ingestPort" | "webPort">,
 ): Promise<RunningProxy> => {
   const { file, program, args, places } = documented[name];
   const [httpsPort, ingestProxyPort] = (await findPorts(2, systemEntropy)) as [number, number];

@@ -15,7 +15,7 @@ const entry = (status: Entry["status"], action: ProblemAction, title: string): E
 export const webProblemCatalog = {
   malformed_form: entry(400, "fix_request", "The body is not a form"),
   logout_token_invalid: entry(400, "fix_request", "The logout token is not valid"),
-  logout_token_replayed: entry(400, "stop", "The logout token was accepted before"),
+  logout_token_replayed: entry(400, "stop", "Another logout token with this jti was accepted before"),
   unauthenticated: entry(401, "fix_request", "There is no session: sign in"),
   fresh_sign_in_required: entry(401, "fix_request", "The sign-in is too long ago for this: sign in again"),
   cross_origin_refused: entry(403, "stop", "The request does not come from a page of this origin"),

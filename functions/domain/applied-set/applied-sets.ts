@@ -1,18 +1,31 @@
-import type { AppliedContent } from "../../../proto/applied-set/applied-set.ts";
+import { type AppliedContent, applyLeaseMs } from "../../../proto/applied-set/applied-set.ts";
 import type { Core } from "../../core.ts";
 import { Problem } from "../../problems.ts";
 import { type AppliedSetRow, findAppliedSet, replaceAppliedSet } from "../../store/applied-set/applied-sets.ts";
 import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
 import type { Operator } from "../operator/authenticate.ts";
 
-/** Returns a set. Throws 404 `not_found` for one that was never applied. */
-export const getAppliedSet = async ({ db }: Pick<Core, "db">, name: string): Promise<AppliedSetRow> => {
+/** Returns when the apply of a set that runs is no longer waited for; in the past if none runs. */
+const leaseEnd = ({ content, updatedAt }: AppliedSetRow): number =>
+  content.complete ? 0 : updatedAt.getTime() + applyLeaseMs;
+
+/**
+ * Returns a set. While an apply of it runs, its revision is the one that this apply replaced: the apply alone knows its own, so core refuses a
+ * second one. Throws 404 `not_found` for a set that was never applied.
+ */
+export const getAppliedSet = async (
+  { db, clock }: Pick<Core, "db" | "clock">,
+  name: string,
+): Promise<AppliedSetRow> => {
   const row = await findAppliedSet(db, name);
   if (row === undefined) throw new Problem("not_found", { detail: "No such set" });
-  return row;
+  return leaseEnd(row) > clock.now() ? { ...row, revision: row.revision - 1 } : row;
 };
 
-/** Replaces the content of a set at the revision that was read, 0 for none; audited. Throws 409 `conflict` at another revision. */
+/**
+ * Replaces the content of a set at the revision that was read, 0 for none; audited. Throws 409 at another revision: `apply_in_progress` while an
+ * apply of it runs, else `conflict`.
+ */
 export const putAppliedSet = async (
   { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
   operator: Operator,
@@ -28,9 +41,15 @@ export const putAppliedSet = async (
       updatedByName: operator.email,
     };
     if (!(await replaceAppliedSet(tx, revision, row))) {
-      const detail = "The set was applied by somebody else since it was read";
-      const now = await findAppliedSet(tx, name);
-      throw new Problem("conflict", { detail, extensions: { revision: now?.revision ?? 0 } });
+      const found = await findAppliedSet(tx, name);
+      const leftMs = found === undefined ? 0 : leaseEnd(found) - clock.now();
+      if (found !== undefined && leftMs > 0)
+        throw new Problem("apply_in_progress", {
+          detail: `${found.updatedByName} is applying this set: plan again once that has ended, or has been silent for two minutes`,
+          retryAfterSeconds: Math.ceil(leftMs / 1000),
+        });
+      const detail = "The set was applied by somebody else since it was read: plan again";
+      throw new Problem("conflict", { detail, extensions: { revision: found?.revision ?? 0 } });
     }
     const { complete, policies, watches, inventory, assignments } = content;
     await recordAudit(

@@ -20,9 +20,12 @@ export interface ProviderLogout {
   remoteAddress: string;
 }
 
+/** A web that could not reach core reports a token late, and may do so after another web did. */
+const keptMsMin = 60_000;
+
 /**
- * Ends the sessions at web that a logout token names, each with its programs and an audit event. Accepts a token once; throws 409
- * `logout_token_replayed` for it later, which is audited.
+ * Ends the sessions at web that a logout token names, each with its programs and an audit event. The same token again, which a provider without
+ * an answer sends and each web retries, ends and records nothing more. Throws 409 `logout_token_replayed` for another token with its `jti`; audited.
  */
 export const recordProviderLogout = async (
   { db, config, ...core }: Pick<Core, "config" | "db" | "clock" | "entropy">,
@@ -31,10 +34,13 @@ export const recordProviderLogout = async (
 ): Promise<void> => {
   const actor = sessionEnders.identityProvider;
   const origin = { requestId, remoteAddress };
-  const isFirst = await db.transaction(async (tx) => {
+  const isAccepted = await db.transaction(async (tx) => {
     const now = new Date(core.clock.now());
     if (providerSessionId !== null) await lockProviderSession(tx, providerSessionId);
-    if (!(await insertUsedLogoutToken(tx, { jti, providerSessionId, expiresAt }, now))) {
+    const keptUntil = new Date(Math.max(expiresAt.getTime(), now.getTime() + keptMsMin));
+    const before = await insertUsedLogoutToken(tx, { jti, subject, providerSessionId, expiresAt: keptUntil }, now);
+    if (before !== undefined) {
+      if (before.providerSessionId === providerSessionId && (before.subject ?? subject) === subject) return true;
       const target = { type: "person", id: "" };
       const refusal = { reasonCode: "logout_token_replayed", about: jti, details: { subject } };
       await recordRefusals(tx, core, [{ actor, action: "operator.sign_out", target, origin, ...refusal }]);
@@ -45,5 +51,5 @@ export const recordProviderLogout = async (
       await endWebSession(tx, core, { ...session, sessionId: id }, { actor, origin });
     return true;
   });
-  if (!isFirst) throw new Problem("logout_token_replayed");
+  if (!isAccepted) throw new Problem("logout_token_replayed");
 };

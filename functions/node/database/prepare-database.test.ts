@@ -61,24 +61,34 @@ describe("prepareDatabase", () => {
     await other.drop();
   });
 
-  it("D7: migrates again once no other transaction uses a table that it changes, and says so at the end of a minute", async () => {
+  it("D7: migrates again once no other transaction uses a table that it changes, and names that one at the end of a minute", async () => {
     const other = await createTestDatabase();
     const { sql } = other.connect();
     await sql`delete from schema_migration where name like 'definitions_%'`;
     const log = createTestLog();
     const reading = Promise.withResolvers<void>();
     const ended = Promise.withResolvers<void>();
+    let pid = 0;
     const reader = other.connect().sql.begin(async (tx) => {
-      await tx`lock table ingest_block in access share mode`;
+      await tx`set local application_name = 'nightly report'`;
+      await tx.unsafe("/* job */ select 'secret' from ingest_block limit 0");
+      pid = (await tx`select pg_backend_pid() as pid`)[0]?.pid;
       reading.resolve();
       await ended.promise;
     });
     await reading.promise;
-    let minutes = 0;
-    const late = { ...systemClock, monotonic: () => 61_000 * minutes++ };
-    await expect(prepare(other.url, { clock: late, log })).rejects.toThrow(
-      "SVC_DATABASE_URL: another transaction uses a table that the migration changes, for a minute: end it, or start again once it has ended",
+    // The minute has passed once an attempt has seen who it waited for.
+    const isNamed = () => log.lines.some(({ fields }) => JSON.stringify(fields).includes("nightly report"));
+    const late = { ...systemClock, sleep: async () => undefined, monotonic: () => (isNamed() ? 61_000 : 0) };
+    const refusal: Error = await prepare(other.url, { clock: late, log }).catch((error) => error);
+    expect(refusal.message).toMatch(
+      new RegExp(
+        `^SVC_DATABASE_URL: another transaction uses a table that the migration changes, for a minute: process ${pid} \\(nightly report, ` +
+          `open for \\d+ s, idle in transaction, its last statement a SELECT\\): end it with select pg_terminate_backend\\(${pid}\\), or start`,
+      ),
     );
+    expect(log.text()).not.toContain("secret");
+    log.lines.length = 0;
     const end = async () => {
       ended.resolve();
       await reader;

@@ -4,7 +4,8 @@ import { ConfigError } from "../../../kit/env.ts";
 import type { Log } from "../../../kit/log.ts";
 import { claimDeployment, connectDatabase } from "../../store/database/database.ts";
 import { migrate } from "../../store/database/migrate.ts";
-import { databaseProblem, isLockTimeout } from "../../store/database/problem.ts";
+import { describeBlockers, MigrationBlocked } from "../../store/database/migration-blockers.ts";
+import { databaseProblem } from "../../store/database/problem.ts";
 import { readMigrations } from "../read-migrations.ts";
 import { StartFault } from "../run-configured.ts";
 import { checkPoolers } from "./check-poolers.ts";
@@ -23,8 +24,8 @@ export const prepareDatabase = async (
   { tenantId, clock, log }: { tenantId: string; clock: Clock; log: Log },
 ): Promise<void> => {
   const migrations = await readMigrations();
-  // Without a deadline: the migration of a large table takes as long as it takes.
-  const { sql, db, close } = connectDatabase({ ...sessions, connectionsMax: 1, deadlineMs: 0 });
+  // Without a deadline: the migration of a large table takes as long as it takes. The second connection sees what the first waits for.
+  const { sql, db, close } = connectDatabase({ ...sessions, connectionsMax: 2, deadlineMs: 0 });
   try {
     await untilAvailable(sessions.variable, { clock, log }, async () => {
       await checkPoolers({ requests, sessions }, log);
@@ -55,12 +56,8 @@ export const untilAvailable = async <Result>(
     } catch (err) {
       if (databaseProblem(err)?.code !== "database_unavailable") throw err;
       if (clock.monotonic() > deadline) throw startFault(err, variable);
-      log.warn(
-        { err },
-        isLockTimeout(err)
-          ? "another transaction uses a table that the migration changes; trying again"
-          : "the database is not available yet",
-      );
+      if (err instanceof MigrationBlocked) log.warn({ err, blockers: err.blockers }, `${err.message}; trying again`);
+      else log.warn({ err }, "the database is not available yet");
       await clock.sleep(retryDelayMs);
     }
   }
@@ -80,11 +77,8 @@ export const withDatabaseFaults = async <Result>(
 
 /** The message of an error may hold the URL; its code does not. */
 const startFault = (err: unknown, variable: DatabaseVariable): StartFault => {
-  if (isLockTimeout(err))
-    return new StartFault(
-      `${variable}: another transaction uses a table that the migration changes, for a minute: end it, or start again once it has ended`,
-      { cause: err },
-    );
+  if (err instanceof MigrationBlocked)
+    return new StartFault(`${variable}: ${err.message}, for a minute: ${describeBlockers(err)}`, { cause: err });
   const code = errorCode(databaseProblem(err)?.options.cause);
   return new StartFault(`${variable}: the database is not available${code ? ` (${code})` : ""}`, { cause: err });
 };

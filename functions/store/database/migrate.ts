@@ -6,6 +6,7 @@
  * is, its definitions included.
  */
 
+import { namingBlockers } from "./migration-blockers.ts";
 import type { SqlClient, SqlRunner } from "./pool/sql-client.ts";
 import { databaseProblem } from "./problem.ts";
 
@@ -61,11 +62,11 @@ const lockKey = 7_303_014_592_618_311n;
 const lockTimeoutMs = 500;
 
 /**
- * Brings the database to the schema of this program. Throws `SchemaMismatch` when that is not possible, and the server's error when another
+ * Brings the database to the schema of this program. Throws `SchemaMismatch` when that is not possible, and `MigrationBlocked` when another
  * transaction uses a table that it has to change: then it may be called again.
  */
 export const migrate = async (sql: SqlClient, files: SchemaFiles): Promise<MigrationReport> => {
-  const { applied, isNewest } = await applyPending(sql, files);
+  const { applied, isNewest } = await namingBlockers(sql, (takesLocksAs) => applyPending(sql, files, takesLocksAs));
   if (isNewest && files.recompute !== null) await recompute(sql, files.recompute);
   return { applied };
 };
@@ -80,7 +81,11 @@ const recompute = async (sql: SqlClient, procedure: string): Promise<void> => {
   await sql`insert into schema_definition ${sql({ name: recomputed, sha256: "" })} on conflict do nothing`;
 };
 
-const applyPending = (sql: SqlClient, files: SchemaFiles): Promise<MigrationReport & { isNewest: boolean }> =>
+const applyPending = (
+  sql: SqlClient,
+  files: SchemaFiles,
+  takesLocksAs: (pid: number) => void,
+): Promise<MigrationReport & { isNewest: boolean }> =>
   sql.begin(async (transaction) => {
     await transaction`select pg_advisory_xact_lock(${lockKey.toString()}::bigint)`;
     // A migration of a large table takes as long as it takes.
@@ -91,8 +96,11 @@ const applyPending = (sql: SqlClient, files: SchemaFiles): Promise<MigrationRepo
       await transaction`create table if not exists ${transaction(table)} (
         name text primary key, sha256 text not null, applied_at timestamptz not null default now())`;
     const { migrations, definitions, isNewest } = pendingFiles(await readRecords(transaction), files);
-    if (migrations.length + definitions.length > 0 && files.lockedFirst !== null)
-      await lockIfExists(transaction, files.lockedFirst);
+    if (migrations.length + definitions.length > 0) {
+      const [own] = await transaction<{ pid: number }[]>`select pg_backend_pid() as pid`;
+      if (own !== undefined) takesLocksAs(own.pid);
+      if (files.lockedFirst !== null) await lockIfExists(transaction, files.lockedFirst);
+    }
     for (const { name, sha256, text } of migrations) {
       await apply(transaction, name, text);
       await transaction`insert into schema_migration ${transaction({ name, sha256 })}`;

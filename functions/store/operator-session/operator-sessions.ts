@@ -64,14 +64,16 @@ export const isProviderSessionEnded = async (tx: Executor, id: string, now: Date
     and(eq(usedLogoutToken.providerSessionId, id), gt(usedLogoutToken.expiresAt, now)),
   )) > 0;
 
-/** Stores a logout token, and deletes those that have expired. Returns false if it was stored before. */
+/** Stores a logout token, and deletes those that have expired. Returns the one with its `jti` that was stored before, if there is one. */
 export const insertUsedLogoutToken = async (
   tx: Executor,
-  row: typeof usedLogoutToken.$inferSelect,
+  row: typeof usedLogoutToken.$inferInsert,
   now: Date,
-): Promise<boolean> => {
+): Promise<typeof usedLogoutToken.$inferSelect | undefined> => {
   await tx.delete(usedLogoutToken).where(lt(usedLogoutToken.expiresAt, now));
-  return (await tx.insert(usedLogoutToken).values(row).onConflictDoNothing().returning()).length > 0;
+  if ((await tx.insert(usedLogoutToken).values(row).onConflictDoNothing().returning()).length > 0) return undefined;
+  const [before] = await tx.select().from(usedLogoutToken).where(eq(usedLogoutToken.jti, row.jti));
+  return before;
 };
 
 /**

@@ -20,7 +20,8 @@ export const recordProviderLogoutRoute = (core: Pick<Core, "config" | "db" | "cl
     method: "POST",
     path: "/v1/operator/provider-logouts",
     operationId: "recordProviderLogout",
-    summary: "End the sessions at web that a logout token of the identity provider names; once for each token",
+    summary:
+      "End the sessions at web that a logout token of the identity provider names; the same token again ends no more",
     guard: webItself(core),
     body: ProviderLogoutBody,
     bodyExample: {

@@ -14,7 +14,7 @@ export const backchannelLogoutPath = "/api/auth/backchannel-logout";
 
 /**
  * Creates the handler of logout tokens (OpenID Connect Back-Channel Logout 1.0): 200 once core has ended the sessions, also if there were
- * none. Throws 400 `logout_token_invalid` and `logout_token_replayed`, and 429 `rate_limited` for an address after too many of them.
+ * none, and for the same token again. Throws 400 `logout_token_invalid` and `logout_token_replayed`, and 429 `rate_limited` for an address after too many of them.
  */
 export const createBackchannelLogout =
   (
@@ -44,7 +44,8 @@ export const createBackchannelLogout =
     });
     const expiresAt = clock.now() / 1000 + config.sessionTtlSeconds;
     const record = () => core.recordProviderLogout(logout, { remoteAddress, requestId });
-    if (!(await reportSignOut(record, { requestId, expiresAt }))) throw refuse("logout_token_replayed");
+    if (!(await reportSignOut(record, { key: `token ${logout.jti}`, requestId, expiresAt })))
+      throw refuse("logout_token_replayed");
     log.info({ request_id: requestId }, "signed out by the identity provider");
     return c.body(null, 200);
   };

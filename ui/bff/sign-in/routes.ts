@@ -127,7 +127,7 @@ export const createSignIn = (web: Web, { sessions, core, showSignOut, isStopping
         const { session } = state;
         const ended = [session, ...session.replaced.map((replaced) => ({ ...session, ...replaced }))];
         const report = (one: WebSession) =>
-          reportSignOut(() => core.recordSignOut(one, seen), { requestId: seen.requestId, expiresAt: one.expiresAt });
+          reportSignOut(() => core.recordSignOut(one, seen), { ...seen, key: one.id, expiresAt: one.expiresAt });
         // What core has not confirmed has ended in this process, and is reported again.
         await Promise.allSettled(ended.map(report));
       }

@@ -1,6 +1,6 @@
 import { sql } from "drizzle-orm";
 import { afterAll, expect, it } from "vitest";
-import { type AppliedSet, appliedSetBytesMax } from "../../../../proto/applied-set/applied-set.ts";
+import { type AppliedSet, appliedSetBytesMax, applyLeaseMs } from "../../../../proto/applied-set/applied-set.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 
 const test = await createTestCore();
@@ -28,8 +28,15 @@ it("keeps a set at the revision that was read, and at no other, audited", async 
   });
   const both = await Promise.all([0, 0].map((revision) => put("web", { revision, content })));
   expect(both.map(({ status }) => status).toSorted()).toEqual([200, 409]);
+  expect((await get("web")).body.revision).toBe(1);
   const changed = await put("web", { revision: 1, content: { ...content, complete: false } });
   expect(changed).toMatchObject({ status: 200, body: { name: "web", revision: 2 } });
+  // An apply runs: another one reads the revision that it replaced.
+  expect((await get("web")).body).toEqual({ ...changed.body, revision: 1 });
+  const refused = await put("web", { revision: 1, content });
+  expect(refused).toMatchObject({ status: 409, body: { code: "apply_in_progress", action: "retry" } });
+  expect(refused.body.detail).toContain("is applying this set: plan again");
+  await test.clock.advance(applyLeaseMs);
   expect((await get("web")).body).toEqual(changed.body);
   expect(await put("web", { revision: 1, content })).toMatchObject({ status: 409, body: { revision: 2 } });
   const events = await test.db.execute(

@@ -27,7 +27,7 @@ export const putAppliedSetRoute = (core: Pick<Core, "config" | "db" | "clock" | 
       },
     },
     replies: { 200: { description: "The set with its new revision", schema: AppliedSet } },
-    problems: ["conflict"],
+    problems: ["conflict", "apply_in_progress"],
     handle: async ({ params, body, caller, origin }) => {
       const row = await putAppliedSet(core, caller, { ...params, ...body }, origin);
       return { status: 200, body: appliedSetView(row) };

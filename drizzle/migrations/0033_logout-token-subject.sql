@@ -1,0 +1,1 @@
+ALTER TABLE "used_logout_token" ADD COLUMN "subject" text;
