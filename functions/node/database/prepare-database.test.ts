@@ -7,6 +7,7 @@ import { createTestLog } from "../../../tests/fakes/log.ts";
 import { startTcpProxy } from "../../../tests/fakes/tcp-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
 import { connectDatabase } from "../../store/database/database.ts";
+import { describeBlockers, MigrationBlocked } from "../../store/database/migration-blockers.ts";
 import { createCoreServers, createDatabaseServers } from "./database-servers.ts";
 import { prepareDatabase } from "./prepare-database.ts";
 
@@ -88,17 +89,26 @@ describe("prepareDatabase", () => {
       ),
     );
     expect(log.text()).not.toContain("secret");
-    log.lines.length = 0;
+    const again = createTestLog();
     const end = async () => {
       ended.resolve();
       await reader;
     };
-    expect(await prepare(other.url, { clock: { ...systemClock, sleep: end }, log })).toBe("prepared");
-    expect(log.lines.map(({ message }) => message)).toEqual([
+    expect(await prepare(other.url, { clock: { ...systemClock, sleep: end }, log: again })).toBe("prepared");
+    expect(again.lines.map(({ message }) => message)).toEqual([
       "another transaction uses a table that the migration changes; trying again",
       "database migrated",
     ]);
     await other.drop();
+  });
+
+  it("names a statement that ends every process that blocks a migration", () => {
+    const blocker = { application: null, ageSeconds: null, state: null, statement: null };
+    const blocked = new MigrationBlocked(
+      [1, 2, 0].map((pid) => ({ ...blocker, pid })),
+      {},
+    );
+    expect(describeBlockers(blocked)).toContain("select pg_terminate_backend(1), pg_terminate_backend(2), or start");
   });
 
   it("D9: refuses a pooler in transaction mode", async () => {
