@@ -85,7 +85,7 @@ const listenFaults: Readonly<Record<string, string>> = {
   ENOTFOUND: "has a host that cannot be resolved",
 };
 
-/** Runs `listen`. Turns a refusal of the address into an error that names `variable`: it ends the program with 1, or with 78 for the user's rights. */
+/** Runs `listen`. Turns a refusal of the address into an error that names `variable` and ends the program with 1; for the user's rights with 78. */
 export const listenFor = async <Listener>(variable: string, listen: () => Promise<Listener>): Promise<Listener> => {
   try {
     return await listen();

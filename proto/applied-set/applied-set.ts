@@ -8,8 +8,8 @@ import { WatchBody } from "../watch/watch.ts";
 export const appliedSetBytesMax = 12 * 1024 * 1024;
 
 /**
- * How long an apply that writes nothing more excludes others of its set, in milliseconds: one that was killed can be continued after that, and one that
- * runs writes the set again in time.
+ * How long an apply that writes nothing more excludes others of its set, in milliseconds: one that was killed can be continued after that, and
+ * one that runs writes the set again in time.
  */
 export const applyLeaseMs = 120_000;
 

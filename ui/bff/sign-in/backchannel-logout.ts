@@ -14,7 +14,8 @@ export const backchannelLogoutPath = "/api/auth/backchannel-logout";
 
 /**
  * Creates the handler of logout tokens (OpenID Connect Back-Channel Logout 1.0): 200 once core has ended the sessions, also if there were
- * none, and for the same token again. Throws 400 `logout_token_invalid` and `logout_token_replayed`, and 429 `rate_limited` for an address after too many of them.
+ * none, and for the same token again. Throws 400 `logout_token_invalid` and `logout_token_replayed`, and 429 `rate_limited` for an address
+ * after too many of them.
  */
 export const createBackchannelLogout =
   (
