@@ -1,4 +1,5 @@
 import { equalBytes } from "../../../kit/bytes.ts";
+import { type LostRange, lostWithin } from "../../../proto/completeness/lost-ranges.ts";
 import type { AccountFault, ReadAccount } from "./read-account.ts";
 
 /** An account that core has. */
@@ -42,12 +43,6 @@ export interface RangeFacts {
   gaps: readonly LostRange[];
   /** Stored envelopes of it. */
   stored: bigint;
-}
-
-/** Sequences that a restored database has lost, the first and the last. */
-export interface LostRange {
-  from: bigint;
-  through: bigint;
 }
 
 /** Decides on an account whose signature `isSigned`, by the account before and what core has counted since. */
@@ -110,23 +105,6 @@ export const lostOfAckedBefore = (
   gaps: readonly LostRange[],
   { firstSequence, ackedBefore }: Pick<ReadAccount, "firstSequence" | "ackedBefore">,
 ): bigint => lostWithin(gaps, { firstSequence, lastSequence: firstSequence + ackedBefore - 1n });
-
-/** Ranges may overlap: two copies of a queue each report what a restored database has lost of it. */
-const lostWithin = (
-  gaps: readonly LostRange[],
-  { firstSequence, lastSequence }: Pick<ReadAccount, "firstSequence" | "lastSequence">,
-): bigint => {
-  let lost = 0n;
-  let next = firstSequence;
-  for (const { from, through } of gaps.toSorted((one, other) => (one.from < other.from ? -1 : 1))) {
-    if (from > next) next = from;
-    const end = (through < lastSequence ? through : lastSequence) + 1n;
-    if (end <= next) continue;
-    lost += end - next;
-    next = end;
-  }
-  return lost;
-};
 
 /** Returns the part of counts that is an account's which expects so many sequences, of which so many are lost, and stored. */
 const partOf = (counts: RangeCounts, expected: bigint, lost: bigint, stored: bigint): RangeCounts => {
