@@ -59,6 +59,25 @@ export const ingestAccount = pgTable(
   ],
 );
 
+/**
+ * Sequences of a queue that its stream lost after it had acknowledged them (`ingest.gap`). They are taken off the accounts that have them, also
+ * off those that were settled before.
+ */
+export const ingestLostRange = pgTable(
+  "ingest_lost_range",
+  {
+    hostId: text("host_id").notNull(),
+    queueId: bytea("queue_id").notNull(),
+    fromSequence: bigint("from_sequence", { mode: "bigint" }).notNull(),
+    throughSequence: bigint("through_sequence", { mode: "bigint" }).notNull(),
+    recordedAt: timestamp("recorded_at").notNull(),
+  },
+  (table) => [
+    primaryKey({ columns: [table.hostId, table.queueId, table.fromSequence] }),
+    index("ingest_lost_range_recorded").on(table.recordedAt),
+  ],
+);
+
 /** The states of a host's hours on a UTC day, as of the last statement that had it. */
 export const completenessDay = pgTable(
   "completeness_day",

@@ -1,6 +1,13 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { findHostAccounts } from "../../functions/store/completeness/hour-facts.ts";
+import { hourMs } from "../../kit/clock.ts";
 import { canStartNats, type RunningNats, startNats } from "../../scripts/lab/nats-servers.ts";
-import { appendTexts as append, startAccountingHost, numberedTexts as texts } from "../support/accounting-host.ts";
+import {
+  accountingHost,
+  appendTexts as append,
+  startAccountingHost,
+  numberedTexts as texts,
+} from "../support/accounting-host.ts";
 import { eventually } from "../support/eventually.ts";
 import { natsSinkOn, type Publish, readStream, streamSettings } from "../support/nats-sink.ts";
 
@@ -142,6 +149,14 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     ]);
     const [gap] = await test.connection.sql`select records_max::int as lost from ingest_gap`;
     expect(gap).toEqual({ lost: 50 });
+    // What was settled before the stream went back is as it was; the hour has it as lost.
+    const range = { fromMs: 0, toMs: Date.now() + hourMs };
+    const all = await findHostAccounts(test.connection.db, accountingHost, range);
+    expect(all.map(({ accepted, stored, lost }) => [accepted, stored, lost])).toEqual([
+      [40, 0, 40],
+      [17, 7, 10],
+      [2, 2, 0],
+    ]);
   });
 
   it("are not counted where an earlier version has stored a part, and are again from the next one on", async () => {

@@ -53,6 +53,10 @@ export const createAccountStatements = (server: DatabaseServer): ExecuteStatemen
       open.lockTimeoutMs = 1_000;
       return [];
     }
+    if (text === "select pg_advisory_xact_lock(hashtextextended($1, 0))") {
+      await server.lock(open, String(params[0]));
+      return [];
+    }
     // No host of a simulation is enrolled.
     if (/^select .* from "certificate" inner join/.test(text)) return [];
     if (text === lostRanges)

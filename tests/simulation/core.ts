@@ -86,12 +86,13 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
         connectCommitClient(world, { ...needs, core: process, onOpened: (sever) => connections.push(sever) }),
     };
     let handler: UniversalHandler | undefined;
-    const start = (sink: Sink): void => {
+    const start = (opened: Sink): void => {
+      const sink = fault.sink?.(opened) ?? opened;
       const ingest = createIngest({
         config: { frameBytesMax: 2 ** 20, payloadBytesMax: 2 ** 20, discardSpanNames: [], requireEnrollment: false },
         ...{ hostIdBytesMax: 512, inFlightBytesMax, codec: zstdCodec, clock, log: shared.log, observe: observers },
-        sink: holdBack(tracedSink(world, name, fault.sink?.(sink) ?? sink), held),
-        accounts: jetstream ? undefined : openAccounts(world, shared),
+        sink: holdBack(tracedSink(world, name, sink), held),
+        accounts: openAccounts(world, shared, sink),
         certificates: {
           find: async () => new Map(),
           areActive: async () => true,
@@ -162,11 +163,10 @@ const openDatabaseSink = (world: World, needs: SinkNeeds): Sink => {
   };
 };
 
-/** What a stream stores shares no transaction with accounts: only a core that stores in the database takes them. */
-const openAccounts = (world: World, needs: SinkNeeds): AccountRegister => {
+const openAccounts = (world: World, needs: SinkNeeds, sink: Sink): AccountRegister => {
   const { name, process: client, clock, entropy, server, fault } = needs;
   const db = connectExportDatabase(world, { ...needs, client }, createAccountStatements(server));
-  const register = createAccountRegister({ db, clock, entropy, cryptography: hostCryptography });
+  const register = createAccountRegister({ db, clock, entropy, cryptography: hostCryptography }, sink);
   return tracedAccounts(world, name, fault?.accounts?.(register) ?? register);
 };
 

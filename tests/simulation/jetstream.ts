@@ -63,8 +63,11 @@ export interface JetStream {
   loseLeader(): void;
   /** What the stream of envelopes had when it went back, each time. */
   readonly discarded: readonly StreamMessageStored[];
-  /** Keeps what is stored now. Returns what goes back to it: as servers do that lost their disks and were restored from a snapshot. */
-  backUp(): () => void;
+  /**
+   * Keeps what streams have now, all unless some are named. Returns what goes back to it: as servers do that lost their disks and were restored
+   * from a snapshot, or that elect a replica which lags.
+   */
+  backUp(names?: readonly string[]): () => void;
 }
 
 const expectedHeader = "Nats-Expected-Last-Subject-Sequence";
@@ -203,19 +206,19 @@ export const createJetStream = (
       consumers.disconnect();
       for (const lose of [...connections]) lose();
     },
-    backUp: () => {
+    backUp: (names = [...streams.keys()]) => {
       const restoreConsumers = consumers.backUp();
-      const kept = [...streams].map(([name, stream]) => [name, { ...stream, messages: [...stream.messages] }] as const);
+      const some = [...streams].filter(([name]) => names.includes(name));
+      const kept = some.map(([name, stream]) => [name, { ...stream, messages: [...stream.messages] }] as const);
       const since = restores;
       return () => {
         // Another backup was restored since: from one of before, what is reported as lost would be there again.
         if (restores !== since) return;
         restores += 1;
-        discarded.push(...(streams.get("SVC_INGEST")?.messages ?? []));
-        streams.clear();
+        if (names.includes("SVC_INGEST")) discarded.push(...(streams.get("SVC_INGEST")?.messages ?? []));
         for (const [name, stream] of kept) streams.set(name, { ...stream, messages: [...stream.messages] });
         waiting = [];
-        restoreConsumers();
+        if (names.includes("SVC_INGEST")) restoreConsumers();
         jetstream.loseLeader();
       };
     },

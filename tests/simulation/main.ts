@@ -1,6 +1,6 @@
 /**
- * `bun run simulate -- [--seed 1] [--seeds 1000] [--plant NAME] [--trace]`: simulates hosts, cores and their database on a virtual clock, one
- * history for each seed, and judges what is left (docs/simulation.md). A history that breaks a law is made smaller and printed as a story,
+ * `bun run simulate -- [--seed 1] [--seeds 1000] [--plant NAME] [--streamed] [--trace]`: simulates hosts, cores and what they store in on a
+ * virtual clock, one history for each seed, and judges what is left (docs/simulation.md). A history that breaks a law is made smaller and printed as a story,
  * with the line that runs it again. `--plants` runs every planted fault until a seed finds it. Stdout ends with one JSON object; exit code
  * 1 when a law was broken, or when a planted fault was not found.
  */
@@ -20,6 +20,7 @@ const { values } = parseArgs({
     plant: { type: "string" },
     plants: { type: "boolean", default: false },
     trace: { type: "boolean", default: false },
+    streamed: { type: "boolean", default: false },
     "keep-size": { type: "boolean", default: false },
     faults: { type: "string" },
     hosts: { type: "string" },
@@ -40,6 +41,7 @@ const narrowed: Omit<Course, "seed"> = {
   cores: numberOf(values.cores),
   untilMs: numberOf(values.until),
   variation: numberOf(values.variation),
+  ...(values.streamed && { isStreamed: true }),
 };
 
 const first = Number(values.seed);

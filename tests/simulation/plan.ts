@@ -1,7 +1,7 @@
 /** What a seed decides before anything happens, and what of it a history leaves out. */
 import { exportFaults } from "./export-faults.ts";
 import { budgetFault, faults } from "./faults.ts";
-import { streamFaults } from "./stream-faults.ts";
+import { laggingFault, streamFaults } from "./stream-faults.ts";
 import { createChance, createRandom } from "./world.ts";
 
 /** What a seed decides before anything happens. */
@@ -52,13 +52,15 @@ export const faultsOf = ({ isStreamed }: Pick<Plan, "isStreamed">): typeof fault
   ...(isStreamed && streamFaults),
 });
 
-/** Draws the times at which hosts have sent their budget, in a third of all histories. */
-const drawHolds = (seed: number): Plan["faults"] => {
-  const chance = createChance(createRandom(seed ^ 0x3c6ef372));
+const drawnApart = { [budgetFault]: 0x3c6ef372, [laggingFault]: 0x1b873593 };
+
+/** Draws the times of a fault in a third of all histories, whatever else happens in them. */
+const drawApart = (seed: number, name: keyof typeof drawnApart): Plan["faults"] => {
+  const chance = createChance(createRandom(seed ^ drawnApart[name]));
   if (!chance.isLikely(1 / 3)) return [];
   return Array.from({ length: chance.integer(1, 3) }, () => ({
     at: chance.integer(1_000, faultsUntilMs),
-    name: budgetFault,
+    name,
   }));
 };
 
@@ -78,9 +80,10 @@ export const drawPlan = ({ seed, ...course }: Pick<Course, "seed" | "isStreamed"
     faults: [
       ...Array.from({ length: chance.integer(1, 12) }, () => ({
         at: chance.integer(1_000, faultsUntilMs),
-        name: chance.pick(Object.keys(faultsOf({ isStreamed })).filter((name) => name !== budgetFault)),
+        name: chance.pick(Object.keys(faultsOf({ isStreamed })).filter((name) => !(name in drawnApart))),
       })).toSorted((a, b) => a.at - b.at),
-      ...drawHolds(seed),
+      ...drawApart(seed, budgetFault),
+      ...(isStreamed ? drawApart(seed, laggingFault) : []),
     ],
     dropsWhenFull: chance.isLikely(0.3),
     hasFiles: chance.isLikely(filesShare),

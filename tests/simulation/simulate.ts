@@ -19,7 +19,7 @@ import { type Course, drawPlan, faultsOf, faultsUntilMs, type Plan } from "./pla
 import type { Plant } from "./plants.ts";
 import { healStreams } from "./stream-faults.ts";
 import { streamedEnvelopes, withStreamed } from "./stream-tables.ts";
-import type { Tables } from "./tables.ts";
+import type { StoredEnvelope, Tables } from "./tables.ts";
 import { type Watch, watchLaws } from "./watch-laws.ts";
 import { inWorld, type Note, type World } from "./world.ts";
 
@@ -100,8 +100,7 @@ export const simulate = (
     const tables = tablesOf(lab);
     const hasGoneBack = server.restores() > 0;
     const breaches = atRest.length > 0 ? atRest : [...judgeIngest(lab, stuck), ...watch.breaches()];
-    if (jetstream === undefined)
-      breaches.push(...judgeAccounts({ tables, hosts: lab.hosts, discarded: server.discarded, hasGoneBack }));
+    breaches.push(...judgeAccounts({ tables, hosts: lab.hosts, discarded: discardedOf(lab), hasGoneBack }));
     const lags = await readLags(lab);
     const isExportBack = hasGoneBack || (jetstream?.discarded.length ?? 0) > 0;
     breaches.push(...judgeExports({ tables, jetstream, backend, exporters, limits, lags, hasGoneBack: isExportBack }));
@@ -119,13 +118,16 @@ export const simulate = (
 const tablesOf = ({ server: { tables }, jetstream }: Lab): Tables =>
   jetstream ? withStreamed(tables, jetstream) : tables;
 
+/** Returns what was stored in databases or streams that have gone back since. */
+const discardedOf = ({ server, jetstream }: Lab): readonly StoredEnvelope[] =>
+  jetstream ? streamedEnvelopes(jetstream.discarded) : server.discarded;
+
 const judgeIngest = (lab: Lab, stuck: ReadonlySet<string>): Breach[] => {
   const { oracle, server, jetstream, hosts, cores } = lab;
   const restores = server.restores();
-  const discarded = jetstream ? streamedEnvelopes(jetstream.discarded) : server.discarded;
   // A stream may lose what it had not synced.
   const isIntact = restores === 0 && jetstream === undefined;
-  return oracle.judge({ tables: tablesOf(lab), discarded, restores, hosts, cores, stuck, isIntact });
+  return oracle.judge({ tables: tablesOf(lab), discarded: discardedOf(lab), restores, hosts, cores, stuck, isIntact });
 };
 
 /**
@@ -153,9 +155,8 @@ const untilNothingArrives = async ({ world, cores }: Lab, end: number): Promise<
 
 /** Lets every collector write its last account, and core take what it can. */
 const settleAccounts = async (lab: Lab): Promise<void> => {
-  const { world, hosts, jetstream } = lab;
+  const { world, hosts } = lab;
   for (const { endAccounts } of hosts) endAccounts();
-  if (jetstream) return;
   // Core may not have answered some, which wait then.
   const end = world.now() + settleMs;
   while (world.now() < end && hosts.some(({ queue }) => queue.accounts.pendingThrough() !== undefined))

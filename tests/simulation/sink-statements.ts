@@ -9,6 +9,17 @@ export const createSinkStatements = (server: DatabaseServer): ExecuteStatement =
   return async (open, text, params) => {
     if (/^select .* from "collector_identity" where/.test(text)) return [];
     if (/^insert into "audit_pending"|^insert into "ingest_gap"|^update "collector_health"/.test(text)) return [];
+    if (text.startsWith('insert into "ingest_lost_range"')) {
+      const [hostId, queue, from, through] = params as [string, Uint8Array, bigint, bigint];
+      const range = {
+        hostId,
+        queueHex: Buffer.from(queue).toString("hex"),
+        from: BigInt(from),
+        through: BigInt(through),
+      };
+      server.write(open, ({ lostRanges }) => void (server.fault.forgetsLostRanges || lostRanges.push(range)));
+      return [];
+    }
     if (text.startsWith('select "cursor" from "ingest_cursor"')) {
       const [hostId, queue] = params as [string, Uint8Array];
       const row = server.tables.cursors.get(queueRow({ hostId, queueHex: Buffer.from(queue).toString("hex") }));

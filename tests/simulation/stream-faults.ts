@@ -16,6 +16,9 @@ const forAWhile =
 export const healStreams = (jetstream: JetStream): void =>
   void Object.assign(jetstream, { storeMs: [0, 5], losesAcks: false, isAway: false });
 
+/** The fault of replicas. Drawn apart, so that it changes few other histories. */
+export const laggingFault = "a replica that lags leads a stream";
+
 /** The faults by name. */
 export const streamFaults: Readonly<Record<string, Fault>> = {
   "the stream's leader is lost": ({ jetstream }) => jetstream?.loseLeader(),
@@ -36,6 +39,12 @@ export const streamFaults: Readonly<Record<string, Fault>> = {
   "the streams are restored from a backup": (lab) => {
     const restore = lab.jetstream?.backUp();
     if (restore) lab.world.after(seconds(lab, 1, 20), restore);
+  },
+  [laggingFault]: (lab) => {
+    const { chance } = lab.world;
+    const names = chance.pick([["SVC_INGEST"], ["SVC_INGEST_QUEUES"], ["SVC_INGEST", "SVC_INGEST_QUEUES"]]);
+    const lead = lab.jetstream?.backUp(names);
+    if (lead) lab.world.after(chance.integer(0, 3_000), lead);
   },
   "the stream is slow": forAWhile(
     (jetstream) => (jetstream.storeMs = [100, 7_000]),

@@ -1,4 +1,5 @@
 import { expect, it } from "vitest";
+import { accountLaws } from "./account-laws.ts";
 import { plants } from "./plants.ts";
 import { simulate } from "./simulate.ts";
 
@@ -23,4 +24,12 @@ it("finds that the stream stores whatever it is sent", async () => {
   for (let seed = 1; seed <= 20 && found.length === 0; seed++)
     found.push(...(await simulate({ seed, isStreamed: true }, plant)).breaches);
   expect(found).not.toEqual([]);
+});
+
+it("finds that an hour stays complete of which its stream has lost what was settled", async () => {
+  const course = { seed: 10, isStreamed: true, hosts: 1, faults: [0], untilMs: 10_000 };
+  const plant = plants["what a stream has lost is not taken off accounts"];
+  const { breaches } = await simulate(course, plant);
+  expect(breaches.map(({ law }) => law)).toContain(accountLaws.named);
+  expect((await simulate(course)).breaches).toEqual([]);
 });

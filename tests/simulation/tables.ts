@@ -1,4 +1,5 @@
 /** The tables that ingest and exports write, as far as they decide. */
+import type { LostRange } from "../../proto/completeness/lost-ranges.ts";
 import type { Values } from "./sql-expressions.ts";
 
 /** Names an envelope. */
@@ -74,6 +75,8 @@ export interface Tables {
   records: QueueRecord[];
   /** `ingest_account`. */
   accounts: Values[];
+  /** `ingest_lost_range`. */
+  lostRanges: (LostRange & { hostId: string; queueHex: string })[];
   /** `volume_source`, by host, day, kind and source. */
   volumes: Map<string, VolumeRow>;
   /** When each host last stored something, in milliseconds. */
@@ -97,6 +100,7 @@ export const emptyTables = (): Tables => ({
   blocks: [],
   records: [],
   accounts: [],
+  lostRanges: [],
   volumes: new Map(),
   hosts: new Map(),
   stored: 0,
@@ -114,6 +118,7 @@ export const copyTables = (tables: Tables): Tables => ({
   blocks: [...tables.blocks],
   records: [...tables.records],
   accounts: [...tables.accounts],
+  lostRanges: [...tables.lostRanges],
   volumes: new Map(tables.volumes),
   hosts: new Map(tables.hosts),
   positions: new Map([...tables.positions].map(([key, row]) => [key, { ...row }])),

@@ -1,15 +1,17 @@
-/* What is stated of hosts' hours after a dump was restored into another server, whose transaction ids mean something else. */
+/* What is stated of hosts' hours after a dump was restored into another server, whose transaction ids mean something else, or a stream went back. */
 import { sql } from "drizzle-orm";
 import { afterAll, expect, it } from "vitest";
 import { dayMs, hourMs } from "../../../kit/clock.ts";
 import { stateOfByte } from "../../../proto/completeness/hour-note.ts";
+import { hourText } from "../../../proto/completeness/statement-line.ts";
 import { storeAccount } from "../../../tests/support/accounts.ts";
 import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
 import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { dayAt, findDays } from "../../store/completeness/days.ts";
-import { findLastStatement } from "../../store/completeness/log.ts";
+import { findLastStatement, listChunks } from "../../store/completeness/log.ts";
 import { adoptExports } from "../../store/export/renumber-envelopes.ts";
+import { addLostRange } from "../../store/ingest/gaps.ts";
 import { settleHours } from "./settle-hours.ts";
 import { writeStatement } from "./write-statement.ts";
 
@@ -69,4 +71,29 @@ it("holds nothing for delivered by a position of another server, and goes on whe
   expect(await stateAt(first + 2 * hourMs)).toBe("complete");
   await advanceTo(first + 5 * hourMs + 15 * 60_000);
   expect(await state()).toMatchObject({ corrections: 1 });
+});
+
+it("corrects the statement of an hour of which a stream has lost records since", async () => {
+  const hour = first + 5 * hourMs;
+  await storeAccount(db, host, hour, { sink: "nats", streamEnd: { stream: "S 1", sequence: 9n } });
+  await advanceTo(hour + hourMs + 15 * 60_000);
+  while ((await settle()) !== undefined);
+  await state();
+  expect(await stateAt(hour)).toBe("undelivered");
+  const [account] = await db.execute<{ queue_id: Uint8Array; last: string }>(
+    sql`select queue_id, last_sequence::text as last from ingest_account order by number desc limit 1`,
+  );
+  const through = BigInt(account?.last ?? 0);
+  const queue = { hostId: host, queueId: account?.queue_id ?? new Uint8Array() };
+  await addLostRange(db, queue, { from: through - 2n, through: through + 9n }, new Date(clock.now()));
+  await settle();
+  expect(await stateAt(hour)).toBe("short");
+  await advanceTo(hour + 2 * hourMs + 15 * 60_000);
+  expect(await state()).toMatchObject({ corrections: 1 });
+  const { id = "" } = (await findLastStatement(db)) ?? {};
+  const chunk = (await listChunks(db, { id, fromLine: 0, limit: 9 })).at(-1);
+  const lines = zstdCodec.decompress(chunk?.lines ?? new Uint8Array(), chunk?.rawBytes ?? 0);
+  expect(Buffer.from(lines ?? []).toString()).toMatch(
+    new RegExp(`^\\S+ short hour=${hourText(hour)} accepted=1000 stored=997 lost=3 short=lost_in_restore sink=nats`),
+  );
 });

@@ -7,6 +7,7 @@ import { storeAccount } from "../../../tests/support/accounts.ts";
 import { createTestToken, enrollTestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
 import { dayAt, findDays } from "../../store/completeness/days.ts";
+import { addLostRange } from "../../store/ingest/gaps.ts";
 import { settleHours } from "./settle-hours.ts";
 
 const test = await createTestCore();
@@ -95,7 +96,27 @@ describe("the states of hosts' hours", () => {
     expect(await settle()).toEqual({ again: 1 });
     expect(await stateOf(c, first)).toBe("complete");
     expect(await settle()).toBeUndefined();
+  });
+
+  it("become short when the stream that stores them loses of them, once for ranges that overlap", async () => {
+    const [account] = await db.execute<{ queue_id: Uint8Array }>(
+      sql`select queue_id from ingest_account where sink = 'nats'`,
+    );
+    const queue = { hostId: c, queueId: account?.queue_id ?? new Uint8Array() };
+    const lose = (from: bigint, through: bigint) => addLostRange(db, queue, { from, through }, new Date(clock.now()));
+    await lose(1_001n, 1_100n);
+    expect(await settle()).toBeUndefined();
+    await lose(991n, 1_005n);
+    await lose(995n, 996n);
+    expect(await settle()).toEqual({ again: 1 });
+    const [row] = await findDays(db, [c], { from: dayAt(first), to: dayAt(first) });
+    const shortages = [{ kind: "lost_in_restore" as const, count: 10 }];
+    const note = { accepted: 1_000, stored: 990, shortages };
+    expect(unpackNotes(row?.details ?? null)).toEqual(new Map([[(first % dayMs) / hourMs, note]]));
+    expect(await stateOf(c, first)).toBe("short");
+    await expectCountsToAddUp();
     await db.execute(sql`delete from export_position where stream is not null`);
+    await db.execute(sql`delete from ingest_lost_range`);
     await db.execute(sql`delete from ingest_account where sink = 'nats'`);
     await expectCountsToAddUp();
   });

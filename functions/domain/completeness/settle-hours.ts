@@ -1,7 +1,8 @@
 /**
  * Settles the states of hosts' hours. Invariants:
  * - Each hour is decided once for every host when its grace is over, in order and without a gap, also when nothing came.
- * - An account that comes later, an export that passes it or whose backend rejects of it, or the loss of an account decides the hour again.
+ * - An account that comes later, an export that passes it or whose backend rejects of it, a stream that loses of it, or the loss of an account
+ *   decides the hour again.
  * - An hour is not decided again once accounts of it may have been deleted.
  * - The counts of `completeness_hour` are the sums of the rows: both change in one transaction.
  */
@@ -37,7 +38,7 @@ import {
   listHosts,
   listUnenrolledHosts,
 } from "../../store/completeness/hour-facts.ts";
-import { findDeliveredInStream, findRejectedAccounts } from "../../store/completeness/settled-hours.ts";
+import { findChangedAccounts, findDeliveredInStream } from "../../store/completeness/settled-hours.ts";
 import type { Executor } from "../../store/database/database.ts";
 import { findRetentionPause } from "../../store/retention/retention-pause.ts";
 import { type DecidedHour, type HourRules, readHourRules, readHourStatuses } from "./hour-statuses.ts";
@@ -129,7 +130,7 @@ const settleHour = async (
 
 /**
  * Decides again on hours that accounts reached after their turn, on those that every export has passed since, and on those of which a backend
- * has rejected something.
+ * has rejected something, or a stream has lost something.
  */
 const settleAgain = async (
   core: SettlingCore,
@@ -149,11 +150,11 @@ const settleAgain = async (
   const streamedAccounts = streamed === null ? [] : await findDeliveredInStream(core.db, { ...streamed, ...limits });
   const inStream = streamedAccounts.flatMap((account) => hoursOf(account, { fromMs: 0, untilMs: endMs }));
   const left = streamedAccounts.length === againMax ? streamedAccounts.at(-1) : undefined;
-  const rejected = await findRejectedAccounts(core.db, { ...limits, since: receivedBefore });
-  const cut = rejected.length === againMax ? rejected.at(-1)?.receivedMs : undefined;
-  const rejectedHours = rejected.map(({ host, fromMs }) => ({ host, hourMs: fromMs - (fromMs % hourLengthMs) }));
+  const changed = await findChangedAccounts(core.db, { ...limits, since: receivedBefore });
+  const cut = changed.length === againMax ? changed.at(-1)?.receivedMs : undefined;
+  const changedHours = changed.map(({ host, fromMs }) => ({ host, hourMs: fromMs - (fromMs % hourLengthMs) }));
   // Of an older hour core no longer has every account.
-  const whole = [...late.hours, ...delivered, ...inStream, ...rejectedHours].filter(
+  const whole = [...late.hours, ...delivered, ...inStream, ...changedHours].filter(
     (hour) => keptFromMs === null || hour.hourMs >= keptFromMs,
   );
   const hours = [...new Map(whole.map((hour) => [hourKey(hour), hour])).values()];

@@ -4,10 +4,10 @@ import { compareHosts } from "../../../proto/completeness/statement-line.ts";
 import { type HostHour, hourKey } from "../../store/completeness/hour-facts.ts";
 import { findFirstHour, type StatementRow } from "../../store/completeness/log.ts";
 import {
+  findChangedAccounts,
   findDeliveredAccounts,
   findDeliveredInStream,
   findLateAccounts,
-  findRejectedAccounts,
   type SettlingAccount,
 } from "../../store/completeness/settled-hours.ts";
 import type { Database } from "../../store/database/database.ts";
@@ -27,7 +27,7 @@ interface SettledHours {
 /** Hours that a statement corrects at most; the next one goes on where it stopped. */
 const hoursMax = 100_000;
 
-/** Finds the hours before `hour` whose accounts came, were delivered, or were rejected by a backend, since the last statement. */
+/** Finds the hours before `hour` whose accounts came, were delivered, rejected by a backend or lost by a stream, since the last statement. */
 export const findSettledHours = async (
   db: Database,
   { hour, last, rules }: { hour: number; last: StatementRow | undefined; rules: HourRules },
@@ -59,9 +59,9 @@ export const findSettledHours = async (
   const leftDelivered = add(delivered) ?? (delivered.length === hoursMax ? delivered.at(-1) : undefined);
   const inStream = streamed === null ? [] : await findDeliveredInStream(db, { ...query, ...streamed });
   const leftInStream = add(inStream) ?? (inStream.length === hoursMax ? inStream.at(-1) : undefined);
-  const rejected = await findRejectedAccounts(db, { ...query, since });
-  const leftRejected = add(rejected) ?? (rejected.length === hoursMax ? rejected.at(-1) : undefined);
-  const receivedBefore = Math.min(...[leftLate, leftRejected].map((left) => left?.receivedMs ?? rules.nowMs));
+  const changed = await findChangedAccounts(db, { ...query, since });
+  const leftChanged = add(changed) ?? (changed.length === hoursMax ? changed.at(-1) : undefined);
+  const receivedBefore = Math.min(...[leftLate, leftChanged].map((left) => left?.receivedMs ?? rules.nowMs));
   return {
     ...deliveryColumns(streamed, leftInStream),
     hours: [...settled.values()].sort((a, b) => compareHosts(a.host, b.host) || a.hourMs - b.hourMs),

@@ -4,7 +4,7 @@
  *   the transaction that appends to the log checks that it still has it.
  * - Lines are stored before that, in short transactions: an export waits for every transaction that writes. Lines of an attempt that failed
  *   belong to no statement, and the next writer deletes them.
- * - An account that arrived, or was delivered, after the statement of its hour is in a later one as a correction.
+ * - An account that arrived, was delivered, or was lost by its stream, after the statement of its hour is in a later one as a correction.
  */
 import { dayMs, hourMs } from "../../../kit/clock.ts";
 import { uuidv7 } from "../../../kit/entropy.ts";

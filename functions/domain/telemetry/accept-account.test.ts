@@ -10,6 +10,8 @@ import { createTestToken, enrollTestCollector, type TestCollector } from "../../
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
 import { readCountingRules } from "../fleet/rules.ts";
 import { createAccountAcceptor, type SentAccount, type StreamOfAccount } from "./accept-account.ts";
+import { createStreamBooks } from "./account-books.ts";
+import { noCounts } from "./decide-account.ts";
 import { statedLosses } from "./read-account.ts";
 
 type Fields = Omit<MessageInitShape<typeof AccountBodySchema>, "$typeName">;
@@ -303,6 +305,21 @@ describe("accepting an account", () => {
     expect(await acceptOn({ cursor: 100n })).toEqual({ through: 1n, refused: "" });
     // An account of a queue that its host has left says nothing of the stream's.
     expect(await acceptOn({ cursor: 500n, queueId: new Uint8Array(16).fill(9) })).toEqual({ through: 1n, refused: "" });
+  });
+
+  it("decides on none while a stream is behind what its host knows, or has another session", async () => {
+    const sessionId = new Uint8Array(16).fill(1);
+    const caller = { identity: host.identity, fingerprintSha256: fingerprintOf(host).toHex(), der: host.certificate };
+    const acceptAt = (cursor: bigint, session = sessionId) => {
+      const counted = { cursor, sessionId: session, totals: { ...noCounts, stored: cursor } };
+      const books = createStreamBooks(async () => ({ ...counted, countedFrom: null, end: null }));
+      const stream = { queueId, sessionId, cursor: 100n };
+      return createAccountAcceptor(test.core, { books })(caller, signed(bodyOf()), stream);
+    };
+    const gap = { code: "sequence_gap" };
+    await expect(acceptAt(70n)).rejects.toMatchObject(gap);
+    await expect(acceptAt(100n, new Uint8Array(16).fill(2))).rejects.toMatchObject(gap);
+    expect(await acceptAt(100n)).toEqual({ through: 1n, refused: "" });
   });
 
   it("answers a refused account that comes again as it did before, and keeps it once", async () => {

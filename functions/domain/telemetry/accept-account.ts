@@ -111,8 +111,8 @@ export const createAccountAcceptor = (
       await limitLockWaits(tx);
       const locked = await lock(tx);
       const own = stream && equalBytes(stream.queueId, queue.queueId) ? stream : undefined;
-      // The host opens the queue again, and then says what a database that went back has lost.
-      if (books.sink === "postgres" && own && !isAsLeft(locked, own)) throw new Problem("sequence_gap");
+      // The host opens the queue again, and then says what a database or a stream that went back has lost.
+      if (own && !isAsLeft(locked, own)) throw new Problem("sequence_gap");
       const has = await factsFor(tx, queue, read, { ...locked, sink: books.sink });
       const state = read ? ofThisId(locked, read, has) : locked;
       const lostBefore = await countLostBefore(tx, read, { left: own?.left ?? [], isFirst: state.last === undefined });
@@ -147,7 +147,7 @@ export const createAccountAcceptor = (
 const dayOfAccount = ({ fromMs }: ReadAccount, now: number): number =>
   Math.floor((fromMs > now + dayMs || fromMs < now - 400 * dayMs ? now : fromMs) / dayMs);
 
-/** Whether a queue is as a stream left it: neither has the database gone back, nor another session opened it. */
+/** Whether a queue is as a stream left it: neither has what stores it gone back, nor another session opened it. */
 const isAsLeft = ({ range }: LockedBooks, { sessionId, cursor }: StreamOfAccount): boolean =>
   range === undefined
     ? sessionId === undefined && cursor === 0n

@@ -64,7 +64,7 @@ export const createStreamBooks = (count: (queue: QueueName) => Promise<CountedQu
       return {
         last,
         // The blocks of a stream have their digests there.
-        range: range && { ...range, digest: null, sessionId: null },
+        range: range && { ...range, digest: null, sessionId: counted?.sessionId ?? null },
         take: async (account) => {
           const totals = counted && range ? totalsThrough(counted, range, account) : null;
           const { stream = null, sequence = null } = counted?.end ?? {};

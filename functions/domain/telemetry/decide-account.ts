@@ -1,4 +1,5 @@
 import { equalBytes } from "../../../kit/bytes.ts";
+import { type LostRange, lostWithin } from "../../../proto/completeness/lost-ranges.ts";
 import type { AccountFault, ReadAccount } from "./read-account.ts";
 
 /** An account that core has. */
@@ -42,12 +43,6 @@ export interface RangeFacts {
   gaps: readonly LostRange[];
   /** Stored envelopes of it. */
   stored: bigint;
-}
-
-/** Sequences that a restored database has lost, the first and the last. */
-export interface LostRange {
-  from: bigint;
-  through: bigint;
 }
 
 /** Decides on an account whose signature `isSigned`, by the account before and what core has counted since. */
@@ -122,23 +117,6 @@ export const lostBehind = (
   let next = firstSequence + ackedBefore;
   for (const lastSequence of stated) if (lastSequence >= next) next = lastSequence + 1n;
   return lostWithin(gaps, { firstSequence: next, lastSequence: sequenceMax });
-};
-
-/** Ranges may overlap: two copies of a queue each report what a restored database has lost of it. */
-const lostWithin = (
-  gaps: readonly LostRange[],
-  { firstSequence, lastSequence }: Pick<ReadAccount, "firstSequence" | "lastSequence">,
-): bigint => {
-  let lost = 0n;
-  let next = firstSequence;
-  for (const { from, through } of gaps.toSorted((one, other) => (one.from < other.from ? -1 : 1))) {
-    if (from > next) next = from;
-    const end = (through < lastSequence ? through : lastSequence) + 1n;
-    if (end <= next) continue;
-    lost += end - next;
-    next = end;
-  }
-  return lost;
 };
 
 /** Returns the part of counts that is an account's which expects so many sequences, of which so many are lost, and stored. */

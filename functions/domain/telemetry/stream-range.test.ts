@@ -13,7 +13,7 @@ import {
 
 const counts = (stored: bigint, rest: Partial<RangeCounts> = {}): RangeCounts => ({ ...noCounts, stored, ...rest });
 const queue = (cursor: bigint, totals: RangeCounts | null, rest: Partial<CountedQueue> = {}): CountedQueue => ({
-  ...{ cursor, totals, countedFrom: null, end: null },
+  ...{ cursor, totals, sessionId: null, countedFrom: null, end: null },
   ...rest,
 });
 

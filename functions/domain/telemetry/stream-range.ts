@@ -21,6 +21,8 @@ export interface CountStart {
 /** A queue as its stream has it. Totals are null while core has not counted. */
 export interface CountedQueue {
   cursor: bigint;
+  /** That of the session which opened it last. */
+  sessionId: Uint8Array | null;
   /** Through where all of it is stored; null without a message. */
   end: StreamPlace | null;
   totals: RangeCounts | null;

@@ -247,7 +247,8 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     const sequence = Math.max(0, ...[...view.chains.values()].map(({ end }) => end));
     const { identity: stream } = await streamStateOf(manager, names.envelopes);
     const end = sequence === 0 ? null : { stream, sequence: BigInt(sequence) };
-    return { cursor: view.cursor, totals: totalsOf(view), countedFrom: view.countedFrom, end };
+    const sessionId = view.session === "" ? null : Uint8Array.fromHex(view.session);
+    return { cursor: view.cursor, sessionId, totals: totalsOf(view), countedFrom: view.countedFrom, end };
   };
 
   return {

@@ -1,7 +1,7 @@
 import type { StreamInfo } from "@nats-io/jetstream";
 import type { Database } from "../../store/database/database.ts";
 import type { QueueName } from "../../store/ingest/cursors.ts";
-import { addGap } from "../../store/ingest/gaps.ts";
+import { addGap, addLostRange } from "../../store/ingest/gaps.ts";
 import {
   createQueueEventRecorder,
   createRecordedLosses,
@@ -63,7 +63,9 @@ export const createLossReports = ({
     const isPlausible = await db.transaction(async (tx) => {
       const recorded = await recordEvents(tx, queue, [...(event ? [event] : []), ...others]);
       if (!lost?.isPlausible || event === undefined || !recorded.includes(event)) return false;
-      await addGap(tx, queue.hostId, sequencesOf(lost), new Date(clock.now()));
+      const at = new Date(clock.now());
+      await addGap(tx, queue.hostId, sequencesOf(lost), at);
+      await addLostRange(tx, queue, lost, at);
       return true;
     });
     if (lost && isPlausible) observe.gap(sequencesOf(lost));

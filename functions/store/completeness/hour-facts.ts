@@ -5,6 +5,7 @@ import {
   type ExportPlace,
   type ExportRejection,
 } from "../../../proto/completeness/hour-state.ts";
+import { withLosses } from "../../../proto/completeness/lost-ranges.ts";
 import type { Executor } from "../database/database.ts";
 import { readDatabaseIdentity } from "../database/identity.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
@@ -115,6 +116,7 @@ type AccountRow = {
   stream: string | null;
   stream_end: string | null;
   export_rejections: string | null;
+  lost_ranges: string | null;
 } & Record<"accepted" | "stored" | "rejected" | "discarded" | "lost" | "missing", string>;
 
 const accountColumns = sql`queue_id, number::text, last_sequence::text, sha256, body, signature, range_digest, refused,
@@ -122,7 +124,10 @@ const accountColumns = sql`queue_id, number::text, last_sequence::text, sha256, 
   is_stopped, is_checked, sink, xid::text, stream, stream_end::text, accepted::text, stored::text, rejected::text, discarded::text, lost::text, missing::text,
   (select json_agg(json_build_array(r.name, r.envelopes, r.items) order by r.name collate "C")::text from export_rejection r
     where r.host_id = a.host_id and r.queue_id = a.queue_id and r.after_sequence < a.last_sequence
-      and r.after_sequence >= a.last_sequence - a.accepted and r.envelopes + r.items > 0) as export_rejections`;
+      and r.after_sequence >= a.last_sequence - a.accepted and r.envelopes + r.items > 0) as export_rejections,
+  (select json_agg(json_build_array(r.from_sequence::text, r.through_sequence::text, r.queue_id = a.queue_id))::text from ingest_lost_range r
+    where a.refused is null and r.host_id = a.host_id and r.through_sequence > a.last_sequence - a.accepted
+      and r.from_sequence <= a.last_sequence) as lost_ranges`;
 
 /** Returns the key of a host's hour. */
 export const hourKey = ({ host, hourMs }: HostHour): string => `${host}\0${hourMs}`;
@@ -170,7 +175,14 @@ export const findHostAccounts = async (
   return rows.map(accountOf);
 };
 
-const accountOf = (row: AccountRow): HourAccount => ({
+const accountOf = (row: AccountRow): HourAccount => withLosses(storedOf(row), lostRangesOf(row.lost_ranges));
+
+const lostRangesOf = (text: string | null): Parameters<typeof withLosses>[1] => {
+  const rows: [from: string, through: string, isOwn: boolean][] = JSON.parse(text ?? "[]");
+  return rows.map(([from, through, isOwn]) => ({ from: BigInt(from), through: BigInt(through), isOwn }));
+};
+
+const storedOf = (row: AccountRow): HourAccount => ({
   queueId: row.queue_id,
   number: BigInt(row.number),
   lastSequence: BigInt(row.last_sequence),
@@ -227,7 +239,7 @@ const hoursMax = 400 * 24;
 
 /**
  * Deletes accounts that core received before a time, but the newest of each queue, which the next one names, and what exports had rejected
- * by then.
+ * and streams had lost by then.
  */
 export const deleteOldAccounts = async (db: Executor, before: Date): Promise<void> => {
   await db.execute(sql`
@@ -235,6 +247,7 @@ export const deleteOldAccounts = async (db: Executor, before: Date): Promise<voi
       select 1 from ingest_account newer where newer.host_id = old.host_id and newer.queue_id = old.queue_id
         and newer.number > old.number and newer.refused is null)`);
   await db.execute(sql`delete from export_rejection where last_at < ${before.toISOString()}::timestamptz`);
+  await db.execute(sql`delete from ingest_lost_range where recorded_at < ${before.toISOString()}::timestamptz`);
 };
 
 /** Finds the hours before `endMs` that accounts touch which were received since `since`, and the time to go on from if there are more. */

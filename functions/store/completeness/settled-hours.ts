@@ -76,10 +76,10 @@ export const findDeliveredAccounts = async (
 };
 
 /**
- * Finds accounts of hours before `hour` of whose ranges a backend rejected something, or accepted it after all, since `since`, in that order;
- * `receivedMs` is when.
+ * Finds accounts of hours before `hour` of whose ranges a backend rejected something, or accepted it after all, or a stream lost something, since
+ * `since`, in that order; `receivedMs` is when.
  */
-export const findRejectedAccounts = async (
+export const findChangedAccounts = async (
   db: Executor,
   { since, hour, limit }: { since: Date; hour: Date; limit: number },
 ): Promise<SettlingAccount[]> => {
@@ -90,7 +90,12 @@ export const findRejectedAccounts = async (
         select * from ingest_account i
         where i.host_id = r.host_id and i.queue_id = r.queue_id and i.refused is null and i.last_sequence > r.after_sequence
         order by i.number limit 1) a
-      where r.last_at >= ${timestampAt(since, -commitSecondsMax)} and a.last_sequence - a.accepted <= r.after_sequence and a.from_at < ${timestampAt(hour)}) as rejected
+      where r.last_at >= ${timestampAt(since, -commitSecondsMax)} and a.last_sequence - a.accepted <= r.after_sequence and a.from_at < ${timestampAt(hour)}
+      union all
+      select a.host_id, a.from_at, a.to_at, a.is_stopped, a.xid, a.stream_end, r.recorded_at from ingest_lost_range r
+      join ingest_account a on a.host_id = r.host_id and a.refused is null and a.last_sequence >= r.from_sequence
+        and a.last_sequence - a.accepted < r.through_sequence
+      where r.recorded_at >= ${timestampAt(since, -commitSecondsMax)} and a.from_at < ${timestampAt(hour)}) as changed
     order by received_at limit ${limit}`);
   return rows.map(settlingOf);
 };

@@ -1,8 +1,11 @@
 import { gt, sql } from "drizzle-orm";
+import { ingestLostRange } from "../../../drizzle/schema/account.ts";
 import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import { collectorHealth } from "../../../drizzle/schema/health.ts";
 import { ingestGap } from "../../../drizzle/schema/ingest.ts";
+import type { LostRange } from "../../../proto/completeness/lost-ranges.ts";
 import type { Database, Executor } from "../database/database.ts";
+import type { QueueName } from "./cursors.ts";
 
 /** Counts the hosts that have reported, after `since`, that core acknowledged more than the database has. */
 export const countGapHosts = (db: Database, since: Date): Promise<number> =>
@@ -37,4 +40,23 @@ export const addGap = async (db: Executor, hostId: string, sequences: bigint, at
     .where(
       sql`${collectorHealth.identityId} = (select id from ${collectorIdentity} where ${collectorIdentity.identity} = ${hostId})`,
     );
+};
+
+/** Adds a range that a stream lost of a queue to those that are taken off accounts. */
+export const addLostRange = async (
+  db: Executor,
+  { hostId, queueId }: QueueName,
+  { from, through }: LostRange,
+  recordedAt: Date,
+): Promise<void> => {
+  await db
+    .insert(ingestLostRange)
+    .values({ hostId, queueId, fromSequence: from, throughSequence: through, recordedAt })
+    .onConflictDoUpdate({
+      target: [ingestLostRange.hostId, ingestLostRange.queueId, ingestLostRange.fromSequence],
+      set: {
+        throughSequence: sql`greatest(${ingestLostRange.throughSequence}, excluded.through_sequence)`,
+        recordedAt: sql`excluded.recorded_at`,
+      },
+    });
 };

@@ -1,0 +1,64 @@
+import { fromBinary } from "@bufbuild/protobuf";
+import { AccountBodySchema } from "../gen/svc/ingest/v1/ingest_pb.js";
+import type { AccountFacts } from "./hour-state.ts";
+
+/** Sequences that a restored database or stream has lost, the first and the last. */
+export interface LostRange {
+  from: bigint;
+  through: bigint;
+}
+
+/** Returns how many sequences ranges have within another one. They may overlap: two copies of a queue each report what was lost of it. */
+export const lostWithin = (
+  ranges: readonly LostRange[],
+  { firstSequence, lastSequence }: { firstSequence: bigint; lastSequence: bigint },
+): bigint => {
+  let lost = 0n;
+  let next = firstSequence;
+  for (const { from, through } of ranges.toSorted((one, other) => (one.from < other.from ? -1 : 1))) {
+    if (from > next) next = from;
+    const end = (through < lastSequence ? through : lastSequence) + 1n;
+    if (end <= next) continue;
+    lost += end - next;
+    next = end;
+  }
+  return lost;
+};
+
+type Counts = Pick<AccountFacts, "accepted" | "stored" | "rejected" | "discarded" | "lost" | "missing">;
+
+/**
+ * Returns the counts of an accepted account as they are since its stream has lost ranges, of its own queue or of those that the host has left. A
+ * record that core had rejected in a lost range is named twice, as nobody knows its place.
+ */
+export const withLosses = <Account extends Counts & { body: Uint8Array; lastSequence: bigint }>(
+  account: Account,
+  ranges: readonly (LostRange & { isOwn: boolean })[],
+): Account => {
+  if (ranges.length === 0) return account;
+  const { ackedBeforeThrough } = fromBinary(AccountBodySchema, account.body);
+  const { accepted, lastSequence } = account;
+  const firstSequence = lastSequence - BigInt(accepted) + 1n;
+  // What was acknowledged under an earlier id was stored there.
+  const ownFrom = ackedBeforeThrough < firstSequence ? firstSequence : ackedBeforeThrough + 1n;
+  const count = (isOwn: boolean, first: bigint, last: bigint) => {
+    const within = { firstSequence: first, lastSequence: last < lastSequence ? last : lastSequence };
+    return Number(
+      lostWithin(
+        ranges.filter((range) => range.isOwn === isOwn),
+        within,
+      ),
+    );
+  };
+  const lost = count(true, ownFrom, lastSequence);
+  const lostBefore = count(false, firstSequence, ownFrom - 1n);
+  let left = accepted - Number(ownFrom - firstSequence) - lost;
+  const take = (most: number): number => {
+    const taken = Math.max(0, Math.min(most, left));
+    left -= taken;
+    return taken;
+  };
+  const [missing, rejected, discarded] = [take(account.missing), take(account.rejected), take(account.discarded)];
+  const counts = { missing, rejected, discarded, stored: take(account.stored) };
+  return { ...account, ...counts, lost: Math.max(account.lost, lost + lostBefore) };
+};
