@@ -1,8 +1,8 @@
 /**
  * `bun run simulate -- [--seed 1] [--seeds 1000] [--plant NAME] [--streamed] [--trace]`: simulates hosts, cores and what they store in on a
- * virtual clock, one history for each seed, and judges what is left (docs/simulation.md). A history that breaks a law is made smaller and printed as a story,
- * with the line that runs it again. `--plants` runs every planted fault until a seed finds it. Stdout ends with one JSON object; exit code
- * 1 when a law was broken, or when a planted fault was not found.
+ * virtual clock, one history for each seed, and judges what is left (docs/simulation.md). A history that breaks a law is made smaller and
+ * printed as a story, with the line that runs it again. `--plants` runs every planted fault until a seed finds it. Stdout ends with one JSON
+ * object; exit code 1 when a law was broken, or when a planted fault was not found.
  */
 import { parseArgs } from "node:util";
 import type { Course } from "./plan.ts";
