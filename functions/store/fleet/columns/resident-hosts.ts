@@ -38,6 +38,9 @@ const batchRows = 5000;
 /** Room for hosts before the first is known. */
 const firstRows = 1000;
 
+/** The place of a host that a table lacks. */
+const nowhere = 2 ** 32 - 1;
+
 /** Loads all hosts of a relation. */
 export const loadHosts = async (db: Pick<Database, "execute">, hosts?: SQL): Promise<HostTable> => {
   const loaded = new HostTable();
@@ -63,6 +66,11 @@ interface ColumnValues {
   flags: Map<string, Uint8Array>;
 }
 
+type NameTexts = Readonly<Partial<Record<NameColumn, readonly string[]>>>;
+
+/** The values of a column. */
+export type HostValues = Float64Array | BigInt64Array | Uint8Array;
+
 /** Hosts that are taken from packed rows. */
 export class HostTable implements ResidentHosts {
   since: string | undefined;
@@ -71,15 +79,12 @@ export class HostTable implements ResidentHosts {
   count: number;
   readonly index: HostIndex;
   #values: ColumnValues;
+  /** Columns whose arrays another table has too, until one of them is changed. */
+  readonly #shared = new Set<string>();
   readonly #names: Map<NameColumn, { texts: string[]; places: Map<string, number> }>;
 
   /** Without values it is empty; with them it has the first hosts of the index, all by default. */
-  constructor(
-    index = new HostIndex(),
-    values = emptyValues(),
-    names: Readonly<Partial<Record<NameColumn, readonly string[]>>> = {},
-    count = index.ids.length,
-  ) {
+  constructor(index = new HostIndex(), values = emptyValues(), names: NameTexts = {}, count = index.ids.length) {
     this.index = index;
     this.count = count;
     this.#values = values;
@@ -115,7 +120,7 @@ export class HostTable implements ResidentHosts {
   usedNames(column: NameColumn): string[] {
     const texts = this.names(column);
     const isUsed = new Uint8Array(texts.length);
-    const numbers = this.numbers(column);
+    const numbers = this.#values.numbers.get(column) as Float64Array;
     for (let place = 0; place < this.count; place++) isUsed[numbers[place] as number] = 1;
     return texts.filter((_, number) => isUsed[number] === 1);
   }
@@ -142,9 +147,31 @@ export class HostTable implements ResidentHosts {
 
   /** Returns the numbers of a column, which the caller may change. */
   numbers(name: string): Float64Array {
-    const values = this.#values.numbers.get(name);
-    if (values === undefined) throw new Error(`no numbers ${name} in core's memory`);
-    return values;
+    return this.#own(this.#values.numbers, name);
+  }
+
+  #own<Values extends HostValues>(columns: Map<string, Values>, name: string): Values {
+    const values = columns.get(name);
+    if (values === undefined) throw new Error(`no column ${name} in core's memory`);
+    if (!this.#shared.delete(name)) return values;
+    const own = values.slice() as Values;
+    columns.set(name, own);
+    return own;
+  }
+
+  /** Sets the values of a column for the hosts at some places, of those that the table has. */
+  setEach(name: string, places: Uint32Array, valueOf: (nth: number) => number | bigint): void {
+    const { numbers, keys, flags } = this.#values;
+    const columns = (numbers.has(name) ? numbers : flags.has(name) ? flags : keys) as Map<string, Float64Array>;
+    let values = columns.get(name) as Float64Array;
+    for (let nth = 0; nth < places.length; nth++) {
+      const place = places[nth] as number;
+      if (place >= this.count) continue;
+      const value = valueOf(nth) as number;
+      if (values[place] === value) continue;
+      values = this.#own(columns, name);
+      values[place] = value;
+    }
   }
 
   /** Returns the values of all hosts; the arrays are those of the table. */
@@ -153,6 +180,27 @@ export class HostTable implements ResidentHosts {
       mapValues(columns, (each) => each.subarray(0, this.count) as Values);
     const { numbers, keys, flags } = this.#values;
     return { numbers: cut(numbers), keys: cut(keys), flags: cut(flags) };
+  }
+
+  /**
+   * Returns a table with the first `count` hosts of an index that begins with those of this one, as far as it has them. It copies the values of
+   * a column with the first change: those of this table must not change any more.
+   */
+  share({
+    count = this.count,
+    index = this.index,
+    names = this.allNames(),
+  }: {
+    count?: number;
+    index?: HostIndex;
+    names?: NameTexts;
+  } = {}): HostTable {
+    const { numbers, keys, flags } = this.#values;
+    const values = { numbers: new Map(numbers), keys: new Map(keys), flags: new Map(flags) };
+    const table = new HostTable(index, values, names, count);
+    if (count > this.count) table.#grow(count);
+    else for (const name of [...numbers.keys(), ...keys.keys(), ...flags.keys()]) table.#shared.add(name);
+    return table;
   }
 
   copy(places?: Uint32Array): HostTable {
@@ -174,31 +222,23 @@ export class HostTable implements ResidentHosts {
     const rowBytes =
       idBytes + 8 * (layout.times.length + layout.amounts.length + layout.keys.length) + layout.flags.length;
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    allTexts.forEach(([identity, ...names], index) => {
-      let at = index * rowBytes;
-      const id = idAt(bytes, at);
-      const place = identity === null ? this.placeOf(id) : this.#placeFor(id, identity);
-      if (place === undefined) return;
-      at += idBytes;
-      const { numbers, keys, flags } = this.#values;
-      const numbersOf = (name: string) => numbers.get(name) as Float64Array;
-      for (const name of layout.times) {
-        numbersOf(name)[place] = packedTimeAt(view, at);
-        at += 8;
-      }
-      for (const name of layout.amounts) {
-        numbersOf(name)[place] = view.getInt32(at) * 2 ** 32 + view.getUint32(at + 4);
-        at += 8;
-      }
-      for (const name of layout.keys) {
-        (keys.get(name) as BigInt64Array)[place] = view.getBigInt64(at);
-        at += 8;
-      }
-      for (const name of layout.flags) (flags.get(name) as Uint8Array)[place] = view.getUint8(at++);
-      layout.names.forEach((name, nth) => {
-        numbersOf(name)[place] = this.#nameNumber(name, names[nth] as string);
-      });
+    const places = Uint32Array.from(allTexts, ([identity], row) => {
+      const id = idAt(bytes, row * rowBytes);
+      return (identity === null ? this.placeOf(id) : this.#placeFor(id, identity)) ?? nowhere;
     });
+    let at = idBytes;
+    const setAll = (names: readonly string[], width: number, valueAt: (at: number) => number | bigint) => {
+      for (const name of names) {
+        this.setEach(name, places, (row) => valueAt(row * rowBytes + at));
+        at += width;
+      }
+    };
+    setAll(layout.times, 8, (from) => packedTimeAt(view, from));
+    setAll(layout.amounts, 8, (from) => view.getInt32(from) * 2 ** 32 + view.getUint32(from + 4));
+    setAll(layout.keys, 8, (from) => view.getBigInt64(from));
+    setAll(layout.flags, 1, (from) => view.getUint8(from));
+    for (const [nth, name] of layout.names.entries())
+      this.setEach(name, places, (row) => this.#nameNumber(name, allTexts[row]?.[nth + 1] as string));
   }
 
   #placeFor(id: string, identity: string): number {
@@ -213,7 +253,7 @@ export class HostTable implements ResidentHosts {
   #grow(length: number): void {
     const { numbers, keys, flags } = this.#values;
     const longer = <Values extends Float64Array | BigInt64Array | Uint8Array>(created: Values, values: Values) => {
-      created.set(values as never);
+      created.set(values.subarray(0, length) as never);
       return created;
     };
     this.#values = {
@@ -255,7 +295,8 @@ const emptyValues = (): ColumnValues =>
 const mapValues = <From, To>(columns: ReadonlyMap<string, From>, map: (values: From) => To): Map<string, To> =>
   new Map([...columns].map(([name, values]) => [name, map(values)]));
 
-const pickKeys = (values: BigInt64Array, places: Uint32Array): BigInt64Array => {
+/** Returns the keys of the hosts at some places. */
+export const pickKeys = (values: BigInt64Array, places: Uint32Array): BigInt64Array => {
   const picked = new BigInt64Array(places.length);
   for (let at = 0; at < places.length; at++) picked[at] = values[places[at] as number] as bigint;
   return picked;

@@ -1,18 +1,21 @@
 /**
- * A table of hosts as bytes: its columns one after the other, then a line for each host with its id and identity. A table that begins with
- * the hosts of another is written as the difference from it, which is zero but for the hosts that have changed; its lines are those of the
- * further hosts.
+ * A table of hosts as bytes: its columns one after the other, each number in as few bytes as those of its column need. A table that begins with
+ * the hosts of another is written as the difference from it: of each column the places of the hosts that have another value, and these values.
  */
+import type { CheckpointLayout, StoredColumn } from "../../../../drizzle/schema/fleet-history.ts";
 import type { BlockCodec } from "../../ingest/block-codec.ts";
-import { HostIndex } from "../columns/host-index.ts";
-import type { NameColumn } from "../columns/packed-rows.ts";
-import { createValues, HostTable } from "../columns/resident-hosts.ts";
+import { pickFlags, pickNumbers } from "../columns/column-loops.ts";
+import type { HostIndex } from "../columns/host-index.ts";
+import { type NameColumn, nameColumns } from "../columns/packed-rows.ts";
+import { createValues, HostTable, type HostValues, pickKeys } from "../columns/resident-hosts.ts";
+
+/** The version of these bytes. */
+export const checkpointFormat = 2;
 
 /** A table as it is stored. */
 interface CheckpointBody {
   hosts: number;
-  /** By the names of the columns: one that was written with other columns is of no use. */
-  names: Readonly<Partial<Record<NameColumn, readonly string[]>>>;
+  columns: CheckpointLayout["columns"];
   rawBytes: number;
   body: Uint8Array;
 }
@@ -23,115 +26,159 @@ export const encodeCheckpoint = (
   codec: Pick<BlockCodec, "compress">,
   base?: HostTable,
 ): CheckpointBody => {
-  const columns = columnsOf(table);
-  const known = base?.count ?? 0;
-  const lines = table.ids.slice(known, table.count).map((id, at) => `${id}${table.index.identities[known + at]}\n`);
-  const text = new TextEncoder().encode(lines.join(""));
-  const raw = new Uint8Array(columns.reduce((sum, { length }) => sum + length, 0) + text.length);
   const before = base && columnsOf(base);
-  let at = 0;
-  for (const [nth, column] of columns.entries()) {
-    const part = raw.subarray(at, at + column.length);
-    part.set(column);
-    if (before) subtractBytes(part, before[nth] as Uint8Array);
-    at += column.length;
+  const parts: Uint8Array[] = [];
+  let rawBytes = 0;
+  const add = ({ buffer, byteOffset, byteLength }: ArrayBufferView): void => {
+    parts.push(new Uint8Array(buffer, byteOffset, byteLength));
+    rawBytes += aligned(byteLength);
+  };
+  const columns: Record<string, StoredColumn> = {};
+  for (const [name, own] of columnsOf(table)) {
+    const named = isNameColumn(name) ? numberTexts(table, name, base) : undefined;
+    const all = named?.numbers ?? own;
+    const known = before?.get(name);
+    const places = known && changedPlaces(all, known);
+    const values = places ? pick(all, places) : all;
+    const code = values instanceof Float64Array ? codeOf(values) : undefined;
+    columns[name] = { at: rawBytes, changed: places?.length, code, texts: named?.texts };
+    if (places) add(places);
+    add(code ? encodeNumbers(values as Float64Array, code) : values);
   }
-  raw.set(text, at);
-  return { hosts: table.count, names: table.allNames(), rawBytes: raw.length, body: codec.compress(raw) };
+  const raw = new Uint8Array(rawBytes);
+  let at = 0;
+  for (const part of parts) {
+    raw.set(part, at);
+    at += aligned(part.length);
+  }
+  return { hosts: table.count, columns, rawBytes, body: codec.compress(raw) };
 };
 
-/** The hosts of checkpoints that were read, with the bytes of their lines. Later ones extend it: most begin with the same hosts. */
-export interface KnownHosts {
-  index: HostIndex;
-  lines: Uint8Array;
-}
-
-/** Returns the table of stored bytes, which are its columns, and the hosts of a whole one. */
+/** Returns the table of stored bytes, with the first hosts of an index; those of a difference begin with those of its base. Null if they are damaged. */
 export const decodeCheckpoint = (
-  { hosts, names, rawBytes, body }: CheckpointBody,
-  codec: Pick<BlockCodec, "decompress">,
-  { base, known }: { base?: HostTable | undefined; known?: KnownHosts | undefined },
-): { table: HostTable; known: KnownHosts | undefined; bytes: Uint8Array } => {
-  const raw = codec.decompress(body, rawBytes);
-  if (raw === null) throw new Error("a checkpoint of the fleet cannot be read");
-  const { buffer, byteOffset } = aligned(raw);
-  let at = byteOffset;
-  const take = (bytes: number): number => {
-    at += bytes;
-    return at - bytes;
+  { hosts, columns, rawBytes, body }: CheckpointBody,
+  codec: Pick<BlockCodec, "decompress" | "free">,
+  { index, base }: { index: HostIndex; base?: HostTable | undefined },
+): HostTable | null => {
+  const bytes = codec.decompress(body, rawBytes);
+  if (bytes === null) return null;
+  // A small one is anywhere in Node's pool.
+  const { buffer, byteOffset } = bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
+  const partOf = (name: string) => {
+    const { at, changed, code } = columns[name] as StoredColumn;
+    const from = byteOffset + at;
+    const places = changed === undefined ? undefined : new Uint32Array(buffer, from, changed);
+    return { code, places, from: from + aligned(places?.byteLength ?? 0), count: changed ?? hosts };
   };
   const values = createValues(
-    () => new Float64Array(buffer, take(8 * hosts), hosts),
-    () => new BigInt64Array(buffer, take(8 * hosts), hosts),
-    () => new Uint8Array(buffer, take(hosts), hosts),
+    (name) => {
+      const { code, from, count } = partOf(name);
+      return code
+        ? decodeNumbers(new codeTypes[code.bytes](buffer, from, count), code)
+        : new Float64Array(buffer, from, count).slice();
+    },
+    (name) => new BigInt64Array(buffer, partOf(name).from, partOf(name).count).slice(),
+    (name) => new Uint8Array(buffer, partOf(name).from, partOf(name).count).slice(),
   );
-  const lines = new Uint8Array(buffer, at, byteOffset + rawBytes - at);
-  if (base === undefined) {
-    const own = extendHosts(known, lines);
-    return { table: new HostTable(own.index, values, names, hosts), known: own, bytes: raw };
-  }
-  const index =
-    lines.length > 0 ? base.index.pick(Uint32Array.from({ length: base.count }, (_, place) => place)) : base.index;
-  addLines(index, lines);
-  const table = new HostTable(index, values, names, hosts);
-  const before = columnsOf(base);
-  for (const [nth, column] of columnsOf(table).entries()) subtractBytes(column, before[nth] as Uint8Array);
-  return { table, known, bytes: raw };
+  const names = Object.fromEntries(nameColumns.map((name) => [name, columns[name]?.texts ?? []]));
+  const table = base ? base.share({ count: hosts, index, names }) : new HostTable(index, values, names, hosts);
+  if (base)
+    for (const [name, changed] of allOf(values))
+      table.setEach(name, partOf(name).places ?? new Uint32Array(), (nth) => changed[nth] as number | bigint);
+  codec.free(bytes);
+  return table;
 };
 
-/** Columns of eight bytes come first, so that all are aligned if the first one is. */
-const aligned = (raw: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> =>
-  raw.byteOffset % 8 === 0 ? raw : raw.slice();
+/** Returns the lines of a table's hosts from a place on. */
+export const encodeLines = (table: HostTable, from = 0): Uint8Array => {
+  const { identities } = table.index;
+  const lines = table.ids.slice(from, table.count).map((id, nth) => `${id}${identities[from + nth]}\n`);
+  return new TextEncoder().encode(lines.join(""));
+};
 
-/** Returns an index that begins with the hosts of lines: the known one, with further hosts if there are some, or else another. */
-const extendHosts = (known: KnownHosts | undefined, lines: Uint8Array): KnownHosts => {
-  const shared = known && Math.min(known.lines.length, lines.length);
-  if (known && shared !== undefined && areEqual(known.lines, lines, shared)) {
-    if (lines.length <= known.lines.length) return known;
-    addLines(known.index, lines.subarray(shared));
-    return { index: known.index, lines: lines.slice() };
-  }
-  const index = new HostIndex();
-  addLines(index, lines);
-  return { index, lines: lines.slice() };
+/** Returns the hosts of lines. */
+export const decodeLines = (lines: Uint8Array): (readonly [id: string, identity: string])[] => {
+  const each = new TextDecoder().decode(lines).split("\n").slice(0, -1);
+  return each.map((line) => [line.slice(0, idLength), line.slice(idLength)]);
 };
 
 const idLength = 36;
 
-const addLines = (index: HostIndex, lines: Uint8Array): void => {
-  if (lines.length === 0) return;
-  const text = new TextDecoder().decode(lines.subarray(0, -1));
-  for (const line of text.split("\n")) index.add(line.slice(0, idLength), line.slice(idLength));
+/** Each part begins where an array of any type may. */
+const aligned = (bytes: number): number => Math.ceil(bytes / 8) * 8;
+
+const allOf = ({ numbers, keys, flags }: ReturnType<HostTable["values"]>) =>
+  new Map<string, HostValues>([...numbers, ...keys, ...flags]);
+const columnsOf = (table: HostTable) => allOf(table.values());
+
+const isNameColumn = (name: string): name is NameColumn => (nameColumns as readonly string[]).includes(name);
+
+/** The texts of a column and the number of each host's, by those that a base has first. */
+const numberTexts = (table: HostTable, name: NameColumn, base: HostTable | undefined) => {
+  const own = table.names(name);
+  const texts = [...(base?.names(name) ?? [])];
+  const numbers = own.map((text) => (texts.includes(text) ? texts.indexOf(text) : texts.push(text) - 1));
+  const { values } = table.column(name);
+  const renumbered = new Float64Array(table.count);
+  for (let place = 0; place < renumbered.length; place++)
+    renumbered[place] = numbers[values[place] as number] as number;
+  return { texts, numbers: renumbered };
 };
 
-/** The bytes of each column, in their order. */
-const columnsOf = (table: HostTable): Uint8Array[] => {
-  const { numbers, keys, flags } = table.values();
-  return [...numbers.values(), ...keys.values(), ...flags.values()].map(
-    ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength),
-  );
+const changedPlaces = (values: HostValues, before: HostValues): Uint32Array => {
+  const places = new Uint32Array(values.length);
+  let count = 0;
+  for (let place = 0; place < values.length; place++) if (values[place] !== before[place]) places[count++] = place;
+  return places.subarray(0, count);
 };
 
-/** Subtracts bytes bit by bit, which is its own inverse; what the other lacks stays. */
-const subtractBytes = (bytes: Uint8Array, other: Uint8Array): void => {
-  const length = Math.min(bytes.length, other.length);
-  const [own, others, from] = wordsOf(bytes, other, length);
-  for (let at = 0; at < own.length; at++) own[at] = (own[at] as number) ^ (others[at] as number);
-  for (let at = from; at < length; at++) bytes[at] = (bytes[at] as number) ^ (other[at] as number);
+const pick = (values: HostValues, places: Uint32Array): HostValues => {
+  if (values instanceof Float64Array) return pickNumbers(values, places);
+  return values instanceof BigInt64Array ? pickKeys(values, places) : pickFlags(values, places);
 };
 
-const areEqual = (one: Uint8Array, other: Uint8Array, length: number): boolean => {
-  const [own, others, from] = wordsOf(one, other, length);
-  for (let at = 0; at < own.length; at++) if (own[at] !== others[at]) return false;
-  for (let at = from; at < length; at++) if (one[at] !== other[at]) return false;
+type Code = NonNullable<StoredColumn["code"]>;
+
+const codeTypes = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array } as const;
+
+/** Returns how numbers fit fewer bytes; undefined if they do not. Times are often whole seconds. */
+const codeOf = (values: Float64Array): Code | undefined => {
+  let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (const value of values)
+    if (Number.isFinite(value)) {
+      if (value < least) least = value;
+      if (value > most) most = value;
+    }
+  const first = Number.isFinite(least) ? least : 0;
+  const unit = [1000, 1].find((each) => areMultiples(values, first, each));
+  const bytes = unit && ([1, 2, 4] as const).find((each) => (most - first) / unit < 2 ** (8 * each) - 2);
+  return bytes && { bytes, first, unit };
+};
+
+const areMultiples = (values: Float64Array, first: number, unit: number): boolean => {
+  for (const value of values) if (Number.isFinite(value) && (value - first) % unit !== 0) return false;
   return true;
 };
 
-/** Returns the first bytes of two arrays four by four where both are aligned, and from where on they are left. */
-const wordsOf = (one: Uint8Array, other: Uint8Array, length: number): [Uint32Array, Uint32Array, number] => {
-  const words = one.byteOffset % 4 === 0 && other.byteOffset % 4 === 0 ? length >> 2 : 0;
-  const [own, others] = [one, other].map(({ buffer, byteOffset }) =>
-    words > 0 ? new Uint32Array(buffer, byteOffset, words) : new Uint32Array(),
-  ) as [Uint32Array, Uint32Array];
-  return [own, others, words * 4];
+const encodeNumbers = (values: Float64Array, { bytes, first, unit }: Code) => {
+  const infinite = 2 ** (8 * bytes) - 1;
+  const codeFor = (value: number): number => {
+    if (value === Number.POSITIVE_INFINITY) return infinite;
+    return value === Number.NEGATIVE_INFINITY ? infinite - 1 : (value - first) / unit;
+  };
+  const codes = new codeTypes[bytes](values.length);
+  for (let at = 0; at < values.length; at++) codes[at] = codeFor(values[at] as number);
+  return codes;
+};
+
+const decodeNumbers = (codes: Uint8Array | Uint16Array | Uint32Array, { bytes, first, unit }: Code): Float64Array => {
+  const infinite = 2 ** (8 * bytes) - 1;
+  // Copied first, so that the loop is over one kind of array.
+  const values = new Float64Array(codes);
+  for (let at = 0; at < values.length; at++) {
+    const code = values[at] as number;
+    if (code < infinite - 1) values[at] = first + unit * code;
+    else values[at] = code === infinite ? Number.POSITIVE_INFINITY : Number.NEGATIVE_INFINITY;
+  }
+  return values;
 };

@@ -1,4 +1,5 @@
-import { sql } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
+import fc from "fast-check";
 import { afterAll, describe, expect, it, vi } from "vitest";
 import { fleetCheckpoint } from "../../../../drizzle/schema/fleet-history.ts";
 import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
@@ -7,16 +8,19 @@ import { createTestCore } from "../../../../tests/support/core.ts";
 import { fleetThresholds } from "../../../domain/fleet/thresholds.ts";
 import { readViewRules } from "../../../domain/fleet/view-rules.ts";
 import { zstdCodec } from "../../../node/ingest/zstd-codec.ts";
+import type { Database } from "../../database/database.ts";
 import type { FleetColumns } from "../columns/fleet-columns.ts";
-import type { NameColumn } from "../columns/packed-rows.ts";
-import { type HostTable, loadHosts } from "../columns/resident-hosts.ts";
+import { HostIndex } from "../columns/host-index.ts";
+import { type NameColumn, nameColumns } from "../columns/packed-rows.ts";
+import { HostTable, loadHosts } from "../columns/resident-hosts.ts";
 import { countFleet } from "../facets.ts";
 import { hostsAt, recordThresholds } from "../history.ts";
 import { findFleetPage } from "../report.ts";
 import { summarizeFleet } from "../summary.ts";
-import { createCheckpoints } from "./checkpoints.ts";
+import { decodeCheckpoint, decodeLines, encodeCheckpoint, encodeLines } from "./checkpoint-body.ts";
+import { createCheckpoints, findNextCheckpoint } from "./checkpoints.ts";
 import { createPastColumns } from "./past-columns.ts";
-import { rewindHosts } from "./rewind-hosts.ts";
+import { readChanges, rewindHosts, takeBack } from "./rewind-hosts.ts";
 
 const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 afterAll(() => test.close());
@@ -49,7 +53,7 @@ const hostsOf = (table: HostTable) => {
   const valueAt = (place: number) => (name: string, values: ArrayLike<number | bigint>) =>
     Object.hasOwn(names, name) ? names[name as NameColumn][Number(values[place])] : values[place];
   return Object.fromEntries(
-    table.ids.map((id, place) => {
+    table.ids.slice(0, table.count).map((id, place) => {
       const columns = [...numbers, ...keys, ...flags].map(
         ([name, values]) => [name, valueAt(place)(name, values)] as const,
       );
@@ -70,12 +74,103 @@ describe("hosts of a later time", () => {
     if (until) await checkpoints.add(until, await loadHosts(db, hostsAt(until)));
     const bases = await db.select({ baseAt: fleetCheckpoint.baseAt }).from(fleetCheckpoint);
     expect(bases.filter(({ baseAt }) => baseAt !== null)).toHaveLength(kind === "the difference from another" ? 1 : 0);
-    const later = until ? await createCheckpoints({ db, codec }).read(until) : await loadHosts(db);
+    const next = until && (await findNextCheckpoint(db, until));
+    const later = next ? ((await createCheckpoints({ db, codec }).read(next)) as HostTable) : await loadHosts(db);
     for (let minutes = minutesAgo + 1; minutes < 35; minutes += 4) {
       const from = new Date(ago(minutes).getTime() - minutes * 37);
       const expected = hostsOf(await loadHosts(db, hostsAt(from)));
       expect(hostsOf(await rewindHosts(db, later, { from, until }))).toEqual(expected);
     }
+  });
+});
+
+describe("a checkpoint", () => {
+  /** Values that need each number of bytes, and none that is left out. */
+  const numbers = fc.constantFrom(
+    -1,
+    0,
+    254,
+    70_000,
+    5e9,
+    2 ** 53 - 1,
+    1.5,
+    Infinity,
+    -Infinity,
+    clock.now(),
+    clock.now() + 1,
+  );
+  const valuesOf = (kind: "numbers" | "keys" | "flags", name: string) => {
+    if (kind === "numbers") return (nameColumns as readonly string[]).includes(name) ? fc.nat(2) : numbers;
+    return kind === "keys" ? fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }) : fc.nat(1);
+  };
+  const layout = Object.entries(new HostTable().values()).flatMap(([kind, columns]) =>
+    [...columns.keys()].map((name) => [name, valuesOf(kind as "numbers", name)] as const),
+  );
+  const hostsWith = (count: number) =>
+    fc.record(
+      Object.fromEntries(
+        layout.map(([name, value]) => [name, fc.array(value, { minLength: count, maxLength: count })]),
+      ),
+    );
+  const texts = fc.shuffledSubarray(["1.0.0", "1.1.0", "2.0.0"], { minLength: 3 });
+  const tableOf = (columns: Record<string, (number | bigint)[]>, count: number, names: string[]) => {
+    const index = new HostIndex().extend(
+      0,
+      Array.from({ length: count }, (_, nth) => [idOf(nth), `host ${nth}`]),
+    );
+    const table = new HostTable().share({
+      index,
+      count,
+      names: Object.fromEntries(nameColumns.map((name) => [name, names])),
+    });
+    for (const [name, values] of Object.entries(columns))
+      table.setEach(name, Uint32Array.from(values.keys()), (nth) => values[nth] ?? 0);
+    return table;
+  };
+  const idOf = (nth: number) => `00000000-0000-7000-8000-${String(nth).padStart(12, "0")}`;
+
+  it("has every value of every column, whole and as the difference from another", () => {
+    const property = fc.property(hostsWith(5), hostsWith(7), texts, texts, (before, after, names, others) => {
+      const [base, table] = [tableOf(before, 5, names), tableOf(after, 7, others)];
+      const whole = decodeCheckpoint(encodeCheckpoint(base, codec), codec, { index: base.index });
+      expect(whole && hostsOf(whole)).toEqual(hostsOf(base));
+      const difference = encodeCheckpoint(table, codec, base);
+      const added = decodeLines(encodeLines(table, 5));
+      const read = decodeCheckpoint(difference, codec, { index: base.index.extend(5, added), base });
+      expect(read && hostsOf(read)).toEqual(hostsOf(table));
+      expect(whole && hostsOf(whole)).toEqual(hostsOf(base));
+    });
+    fc.assert(property, { numRuns: 30 });
+  });
+
+  it("is a whole one where a host of the last one is no more", async () => {
+    const [at, checkpoints] = [ago(0.5), createCheckpoints({ db, codec })];
+    const hosts = await loadHosts(db, hostsAt(at));
+    const left = hosts.copy(Uint32Array.from({ length: hosts.count - 1 }, (_, place) => place + 1));
+    await checkpoints.add(at, left);
+    const written = await findNextCheckpoint(db, at);
+    expect(written).toEqual({ at, baseAt: null });
+    const read = written && (await createCheckpoints({ db, codec }).read(written));
+    expect(read && hostsOf(takeBack(read, await readChanges(db, { from: at, until: at }), at))).toEqual(hostsOf(left));
+    await db.delete(fleetCheckpoint).where(eq(fleetCheckpoint.at, at));
+  });
+
+  it.each([
+    ["is damaged", { body: new Uint8Array(9) }],
+    ["is of another version", { layout: sql`jsonb_set(layout, '{format}', '1')` }],
+    ["lacks a column", { layout: sql`layout #- '{columns,version}'` }],
+    ["was written before layouts", { layout: null }],
+    ["lacks its base", { baseAt: new Date(0) }],
+  ])("is as if it were not there, where it %s", async (_, damage) => {
+    await expect(
+      db.transaction(async (tx) => {
+        await tx.update(fleetCheckpoint).set(damage);
+        const columns = createPastColumns({ db: tx as unknown as Database, clock, codec, present });
+        const hosts = (await columns.at(ago(20), new Date(clock.now())).current()) as HostTable;
+        expect(hostsOf(hosts)).toEqual(hostsOf(await loadHosts(db, hostsAt(ago(20)))));
+        tx.rollback();
+      }),
+    ).rejects.toThrow("Rollback");
   });
 });
 
