@@ -76,6 +76,7 @@ export class HostTable implements ResidentHosts {
   since: string | undefined;
   server: string | undefined;
   readAt = 0;
+  decided: Map<string, Uint8Array> | undefined;
   count: number;
   readonly index: HostIndex;
   #values: ColumnValues;
@@ -160,14 +161,14 @@ export class HostTable implements ResidentHosts {
   }
 
   /** Sets the values of a column for the hosts at some places, of those that the table has. */
-  setEach(name: string, places: Uint32Array, valueOf: (nth: number) => number | bigint): void {
+  setEach(name: string, places: Uint32Array, valueFor: (nth: number) => number | bigint): void {
     const { numbers, keys, flags } = this.#values;
     const columns = (numbers.has(name) ? numbers : flags.has(name) ? flags : keys) as Map<string, Float64Array>;
     let values = columns.get(name) as Float64Array;
     for (let nth = 0; nth < places.length; nth++) {
       const place = places[nth] as number;
       if (place >= this.count) continue;
-      const value = valueOf(nth) as number;
+      const value = valueFor(nth) as number;
       if (values[place] === value) continue;
       values = this.#own(columns, name);
       values[place] = value;

@@ -42,7 +42,7 @@ export const encodeCheckpoint = (
     const values = places ? pick(all, places) : all;
     const code = values instanceof Float64Array ? codeOf(values) : undefined;
     columns[name] = { at: rawBytes, changed: places?.length, code, texts: named?.texts };
-    if (places) add(places);
+    if (places) add(places.map((place, nth) => place - (places[nth - 1] ?? 0)));
     add(code ? encodeNumbers(values as Float64Array, code) : values);
   }
   const raw = new Uint8Array(rawBytes);
@@ -64,27 +64,33 @@ export const decodeCheckpoint = (
   if (bytes === null) return null;
   // A small one is anywhere in Node's pool.
   const { buffer, byteOffset } = bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
+  const places = new Map<string, Uint32Array>();
   const partOf = (name: string) => {
-    const { at, changed, code } = columns[name] as StoredColumn;
+    const { at, changed = hosts, code } = columns[name] as StoredColumn;
     const from = byteOffset + at;
-    const places = changed === undefined ? undefined : new Uint32Array(buffer, from, changed);
-    return { code, places, from: from + aligned(places?.byteLength ?? 0), count: changed ?? hosts };
+    if (base === undefined) return { code, from, count: hosts };
+    places.set(name, addUp(new Uint32Array(buffer, from, changed).slice()));
+    return { code, from: from + aligned(4 * changed), count: changed };
   };
   const values = createValues(
     (name) => {
       const { code, from, count } = partOf(name);
-      return code
-        ? decodeNumbers(new codeTypes[code.bytes](buffer, from, count), code)
-        : new Float64Array(buffer, from, count).slice();
+      if (code === undefined) return new Float64Array(buffer, from, count).slice();
+      return decodeNumbers(new codeTypes[code.bytes](buffer, from, count), code);
     },
-    (name) => new BigInt64Array(buffer, partOf(name).from, partOf(name).count).slice(),
-    (name) => new Uint8Array(buffer, partOf(name).from, partOf(name).count).slice(),
+    (name) => {
+      const { from, count } = partOf(name);
+      return new BigInt64Array(buffer, from, count).slice();
+    },
+    (name) => {
+      const { from, count } = partOf(name);
+      return new Uint8Array(buffer, from, count).slice();
+    },
   );
   const names = Object.fromEntries(nameColumns.map((name) => [name, columns[name]?.texts ?? []]));
   const table = base ? base.share({ count: hosts, index, names }) : new HostTable(index, values, names, hosts);
-  if (base)
-    for (const [name, changed] of allOf(values))
-      table.setEach(name, partOf(name).places ?? new Uint32Array(), (nth) => changed[nth] as number | bigint);
+  const changed = allOf(values);
+  for (const [name, at] of places) table.setEach(name, at, (nth) => changed.get(name)?.[nth] as number | bigint);
   codec.free(bytes);
   return table;
 };
@@ -130,6 +136,13 @@ const changedPlaces = (values: HostValues, before: HostValues): Uint32Array => {
   let count = 0;
   for (let place = 0; place < values.length; place++) if (values[place] !== before[place]) places[count++] = place;
   return places.subarray(0, count);
+};
+
+/** Returns the places, given the distance of each from the one before, which compresses well. Changes the array. */
+const addUp = (distances: Uint32Array): Uint32Array => {
+  for (let nth = 1; nth < distances.length; nth++)
+    distances[nth] = (distances[nth] as number) + (distances[nth - 1] as number);
+  return distances;
 };
 
 const pick = (values: HostValues, places: Uint32Array): HostValues => {

@@ -51,7 +51,7 @@ export const findNextCheckpoint = async (db: Executor, time: Date): Promise<Chec
 
 /** Reads and writes checkpoints. */
 interface Checkpoints {
-  /** Returns the hosts of a checkpoint, as a table of the caller's own; null if it is damaged or deleted. */
+  /** Returns the hosts of a checkpoint for `takeBack`, as a table of the caller's own; null if it is damaged or deleted. */
   read(checkpoint: CheckpointAt): Promise<HostTable | null>;
   /** Stores the hosts of a time: as the difference from the last whole checkpoint within a day, if they begin with its hosts. */
   add(at: Date, table: HostTable): Promise<void>;
@@ -122,11 +122,7 @@ export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints =
       const ordered = whole ? orderLike(table, whole) : undefined;
       const base = ordered && before && before.at.getTime() >= at.getTime() - dayMs ? whole : undefined;
       const own = ordered ?? table.share();
-      for (const name of ["last_heartbeat_at", "last_envelope_at"]) {
-        const times = own.numbers(name);
-        const now = at.getTime() - (at.getTime() % 1000);
-        for (let place = 0; place < own.count; place++) if ((times[place] as number) >= now) times[place] = Infinity;
-      }
+      forgetNewest(own, at.getTime());
       const { hosts, columns, rawBytes, body } = encodeCheckpoint(own, codec, base ?? undefined);
       const text = encodeLines(own, base?.count);
       const lines = text.length > 0 ? codec.compress(text) : null;
@@ -138,6 +134,15 @@ export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints =
         .onConflictDoNothing();
     },
   };
+};
+
+/** Makes times infinite that are the checkpoint's own, as those of most hosts are: `takeBack` ends all at its time, and differences lack them. */
+const forgetNewest = (table: HostTable, at: number): void => {
+  const [heartbeats, envelopes] = [table.numbers("last_heartbeat_at"), table.numbers("last_envelope_at")];
+  for (let place = 0; place < table.count; place++) {
+    if (heartbeats[place] === at) heartbeats[place] = Number.POSITIVE_INFINITY;
+    if (envelopes[place] === at - (at % 1000)) envelopes[place] = Number.POSITIVE_INFINITY;
+  }
 };
 
 /** Returns a table with the hosts of another first, in their order; undefined if it lacks one of them. */
