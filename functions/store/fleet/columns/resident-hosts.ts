@@ -38,7 +38,7 @@ const batchRows = 5000;
 /** Room for hosts before the first is known. */
 const firstRows = 1000;
 
-/** The place of a host that a table lacks. */
+/** The place of a host that a table lacks: no array has it. */
 const nowhere = 2 ** 32 - 1;
 
 /** Loads all hosts of a relation. */
@@ -58,18 +58,28 @@ export const loadHosts = async (db: Pick<Database, "execute">, hosts?: SQL): Pro
   return loaded;
 };
 
-/** The values of a table's hosts, a column at a time. */
-interface ColumnValues {
-  /** Of times, of amounts, and of names the number of the text. */
-  numbers: Map<string, Float64Array>;
-  keys: Map<string, BigInt64Array>;
-  flags: Map<string, Uint8Array>;
-}
-
-type NameTexts = Readonly<Partial<Record<NameColumn, readonly string[]>>>;
-
-/** The values of a column. */
+/** The values of a column: numbers, keys beyond 2^53, or flags. Those of names are the numbers of their texts. */
 export type HostValues = Float64Array | BigInt64Array | Uint8Array;
+
+/** The texts of columns of names, by their numbers. */
+export type NameTexts = Readonly<Partial<Record<NameColumn, readonly string[]>>>;
+
+/** The names of all columns. */
+export const columnNames: readonly string[] = Object.values(hostColumns).flat();
+
+/** Returns the type of array that has the values of a column. */
+export const typeOf = (name: string) => {
+  if (hostColumns.keys.includes(name)) return BigInt64Array;
+  return hostColumns.flags.includes(name) ? Uint8Array : Float64Array;
+};
+
+/** Returns the values of a column, in an array that has this length or more. */
+export const lengthen = (name: string, values: HostValues | undefined, length: number): HostValues => {
+  if (values && values.length >= length) return values;
+  const longer = new (typeOf(name))(length);
+  if (values) longer.set(values as never);
+  return longer;
+};
 
 /** Hosts that are taken from packed rows. */
 export class HostTable implements ResidentHosts {
@@ -79,22 +89,41 @@ export class HostTable implements ResidentHosts {
   decided: Map<string, Uint8Array> | undefined;
   count: number;
   readonly index: HostIndex;
-  #values: ColumnValues;
-  /** Columns whose arrays another table has too, until one of them is changed. */
-  readonly #shared = new Set<string>();
+  readonly #create: ((name: string) => HostValues) | undefined;
+  /** Those that have been read. */
+  readonly #columns = new Map<string, HostValues>();
+  /** Changes of the others, by column. */
+  readonly #changes = new Map<string, ((values: HostValues) => void)[]>();
   readonly #names: Map<NameColumn, { texts: string[]; places: Map<string, number> }>;
 
-  /** Without values it is empty; with them it has the first hosts of the index, all by default. */
-  constructor(index = new HostIndex(), values = emptyValues(), names: NameTexts = {}, count = index.ids.length) {
+  /** Without `create` it is empty; with it, it has the first hosts of the index, all by default, and creates a column when that is first read. */
+  constructor(
+    index = new HostIndex(),
+    create?: (name: string) => HostValues,
+    names: NameTexts = {},
+    count = index.ids.length,
+  ) {
     this.index = index;
     this.count = count;
-    this.#values = values;
+    this.#create = create;
     this.#names = new Map(
       nameColumns.map((name) => {
         const texts = [...(names[name] ?? [])];
         return [name, { texts, places: new Map(texts.map((text, place) => [text, place])) }];
       }),
     );
+    if (create === undefined) for (const name of columnNames) this.#read(name);
+  }
+
+  #read(name: string): HostValues {
+    const known = this.#columns.get(name);
+    if (known) return known;
+    if (!columnNames.includes(name)) throw new Error(`no column ${name} in core's memory`);
+    const values = lengthen(name, this.#create?.(name), Math.max(this.count, firstRows));
+    for (const change of this.#changes.get(name) ?? []) change(values);
+    this.#changes.delete(name);
+    this.#columns.set(name, values);
+    return values;
   }
 
   get ids(): readonly string[] {
@@ -115,13 +144,15 @@ export class HostTable implements ResidentHosts {
   }
 
   names(column: NameColumn): readonly string[] {
+    // Its changes may have others.
+    this.#read(column);
     return this.#names.get(column)?.texts ?? [];
   }
 
   usedNames(column: NameColumn): string[] {
     const texts = this.names(column);
     const isUsed = new Uint8Array(texts.length);
-    const numbers = this.#values.numbers.get(column) as Float64Array;
+    const numbers = this.numbers(column);
     for (let place = 0; place < this.count; place++) isUsed[numbers[place] as number] = 1;
     return texts.filter((_, number) => isUsed[number] === 1);
   }
@@ -133,88 +164,46 @@ export class HostTable implements ResidentHosts {
   }
 
   column(name: string): HostColumn {
-    const values = this.#values.numbers.get(name);
-    const names = this.#names.get(name as NameColumn);
-    if (values && names) return { kind: "names", values, places: names.places };
-    if (values) return { kind: "numbers", values };
-    const flagValues = this.#values.flags.get(name);
-    if (flagValues) return { kind: "flags", values: flagValues };
-    const keyValues = this.#values.keys.get(name);
-    if (keyValues) return { kind: "keys", values: keyValues };
     if (name === "identity") return { kind: "texts", values: this.index.identities };
     if (name === "identity_id") return { kind: "texts", values: this.ids };
-    throw new Error(`no column ${name} in core's memory`);
+    const values = this.#read(name);
+    if (values instanceof BigInt64Array) return { kind: "keys", values };
+    if (values instanceof Uint8Array) return { kind: "flags", values };
+    const names = this.#names.get(name as NameColumn);
+    return names ? { kind: "names", values, places: names.places } : { kind: "numbers", values };
   }
 
   /** Returns the numbers of a column, which the caller may change. */
   numbers(name: string): Float64Array {
-    return this.#own(this.#values.numbers, name);
+    const values = this.#read(name);
+    if (values instanceof Float64Array) return values;
+    throw new Error(`no numbers ${name} in core's memory`);
   }
 
-  #own<Values extends HostValues>(columns: Map<string, Values>, name: string): Values {
-    const values = columns.get(name);
-    if (values === undefined) throw new Error(`no column ${name} in core's memory`);
-    if (!this.#shared.delete(name)) return values;
-    const own = values.slice() as Values;
-    columns.set(name, own);
-    return own;
+  /** Returns the values of a column; the array is that of the table. */
+  values(name: string): HostValues {
+    return this.#read(name).subarray(0, this.count);
   }
 
-  /** Sets the values of a column for the hosts at some places, of those that the table has. */
+  /** Sets the values of a column for the hosts at some places. */
   setEach(name: string, places: Uint32Array, valueFor: (nth: number) => number | bigint): void {
-    const { numbers, keys, flags } = this.#values;
-    const columns = (numbers.has(name) ? numbers : flags.has(name) ? flags : keys) as Map<string, Float64Array>;
-    let values = columns.get(name) as Float64Array;
-    for (let nth = 0; nth < places.length; nth++) {
-      const place = places[nth] as number;
-      if (place >= this.count) continue;
-      const value = valueFor(nth) as number;
-      if (values[place] === value) continue;
-      values = this.#own(columns, name);
-      values[place] = value;
-    }
-  }
-
-  /** Returns the values of all hosts; the arrays are those of the table. */
-  values(): ColumnValues {
-    const cut = <Values extends Float64Array | BigInt64Array | Uint8Array>(columns: Map<string, Values>) =>
-      mapValues(columns, (each) => each.subarray(0, this.count) as Values);
-    const { numbers, keys, flags } = this.#values;
-    return { numbers: cut(numbers), keys: cut(keys), flags: cut(flags) };
-  }
-
-  /**
-   * Returns a table with the first `count` hosts of an index that begins with those of this one, as far as it has them. It copies the values of
-   * a column with the first change: those of this table must not change any more.
-   */
-  share({
-    count = this.count,
-    index = this.index,
-    names = this.allNames(),
-  }: {
-    count?: number;
-    index?: HostIndex;
-    names?: NameTexts;
-  } = {}): HostTable {
-    const { numbers, keys, flags } = this.#values;
-    const values = { numbers: new Map(numbers), keys: new Map(keys), flags: new Map(flags) };
-    const table = new HostTable(index, values, names, count);
-    if (count > this.count) table.#grow(count);
-    else for (const name of [...numbers.keys(), ...keys.keys(), ...flags.keys()]) table.#shared.add(name);
-    return table;
+    const change = (values: HostValues) => {
+      for (let nth = 0; nth < places.length; nth++) values[places[nth] as number] = valueFor(nth) as number;
+    };
+    const values = this.#columns.get(name);
+    if (values) change(values);
+    else this.#changes.set(name, [...(this.#changes.get(name) ?? []), change]);
   }
 
   copy(places?: Uint32Array): HostTable {
-    const { numbers, keys, flags } = places ? this.#values : this.values();
-    const values: ColumnValues = {
-      numbers: mapValues(numbers, (each) => (places ? pickNumbers(each, places) : each.slice())),
-      keys: mapValues(keys, (each) => (places ? pickKeys(each, places) : each.slice())),
-      flags: mapValues(flags, (each) => (places ? pickFlags(each, places) : each.slice())),
-    };
+    const columns = new Map(
+      columnNames.map((name) => [name, places ? pickValues(this.#read(name), places) : this.values(name).slice()]),
+    );
+    const create = (name: string) => columns.get(name) as HostValues;
     // The index of all may grow later: these hosts keep their places, and others have none below `count`.
     return places
-      ? new HostTable(this.index.pick(places), values, this.allNames())
-      : new HostTable(this.index, values, this.allNames(), this.count);
+      ? new HostTable(this.index.pick(places), create, this.allNames())
+      : new HostTable(this.index, create, this.allNames(), this.count);
   }
 
   /** Takes the columns of rows. Those of hosts that the table lacks are added, or without an identity left out. */
@@ -230,7 +219,8 @@ export class HostTable implements ResidentHosts {
     let at = idBytes;
     const setAll = (names: readonly string[], width: number, valueAt: (at: number) => number | bigint) => {
       for (const name of names) {
-        this.setEach(name, places, (row) => valueAt(row * rowBytes + at));
+        const from = at;
+        this.setEach(name, places, (row) => valueAt(row * rowBytes + from));
         at += width;
       }
     };
@@ -252,16 +242,7 @@ export class HostTable implements ResidentHosts {
   }
 
   #grow(length: number): void {
-    const { numbers, keys, flags } = this.#values;
-    const longer = <Values extends Float64Array | BigInt64Array | Uint8Array>(created: Values, values: Values) => {
-      created.set(values.subarray(0, length) as never);
-      return created;
-    };
-    this.#values = {
-      numbers: mapValues(numbers, (each) => longer(new Float64Array(length), each)),
-      keys: mapValues(keys, (each) => longer(new BigInt64Array(length), each)),
-      flags: mapValues(flags, (each) => longer(new Uint8Array(length), each)),
-    };
+    for (const [name, values] of this.#columns) this.#columns.set(name, lengthen(name, values, length));
   }
 
   #nameNumber(column: NameColumn, text: string): number {
@@ -272,32 +253,10 @@ export class HostTable implements ResidentHosts {
   }
 }
 
-/** Creates the values of every column, each by its length. */
-export const createValues = (
-  numbersFor: (name: string) => Float64Array,
-  keysFor: (name: string) => BigInt64Array,
-  flagsFor: (name: string) => Uint8Array,
-): ColumnValues => {
-  const { times, amounts, names, keys, flags } = hostColumns;
-  return {
-    numbers: new Map([...times, ...amounts, ...names].map((name) => [name, numbersFor(name)])),
-    keys: new Map(keys.map((name) => [name, keysFor(name)])),
-    flags: new Map(flags.map((name) => [name, flagsFor(name)])),
-  };
-};
-
-const emptyValues = (): ColumnValues =>
-  createValues(
-    () => new Float64Array(firstRows),
-    () => new BigInt64Array(firstRows),
-    () => new Uint8Array(firstRows),
-  );
-
-const mapValues = <From, To>(columns: ReadonlyMap<string, From>, map: (values: From) => To): Map<string, To> =>
-  new Map([...columns].map(([name, values]) => [name, map(values)]));
-
-/** Returns the keys of the hosts at some places. */
-export const pickKeys = (values: BigInt64Array, places: Uint32Array): BigInt64Array => {
+/** Returns the values of the hosts at some places. */
+export const pickValues = (values: HostValues, places: Uint32Array): HostValues => {
+  if (values instanceof Float64Array) return pickNumbers(values, places);
+  if (values instanceof Uint8Array) return pickFlags(values, places);
   const picked = new BigInt64Array(places.length);
   for (let at = 0; at < places.length; at++) picked[at] = values[places[at] as number] as bigint;
   return picked;

@@ -1,13 +1,21 @@
 /**
  * A table of hosts as bytes: its columns one after the other, each number in as few bytes as those of its column need. A table that begins with
- * the hosts of another is written as the difference from it: of each column the places of the hosts that have another value, and these values.
+ * the hosts of another is written as the difference from it: of each column the places of the hosts that have another value, each as the distance from
+ * the one before, which compresses well, and these values.
  */
 import type { CheckpointLayout, StoredColumn } from "../../../../drizzle/schema/fleet-history.ts";
 import type { BlockCodec } from "../../ingest/block-codec.ts";
-import { pickFlags, pickNumbers } from "../columns/column-loops.ts";
 import type { HostIndex } from "../columns/host-index.ts";
 import { type NameColumn, nameColumns } from "../columns/packed-rows.ts";
-import { createValues, HostTable, type HostValues, pickKeys } from "../columns/resident-hosts.ts";
+import {
+  columnNames,
+  type HostTable,
+  type HostValues,
+  lengthen,
+  type NameTexts,
+  pickValues,
+  typeOf,
+} from "../columns/resident-hosts.ts";
 
 /** The version of these bytes. */
 export const checkpointFormat = 2;
@@ -20,13 +28,21 @@ interface CheckpointBody {
   body: Uint8Array;
 }
 
+/** The hosts of a checkpoint, whose columns are read when they are needed. */
+export interface CheckpointHosts {
+  index: HostIndex;
+  count: number;
+  names: NameTexts;
+  /** Returns the values of a column, as an array of the caller's own. */
+  read(name: string): HostValues;
+}
+
 /** Returns a table as it is stored: with a base, whose hosts it must begin with, as the difference. */
 export const encodeCheckpoint = (
   table: HostTable,
   codec: Pick<BlockCodec, "compress">,
-  base?: HostTable,
+  base?: CheckpointHosts,
 ): CheckpointBody => {
-  const before = base && columnsOf(base);
   const parts: Uint8Array[] = [];
   let rawBytes = 0;
   const add = ({ buffer, byteOffset, byteLength }: ArrayBufferView): void => {
@@ -34,12 +50,11 @@ export const encodeCheckpoint = (
     rawBytes += aligned(byteLength);
   };
   const columns: Record<string, StoredColumn> = {};
-  for (const [name, own] of columnsOf(table)) {
-    const named = isNameColumn(name) ? numberTexts(table, name, base) : undefined;
-    const all = named?.numbers ?? own;
-    const known = before?.get(name);
-    const places = known && changedPlaces(all, known);
-    const values = places ? pick(all, places) : all;
+  for (const name of columnNames) {
+    const named = isNameColumn(name) ? numberTexts(table, name, base?.names[name]) : undefined;
+    const all = named?.numbers ?? table.values(name);
+    const places = base && changedPlaces(all, base.read(name));
+    const values = places ? pickValues(all, places) : all;
     const code = values instanceof Float64Array ? codeOf(values) : undefined;
     columns[name] = { at: rawBytes, changed: places?.length, code, texts: named?.texts };
     if (places) add(places.map((place, nth) => place - (places[nth - 1] ?? 0)));
@@ -54,45 +69,35 @@ export const encodeCheckpoint = (
   return { hosts: table.count, columns, rawBytes, body: codec.compress(raw) };
 };
 
-/** Returns the table of stored bytes, with the first hosts of an index; those of a difference begin with those of its base. Null if they are damaged. */
+/** Returns the hosts of stored bytes, the first ones of an index; those of a difference begin with those of its base. Null if they are damaged. */
 export const decodeCheckpoint = (
-  { hosts, columns, rawBytes, body }: CheckpointBody,
-  codec: Pick<BlockCodec, "decompress" | "free">,
-  { index, base }: { index: HostIndex; base?: HostTable | undefined },
-): HostTable | null => {
-  const bytes = codec.decompress(body, rawBytes);
-  if (bytes === null) return null;
+  { hosts: count, columns, rawBytes, body }: CheckpointBody,
+  codec: Pick<BlockCodec, "decompress">,
+  { index, base }: { index: HostIndex; base?: CheckpointHosts | undefined },
+): CheckpointHosts | null => {
+  const raw = codec.decompress(body, rawBytes);
+  if (raw === null) return null;
   // A small one is anywhere in Node's pool.
-  const { buffer, byteOffset } = bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
-  const places = new Map<string, Uint32Array>();
-  const partOf = (name: string) => {
-    const { at, changed = hosts, code } = columns[name] as StoredColumn;
+  const { buffer, byteOffset } = raw.byteOffset % 8 === 0 ? raw : raw.slice();
+  const valuesAt = (name: string, at: number, length: number, code: StoredColumn["code"]): HostValues => {
     const from = byteOffset + at;
-    if (base === undefined) return { code, from, count: hosts };
-    places.set(name, addUp(new Uint32Array(buffer, from, changed).slice()));
-    return { code, from: from + aligned(4 * changed), count: changed };
+    if (code) return decodeNumbers(new codeTypes[code.bytes](buffer, from, length), code);
+    return new (typeOf(name))(buffer, from, length).slice();
   };
-  const values = createValues(
-    (name) => {
-      const { code, from, count } = partOf(name);
-      if (code === undefined) return new Float64Array(buffer, from, count).slice();
-      return decodeNumbers(new codeTypes[code.bytes](buffer, from, count), code);
-    },
-    (name) => {
-      const { from, count } = partOf(name);
-      return new BigInt64Array(buffer, from, count).slice();
-    },
-    (name) => {
-      const { from, count } = partOf(name);
-      return new Uint8Array(buffer, from, count).slice();
-    },
-  );
+  const read = (name: string): HostValues => {
+    const { at, changed, code } = columns[name] as StoredColumn;
+    if (base === undefined || changed === undefined) return valuesAt(name, at, count, code);
+    const distances = new Uint32Array(buffer, byteOffset + at, changed);
+    const values = lengthen(name, base.read(name), count);
+    const others = valuesAt(name, at + aligned(distances.byteLength), changed, code);
+    for (let nth = 0, place = 0; nth < changed; nth++) {
+      place += distances[nth] as number;
+      values[place] = others[nth] as number;
+    }
+    return values;
+  };
   const names = Object.fromEntries(nameColumns.map((name) => [name, columns[name]?.texts ?? []]));
-  const table = base ? base.share({ count: hosts, index, names }) : new HostTable(index, values, names, hosts);
-  const changed = allOf(values);
-  for (const [name, at] of places) table.setEach(name, at, (nth) => changed.get(name)?.[nth] as number | bigint);
-  codec.free(bytes);
-  return table;
+  return { index, count, names, read };
 };
 
 /** Returns the lines of a table's hosts from a place on. */
@@ -113,22 +118,19 @@ const idLength = 36;
 /** Each part begins where an array of any type may. */
 const aligned = (bytes: number): number => Math.ceil(bytes / 8) * 8;
 
-const allOf = ({ numbers, keys, flags }: ReturnType<HostTable["values"]>) =>
-  new Map<string, HostValues>([...numbers, ...keys, ...flags]);
-const columnsOf = (table: HostTable) => allOf(table.values());
-
 const isNameColumn = (name: string): name is NameColumn => (nameColumns as readonly string[]).includes(name);
 
 /** The texts of a column and the number of each host's, by those that a base has first. */
-const numberTexts = (table: HostTable, name: NameColumn, base: HostTable | undefined) => {
-  const own = table.names(name);
-  const texts = [...(base?.names(name) ?? [])];
-  const numbers = own.map((text) => (texts.includes(text) ? texts.indexOf(text) : texts.push(text) - 1));
-  const { values } = table.column(name);
-  const renumbered = new Float64Array(table.count);
-  for (let place = 0; place < renumbered.length; place++)
-    renumbered[place] = numbers[values[place] as number] as number;
-  return { texts, numbers: renumbered };
+const numberTexts = (table: HostTable, name: NameColumn, first: readonly string[] = []) => {
+  const texts = [...first];
+  const numbers = table.names(name).map((text) => (texts.includes(text) ? texts.indexOf(text) : texts.push(text) - 1));
+  return {
+    texts,
+    numbers: table
+      .numbers(name)
+      .slice(0, table.count)
+      .map((number) => numbers[number] as number),
+  };
 };
 
 const changedPlaces = (values: HostValues, before: HostValues): Uint32Array => {
@@ -136,18 +138,6 @@ const changedPlaces = (values: HostValues, before: HostValues): Uint32Array => {
   let count = 0;
   for (let place = 0; place < values.length; place++) if (values[place] !== before[place]) places[count++] = place;
   return places.subarray(0, count);
-};
-
-/** Returns the places, given the distance of each from the one before, which compresses well. Changes the array. */
-const addUp = (distances: Uint32Array): Uint32Array => {
-  for (let nth = 1; nth < distances.length; nth++)
-    distances[nth] = (distances[nth] as number) + (distances[nth - 1] as number);
-  return distances;
-};
-
-const pick = (values: HostValues, places: Uint32Array): HostValues => {
-  if (values instanceof Float64Array) return pickNumbers(values, places);
-  return values instanceof BigInt64Array ? pickKeys(values, places) : pickFlags(values, places);
 };
 
 type Code = NonNullable<StoredColumn["code"]>;
@@ -164,7 +154,8 @@ const codeOf = (values: Float64Array): Code | undefined => {
     }
   const first = Number.isFinite(least) ? least : 0;
   const unit = [1000, 1].find((each) => areMultiples(values, first, each));
-  const bytes = unit && ([1, 2, 4] as const).find((each) => (most - first) / unit < 2 ** (8 * each) - 2);
+  if (unit === undefined) return undefined;
+  const bytes = ([1, 2, 4] as const).find((each) => (most - first) / unit < 2 ** (8 * each) - 2);
   return bytes && { bytes, first, unit };
 };
 

@@ -10,9 +10,15 @@ import type { Executor } from "../../database/database.ts";
 import { arrayLiteral } from "../../database/query-parts.ts";
 import type { BlockCodec } from "../../ingest/block-codec.ts";
 import { HostIndex } from "../columns/host-index.ts";
-import { hostColumns } from "../columns/packed-rows.ts";
-import type { HostTable } from "../columns/resident-hosts.ts";
-import { checkpointFormat, decodeCheckpoint, decodeLines, encodeCheckpoint, encodeLines } from "./checkpoint-body.ts";
+import { columnNames, HostTable } from "../columns/resident-hosts.ts";
+import {
+  type CheckpointHosts,
+  checkpointFormat,
+  decodeCheckpoint,
+  decodeLines,
+  encodeCheckpoint,
+  encodeLines,
+} from "./checkpoint-body.ts";
 
 /** Changes of hosts after which a checkpoint is due. */
 export const changesPerCheckpoint = 5000;
@@ -27,7 +33,7 @@ export interface CheckpointStore {
 }
 
 /** Whether a checkpoint is in the format and has the columns of this version: an upgrade that changes them begins anew. */
-const isReadable = sql`(layout->>'format')::int = ${checkpointFormat} and layout->'columns' ?& ${arrayLiteral(Object.values(hostColumns).flat())}::text[]`;
+const isReadable = sql`(layout->>'format')::int = ${checkpointFormat} and layout->'columns' ?& ${arrayLiteral(columnNames)}::text[]`;
 
 /** Finds when the newest checkpoint is of; null without one. */
 export const findLastCheckpoint = async (db: Executor): Promise<Date | null> => {
@@ -63,7 +69,7 @@ const wholesMax = 3;
 /** Creates a reader and writer. The whole checkpoints used last stay in memory, and so do the hosts, which most of them share. */
 export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints => {
   /** By their times; those used last come last. */
-  const wholes = new Map<number, Promise<HostTable | null>>();
+  const wholes = new Map<number, Promise<CheckpointHosts | null>>();
   /** The hosts of whole checkpoints, and the digests of lines that they begin with. */
   let known = { index: new HostIndex(), digests: new Set<string>() };
 
@@ -88,12 +94,12 @@ export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints =
     known.digests.add(digest);
     return index;
   };
-  const loadWhole = async (at: Date): Promise<HostTable | null> => {
+  const loadWhole = async (at: Date): Promise<CheckpointHosts | null> => {
     const row = await find(at);
     const index = row && (await readIndex(at, row.layout.lines));
     return index ? decodeCheckpoint(row, codec, { index }) : null;
   };
-  const readWhole = (at: Date): Promise<HostTable | null> => {
+  const readWhole = (at: Date): Promise<CheckpointHosts | null> => {
     const key = at.getTime();
     const whole = wholes.get(key) ?? loadWhole(at);
     wholes.delete(key);
@@ -102,13 +108,16 @@ export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints =
     for (const oldest of [...wholes.keys()].slice(0, -wholesMax)) wholes.delete(oldest);
     return whole;
   };
+  const readDifference = async (at: Date, baseAt: Date): Promise<CheckpointHosts | null> => {
+    const [row, base] = await Promise.all([find(at, fleetCheckpoint.lines), readWhole(baseAt)]);
+    const lines = row && readLines(row);
+    if (!lines || base === null) return null;
+    return decodeCheckpoint(row, codec, { index: base.index.extend(base.count, decodeLines(lines)), base });
+  };
   return {
     async read({ at, baseAt }) {
-      if (baseAt === null) return (await readWhole(at))?.share() ?? null;
-      const [row, base] = await Promise.all([find(at, fleetCheckpoint.lines), readWhole(baseAt)]);
-      const lines = row && readLines(row);
-      if (!lines || base === null) return null;
-      return decodeCheckpoint(row, codec, { index: base.index.extend(base.count, decodeLines(lines)), base });
+      const hosts = await (baseAt === null ? readWhole(at) : readDifference(at, baseAt));
+      return hosts && new HostTable(hosts.index, hosts.read, hosts.names, hosts.count);
     },
     async add(at, table) {
       const [before] = await db
@@ -121,7 +130,7 @@ export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints =
       // Also a whole one begins with the hosts of that before it, so that core's memory has them once.
       const ordered = whole ? orderLike(table, whole) : undefined;
       const base = ordered && before && before.at.getTime() >= at.getTime() - dayMs ? whole : undefined;
-      const own = ordered ?? table.share();
+      const own = ordered ?? table.copy();
       forgetNewest(own, at.getTime());
       const { hosts, columns, rawBytes, body } = encodeCheckpoint(own, codec, base ?? undefined);
       const text = encodeLines(own, base?.count);
@@ -146,20 +155,20 @@ const forgetNewest = (table: HostTable, at: number): void => {
 };
 
 /** Returns a table with the hosts of another first, in their order; undefined if it lacks one of them. */
-const orderLike = (table: HostTable, first: HostTable): HostTable | undefined => {
+const orderLike = (table: HostTable, first: CheckpointHosts): HostTable | undefined => {
   const places = new Uint32Array(table.count);
   const isPlaced = new Uint8Array(table.count);
   let count = 0;
   for (let at = 0; at < first.count; at++) {
-    const place = table.placeOf(first.ids[at] as string);
+    const place = table.placeOf(first.index.ids[at] as string);
     if (place === undefined) return undefined;
     places[count++] = place;
     isPlaced[place] = 1;
   }
-  const { values: enrolled } = table.column("enrolled_at");
+  const enrolled = table.numbers("enrolled_at");
   const others = Array.from(isPlaced.keys()).filter((place) => isPlaced[place] === 0);
   // As they were enrolled, so that later checkpoints have the same hosts at the same places.
-  others.sort((a, b) => Number(enrolled[a]) - Number(enrolled[b]));
+  others.sort((a, b) => (enrolled[a] as number) - (enrolled[b] as number));
   places.set(others, count);
   return table.copy(places);
 };

@@ -11,13 +11,19 @@ import { zstdCodec } from "../../../node/ingest/zstd-codec.ts";
 import type { Database } from "../../database/database.ts";
 import type { FleetColumns } from "../columns/fleet-columns.ts";
 import { HostIndex } from "../columns/host-index.ts";
-import { type NameColumn, nameColumns } from "../columns/packed-rows.ts";
-import { HostTable, loadHosts } from "../columns/resident-hosts.ts";
+import { hostColumns, type NameColumn, nameColumns } from "../columns/packed-rows.ts";
+import { columnNames, HostTable, loadHosts, typeOf } from "../columns/resident-hosts.ts";
 import { countFleet } from "../facets.ts";
 import { hostsAt, recordThresholds } from "../history.ts";
 import { findFleetPage } from "../report.ts";
 import { summarizeFleet } from "../summary.ts";
-import { decodeCheckpoint, decodeLines, encodeCheckpoint, encodeLines } from "./checkpoint-body.ts";
+import {
+  type CheckpointHosts,
+  decodeCheckpoint,
+  decodeLines,
+  encodeCheckpoint,
+  encodeLines,
+} from "./checkpoint-body.ts";
 import { createCheckpoints, findNextCheckpoint } from "./checkpoints.ts";
 import { createPastColumns } from "./past-columns.ts";
 import { readChanges, rewindHosts, takeBack } from "./rewind-hosts.ts";
@@ -48,15 +54,14 @@ const ago = (minutes: number) => new Date(clock.now() - minutes * minute);
 
 /** What a table has of each host. */
 const hostsOf = (table: HostTable) => {
-  const { numbers, keys, flags } = table.values();
   const names = table.allNames();
-  const valueAt = (place: number) => (name: string, values: ArrayLike<number | bigint>) =>
-    Object.hasOwn(names, name) ? names[name as NameColumn][Number(values[place])] : values[place];
+  const valueAt = (place: number) => (name: string) => {
+    const value = table.values(name)[place];
+    return Object.hasOwn(names, name) ? names[name as NameColumn][Number(value)] : value;
+  };
   return Object.fromEntries(
     table.ids.slice(0, table.count).map((id, place) => {
-      const columns = [...numbers, ...keys, ...flags].map(
-        ([name, values]) => [name, valueAt(place)(name, values)] as const,
-      );
+      const columns = columnNames.map((name) => [name, valueAt(place)(name)] as const);
       return [id, { identity: table.index.identities[place], ...Object.fromEntries(columns) }];
     }),
   );
@@ -99,46 +104,43 @@ describe("a checkpoint", () => {
     clock.now(),
     clock.now() + 1,
   );
-  const valuesOf = (kind: "numbers" | "keys" | "flags", name: string) => {
-    if (kind === "numbers") return (nameColumns as readonly string[]).includes(name) ? fc.nat(2) : numbers;
-    return kind === "keys" ? fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n }) : fc.nat(1);
-  };
-  const layout = Object.entries(new HostTable().values()).flatMap(([kind, columns]) =>
-    [...columns.keys()].map((name) => [name, valuesOf(kind as "numbers", name)] as const),
-  );
-  const hostsWith = (count: number) =>
-    fc.record(
-      Object.fromEntries(
-        layout.map(([name, value]) => [name, fc.array(value, { minLength: count, maxLength: count })]),
-      ),
-    );
-  const texts = fc.shuffledSubarray(["1.0.0", "1.1.0", "2.0.0"], { minLength: 3 });
-  const tableOf = (columns: Record<string, (number | bigint)[]>, count: number, names: string[]) => {
-    const index = new HostIndex().extend(
-      0,
-      Array.from({ length: count }, (_, nth) => [idOf(nth), `host ${nth}`]),
-    );
-    const table = new HostTable().share({
-      index,
-      count,
-      names: Object.fromEntries(nameColumns.map((name) => [name, names])),
-    });
-    for (const [name, values] of Object.entries(columns))
-      table.setEach(name, Uint32Array.from(values.keys()), (nth) => values[nth] ?? 0);
-    return table;
+  const valuesOf = (name: string) => {
+    if ((nameColumns as readonly string[]).includes(name)) return fc.nat(2);
+    if (hostColumns.keys.includes(name)) return fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
+    return hostColumns.flags.includes(name) ? fc.nat(1) : numbers;
   };
   const idOf = (nth: number) => `00000000-0000-7000-8000-${String(nth).padStart(12, "0")}`;
+  const tables = (count: number) => {
+    const each = columnNames.map((name) => [
+      name,
+      fc.array<number | bigint>(valuesOf(name), { minLength: count, maxLength: count }),
+    ]);
+    const texts = fc.shuffledSubarray(["1.0.0", "1.1.0", "2.0.0"], { minLength: 3 });
+    return fc.tuple(fc.record(Object.fromEntries(each)), texts).map(([columns, names]) => {
+      const index = new HostIndex().extend(
+        0,
+        Array.from({ length: count }, (_, nth) => [idOf(nth), `host ${nth}`]),
+      );
+      const created = (name: string) => new (typeOf(name))(count);
+      const table = new HostTable(index, created, Object.fromEntries(nameColumns.map((name) => [name, names])));
+      for (const [name, values] of Object.entries<(number | bigint)[]>(columns))
+        table.setEach(name, Uint32Array.from(values.keys()), (nth) => values[nth] ?? 0);
+      return table;
+    });
+  };
+  const tableOf = (read: CheckpointHosts | null) =>
+    read && new HostTable(read.index, read.read, read.names, read.count);
 
   it("has every value of every column, whole and as the difference from another", () => {
-    const property = fc.property(hostsWith(5), hostsWith(7), texts, texts, (before, after, names, others) => {
-      const [base, table] = [tableOf(before, 5, names), tableOf(after, 7, others)];
-      const whole = decodeCheckpoint(encodeCheckpoint(base, codec), codec, { index: base.index });
-      expect(whole && hostsOf(whole)).toEqual(hostsOf(base));
-      const difference = encodeCheckpoint(table, codec, base);
-      const added = decodeLines(encodeLines(table, 5));
-      const read = decodeCheckpoint(difference, codec, { index: base.index.extend(5, added), base });
-      expect(read && hostsOf(read)).toEqual(hostsOf(table));
-      expect(whole && hostsOf(whole)).toEqual(hostsOf(base));
+    const property = fc.property(tables(5), tables(7), (before, table) => {
+      const base = decodeCheckpoint(encodeCheckpoint(before, codec), codec, { index: before.index });
+      const [whole, known] = [tableOf(base), base ?? undefined];
+      expect(whole && hostsOf(whole)).toEqual(hostsOf(before));
+      const index = before.index.extend(5, decodeLines(encodeLines(table, 5)));
+      const difference = tableOf(
+        decodeCheckpoint(encodeCheckpoint(table, codec, known), codec, { index, base: known }),
+      );
+      expect(difference && hostsOf(difference)).toEqual(hostsOf(table));
     });
     fc.assert(property, { numRuns: 30 });
   });

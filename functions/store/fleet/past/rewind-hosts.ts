@@ -37,17 +37,16 @@ export const readChanges = async (db: Pick<Database, "execute">, between: Change
   return { facts, connections, unheard, unsent };
 };
 
-/** Returns the hosts that were enrolled at a time: the table itself, if it has no others, or its first ones. */
+/** Returns the hosts that were enrolled at a time: the table itself, which loses its last ones, or if others were not, another. */
 export const keepEnrolled = (hosts: HostTable, at: Date): HostTable => {
-  const { values: enrolled } = hosts.column("enrolled_at");
+  const enrolled = hosts.numbers("enrolled_at");
   const places = new Uint32Array(hosts.count);
   let count = 0;
   for (let place = 0; place < hosts.count; place++)
     if ((enrolled[place] as number) <= at.getTime()) places[count++] = place;
-  if (count === hosts.count) return hosts;
-  return count === 0 || places[count - 1] === count - 1
-    ? hosts.share({ count })
-    : hosts.copy(places.subarray(0, count));
+  if (count > 0 && places[count - 1] !== count - 1) return hosts.copy(places.subarray(0, count));
+  hosts.count = count;
+  return hosts;
 };
 
 /**
