@@ -113,6 +113,27 @@ export const fleetSample = pgTable("fleet_sample", {
   needsAttention: integer("needs_attention").notNull(),
 });
 
+/** How a checkpoint is written. */
+export interface CheckpointLayout {
+  /** The version of the bytes. */
+  format: number;
+  columns: Readonly<Record<string, StoredColumn>>;
+  /** Bytes of the lines before compression, and their SHA-256 in hex: tables with the same hosts in the same order have the same. */
+  lines: { bytes: number; digest: string };
+}
+
+/** How a column of a checkpoint is written. */
+export interface StoredColumn {
+  /** Where it begins. */
+  at: number;
+  /** The number of hosts that differ from the base, whose places come first; absent in a whole checkpoint. */
+  changed?: number | undefined;
+  /** Numbers are `first + unit * code`, and infinite times the two highest codes; absent where they are written as they are. */
+  code?: { bytes: 1 | 2 | 4; first: number; unit: number } | undefined;
+  /** The texts that have these numbers. */
+  texts?: readonly string[] | undefined;
+}
+
 /**
  * The hosts at a time, as core's memory has them. A view of the past starts with the next checkpoint and takes back the changes since, of which
  * there are some thousand at most: one is written after as many.
@@ -122,9 +143,13 @@ export const fleetCheckpoint = pgTable("fleet_checkpoint", {
   /** The checkpoint that these bytes are the difference from; null for a whole one. */
   baseAt: timestamp("base_at"),
   hosts: integer("hosts").notNull(),
-  /** The texts of columns that have their numbers. */
-  names: jsonb("names").$type<Readonly<Record<string, readonly string[]>>>().notNull(),
+  /** Empty: cores that do not know `layout` leave checkpoints without names alone. */
+  names: jsonb("names").$type<Readonly<Record<string, never>>>().notNull(),
   rawBytes: integer("raw_bytes").notNull(),
-  /** Compressed with zstd. */
+  /** Columns, compressed with zstd. */
   body: bytea("body").notNull(),
+  /** Null in a checkpoint of an earlier format. */
+  layout: jsonb("layout").$type<CheckpointLayout>(),
+  /** A line for each host with its id and identity, in a difference for each that its base lacks; compressed, apart, as most times share them. */
+  lines: bytea("lines"),
 });

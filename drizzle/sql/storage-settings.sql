@@ -9,3 +9,4 @@ ALTER TABLE "ingest_hour" SET (fillfactor = 50);
 ALTER TABLE "proof_use" SET (fillfactor = 50);
 -- Compressed already.
 ALTER TABLE "fleet_checkpoint" ALTER COLUMN "body" SET STORAGE EXTERNAL;
+ALTER TABLE "fleet_checkpoint" ALTER COLUMN "lines" SET STORAGE EXTERNAL;

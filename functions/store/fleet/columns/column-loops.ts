@@ -26,6 +26,10 @@ export const placesOf = (marks: Uint8Array): Uint32Array => {
   for (let at = 0; at < words.length; at++) length += Math.imul(words[at] as number, 0x01010101) >>> 24;
   for (let at = words.length * 4; at < marks.length; at++) length += marks[at] as number;
   const places = new Uint32Array(length);
+  if (length === marks.length) {
+    for (let at = 0; at < length; at++) places[at] = at;
+    return places;
+  }
   for (let at = 0, next = 0; next < length; at++) {
     // Four hosts at once, as most conditions are of few.
     while ((at & 3) === 0 && words[at >> 2] === 0) at += 4;

@@ -26,6 +26,8 @@ export type HostColumn =
 export interface ColumnView {
   readonly count: number;
   column(name: string): HostColumn;
+  /** What has been decided on hosts that no longer change, by condition. */
+  readonly decided?: Map<string, Uint8Array> | undefined;
 }
 
 /** Marks with 1 the hosts of a view that have a value which the statement finds. */
@@ -42,9 +44,18 @@ export interface Evaluator {
 /** Creates an evaluator. It keeps what it has compared, as conditions repeat each other. */
 export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator => {
   const { count } = view;
-  const compared = new Map<string, Uint8Array>();
+  const decided = view.decided ?? new Map<string, Uint8Array>();
 
   const mark = (condition: Expression): Uint8Array => {
+    const key = keyOf(condition);
+    if (key === undefined) return decide(condition);
+    const result = decided.get(key) ?? decide(condition);
+    if (decided.size >= decidedMax) decided.clear();
+    decided.set(key, result);
+    return result;
+  };
+
+  const decide = (condition: Expression): Uint8Array => {
     switch (condition.kind) {
       case "constant":
         return new Uint8Array(count).fill(condition.value === true ? 1 : 0);
@@ -65,12 +76,8 @@ export const createEvaluator = (view: ColumnView, marked: FindMarked): Evaluator
       }
       case "found":
         return marked(condition);
-      case "compare": {
-        const key = keyOf(condition);
-        const result = compared.get(key) ?? compare(condition);
-        compared.set(key, result);
-        return result;
-      }
+      case "compare":
+        return compare(condition);
       default:
         throw new Error(`${condition.kind} is no condition`);
     }
@@ -217,13 +224,24 @@ const inverse = (marks: Uint8Array): Uint8Array => {
   return result;
 };
 
-/** Names a comparison by what it compares. */
-const keyOf = (expression: Compared): string =>
-  JSON.stringify(expression, (_, value: unknown) =>
-    typeof value === "bigint" || value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY
+/** Conditions that are kept, of a bit more than a byte for each host. */
+const decidedMax = 100;
+
+/** Names a condition by what it compares; undefined for what takes no time, and for what a statement finds, which may change. */
+const keyOf = (expression: Expression): string | undefined => {
+  if (expression.kind !== "compare" && expression.kind !== "and" && expression.kind !== "or") return undefined;
+  let isFound = false;
+  const key = JSON.stringify(expression, (name, value: unknown) => {
+    if (name === "query") {
+      isFound = true;
+      return undefined;
+    }
+    return typeof value === "bigint" || value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY
       ? `${typeof value} ${value}`
-      : value,
-  );
+      : value;
+  });
+  return isFound ? undefined : key;
+};
 
 const add = (a: number, b: number): number => a + b;
 

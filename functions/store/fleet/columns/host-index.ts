@@ -24,6 +24,15 @@ export class HostIndex {
     return picked;
   }
 
+  /** Returns an index whose hosts after the first `count` are these: this one, where it has the same or no hosts from there on. */
+  extend(count: number, hosts: readonly (readonly [id: string, identity: string])[]): HostIndex {
+    const isAt = ([id]: readonly [string, string], nth: number) =>
+      count + nth < this.ids.length ? this.ids[count + nth] === id : !this.#places.has(id);
+    const index = hosts.every(isAt) ? this : this.pick(Uint32Array.from({ length: count }, (_, place) => place));
+    for (const [id, identity] of hosts.slice(index.ids.length - count)) index.add(id, identity);
+    return index;
+  }
+
   /** Returns the places in the order of identities. */
   order(): Uint32Array {
     const count = this.ids.length;

@@ -38,6 +38,9 @@ const batchRows = 5000;
 /** Room for hosts before the first is known. */
 const firstRows = 1000;
 
+/** The place of a host that a table lacks: no array has it. */
+const nowhere = 2 ** 32 - 1;
+
 /** Loads all hosts of a relation. */
 export const loadHosts = async (db: Pick<Database, "execute">, hosts?: SQL): Promise<HostTable> => {
   const loaded = new HostTable();
@@ -55,40 +58,72 @@ export const loadHosts = async (db: Pick<Database, "execute">, hosts?: SQL): Pro
   return loaded;
 };
 
-/** The values of a table's hosts, a column at a time. */
-interface ColumnValues {
-  /** Of times, of amounts, and of names the number of the text. */
-  numbers: Map<string, Float64Array>;
-  keys: Map<string, BigInt64Array>;
-  flags: Map<string, Uint8Array>;
-}
+/** The values of a column: numbers, keys beyond 2^53, or flags. Those of names are the numbers of their texts. */
+export type HostValues = Float64Array | BigInt64Array | Uint8Array;
+
+/** The texts of columns of names, by their numbers. */
+export type NameTexts = Readonly<Partial<Record<NameColumn, readonly string[]>>>;
+
+/** The names of all columns. */
+export const columnNames: readonly string[] = Object.values(hostColumns).flat();
+
+/** Returns the type of array that has the values of a column. */
+export const typeOf = (name: string) => {
+  if (hostColumns.keys.includes(name)) return BigInt64Array;
+  return hostColumns.flags.includes(name) ? Uint8Array : Float64Array;
+};
+
+/** Returns the values of a column, in an array that has this length or more. */
+export const lengthen = (name: string, values: HostValues | undefined, length: number): HostValues => {
+  if (values && values.length >= length) return values;
+  const longer = new (typeOf(name))(length);
+  if (values) longer.set(values as never);
+  return longer;
+};
 
 /** Hosts that are taken from packed rows. */
 export class HostTable implements ResidentHosts {
   since: string | undefined;
   server: string | undefined;
   readAt = 0;
+  decided: Map<string, Uint8Array> | undefined;
   count: number;
   readonly index: HostIndex;
-  #values: ColumnValues;
+  readonly #create: ((name: string) => HostValues) | undefined;
+  /** Those that have been read. */
+  readonly #columns = new Map<string, HostValues>();
+  /** Changes of the others, by column. */
+  readonly #changes = new Map<string, ((values: HostValues) => void)[]>();
   readonly #names: Map<NameColumn, { texts: string[]; places: Map<string, number> }>;
 
-  /** Without values it is empty; with them it has the first hosts of the index, all by default. */
+  /** Without `create` it is empty; with it, it has the first hosts of the index, all by default, and creates a column when that is first read. */
   constructor(
     index = new HostIndex(),
-    values = emptyValues(),
-    names: Readonly<Partial<Record<NameColumn, readonly string[]>>> = {},
+    create?: (name: string) => HostValues,
+    names: NameTexts = {},
     count = index.ids.length,
   ) {
     this.index = index;
     this.count = count;
-    this.#values = values;
+    this.#create = create;
     this.#names = new Map(
       nameColumns.map((name) => {
         const texts = [...(names[name] ?? [])];
         return [name, { texts, places: new Map(texts.map((text, place) => [text, place])) }];
       }),
     );
+    if (create === undefined) for (const name of columnNames) this.#read(name);
+  }
+
+  #read(name: string): HostValues {
+    const known = this.#columns.get(name);
+    if (known) return known;
+    if (!columnNames.includes(name)) throw new Error(`no column ${name} in core's memory`);
+    const values = lengthen(name, this.#create?.(name), Math.max(this.count, firstRows));
+    for (const change of this.#changes.get(name) ?? []) change(values);
+    this.#changes.delete(name);
+    this.#columns.set(name, values);
+    return values;
   }
 
   get ids(): readonly string[] {
@@ -109,6 +144,8 @@ export class HostTable implements ResidentHosts {
   }
 
   names(column: NameColumn): readonly string[] {
+    // Its changes may have others.
+    this.#read(column);
     return this.#names.get(column)?.texts ?? [];
   }
 
@@ -127,45 +164,46 @@ export class HostTable implements ResidentHosts {
   }
 
   column(name: string): HostColumn {
-    const values = this.#values.numbers.get(name);
-    const names = this.#names.get(name as NameColumn);
-    if (values && names) return { kind: "names", values, places: names.places };
-    if (values) return { kind: "numbers", values };
-    const flagValues = this.#values.flags.get(name);
-    if (flagValues) return { kind: "flags", values: flagValues };
-    const keyValues = this.#values.keys.get(name);
-    if (keyValues) return { kind: "keys", values: keyValues };
     if (name === "identity") return { kind: "texts", values: this.index.identities };
     if (name === "identity_id") return { kind: "texts", values: this.ids };
-    throw new Error(`no column ${name} in core's memory`);
+    const values = this.#read(name);
+    if (values instanceof BigInt64Array) return { kind: "keys", values };
+    if (values instanceof Uint8Array) return { kind: "flags", values };
+    const names = this.#names.get(name as NameColumn);
+    return names ? { kind: "names", values, places: names.places } : { kind: "numbers", values };
   }
 
   /** Returns the numbers of a column, which the caller may change. */
   numbers(name: string): Float64Array {
-    const values = this.#values.numbers.get(name);
-    if (values === undefined) throw new Error(`no numbers ${name} in core's memory`);
-    return values;
+    const values = this.#read(name);
+    if (values instanceof Float64Array) return values;
+    throw new Error(`no numbers ${name} in core's memory`);
   }
 
-  /** Returns the values of all hosts; the arrays are those of the table. */
-  values(): ColumnValues {
-    const cut = <Values extends Float64Array | BigInt64Array | Uint8Array>(columns: Map<string, Values>) =>
-      mapValues(columns, (each) => each.subarray(0, this.count) as Values);
-    const { numbers, keys, flags } = this.#values;
-    return { numbers: cut(numbers), keys: cut(keys), flags: cut(flags) };
+  /** Returns the values of a column; the array is that of the table. */
+  values(name: string): HostValues {
+    return this.#read(name).subarray(0, this.count);
+  }
+
+  /** Sets the values of a column for the hosts at some places. */
+  setEach(name: string, places: Uint32Array, valueFor: (nth: number) => number | bigint): void {
+    const change = (values: HostValues) => {
+      for (let nth = 0; nth < places.length; nth++) values[places[nth] as number] = valueFor(nth) as number;
+    };
+    const values = this.#columns.get(name);
+    if (values) change(values);
+    else this.#changes.set(name, [...(this.#changes.get(name) ?? []), change]);
   }
 
   copy(places?: Uint32Array): HostTable {
-    const { numbers, keys, flags } = places ? this.#values : this.values();
-    const values: ColumnValues = {
-      numbers: mapValues(numbers, (each) => (places ? pickNumbers(each, places) : each.slice())),
-      keys: mapValues(keys, (each) => (places ? pickKeys(each, places) : each.slice())),
-      flags: mapValues(flags, (each) => (places ? pickFlags(each, places) : each.slice())),
-    };
+    const columns = new Map(
+      columnNames.map((name) => [name, places ? pickValues(this.#read(name), places) : this.values(name).slice()]),
+    );
+    const create = (name: string) => columns.get(name) as HostValues;
     // The index of all may grow later: these hosts keep their places, and others have none below `count`.
     return places
-      ? new HostTable(this.index.pick(places), values, this.allNames())
-      : new HostTable(this.index, values, this.allNames(), this.count);
+      ? new HostTable(this.index.pick(places), create, this.allNames())
+      : new HostTable(this.index, create, this.allNames(), this.count);
   }
 
   /** Takes the columns of rows. Those of hosts that the table lacks are added, or without an identity left out. */
@@ -174,31 +212,24 @@ export class HostTable implements ResidentHosts {
     const rowBytes =
       idBytes + 8 * (layout.times.length + layout.amounts.length + layout.keys.length) + layout.flags.length;
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-    allTexts.forEach(([identity, ...names], index) => {
-      let at = index * rowBytes;
-      const id = idAt(bytes, at);
-      const place = identity === null ? this.placeOf(id) : this.#placeFor(id, identity);
-      if (place === undefined) return;
-      at += idBytes;
-      const { numbers, keys, flags } = this.#values;
-      const numbersOf = (name: string) => numbers.get(name) as Float64Array;
-      for (const name of layout.times) {
-        numbersOf(name)[place] = packedTimeAt(view, at);
-        at += 8;
-      }
-      for (const name of layout.amounts) {
-        numbersOf(name)[place] = view.getInt32(at) * 2 ** 32 + view.getUint32(at + 4);
-        at += 8;
-      }
-      for (const name of layout.keys) {
-        (keys.get(name) as BigInt64Array)[place] = view.getBigInt64(at);
-        at += 8;
-      }
-      for (const name of layout.flags) (flags.get(name) as Uint8Array)[place] = view.getUint8(at++);
-      layout.names.forEach((name, nth) => {
-        numbersOf(name)[place] = this.#nameNumber(name, names[nth] as string);
-      });
+    const places = Uint32Array.from(allTexts, ([identity], row) => {
+      const id = idAt(bytes, row * rowBytes);
+      return (identity === null ? this.placeOf(id) : this.#placeFor(id, identity)) ?? nowhere;
     });
+    let at = idBytes;
+    const setAll = (names: readonly string[], width: number, valueAt: (at: number) => number | bigint) => {
+      for (const name of names) {
+        const from = at;
+        this.setEach(name, places, (row) => valueAt(row * rowBytes + from));
+        at += width;
+      }
+    };
+    setAll(layout.times, 8, (from) => packedTimeAt(view, from));
+    setAll(layout.amounts, 8, (from) => view.getInt32(from) * 2 ** 32 + view.getUint32(from + 4));
+    setAll(layout.keys, 8, (from) => view.getBigInt64(from));
+    setAll(layout.flags, 1, (from) => view.getUint8(from));
+    for (const [nth, name] of layout.names.entries())
+      this.setEach(name, places, (row) => this.#nameNumber(name, allTexts[row]?.[nth + 1] as string));
   }
 
   #placeFor(id: string, identity: string): number {
@@ -211,16 +242,7 @@ export class HostTable implements ResidentHosts {
   }
 
   #grow(length: number): void {
-    const { numbers, keys, flags } = this.#values;
-    const longer = <Values extends Float64Array | BigInt64Array | Uint8Array>(created: Values, values: Values) => {
-      created.set(values as never);
-      return created;
-    };
-    this.#values = {
-      numbers: mapValues(numbers, (each) => longer(new Float64Array(length), each)),
-      keys: mapValues(keys, (each) => longer(new BigInt64Array(length), each)),
-      flags: mapValues(flags, (each) => longer(new Uint8Array(length), each)),
-    };
+    for (const [name, values] of this.#columns) this.#columns.set(name, lengthen(name, values, length));
   }
 
   #nameNumber(column: NameColumn, text: string): number {
@@ -231,31 +253,10 @@ export class HostTable implements ResidentHosts {
   }
 }
 
-/** Creates the values of every column, each by its length. */
-export const createValues = (
-  numbersFor: (name: string) => Float64Array,
-  keysFor: (name: string) => BigInt64Array,
-  flagsFor: (name: string) => Uint8Array,
-): ColumnValues => {
-  const { times, amounts, names, keys, flags } = hostColumns;
-  return {
-    numbers: new Map([...times, ...amounts, ...names].map((name) => [name, numbersFor(name)])),
-    keys: new Map(keys.map((name) => [name, keysFor(name)])),
-    flags: new Map(flags.map((name) => [name, flagsFor(name)])),
-  };
-};
-
-const emptyValues = (): ColumnValues =>
-  createValues(
-    () => new Float64Array(firstRows),
-    () => new BigInt64Array(firstRows),
-    () => new Uint8Array(firstRows),
-  );
-
-const mapValues = <From, To>(columns: ReadonlyMap<string, From>, map: (values: From) => To): Map<string, To> =>
-  new Map([...columns].map(([name, values]) => [name, map(values)]));
-
-const pickKeys = (values: BigInt64Array, places: Uint32Array): BigInt64Array => {
+/** Returns the values of the hosts at some places. */
+export const pickValues = (values: HostValues, places: Uint32Array): HostValues => {
+  if (values instanceof Float64Array) return pickNumbers(values, places);
+  if (values instanceof Uint8Array) return pickFlags(values, places);
   const picked = new BigInt64Array(places.length);
   for (let at = 0; at < places.length; at++) picked[at] = values[places[at] as number] as bigint;
   return picked;

@@ -1,137 +1,188 @@
 /**
- * A table of hosts as bytes: its columns one after the other, then a line for each host with its id and identity. A table that begins with
- * the hosts of another is written as the difference from it, which is zero but for the hosts that have changed; its lines are those of the
- * further hosts.
+ * A table of hosts as bytes: its columns one after the other, each number in as few bytes as those of its column need. A table that begins with
+ * the hosts of another is written as the difference from it: of each column the places of the hosts that have another value, each as the distance from
+ * the one before, which compresses well, and these values.
  */
+import type { CheckpointLayout, StoredColumn } from "../../../../drizzle/schema/fleet-history.ts";
 import type { BlockCodec } from "../../ingest/block-codec.ts";
-import { HostIndex } from "../columns/host-index.ts";
-import type { NameColumn } from "../columns/packed-rows.ts";
-import { createValues, HostTable } from "../columns/resident-hosts.ts";
+import type { HostIndex } from "../columns/host-index.ts";
+import { type NameColumn, nameColumns } from "../columns/packed-rows.ts";
+import {
+  columnNames,
+  type HostTable,
+  type HostValues,
+  lengthen,
+  type NameTexts,
+  pickValues,
+  typeOf,
+} from "../columns/resident-hosts.ts";
+
+/** The version of these bytes. */
+export const checkpointFormat = 2;
 
 /** A table as it is stored. */
 interface CheckpointBody {
   hosts: number;
-  /** By the names of the columns: one that was written with other columns is of no use. */
-  names: Readonly<Partial<Record<NameColumn, readonly string[]>>>;
+  columns: CheckpointLayout["columns"];
   rawBytes: number;
   body: Uint8Array;
+}
+
+/** The hosts of a checkpoint, whose columns are read when they are needed. */
+export interface CheckpointHosts {
+  index: HostIndex;
+  count: number;
+  names: NameTexts;
+  /** Returns the values of a column, as an array of the caller's own. */
+  read(name: string): HostValues;
 }
 
 /** Returns a table as it is stored: with a base, whose hosts it must begin with, as the difference. */
 export const encodeCheckpoint = (
   table: HostTable,
   codec: Pick<BlockCodec, "compress">,
-  base?: HostTable,
+  base?: CheckpointHosts,
 ): CheckpointBody => {
-  const columns = columnsOf(table);
-  const known = base?.count ?? 0;
-  const lines = table.ids.slice(known, table.count).map((id, at) => `${id}${table.index.identities[known + at]}\n`);
-  const text = new TextEncoder().encode(lines.join(""));
-  const raw = new Uint8Array(columns.reduce((sum, { length }) => sum + length, 0) + text.length);
-  const before = base && columnsOf(base);
-  let at = 0;
-  for (const [nth, column] of columns.entries()) {
-    const part = raw.subarray(at, at + column.length);
-    part.set(column);
-    if (before) subtractBytes(part, before[nth] as Uint8Array);
-    at += column.length;
-  }
-  raw.set(text, at);
-  return { hosts: table.count, names: table.allNames(), rawBytes: raw.length, body: codec.compress(raw) };
-};
-
-/** The hosts of checkpoints that were read, with the bytes of their lines. Later ones extend it: most begin with the same hosts. */
-export interface KnownHosts {
-  index: HostIndex;
-  lines: Uint8Array;
-}
-
-/** Returns the table of stored bytes, which are its columns, and the hosts of a whole one. */
-export const decodeCheckpoint = (
-  { hosts, names, rawBytes, body }: CheckpointBody,
-  codec: Pick<BlockCodec, "decompress">,
-  { base, known }: { base?: HostTable | undefined; known?: KnownHosts | undefined },
-): { table: HostTable; known: KnownHosts | undefined; bytes: Uint8Array } => {
-  const raw = codec.decompress(body, rawBytes);
-  if (raw === null) throw new Error("a checkpoint of the fleet cannot be read");
-  const { buffer, byteOffset } = aligned(raw);
-  let at = byteOffset;
-  const take = (bytes: number): number => {
-    at += bytes;
-    return at - bytes;
+  const parts: Uint8Array[] = [];
+  let rawBytes = 0;
+  const add = ({ buffer, byteOffset, byteLength }: ArrayBufferView): void => {
+    parts.push(new Uint8Array(buffer, byteOffset, byteLength));
+    rawBytes += aligned(byteLength);
   };
-  const values = createValues(
-    () => new Float64Array(buffer, take(8 * hosts), hosts),
-    () => new BigInt64Array(buffer, take(8 * hosts), hosts),
-    () => new Uint8Array(buffer, take(hosts), hosts),
-  );
-  const lines = new Uint8Array(buffer, at, byteOffset + rawBytes - at);
-  if (base === undefined) {
-    const own = extendHosts(known, lines);
-    return { table: new HostTable(own.index, values, names, hosts), known: own, bytes: raw };
+  const columns: Record<string, StoredColumn> = {};
+  for (const name of columnNames) {
+    const named = isNameColumn(name) ? numberTexts(table, name, base?.names[name]) : undefined;
+    const all = named?.numbers ?? table.values(name);
+    const places = base && changedPlaces(all, base.read(name));
+    const values = places ? pickValues(all, places) : all;
+    const code = values instanceof Float64Array ? codeOf(values) : undefined;
+    columns[name] = { at: rawBytes, changed: places?.length, code, texts: named?.texts };
+    if (places) add(places.map((place, nth) => place - (places[nth - 1] ?? 0)));
+    add(code ? encodeNumbers(values as Float64Array, code) : values);
   }
-  const index =
-    lines.length > 0 ? base.index.pick(Uint32Array.from({ length: base.count }, (_, place) => place)) : base.index;
-  addLines(index, lines);
-  const table = new HostTable(index, values, names, hosts);
-  const before = columnsOf(base);
-  for (const [nth, column] of columnsOf(table).entries()) subtractBytes(column, before[nth] as Uint8Array);
-  return { table, known, bytes: raw };
+  const raw = new Uint8Array(rawBytes);
+  let at = 0;
+  for (const part of parts) {
+    raw.set(part, at);
+    at += aligned(part.length);
+  }
+  return { hosts: table.count, columns, rawBytes, body: codec.compress(raw) };
 };
 
-/** Columns of eight bytes come first, so that all are aligned if the first one is. */
-const aligned = (raw: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> =>
-  raw.byteOffset % 8 === 0 ? raw : raw.slice();
+/** Returns the hosts of stored bytes, the first ones of an index; those of a difference begin with those of its base. Null if they are damaged. */
+export const decodeCheckpoint = (
+  { hosts: count, columns, rawBytes, body }: CheckpointBody,
+  codec: Pick<BlockCodec, "decompress">,
+  { index, base }: { index: HostIndex; base?: CheckpointHosts | undefined },
+): CheckpointHosts | null => {
+  const raw = codec.decompress(body, rawBytes);
+  if (raw === null) return null;
+  // A small one is anywhere in Node's pool.
+  const { buffer, byteOffset } = raw.byteOffset % 8 === 0 ? raw : raw.slice();
+  const valuesAt = (name: string, at: number, length: number, code: StoredColumn["code"]): HostValues => {
+    const from = byteOffset + at;
+    if (code) return decodeNumbers(new codeTypes[code.bytes](buffer, from, length), code);
+    return new (typeOf(name))(buffer, from, length).slice();
+  };
+  const read = (name: string): HostValues => {
+    const { at, changed, code } = columns[name] as StoredColumn;
+    if (base === undefined || changed === undefined) return valuesAt(name, at, count, code);
+    const distances = new Uint32Array(buffer, byteOffset + at, changed);
+    const values = lengthen(name, base.read(name), count);
+    const others = valuesAt(name, at + aligned(distances.byteLength), changed, code);
+    for (let nth = 0, place = 0; nth < changed; nth++) {
+      place += distances[nth] as number;
+      values[place] = others[nth] as number;
+    }
+    return values;
+  };
+  const names = Object.fromEntries(nameColumns.map((name) => [name, columns[name]?.texts ?? []]));
+  return { index, count, names, read };
+};
 
-/** Returns an index that begins with the hosts of lines: the known one, with further hosts if there are some, or else another. */
-const extendHosts = (known: KnownHosts | undefined, lines: Uint8Array): KnownHosts => {
-  const shared = known && Math.min(known.lines.length, lines.length);
-  if (known && shared !== undefined && areEqual(known.lines, lines, shared)) {
-    if (lines.length <= known.lines.length) return known;
-    addLines(known.index, lines.subarray(shared));
-    return { index: known.index, lines: lines.slice() };
-  }
-  const index = new HostIndex();
-  addLines(index, lines);
-  return { index, lines: lines.slice() };
+/** Returns the lines of a table's hosts from a place on. */
+export const encodeLines = (table: HostTable, from = 0): Uint8Array => {
+  const { identities } = table.index;
+  const lines = table.ids.slice(from, table.count).map((id, nth) => `${id}${identities[from + nth]}\n`);
+  return new TextEncoder().encode(lines.join(""));
+};
+
+/** Returns the hosts of lines. */
+export const decodeLines = (lines: Uint8Array): (readonly [id: string, identity: string])[] => {
+  const each = new TextDecoder().decode(lines).split("\n").slice(0, -1);
+  return each.map((line) => [line.slice(0, idLength), line.slice(idLength)]);
 };
 
 const idLength = 36;
 
-const addLines = (index: HostIndex, lines: Uint8Array): void => {
-  if (lines.length === 0) return;
-  const text = new TextDecoder().decode(lines.subarray(0, -1));
-  for (const line of text.split("\n")) index.add(line.slice(0, idLength), line.slice(idLength));
+/** Each part begins where an array of any type may. */
+const aligned = (bytes: number): number => Math.ceil(bytes / 8) * 8;
+
+const isNameColumn = (name: string): name is NameColumn => (nameColumns as readonly string[]).includes(name);
+
+/** The texts of a column and the number of each host's, by those that a base has first. */
+const numberTexts = (table: HostTable, name: NameColumn, first: readonly string[] = []) => {
+  const texts = [...first];
+  const numbers = table.names(name).map((text) => (texts.includes(text) ? texts.indexOf(text) : texts.push(text) - 1));
+  return {
+    texts,
+    numbers: table
+      .numbers(name)
+      .slice(0, table.count)
+      .map((number) => numbers[number] as number),
+  };
 };
 
-/** The bytes of each column, in their order. */
-const columnsOf = (table: HostTable): Uint8Array[] => {
-  const { numbers, keys, flags } = table.values();
-  return [...numbers.values(), ...keys.values(), ...flags.values()].map(
-    ({ buffer, byteOffset, byteLength }) => new Uint8Array(buffer, byteOffset, byteLength),
-  );
+const changedPlaces = (values: HostValues, before: HostValues): Uint32Array => {
+  const places = new Uint32Array(values.length);
+  let count = 0;
+  for (let place = 0; place < values.length; place++) if (values[place] !== before[place]) places[count++] = place;
+  return places.subarray(0, count);
 };
 
-/** Subtracts bytes bit by bit, which is its own inverse; what the other lacks stays. */
-const subtractBytes = (bytes: Uint8Array, other: Uint8Array): void => {
-  const length = Math.min(bytes.length, other.length);
-  const [own, others, from] = wordsOf(bytes, other, length);
-  for (let at = 0; at < own.length; at++) own[at] = (own[at] as number) ^ (others[at] as number);
-  for (let at = from; at < length; at++) bytes[at] = (bytes[at] as number) ^ (other[at] as number);
+type Code = NonNullable<StoredColumn["code"]>;
+
+const codeTypes = { 1: Uint8Array, 2: Uint16Array, 4: Uint32Array } as const;
+
+/** Returns how numbers fit fewer bytes; undefined if they do not. Times are often whole seconds. */
+const codeOf = (values: Float64Array): Code | undefined => {
+  let [least, most] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
+  for (const value of values)
+    if (Number.isFinite(value)) {
+      if (value < least) least = value;
+      if (value > most) most = value;
+    }
+  const first = Number.isFinite(least) ? least : 0;
+  const unit = [1000, 1].find((each) => areMultiples(values, first, each));
+  if (unit === undefined) return undefined;
+  const bytes = ([1, 2, 4] as const).find((each) => (most - first) / unit < 2 ** (8 * each) - 2);
+  return bytes && { bytes, first, unit };
 };
 
-const areEqual = (one: Uint8Array, other: Uint8Array, length: number): boolean => {
-  const [own, others, from] = wordsOf(one, other, length);
-  for (let at = 0; at < own.length; at++) if (own[at] !== others[at]) return false;
-  for (let at = from; at < length; at++) if (one[at] !== other[at]) return false;
+const areMultiples = (values: Float64Array, first: number, unit: number): boolean => {
+  for (const value of values) if (Number.isFinite(value) && (value - first) % unit !== 0) return false;
   return true;
 };
 
-/** Returns the first bytes of two arrays four by four where both are aligned, and from where on they are left. */
-const wordsOf = (one: Uint8Array, other: Uint8Array, length: number): [Uint32Array, Uint32Array, number] => {
-  const words = one.byteOffset % 4 === 0 && other.byteOffset % 4 === 0 ? length >> 2 : 0;
-  const [own, others] = [one, other].map(({ buffer, byteOffset }) =>
-    words > 0 ? new Uint32Array(buffer, byteOffset, words) : new Uint32Array(),
-  ) as [Uint32Array, Uint32Array];
-  return [own, others, words * 4];
+const encodeNumbers = (values: Float64Array, { bytes, first, unit }: Code) => {
+  const infinite = 2 ** (8 * bytes) - 1;
+  const codeFor = (value: number): number => {
+    if (value === Number.POSITIVE_INFINITY) return infinite;
+    return value === Number.NEGATIVE_INFINITY ? infinite - 1 : (value - first) / unit;
+  };
+  const codes = new codeTypes[bytes](values.length);
+  for (let at = 0; at < values.length; at++) codes[at] = codeFor(values[at] as number);
+  return codes;
+};
+
+const decodeNumbers = (codes: Uint8Array | Uint16Array | Uint32Array, { bytes, first, unit }: Code): Float64Array => {
+  const infinite = 2 ** (8 * bytes) - 1;
+  // Copied first, so that the loop is over one kind of array.
+  const values = new Float64Array(codes);
+  for (let at = 0; at < values.length; at++) {
+    const code = values[at] as number;
+    if (code < infinite - 1) values[at] = first + unit * code;
+    else values[at] = code === infinite ? Number.POSITIVE_INFINITY : Number.NEGATIVE_INFINITY;
+  }
+  return values;
 };

@@ -3,16 +3,22 @@
  * has written, as it is taken `settledMs` later; between two of them there are about `changesPerCheckpoint` changes, or core was stopped;
  * one that is written as a difference begins with the hosts of its base, which is a day older at most.
  */
-import { and, desc, eq, isNull, lte, sql } from "drizzle-orm";
-import { fleetCheckpoint } from "../../../../drizzle/schema/fleet-history.ts";
+import { and, desc, eq, gte, isNull, lte, sql } from "drizzle-orm";
+import { type CheckpointLayout, fleetCheckpoint } from "../../../../drizzle/schema/fleet-history.ts";
 import { dayMs } from "../../../../kit/clock.ts";
 import type { Executor } from "../../database/database.ts";
 import { arrayLiteral } from "../../database/query-parts.ts";
 import type { BlockCodec } from "../../ingest/block-codec.ts";
-import { nameColumns } from "../columns/packed-rows.ts";
-import type { HostTable } from "../columns/resident-hosts.ts";
-import { timestampAt } from "../rows.ts";
-import { decodeCheckpoint, encodeCheckpoint, type KnownHosts } from "./checkpoint-body.ts";
+import { HostIndex } from "../columns/host-index.ts";
+import { columnNames, HostTable } from "../columns/resident-hosts.ts";
+import {
+  type CheckpointHosts,
+  checkpointFormat,
+  decodeCheckpoint,
+  decodeLines,
+  encodeCheckpoint,
+  encodeLines,
+} from "./checkpoint-body.ts";
 
 /** Changes of hosts after which a checkpoint is due. */
 export const changesPerCheckpoint = 5000;
@@ -23,11 +29,11 @@ export const settledMs = 120_000;
 /** Where checkpoints are kept. */
 export interface CheckpointStore {
   db: Executor;
-  codec: Pick<BlockCodec, "compress" | "decompress" | "free">;
+  codec: BlockCodec;
 }
 
-/** Whether a checkpoint has the columns of this version: an upgrade that adds some begins anew. */
-const hasColumns = sql`names ?& ${arrayLiteral(nameColumns)}::text[]`;
+/** Whether a checkpoint is in the format and has the columns of this version: an upgrade that changes them begins anew. */
+const isReadable = sql`(layout->>'format')::int = ${checkpointFormat} and layout->'columns' ?& ${arrayLiteral(columnNames)}::text[]`;
 
 /** Finds when the newest checkpoint is of; null without one. */
 export const findLastCheckpoint = async (db: Executor): Promise<Date | null> => {
@@ -35,77 +41,134 @@ export const findLastCheckpoint = async (db: Executor): Promise<Date | null> => 
   return row?.at ? new Date(row.at) : null;
 };
 
-/** Finds when the first checkpoint is of that is not before a time; null without one. */
-export const findNextCheckpoint = async (db: Executor, time: Date): Promise<Date | null> => {
-  const [row] = await db.execute<{ at: string | null }>(
-    sql`select min(at) as at from fleet_checkpoint where at >= ${timestampAt(time)} and ${hasColumns}`,
-  );
-  return row?.at ? new Date(row.at) : null;
+/** When a checkpoint is of, and the one that it differs from; null for a whole one. */
+type CheckpointAt = Pick<typeof fleetCheckpoint.$inferSelect, "at" | "baseAt">;
+
+/** Finds the first checkpoint that is not before a time; undefined without one. */
+export const findNextCheckpoint = async (db: Executor, time: Date): Promise<CheckpointAt | undefined> => {
+  const [row] = await db
+    .select({ at: fleetCheckpoint.at, baseAt: fleetCheckpoint.baseAt })
+    .from(fleetCheckpoint)
+    .where(and(gte(fleetCheckpoint.at, time), isReadable))
+    .orderBy(fleetCheckpoint.at)
+    .limit(1);
+  return row;
 };
 
-/** Reads and writes checkpoints, one call after the other. */
+/** Reads and writes checkpoints. */
 interface Checkpoints {
-  /** Returns the hosts of a checkpoint, as columns of the caller's own. */
-  read(at: Date): Promise<HostTable>;
+  /** Returns the hosts of a checkpoint for `takeBack`, as a table of the caller's own; null if it is damaged or deleted. */
+  read(checkpoint: CheckpointAt): Promise<HostTable | null>;
   /** Stores the hosts of a time: as the difference from the last whole checkpoint within a day, if they begin with its hosts. */
   add(at: Date, table: HostTable): Promise<void>;
 }
 
-/** Creates a reader and writer. The whole checkpoint used last stays in memory, as times nearby have the same, and so do the hosts. */
+/** Whole checkpoints in memory: times nearby differ from the same. */
+const wholesMax = 3;
+
+/** Creates a reader and writer. The whole checkpoints used last stay in memory, and so do the hosts, which most of them share. */
 export const createCheckpoints = ({ db, codec }: CheckpointStore): Checkpoints => {
-  let last: { at: number; table: HostTable; bytes: Uint8Array } | undefined;
-  let known: KnownHosts | undefined;
-  const readWhole = async (at: Date): Promise<HostTable> => {
-    if (last?.at === at.getTime()) return last.table;
-    const { table, bytes, ...read } = decodeCheckpoint(await findCheckpoint(db, at), codec, { known });
-    known = read.known;
-    if (last) codec.free(last.bytes);
-    last = { at: at.getTime(), table, bytes };
-    return table;
+  /** By their times; those used last come last. */
+  const wholes = new Map<number, Promise<CheckpointHosts | null>>();
+  /** The hosts of whole checkpoints, and the digests of lines that they begin with. */
+  let known = { index: new HostIndex(), digests: new Set<string>() };
+
+  const find = async (at: Date, lines?: typeof fleetCheckpoint.lines) => {
+    const { hosts, rawBytes, body, layout } = fleetCheckpoint;
+    const [row] = await db
+      .select({ hosts, rawBytes, body, layout, lines: lines ?? sql<null>`null` })
+      .from(fleetCheckpoint)
+      .where(eq(fleetCheckpoint.at, at));
+    return row?.layout ? { ...row, layout: row.layout, columns: row.layout.columns } : undefined;
+  };
+  const readLines = ({ lines, layout }: { lines: Uint8Array | null; layout: CheckpointLayout }) =>
+    lines ? codec.decompress(lines, layout.lines.bytes) : new Uint8Array();
+  const readIndex = async (at: Date, { digest }: CheckpointLayout["lines"]): Promise<HostIndex | null> => {
+    if (known.digests.has(digest)) return known.index;
+    const row = await find(at, fleetCheckpoint.lines);
+    const lines = row && readLines(row);
+    if (!lines) return null;
+    const index = known.index.extend(0, decodeLines(lines));
+    codec.free(lines);
+    if (index !== known.index) known = { index, digests: new Set() };
+    known.digests.add(digest);
+    return index;
+  };
+  const loadWhole = async (at: Date): Promise<CheckpointHosts | null> => {
+    const row = await find(at);
+    const index = row && (await readIndex(at, row.layout.lines));
+    return index ? decodeCheckpoint(row, codec, { index }) : null;
+  };
+  const readWhole = (at: Date): Promise<CheckpointHosts | null> => {
+    const key = at.getTime();
+    const whole = wholes.get(key) ?? loadWhole(at);
+    wholes.delete(key);
+    wholes.set(key, whole);
+    whole.catch(() => wholes.delete(key));
+    for (const oldest of [...wholes.keys()].slice(0, -wholesMax)) wholes.delete(oldest);
+    return whole;
+  };
+  const readDifference = async (at: Date, baseAt: Date): Promise<CheckpointHosts | null> => {
+    const [row, base] = await Promise.all([find(at, fleetCheckpoint.lines), readWhole(baseAt)]);
+    const lines = row && readLines(row);
+    if (!lines || base === null) return null;
+    return decodeCheckpoint(row, codec, { index: base.index.extend(base.count, decodeLines(lines)), base });
   };
   return {
-    async read(at) {
-      const row = await findCheckpoint(db, at);
-      if (row.baseAt === null) return (await readWhole(at)).copy();
-      return decodeCheckpoint(row, codec, { base: await readWhole(row.baseAt) }).table;
+    async read({ at, baseAt }) {
+      const hosts = await (baseAt === null ? readWhole(at) : readDifference(at, baseAt));
+      return hosts && new HostTable(hosts.index, hosts.read, hosts.names, hosts.count);
     },
     async add(at, table) {
       const [before] = await db
         .select({ at: fleetCheckpoint.at })
         .from(fleetCheckpoint)
-        .where(and(isNull(fleetCheckpoint.baseAt), lte(fleetCheckpoint.at, at), hasColumns))
+        .where(and(isNull(fleetCheckpoint.baseAt), lte(fleetCheckpoint.at, at), isReadable))
         .orderBy(desc(fleetCheckpoint.at))
         .limit(1);
       const whole = before && (await readWhole(before.at));
       // Also a whole one begins with the hosts of that before it, so that core's memory has them once.
-      const ordered = whole && orderLike(table, whole);
-      const base = ordered && before.at.getTime() >= at.getTime() - dayMs ? whole : undefined;
-      const body = encodeCheckpoint(ordered ?? table, codec, base);
+      const ordered = whole ? orderLike(table, whole) : undefined;
+      const base = ordered && before && before.at.getTime() >= at.getTime() - dayMs ? whole : undefined;
+      const own = ordered ?? table.copy();
+      forgetNewest(own, at.getTime());
+      const { hosts, columns, rawBytes, body } = encodeCheckpoint(own, codec, base ?? undefined);
+      const text = encodeLines(own, base?.count);
+      const lines = text.length > 0 ? codec.compress(text) : null;
+      const digest = codec.digest(text).toHex();
+      const layout = { format: checkpointFormat, columns, lines: { bytes: text.length, digest } };
       await db
         .insert(fleetCheckpoint)
-        .values({ at, baseAt: base ? (before?.at ?? null) : null, ...body })
+        .values({ at, baseAt: base ? (before?.at ?? null) : null, hosts, names: {}, rawBytes, body, layout, lines })
         .onConflictDoNothing();
     },
   };
 };
 
-const findCheckpoint = async (db: Executor, at: Date): Promise<typeof fleetCheckpoint.$inferSelect> => {
-  const [row] = await db.select().from(fleetCheckpoint).where(eq(fleetCheckpoint.at, at));
-  if (row === undefined) throw new Error("a checkpoint of the fleet is missing");
-  return row;
+/** Makes times infinite that are the checkpoint's own, as those of most hosts are: `takeBack` ends all at its time, and differences lack them. */
+const forgetNewest = (table: HostTable, at: number): void => {
+  const [heartbeats, envelopes] = [table.numbers("last_heartbeat_at"), table.numbers("last_envelope_at")];
+  for (let place = 0; place < table.count; place++) {
+    if (heartbeats[place] === at) heartbeats[place] = Number.POSITIVE_INFINITY;
+    if (envelopes[place] === at - (at % 1000)) envelopes[place] = Number.POSITIVE_INFINITY;
+  }
 };
 
 /** Returns a table with the hosts of another first, in their order; undefined if it lacks one of them. */
-const orderLike = (table: HostTable, first: HostTable): HostTable | undefined => {
+const orderLike = (table: HostTable, first: CheckpointHosts): HostTable | undefined => {
   const places = new Uint32Array(table.count);
   const isPlaced = new Uint8Array(table.count);
   let count = 0;
   for (let at = 0; at < first.count; at++) {
-    const place = table.placeOf(first.ids[at] as string);
+    const place = table.placeOf(first.index.ids[at] as string);
     if (place === undefined) return undefined;
     places[count++] = place;
     isPlaced[place] = 1;
   }
-  for (let place = 0; place < table.count; place++) if (isPlaced[place] === 0) places[count++] = place;
+  const enrolled = table.numbers("enrolled_at");
+  const others = Array.from(isPlaced.keys()).filter((place) => isPlaced[place] === 0);
+  // As they were enrolled, so that later checkpoints have the same hosts at the same places.
+  others.sort((a, b) => (enrolled[a] as number) - (enrolled[b] as number));
+  places.set(others, count);
   return table.copy(places);
 };

@@ -1,4 +1,5 @@
-import { sql } from "drizzle-orm";
+import { eq, sql } from "drizzle-orm";
+import fc from "fast-check";
 import { afterAll, describe, expect, it, vi } from "vitest";
 import { fleetCheckpoint } from "../../../../drizzle/schema/fleet-history.ts";
 import { fleetSorts, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
@@ -7,16 +8,25 @@ import { createTestCore } from "../../../../tests/support/core.ts";
 import { fleetThresholds } from "../../../domain/fleet/thresholds.ts";
 import { readViewRules } from "../../../domain/fleet/view-rules.ts";
 import { zstdCodec } from "../../../node/ingest/zstd-codec.ts";
+import type { Database } from "../../database/database.ts";
 import type { FleetColumns } from "../columns/fleet-columns.ts";
-import type { NameColumn } from "../columns/packed-rows.ts";
-import { type HostTable, loadHosts } from "../columns/resident-hosts.ts";
+import { HostIndex } from "../columns/host-index.ts";
+import { hostColumns, type NameColumn, nameColumns } from "../columns/packed-rows.ts";
+import { columnNames, HostTable, loadHosts, typeOf } from "../columns/resident-hosts.ts";
 import { countFleet } from "../facets.ts";
 import { hostsAt, recordThresholds } from "../history.ts";
 import { findFleetPage } from "../report.ts";
 import { summarizeFleet } from "../summary.ts";
-import { createCheckpoints } from "./checkpoints.ts";
+import {
+  type CheckpointHosts,
+  decodeCheckpoint,
+  decodeLines,
+  encodeCheckpoint,
+  encodeLines,
+} from "./checkpoint-body.ts";
+import { createCheckpoints, findNextCheckpoint } from "./checkpoints.ts";
 import { createPastColumns } from "./past-columns.ts";
-import { rewindHosts } from "./rewind-hosts.ts";
+import { readChanges, rewindHosts, takeBack } from "./rewind-hosts.ts";
 
 const test = await createTestCore({ env: { SVC_COLLECTOR_MIN_VERSION: "1.0.0" } });
 afterAll(() => test.close());
@@ -44,15 +54,14 @@ const ago = (minutes: number) => new Date(clock.now() - minutes * minute);
 
 /** What a table has of each host. */
 const hostsOf = (table: HostTable) => {
-  const { numbers, keys, flags } = table.values();
   const names = table.allNames();
-  const valueAt = (place: number) => (name: string, values: ArrayLike<number | bigint>) =>
-    Object.hasOwn(names, name) ? names[name as NameColumn][Number(values[place])] : values[place];
+  const valueAt = (place: number) => (name: string) => {
+    const value = table.values(name)[place];
+    return Object.hasOwn(names, name) ? names[name as NameColumn][Number(value)] : value;
+  };
   return Object.fromEntries(
-    table.ids.map((id, place) => {
-      const columns = [...numbers, ...keys, ...flags].map(
-        ([name, values]) => [name, valueAt(place)(name, values)] as const,
-      );
+    table.ids.slice(0, table.count).map((id, place) => {
+      const columns = columnNames.map((name) => [name, valueAt(place)(name)] as const);
       return [id, { identity: table.index.identities[place], ...Object.fromEntries(columns) }];
     }),
   );
@@ -70,12 +79,89 @@ describe("hosts of a later time", () => {
     if (until) await checkpoints.add(until, await loadHosts(db, hostsAt(until)));
     const bases = await db.select({ baseAt: fleetCheckpoint.baseAt }).from(fleetCheckpoint);
     expect(bases.filter(({ baseAt }) => baseAt !== null)).toHaveLength(kind === "the difference from another" ? 1 : 0);
-    const later = until ? await createCheckpoints({ db, codec }).read(until) : await loadHosts(db);
+    const next = until && (await findNextCheckpoint(db, until));
+    const later = next ? ((await createCheckpoints({ db, codec }).read(next)) as HostTable) : await loadHosts(db);
     for (let minutes = minutesAgo + 1; minutes < 35; minutes += 4) {
       const from = new Date(ago(minutes).getTime() - minutes * 37);
       const expected = hostsOf(await loadHosts(db, hostsAt(from)));
       expect(hostsOf(await rewindHosts(db, later, { from, until }))).toEqual(expected);
     }
+  });
+});
+
+describe("a checkpoint", () => {
+  /** Values that need each number of bytes, and none that is left out. */
+  const numbers = fc.constantFrom(
+    ...[-1, 0, 254, 7e4, 5e9, 2 ** 53 - 1, 1.5, Infinity, -Infinity, clock.now(), clock.now() + 1],
+  );
+  const valuesOf = (name: string) => {
+    if ((nameColumns as readonly string[]).includes(name)) return fc.nat(2);
+    if (hostColumns.keys.includes(name)) return fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
+    return hostColumns.flags.includes(name) ? fc.nat(1) : numbers;
+  };
+  const idOf = (nth: number) => `00000000-0000-7000-8000-${String(nth).padStart(12, "0")}`;
+  const tables = (count: number) => {
+    const each = columnNames.map((name) => [
+      name,
+      fc.array<number | bigint>(valuesOf(name), { minLength: count, maxLength: count }),
+    ]);
+    const texts = fc.shuffledSubarray(["1.0.0", "1.1.0", "2.0.0"], { minLength: 3 });
+    return fc.tuple(fc.record(Object.fromEntries(each)), texts).map(([columns, names]) => {
+      const index = new HostIndex();
+      for (let nth = 0; nth < count; nth++) index.add(idOf(nth), `host ${nth}`);
+      const created = (name: string) => new (typeOf(name))(count);
+      const table = new HostTable(index, created, Object.fromEntries(nameColumns.map((name) => [name, names])));
+      for (const [name, values] of Object.entries<(number | bigint)[]>(columns))
+        table.setEach(name, Uint32Array.from(values.keys()), (nth) => values[nth] ?? 0);
+      return table;
+    });
+  };
+  const tableOf = (read: CheckpointHosts | null) =>
+    read && new HostTable(read.index, read.read, read.names, read.count);
+
+  it("has every value of every column, whole and as the difference from another", () => {
+    const property = fc.property(tables(5), tables(7), (before, table) => {
+      const base = decodeCheckpoint(encodeCheckpoint(before, codec), codec, { index: before.index });
+      const [whole, known] = [tableOf(base), base ?? undefined];
+      expect(whole && hostsOf(whole)).toEqual(hostsOf(before));
+      const index = before.index.extend(5, decodeLines(encodeLines(table, 5)));
+      const difference = tableOf(
+        decodeCheckpoint(encodeCheckpoint(table, codec, known), codec, { index, base: known }),
+      );
+      expect(difference && hostsOf(difference)).toEqual(hostsOf(table));
+    });
+    fc.assert(property, { numRuns: 30 });
+  });
+
+  it("is a whole one where a host of the last one is no more", async () => {
+    const [at, checkpoints] = [ago(0.5), createCheckpoints({ db, codec })];
+    const hosts = await loadHosts(db, hostsAt(at));
+    const left = hosts.copy(Uint32Array.from({ length: hosts.count - 1 }, (_, place) => place + 1));
+    await checkpoints.add(at, left);
+    const written = await findNextCheckpoint(db, at);
+    expect(written).toEqual({ at, baseAt: null });
+    const read = written && (await createCheckpoints({ db, codec }).read(written));
+    expect(read && hostsOf(takeBack(read, await readChanges(db, { from: at, until: at }), at))).toEqual(hostsOf(left));
+    await db.delete(fleetCheckpoint).where(eq(fleetCheckpoint.at, at));
+  });
+
+  it.each([
+    ["is damaged", { body: new Uint8Array(9) }, true],
+    ["lacks its base", { baseAt: new Date(0) }, true],
+    ["is of another version", { layout: sql`jsonb_set(layout, '{format}', '1')` }, false],
+    ["lacks a column", { layout: sql`layout #- '{columns,version}'` }, false],
+    ["was written before layouts", { layout: null }, false],
+  ])("is as if it were not there, where it %s", async (_, damage, isFound) => {
+    await expect(
+      db.transaction(async (tx) => {
+        await tx.update(fleetCheckpoint).set(damage);
+        expect((await findNextCheckpoint(tx, ago(20))) !== undefined).toBe(isFound);
+        const columns = createPastColumns({ db: tx as unknown as Database, clock, codec, present });
+        const hosts = (await columns.at(ago(20), new Date(clock.now())).current()) as HostTable;
+        expect(hostsOf(hosts)).toEqual(hostsOf(await loadHosts(db, hostsAt(ago(20)))));
+        tx.rollback();
+      }),
+    ).rejects.toThrow("Rollback");
   });
 });
 

@@ -53,14 +53,18 @@ export const createPastColumns = ({
 
   let checkpoints = createCheckpoints({ db, codec });
   const readHosts = async (time: Date): Promise<HostTable> => {
-    const between = { from: time, until: await findNextCheckpoint(db, time) };
-    if ((await countChanges(db, between, changesMax)) >= changesMax) return loadHosts(db, hostsAt(time));
-    if (between.until === null) return rewindHosts(db, (await currentHosts(present)) ?? (await loadHosts(db)), between);
-    const [hosts, changes] = await Promise.all([checkpoints.read(between.until), readChanges(db, between)]);
-    return takeBack(keepEnrolled(hosts, time), changes, time);
+    const next = await findNextCheckpoint(db, time);
+    const between = { from: time, until: next?.at ?? null };
+    const areFew = async () => (await countChanges(db, between, changesMax)) < changesMax;
+    if (next) {
+      const changed = areFew().then((few) => (few ? readChanges(db, between) : undefined));
+      const [hosts, changes] = await Promise.all([checkpoints.read(next), changed]);
+      if (hosts && changes) return takeBack(keepEnrolled(hosts, time), changes, time);
+    } else if (await areFew()) return rewindHosts(db, (await currentHosts(present)) ?? (await loadHosts(db)), between);
+    return loadHosts(db, hostsAt(time));
   };
   const load = (time: Date): Promise<HostTable> => {
-    const hosts = last.then(() => readHosts(time));
+    const hosts = last.then(async () => Object.assign(await readHosts(time), { decided: new Map() }));
     last = hosts.catch(() => undefined);
     return hosts;
   };

@@ -10,7 +10,7 @@ const heartbeatColumns: PackedLayout = { ...none, times: ["last_heartbeat_at"], 
 const envelopeColumns: PackedLayout = { ...none, times: ["last_envelope_at"] };
 const connectionColumns: PackedLayout = { ...none, names: ["core", "subnet"] };
 
-/** Columns that have no history, with what the hosts of a past have. */
+/** Columns that have no history, with what the hosts of a past have, those of checkpoints too. */
 const unknown = {
   ...{ queue_bytes_max: -1, queue_oldest_seconds: -1, lost_records: -1 },
   last_auth_failure_at: Number.NEGATIVE_INFINITY,
@@ -37,14 +37,16 @@ export const readChanges = async (db: Pick<Database, "execute">, between: Change
   return { facts, connections, unheard, unsent };
 };
 
-/** Returns the hosts that were enrolled at a time: the table itself, if it has no others. */
+/** Returns the hosts that were enrolled at a time: the table itself, which loses its last ones, or if others were not, another. */
 export const keepEnrolled = (hosts: HostTable, at: Date): HostTable => {
   const enrolled = hosts.numbers("enrolled_at");
   const places = new Uint32Array(hosts.count);
   let count = 0;
   for (let place = 0; place < hosts.count; place++)
     if ((enrolled[place] as number) <= at.getTime()) places[count++] = place;
-  return count === hosts.count ? hosts : hosts.copy(places.subarray(0, count));
+  if (count > 0 && places[count - 1] !== count - 1) return hosts.copy(places.subarray(0, count));
+  hosts.count = count;
+  return hosts;
 };
 
 /**
@@ -69,7 +71,6 @@ export const takeBack = (
     }
     if ((envelopes[place] as number) > second) envelopes[place] = second;
   }
-  for (const [name, value] of Object.entries(unknown)) table.numbers(name).fill(value);
   table.take(facts, factColumns);
   table.take(connections, connectionColumns);
   table.take(unheard, heartbeatColumns);
@@ -85,5 +86,6 @@ export const rewindHosts = async (
 ): Promise<HostTable> => {
   // Copied first: hosts of now change while the changes are read.
   const table = keepEnrolled(hosts.copy(), between.from);
+  for (const [name, value] of Object.entries(unknown)) table.numbers(name).fill(value);
   return takeBack(table, await readChanges(db, between), between.from);
 };
