@@ -11,6 +11,7 @@ import { LazyPart } from "../design/load-failure.tsx";
 import { InventoryLine } from "../inventory/inventory-line.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
 import { AheadMenu } from "./ahead/ahead-menu.tsx";
+import { ChangesMenu } from "./changes/changes-menu.tsx";
 import { typicalRenewalSeconds } from "./charts/expiry-layout.ts";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
 import { FactorsMenu } from "./factors/factors-menu.tsx";
@@ -161,6 +162,7 @@ export const Fleet = () => {
               <div class="fleet-completeness-place">
                 <Show when={answer()}>
                   <AheadMenu />
+                  <ChangesMenu />
                   <FleetSentence paused={paused()} />
                   <InventoryLine paused={paused()} />
                 </Show>
