@@ -20,6 +20,9 @@ const comparisonVerdicts = ["worse", "better", "same", "unclear", "too_few"] as 
 /** One of `comparisonVerdicts`. */
 export type ComparisonVerdict = (typeof comparisonVerdicts)[number];
 
+/** With fewer hosts in either group there is no verdict. */
+export const comparedHostsMin = 20;
+
 const matchKeys = ["platform", "version", "labels"] as const;
 
 /** What compared hosts have in common. */
@@ -132,7 +135,9 @@ export const describeComparison = ({ verdict, changed, control, unmatched, measu
     case "unclear":
       return `No verdict: ${groups} are too few, or too different, to tell.`;
     case "too_few":
-      if (changed + unmatched === 0) return "No verdict: core has figures of none of the hosts, or they changed again.";
+      if (changed + unmatched === 0) return "No verdict: core has no figures of the hosts, or they changed again.";
+      if (changed + unmatched < comparedHostsMin)
+        return `No verdict: ${changed + unmatched} changed hosts are too few, it takes ${comparedHostsMin}.`;
       return `No verdict: ${groups} are too few${unmatched === 0 ? "" : `, ${unmatched} have no counterpart`}.`;
   }
 };

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { fraction, pooledEntropy } from "../../../kit/entropy.ts";
+import { comparedHostsMin } from "../../../proto/fleet-health/comparison.ts";
 import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
-import { type ComparedHost, comparedHostsMin, compareGroups } from "./compare-groups.ts";
+import { type ComparedHost, compareGroups } from "./compare-groups.ts";
 
 const entropy = pooledEntropy(createSeededEntropy(), 65_536);
 const chance = (probability: number) => fraction(entropy) < probability;

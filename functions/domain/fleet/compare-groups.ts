@@ -4,6 +4,7 @@ import {
   type ComparedMeasure,
   type ComparedSignal,
   type ComparisonVerdict,
+  comparedHostsMin,
   comparedMeasures,
   comparedSignals,
   type HostComparison,
@@ -37,8 +38,6 @@ export interface ComparedHost {
 export type GroupComparison = Omit<HostComparison, "at" | "matched_by">;
 type MeasureResult = GroupComparison["measures"][number];
 
-/** With fewer hosts in either group there is no verdict. */
-export const comparedHostsMin = 20;
 /** Controls for each changed host. */
 const controlsMax = 4;
 /** The share of comparisons without any effect that may end with a verdict of one. All measures share it. */

@@ -1,6 +1,7 @@
 import { dayMs, hourMs } from "../../../kit/clock.ts";
 import { type Entropy, orderedUuidv7 } from "../../../kit/entropy.ts";
 import { changesPerDay } from "../../../proto/fleet-health/changes.ts";
+import { comparedHostsMin } from "../../../proto/fleet-health/comparison.ts";
 import type { Executor } from "../../store/database/database.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import {
@@ -23,8 +24,7 @@ import { countedAfter } from "../../store/fleet/counted-time.ts";
 import { findFollowedHosts } from "../../store/fleet/followed-hosts.ts";
 import { keptHours } from "../../store/fleet/host-hours.ts";
 import { settledMs } from "../../store/fleet/past/checkpoints.ts";
-import { compareFollowed } from "./compare-followed.ts";
-import { comparedHostsMin } from "./compare-groups.ts";
+import { compareFollowed, unchangedMatches } from "./compare-followed.ts";
 import { type FleetCore, readCountingRules } from "./rules.ts";
 
 /** A change soaks for so long, from the hour after that of its last host: the figures of hosts are of each hour. */
@@ -50,15 +50,10 @@ export const judgeChanges = async (core: FleetCore & { entropy: Entropy }): Prom
     if (countedAfter(soakFrom(change), soakSeconds, rules.outages) <= rules.now.getTime())
       await storeComparison(db, change.id, async (tx) => {
         const span = { from: change.beganAt, until: change.endedAt };
-        const hosts = await findFollowedHosts(tx, hostsOfChange(change, rules.now), span, rules);
-        return compareFollowed(
-          hosts,
-          [
-            ["platform", "version", "labels"],
-            ["platform", "version"],
-          ],
-          rules.now,
-        );
+        const isEnough = change.hosts >= comparedHostsMin;
+        const hosts = isEnough ? await findFollowedHosts(tx, hostsOfChange(change, rules.now), span, rules) : [];
+        const comparison = compareFollowed(hosts, unchangedMatches, rules.now);
+        return isEnough ? comparison : { ...comparison, changed: change.hosts };
       });
 };
 
