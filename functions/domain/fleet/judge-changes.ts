@@ -3,11 +3,9 @@ import { type Entropy, orderedUuidv7 } from "../../../kit/entropy.ts";
 import { changesPerDay } from "../../../proto/fleet-health/changes.ts";
 import { comparedHostsMin } from "../../../proto/fleet-health/comparison.ts";
 import type { Executor } from "../../store/database/database.ts";
-import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
 import {
   beginHour,
   type ChangeRow,
-  countRefused,
   extendChange,
   type FoundChange,
   findChangesOfHour,
@@ -16,7 +14,6 @@ import {
   findOpenChanges,
   hostsOfChange,
   insertChanges,
-  listChanges,
   refuseChanges,
   storeComparison,
 } from "../../store/fleet/changes.ts";
@@ -24,16 +21,9 @@ import { countedAfter } from "../../store/fleet/counted-time.ts";
 import { findFollowedHosts } from "../../store/fleet/followed-hosts.ts";
 import { keptHours } from "../../store/fleet/host-hours.ts";
 import { settledMs } from "../../store/fleet/past/checkpoints.ts";
+import { soakFrom, soakSeconds } from "./browse-changes.ts";
 import { compareFollowed, unchangedMatches } from "./compare-followed.ts";
 import { type FleetCore, readCountingRules } from "./rules.ts";
-
-/** A change soaks for so long, from the hour after that of its last host: the figures of hosts are of each hour. */
-const soakSeconds = 7200;
-
-/** A change, and when it has soaked unless core is away meanwhile. */
-export interface JudgedChange extends ChangeRow {
-  soakUntil: Date;
-}
 
 /**
  * Searches each hour that has ended for what hosts changed without a rollout, and compares each change that has soaked with hosts that changed
@@ -57,8 +47,6 @@ export const judgeChanges = async (core: FleetCore & { entropy: Entropy }): Prom
       });
 };
 
-const soakFrom = ({ endedAt }: ChangeRow): number => endedAt.getTime() - (endedAt.getTime() % hourMs) + hourMs;
-
 /** Stores the changes of an hour, unless a core has; those that begin up to the limits of a day, so that labels that never rest fill no table. */
 const searchHour = async (tx: Executor, ids: Parameters<typeof orderedUuidv7>[0], hour: number): Promise<void> => {
   if (!(await beginHour(tx, hour))) return;
@@ -72,7 +60,7 @@ const searchHour = async (tx: Executor, ids: Parameters<typeof orderedUuidv7>[0]
       taken.push(classOf(change));
       begun.push(change);
     }
-  // The last one is the newest.
+  // Those of most hosts get the newest ids, so that lists begin with them.
   const rows = begun.toReversed().map((change) => ({ ...change, id: orderedUuidv7(ids), comparison: null }));
   await insertChanges(tx, rows);
   const extended = found.filter(({ openId }) => openId !== null);
@@ -81,13 +69,3 @@ const searchHour = async (tx: Executor, ids: Parameters<typeof orderedUuidv7>[0]
 
 /** Changes of few hosts take no place of those that can have a verdict. */
 const classOf = ({ kind, hosts }: Pick<ChangeRow, "kind" | "hosts">): string => `${kind} ${hosts >= comparedHostsMin}`;
-
-/** Returns one page of the changes, newest first. */
-export const browseChanges = async ({ db }: Pick<FleetCore, "db">, page: PageRequest): Promise<Paged<JudgedChange>> => {
-  const { rows, next } = await listChanges(db, page);
-  return { rows: rows.map((row) => ({ ...row, soakUntil: new Date(soakFrom(row) + soakSeconds * 1000) })), next };
-};
-
-/** Counts the changes of the last 24 hours that are not compared. */
-export const countRefusedChanges = ({ db, clock }: Pick<FleetCore, "db" | "clock">): Promise<number> =>
-  countRefused(db, Math.floor(clock.now() / hourMs) - 24);

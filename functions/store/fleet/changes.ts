@@ -153,12 +153,15 @@ export const listChanges = async (db: Executor, page: PageRequest): Promise<Page
   return paged(await db.select().from(fleetChange).where(where).orderBy(orderBy).limit(limit), page);
 };
 
-/** The hosts that made a change and kept it, with their facts before, and those that kept version and label since it began; for `findFollowedHosts`. */
+/**
+ * The hosts that made a change and kept it, with their facts before, and those that kept version and label since it began; for
+ * `findFollowedHosts`.
+ */
 export const hostsOfChange = (change: ChangeRow, now: Date): SQL => {
   const { kind, name, fromValue, toValue, beganAt, endedAt } = change;
   const began = timestampAt(beganAt);
   const isFollowed = sql`s.revoked_from > ${timestampAt(now)} and s.config_assigned_at < ${began}`;
-  const valueOf = (row: "s" | "h") =>
+  const changedValue = (row: "s" | "h") =>
     kind === "version"
       ? sql.raw(`${row}.version`)
       : sql`(select labels ->> ${name}::text from label_set where id = ${sql.raw(row)}.label_set_id)`;
@@ -170,10 +173,10 @@ export const hostsOfChange = (change: ChangeRow, now: Date): SQL => {
         and to_value is not distinct from ${toValue}::text
       order by identity_id, at
     ) c join fleet_status s on s.identity_id = c.identity_id
-    where ${isFollowed} and ${valueOf("s")} is not distinct from ${toValue}::text
+    where ${isFollowed} and ${changedValue("s")} is not distinct from ${toValue}::text
     union all
     select s.identity_id, s.platform, s.version, s.label_set_id, false from fleet_status s
     where ${isFollowed} and not exists (
       select from fleet_history h where h.identity_id = s.identity_id and h.until_at >= ${began}
-        and (h.version <> s.version or ${valueOf("h")} is distinct from ${valueOf("s")}))`;
+        and (h.version <> s.version or ${changedValue("h")} is distinct from ${changedValue("s")}))`;
 };

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { type FleetChange, FleetChangeList } from "../../../../proto/fleet-health/changes.ts";
 import type { Core } from "../../../core.ts";
-import { browseChanges, countRefusedChanges, type JudgedChange } from "../../../domain/fleet/judge-changes.ts";
+import { browseChanges, countRefusedChanges, type JudgedChange } from "../../../domain/fleet/browse-changes.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
