@@ -21,6 +21,11 @@ export const declareFleet = (add: Commands["add"]): void => {
     options: [instant("--since <time>", "when the change began").makeOptionMandatory()],
     load: async () => (await fleet()).compareHostsAction,
   });
+  add("fleet changes", {
+    summary: "List upgrades and changes of labels, newest first, each compared with unchanged hosts once it has soaked",
+    options: [limit("at most so many changes")],
+    load: async () => (await fleet()).listChangesAction,
+  });
   add("fleet show <host>", {
     summary: "Show a host's health",
     options: [instant("--at <time>", "as it was then")],

@@ -4,11 +4,14 @@ import {
   type CompareHostsResponse,
   compareHosts,
   getFleetHealth,
+  type ListFleetChangesResponse,
   type LookAheadResponse,
+  listFleetChanges,
   lookAhead,
   type ReportFleetHealthResponse,
   reportFleetHealth,
 } from "../../client/index.ts";
+import { describeChange, describeRefused } from "../../proto/fleet-health/changes.ts";
 import { describeComparison, describeMeasure, describeVolume } from "../../proto/fleet-health/comparison.ts";
 import { type FleetFilter, selectsEveryHost } from "../../proto/fleet-health/filter.ts";
 import { parseQuery } from "../../proto/fleet-health/query-language/parse.ts";
@@ -141,6 +144,26 @@ export const compareHostsAction: Action<{ since: Instant }> = async (terminal, {
     { title: "control", value: ({ control }) => control },
   ];
   await printRows(terminal, { format: options.format, columns, rows: [...data.measures, ...(data.volume ?? [])] });
+  return undefined;
+};
+
+type Change = ListFleetChangesResponse["items"][number];
+
+const changeColumns: readonly Column<Change>[] = [
+  { title: "change", value: describeChange },
+  ...columnsOf<Change>("hosts", "began_at"),
+  {
+    title: "comparison",
+    value: ({ comparison, soak_until }) => (comparison ? describeComparison(comparison) : `soaks until ${soak_until}`),
+  },
+];
+
+/** `svc-admin fleet changes`: what hosts changed without a rollout, and how they compare since. */
+export const listChangesAction: Action<{ limit?: number }> = async (terminal, { limit, ...options }) => {
+  const client = connect(terminal, options);
+  await printList(terminal, listFleetChanges, { client }, { format: options.format, columns: changeColumns, limit });
+  const { data } = await listFleetChanges<true>({ client, query: { limit: 1 } });
+  if (data.refused > 0) terminal.err.write(`${describeRefused(data.refused)}\n`);
   return undefined;
 };
 

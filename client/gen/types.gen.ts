@@ -5305,6 +5305,11 @@ export type ListRolloutsResponses = {
                             low: number;
                             high: number;
                         } | null;
+                        envelopes?: {
+                            value: number;
+                            low: number;
+                            high: number;
+                        } | null;
                     }>;
                 };
             }>;
@@ -5513,6 +5518,11 @@ export type CreateRolloutResponses = {
                         low: number;
                         high: number;
                     } | null;
+                    envelopes?: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
                 }>;
             };
         }>;
@@ -5702,6 +5712,11 @@ export type PauseRolloutResponses = {
                     changed: number;
                     control: number;
                     difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                    envelopes?: {
                         value: number;
                         low: number;
                         high: number;
@@ -5899,6 +5914,11 @@ export type ResumeRolloutResponses = {
                         low: number;
                         high: number;
                     } | null;
+                    envelopes?: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
                 }>;
             };
         }>;
@@ -6088,6 +6108,11 @@ export type AbortRolloutResponses = {
                     changed: number;
                     control: number;
                     difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                    envelopes?: {
                         value: number;
                         low: number;
                         high: number;
@@ -6285,6 +6310,11 @@ export type RollBackRolloutResponses = {
                         low: number;
                         high: number;
                     } | null;
+                    envelopes?: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
                 }>;
             };
         }>;
@@ -6442,6 +6472,11 @@ export type GetRolloutResponses = {
                     changed: number;
                     control: number;
                     difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                    envelopes?: {
                         value: number;
                         low: number;
                         high: number;
@@ -8197,6 +8232,112 @@ export type LookAheadResponses = {
 
 export type LookAheadResponse = LookAheadResponses[keyof LookAheadResponses];
 
+export type ListFleetChangesData = {
+    body?: never;
+    path?: never;
+    query?: {
+        limit?: number;
+        cursor?: string;
+    };
+    url: '/v1/collector/health/changes';
+};
+
+export type ListFleetChangesErrors = {
+    /**
+     * `access_held`: The database was restored: your access waits until the directory states it again, or svc-server confirm-access. `token_clock_skew`: The clocks of web and core differ. `unauthenticated`: A valid bearer token is needed
+     */
+    401: Problem & {
+        code?: 'access_held' | 'token_clock_skew' | 'unauthenticated';
+    };
+    /**
+     * `forbidden`: The caller lacks the scope
+     */
+    403: Problem & {
+        code?: 'forbidden';
+    };
+    /**
+     * `validation_failed`: The request does not validate
+     */
+    422: Problem & {
+        code?: 'validation_failed';
+    };
+    /**
+     * `headers_too_large`: The headers of the request are over the limit (16 KiB)
+     */
+    431: Problem;
+    /**
+     * `internal`: Core failed
+     */
+    500: Problem & {
+        code?: 'internal';
+    };
+    /**
+     * `database_unavailable`: The database cannot be reached
+     */
+    503: Problem & {
+        code?: 'database_unavailable';
+    };
+};
+
+export type ListFleetChangesError = ListFleetChangesErrors[keyof ListFleetChangesErrors];
+
+export type ListFleetChangesResponses = {
+    /**
+     * A page of changes
+     */
+    200: {
+        items: Array<{
+            id: string;
+            kind: 'version' | 'label';
+            name: string | null;
+            from: string | null;
+            to: string | null;
+            began_at: string;
+            ended_at: string;
+            hosts: number;
+            soak_until: string;
+            comparison: {
+                at: string;
+                verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                matched_by: Array<'platform' | 'version' | 'labels'>;
+                changed: number;
+                control: number;
+                unmatched: number;
+                measures: Array<{
+                    measure: 'silent' | 'losing' | 'restarting' | 'queue_growing' | 'memory' | 'cpu';
+                    verdict: 'worse' | 'better' | 'same' | 'unclear' | 'too_few';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+                volume?: Array<{
+                    signal: 'logs' | 'metrics' | 'traces';
+                    changed: number;
+                    control: number;
+                    difference: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                    envelopes?: {
+                        value: number;
+                        low: number;
+                        high: number;
+                    } | null;
+                }>;
+            } | null;
+        }>;
+        next_cursor: string | null;
+        refused: number;
+    };
+};
+
+export type ListFleetChangesResponse = ListFleetChangesResponses[keyof ListFleetChangesResponses];
+
 export type CompareHostsData = {
     body?: never;
     path?: never;
@@ -8354,6 +8495,11 @@ export type CompareHostsResponses = {
             changed: number;
             control: number;
             difference: {
+                value: number;
+                low: number;
+                high: number;
+            } | null;
+            envelopes?: {
                 value: number;
                 low: number;
                 high: number;

@@ -1,6 +1,9 @@
-import { bigint, boolean, index, integer, jsonb, pgTable, primaryKey, uuid } from "drizzle-orm/pg-core";
+import { sql } from "drizzle-orm";
+import { bigint, boolean, index, integer, jsonb, pgTable, primaryKey, text, uuid } from "drizzle-orm/pg-core";
+import type { ChangeKind } from "../../proto/fleet-health/changes.ts";
+import type { HostComparison } from "../../proto/fleet-health/comparison.ts";
 import type { Drift } from "../../proto/fleet-health/vocabulary.ts";
-import { bytea, byteText, timestamp } from "./columns.ts";
+import { bytea, byteText, jsonText, timestamp } from "./columns.ts";
 
 /**
  * What `fleet_host` had of a host until it changed; the newest facts are those of `fleet_host` itself. At a time a host had the facts of the
@@ -152,4 +155,35 @@ export const fleetCheckpoint = pgTable("fleet_checkpoint", {
   layout: jsonb("layout").$type<CheckpointLayout>(),
   /** A line for each host with its id and identity, in a difference for each that its base lacks; compressed, apart, as most times share them. */
   lines: bytea("lines"),
+});
+
+/** What hosts changed within some hours without a rollout, all of them alike: their version, or the value of a label. */
+export const fleetChange = pgTable(
+  "fleet_change",
+  {
+    id: uuid("id").primaryKey(),
+    kind: text("kind").$type<ChangeKind>().notNull(),
+    /** The key of the label; empty for a version. */
+    name: byteText("name").notNull(),
+    /** Null for a label that the hosts did not have, or no longer have. */
+    fromValue: byteText("from_value"),
+    toValue: byteText("to_value"),
+    /** When the first host changed, and the last one. */
+    beganAt: timestamp("began_at").notNull(),
+    endedAt: timestamp("ended_at").notNull(),
+    hosts: integer("hosts").notNull(),
+    /** Its hosts against unchanged ones, once it has soaked. */
+    comparison: jsonText<HostComparison>("comparison"),
+  },
+  (table) => [
+    index("fleet_change_began").on(table.beganAt),
+    index("fleet_change_open").on(table.endedAt).where(sql`${table.comparison} is null`),
+  ],
+);
+
+/** The hours that were searched for changes, each once, and how many of each were beyond the limits. */
+export const fleetChangeHour = pgTable("fleet_change_hour", {
+  /** Since 1970. */
+  hour: integer("hour").primaryKey(),
+  refused: integer("refused").notNull(),
 });

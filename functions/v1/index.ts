@@ -43,6 +43,7 @@ import { listPoliciesRoute } from "./collector/enrollment-policies/list.ts";
 import { listTokensRoute } from "./collector/enrollment-policies/list-tokens.ts";
 import { simulateEnrollmentRoute } from "./collector/enrollment-policies/simulate.ts";
 import { healthAheadRoute } from "./collector/health/ahead.ts";
+import { healthChangesRoute } from "./collector/health/changes.ts";
 import { healthComparisonRoute } from "./collector/health/comparison.ts";
 import { healthExportRoute } from "./collector/health/export.ts";
 import { healthFacetsRoute } from "./collector/health/facets.ts";
@@ -179,6 +180,7 @@ const reportRoutesOf = (core: Core): readonly Route[] => [
   healthTimelineRoute(core),
   healthFactorsRoute(core),
   healthAheadRoute(core),
+  healthChangesRoute(core),
   healthComparisonRoute(core),
   healthExportRoute(core),
   healthDetailRoute(core),

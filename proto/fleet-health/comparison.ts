@@ -20,6 +20,9 @@ const comparisonVerdicts = ["worse", "better", "same", "unclear", "too_few"] as 
 /** One of `comparisonVerdicts`. */
 export type ComparisonVerdict = (typeof comparisonVerdicts)[number];
 
+/** With fewer hosts in either group there is no verdict. */
+export const comparedHostsMin = 20;
+
 const matchKeys = ["platform", "version", "labels"] as const;
 
 /** What compared hosts have in common. */
@@ -31,8 +34,8 @@ export const comparedSignals = ["logs", "metrics", "traces"] as const;
 /** One of `comparedSignals`. */
 export type ComparedSignal = (typeof comparedSignals)[number];
 
-/** The bytes that core stored of a host in an hour, by signal; it sent nothing of those that are absent. */
-export type SentBytes = Readonly<Partial<Record<ComparedSignal, number>>>;
+/** What core stored of a host in an hour, by signal; it sent nothing of those that are absent. */
+export type SentVolume = Readonly<Partial<Record<ComparedSignal, { bytes: number; envelopes: number }>>>;
 
 const Difference = v.nullable(v.strictObject({ value: v.number(), low: v.number(), high: v.number() }));
 
@@ -70,6 +73,8 @@ export const HostComparison = v.strictObject({
         changed: v.number(),
         control: v.number(),
         difference: Difference,
+        /** The same of its envelopes; absent in comparisons of an earlier core. */
+        envelopes: v.optional(Difference),
       }),
     ),
   ),
@@ -98,20 +103,22 @@ const signed = (part: number): string => `${part > 0 ? "+" : ""}${Math.round(par
 /** Returns a result in words: `memory +23 % (18 to 28)`; of too few hosts by their numbers. */
 export const describeMeasure = ({ measure, ...result }: MeasureResult): string => describe(words[measure], result);
 
-/** Returns how much more of a signal is sent, in words: `logs sent +23 % (18 to 28)`. */
-export const describeVolume = ({ signal, ...result }: VolumeResult): string =>
-  describe([`${signal} sent`, "%"], result);
+/** Returns how much more of a signal is sent, in words: `logs sent +23 % (18 to 28), in envelopes +5 % (2 to 8)`. */
+export const describeVolume = ({ signal, envelopes, ...result }: VolumeResult): string => {
+  const bytes = describe([`${signal} sent`, "%"], result);
+  return envelopes ? `${bytes}, ${describe(["in envelopes", "%"], { ...result, difference: envelopes })}` : bytes;
+};
 
 const describe = (
   [name, unit]: readonly [name: string, unit: string],
-  { difference, changed, control }: Omit<VolumeResult, "signal">,
+  { difference, changed, control }: Omit<VolumeResult, "signal" | "envelopes">,
 ): string =>
   difference === null
     ? `${name}: too few hosts, ${changed} and ${control}`
     : `${name} ${signed(difference.value)} ${unit} (${signed(difference.low)} to ${signed(difference.high)})`;
 
 /** Returns the verdict in a sentence. */
-export const describeComparison = ({ verdict, changed, control, measures }: HostComparison): string => {
+export const describeComparison = ({ verdict, changed, control, unmatched, measures }: HostComparison): string => {
   const groups = `${changed} changed hosts against ${control} similar unchanged ones`;
   const of = (wanted: MeasureResult["verdict"]) =>
     measures
@@ -128,6 +135,9 @@ export const describeComparison = ({ verdict, changed, control, measures }: Host
     case "unclear":
       return `No verdict: ${groups} are too few, or too different, to tell.`;
     case "too_few":
-      return `No verdict: ${groups} are too few.`;
+      if (changed + unmatched === 0) return "No verdict: core has no figures of the hosts, or they changed again.";
+      if (changed + unmatched < comparedHostsMin)
+        return `No verdict: ${changed + unmatched} changed hosts are too few, it takes ${comparedHostsMin}.`;
+      return `No verdict: ${groups} are too few${unmatched === 0 ? "" : `, ${unmatched} have no counterpart`}.`;
   }
 };

@@ -1,5 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { createHistoryKeeper } from "../../functions/domain/fleet/keep-history.ts";
 import type { FleetAhead } from "../../proto/fleet-health/ahead.ts";
@@ -52,4 +53,14 @@ it("says what runs out, with the figures that it is computed from", async () => 
   const { out, err } = await admin.run("fleet", "ahead", "--hours", "336");
   expect(out).toMatch(/^what +of +at +from\n[\s\S]*token +.* any number of uses left/);
   expect(err).toContain("hosts do not renew, 0 queues fill");
+});
+
+it("lists what hosts changed, with the comparison or until when it soaks, and how many more there are", async () => {
+  await web.core.db.execute(sql`insert into fleet_change values
+    (gen_random_uuid(), 'version', '', '1.4.0', '1.5.0', ${before}::timestamptz, ${before}::timestamptz, 7, null)`);
+  const hour = Math.floor(web.clock.now() / 3_600_000);
+  await web.core.db.execute(sql`insert into fleet_change_hour values (${hour - 1}::int, 3)`);
+  const { out, err } = await admin.run("fleet", "changes");
+  expect(out).toMatch(/^version 1\.4\.0 to 1\.5\.0 +7 .* +soaks until 20/m);
+  expect(err).toContain("3 further changes of the last 24 h are not compared");
 });

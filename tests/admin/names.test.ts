@@ -125,6 +125,7 @@ describe("the bundle that ships", () => {
     ...{
       "fleet list": "",
       "fleet ahead": "",
+      "fleet changes": "",
       "fleet show": "out-1",
       "fleet compare": "out-1 --since 1h",
       "identities list": "",

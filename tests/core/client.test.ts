@@ -261,6 +261,7 @@ describe("the generated client", () => {
     expect((await fleet.countFleetHealth<true>({ client })).data.total).toBeGreaterThan(0);
     expect((await fleet.findCommonFactors<true>({ client })).data.selected).toBeGreaterThan(0);
     expect((await fleet.reportFleetTimeline<true>({ client })).response.ok).toBe(true);
+    expect((await fleet.listFleetChanges<true>({ client })).response.ok).toBe(true);
     const compared = await fleet.compareHosts<true>({ client, query: { since: "2h", version: ["1.0.0"] } });
     expect(compared.data.verdict).toBe("too_few");
     expect((await fleet.lookAhead<true>({ client })).response.ok).toBe(true);

@@ -80,6 +80,14 @@ answer("what is wrong with a host that runs twice", "/fleet", 1, async ({ page, 
   await clone.getByText("2026-11-27 04:01:00 UTC").waitFor();
 });
 
+answer("is the new version worse than the old", "/fleet", 1, async ({ page, click }) => {
+  await click(page.getByRole("button", { name: "Changes" }));
+  const change = page.getByRole("region", { name: "Upgrades and changes of labels" }).getByRole("listitem");
+  const upgraded = change.filter({ hasText: "version 1.2.3 to 2.0.0" });
+  await upgraded.getByText(/^25 hosts, 2026-11-27 05:09:00 UTC/).waitFor();
+  await upgraded.getByText(/^Worse: memory \+25 % .*, 25 changed hosts against 25 similar unchanged ones\.$/).waitFor();
+});
+
 answer("is the new config worse than the old", "/fleet", 1, async (operator) => {
   await operator.click(mainLink(operator, "Rollouts"));
   const verdict = "Wave 1: Worse: memory +50 % (+50 to +50), 24 changed hosts against 24 similar unchanged ones.";

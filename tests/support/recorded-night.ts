@@ -1,5 +1,6 @@
 import { sql } from "drizzle-orm";
 import { settleHours } from "../../functions/domain/completeness/settle-hours.ts";
+import { judgeChanges } from "../../functions/domain/fleet/judge-changes.ts";
 import { createHistoryKeeper } from "../../functions/domain/fleet/keep-history.ts";
 import { advanceRollouts } from "../../functions/jobs/run-rollouts.ts";
 import { createCoreReporter } from "../../functions/ops/report-core.ts";
@@ -7,6 +8,7 @@ import { createPartition } from "../../functions/store/ingest/partitions.ts";
 import { dayMs, hourMs } from "../../kit/clock.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import type { Rollout } from "../../proto/rollout/rollout.ts";
+import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
 import { storeAccount } from "./accounts.ts";
 import type { TestCore } from "./core.ts";
 import { createRolloutLab, type DrivenHost, publishTestConfig } from "./rollout.ts";
@@ -40,6 +42,7 @@ export interface RecordedNight {
  * Records a night of 60 hosts in six racks, through the API, with the jobs of core:
  * - 02:00 a rollout makes half of the hosts take more memory, and pauses. 02:10 `web-7` rejects a config of its own.
  * - 02:20 rack `r3` loses power, for good. 03:05 core cannot receive for 15 minutes. 04:00 `web-10` runs twice, as a clone.
+ * - 05:10 half of the hosts are upgraded, take more memory, and are set back at 08:10.
  * - 02:00 core rejects 40 records of `web-8`; 10:00 the full queue of `web-1` drops 310.
  * - In the morning the queue of `web-5` fills, core-2 cannot commit, and of 62 expected hosts two never enrolled.
  */
@@ -103,6 +106,25 @@ export const recordNight = async (test: TestCore): Promise<RecordedNight> => {
     clone.report = { ...clone.report, boot_id: boot };
     await beatUntil(at(time));
   }
+  const setVersion = (version: string, memory: number) => {
+    for (const [index, driven] of hosts.entries())
+      if (index % 12 < 6) {
+        const { collector } = heartbeatBody(clock.now());
+        driven.report = { ...driven.report, collector: { ...(collector as object), version } };
+        driven.rssBytes *= memory;
+      }
+  };
+  const judgeAt = async (time: number) => {
+    await beatUntil(time);
+    await keepHistory();
+    await judgeChanges(core);
+  };
+  await judgeAt(at("05:05:00"));
+  setVersion("2.0.0", 1.25);
+  await beatUntil(at("05:10:00"));
+  for (const time of ["06:05:00", "08:05:00"]) await judgeAt(at(time));
+  setVersion("1.2.3", 0.8);
+  await beatUntil(at("08:10:00"));
   await storeHours(
     test,
     hosts.map(({ host }, index) => [host.identity, isInRack3(index)]),

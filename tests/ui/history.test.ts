@@ -6,6 +6,7 @@ import { recordThresholds } from "../../functions/store/fleet/history.ts";
 import { addSample, sampleMs } from "../../functions/store/fleet/samples.ts";
 import { hourMs } from "../../kit/clock.ts";
 import type { FleetAhead } from "../../proto/fleet-health/ahead.ts";
+import type { HostComparison } from "../../proto/fleet-health/comparison.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import type { FleetState } from "../../proto/fleet-health/vocabulary.ts";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
@@ -142,6 +143,53 @@ describe("what runs out", () => {
     expect(await axeViolationsOf(page)).toEqual([]);
     await panel.getByRole("link", { name: new RegExp(`^${body.queues.count} queues?$`) }).click();
     await page.getByText(`1 to ${body.queues.count} of ${body.queues.count}`).first().waitFor();
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+});
+
+describe("what hosts changed", () => {
+  beforeAll(async () => {
+    const at = (hoursAgo: number) => sql`${text(web.clock.now() - hoursAgo * hourMs)}::timestamptz`;
+    const comparison: HostComparison = {
+      ...{
+        at: text(web.clock.now()),
+        verdict: "worse",
+        matched_by: ["platform", "version"],
+        changed: 40,
+        control: 120,
+        unmatched: 4,
+      },
+      measures: [
+        {
+          ...{ measure: "memory", verdict: "worse", changed: 40, control: 120 },
+          difference: { value: 0.31, low: 0.27, high: 0.352 },
+        },
+        { measure: "cpu", verdict: "too_few", changed: 3, control: 120, difference: null },
+      ],
+    };
+    await web.core.db.execute(sql`insert into fleet_change values
+      (gen_random_uuid(), 'version', '', '1.10.2', '1.11.0', ${at(6)}, ${at(5)}, 44, ${JSON.stringify(comparison)}),
+      (gen_random_uuid(), 'label', 'region', null, 'dc-1', ${at(1)}, ${at(0.5)}, 1, null)`);
+    await web.core.db.execute(
+      sql`insert into fleet_change_hour values (${Math.floor(web.clock.now() / hourMs)}::int, 17)`,
+    );
+  });
+
+  it.each(viewports)("is a list with a verdict for each change, at $width px", async ({ width }) => {
+    const { page, messages } = await visit("/fleet", { width });
+    await page.locator(".row-link").first().waitFor();
+    await page.getByRole("button", { name: "Changes" }).click();
+    const panel = page.getByRole("region", { name: "Upgrades and changes of labels" });
+    await panel.getByText("Worse: memory +31 % (+27 to +35.2), 40 changed hosts against 120").click();
+    await panel.getByText("CPU: too few hosts, 3 and 120").waitFor();
+    const waiting = panel.getByRole("listitem").filter({ hasText: "label region none to dc-1" });
+    await waiting.getByText(/^Soaks until .* UTC, longer if core is away\.$/).waitFor();
+    await panel.getByText("17 further changes of the last 24 h are not compared").waitFor();
+    expect(await axeViolationsOf(page)).toEqual([]);
+    expect(await page.evaluate(() => document.documentElement.scrollWidth - innerWidth)).toBe(0);
+    await panel.getByRole("link", { name: "version 1.10.2 to 1.11.0" }).click();
+    await expect.poll(() => new URL(page.url()).searchParams.get("version")).toBe("1.11.0");
     expect(messages).toEqual([]);
     await page.context().close();
   });

@@ -26,6 +26,7 @@ export const proxiedRoutes: readonly (readonly [method: ProxiedMethod, path: str
   ["GET", "/collector/health/timeline"],
   ["GET", "/collector/health/factors"],
   ["GET", "/collector/health/ahead"],
+  ["GET", "/collector/health/changes"],
   ["GET", "/collector/health/comparison"],
   ["GET", "/collector/health/export.csv"],
   ["GET", `/collector/health/${id}`],

@@ -3,7 +3,7 @@ import { shareNextRun } from "../../../kit/share-next-run.ts";
 import type { HostComparison } from "../../../proto/fleet-health/comparison.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { Problem } from "../../problems.ts";
-import { findFollowedHosts } from "../../store/fleet/followed-hosts.ts";
+import { findFollowedHosts, hostsOfFilter } from "../../store/fleet/followed-hosts.ts";
 import { keptHours } from "../../store/fleet/host-hours.ts";
 import { compareFollowed } from "./compare-followed.ts";
 import { readFleetRules, type ViewCore, viewsShared } from "./rules.ts";
@@ -20,13 +20,18 @@ export interface Change {
  */
 export const createComparisons = (core: ViewCore) =>
   shareNextRun(
-    async (change: Change): Promise<HostComparison> => {
-      const ageMs = core.clock.now() - change.since.getTime();
+    async ({ filter, since }: Change): Promise<HostComparison> => {
+      const ageMs = core.clock.now() - since.getTime();
       if (ageMs < 0) throw new Problem("no_history", { detail: "The time is not past" });
       if (ageMs > (keptHours - 1) * hourMs)
         throw new Problem("no_history", { detail: `The figures of hosts are kept for ${keptHours} hours` });
       const rules = await readFleetRules(core);
-      const hosts = await findFollowedHosts(core.db, rules, change);
+      const hosts = await findFollowedHosts(
+        core.db,
+        hostsOfFilter(filter, rules),
+        { from: since, until: since },
+        rules,
+      );
       // The hosts of a version are compared with those of another one, as those of a label are.
       const matches = [
         ["platform", "version", "labels"],

@@ -3,6 +3,12 @@ import type { HostComparison, MatchKey } from "../../../proto/fleet-health/compa
 import type { FollowedHost, HostFigures } from "../../store/fleet/host-hours.ts";
 import { type ComparedHost, compareGroups, type HostWindow } from "./compare-groups.ts";
 
+/** How hosts are matched that had the same version before: by labels too, unless these tell single hosts apart. */
+export const unchangedMatches: readonly (readonly MatchKey[])[] = [
+  ["platform", "version", "labels"],
+  ["platform", "version"],
+];
+
 /**
  * Compares changed hosts with others that have the same platform, version and labels, or whichever of `matches` comes first by which more changed
  * hosts have a counterpart than not: labels may tell single hosts apart.

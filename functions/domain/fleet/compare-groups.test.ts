@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { fraction, pooledEntropy } from "../../../kit/entropy.ts";
+import { comparedHostsMin } from "../../../proto/fleet-health/comparison.ts";
 import { createSeededEntropy } from "../../../tests/fakes/entropy.ts";
-import { type ComparedHost, comparedHostsMin, compareGroups } from "./compare-groups.ts";
+import { type ComparedHost, compareGroups } from "./compare-groups.ts";
 
 const entropy = pooledEntropy(createSeededEntropy(), 65_536);
 const chance = (probability: number) => fraction(entropy) < probability;
@@ -28,8 +29,9 @@ const createHost = ({ memory = 1, silent = 0, losing = 0, logs = 1, stratum = "l
     cpuShare: cpu * spread(0.3),
   });
   const isSilent = chance(0.01 + silent);
-  const lines = 1e6 * spread(2);
-  const sent = { before: { logs: lines, traces: 0 }, after: { logs: lines * logs * spread(0.2) } };
+  const [bytes, envelopes] = [1e6 * spread(2), 1e3 * spread(2)];
+  const after = { bytes: bytes * logs * spread(0.2), envelopes: envelopes * spread(0.2) };
+  const sent = { before: { logs: { bytes, envelopes } }, after: { logs: after } };
   return { stratum, isSilent, before: window(false), after: isSilent ? null : window(true), sent };
 };
 const createHosts = (count: number, effect?: Effect) => Array.from({ length: count }, () => createHost(effect));
@@ -55,6 +57,7 @@ describe("a comparison of changed hosts with others", () => {
     expect(more?.volume).toMatchObject([{ signal: "logs", changed: expect.any(Number) }]);
     expect(more?.volume?.[0]?.difference?.value).toBeCloseTo(0.5, 1);
     expect(more?.volume?.[0]?.difference?.low).toBeGreaterThan(0.4);
+    expect(more?.volume?.[0]?.envelopes?.value).toBeCloseTo(0, 1);
     expect(none?.volume?.[0]?.difference?.high).toBeLessThan(-0.9);
     expect(few?.volume).toMatchObject([{ signal: "logs", changed: 10, difference: null }]);
     expect(["same", "unclear"]).toContain(more?.verdict);

@@ -4,10 +4,11 @@ import {
   type ComparedMeasure,
   type ComparedSignal,
   type ComparisonVerdict,
+  comparedHostsMin,
   comparedMeasures,
   comparedSignals,
   type HostComparison,
-  type SentBytes,
+  type SentVolume,
 } from "../../../proto/fleet-health/comparison.ts";
 
 /** What a host reported over a time. Null: not reported, or by two processes of which one cannot know of the other. */
@@ -30,15 +31,13 @@ export interface ComparedHost {
   before: HostWindow | null;
   after: HostWindow | null;
   /** Null without a whole hour before the change and after it. */
-  sent: { before: SentBytes; after: SentBytes } | null;
+  sent: { before: SentVolume; after: SentVolume } | null;
 }
 
 /** The result of a comparison. */
 export type GroupComparison = Omit<HostComparison, "at" | "matched_by">;
 type MeasureResult = GroupComparison["measures"][number];
 
-/** With fewer hosts in either group there is no verdict. */
-export const comparedHostsMin = 20;
 /** Controls for each changed host. */
 const controlsMax = 4;
 /** The share of comparisons without any effect that may end with a verdict of one. All measures share it. */
@@ -88,23 +87,26 @@ export const compareGroups = (changed: readonly ComparedHost[], others: readonly
 };
 
 /** So little an hour counts as nothing: otherwise a host that begins or ceases to send would have no growth. */
-const sentBytesMin = 1024;
+const sentMin = { bytes: 1024, envelopes: 1 };
 
 const compareVolume = (changed: readonly ComparedHost[], others: readonly ComparedHost[]) => {
   if (changed.every(({ sent }) => sent === null)) return {};
-  const growthOf = (hosts: readonly ComparedHost[], signal: ComparedSignal) =>
-    hosts.flatMap(({ sent }) => {
-      const [before = 0, after = 0] = [sent?.before[signal], sent?.after[signal]];
-      return before + after > 0 ? [Math.log((after + sentBytesMin) / (before + sentBytesMin))] : [];
-    });
+  const sending = (hosts: readonly ComparedHost[], signal: ComparedSignal) =>
+    hosts.filter(({ sent }) => sent?.before[signal] ?? sent?.after[signal]);
   const volume = comparedSignals.flatMap((signal) => {
-    const [ofChanged, ofOthers] = [growthOf(changed, signal), growthOf(others, signal)];
+    const [ofChanged, ofOthers] = [sending(changed, signal), sending(others, signal)];
     if (ofChanged.length === 0) return [];
     const isEnough = Math.min(ofChanged.length, ofOthers.length) >= comparedHostsMin;
-    const found = isEnough && differenceOfMeans(ofChanged, ofOthers, 1 - errorMax / comparedSignals.length);
-    return [
-      { signal, changed: ofChanged.length, control: ofOthers.length, difference: found ? relative(found) : null },
-    ];
+    const differenceOf = (figure: keyof typeof sentMin) => {
+      const growthOf = ({ sent }: ComparedHost) => {
+        const [before = 0, after = 0] = [sent?.before[signal]?.[figure], sent?.after[signal]?.[figure]];
+        return Math.log((after + sentMin[figure]) / (before + sentMin[figure]));
+      };
+      const confidence = 1 - errorMax / (2 * comparedSignals.length);
+      return isEnough ? relative(differenceOfMeans(ofChanged.map(growthOf), ofOthers.map(growthOf), confidence)) : null;
+    };
+    const counts = { signal, changed: ofChanged.length, control: ofOthers.length };
+    return [{ ...counts, difference: differenceOf("bytes"), envelopes: differenceOf("envelopes") }];
   });
   return { volume };
 };

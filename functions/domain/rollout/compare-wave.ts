@@ -3,7 +3,7 @@ import type { Executor } from "../../store/database/database.ts";
 import type { CountingRules } from "../../store/fleet/rows.ts";
 import { deleteComparedHosts, findComparedHosts } from "../../store/rollout/compared-hosts.ts";
 import type { WaveRow } from "../../store/rollout/rollouts.ts";
-import { compareFollowed } from "../fleet/compare-followed.ts";
+import { compareFollowed, unchangedMatches } from "../fleet/compare-followed.ts";
 
 /** Compares the hosts of a wave that has soaked with unchanged ones, once. Null if no host was chosen when it started. */
 export const compareWave = async (
@@ -15,12 +15,5 @@ export const compareWave = async (
   const hosts = startedAt === null ? [] : await findComparedHosts(tx, { ...wave, startedAt }, rules);
   await deleteComparedHosts(tx, wave);
   if (hosts.every(({ isControl }) => isControl)) return null;
-  return compareFollowed(
-    hosts,
-    [
-      ["platform", "version", "labels"],
-      ["platform", "version"],
-    ],
-    rules.now,
-  );
+  return compareFollowed(hosts, unchangedMatches, rules.now);
 };

@@ -6,6 +6,7 @@
  * `fleet_status`.
  */
 import { type SQL, sql } from "drizzle-orm";
+import { hourMs } from "../../../kit/clock.ts";
 import { reportedNumbers } from "../../../proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
 import { type FleetThresholds, never, timestampAt } from "./rows.ts";
@@ -151,6 +152,8 @@ export const deleteOldHistory = async (db: Executor, keptFrom: Date): Promise<nu
     ["fleet_silence", sql`until_at < ${from}`],
     ["fleet_connection", sql`until_at < ${from}`],
     ["fleet_sample", sql`slot < ${from}`],
+    ["fleet_change", sql`began_at < ${from}`],
+    ["fleet_change_hour", sql`hour < ${Math.floor(keptFrom.getTime() / hourMs)}::int`],
     // One that others differ from is a day older than they at most.
     ["fleet_checkpoint", sql`at < ${timestampAt(keptFrom, -86_400)}`],
     ["fleet_threshold", sql`from_at < (select max(from_at) from fleet_threshold where from_at <= ${from})`],

@@ -1,7 +1,7 @@
 /** The figures of hosts, which comparisons read: now, and at the first minute of each hour. */
 import { type SQL, sql } from "drizzle-orm";
 import { hourMs } from "../../../kit/clock.ts";
-import type { SentBytes } from "../../../proto/fleet-health/comparison.ts";
+import type { SentVolume } from "../../../proto/fleet-health/comparison.ts";
 import type { Executor } from "../database/database.ts";
 import { timestampAt } from "./rows.ts";
 
@@ -32,8 +32,8 @@ export interface FollowedHost {
   atChange: HostFigures | null;
   sinceThen: HostFigures | null;
   now: HostFigures;
-  /** The bytes of an hour before the change and since, by signal; null without a whole hour of both. */
-  sent: { before: SentBytes; after: SentBytes } | null;
+  /** What it sent in an hour before the change and since; null without a whole hour of both. */
+  sent: { before: SentVolume; after: SentVolume } | null;
 }
 
 /** A followed host as a statement returns it, its figures as JSON. */
@@ -57,23 +57,29 @@ const hourOf = (at: Date): number => Math.floor(at.getTime() / hourMs);
 /** Whole hours that core counts by host for certain (drizzle/schema/ingest.ts). */
 const countedHours = 48;
 
+/** When the first of the hosts changed, and the last one. */
+export interface ChangeSpan {
+  from: Date;
+  until: Date;
+}
+
 /**
- * Returns the bytes that core stored of the host of a row in an hour, by signal: on average of up to a day before a change, and of the whole hours
- * after that of the change. Null without both.
+ * Returns what core stored of the host of a row in an hour, by signal: on average of up to a day before a change, and of the whole hours after that
+ * of the change. Null without both.
  */
-export const sentAround = (row: "f", change: Date, now: Date): SQL => {
-  const [at, end] = [hourOf(change), hourOf(now)];
+export const sentAround = (row: "f", { from, until }: ChangeSpan, now: Date): SQL => {
+  const [at, after, end] = [hourOf(from), hourOf(until) + 1, hourOf(now)];
   const first = Math.max(at - 24, end - countedHours);
-  if (first >= at || at + 1 >= end) return sql`null::jsonb`;
+  if (first >= at || after >= end) return sql`null::jsonb`;
   const timeOf = (hour: number) => timestampAt(new Date(hour * hourMs));
   const between = (from: number, to: number) => sql`(
-    select coalesce(jsonb_object_agg(signal, bytes), '{}') from (
+    select coalesce(jsonb_object_agg(signal, jsonb_build_object('bytes', bytes, 'envelopes', envelopes)), '{}') from (
       select case kind when 'otel_metric' then 'metrics' when 'otel_span' then 'traces' else 'logs' end as signal,
-        sum(payload_bytes) / ${to - from}::int as bytes
+        sum(payload_bytes) / ${to - from}::int as bytes, sum(envelopes) / ${to - from}::int as envelopes
       from ingest_hour where host_id = ${sql.raw(row)}.identity collate "default" and hour >= ${timeOf(from)} and hour < ${timeOf(to)}
         and kind in ('otel_log', 'log_line', 'otel_metric', 'otel_span') group by 1
     ) signals)`;
-  return sql`jsonb_build_object('before', ${between(first, at)}, 'after', ${between(at + 1, end)})`;
+  return sql`jsonb_build_object('before', ${between(first, at)}, 'after', ${between(after, end)})`;
 };
 
 /** Returns the hour of a time, and the first one of the day before it: what a host did before is of up to a day. */

@@ -76,7 +76,7 @@ export const findComparedHosts = async (
     select s.is_control as "isControl", s.platform, s.version, s.label_set_id as "labelSetId", to_json(s.figures_before) as before,
       to_json(s.figures_at_start) as at_change,
       to_json(coalesce(s.figures_at_soak, s.figures_at_start)) as since_then, to_json(${hostFigures("f")}) as figures,
-      f.last_heartbeat_at < ${staleBefore(rules)} as "isSilent", ${sentAround("f", startedAt, rules.now)} as sent
+      f.last_heartbeat_at < ${staleBefore(rules)} as "isSilent", ${sentAround("f", { from: startedAt, until: startedAt }, rules.now)} as sent
     from rollout_sample s join fleet_status f on f.identity_id = s.identity_id
     left join rollout_target t on t.rollout_id = s.rollout_id and t.identity_id = s.identity_id
     where s.rollout_id = ${rolloutId}::uuid and s.wave = ${wave}::int and f.revoked_from > ${timestampAt(rules.now)}

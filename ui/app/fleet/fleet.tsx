@@ -10,7 +10,6 @@ import { Icon } from "../design/icon.tsx";
 import { LazyPart } from "../design/load-failure.tsx";
 import { InventoryLine } from "../inventory/inventory-line.tsx";
 import { canAsk, usePageContext } from "../session/page-context.tsx";
-import { AheadMenu } from "./ahead/ahead-menu.tsx";
 import { typicalRenewalSeconds } from "./charts/expiry-layout.ts";
 import { FleetCharts } from "./charts/fleet-charts.tsx";
 import { FactorsMenu } from "./factors/factors-menu.tsx";
@@ -18,6 +17,7 @@ import { fleetShortcuts, rowLink, ShortcutHelp } from "./fleet-shortcuts.tsx";
 import { HistoryPart } from "./history/history-menu.tsx";
 import { FleetAge } from "./history/past-mark.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
+import { QuestionMenus } from "./question-menus.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
 import { createRows } from "./table/create-rows.ts";
 import { FleetTable } from "./table/fleet-table.tsx";
@@ -160,7 +160,7 @@ export const Fleet = () => {
             >
               <div class="fleet-completeness-place">
                 <Show when={answer()}>
-                  <AheadMenu />
+                  <QuestionMenus />
                   <FleetSentence paused={paused()} />
                   <InventoryLine paused={paused()} />
                 </Show>

@@ -1,12 +1,6 @@
 import { For, Show } from "solid-js";
-import {
-  type ComparisonVerdict,
-  describeComparison,
-  describeMeasure,
-  describeVolume,
-} from "../../../proto/fleet-health/comparison.ts";
 import type { Rollout, RolloutWave } from "../../../proto/rollout/rollout.ts";
-import { formatCountOf } from "../format/format.ts";
+import { ComparisonDetails } from "../fleet/changes/comparison-details.tsx";
 import { usePageContext } from "../session/page-context.tsx";
 import { TargetBar, TargetFigure } from "./rollout-parts.tsx";
 import { hadFailed, reachOf, soakWords, wavePhase, waveSentence } from "./rollout-view.ts";
@@ -18,14 +12,6 @@ const figures = [
   { figure: "reverted", word: "reverted" },
   { figure: "skipped", word: "skipped" },
 ] as const;
-
-const verdictWords: Readonly<Record<ComparisonVerdict, string>> = {
-  worse: "worse",
-  better: "better",
-  same: "no difference that matters",
-  unclear: "not clear",
-  too_few: "too few hosts",
-};
 
 /** The waves of a rollout in order, each with its targets by status. */
 export const Waves = (props: { rollout: Rollout }) => {
@@ -73,31 +59,7 @@ export const Waves = (props: { rollout: Rollout }) => {
                 {waveSentence(wave, props.rollout.state, times.zone())}
                 <Show when={wave.completed_at === null}>, {soakWords(wave)}</Show>
               </p>
-              <Show when={wave.comparison}>
-                {(comparison) => (
-                  <details class="wave-comparison" data-verdict={comparison().verdict}>
-                    <summary>{describeComparison(comparison())}</summary>
-                    <ul>
-                      <For each={comparison().measures}>
-                        {(result) => (
-                          <li>
-                            {describeMeasure(result)}
-                            <Show when={result.difference}>, {verdictWords[result.verdict]}</Show>
-                          </li>
-                        )}
-                      </For>
-                      <For each={comparison().volume}>{(result) => <li>{describeVolume(result)}</li>}</For>
-                    </ul>
-                    <p class="quiet">
-                      Alike in {comparison().matched_by.join(", ")}
-                      <Show when={comparison().unmatched > 0}>
-                        ; {formatCountOf(comparison().unmatched, "host")} of the wave without a counterpart
-                      </Show>
-                      . In brackets, what the figures allow.
-                    </p>
-                  </details>
-                )}
-              </Show>
+              <Show when={wave.comparison}>{(comparison) => <ComparisonDetails comparison={comparison()} />}</Show>
             </li>
           )}
         </For>

@@ -52,13 +52,13 @@ describe("hosts that were upgraded by other means", () => {
     expect(body.measures.find(({ measure }) => measure === "memory")?.difference?.value).toBeCloseTo(0.4, 2);
   });
 
-  it("send more logs than before, by the hours before and since, and as much of the rest", async () => {
+  it("send more bytes of logs than before in as many envelopes, by the hours before and since, and as much of the rest", async () => {
     const found = async () => (await compare(`version=2.0.0&since=${at()}`)).body.volume;
     expect(await found()).toBeUndefined();
     const hour = since - (since % hourMs);
     const store = (kind: string, from: number, bytes = sql`1000000`) =>
       db.execute(sql`insert into ingest_hour (host_id, kind, hour, envelopes, payload_bytes)
-        select identity, ${kind}, ${new Date(from).toISOString()}::timestamptz, 1, ${bytes} from fleet_status`);
+        select identity, ${kind}, ${new Date(from).toISOString()}::timestamptz, 24, ${bytes} from fleet_status`);
     for (const kind of ["log_line", "otel_metric", "otel_span", "other"]) await store(kind, hour - hourMs);
     // That of the change counts for neither.
     await store("log_line", hour, sql`99000000`);
@@ -70,6 +70,7 @@ describe("hosts that were upgraded by other means", () => {
     const [logs, metrics, traces, ...others] = (await found()) ?? [];
     expect([logs?.signal, metrics?.signal, traces?.signal, others]).toEqual(["logs", "metrics", "traces", []]);
     expect(logs?.difference?.value).toBeCloseTo(1, 1);
+    expect(logs?.envelopes?.value).toBeCloseTo(0, 6);
     expect(metrics?.difference?.value).toBeCloseTo(0, 6);
     expect(traces?.difference?.value).toBeCloseTo(0, 6);
   });

@@ -1,0 +1,71 @@
+import { dayMs, hourMs } from "../../../kit/clock.ts";
+import { type Entropy, orderedUuidv7 } from "../../../kit/entropy.ts";
+import { changesPerDay } from "../../../proto/fleet-health/changes.ts";
+import { comparedHostsMin } from "../../../proto/fleet-health/comparison.ts";
+import type { Executor } from "../../store/database/database.ts";
+import {
+  beginHour,
+  type ChangeRow,
+  extendChange,
+  type FoundChange,
+  findChangesOfHour,
+  findChangesSince,
+  findLastHour,
+  findOpenChanges,
+  hostsOfChange,
+  insertChanges,
+  refuseChanges,
+  storeComparison,
+} from "../../store/fleet/changes.ts";
+import { countedAfter } from "../../store/fleet/counted-time.ts";
+import { findFollowedHosts } from "../../store/fleet/followed-hosts.ts";
+import { keptHours } from "../../store/fleet/host-hours.ts";
+import { settledMs } from "../../store/fleet/past/checkpoints.ts";
+import { soakFrom, soakSeconds } from "./browse-changes.ts";
+import { compareFollowed, unchangedMatches } from "./compare-followed.ts";
+import { type FleetCore, readCountingRules } from "./rules.ts";
+
+/**
+ * Searches each hour that has ended for what hosts changed without a rollout, and compares each change that has soaked with hosts that changed
+ * nothing. Each step is a transaction that no core repeats. Searches the hours in which no core ran too, as long as figures are kept.
+ */
+export const judgeChanges = async (core: FleetCore & { entropy: Entropy }): Promise<void> => {
+  const { db, clock } = core;
+  const end = Math.floor((clock.now() - settledMs) / hourMs);
+  const last = (await findLastHour(db, end - 1)) ?? end - 2;
+  for (let hour = Math.max(last + 1, end - keptHours); hour < end; hour += 1)
+    await db.transaction((tx) => searchHour(tx, core, hour));
+  const rules = await readCountingRules(core);
+  for (const change of await findOpenChanges(db, rules.now))
+    if (countedAfter(soakFrom(change), soakSeconds, rules.outages) <= rules.now.getTime())
+      await storeComparison(db, change.id, async (tx) => {
+        const span = { from: change.beganAt, until: change.endedAt };
+        const isEnough = change.hosts >= comparedHostsMin;
+        const hosts = isEnough ? await findFollowedHosts(tx, hostsOfChange(change, rules.now), span, rules) : [];
+        const comparison = compareFollowed(hosts, unchangedMatches, rules.now);
+        return isEnough ? comparison : { ...comparison, changed: change.hosts };
+      });
+};
+
+/** Stores the changes of an hour, unless a core has; those that begin up to the limits of a day, so that labels that never rest fill no table. */
+const searchHour = async (tx: Executor, ids: Parameters<typeof orderedUuidv7>[0], hour: number): Promise<void> => {
+  if (!(await beginHour(tx, hour))) return;
+  const { found, count } = await findChangesOfHour(tx, hour);
+  if (count === 0) return;
+  const taken = (await findChangesSince(tx, new Date((hour + 1) * hourMs - dayMs))).map(classOf);
+  const begun: Omit<FoundChange, "openId">[] = [];
+  for (const { openId, ...change } of found)
+    if (openId !== null) await extendChange(tx, openId, change);
+    else if (taken.filter((each) => each === classOf(change)).length < changesPerDay) {
+      taken.push(classOf(change));
+      begun.push(change);
+    }
+  // Those of most hosts get the newest ids, so that lists begin with them.
+  const rows = begun.toReversed().map((change) => ({ ...change, id: orderedUuidv7(ids), comparison: null }));
+  await insertChanges(tx, rows);
+  const extended = found.filter(({ openId }) => openId !== null);
+  await refuseChanges(tx, hour, count - begun.length - extended.length);
+};
+
+/** Changes of few hosts take no place of those that can have a verdict. */
+const classOf = ({ kind, hosts }: Pick<ChangeRow, "kind" | "hosts">): string => `${kind} ${hosts >= comparedHostsMin}`;

@@ -1,0 +1,36 @@
+import * as v from "valibot";
+import { type FleetChange, FleetChangeList } from "../../../../proto/fleet-health/changes.ts";
+import type { Core } from "../../../core.ts";
+import { browseChanges, countRefusedChanges, type JudgedChange } from "../../../domain/fleet/browse-changes.ts";
+import { scope } from "../../../http/guards.ts";
+import { createList, listFields } from "../../../http/list.ts";
+import { route } from "../../../http/route.ts";
+
+/** `GET /v1/collector/health/changes`: what hosts changed without a rollout, and how they compare since. */
+export const healthChangesRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
+  const list = createList(core.config, "fleet-changes");
+  return route({
+    method: "GET",
+    path: "/v1/collector/health/changes",
+    operationId: "listFleetChanges",
+    summary: "Upgrades and changes of labels, newest first, each compared with unchanged hosts once it has soaked",
+    guard: scope(core, "audit"),
+    query: v.strictObject(listFields),
+    replies: { 200: { description: "A page of changes", schema: FleetChangeList } },
+    handle: async ({ query }) => {
+      const refused = await countRefusedChanges(core);
+      return list(
+        query,
+        (page) => browseChanges(core, page),
+        changeView,
+        () => ({ refused }),
+      );
+    },
+  });
+};
+
+const changeView = ({ id, kind, name, hosts, comparison, ...row }: JudgedChange): FleetChange => ({
+  ...{ id, kind, name: kind === "label" ? name : null, from: row.fromValue, to: row.toValue },
+  ...{ began_at: row.beganAt.toISOString(), ended_at: row.endedAt.toISOString(), hosts },
+  ...{ soak_until: row.soakUntil.toISOString(), comparison },
+});

@@ -1,0 +1,65 @@
+import { For, Show } from "solid-js";
+import {
+  describeChange,
+  describeRefused,
+  type FleetChange,
+  FleetChangeList,
+} from "../../../../proto/fleet-health/changes.ts";
+import { createReport } from "../../api/create-report.ts";
+import { formatCountOf, formatTimestamp, plainName } from "../../format/format.ts";
+import { usePageContext } from "../../session/page-context.tsx";
+import { defaultView, viewPath, withFilter } from "../view/view-state.ts";
+import { ComparisonDetails } from "./comparison-details.tsx";
+import "./changes.css";
+
+/** What hosts changed without a rollout, newest first: when, how many, and how they compare since with hosts that did not. */
+export const ChangeList = () => {
+  const { api, times } = usePageContext();
+  const report = createReport({
+    api,
+    schema: FleetChangeList,
+    path: () => "/api/core/collector/health/changes?limit=20",
+    intervalMs: 60_000,
+    showsAge: true,
+  });
+  const at = (time: string) => formatTimestamp(time, times.zone());
+  return (
+    <>
+      <h2>Are hosts worse since an upgrade, or another label?</h2>
+      <Show when={report.current()} fallback={<p role="status">{report.state().problem?.message ?? "Loading"}</p>}>
+        {(known) => (
+          <>
+            <ol>
+              <For each={known().items} fallback={<li>No host has changed its version or a label.</li>}>
+                {(change) => (
+                  <li>
+                    <a href={hrefOf(change)}>{plainName(describeChange(change))}</a>
+                    <p class="quiet">
+                      {formatCountOf(change.hosts, "host")}, {at(change.began_at)} to {at(change.ended_at)}
+                    </p>
+                    <Show
+                      when={change.comparison}
+                      fallback={<p>Soaks until {at(change.soak_until)}, longer if core is away.</p>}
+                    >
+                      {(comparison) => <ComparisonDetails comparison={comparison()} />}
+                    </Show>
+                  </li>
+                )}
+              </For>
+            </ol>
+            <Show when={known().refused > 0}>
+              <p>{describeRefused(known().refused)}</p>
+            </Show>
+            <p class="quiet">
+              Since a config: the wave of its <a href="/rollouts">rollout</a> says it.
+            </p>
+          </>
+        )}
+      </Show>
+    </>
+  );
+};
+
+/** The hosts that have the new value; of a removed label, those that have any. */
+const hrefOf = ({ kind, name, to }: FleetChange): string =>
+  viewPath(withFilter(defaultView, kind === "version" ? { version: [to ?? ""] } : { label: [`${name}:${to ?? "*"}`] }));
