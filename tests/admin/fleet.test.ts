@@ -1,5 +1,6 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
 import { createHistoryKeeper } from "../../functions/domain/fleet/keep-history.ts";
 import type { FleetAhead } from "../../proto/fleet-health/ahead.ts";
@@ -38,6 +39,14 @@ describe("hosts", () => {
     expect(await json("fleet", "list", "device:later-1", "--at", "30s")).toHaveLength(1);
     const shown = await json("fleet", "show", "--at", "30s", identityId);
     expect(shown).toMatchObject({ at: expect.any(String), item: { device_id: "later-1" } });
+  });
+
+  it("are said to be held by their budget, and until when", async () => {
+    const until = new Date(web.clock.now() + 60_000).toISOString();
+    await web.core.db.execute(sql`insert into held_host (host_id, identity_id, budget, since, until)
+      select identity, identity_id, 'small', now(), ${until}::timestamptz from fleet_host where device_id = 'later-1'`);
+    const { out } = await admin.run("fleet", "show", identityId);
+    expect(out).toMatch(new RegExp(`^forwarding +held by its budget small until ${until}$`, "m"));
   });
 
   it("are not shown of a time that they were not enrolled at, nor of one that is watched", async () => {
