@@ -6819,7 +6819,7 @@ export type ListWatchesResponses = {
             fault: string | null;
             changed_at: string;
             common_factor: {
-                kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
+                kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
                 value: string;
                 selected: number;
                 others: number;
@@ -6957,7 +6957,7 @@ export type CreateWatchResponses = {
         fault: string | null;
         changed_at: string;
         common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
             value: string;
             selected: number;
             others: number;
@@ -7112,7 +7112,7 @@ export type GetWatchResponses = {
         fault: string | null;
         changed_at: string;
         common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
             value: string;
             selected: number;
             others: number;
@@ -7260,7 +7260,7 @@ export type ChangeWatchResponses = {
         fault: string | null;
         changed_at: string;
         common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
             value: string;
             selected: number;
             others: number;
@@ -7379,7 +7379,7 @@ export type SilenceWatchResponses = {
         fault: string | null;
         changed_at: string;
         common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
             value: string;
             selected: number;
             others: number;
@@ -7500,6 +7500,8 @@ export type ReportFleetHealthData = {
         not_subnet?: Array<string> | string;
         policy?: Array<string> | string;
         not_policy?: Array<string> | string;
+        source?: Array<string> | string;
+        not_source?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -7691,6 +7693,8 @@ export type CountFleetHealthData = {
         not_subnet?: Array<string> | string;
         policy?: Array<string> | string;
         not_policy?: Array<string> | string;
+        source?: Array<string> | string;
+        not_source?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -7968,6 +7972,8 @@ export type FindCommonFactorsData = {
         not_subnet?: Array<string> | string;
         policy?: Array<string> | string;
         not_policy?: Array<string> | string;
+        source?: Array<string> | string;
+        not_source?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -8080,8 +8086,9 @@ export type FindCommonFactorsResponses = {
         selected: number;
         others: number;
         compared: number;
+        reads_sources?: true;
         items: Array<{
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
             value: string;
             selected: number;
             others: number;
@@ -8228,6 +8235,8 @@ export type CompareHostsData = {
         not_subnet?: Array<string> | string;
         policy?: Array<string> | string;
         not_policy?: Array<string> | string;
+        source?: Array<string> | string;
+        not_source?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -8401,6 +8410,8 @@ export type ExportFleetHealthData = {
         not_subnet?: Array<string> | string;
         policy?: Array<string> | string;
         not_policy?: Array<string> | string;
+        source?: Array<string> | string;
+        not_source?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
