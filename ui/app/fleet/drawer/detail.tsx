@@ -42,7 +42,7 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
     <>
       <Section title="Why">
         <Show when={forwardingNote(item(), asOf(), times.zone())}>
-          {(note) => <p class="drawer-note-line">{note()}</p>}
+          {(note) => <p class={item().hold ? "quiet" : "drawer-note-line"}>{note()}</p>}
         </Show>
         <Show
           when={item().conditions.length > 0}
