@@ -1,7 +1,7 @@
-import { createMemo, For, Show } from "solid-js";
+import { createEffect, createMemo, For, onCleanup, Show } from "solid-js";
 import { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
 import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
-import { createReport, type LiveReport } from "../../api/create-report.ts";
+import { createReport } from "../../api/create-report.ts";
 import { plainName } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
 import { type FleetView, factorsPath, viewPath, withFilter } from "../view/view-state.ts";
@@ -19,18 +19,23 @@ import "./factors.css";
 /** Longer than anybody reads it. */
 const intervalMs = 600_000;
 /** Core reads the sources of 100,000 hosts in a few seconds. */
-const readingMs = 3000;
+const readingMs = 2000;
 
 /** The values that the hosts of the view have more often than others, each with the link to those that have it. */
 export const FactorList = (props: { view: FleetView }) => {
   const { api } = usePageContext();
   const compared = createMemo(() => comparedView(props.view));
-  const report: LiveReport<FleetFactors> = createReport({
+  const report = createReport({
     api,
     schema: FleetFactors,
     path: createMemo(() => factorsPath(compared())),
-    intervalMs: () => (report.current()?.reads_sources ? readingMs : intervalMs),
+    intervalMs,
     showsAge: true,
+  });
+  createEffect(() => {
+    if (!report.current()?.reads_sources) return;
+    const timer = setTimeout(report.refresh, readingMs);
+    onCleanup(() => clearTimeout(timer));
   });
   const hrefOf = (factor: Factor) => {
     const filter = narrowFilter(compared().filter, factorFilter(factor));
