@@ -3,6 +3,7 @@ import type { Entropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
 import type { Tracer } from "../kit/tracing/tracer.ts";
 import type { CoreConfig } from "./config/core-config.ts";
+import type { WatchConfig } from "./config/watch-config.ts";
 import type { Chat } from "./domain/chat/chat.ts";
 import type { ClientCertificateReader } from "./signer/certificate.ts";
 import type { Cryptography } from "./signer/cryptography.ts";
@@ -76,6 +77,8 @@ export interface Core {
   signer: Signer | null;
   /** Verifies client certificates against `SVC_ENROLLMENT_CA_CERT_FILE`; trusts none without a signer. */
   clientCertificates: ClientCertificateReader;
+  /** Returns the receivers of watches that are in force: their file is read again when it changes. Null: there are none. */
+  watches(): WatchConfig | null;
   /** Null without a configured model: its routes are 404 then. With `SVC_CHAT_ENABLED=false` they are 503. */
   chat: Chat | null;
 }

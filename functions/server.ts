@@ -118,6 +118,7 @@ const serve = async (
       signer: files.signing?.signer ?? null,
       clientCertificates:
         files.signing?.clientCertificates ?? createClientCertificateReader({ authorities: [], cryptography }),
+      watches: () => (files.watches ? files.watches.current() : config.watches),
     };
     const chat =
       config.chat &&

@@ -158,6 +158,7 @@ export const createWorker = (platformOf = edgePlatform): Worker => {
           codec: zstdCodec,
           signer: signer && wrapSigner(signer),
           clientCertificates,
+          watches: () => config.watches,
           chat,
         };
         const app = createApp(core, {

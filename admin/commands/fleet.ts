@@ -118,10 +118,16 @@ export const showHostAction: Action<{ at?: Instant }> = async (terminal, { at: t
   const { data } = await getFleetHealth<true>({ client, path, query: at ? { at } : {} });
   await printRecord(terminal, {
     format: options.format,
-    record: options.format === "table" ? data.item : data,
+    record: options.format === "table" ? { ...data.item, forwarding: forwardingOf(data.item) } : data,
   });
   return undefined;
 };
+
+/** Returns how a host forwards; of one that is held, by which budget and until when, as that it stopped is no fault. */
+const forwardingOf = ({ forwarding, hold }: Row): string | null =>
+  hold === undefined
+    ? forwarding
+    : [forwarding, `held by its budget ${hold.budget} until ${hold.until}`].filter((text) => text !== null).join(", ");
 
 type Compared = CompareHostsResponse["measures"][number] | NonNullable<CompareHostsResponse["volume"]>[number];
 

@@ -1140,7 +1140,7 @@ export const reportFleetTimeline = <ThrowOnError extends boolean = false>(option
 });
 
 /**
- * Labels, versions, platforms and configs that the hosts of a filter have more often than all others
+ * Labels, versions, configs, sources and the like that the hosts of a filter have more often than all others
  */
 export const findCommonFactors = <ThrowOnError extends boolean = false>(options: Options<FindCommonFactorsData, ThrowOnError>): RequestResult<FindCommonFactorsResponses, FindCommonFactorsErrors, ThrowOnError> => options.client.get<FindCommonFactorsResponses, FindCommonFactorsErrors, ThrowOnError>({
     security: [{

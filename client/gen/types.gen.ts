@@ -6854,7 +6854,7 @@ export type ListWatchesResponses = {
             fault: string | null;
             changed_at: string;
             common_factor: {
-                kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
+                kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
                 value: string;
                 selected: number;
                 others: number;
@@ -6992,7 +6992,7 @@ export type CreateWatchResponses = {
         fault: string | null;
         changed_at: string;
         common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
             value: string;
             selected: number;
             others: number;
@@ -7147,7 +7147,7 @@ export type GetWatchResponses = {
         fault: string | null;
         changed_at: string;
         common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
             value: string;
             selected: number;
             others: number;
@@ -7295,7 +7295,7 @@ export type ChangeWatchResponses = {
         fault: string | null;
         changed_at: string;
         common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
             value: string;
             selected: number;
             others: number;
@@ -7414,7 +7414,7 @@ export type SilenceWatchResponses = {
         fault: string | null;
         changed_at: string;
         common_factor: {
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
             value: string;
             selected: number;
             others: number;
@@ -7535,6 +7535,8 @@ export type ReportFleetHealthData = {
         not_subnet?: Array<string> | string;
         policy?: Array<string> | string;
         not_policy?: Array<string> | string;
+        source?: Array<string> | string;
+        not_source?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -7726,6 +7728,8 @@ export type CountFleetHealthData = {
         not_subnet?: Array<string> | string;
         policy?: Array<string> | string;
         not_policy?: Array<string> | string;
+        source?: Array<string> | string;
+        not_source?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -8003,6 +8007,8 @@ export type FindCommonFactorsData = {
         not_subnet?: Array<string> | string;
         policy?: Array<string> | string;
         not_policy?: Array<string> | string;
+        source?: Array<string> | string;
+        not_source?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -8115,8 +8121,9 @@ export type FindCommonFactorsResponses = {
         selected: number;
         others: number;
         compared: number;
+        reads_sources?: true;
         items: Array<{
-            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy';
+            kind: 'label' | 'version' | 'platform' | 'running_config' | 'desired_config' | 'drift' | 'core' | 'subnet' | 'policy' | 'source';
             value: string;
             selected: number;
             others: number;
@@ -8369,6 +8376,8 @@ export type CompareHostsData = {
         not_subnet?: Array<string> | string;
         policy?: Array<string> | string;
         not_policy?: Array<string> | string;
+        source?: Array<string> | string;
+        not_source?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;
@@ -8547,6 +8556,8 @@ export type ExportFleetHealthData = {
         not_subnet?: Array<string> | string;
         policy?: Array<string> | string;
         not_policy?: Array<string> | string;
+        source?: Array<string> | string;
+        not_source?: Array<string> | string;
         drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         not_drift?: Array<'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown'> | 'in_sync' | 'drifted' | 'on_last_known_good' | 'no_desired' | 'unknown';
         desired_config?: Array<string> | string;

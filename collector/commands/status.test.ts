@@ -145,5 +145,10 @@ sources      otlp
              host_metrics, 51 stored, 2 skipped
 `,
     );
+    const last_error = "budget_exceeded: core holds the host by its budget small until 2026-06-03T12:00:00.000Z";
+    const held = describeStatus({ ...found, forwarder: { ...found.forwarder, last_error } });
+    expect(held).toContain(`forwarding   held by its budget at core:8443, last ack 1 min 5 s ago
+             ${last_error}
+`);
   });
 });

@@ -45,7 +45,7 @@ export const describeStatus = (status: CollectorStatus): string => {
     ],
     [
       "forwarding",
-      `${forwarder.connected ? "connected to" : "not connected to"} ${forwarder.endpoint}, ${forwarder.last_ack_at === null ? "no ack yet" : `last ack ${ago(forwarder.last_ack_at)}`}`,
+      `${describeConnection(forwarder)} ${forwarder.endpoint}, ${forwarder.last_ack_at === null ? "no ack yet" : `last ack ${ago(forwarder.last_ack_at)}`}`,
       ...optional(forwarder.last_error),
     ],
     heartbeat === null
@@ -67,6 +67,12 @@ export const describeStatus = (status: CollectorStatus): string => {
   return rows
     .flatMap(([name, ...lines]) => lines.map((line, index) => `${(index === 0 ? name : "").padEnd(width)}${line}\n`))
     .join("");
+};
+
+/** That core holds the host by its budget is no fault of the connection. */
+const describeConnection = ({ connected, last_error: error }: CollectorStatus["forwarder"]): string => {
+  if (connected) return "connected to";
+  return error?.startsWith("budget_exceeded:") ? "held by its budget at" : "not connected to";
 };
 
 const describeLabels = (labels: CollectorStatus["labels"]): string =>

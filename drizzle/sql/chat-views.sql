@@ -34,7 +34,10 @@ BEGIN
 		f.starts AS restarts, h.forwarder_connected, h.forwarder_last_error, h.renewal_status, h.renewal_last_error,
 		h.version_since, h.config_invalid_since, h.queue_at_risk_since, h.renewal_failed_since,
 		i.last_auth_failure_at, i.last_auth_failure_reason,
-		g.ranges AS gap_ranges, g.records_max AS gap_records_max, g.last_at AS gap_last_at
+		g.ranges AS gap_ranges, g.records_max AS gap_records_max, g.last_at AS gap_last_at,
+		-- Lookups: few hosts are held, and another join makes a plan of several collectors too large for the tools.
+		(SELECT b.budget FROM "held_host" b WHERE b.host_id = f.identity) AS held_by_budget,
+		(SELECT b.until FROM "held_host" b WHERE b.host_id = f.identity) AS held_until
 	FROM "fleet_status" f
 	LEFT JOIN "fleet_host" n ON n.identity_id = f.identity_id
 	LEFT JOIN "label_set" l ON l.id = f.label_set_id

@@ -64,6 +64,21 @@ describe("the relations", () => {
       ]);
   });
 
+  it("collectors has the hosts that a budget holds as budget:held finds them", async () => {
+    const until = (seconds: number) => new Date(test.clock.now() + seconds * 1000).toISOString();
+    await test.db.execute(sql`insert into held_host (host_id, identity_id, budget, since, until)
+      select identity, identity_id, 'small', now(), (case when device_id = 'host-9' then ${until(-1)} else ${until(60)} end)::timestamptz
+      from fleet_host where device_id in ('host-7', 'host-8', 'host-9')`);
+    const { body } = await test.api<FleetHealthReport>("GET", "/v1/collector/health?budget=held", { as: "auditor" });
+    const held = body.items.map(({ device_id, hold }) => [device_id, hold?.budget, hold?.until.replace(".000Z", "Z")]);
+    expect(
+      await rows(
+        "select device_id, held_by_budget, held_until from collectors where held_until is not null order by 1",
+      ),
+    ).toEqual(held.toSorted());
+    expect(await rows("select count(held_by_budget) from collectors")).toEqual([[2]]);
+  });
+
   it("incomplete_hours and completeness_hours name states and shortages as everything else does", async () => {
     const host = "https://fleet.example.test/dc-1/host-1";
     const day = dayAt(Date.now()) - 1;

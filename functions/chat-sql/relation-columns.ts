@@ -92,6 +92,11 @@ export const relationColumns = {
     count("gap_ranges", "Ranges of acknowledged records that a restored database lost; null for none.", "ranges"),
     count("gap_records_max", "At most this many records were lost so.", "records"),
     time("gap_last_at", "When the last such range was found."),
+    text("held_by_budget", "Name of the budget that the host has sent in this hour; null for a host that is not held."),
+    time(
+      "held_until",
+      "Until when core stores nothing more of it for that reason, which is no fault; null if it is not held.",
+    ),
   ],
   heartbeats: [
     ...host,

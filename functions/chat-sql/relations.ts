@@ -196,6 +196,7 @@ const statusAt = (status: SQL, notAfter: SQL, now: SQL): SQL =>
 const computedOfCollectors = [
   ...["state", "conditions", "last_heartbeat_at", "heartbeat_age_seconds", "last_envelope_at", "envelope_age_seconds"],
   ...["certificate_status", "certificate_seconds_left", "successor_id", "successor_not_after"],
+  ...["held_by_budget", "held_until"],
 ] as const;
 const computedOfCertificates = ["status", "seconds_left"] as const;
 /** The columns that stand for expressions, of which those of `state` and `conditions` take PostgreSQL 100 KB each to plan. */
@@ -209,6 +210,7 @@ const collectorExpressions = (rules: FleetRules): Record<(typeof computedOfColle
     (condition) => sql`case when ${conditionPredicate(condition, rules)} then ${sql.raw(`'${condition}'`)} end`,
   );
   const hasSuccessor = sql`successor_not_after > ${now}`;
+  const isHeld = sql`held_until > ${now}`;
   return {
     state: sql`(${words(fleetStates)})[${stateIndex(rules)} + 1]`,
     conditions: sql`array_remove(array[${sql.join(applying, sql`, `)}], null)`,
@@ -220,6 +222,8 @@ const collectorExpressions = (rules: FleetRules): Record<(typeof computedOfColle
     certificate_seconds_left: secondsBetween(now, sql`certificate_not_after`),
     successor_id: sql`case when ${hasSuccessor} then successor_id end`,
     successor_not_after: sql`case when ${hasSuccessor} then successor_not_after end`,
+    held_by_budget: sql`case when ${isHeld} then held_by_budget end`,
+    held_until: sql`case when ${isHeld} then held_until end`,
   };
 };
 

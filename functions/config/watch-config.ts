@@ -1,5 +1,6 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
+import { ConfigError, parseVariables } from "../../kit/env.ts";
 import { Secret } from "../../kit/secret.ts";
 import { parseYaml } from "./parse-yaml.ts";
 
@@ -122,3 +123,13 @@ export const watchVariables = { SVC_WATCH_RECEIVERS: v.optional(ReceiversVariabl
 
 /** Variables of watches whose value may come from `<NAME>_FILE`. */
 export const watchFileForms = ["SVC_WATCH_RECEIVERS"];
+
+/** Reads the file of the receivers by its rules, also again. Throws a `ConfigError` that quotes no value, also for an empty one. */
+export const readWatchesFile = (path: string, readFile: (path: string) => string): WatchConfig => {
+  const { faults, values } = parseVariables(
+    { SVC_WATCH_RECEIVERS_FILE: path },
+    { variables: { SVC_WATCH_RECEIVERS: ReceiversVariable }, fileForms: watchFileForms, readFile },
+  );
+  if (values === undefined || faults.length > 0) throw new ConfigError(faults);
+  return values.SVC_WATCH_RECEIVERS;
+};

@@ -76,10 +76,11 @@ it("is held no longer once its hour has ended, also if nothing says so", async (
   const clock = createTestClock();
   const held = createHeldHosts(clock);
   expect(held.faultOf("host")).toBeUndefined();
-  held.set([{ hostId: "host", budget: "small", until: new Date(clock.now() + 90_000) }]);
+  const until = clock.now() + 90_000;
+  held.set([{ hostId: "host", budget: "small", until: new Date(until) }]);
   expect(held.faultOf("host")).toMatchObject({
     code: "budget_exceeded",
-    options: { detail: "the host has sent its budget of this hour: small" },
+    options: { detail: `core holds the host by its budget small until ${new Date(until).toISOString()}` },
   });
   await clock.advance(90_000);
   expect(held.faultOf("host")).toBeUndefined();

@@ -28,7 +28,7 @@ export const createHeldHosts = (clock: Pick<Clock, "now">): HeldHosts => {
       const hold = held.size === 0 ? undefined : held.get(hostId);
       if (hold === undefined || hold.until.getTime() <= clock.now()) return undefined;
       return new Problem("budget_exceeded", {
-        detail: `the host has sent its budget of this hour: ${hold.budget}`,
+        detail: `core holds the host by its budget ${hold.budget} until ${hold.until.toISOString()}`,
       });
     },
   };

@@ -1,12 +1,13 @@
 import { X509Certificate } from "node:crypto";
-import { chmodSync, mkdtempSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { chmodSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { decodePem } from "../../proto/pem.ts";
 import { createTestCa, createTestKey, issueTestCertificate, type TestCa } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestLog, type TestLog } from "../../tests/fakes/log.ts";
-import type { IngestConfig } from "../config/core-config.ts";
+import type { CoreConfig, IngestConfig } from "../config/core-config.ts";
+import { readWatchesFile } from "../config/watch-config.ts";
 import { filesCheck } from "../ops/checks.ts";
 import { followFiles } from "./follow-files.ts";
 import { createNodeCryptography } from "./node-cryptography.ts";
@@ -36,8 +37,11 @@ beforeEach(async () => {
   put("ca.key", ca.key.pem);
 });
 
-const follow = (ingest: IngestConfig | null = null) =>
-  followFiles({ signer: local, ingest }, { cryptography, log, clock: { now: () => now }, path: "/usr/bin:/bin" });
+const follow = (ingest: IngestConfig | null = null, watchesFile: CoreConfig["watchesFile"] = null) =>
+  followFiles(
+    { signer: local, ingest, watchesFile },
+    { cryptography, log, clock: { now: () => now }, path: "/usr/bin:/bin" },
+  );
 
 describe("files that change while core runs", () => {
   it("keeps the old CA while only its certificate is replaced, reports why, and uses the new one once its key is there", async () => {
@@ -110,5 +114,35 @@ describe("files that change while core runs", () => {
     await check();
     expect(tls?.fault()).toContain("SVC_INGEST_CLIENT_CA_FILE: trusts no certificate");
     expect(seen).toHaveLength(1);
+  });
+
+  it("uses changed receivers of watches; keeps the old ones, and quotes no secret, while the file is invalid", async () => {
+    const secret = `whsec_${btoa("a secret of 24 bytes at least")}`;
+    const receiver = (name: string, more = "") =>
+      `web_url: https://fleet.test\nreceivers: [{kind: webhook, name: ${name}, url: 'https://hooks.test', secret: ${secret}${more}}]\n`;
+    put("receivers.yaml", receiver("on-call"));
+    const path = at("receivers.yaml");
+    const read = () => readWatchesFile(path, (file) => readFileSync(file, "utf8"));
+    const { watches, check } = await follow(null, { path, read });
+    const names = () => watches?.current().receivers.map(({ name }) => name);
+    put("receivers.yaml", receiver("night"));
+    await check();
+    expect([names(), watches?.fault()]).toEqual([["night"], undefined]);
+    for (const [text, fault] of [
+      [receiver("day", ", colour: red"), "receivers.0.colour is not known"],
+      [receiver("day").replace(secret, `${secret}!`), "receivers.0.secret must be whsec_"],
+      ["", "SVC_WATCH_RECEIVERS"],
+    ] as const) {
+      put("receivers.yaml", text);
+      await check();
+      expect([names(), watches?.fault()]).toEqual([["night"], expect.stringContaining(fault)]);
+    }
+    rmSync(path);
+    await check();
+    expect([names(), watches?.fault()]).toEqual([["night"], expect.stringContaining("SVC_WATCH_RECEIVERS_FILE")]);
+    put("receivers.yaml", receiver("day"));
+    await check();
+    expect([names(), watches?.fault()]).toEqual([["day"], undefined]);
+    expect(log.text()).not.toContain(secret);
   });
 });

@@ -5,6 +5,7 @@ import type { Log } from "../../kit/log.ts";
 import { runEvery } from "../../kit/run-every.ts";
 import type { CoreConfig, IngestConfig } from "../config/core-config.ts";
 import type { SignerConfig } from "../config/signer-config.ts";
+import type { WatchConfig } from "../config/watch-config.ts";
 import type { OwnCertificate } from "../ops/figures.ts";
 import { type Authority, hasIssued, readAuthorities } from "../signer/authority.ts";
 import { type ClientCertificateReader, createClientCertificateReader } from "../signer/certificate.ts";
@@ -28,6 +29,8 @@ export interface FollowedSigner {
 export interface FollowedFiles {
   signing: FollowedSigner | null;
   tls: Reloaded<TlsMaterial> | null;
+  /** The receivers of watches; null unless they are in a file. */
+  watches: Reloaded<WatchConfig> | null;
   /** Returns core's own certificates that are in use. */
   certificates(): OwnCertificate[];
   /** Reloads the files that have changed; see `ReloadedFiles`. */
@@ -38,20 +41,23 @@ export interface FollowedFiles {
 export type FollowNeeds = SignerNeeds & { log: ReloadOptions<unknown>["log"] };
 
 /**
- * Loads the enrollment CA and the TLS files of the ingest listener, where configured. Throws `ConfigError` with the variables at fault.
+ * Loads the enrollment CA, the TLS files of the ingest listener and the receivers of watches, where configured. Throws `ConfigError` with the
+ * variables at fault.
  * At the start and at every change, a signing CA that the ingest listener would not trust is invalid.
  */
 export const followFiles = async (
-  { signer, ingest }: Pick<CoreConfig, "signer" | "ingest">,
+  { signer, ingest, watchesFile }: Pick<CoreConfig, "signer" | "ingest" | "watchesFile">,
   needs: FollowNeeds,
 ): Promise<FollowedFiles> => {
   const loads = createConfigLoads();
   const signing = signer && ((await loads.run(() => followSigner(signer, ingest, needs))) ?? null);
   const tls = ingest && ((await loads.run(() => followTls(ingest, signing, needs))) ?? null);
+  const watches = watchesFile && ((await loads.run(() => followWatches(watchesFile, needs))) ?? null);
   loads.end();
   return {
     signing,
     tls,
+    watches,
     certificates: () => [
       ...(signing ? [{ name: "enrollment_ca" as const, notAfter: signing.signer.notAfter() }] : []),
       ...(tls ? [{ name: "ingest_server" as const, notAfter: tls.current().certNotAfter }] : []),
@@ -60,6 +66,7 @@ export const followFiles = async (
     check: async () => {
       await signing?.files.check();
       await tls?.check();
+      await watches?.check();
     },
   };
 };
@@ -121,6 +128,12 @@ const followTls = (
       return readTlsFiles(config);
     },
   });
+
+const followWatches = (
+  { path, read }: NonNullable<CoreConfig["watchesFile"]>,
+  { log }: FollowNeeds,
+): Promise<Reloaded<WatchConfig>> =>
+  loadFiles({ name: "receivers of watches", paths: [path], log, load: async () => read() });
 
 /**
  * Throws `ConfigError` if the ingest listener would reject every certificate that core issues: a signing CA must be in

@@ -22,7 +22,7 @@ export interface CheckedParts {
   pendingMigrations(): Promise<readonly string[]>;
   clock: Parameters<typeof clockCheck>[0];
   ingest: { health(): { healthy: boolean; detail: string } } | null;
-  files: { signing: { files: ReloadedFiles } | null; tls: ReloadedFiles | null };
+  files: { signing: { files: ReloadedFiles } | null; tls: ReloadedFiles | null; watches: ReloadedFiles | null };
   license: LicenseSource | null;
   isStopping(): boolean;
 }
@@ -35,7 +35,7 @@ export const checksOf = (
   { pendingMigrations, clock, ingest, files, license, isStopping }: CheckedParts,
 ): Record<"core" | "ingest" | "licensing", readonly Check[]> => {
   const { db } = core;
-  const { signing, tls } = files;
+  const { signing, tls, watches } = files;
   return {
     core: [
       stoppingCheck(isStopping),
@@ -47,6 +47,7 @@ export const checksOf = (
       ...(core.config.ingest && core.config.signer ? [revocationCheck(core.config)] : []),
       ...(core.chat ? [chatCheck(core.chat)] : []),
       ...(signing ? [filesCheck("enrollment_ca_files", signing.files)] : []),
+      ...(watches ? [filesCheck("watch_receivers_file", watches)] : []),
     ],
     ingest: ingest
       ? [

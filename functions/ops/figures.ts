@@ -7,6 +7,7 @@ import { watchStates } from "../../proto/watch/vocabulary.ts";
 import type { Core } from "../core.ts";
 import { readFleetRules } from "../domain/fleet/rules.ts";
 import { countAgainstFleet } from "../domain/inventory/inventory.ts";
+import { browseBudgets } from "../domain/volume/budgets.ts";
 import { findHourCounts } from "../store/completeness/report.ts";
 import { type ExportLag, findExportLags } from "../store/export/lag.ts";
 import { summarizeFleet } from "../store/fleet/summary.ts";
@@ -98,6 +99,15 @@ export const figuresOf = (
     read: async () => {
       const counts = await countAgainstFleet({ ...core, db: core.reports });
       return counts === null ? [] : inventoryStatuses.map((status) => sample({ status }, counts[status]));
+    },
+  },
+  {
+    name: "core_held_hosts",
+    help: "Hosts that have sent their budget of this hour, by budget, as budget:held finds; without samples where there is none",
+    labels: ["budget"],
+    read: async () => {
+      const budgets = await browseBudgets({ ...core, db: core.reports });
+      return budgets.map(({ name, heldHosts }) => sample({ budget: name }, heldHosts));
     },
   },
   ...exportFiguresOf(core),

@@ -12,6 +12,7 @@ export const factorKinds = [
   "core",
   "subnet",
   "policy",
+  "source",
 ] as const;
 
 /** One of `factorKinds`. */
@@ -28,6 +29,8 @@ export const FleetFactors = v.strictObject({
   others: v.number(),
   /** Values that were compared, of all kinds. */
   compared: v.number(),
+  /** Core reads the sources of the hosts, which takes seconds, and has not compared them; absent when it has. */
+  reads_sources: v.optional(v.literal(true)),
   /** The value that explains most first. */
   items: v.array(
     v.strictObject({

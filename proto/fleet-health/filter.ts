@@ -154,6 +154,8 @@ export const filterParts = {
   ...both("subnet", "subnet", text(64)),
   /** The name of the enrollment policy. */
   ...both("policy", "policy", text(128)),
+  /** A source of telemetry of which the host has accepted records since the UTC day before, by its accounts. */
+  ...both("source", "source", text(200)),
   ...both("drift", "drift", names(driftKinds, "must be a kind of drift")),
   /** The config that the host should run: the assigned one, else the one that its heartbeat reports. */
   ...both("desiredConfig", "desired_config", hashes),

@@ -39,6 +39,7 @@ export const createInProcessCore = ({ env, ...dependencies }: InProcessCoreOptio
     codec: zstdCodec,
     signer: null,
     clientCertificates: createClientCertificateReader({ authorities: [], cryptography }),
+    watches: () => config.watches,
     chat: null,
     ...dependencies,
   };

@@ -41,6 +41,14 @@ describe("hosts", () => {
     expect(shown).toMatchObject({ at: expect.any(String), item: { device_id: "later-1" } });
   });
 
+  it("are said to be held by their budget, and until when", async () => {
+    const until = new Date(web.clock.now() + 60_000).toISOString();
+    await web.core.db.execute(sql`insert into held_host (host_id, identity_id, budget, since, until)
+      select identity, identity_id, 'small', now(), ${until}::timestamptz from fleet_host where device_id = 'later-1'`);
+    const { out } = await admin.run("fleet", "show", identityId);
+    expect(out).toMatch(new RegExp(`^forwarding +held by its budget small until ${until}$`, "m"));
+  });
+
   it("are not shown of a time that they were not enrolled at, nor of one that is watched", async () => {
     expect(await admin.run("fleet", "show", "--at", before, identityId)).toMatchObject({ exitCode: 1 });
     expect(await admin.run("fleet", "list", "--at", "30m", "--watch")).toMatchObject({ exitCode: 2 });

@@ -86,6 +86,22 @@ const inventoryStatusOf = (row: FleetHealthRow) => {
   return sends && row.state !== "revoked" ? "gone" : null;
 };
 
+/** Some hosts accepted records of a source since yesterday, and others longer ago. */
+const sourcesOf = (index: number) =>
+  index % 5 === 0 ? ["syslog", "otlp"].slice(0, 1 + (index % 2)) : index % 7 === 0 ? ["a, b"] : [];
+const today = Math.floor(now / 86_400_000);
+const accounts = fleet.flatMap(({ identity }, index) =>
+  ["audit", ...sourcesOf(index)].map((source) => ({
+    identity,
+    source,
+    day: today - (source === "audit" ? 2 : index % 2),
+  })),
+);
+await test.db.execute(sql`insert into volume_source (host_id, day, kind, source, envelopes, payload_bytes)
+  select identity, day, 'log_line', source, 1, 1 from jsonb_to_recordset(${JSON.stringify(accounts)}::jsonb)
+  as account (identity text, source text, day integer)`);
+const sourcesById = new Map(fleet.map(({ identity_id }, index) => [identity_id, sourcesOf(index)]));
+
 const toSecond = (at: number): number => Math.floor(at / 1000) * 1000;
 const toHour = (at: number): number => Math.floor(at / 3_600_000) * 3_600_000;
 /** The start of the newest incomplete hour of some hosts, on this day or an earlier one; the others are complete, or were never settled. */
@@ -179,6 +195,7 @@ const meanings: Readonly<Record<string, (row: FleetHealthRow, value: never) => b
   core: (row, core: string) => row.core === core,
   subnet: (row, subnet: string) => row.subnet === subnet,
   policy: (row, policy: string) => policies.get(row.identity_id) === policy,
+  source: (row, source: string) => sourcesById.get(row.identity_id)?.includes(source) ?? false,
   drift: (row, drift: string) => row.config.drift === drift,
   attention: (row) =>
     attentionStates.some((state) => state === row.state) || row.forwarding === "stopped" || row.forwarding === "never",
@@ -285,6 +302,7 @@ const values: Readonly<Record<string, fc.Arbitrary<unknown>>> = {
   core: several("core-0", "core-1", "core-9"),
   subnet: several("10.0.0.0/24", "10.0.0.0/23"),
   policy: several("kiosks", "nobody"),
+  source: several("syslog", "otlp", "a, b", "audit"),
   drift: several(...driftKinds),
   attention: fc.constant(["needed"]),
   progress: several(...configProgress),

@@ -44,6 +44,14 @@ export const alertScenarios: Readonly<Record<string, AlertScenario>> = {
       [one("core_inventory_hosts", ',status="missing"')]: "7x100 0x200",
     },
   },
+  SvcHostsHeld: {
+    fires: { [one("core_held_hosts", ',budget="test"')]: still(2) },
+    after: 16,
+    quiet: {
+      [one("core_held_hosts", ',budget="test"')]: "2x10 0x300",
+      [one("core_held_hosts", ',budget="all"')]: still(0),
+    },
+  },
   SvcRetentionPaused: {
     fires: { [one("core_retention_paused")]: still(1) },
     after: 6,

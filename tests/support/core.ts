@@ -151,6 +151,7 @@ export const createTestCore = async (options: TestCoreOptions = {}): Promise<Tes
     codec: zstdCodec,
     signer,
     clientCertificates,
+    watches: () => config.watches,
   };
   const usual: Core = { ...base, chat: config.chat && (await createTestChat()) };
   const core: Core = { ...usual, ...options.core };

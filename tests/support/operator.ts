@@ -9,15 +9,13 @@ export interface Operator {
   click(target: Locator): Promise<void>;
   /** Types a query into the bar of the fleet page and applies it: one click. */
   query(text: string): Promise<void>;
-  /** Moves a slider: one click. */
-  slide(slider: Locator, value: number): Promise<void>;
 }
 
 /**
  * Opens a page as an auditor and lets the operator find the answer. Returns the number of clicks. Rejects when the page reported an error.
  *
  * The rule of the count: the operator starts on `/fleet` or on home, signed in. Each click on a link, a button or a suggestion counts as
- * one, and so do typing a query with its Enter and moving a slider. Reading, scrolling and hovering count nothing.
+ * one, and so does typing a query with its Enter. Reading, scrolling and hovering count nothing.
  */
 export const clicksFrom = async (
   { browser, web, now }: { browser: Browser; web: TestWeb; now: number },
@@ -40,10 +38,6 @@ export const clicksFrom = async (
       const box = page.getByRole("combobox", { name: "Search and filter hosts" });
       await box.fill(text);
       await box.press("Enter");
-    },
-    slide: async (slider, value) => {
-      clicks += 1;
-      await slider.fill(String(value));
     },
   });
   expect(messages).toEqual([]);

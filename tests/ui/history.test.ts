@@ -4,9 +4,10 @@ import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { fleetThresholds } from "../../functions/domain/fleet/thresholds.ts";
 import { recordThresholds } from "../../functions/store/fleet/history.ts";
 import { addSample, sampleMs } from "../../functions/store/fleet/samples.ts";
-import { hourMs } from "../../kit/clock.ts";
+import { dayMs, hourMs } from "../../kit/clock.ts";
 import type { FleetAhead } from "../../proto/fleet-health/ahead.ts";
 import type { HostComparison } from "../../proto/fleet-health/comparison.ts";
+import type { FleetFactors } from "../../proto/fleet-health/factors.ts";
 import type { FleetHealthReport } from "../../proto/fleet-health/report.ts";
 import type { FleetState } from "../../proto/fleet-health/vocabulary.ts";
 import { launchBrowser } from "../../scripts/lab/browser.ts";
@@ -98,6 +99,12 @@ describe("the page as it was", () => {
     await page.getByText("queue_above_percent: this has no history").waitFor();
     await page.goto(`${web.origin}/fleet?at=2020-01-01T00:00Z`);
     await page.getByText("History does not go back so far").waitFor();
+    const box = page.getByRole("combobox", { name: "Search and filter hosts" });
+    await page.goto(`${web.origin}/fleet?state=stale&at=${text(silentFrom + silentMs / 2)}`);
+    await expect.poll(() => box.inputValue()).toMatch(/^state:stale at:\d\d:\d\d/);
+    await box.fill("state:stale");
+    await box.press("Enter");
+    await expect.poll(() => new URL(page.url()).search).toBe("?state=stale");
     await page.goto(`${web.origin}/fleet?at=yesterday`);
     await page.getByText("at is a time in UTC").waitFor();
     await page.context().close();
@@ -126,6 +133,33 @@ describe("what hosts have in common", () => {
     expect(await axeViolationsOf(page)).toEqual([]);
     await panel.getByRole("link").first().click();
     await expect.poll(() => new URL(page.url()).searchParams.get("version")).toBe("1.11.0");
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
+
+  it("says while core reads the sources of the hosts, and then compares them", async () => {
+    const today = Math.floor(web.clock.now() / dayMs);
+    await web.core.db.execute(sql`insert into volume_source (host_id, day, kind, source, envelopes, payload_bytes)
+      select identity, ${today}::int, 'log_line', 'nginx', 1, 1 from fleet_status where version = '1.11.0'`);
+    const { page, messages } = await visit("/fleet?version=1.11.0");
+    await page.route(
+      "**/health/factors*",
+      async (route) => {
+        const response = await route.fetch();
+        const body: FleetFactors = await response.json();
+        const items = body.items.filter(({ kind }) => kind !== "source");
+        await route.fulfill({ response, json: { ...body, items, reads_sources: true } });
+      },
+      { times: 1 },
+    );
+    await page.getByRole("button", { name: "In common" }).click();
+    const panel = page.getByRole("region", { name: "What these hosts have in common" });
+    await panel.getByText("core is reading those of the hosts").waitFor();
+    expect(await panel.getByText("source nginx").count()).toBe(0);
+    await panel.getByRole("link", { name: "source nginx" }).click();
+    expect(await panel.getByText("core is reading").count()).toBe(0);
+    await expect.poll(() => new URL(page.url()).searchParams.get("source")).toBe("nginx");
+    await page.locator(".row-link").first().waitFor();
     expect(messages).toEqual([]);
     await page.context().close();
   });

@@ -1,5 +1,6 @@
 import { shareNextRun } from "../../../kit/share-next-run.ts";
 import { countFactors } from "../../store/fleet/factors.ts";
+import { createHostSources } from "../../store/fleet/host-sources.ts";
 import type { FleetRules } from "../../store/fleet/rows.ts";
 import { type RankedFactor, rankFactors } from "./rank-factors.ts";
 import type { ViewQuery } from "./report.ts";
@@ -14,19 +15,23 @@ export interface CommonFactors {
   others: number;
   /** Values that were compared. */
   compared: number;
+  /** Sources of telemetry are being read, and not compared. */
+  readsSources: boolean;
   factors: RankedFactor[];
 }
 
 /** Creates the function that returns what the hosts of a filter have in common. Concurrent calls with one filter share it. Throws as reports do. */
-export const createFactorReports = (core: ViewCore) =>
-  shareNextRun(
+export const createFactorReports = (core: ViewCore) => {
+  const hostSources = createHostSources(core);
+  return shareNextRun(
     async ({ filter, at }: ViewQuery): Promise<CommonFactors> => {
       const { rules, columns } = await readViewRules(core, at);
       requireHistory({ filter }, rules);
-      const { selected, all, counts } = await countFactors(core.db, rules, filter, columns);
+      const { selected, all, counts, readsSources } = await countFactors(core.db, rules, filter, columns, hostSources);
       const factors = rankFactors(counts, { selected, all });
-      return { rules, selected, others: all - selected, compared: counts.length, factors };
+      return { rules, selected, others: all - selected, compared: counts.length, readsSources, factors };
     },
     (query) => JSON.stringify(query),
     viewsShared(core),
   );
+};

@@ -20,7 +20,7 @@ export type SendOutcome =
 /** Sends a request, within `sendMsMax`; never throws. */
 export type SendRequest = (request: WatchRequest) => Promise<SendOutcome>;
 
-type DeliveryCore = Pick<Core, "config" | "db" | "clock" | "entropy" | "observe">;
+type DeliveryCore = Pick<Core, "watches" | "db" | "clock" | "entropy" | "observe">;
 
 /** The longest time of a request. */
 export const sendMsMax = 10_000;
@@ -36,7 +36,7 @@ const retryMsMin = 1_000;
  * same id, and holds up the ones behind it. A receiver may get a message twice, when core ends before it stores that it was sent.
  */
 export const deliverMessages = async (core: DeliveryCore, send: SendRequest, signal?: AbortSignal): Promise<number> => {
-  const receivers = new Map(core.config.watches?.receivers.map((each) => [each.name, each]));
+  const receivers = new Map(core.watches()?.receivers.map((each) => [each.name, each]));
   if (receivers.size === 0) return 0;
   let sent = 0;
   while (!signal?.aborted) {

@@ -10,7 +10,7 @@ import type { WatchRow } from "../../store/watch/watches.ts";
 import { fleetThresholds } from "../fleet/thresholds.ts";
 
 /** The parts of core that make messages. */
-export type MessageCore = Pick<Core, "config" | "clock" | "entropy">;
+export type MessageCore = Pick<Core, "config" | "watches" | "clock" | "entropy">;
 
 /** Adds a message about a watch, as it stands at `at`, for each of its receivers. Lock the watch first. */
 export const addMessages = async (
@@ -34,7 +34,7 @@ export const addMessages = async (
       count: row.count,
       since: row.firingSince?.toISOString() ?? null,
       common_factor: row.commonFactor,
-      url: linkTo(core.config, row.filter, at),
+      url: linkTo(core, row.filter, at),
       reason,
     },
   };
@@ -46,11 +46,11 @@ export const addMessages = async (
 };
 
 /** Returns the address of the hosts of a watch on `/fleet` as they were at a time; as they are, where the filter has no history. */
-const linkTo = (config: Core["config"], query: string, at: Date): string => {
+const linkTo = ({ config, watches }: MessageCore, query: string, at: Date): string => {
   const { filter } = parseQuery(query, at);
   const params = filterToParams(filter);
   if (hasHistory(config, filter, at)) params.set("at", at.toISOString());
-  return `${config.watches?.webUrl ?? ""}/fleet${params.size === 0 ? "" : `?${params}`}`;
+  return `${watches()?.webUrl ?? ""}/fleet${params.size === 0 ? "" : `?${params}`}`;
 };
 
 const hasHistory = (config: Core["config"], filter: FleetFilter, at: Date): boolean => {

@@ -23,7 +23,10 @@ import { evaluateWatch, type WatchCount } from "./evaluate.ts";
 import { addMessages } from "./messages.ts";
 
 /** The parts of core that evaluate watches. */
-export type WatchJobCore = Pick<Core, "config" | "db" | "reports" | "clock" | "entropy" | "fleetColumns" | "observe">;
+export type WatchJobCore = Pick<
+  Core,
+  "config" | "watches" | "db" | "reports" | "clock" | "entropy" | "fleetColumns" | "observe"
+>;
 
 /** From one evaluation of a watch to the next. */
 export const evaluationMs = 10_000;

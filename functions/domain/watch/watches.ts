@@ -22,7 +22,7 @@ import { unevaluated, withoutPastSilence } from "./evaluate.ts";
 import { addMessages } from "./messages.ts";
 
 /** The parts of core that change watches. */
-export type WatchCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
+export type WatchCore = Pick<Core, "config" | "watches" | "db" | "clock" | "entropy">;
 
 /**
  * Creates a watch; it is evaluated within seconds. Throws 422 `validation_failed` for a filter with a fault and a receiver that is not configured,
@@ -134,9 +134,9 @@ export const testWatch = async (
     return row.receivers;
   });
 
-const definitionOf = ({ config, clock }: WatchCore, body: WatchBody) => {
+const definitionOf = ({ watches, clock }: WatchCore, body: WatchBody) => {
   parseFilter(body.filter, clock.now());
-  const known = config.watches?.receivers.map(({ name }) => name) ?? [];
+  const known = watches()?.receivers.map(({ name }) => name) ?? [];
   const errors = body.receivers.flatMap((name, index) =>
     known.includes(name) ? [] : [{ path: `receivers.${index}`, message: "is no receiver of core's configuration" }],
   );

@@ -1,5 +1,5 @@
 /** How many hosts have which value, in a selection and in all: of what hosts may have in common. */
-import { sql } from "drizzle-orm";
+import { type SQL, sql } from "drizzle-orm";
 import type { FactorKind } from "../../../proto/fleet-health/factors.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import type { Labels } from "../../../proto/labels.ts";
@@ -7,7 +7,9 @@ import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import type { HostColumn } from "./columns/evaluate-expression.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
-import { markHosts } from "./columns/select-hosts.ts";
+import type { ResidentHosts } from "./columns/resident-hosts.ts";
+import { type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
+import { countSources, type HostSources } from "./host-sources.ts";
 import { fleetPredicate } from "./predicate.ts";
 import { type FleetRules, hostsOf } from "./rows.ts";
 
@@ -23,8 +25,13 @@ export interface CountedFactor {
 export interface FactorCounts {
   selected: number;
   all: number;
+  /** The sources of the hosts are being read, and not counted. */
+  readsSources: boolean;
   counts: CountedFactor[];
 }
+
+/** The kinds that a column has; a host has several sources. */
+type ColumnKind = Exclude<FactorKind, "source">;
 
 /** The column of each kind; labels are counted by set. */
 const columnsOf = {
@@ -37,50 +44,63 @@ const columnsOf = {
   core: "core",
   subnet: "subnet",
   policy: "policy_id",
-} as const satisfies Readonly<Record<FactorKind, string>>;
+} as const satisfies Readonly<Record<ColumnKind, string>>;
 
-const kinds = Object.keys(columnsOf) as FactorKind[];
+const kinds = Object.keys(columnsOf) as ColumnKind[];
 
 /** Counts by the text of a value in its column. */
 type ByValue = Map<string, { selected: number; all: number }>;
 
-/** Counts the hosts of a filter, and all, by each value, in core's memory where `columns` have the hosts, else in one scan. */
+/**
+ * Counts the hosts of a filter, and all, by each value, in core's memory where `columns` have the hosts, else in a scan. Sources are counted in
+ * memory where `hostSources` are given, and left out while those are read.
+ */
 export const countFactors = async (
   db: Executor,
   rules: FleetRules,
   filter: FleetFilter,
   columns?: FleetColumns,
+  hostSources?: HostSources,
 ): Promise<FactorCounts> => {
-  const found = (await countInMemory(db, rules, filter, columns)) ?? (await countInDatabase(db, rules, filter));
+  const predicate = fleetPredicate(filter, rules);
+  const marked = await markHosts(db, columns, predicate);
+  const isSelected = marked && isSelectedOf(marked);
+  const found = isSelected ? countInMemory(marked.view, isSelected) : await countInDatabase(db, rules, predicate);
   const { label: bySet, ...others } = found.byKind;
+  const sources =
+    isSelected && hostSources
+      ? hostSources.count(marked.view, isSelected, rules.now)
+      : await countSources(db, rules, predicate);
   const policies = await findPolicyNames(db, others.policy);
-  const textOf = (kind: FactorKind, value: string): string | undefined => {
+  const textOf = (kind: ColumnKind, value: string): string | undefined => {
     if (kind === "policy") return policies.get(value);
     return kind.endsWith("config") ? hashOf(value) : value || undefined;
   };
-  const counts = (Object.entries(others) as [FactorKind, ByValue][]).flatMap(([kind, byValue]) =>
+  const counts: CountedFactor[] = (Object.entries(others) as [ColumnKind, ByValue][]).flatMap(([kind, byValue]) =>
     [...byValue].flatMap(([value, count]) => {
       const text = textOf(kind, value);
       return text === undefined ? [] : [{ kind, value: text, ...count }];
     }),
   );
-  return { ...found, counts: [...counts, ...(await countLabelPairs(db, bySet))] };
+  for (const [value, count] of sources ?? []) counts.push({ kind: "source", value, ...count });
+  return { ...found, readsSources: sources === undefined, counts: [...counts, ...(await countLabelPairs(db, bySet))] };
 };
 
-type Found = Omit<FactorCounts, "counts"> & { byKind: Record<FactorKind, ByValue> };
+interface Found {
+  selected: number;
+  all: number;
+  byKind: Record<ColumnKind, ByValue>;
+}
 
-const countInMemory = async (
-  db: Executor,
-  rules: FleetRules,
-  filter: FleetFilter,
-  columns: FleetColumns | undefined,
-): Promise<Found | undefined> => {
-  const marked = await markHosts(db, columns, fleetPredicate(filter, rules));
-  if (marked === undefined) return undefined;
-  const { view, places } = marked;
+/** Marks with 1 the selected hosts, by place. */
+const isSelectedOf = ({ view, places }: MarkedHosts): Uint8Array => {
   const isSelected = new Uint8Array(view.count);
   for (const place of places) isSelected[place] = 1;
-  const count = (kind: FactorKind): ByValue => {
+  return isSelected;
+};
+
+const countInMemory = (view: ResidentHosts, isSelected: Uint8Array): Found => {
+  const count = (kind: ColumnKind): ByValue => {
     const column = view.column(columnsOf[kind]);
     if (column.kind === "names") {
       // Numbers from 0: a place in an array takes a tenth of the time of one in a map.
@@ -99,7 +119,8 @@ const countInMemory = async (
     const counts = countWords(values, isSelected);
     return new Map(counts.map(({ place, selected, all }) => [String(values[place]), { selected, all }]));
   };
-  return { selected: places.length, all: view.count, byKind: eachKind(count) };
+  const selected = isSelected.reduce((sum, mark) => sum + mark, 0);
+  return { selected, all: view.count, byKind: eachKind(count) };
 };
 
 /** A value of eight bytes, the place of a host that has it, and its counts. */
@@ -136,31 +157,31 @@ const countWords = (values: Float64Array | BigInt64Array, isSelected: Uint8Array
 };
 
 /** One scan for all kinds: the combinations of their values may be as many as the hosts. */
-const countInDatabase = async (db: Executor, rules: FleetRules, filter: FleetFilter): Promise<Found> => {
+const countInDatabase = async (db: Executor, rules: FleetRules, predicate: SQL): Promise<Found> => {
   const names = kinds.map((kind) => sql.identifier(columnsOf[kind]));
   const list = sql.join(names, sql`, `);
   const texts = names.map((name) => sql`${name}::text`);
   const rows = await db.execute<{ others: number; value: string; selected: number; hosts: number }>(sql`
     select grouping(${list}) as others, coalesce(${sql.join(texts, sql`, `)}) as value,
       (count(*) filter (where is_selected))::int as selected, count(*)::int as hosts
-    from (select ${list}, ${fleetPredicate(filter, rules)} as is_selected from ${hostsOf(rules)} offset 0) host
+    from (select ${list}, ${predicate} as is_selected from ${hostsOf(rules)} offset 0) host
     group by grouping sets (${sql.join(
       names.map((name) => sql`(${name})`),
       sql`, `,
     )})`);
   // A bit for each kind that the row is not of, the first one highest.
-  const rowsOf = (kind: FactorKind) => {
+  const rowsOf = (kind: ColumnKind) => {
     const bit = 1 << (kinds.length - 1 - kinds.indexOf(kind));
     return rows.filter(({ others }) => (others & bit) === 0);
   };
   const sum = (name: "selected" | "hosts") => rowsOf("version").reduce((total, row) => total + row[name], 0);
-  const count = (kind: FactorKind): ByValue =>
+  const count = (kind: ColumnKind): ByValue =>
     new Map(rowsOf(kind).map(({ value, selected, hosts }) => [value, { selected, all: hosts }]));
   return { selected: sum("selected"), all: sum("hosts"), byKind: eachKind(count) };
 };
 
-const eachKind = (count: (kind: FactorKind) => ByValue): Record<FactorKind, ByValue> =>
-  Object.fromEntries(kinds.map((kind) => [kind, count(kind)])) as Record<FactorKind, ByValue>;
+const eachKind = (count: (kind: ColumnKind) => ByValue): Record<ColumnKind, ByValue> =>
+  Object.fromEntries(kinds.map((kind) => [kind, count(kind)])) as Record<ColumnKind, ByValue>;
 
 /** The first 16 digits of the hash of a key; undefined for one that is not known. */
 const hashOf = (key: string): string | undefined =>

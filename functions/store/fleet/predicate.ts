@@ -1,5 +1,6 @@
 /** The filter of proto/fleet-health/filter.ts as a predicate over `fleet`. No part is ever null, so that a negated one is exact. */
 import { type SQL, sql } from "drizzle-orm";
+import { dayMs } from "../../../kit/clock.ts";
 import {
   conjunctiveParts,
   exportFilters,
@@ -90,6 +91,10 @@ const alternatives: Alternatives = {
   subnet: (subnets) => [oneOf(sql`subnet`, subnets)],
   // Decided once: a fleet has few policies.
   policy: (names) => [sql`policy_id in (select id from enrollment_policy where ${oneOf(sql`name`, names)})`],
+  source: (sources, { now }) => [
+    hasNamed(sql`identity in (select host_id collate "C" from volume_source
+      where ${ofRecentDays(sql`day`, now)} and ${oneOf(sql`source`, sources)})`),
+  ],
   drift: (kinds) => [oneOf(sql`drift`, kinds)],
   desiredConfig: (hashes) => hashes.map((hash) => hashBegins("desired_config", hash)),
   runningConfig: (hashes) => hashes.map((hash) => hashBegins("running_config", hash)),
@@ -144,6 +149,12 @@ const alternatives: Alternatives = {
 
 /** The host has such names: found by an index, and once for the statement, so that it reads the texts of no other host. */
 const hasNamed = (which: SQL): SQL => sql`identity_id in (select identity_id from fleet_host where ${which})`;
+
+/** The accounts of hosts are counted by UTC day: those of the 24 hours before a time are among those of its day and of the day before. */
+export const ofRecentDays = (day: SQL, time: Date): SQL => {
+  const last = Math.floor(time.getTime() / dayMs);
+  return sql`${day} between ${last - 1}::int and ${last}::int`;
+};
 
 /** The host's label has one of these values. Decided once for each set of labels, of which a fleet has few. */
 const labelFound = ([key, wanted]: [key: string, wanted: { value: string }[]]): SQL => {

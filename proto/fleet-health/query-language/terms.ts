@@ -38,7 +38,17 @@ export interface Term {
 }
 
 /** A part that is compared as text. */
-type TextPart = "text" | "device" | "hostname" | "identity" | "platform" | "version" | "core" | "subnet" | "policy";
+type TextPart =
+  | "text"
+  | "device"
+  | "hostname"
+  | "identity"
+  | "platform"
+  | "version"
+  | "core"
+  | "subnet"
+  | "policy"
+  | "source";
 
 const names = (
   part:
@@ -206,6 +216,7 @@ export const terms: readonly Term[] = [
   texts("core", "core-1", "machine of the core that the last heartbeat reached"),
   texts("subnet", "10.1.2.0/24", "the /24 or /64 that it came from, as core saw it"),
   texts("policy", "servers", "enrollment policy"),
+  texts("source", "syslog", "source of telemetry that it has accepted records of since yesterday"),
   names("drift", { example: "drifted", meaning: "running config against desired" }),
   names("heartbeat", {
     example: "recent",

@@ -25,7 +25,16 @@ import { createTablePreferences } from "./table/table-preferences.ts";
 import { ExportMenu, Pager, PreferencesMenu, WatchLink } from "./table/table-tools.tsx";
 import { createListHistory } from "./view/create-list-history.ts";
 import type { FleetView } from "./view/view-state.ts";
-import { facetsPath, parseView, reportPath, viewPath, withFilter, withRow, withSort } from "./view/view-state.ts";
+import {
+  facetsPath,
+  parseView,
+  reportPath,
+  viewPath,
+  withFilter,
+  withRow,
+  withSort,
+  withTime,
+} from "./view/view-state.ts";
 
 /** The same for the table and the charts, so that figures side by side have one age. */
 const refreshIntervalMs = 10_000;
@@ -197,8 +206,9 @@ export const Fleet = () => {
               searchInput = input;
             }}
             filter={view().filter}
+            at={view().at}
             values={values()}
-            onApply={(filter) => navigate(viewPath(withFilter(view(), filter)), { scroll: false })}
+            onApply={(filter, at) => navigate(viewPath(withFilter(withTime(view(), at), filter)), { scroll: false })}
           />
           {pager("Pages of the table")}
           <div class="fleet-tools-end">

@@ -7,6 +7,7 @@ import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts
 import { createTestToken, enrollTestCollector } from "../../../../tests/support/collector.ts";
 import { createTestCore } from "../../../../tests/support/core.ts";
 import { holdHosts } from "../../../domain/volume/hold-hosts.ts";
+import { figuresOf } from "../../../ops/figures.ts";
 import { countHeldHosts, deleteHeldHosts, putHeldHosts } from "../../../store/volume/budgets.ts";
 
 const test = await createTestCore();
@@ -44,6 +45,10 @@ const events = async () =>
       select action, target_id as target, details ->> 'budget' as budget from audit_event
       where action in ('budget.hold', 'budget.release') order by id`)
   ).map(({ action, target, budget }) => [action, target, budget]);
+const samples = async () =>
+  figuresOf(core, { checks: {}, certificates: () => [] })
+    .find(({ name }) => name === "core_held_hosts")
+    ?.read();
 const fleet = async (query: string) =>
   (await test.api<FleetHealthReport>("GET", `/v1/collector/health?${query}`, { as: "auditor" })).body.items;
 
@@ -116,6 +121,7 @@ describe("a host that has sent its budget", () => {
       ["calm", undefined],
     ]);
     expect((await list()).body.items).toMatchObject([{ name: "shop", held_hosts: 1 }]);
+    expect(await samples()).toEqual([{ labels: { budget: "shop" }, value: 1 }]);
     clock.advance(hourMs);
     expect(await heldNow()).toEqual([]);
     expect((await list()).body.items).toMatchObject([{ name: "shop", held_hosts: 0 }]);

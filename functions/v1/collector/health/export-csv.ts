@@ -29,6 +29,7 @@ const seen: readonly ExportColumn[] = [
   ["day_bytes", (row) => row.volume?.day_bytes ?? null],
   ["usual_bytes", (row) => row.volume?.usual_bytes ?? null],
   ["held_by_budget", (row) => row.hold?.budget ?? null],
+  ["held_until", (row) => row.hold?.until ?? null],
   ["inventory", (row) => row.inventory?.status ?? null],
   ["owner", (row) => row.inventory?.owner ?? null],
 ];

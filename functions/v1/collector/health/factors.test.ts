@@ -1,4 +1,6 @@
+import { sql } from "drizzle-orm";
 import { afterAll, describe, expect, it } from "vitest";
+import { dayMs } from "../../../../kit/clock.ts";
 import type { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
 import type { FleetHealthReport } from "../../../../proto/fleet-health/report.ts";
 import { heartbeatBody } from "../../../../scripts/lab/heartbeat-body.ts";
@@ -8,10 +10,11 @@ import { createHistoryKeeper } from "../../../domain/fleet/keep-history.ts";
 import { readFleetRules } from "../../../domain/fleet/rules.ts";
 import { createFleetColumns } from "../../../store/fleet/columns/fleet-columns.ts";
 import { countFactors } from "../../../store/fleet/factors.ts";
+import { createHostSources } from "../../../store/fleet/host-sources.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());
-const { api, clock, core } = test;
+const { api, clock, core, db } = test;
 await createHistoryKeeper(core)();
 const { token } = await createTestToken(test);
 const body = heartbeatBody(0) as Record<"collector" | "config", object>;
@@ -67,6 +70,22 @@ describe("what hosts have in common", () => {
     expect(await factors("device=nobody")).toMatchObject({ selected: 0, others: 16, items: [] });
   });
 
+  it("is the source of which they have accepted records since yesterday, and not before", async () => {
+    const today = Math.floor(clock.now() / dayMs);
+    const add = (first: number, last: number, source: string, day: number) =>
+      db.execute(sql`insert into volume_source (host_id, day, kind, source, envelopes, payload_bytes)
+        select identity, ${day}::int, 'log_line', ${source}, 1, 1 from fleet_host
+        where substring(device_id from 6)::int between ${first}::int and ${last}::int`);
+    await add(0, 4, "nginx", today - 1);
+    await add(0, 15, "otlp", today);
+    await add(0, 4, "audit", today - 2);
+    const { compared, items } = await factors("state=stale");
+    expect(compared).toBe(13 + 2);
+    expect(items.filter(({ kind }) => kind === "source")).toMatchObject([{ value: "nginx", selected: 5, others: 0 }]);
+    const query = "/v1/collector/health?source=nginx&not_source=audit";
+    expect((await api<FleetHealthReport>("GET", query, { as: "auditor" })).body.items).toHaveLength(5);
+  });
+
   it("is counted in core's memory as in the database", async () => {
     const columns = createFleetColumns({ db: core.reports, clock, onFailure: () => undefined });
     await columns.load();
@@ -76,6 +95,30 @@ describe("what hosts have in common", () => {
       return [sums, counts.map((count) => JSON.stringify(count)).toSorted()];
     };
     expect(await countsOf(columns)).toEqual(await countsOf());
+    const sources = createHostSources({ db: core.reports, clock });
+    const counted = async () => countFactors(core.reports, rules, { states: ["stale"] }, columns, sources);
+    const first = await counted();
+    expect([first.readsSources, first.counts.some(({ kind }) => kind === "source")]).toEqual([true, false]);
+    await expect.poll(async () => (await counted()).readsSources).toBe(false);
+    expect(new Set((await counted()).counts)).toEqual(
+      new Set((await countFactors(core.reports, rules, { states: ["stale"] })).counts),
+    );
+  });
+
+  it("throws once that the sources could not be read, and reads them again", async () => {
+    const columns = createFleetColumns({ db: core.reports, clock, onFailure: () => undefined });
+    await columns.load();
+    const view = await columns.current();
+    if (view === undefined) throw new Error("no hosts");
+    const gone = new Error("gone");
+    const execute: typeof db.execute = () => Promise.reject(gone) as never;
+    const sources = createHostSources({ db: { ...db, execute } as typeof db, clock });
+    const count = () => sources.count(view, new Uint8Array(view.count), new Date(clock.now()));
+    expect(count()).toBeUndefined();
+    await Promise.resolve();
+    await Promise.resolve();
+    expect(count).toThrow("gone");
+    expect(count()).toBeUndefined();
   });
 
   it("is the policy under which hosts enrolled", async () => {

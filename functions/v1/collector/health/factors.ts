@@ -15,7 +15,8 @@ export const healthFactorsRoute = (core: Pick<Core, "config" | "db" | "clock">) 
     method: "GET",
     path: "/v1/collector/health/factors",
     operationId: "findCommonFactors",
-    summary: "Labels, versions, platforms and configs that the hosts of a filter have more often than all others",
+    summary:
+      "Labels, versions, configs, sources and the like that the hosts of a filter have more often than all others",
     guard: scope(core, "audit"),
     query: v.pipe(
       v.strictObject({ ...fleetFilterFields, at: v.optional(PastTime) }),
@@ -24,7 +25,7 @@ export const healthFactorsRoute = (core: Pick<Core, "config" | "db" | "clock">) 
     problems: ["no_history", "filter_without_history"],
     replies: { 200: { description: "The factors", schema: FleetFactors } },
     handle: async ({ query }) => {
-      const { rules, selected, others, compared, factors } = await findFactors({
+      const { rules, selected, others, compared, readsSources, factors } = await findFactors({
         filter: filterFromQuery(query),
         at: query.at,
       });
@@ -32,6 +33,7 @@ export const healthFactorsRoute = (core: Pick<Core, "config" | "db" | "clock">) 
         generated_at: rules.now.toISOString(),
         ...pastMarkOf(rules),
         ...{ selected, others, compared },
+        ...(readsSources && { reads_sources: true as const }),
         items: factors.map((factor) => ({
           ...{ kind: factor.kind, value: factor.value, selected: factor.selected },
           others: factor.all - factor.selected,

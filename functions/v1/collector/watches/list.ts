@@ -9,9 +9,9 @@ import { route } from "../../../http/route.ts";
 import { heldByView, watchView } from "./watch.ts";
 
 /** `GET /v1/collector/watches`: the watches, newest first. */
-export const listWatchesRoute = (core: Pick<Core, "config" | "db" | "clock">) => {
+export const listWatchesRoute = (core: Pick<Core, "config" | "watches" | "db" | "clock">) => {
   const list = createList(core.config, "watches");
-  const receivers = core.config.watches?.receivers.map(({ name, target }) => ({ name, kind: target.kind })) ?? [];
+  const receivers = () => core.watches()?.receivers.map(({ name, target }) => ({ name, kind: target.kind })) ?? [];
   return route({
     method: "GET",
     path: "/v1/collector/watches",
@@ -29,7 +29,7 @@ export const listWatchesRoute = (core: Pick<Core, "config" | "db" | "clock">) =>
         query,
         (page) => browseWatches(core, state ? { states: [state] } : {}, page),
         watchView,
-        () => ({ receivers, ...held }),
+        () => ({ receivers: receivers(), ...held }),
       );
     },
   });

@@ -41,7 +41,9 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
   return (
     <>
       <Section title="Why">
-        <Show when={forwardingNote(item(), asOf())}>{(note) => <p class="drawer-note-line">{note()}</p>}</Show>
+        <Show when={forwardingNote(item(), asOf(), times.zone())}>
+          {(note) => <p class={item().hold ? "quiet" : "drawer-note-line"}>{note()}</p>}
+        </Show>
         <Show
           when={item().conditions.length > 0}
           fallback={<p>{isForwardingWell(item()) ? "Healthy: no condition applies." : "No condition applies."}</p>}

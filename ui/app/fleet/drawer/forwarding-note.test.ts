@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import { forwardingNote } from "./forwarding-note.ts";
+import { forwarderText, forwardingNote } from "./forwarding-note.ts";
 
 const now = Date.parse("2026-11-22T10:00:00.000Z");
 const queue = (bytes: number | null): FleetHealthRow["queue"] => ({
@@ -37,11 +37,17 @@ it.each<[Pick<FleetHealthRow, "forwarding" | "last_envelope_at" | "queue" | "for
         ...{ forwarding: "stopped", last_envelope_at: "2026-11-22T09:20:00.000Z", queue: queue(31_457_280) },
         ...{
           forwarder: failing,
-          hold: { budget: "test", since: "2026-11-22T09:20:00Z", until: "2026-11-22T10:00:00Z" },
+          hold: { budget: "test", since: "2026-11-22T09:20:00Z", until: "2026-11-22T11:00:00Z" },
         },
       },
-      "Core stores nothing more of it in this hour: it is held by its budget test until the hour ends; 30 MiB queued, which it sends then.",
+      "No fault: it is held by its budget test until 11:00:00 UTC, and sends what it keeps then; 30 MiB queued.",
     ],
     [{ forwarding: null, last_envelope_at: null, queue: queue(null), forwarder: null }, undefined],
   ],
 )("says what forwarding needs beside the state: %j", (row, note) => expect(forwardingNote(row, now)).toBe(note));
+
+it("reports that core holds the host as no error of its forwarder, and any other error as one", () => {
+  const refusal = "budget_exceeded: core holds the host by its budget test until 2026-11-22T11:00:00.000Z";
+  expect(forwarderText({ ...failing, last_error: refusal })).toBe("held by its budget");
+  expect(forwarderText(failing)).toBe(`not connected to core, last error: ${error}`);
+});

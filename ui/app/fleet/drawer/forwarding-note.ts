@@ -1,5 +1,5 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
-import { formatAgo, formatBytes, plainText } from "../../format/format.ts";
+import { formatAgo, formatBytes, plainText, type TimeZone } from "../../format/format.ts";
 import { holdText } from "../table/row-view.ts";
 
 /**
@@ -16,11 +16,12 @@ export const forwardingNote = (
     hold,
   }: Pick<FleetHealthRow, "forwarding" | "last_envelope_at" | "queue" | "forwarder" | "hold">,
   now: number,
+  zone: TimeZone = "utc",
 ): string | undefined => {
   const waiting =
     queue.bytes === null || queue.bytes === 0 ? "the queue is empty" : `${formatBytes(queue.bytes)} queued`;
   if (hold !== undefined)
-    return `Core stores nothing more of it in this hour: it is ${holdText(hold)}; ${waiting}, which it sends then.`;
+    return `No fault: it is ${holdText(hold, { now, zone })}, and sends what it keeps then; ${waiting}.`;
   if (forwarding !== "stopped" && forwarding !== "never") return undefined;
   const what =
     forwarding === "never" || last_envelope_at === null
@@ -29,9 +30,10 @@ export const forwardingNote = (
   return `${what}; ${waiting}; ${forwarderText(forwarder)}.`;
 };
 
-/** Returns the collector's own report of its connection to core, in words. */
+/** Returns the collector's own report of its connection to core, in words. That core holds it by its budget is no error. */
 export const forwarderText = (forwarder: FleetHealthRow["forwarder"]): string => {
   if (forwarder === null) return "not reported";
+  if (forwarder.last_error?.startsWith("budget_exceeded:")) return "held by its budget";
   const error = forwarder.last_error === null ? "" : `, last error: ${plainText(forwarder.last_error)}`;
   return `${forwarder.connected ? "connected to core" : "not connected to core"}${error}`;
 };

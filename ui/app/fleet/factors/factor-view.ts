@@ -18,6 +18,7 @@ export const factorNames: Readonly<Record<FactorKind, string>> = {
   core: "core",
   subnet: "subnet",
   policy: "policy",
+  source: "source",
 };
 
 /** Returns the view whose hosts are compared with others: of the whole fleet, which has no others, the hosts that need attention. */
@@ -57,6 +58,6 @@ export const nothingInCommon = ({ selected, others, items }: FleetFactors): stri
   if (others === 0) return "These are all hosts: there are no others to compare them with. Choose a state or a filter.";
   if (selected === 1) return "One host has nothing in common with others. Choose more.";
   if (items.length === 0)
-    return `No label, version, platform, config, core, subnet or policy is more frequent among ${formatCountOf(selected, "host")} than elsewhere.`;
+    return `No label, version, platform, config, core, subnet, policy or source is more frequent among ${formatCountOf(selected, "host")} than elsewhere.`;
   return undefined;
 };

@@ -6,17 +6,20 @@ import { keepText, readKeptText } from "../../browser/kept-text.ts";
 import { Icon } from "../../design/icon.tsx";
 import { formatCount } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
+import { secondOf, splitTime, writeTime } from "./query-time.ts";
 import type { FleetValues, Suggestion } from "./suggest.ts";
 
 /**
- * The filter as an editable query with suggestions, and as removable pills. A query applies with Enter, with a suggestion that
+ * The filter and the past time as an editable query with suggestions, and the filter as removable pills. A query applies with Enter, with a suggestion that
  * completes it, or when cleared; until then the filter of the page stays. A filter that changes elsewhere, as by going back, replaces
  * the text.
  */
 export const QueryBar = (props: {
   filter: FleetFilter;
+  /** The past time that is shown. */
+  at: string | undefined;
   values: FleetValues;
-  onApply: (filter: FleetFilter) => void;
+  onApply: (filter: FleetFilter, at: string | undefined) => void;
   /** Receives the input, for the shortcut that focuses it. */
   ref?: (input: HTMLInputElement) => void;
 }) => {
@@ -25,7 +28,9 @@ export const QueryBar = (props: {
   let input!: HTMLInputElement;
   const { coreNow } = usePageContext();
   const today = () => new Date(coreNow());
-  const applied = createMemo(() => serialiseFilter(props.filter, today()));
+  const applied = createMemo(() =>
+    [serialiseFilter(props.filter, today()), writeTime(props.at, today())].filter((text) => text !== "").join(" "),
+  );
   // Kept through a reload and a new sign-in, until it is applied.
   const [query, setQuery] = createSignal(readKeptText("query", applied()) ?? applied());
   const [cursor, setCursor] = createSignal(0);
@@ -34,9 +39,14 @@ export const QueryBar = (props: {
   const [active, setActive] = createSignal(-1);
   // A fault appears once the cursor has left its word, or after Enter.
   const [submitted, setSubmitted] = createSignal(false);
-  const parsed = createMemo(() => parseQuery(query(), today()));
+  const parsed = createMemo(() => {
+    const { rest, at, faults } = splitTime(query(), today());
+    const found = parseQuery(rest, today());
+    return { ...found, at: at === secondOf(props.at) ? props.at : at, faults: [...faults, ...found.faults] };
+  });
   const paramsOf = (filter: FleetFilter) => String(filterToParams(filter));
-  const pending = () => parsed().faults.length > 0 || paramsOf(parsed().filter) !== paramsOf(props.filter);
+  const pending = () =>
+    parsed().faults.length > 0 || parsed().at !== props.at || paramsOf(parsed().filter) !== paramsOf(props.filter);
   createEffect(
     on(
       applied,
@@ -78,10 +88,10 @@ export const QueryBar = (props: {
   const apply = () => {
     close();
     setSubmitted(true);
-    const { filter, faults } = parsed();
+    const { filter, at, faults } = parsed();
     const fault = faults[0];
     if (fault) input.setSelectionRange(fault.from, fault.to);
-    else props.onApply(filter);
+    else props.onApply(filter, at);
   };
   const take = (suggestion: Suggestion) => {
     const taken = suggesting()?.takeSuggestion(query(), suggestions(), suggestion);
@@ -91,7 +101,7 @@ export const QueryBar = (props: {
     input.setSelectionRange(taken.cursor, taken.cursor);
     if (!suggestion.whole) return;
     close();
-    if (parsed().faults.length === 0) props.onApply(parsed().filter);
+    if (parsed().faults.length === 0) props.onApply(parsed().filter, parsed().at);
   };
   const move = (step: 1 | -1) => {
     if (!open()) followCursor();
@@ -115,7 +125,7 @@ export const QueryBar = (props: {
     event.stopPropagation();
   };
   const applyAndFocus = (filter: FleetFilter) => {
-    props.onApply(filter);
+    props.onApply(filter, props.at);
     input.focus();
     close();
   };

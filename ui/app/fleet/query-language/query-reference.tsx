@@ -11,6 +11,7 @@ const rules: readonly (readonly [query: string, meaning: string])[] = [
   ["-platform:linux -web", "neither: a minus excludes what a term or a word finds"],
   ["forwarding:stopped since:10:00", "nothing since the last 10:00 in UTC"],
   ["forwarding:stopped -since:10:00", "stopped later than 10:00"],
+  ["at:02:41", "the page as it was at the last 02:41 in UTC"],
 ];
 
 /** The query language in two lists: how queries are built, and every term with an example. */

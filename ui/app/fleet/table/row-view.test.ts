@@ -113,11 +113,11 @@ describe("a row of the table", () => {
     expect(rowView(healthy, now).why).toBe("");
     expect(rowView({ ...healthy, hold }, now)).toMatchObject({
       since: "held by its budget",
-      why: "held by its budget test until the hour ends",
+      why: "held by its budget test until 17:00:00 UTC",
     });
     expect(rowView({ ...healthy, hold, conditions }, now).since).toBe("held by its budget, for 30 min");
     expect(rowView({ ...healthy, hold, conditions }, now).why).toBe(
-      "held by its budget test until the hour ends; the queue is full",
+      "held by its budget test until 17:00:00 UTC; the queue is full",
     );
   });
 

@@ -16,6 +16,7 @@ import {
   plainName,
   plainText,
   type TimeZone,
+  zoneName,
 } from "../../format/format.ts";
 
 /** How urgent a text is. */
@@ -126,7 +127,7 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
     identity,
     identityTail: tailOf(identity),
     why: [
-      row.hold === undefined ? "" : holdText(row.hold),
+      row.hold === undefined ? "" : holdText(row.hold, { now, zone }),
       first === undefined
         ? ""
         : evidenceParts(first)
@@ -156,9 +157,12 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
   };
 };
 
-/** Returns why core stores nothing more of a host in this hour. */
-export const holdText = ({ budget }: NonNullable<FleetHealthRow["hold"]>): string =>
-  `held by its budget ${plainText(budget)} until the hour ends`;
+/** Returns by which budget a host is held, and until when. */
+export const holdText = (
+  { budget, until }: NonNullable<FleetHealthRow["hold"]>,
+  { now, zone }: { now: number; zone: TimeZone },
+): string =>
+  `held by its budget ${plainText(budget)} until ${formatShortTimestamp(until, now, zone)} ${zoneName(until, zone)}`;
 
 const tailMax = 24;
 
