@@ -12,8 +12,8 @@ const { api, clock, core, db } = test;
 const tick = () => advanceRollouts(core);
 const soak_seconds = 60;
 
-describe("a rollout over 100 hosts", async () => {
-  const lab = await createRolloutLab(test, { count: 100, name: "some", tick });
+describe("a rollout over 40 hosts", async () => {
+  const lab = await createRolloutLab(test, { count: 40, name: "some", tick });
   const { start, runUntil, targetsOf, eventsOf, assignmentsOf } = lab;
   let before: string;
   beforeEach(async () => {
@@ -22,16 +22,16 @@ describe("a rollout over 100 hosts", async () => {
   afterEach(() => lab.abortAll());
   const soakMs = 150_000;
   const waves = [
-    { percent: 5, soak_seconds: soakMs / 1000 },
-    { count: 40, soak_seconds },
+    { percent: 10, soak_seconds: soakMs / 1000 },
+    { count: 16, soak_seconds },
     { percent: 100, soak_seconds },
   ];
 
   it("reaches all of them, and no wave starts before the one before has soaked", async () => {
     const { id, config } = await start({ waves });
     const done = await runUntil(id, "completed");
-    expect(done).toMatchObject({ targets: 100, applied: 100, failed: 0, assigned: 0, breach: null, reason: null });
-    expect(done.waves.map(({ targets }) => targets)).toEqual([5, 35, 60]);
+    expect(done).toMatchObject({ targets: 40, applied: 40, failed: 0, assigned: 0, breach: null, reason: null });
+    expect(done.waves.map(({ targets }) => targets)).toEqual([4, 12, 24]);
     done.waves.forEach((wave, index) => {
       const next = done.waves[index + 1];
       const [startedAt, soakUntil] = [Date.parse(wave.started_at ?? ""), Date.parse(wave.soak_until ?? "")];
@@ -40,7 +40,7 @@ describe("a rollout over 100 hosts", async () => {
       if (next) expect(Date.parse(next.started_at ?? "")).toBeGreaterThanOrEqual(soakUntil);
     });
     expect(lab.fleet.hosts.every(({ running }) => running === config.config_hash)).toBe(true);
-    expect(await assignmentsOf(config.id)).toEqual([[1, 100]]);
+    expect(await assignmentsOf(config.id)).toEqual([[1, 40]]);
     expect(await eventsOf(id)).toEqual(["rollout.create", ...Array(3).fill("rollout.wave_start"), "rollout.complete"]);
   });
 
@@ -50,14 +50,14 @@ describe("a rollout over 100 hosts", async () => {
     const paused = await runUntil(id, "paused");
     expect(paused).toMatchObject({
       wave: 1,
-      pending: 95,
-      failed: 5,
-      reason: { code: "gate_breached", detail: "5 of 5 hosts of wave 1 failed (100 %, allowed 5 %)" },
-      breach: { wave: 1, failed: 5, failed_percent: 100 },
+      pending: 36,
+      failed: 4,
+      reason: { code: "gate_breached", detail: "4 of 4 hosts of wave 1 failed (100 %, allowed 5 %)" },
+      breach: { wave: 1, failed: 4, failed_percent: 100 },
     });
-    expect(paused.breach?.evidence).toHaveLength(5);
+    expect(paused.breach?.evidence).toHaveLength(4);
     await tick();
-    expect(await assignmentsOf(config.id)).toEqual([[1, 5]]);
+    expect(await assignmentsOf(config.id)).toEqual([[1, 4]]);
     expect((await eventsOf(id)).slice(-2)).toEqual(["rollout.breach", "rollout.pause"]);
   });
 
@@ -65,20 +65,20 @@ describe("a rollout over 100 hosts", async () => {
     const { id, config } = await start({ waves, on_breach: "roll_back" });
     await tick();
     const assigned = (await targetsOf(id, "&status=assigned")).map(({ identity_id }) => identity_id);
-    expect(assigned).toHaveLength(5);
+    expect(assigned).toHaveLength(4);
     const [taken = "", cleared = "", ...rest] = assigned;
     const other = await publishTestConfig(test, 7);
     await api("PUT", `/v1/collector/identities/${taken}/desired-config`, { as: "admin", body: { config_id: other } });
     await api("DELETE", `/v1/collector/identities/${cleared}/desired-config`, { as: "admin" });
     lab.fleet.react("rolls_back");
     const done = await runUntil(id, "rolled_back");
-    expect(done).toMatchObject({ reverted: 3, skipped: 2, pending: 95, failed: 0, applied: 0 });
+    expect(done).toMatchObject({ reverted: 2, skipped: 2, pending: 36, failed: 0, applied: 0 });
     // That they were failed is not forgotten with their status.
-    expect([done.reverted_failed, done.waves.map((wave) => wave.reverted_failed)]).toEqual([3, [3, 0, 0]]);
+    expect([done.reverted_failed, done.waves.map((wave) => wave.reverted_failed)]).toEqual([2, [2, 0, 0]]);
     expect(await desiredOf(rest)).toEqual([before]);
     expect([await desiredOf([taken]), await desiredOf([cleared])]).toEqual([[other], [null]]);
     expect((await targetsOf(id, "&status=skipped")).map(({ reason }) => reason)).toEqual(["reassigned", "reassigned"]);
-    expect(await assignmentsOf(config.id)).toEqual([[1, 5]]);
+    expect(await assignmentsOf(config.id)).toEqual([[1, 4]]);
     expect((await eventsOf(id)).slice(-3)).toEqual(["rollout.breach", "rollout.roll_back", "rollout.rolled_back"]);
   });
 
@@ -90,24 +90,24 @@ describe("a rollout over 100 hosts", async () => {
       await both();
       await lab.fleet.beat();
     }
-    expect(await lab.get(id)).toMatchObject({ state: "completed", applied: 100 });
-    expect(await assignmentsOf(config.id)).toEqual([[1, 100]]);
+    expect(await lab.get(id)).toMatchObject({ state: "completed", applied: 40 });
+    expect(await assignmentsOf(config.id)).toEqual([[1, 40]]);
     expect(await eventsOf(id)).toEqual(["rollout.create", ...Array(3).fill("rollout.wave_start"), "rollout.complete"]);
   });
 });
 
 it("a rollout of more hosts than a batch resumes where core was killed, at any statement of the job, and assigns no host twice", async () => {
-  const lab = await createRolloutLab(test, { count: 300, name: "many", tick });
+  const lab = await createRolloutLab(test, { count: 220, name: "many", tick });
   await lab.fleet.beat();
   const { id, config } = await lab.start({ waves: [{ percent: 100, soak_seconds: 0 }] });
   for (let statements = 1; ; statements += 1) {
     const killed = await advanceRollouts({ ...core, db: killedAfter(db, statements) }).catch(() => "killed");
     const { pending, assigned } = await lab.get(id);
-    expect(pending + assigned).toBe(300);
+    expect(pending + assigned).toBe(220);
     if (killed !== "killed") break;
   }
   await lab.runUntil(id, "completed");
-  expect(await lab.assignmentsOf(config.id)).toEqual([[1, 300]]);
+  expect(await lab.assignmentsOf(config.id)).toEqual([[1, 220]]);
   expect(await lab.eventsOf(id)).toEqual(["rollout.create", "rollout.wave_start", "rollout.complete"]);
 });
 

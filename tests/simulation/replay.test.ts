@@ -7,7 +7,7 @@ import { expect, it } from "vitest";
 const main = fileURLToPath(new URL("main.ts", import.meta.url));
 
 const run = async (seed: string, env: Record<string, string> = {}, flags: string[] = []) => {
-  const { stdout } = await promisify(execFile)(process.execPath, [...flags, main, "--seed", seed, "--seeds", "2"], {
+  const { stdout } = await promisify(execFile)(process.execPath, [...flags, main, "--seed", seed], {
     env: { PATH: process.env.PATH, ...env },
   });
   const { digest, acknowledged, simulated_hours: hours } = JSON.parse(stdout);

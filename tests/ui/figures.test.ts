@@ -83,7 +83,7 @@ it.each(views.map((filter) => [filterToParams(filter).toString()]))(
       if (figure.isShown || figure.href === address) continue;
       expect({ ...figure, count: await clickFigure(page, index) }).toEqual(figure);
       await page.goBack();
-      await expect.poll(() => readFigures(page)).toEqual(drawn);
+      await expect.poll(() => readFigures(page), { interval: 100 }).toEqual(drawn);
     }
     await page.context().close();
   },

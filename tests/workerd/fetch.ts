@@ -4,7 +4,7 @@ import type { Clock } from "../../kit/clock.ts";
 import type { Environment } from "../../kit/env.ts";
 import type { TestCa } from "../../scripts/lab/ca/test-pki.ts";
 import type { TestLog } from "../fakes/log.ts";
-import { encodeSettings, settingsHeader, type Trace, traceHeader, tracePath } from "./settings.ts";
+import { decodeAnswer, encodeSettings, settingsHeader } from "./settings.ts";
 
 /** Sends a request to a core as one that comes from `peer`. */
 export type FetchAs = (request: Request, peer: Peer) => Promise<Response>;
@@ -47,10 +47,9 @@ export const createWorkerFetch =
       redirect: "manual",
       ...(request.body === null ? {} : { body: request.body, duplex: "half" }),
     });
-    const body = await response.arrayBuffer();
-    const traced = await fetch(new URL(tracePath + response.headers.get(traceHeader), workerUrl));
-    const { lines, observations }: Trace = await traced.json();
+    const { status, headers: answered, trace, body } = decodeAnswer(await response.arrayBuffer());
+    const { lines, observations } = trace;
     for (const { level, message, fields } of lines) core.log[level]({ fields }, message);
     for (const { method, args } of observations) (core.observe[method] as (...args: unknown[]) => void)(...args);
-    return new Response(response.status === 204 ? null : body, response);
+    return new Response(status === 204 ? null : body, { status, headers: answered });
   };

@@ -18,15 +18,30 @@ export interface WorkerTestSettings {
 /** The header with the settings, base64 of JSON. */
 export const settingsHeader = "x-test-settings";
 
-/** `GET` of this path and the id in a response's `traceHeader` returns the trace of that request, once. */
-export const tracePath = "/test-trace/";
-export const traceHeader = "x-test-trace";
-
 /** The log lines and observations of a request. Fields of log lines are text, which keeps errors and secrets as printed. */
 export interface Trace {
   lines: (Pick<LogLine, "level" | "message"> & { fields: string })[];
   observations: Observation[];
 }
+
+/** What core answered in the worker, beside the body. */
+interface Head {
+  status: number;
+  headers: [name: string, value: string][];
+  trace: Trace;
+}
+
+/** Encodes an answer as one body: the length of its head, the head as JSON, the body of core. Another request for the trace would take as long. */
+export const encodeAnswer = (head: Head, body: ArrayBuffer): Blob => {
+  const json = new TextEncoder().encode(JSON.stringify(head));
+  return new Blob([Uint32Array.of(json.length), json, body]);
+};
+
+export const decodeAnswer = (answer: ArrayBuffer): Head & { body: ArrayBuffer } => {
+  const [length = 0] = new Uint32Array(answer, 0, 1);
+  const head: Head = JSON.parse(new TextDecoder().decode(answer.slice(4, 4 + length)));
+  return { ...head, body: answer.slice(4 + length) };
+};
 
 export const encodeSettings = (settings: WorkerTestSettings): string =>
   new TextEncoder().encode(JSON.stringify(settings)).toBase64();

@@ -7,12 +7,11 @@ import { createTestLog } from "../fakes/log.ts";
 import { createTestObserver } from "../fakes/observer.ts";
 import {
   decodeSettings,
+  encodeAnswer,
   encodeSigningRequest,
   type SigningAnswer,
   settingsHeader,
   type Trace,
-  traceHeader,
-  tracePath,
 } from "./settings.ts";
 
 const createRecorder = () => ({ log: createTestLog(), ...createTestObserver() });
@@ -39,14 +38,14 @@ const signAt =
 
 /** Creates the worker of `functions/worker.ts` with configuration, clock, peer, log and signer of the test core of each request. */
 const createTestWorker = (): Worker => {
-  const recorders = new Map<string, Recorder>();
+  const recorders = new WeakMap<Request, Recorder>();
   // Ordered ids follow the latest clock that used their entropy, and each test core has a clock of its own.
   const entropies = new Map<unknown, Entropy>();
   const worker = createWorker((request) => {
     const { env, now, remoteAddress, certificate, listener, signerUrl } = decodeSettings(
       request.headers.get(settingsHeader) ?? "",
     );
-    const { log, observe } = recorders.get(request.headers.get(traceHeader) ?? "") ?? createRecorder();
+    const { log, observe } = recorders.get(request) ?? createRecorder();
     const entropy = entropies.get(env.SVC_DATABASE_URL) ?? { ...systemEntropy };
     entropies.set(env.SVC_DATABASE_URL, entropy);
     const der = certificate === null ? null : Uint8Array.fromBase64(certificate);
@@ -62,21 +61,12 @@ const createTestWorker = (): Worker => {
   });
   return {
     async fetch(request: Request, env: Record<string, string | undefined>, context: WorkerContext) {
-      const { pathname } = new URL(request.url);
-      if (pathname.startsWith(tracePath)) {
-        const id = pathname.slice(tracePath.length);
-        const recorder = recorders.get(id) ?? createRecorder();
-        recorders.delete(id);
-        return Response.json(traceOf(recorder));
-      }
-      const id = crypto.randomUUID();
-      recorders.set(id, createRecorder());
-      const marked = new Request(request);
-      marked.headers.set(traceHeader, id);
-      const answer = await worker.fetch(marked, env, context);
-      const response = new Response(answer.body, answer);
-      response.headers.set(traceHeader, id);
-      return response;
+      const recorder = createRecorder();
+      recorders.set(request, recorder);
+      const answer = await worker.fetch(request, env, context);
+      const body = await answer.arrayBuffer();
+      const head = { status: answer.status, headers: [...answer.headers], trace: traceOf(recorder) };
+      return new Response(encodeAnswer(head, body));
     },
   };
 };

@@ -13,6 +13,7 @@ import { createTestCa, createTestKey, issueTestCertificate, type TestCa } from "
 import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
 import { storeAccount } from "../../../tests/support/accounts.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
+import { programFile } from "../../../tests/support/program.ts";
 import { openEnvelopeStore, storedQueue } from "../../../tests/support/stored-envelopes.ts";
 import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
 import { createNodeSigningKey } from "../../node/node-cryptography.ts";
@@ -154,7 +155,14 @@ interface Verified {
 
 const verify = (path: string, ...more: string[]): Promise<Verified> =>
   new Promise((resolve, reject) => {
-    const args = ["functions/main.ts", "verify-completeness", path, "--keys", join(directory, "keys"), ...more];
+    const args = [
+      programFile("functions/main.ts"),
+      "verify-completeness",
+      path,
+      "--keys",
+      join(directory, "keys"),
+      ...more,
+    ];
     execFile(process.execPath, args, (error, stdout, stderr) => {
       if (stdout === "") reject(new Error(stderr));
       else resolve({ code: Number(error?.code ?? 0), ...JSON.parse(stdout) });

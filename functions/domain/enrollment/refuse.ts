@@ -87,7 +87,7 @@ export type RunOrRefuse = <Result>(use: RefusedUse, origin: Origin, step: () => 
  */
 export const createRunOrRefuse = ({ db, clock, entropy, observe }: RefusalCore): RunOrRefuse => {
   let refusals = 0;
-  const unstored: UnstoredFailures = new LRUCache({ max: unstoredMax });
+  const unstored: UnstoredFailures = new LRUCache({ maxSize: unstoredMax, sizeCalculation: () => 1 });
   const refuse = groupTransactions<RefusedRequest, Problem>(db, {
     run: (tx, requests) => refuseAll(tx, { clock, entropy, unstored }, requests),
     // Any two may share a transaction.

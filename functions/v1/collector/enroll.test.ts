@@ -86,10 +86,11 @@ describe("POST /v1/collector/enroll", () => {
     expect(test.log.text()).not.toContain(secret);
   });
 
-  it("E1: 100 parallel enrollments with a use limit of 1 issue exactly one certificate", async () => {
+  it("E1: 100 parallel enrollments, or 20 in workerd, with a use limit of 1 issue exactly one certificate", async () => {
     const { token } = await newToken({}, { max_uses: 1 });
     const key = await createTestKey();
-    const bodies = await Promise.all(Array.from({ length: 100 }, () => request(device(), {}, key)));
+    const count = repeatsOf({ node: 100, workerd: 20 });
+    const bodies = await Promise.all(Array.from({ length: count }, () => request(device(), {}, key)));
     /** As a host does: in workerd each request connects, and a busy machine may not answer all of them within the deadline. */
     const untilAnswered = async (body: object, address: string): ReturnType<typeof enroll> => {
       const answer = await enroll(token, body, address);
@@ -97,7 +98,7 @@ describe("POST /v1/collector/enroll", () => {
     };
     const answers = await Promise.all(bodies.map((body, at) => untilAnswered(body, `10.1.${at}.1`)));
     const codes = answers.map(({ status, body }) => (status === 201 ? "issued" : body.code)).sort();
-    expect(codes).toEqual(["issued", ...Array.from({ length: 99 }, () => "token_invalid")]);
+    expect(codes).toEqual(["issued", ...Array.from({ length: count - 1 }, () => "token_invalid")]);
   });
 
   it("keeps a policy's limit of 7 exact under parallel enrollments with several tokens", async () => {

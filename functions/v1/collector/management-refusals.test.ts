@@ -12,7 +12,7 @@ import {
   manage,
   type TestCollector,
 } from "../../../tests/support/collector.ts";
-import { type Answer, type Call, createTestCore } from "../../../tests/support/core.ts";
+import { type Answer, type Call, createTestCore, repeatsOf } from "../../../tests/support/core.ts";
 import type { ProblemCode } from "../../problems.ts";
 import type { Signer } from "../../signer/signer.ts";
 
@@ -222,8 +222,12 @@ const checkRefused = async (expected: Refused, provoke: Provoke, purpose: ProofP
 };
 
 describe("refused management requests", () => {
-  for (const purpose of ["renew", "heartbeat", "config_desired", "diag"] as const) {
-    it.each(managements)(`${purpose}: $code`, (expected, provoke) => checkRefused(expected, provoke, purpose));
+  const purposes = ["renew", "heartbeat", "config_desired", "diag"] as const;
+  /** How many of the purposes each refusal is provoked with, each with others. */
+  const purposesEach = repeatsOf({ node: purposes.length, workerd: 1 });
+  for (const [at, purpose] of purposes.entries()) {
+    const refusals = managements.filter((_, row) => (row + at) % purposes.length < purposesEach);
+    it.each(refusals)(`${purpose}: $code`, (expected, provoke) => checkRefused(expected, provoke, purpose));
   }
   it.each(renewals)("renew alone: $code", (expected, provoke) => checkRefused(expected, provoke, "renew"));
 
