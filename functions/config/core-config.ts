@@ -43,7 +43,7 @@ import {
 } from "./directory-config.ts";
 import { natsFaults, natsVariables, natsWarnings, type SinkConfig, sinkConfigOf } from "./nats-config.ts";
 import { type SignerConfig, signerConfigOf, signerVariables } from "./signer-config.ts";
-import { readWatchesFile, type WatchConfig, watchFileForms, watchVariables } from "./watch-config.ts";
+import { type WatchConfig, type WatchesFile, watchesFileOf, watchFileForms, watchVariables } from "./watch-config.ts";
 import { type WorkloadIssuer, workloadIssuersOf, workloadVariables } from "./workload-config.ts";
 
 /** The address of the ingest listener, its files and what it accepts (docs/protocol.md). */
@@ -107,8 +107,8 @@ export interface CoreConfig {
   stateRetentionDays: number;
   /** Null: watches have no receivers. */
   watches: WatchConfig | null;
-  /** The file that these are from, and what reads it again; null where there is none. */
-  watchesFile: { path: string; read(): WatchConfig } | null;
+  /** Null: these are from no file. */
+  watchesFile: WatchesFile | null;
   /** Null: nothing is recorded. */
   traces: TracesConfig | null;
   logLevel: string;
@@ -221,7 +221,6 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     faults.push({ variable: "SVC_LICENSE_PUBLIC_KEY_FILE", message: "is required when SVC_LICENSE is set" });
   if (values === undefined || faults.length > 0) throw new ConfigError(faults);
 
-  const { SVC_WATCH_RECEIVERS_FILE: watchesFile } = env;
   const config: CoreConfig = {
     port: values.PORT,
     httpHost: values.SVC_HTTP_HOST ?? null,
@@ -270,7 +269,7 @@ export const parseCoreConfig = (env: Environment, readFile: (path: string) => st
     chatEnabled: values.SVC_CHAT_ENABLED,
     chat: chatConfigOf(values),
     watches: values.SVC_WATCH_RECEIVERS ?? null,
-    watchesFile: watchesFile ? { path: watchesFile, read: () => readWatchesFile(watchesFile, readFile) } : null,
+    watchesFile: watchesFileOf(env, readFile),
     traces: tracesConfigOf(values),
     onCloudflare: values.SVC_ON_CLOUDFLARE,
     shutdownDelaySeconds: values.SVC_SHUTDOWN_DELAY,

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { isConfidentialUrl } from "../../kit/confidential-url.ts";
-import { ConfigError, parseVariables } from "../../kit/env.ts";
+import { ConfigError, type Environment, parseVariables } from "../../kit/env.ts";
 import { Secret } from "../../kit/secret.ts";
 import { parseYaml } from "./parse-yaml.ts";
 
@@ -124,8 +124,19 @@ export const watchVariables = { SVC_WATCH_RECEIVERS: v.optional(ReceiversVariabl
 /** Variables of watches whose value may come from `<NAME>_FILE`. */
 export const watchFileForms = ["SVC_WATCH_RECEIVERS"];
 
-/** Reads the file of the receivers by its rules, also again. Throws a `ConfigError` that quotes no value, also for an empty one. */
-export const readWatchesFile = (path: string, readFile: (path: string) => string): WatchConfig => {
+/** The file of the receivers. `read` reads it by its rules, also again, and throws a `ConfigError` that quotes no value, also for an empty one. */
+export interface WatchesFile {
+  path: string;
+  read(): WatchConfig;
+}
+
+/** Returns the file of the receivers; null where there is none. */
+export const watchesFileOf = (
+  { SVC_WATCH_RECEIVERS_FILE: path }: Environment,
+  readFile: (path: string) => string,
+): WatchesFile | null => (path ? { path, read: () => readWatchesFile(path, readFile) } : null);
+
+const readWatchesFile = (path: string, readFile: (path: string) => string): WatchConfig => {
   const { faults, values } = parseVariables(
     { SVC_WATCH_RECEIVERS_FILE: path },
     { variables: { SVC_WATCH_RECEIVERS: ReceiversVariable }, fileForms: watchFileForms, readFile },

@@ -7,7 +7,7 @@ import { decodePem } from "../../proto/pem.ts";
 import { createTestCa, createTestKey, issueTestCertificate, type TestCa } from "../../scripts/lab/ca/test-pki.ts";
 import { createTestLog, type TestLog } from "../../tests/fakes/log.ts";
 import type { CoreConfig, IngestConfig } from "../config/core-config.ts";
-import { readWatchesFile } from "../config/watch-config.ts";
+import { watchesFileOf } from "../config/watch-config.ts";
 import { filesCheck } from "../ops/checks.ts";
 import { followFiles } from "./follow-files.ts";
 import { createNodeCryptography } from "./node-cryptography.ts";
@@ -121,9 +121,10 @@ describe("files that change while core runs", () => {
     const receiver = (name: string, more = "") =>
       `web_url: https://fleet.test\nreceivers: [{kind: webhook, name: ${name}, url: 'https://hooks.test', secret: ${secret}${more}}]\n`;
     put("receivers.yaml", receiver("on-call"));
-    const path = at("receivers.yaml");
-    const read = () => readWatchesFile(path, (file) => readFileSync(file, "utf8"));
-    const { watches, check } = await follow(null, { path, read });
+    const file = watchesFileOf({ SVC_WATCH_RECEIVERS_FILE: at("receivers.yaml") }, (path) =>
+      readFileSync(path, "utf8"),
+    );
+    const { watches, check } = await follow(null, file);
     const names = () => watches?.current().receivers.map(({ name }) => name);
     put("receivers.yaml", receiver("night"));
     await check();

@@ -19,6 +19,7 @@ import { FleetAge } from "./history/past-mark.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
 import { QuestionMenus } from "./question-menus.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
+import { countHosts, fleetValues } from "./summary/summary-view.ts";
 import { createRows } from "./table/create-rows.ts";
 import { FleetTable } from "./table/fleet-table.tsx";
 import { createTablePreferences } from "./table/table-preferences.ts";
@@ -84,24 +85,9 @@ export const Fleet = () => {
   const isEmptyFleet = () => page.rows()?.length === 0 && isAnswered() && !isNarrowed(view());
   const isAnswered = () => report.phase() === "fresh" || report.phase() === "stale";
 
-  const total = () => {
-    const { by_state: counts } = answer()?.summary ?? {};
-    if (counts === undefined) return 0;
-    const states = view().filter.states ?? (Object.keys(counts) as (keyof typeof counts)[]);
-    return states.reduce((sum, state) => sum + (counts[state] ?? 0), 0);
-  };
+  const total = () => countHosts(answer()?.summary, view().filter.states);
   const rowBase = createMemo(() => viewPath(withRow(view())));
   const hrefOfRow = (id: string) => `${rowBase()}${rowBase().includes("?") ? "&" : "?"}id=${id}`;
-  const values = () => {
-    const counted = facets.answer()?.value;
-    const { summary } = answer() ?? {};
-    return {
-      ...(summary ? { states: summary.by_state } : {}),
-      ...(counted
-        ? { drift: counted.drift, versions: counted.versions, platforms: counted.platforms, labels: counted.labels }
-        : {}),
-    };
-  };
   const renewalSeconds = createMemo(() => typicalRenewalSeconds(answer()?.items ?? []));
   let searchInput: HTMLInputElement | undefined;
   let exportButton: HTMLButtonElement | undefined;
@@ -207,7 +193,7 @@ export const Fleet = () => {
             }}
             filter={view().filter}
             at={view().at}
-            values={values()}
+            values={fleetValues(answer()?.summary, facets.answer()?.value)}
             onApply={(filter, at) => navigate(viewPath(withFilter(withTime(view(), at), filter)), { scroll: false })}
           />
           {pager("Pages of the table")}

@@ -22,7 +22,7 @@ import {
   signalView,
   type TimestampView,
 } from "./detail-view.ts";
-import { forwarderText, forwardingNote } from "./forwarding-note.ts";
+import { forwarderText, forwardingNote, isForwardingWell } from "./forwarding-note.ts";
 
 /**
  * One collector: why it is in its state, its signals, config, certificate, queue and timeline. An update changes texts in place, so
@@ -38,12 +38,11 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
   const signal = (at: string | null) => signalView(past(at), props.detail);
   const timeline = () => withOutages(props.detail.history, props.detail.outages, { timeOf: ({ at }) => at });
   const due = (at: string) => dueView(at, asOf(), times.zone());
+  const note = () => forwardingNote(item(), asOf(), times.zone());
   return (
     <>
       <Section title="Why">
-        <Show when={forwardingNote(item(), asOf(), times.zone())}>
-          {(note) => <p class={item().hold ? "quiet" : "drawer-note-line"}>{note()}</p>}
-        </Show>
+        <Show when={note()}>{(text) => <p class={item().hold ? "quiet" : "drawer-note-line"}>{text()}</p>}</Show>
         <Show
           when={item().conditions.length > 0}
           fallback={<p>{isForwardingWell(item()) ? "Healthy: no condition applies." : "No condition applies."}</p>}
@@ -231,9 +230,6 @@ export const Detail = (props: { detail: FleetHealthDetail; withoutTimeline?: boo
     </>
   );
 };
-
-const isForwardingWell = ({ forwarding }: FleetHealthRow): boolean =>
-  forwarding !== "stopped" && forwarding !== "never";
 
 const Section = (props: { title: string; note?: string; children: JSX.Element }) => (
   <section class="page-section">

@@ -22,13 +22,17 @@ export const forwardingNote = (
     queue.bytes === null || queue.bytes === 0 ? "the queue is empty" : `${formatBytes(queue.bytes)} queued`;
   if (hold !== undefined)
     return `No fault: it is ${holdText(hold, { now, zone })}, and sends what it keeps then; ${waiting}.`;
-  if (forwarding !== "stopped" && forwarding !== "never") return undefined;
+  if (isForwardingWell({ forwarding })) return undefined;
   const what =
     forwarding === "never" || last_envelope_at === null
       ? "Never forwarded"
       : `Stopped forwarding: last envelope ${formatAgo(last_envelope_at, now)}`;
   return `${what}; ${waiting}; ${forwarderText(forwarder)}.`;
 };
+
+/** Whether a host forwards, or has nothing to forward. */
+export const isForwardingWell = ({ forwarding }: Pick<FleetHealthRow, "forwarding">): boolean =>
+  forwarding !== "stopped" && forwarding !== "never";
 
 /** Returns the collector's own report of its connection to core, in words. That core holds it by its budget is no error. */
 export const forwarderText = (forwarder: FleetHealthRow["forwarder"]): string => {

@@ -6,13 +6,13 @@ import { keepText, readKeptText } from "../../browser/kept-text.ts";
 import { Icon } from "../../design/icon.tsx";
 import { formatCount } from "../../format/format.ts";
 import { usePageContext } from "../../session/page-context.tsx";
-import { secondOf, splitTime, writeTime } from "./query-time.ts";
+import { secondOf, splitTime, writeAt } from "./query-time.ts";
 import type { FleetValues, Suggestion } from "./suggest.ts";
 
 /**
- * The filter and the past time as an editable query with suggestions, and the filter as removable pills. A query applies with Enter, with a suggestion that
- * completes it, or when cleared; until then the filter of the page stays. A filter that changes elsewhere, as by going back, replaces
- * the text.
+ * The filter and the past time as an editable query with suggestions, and the filter as removable pills. A query applies with Enter, with a
+ * suggestion that completes it, or when cleared; until then the filter of the page stays. A filter that changes elsewhere, as by going back,
+ * replaces the text.
  */
 export const QueryBar = (props: {
   filter: FleetFilter;
@@ -29,7 +29,7 @@ export const QueryBar = (props: {
   const { coreNow } = usePageContext();
   const today = () => new Date(coreNow());
   const applied = createMemo(() =>
-    [serialiseFilter(props.filter, today()), writeTime(props.at, today())].filter((text) => text !== "").join(" "),
+    [serialiseFilter(props.filter, today()), writeAt(props.at, today())].filter((text) => text !== "").join(" "),
   );
   // Kept through a reload and a new sign-in, until it is applied.
   const [query, setQuery] = createSignal(readKeptText("query", applied()) ?? applied());

@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { secondOf, splitTime, writeTime } from "./query-time.ts";
+import { secondOf, splitTime, writeAt } from "./query-time.ts";
 
 const now = new Date("2026-11-27T11:30:00.000Z");
 
@@ -21,6 +21,6 @@ it("names what is no past time, and a second one", () => {
 
 it("writes a past time as it is read again", () => {
   for (const at of ["2026-11-27T02:41Z", "2026-11-20T02:41:07.250Z", "2026-11-26T11:45:00Z"])
-    expect(splitTime(writeTime(at, now), now).at).toBe(secondOf(at));
-  expect([writeTime("2026-11-27T02:41Z", now), writeTime(undefined, now)]).toEqual(["at:02:41", ""]);
+    expect(splitTime(writeAt(at, now), now).at).toBe(secondOf(at));
+  expect([writeAt("2026-11-27T02:41Z", now), writeAt(undefined, now)]).toEqual(["at:02:41", ""]);
 });

@@ -36,5 +36,5 @@ export const secondOf = (at: string | undefined): string | undefined =>
   at && `${new Date(at).toISOString().slice(0, 19)}Z`;
 
 /** Writes a past time so that `splitTime` reads it; empty without one. */
-export const writeTime = (at: string | undefined, now: Date): string =>
+export const writeAt = (at: string | undefined, now: Date): string =>
   at === undefined ? "" : head + writeQueryTime(secondOf(at) ?? at, now);

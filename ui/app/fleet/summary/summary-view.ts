@@ -1,7 +1,9 @@
+import type { FleetFacets } from "../../../../proto/fleet-health/facets.ts";
 import { changeFilter, type FleetFilter, filterToParams } from "../../../../proto/fleet-health/filter.ts";
 import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
 import type { FleetSummaryView } from "../../../../proto/fleet-health/report.ts";
-import type { FleetState } from "../../../../proto/fleet-health/vocabulary.ts";
+import { type FleetState, fleetStates } from "../../../../proto/fleet-health/vocabulary.ts";
+import type { FleetValues } from "../query-language/suggest.ts";
 
 /** One figure of the summary: its count, its words, and the filter that finds the same hosts; empty for the whole fleet. */
 export interface SummaryFigure {
@@ -49,3 +51,17 @@ export const toggleState = (filter: FleetFilter, state: FleetState): FleetFilter
   const isShown = filter.states?.length === 1 && filter.states[0] === state;
   return changeFilter(filter, { states: isShown ? undefined : [state] });
 };
+
+/** Returns how many hosts are in any of these states, or in all; 0 while the summary loads. */
+export const countHosts = (
+  summary: FleetSummaryView | undefined,
+  states: readonly FleetState[] = fleetStates,
+): number => states.reduce((sum, state) => sum + (summary?.by_state[state] ?? 0), 0);
+
+/** Returns the values to suggest for a query: those of the summary and the facets that are there. */
+export const fleetValues = (summary: FleetSummaryView | undefined, facets: FleetFacets | undefined): FleetValues => ({
+  ...(summary ? { states: summary.by_state } : {}),
+  ...(facets
+    ? { drift: facets.drift, versions: facets.versions, platforms: facets.platforms, labels: facets.labels }
+    : {}),
+});
