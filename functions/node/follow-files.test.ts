@@ -121,9 +121,8 @@ describe("files that change while core runs", () => {
     const receiver = (name: string, more = "") =>
       `web_url: https://fleet.test\nreceivers: [{kind: webhook, name: ${name}, url: 'https://hooks.test', secret: ${secret}${more}}]\n`;
     put("receivers.yaml", receiver("on-call"));
-    const file = watchesFileOf({ SVC_WATCH_RECEIVERS_FILE: at("receivers.yaml") }, (path) =>
-      readFileSync(path, "utf8"),
-    );
+    const path = at("receivers.yaml");
+    const file = watchesFileOf({ SVC_WATCH_RECEIVERS_FILE: path }, (named) => readFileSync(named, "utf8"));
     const { watches, check } = await follow(null, file);
     const names = () => watches?.current().receivers.map(({ name }) => name);
     put("receivers.yaml", receiver("night"));

@@ -19,7 +19,7 @@ import { FleetAge } from "./history/past-mark.tsx";
 import { QueryBar } from "./query-language/query-bar.tsx";
 import { QuestionMenus } from "./question-menus.tsx";
 import { StateBar, StateLegend, SummaryLine } from "./summary/summary.tsx";
-import { countHosts, fleetValues } from "./summary/summary-view.ts";
+import { fleetValues, hostsInStates } from "./summary/summary-view.ts";
 import { createRows } from "./table/create-rows.ts";
 import { FleetTable } from "./table/fleet-table.tsx";
 import { createTablePreferences } from "./table/table-preferences.ts";
@@ -85,7 +85,7 @@ export const Fleet = () => {
   const isEmptyFleet = () => page.rows()?.length === 0 && isAnswered() && !isNarrowed(view());
   const isAnswered = () => report.phase() === "fresh" || report.phase() === "stale";
 
-  const total = () => countHosts(answer()?.summary, view().filter.states);
+  const total = () => hostsInStates(answer()?.summary, view().filter.states);
   const rowBase = createMemo(() => viewPath(withRow(view())));
   const hrefOfRow = (id: string) => `${rowBase()}${rowBase().includes("?") ? "&" : "?"}id=${id}`;
   const renewalSeconds = createMemo(() => typicalRenewalSeconds(answer()?.items ?? []));

@@ -53,7 +53,7 @@ export const toggleState = (filter: FleetFilter, state: FleetState): FleetFilter
 };
 
 /** Returns how many hosts are in any of these states, or in all; 0 while the summary loads. */
-export const countHosts = (
+export const hostsInStates = (
   summary: FleetSummaryView | undefined,
   states: readonly FleetState[] = fleetStates,
 ): number => states.reduce((sum, state) => sum + (summary?.by_state[state] ?? 0), 0);
