@@ -225,12 +225,8 @@ describe("the endpoint of logout tokens", () => {
     expect(await sessionOf(agent)).toBe(200);
     // The provider's repetitions are retried as one.
     const before = callsAway;
-    await expect
-      .poll(async () => {
-        await pass(2_000);
-        return callsAway - before;
-      })
-      .toBe(1);
+    await pass(2_000);
+    await expect.poll(() => callsAway - before).toBe(1);
     await pass(1_999);
     expect(callsAway - before).toBe(1);
     isCoreAway = false;
