@@ -8,10 +8,10 @@ import { shrink } from "./shrink.ts";
 import { simulate } from "./simulate.ts";
 import { commandOf, reportOf } from "./story.ts";
 
-const seedsOfTest = 25;
+const seedsOfTest = 15;
 
 describe("a simulation", () => {
-  it.each([1, 26, 51])("breaks no law in 25 histories from seed %i on", async (first) => {
+  it.each([1, 16])("breaks no law in 15 histories from seed %i on", async (first) => {
     for (let seed = first; seed < first + seedsOfTest; seed++) {
       const outcome = await simulate({ seed });
       if (outcome.breaches.length > 0) throw new Error(reportOf(await shrink(outcome)).join("\n"));
