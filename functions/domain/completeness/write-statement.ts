@@ -75,6 +75,8 @@ export const writeStatement = async (core: StatementCore, owner: string): Promis
   // After a jump of the clock nobody knows which hours are over.
   if ((await findRetentionPause(db)) !== null || !(await claimWriter(db, owner))) return undefined;
   try {
+    // Another core may have written it since, and released the right.
+    if ((await findLastStatement(db))?.hour.getTime() !== last?.hour.getTime()) return undefined;
     await deleteUnfinishedChunks(db);
     return await writeHour(core, { owner, hour, last });
   } finally {
