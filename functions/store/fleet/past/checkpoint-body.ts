@@ -1,7 +1,7 @@
 /**
- * A table of hosts as bytes: its columns one after the other, each number in as few bytes as those of its column need. A table that begins with
- * the hosts of another is written as the difference from it: of each column the places of the hosts that have another value, each as the distance from
- * the one before, which compresses well, and these values.
+ * A table of hosts as bytes: its columns one after the other, each number in as few bytes as those of its column need. A table that begins
+ * with the hosts of another is written as the difference from it: of each column the places of the hosts that have another value, each as
+ * the distance from the one before, which compresses well, and these values.
  */
 import type { CheckpointLayout, StoredColumn } from "../../../../drizzle/schema/fleet-history.ts";
 import type { BlockCodec } from "../../ingest/block-codec.ts";
