@@ -239,10 +239,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
 
   /** Reads what the streams have counted of a queue, whatever this core last saw of it. */
   const countedOf = async (queue: QueueName): Promise<CountedQueue | null> => {
-    const known = views.cursorOf(queue);
     const view = await streams.load(queue);
-    // The stream has gone back: what the account speaks of is settled once its collector has opened the queue again.
-    if (view.cursor < known) throw new Problem("stream_unavailable");
     if (view.stateEnd === 0 && view.chains.size === 0) return null;
     const sequence = Math.max(0, ...[...view.chains.values()].map(({ end }) => end));
     const { identity: stream } = await streamStateOf(manager, names.envelopes);
