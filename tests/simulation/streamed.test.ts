@@ -33,3 +33,13 @@ it("finds that an hour stays complete of which its stream has lost what was sett
   expect(breaches.map(({ law }) => law)).toContain(accountLaws.named);
   expect((await simulate(course)).breaches).toEqual([]);
 });
+
+it.each([
+  { seed: 2098, faults: [3, 8], untilMs: 20_000, variation: 5, ahead: "the state" },
+  { seed: 2215, faults: [8], untilMs: 5_000, cores: 1, ahead: "the envelopes" },
+])(
+  "loses nothing unreported when one stream goes back alone, and $ahead of a queue are ahead",
+  async ({ ahead: _, ...course }) => {
+    expect((await simulate({ ...course, isStreamed: true })).breaches).toEqual([]);
+  },
+);

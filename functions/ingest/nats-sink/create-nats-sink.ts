@@ -200,6 +200,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
     // What this core last saw may be ahead of a stream that has gone back since, with a state that is as it was then.
     views.forget(queue);
     return views.use(queue, async (view, isFresh) => {
+      if (decide(view).lost) await streams.findChains(view);
       if (decide(view).isForked) {
         if (!isFresh) throw new StaleSequence();
         return reject(view);
@@ -226,6 +227,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
   const openLeft = (queue: QueueName, storedThrough: bigint, ackedBefore: bigint): Promise<bigint> => {
     views.forget(queue);
     return views.use(queue, async (view) => {
+      if (lossOf(view.cursor, storedThrough, ackedBefore)) await streams.findChains(view);
       const lost = lossOf(view.cursor, storedThrough, ackedBefore);
       if (!lost) return view.cursor;
       // Of what core does not judge, the host keeps what it knows: a queue without a state may have been trimmed.
@@ -239,10 +241,7 @@ export const createNatsSink = async (needs: NatsSinkNeeds): Promise<NatsSink> =>
 
   /** Reads what the streams have counted of a queue, whatever this core last saw of it. */
   const countedOf = async (queue: QueueName): Promise<CountedQueue | null> => {
-    const known = views.cursorOf(queue);
     const view = await streams.load(queue);
-    // The stream has gone back: what the account speaks of is settled once its collector has opened the queue again.
-    if (view.cursor < known) throw new Problem("stream_unavailable");
     if (view.stateEnd === 0 && view.chains.size === 0) return null;
     const sequence = Math.max(0, ...[...view.chains.values()].map(({ end }) => end));
     const { identity: stream } = await streamStateOf(manager, names.envelopes);

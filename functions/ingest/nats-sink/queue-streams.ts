@@ -15,6 +15,8 @@
  *   Blocks of a frame with several kinds overlap, so it may be below their envelopes. The cursor is the highest at the ends of the chains.
  * - `Svc-Totals` of a message is what became of the queue's sequences once it is stored. Totals rise, so the queue's are the highest at the
  *   ends of the chains and in the state; those of messages before the state's `Svc-Counted-From` count no more.
+ * - Either stream may go back without the other one, to what a replica has: a state that is ahead of the chains is not believed, and before a
+ *   loss is recorded, the chains that a state may lack are looked for.
  */
 import type { JetStreamManager } from "@nats-io/jetstream";
 import type { RangeCounts } from "../../domain/telemetry/decide-account.ts";
@@ -25,12 +27,14 @@ import type { AckedMessage } from "./acked-messages.ts";
 import { blockHeaders, formatCountStart, parseCountStart } from "./message-headers.ts";
 import type { PlannedBlock } from "./plan-blocks.ts";
 import { type Publisher, StaleSequence, unavailable } from "./publisher.ts";
-import { type Chain, chainOf, emptyChain, type QueueView, readMessage, totalsOf } from "./queue-view.ts";
+import { type Chain, chainOf, emptyChain, moveToState, type QueueView, readMessage, totalsOf } from "./queue-view.ts";
 import { type QueueSubjects, stateSubjectsOf, subjectsOf } from "./subjects.ts";
 
 /** Reads and extends the chains of queues; see the invariants above. All reject with `StaleSequence` when the view is not current. */
 export interface QueueStreams {
   load(queue: QueueName): Promise<QueueView>;
+  /** Adds the chains to a view that its state does not name. */
+  findChains(view: QueueView): Promise<void>;
   /** Stores chains that are to be extended in the queue's state. */
   declare(view: QueueView, chains: Iterable<string>): Promise<void>;
   /** Stores a block of a declared chain, and moves the view's cursor. `added` is what became of the sequences up to there. */
@@ -188,7 +192,7 @@ export const createQueueStreams = ({
         subjects,
         nameHeaders: { "Svc-Host": encodeURI(hostId), "Svc-Queue": queueId.toHex() },
         session: state?.header.get("Svc-Session") ?? "",
-        cursor: BigInt(state?.header.get("Svc-Cursor") || 0),
+        cursor: 0n,
         chains: new Map(),
         stateEnd: state?.seq ?? 0,
         stateAt: state?.time.getTime() ?? 0,
@@ -198,7 +202,12 @@ export const createQueueStreams = ({
       };
       const known = kinds === undefined ? await findKinds(subjects) : kinds.split(",").filter(Boolean);
       await Promise.all(known.map((kind) => loadEnd(view, kind)));
+      moveToState(view, BigInt(state?.header.get("Svc-Cursor") || 0));
       return view;
+    },
+    async findChains(view) {
+      const kinds = await findKinds(view.subjects);
+      await Promise.all(kinds.filter((kind) => !view.chains.has(kind)).map((kind) => loadEnd(view, kind)));
     },
     async declare(view, chains) {
       const known = view.chains.size;

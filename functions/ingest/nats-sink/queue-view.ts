@@ -111,6 +111,23 @@ export const readMessage = (view: QueueView, kind: string, { seq, header }: Stor
   if (cursor > view.cursor) view.cursor = cursor;
 };
 
+/**
+ * Moves a view that was read from the chains alone to its state's cursor. A state that has counted more as stored than any message is ahead of a
+ * stream of envelopes that went back without it: then what the messages have is valid.
+ */
+export const moveToState = (view: QueueView, cursor: bigint): void => {
+  const { chains, stateTotals, countedFrom } = view;
+  const ends = [...chains.values()].filter(({ end }) => end > 0);
+  const start = { through: 0n, totals: noCounts, ...countedFrom };
+  const counted = ends.reduce((totals, end) => highestTotals(totals, end.totals ?? noCounts), start.totals);
+  // Retention deletes the newest message last.
+  const isCounted = ends.length > 0 && ends.every(({ totals }) => totals !== undefined);
+  const isAhead = stateTotals !== undefined && isCounted && stateTotals.stored > counted.stored;
+  if (isAhead) view.stateTotals = counted;
+  const least = isAhead ? start.through : cursor;
+  if (least > view.cursor) view.cursor = least;
+};
+
 /** Returns how the envelopes of a kind are named in their subject, if those before it are, too. */
 export const nameChains = ({ chains }: { chains: ReadonlyMap<string, unknown> }): ((kind: string) => string) => {
   const named = new Set(chains.keys());

@@ -9,8 +9,6 @@ import { type QueueView, storedOf, viewKey } from "./queue-view.ts";
 export interface Views {
   /** Runs `work` on a queue's view, and again on a new one when another core has written since the view was read. */
   use<Result>(queue: QueueName, work: (view: QueueView, isFresh: boolean) => Promise<Result>): Promise<Result>;
-  /** Returns the cursor that this core last saw; 0 for none. */
-  cursorOf(queue: QueueName): bigint;
   forget(queue: QueueName): void;
   clear(): void;
 }
@@ -44,7 +42,6 @@ export const createViews = (streams: Pick<QueueStreams, "load">): Views => {
         }
       }
     },
-    cursorOf: (queue) => views.get(viewKey(queue))?.cursor ?? 0n,
     forget: (queue) => void views.delete(viewKey(queue)),
     clear: () => views.clear(),
   };
