@@ -218,16 +218,16 @@ it("receipts of the previous signing key verify after its rotation, in the conve
   expect(await stopProgram(after.program)).toBe(0);
 });
 
-/** Reports on stderr which of these packages a process loads. */
+/** Reports on stderr which of these packages a process loads, and the API's document. */
 const reportLoads = `import { registerHooks } from "node:module";
-const chat = /node_modules\\/(ai|zod|libpg-query|@ai-sdk\\/[a-z-]+)\\//;
+const chat = /(?<=node_modules\\/)(ai|zod|libpg-query|@ai-sdk\\/[a-z-]+)(?=\\/)|openapi\\.json$/;
 registerHooks({ load(url, context, next) {
   const found = chat.exec(url);
-  if (found) process.stderr.write("loads " + found[1] + "\\n");
+  if (found) process.stderr.write("loads " + found[0] + "\\n");
   return next(url, context);
 } });`;
 
-it("core without a model loads no package of chat and without the SQL tools makes no role; with the mock, loads only PostgreSQL's parser; warns of an ephemeral key", async () => {
+it("core without a model loads no package of chat, and no document of its API at the start, and without the SQL tools makes no role; with the mock, loads only PostgreSQL's parser; warns of an ephemeral key", async () => {
   const loads = async (env: Record<string, string>) => {
     const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(reportLoads)}`;
     // The source: in a bundle packages are not files.
