@@ -157,13 +157,7 @@ const judgeHours = (
   return lost.flatMap(({ hostId, queueHex, sequence, text }) => {
     const wallMs = hosts.find(({ disk }) => disk.storedAt.has(text))?.disk.storedAt.get(text) ?? 0;
     const startMs = hourOf(wallMs) * hourMs;
-    const accountsOfHost = accounts.filter((account) => account.hostId === hostId);
-    // Its disk went back to before the record: the host states nothing of it any more.
-    const isStated = accountsOfHost.some(
-      (account) => contains(account, sequence) && (account.queueId.toHex() === queueHex || isBefore(account, sequence)),
-    );
-    if (!isStated && hosts.some((host) => host.hostId === hostId && host.disk.restores > 0)) return [];
-    const own = accountsOfHost.map(({ facts }) => facts);
+    const own = accounts.filter((account) => account.hostId === hostId).map(({ facts }) => facts);
     const ofHost = own.filter(({ refused }) => refused === null);
     const status = stateOfHour(
       {

@@ -41,7 +41,7 @@ export const budgetFault = "a host has sent its budget";
 
 const holdHost: Fault = (lab) => {
   const { hostId } = anyHost(lab);
-  const until = new Date(Number.MAX_SAFE_INTEGER);
+  const until = new Date(8.64e15);
   const holdAll = (holds: readonly Hold[]) => {
     for (const { held } of lab.cores) held.set(holds);
   };
