@@ -173,20 +173,20 @@ describe.skipIf(!canOpenRoot).for(["debian", "rpm"] as const)("in a root of its 
 
       // A unit that a fault ended for good.
       await root.run("kill -KILL $(cat /run/stand-in/pid); while systemctl is-active; do sleep 0.05; done");
-      await install("0.3.1");
+      await install("0.3.2");
       expect(await calls()).toEqual(["restart"]);
       expect(await pid()).not.toBe("none\n");
 
       // An upgrade starts nothing that was stopped.
       await root.run("systemctl stop; : >/run/stand-in/calls");
-      await install("0.3.2");
+      await install("0.3.3");
       expect([await calls(), await pid()]).toEqual([[], "none\n"]);
 
       await root.run("systemctl mask; : >/run/stand-in/calls");
-      await install("0.3.3");
+      await install("0.3.4");
       expect(await calls()).toEqual([]);
       await root.run(format.remove);
-      await install("0.3.3");
+      await install("0.3.4");
       expect([await calls(), await pid()]).toEqual([["stop"], "none\n"]);
 
       // Removed without purge, and installed again.
@@ -196,13 +196,13 @@ describe.skipIf(!canOpenRoot).for(["debian", "rpm"] as const)("in a root of its 
       expect(await root.run(`test ! -e /usr/bin/svc-collector; test ! -e /usr/lib/svc-collector; ${kept}`)).toBe(
         "kept\nkept\n",
       );
-      await install("0.3.3");
+      await install("0.3.4");
       expect(await calls()).toEqual(["enable", "start"]);
       expect(await pid()).not.toBe("none\n");
 
       // A machine that forbids its packages to start programs.
       await root.run("printf '#!/bin/sh\\nexit 101\\n' >/usr/sbin/policy-rc.d; chmod 755 /usr/sbin/policy-rc.d");
-      await install("0.3.4");
+      await install("0.3.5");
       expect(await calls()).toEqual([]);
 
       if (name !== "debian") return;

@@ -60,21 +60,18 @@ export const createDrivenFleet = async (
   { count, name, policy }: { count: number; name: string; policy?: Readonly<Record<string, unknown>> },
 ) => {
   const { token } = await createTestToken(test, policy);
-  const enroll = async (number: number): Promise<DrivenHost> => {
+  const hosts: DrivenHost[] = [];
+  for (let number = 1; number <= count; number += 1) {
     const host = await enrollTestCollector(test, { token, deviceId: `${name}-${number}`, kind: "ed25519" });
     const process = { rssBytes: 8e7 + (number % 9) * 1e6, startedAt: test.clock.now(), report: {} };
-    return { host, reaction: "applies", running: null, isSilent: false, wanted: null, ...process };
-  };
-  const numbers = Array.from({ length: count }, (_, index) => index + 1);
-  const hosts: DrivenHost[] = [];
-  for (let from = 0; from < count; from += hostsAtOnce)
-    hosts.push(...(await Promise.all(numbers.slice(from, from + hostsAtOnce).map(enroll))));
+    hosts.push({ host, reaction: "applies", running: null, isSilent: false, wanted: null, ...process });
+  }
   const fleet: DrivenFleet = {
     hosts,
     beat: async () => {
       const talking = hosts.filter(({ isSilent }) => !isSilent);
-      for (let from = 0; from < talking.length; from += hostsAtOnce)
-        await Promise.all(talking.slice(from, from + hostsAtOnce).map((driven) => sendBeat(test, driven)));
+      for (let from = 0; from < talking.length; from += beatsAtOnce)
+        await Promise.all(talking.slice(from, from + beatsAtOnce).map((driven) => sendBeat(test, driven)));
       await test.clock.advance(60_000);
     },
     react: (reaction, of = () => true) => {
@@ -84,8 +81,7 @@ export const createDrivenFleet = async (
   return fleet;
 };
 
-/** Core writes what it gets at once in shared transactions. */
-const hostsAtOnce = 50;
+const beatsAtOnce = 50;
 
 const sendBeat = async (test: TestCore, driven: DrivenHost): Promise<void> => {
   const { reaction, wanted, running } = driven;

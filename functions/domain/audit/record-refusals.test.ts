@@ -48,7 +48,7 @@ const refusals = {
   "scim.refuse": (remoteAddress: string) => authenticate("wrong", { remoteAddress, requestId: "r" }),
   "operator_session.refuse": (remoteAddress: string) => redeemCode(core, redemption, { remoteAddress, requestId: "r" }),
   "operator.sign_out": (remoteAddress: string) =>
-    recordProviderLogout(core, { ...logout, remoteAddress }, { requestId: "r" }),
+    recordProviderLogout(core, { ...logout, subject: "2", remoteAddress }, { requestId: "r" }),
   "operator.sign_in": (remoteAddress: string) =>
     recordSignIn(
       core,
