@@ -5,15 +5,18 @@ import { createHistoryKeeper } from "../domain/fleet/keep-history.ts";
 
 const intervalMs = 60_000;
 
-/** Keeps the history of the fleet, and compares what hosts changed, every minute until the signal aborts (docs/history.md). */
+/**
+ * Keeps the history of the fleet, and beside it compares upgrades and changes of labels, every minute until the signal aborts (docs/history.md,
+ * docs/judged-changes.md).
+ */
 export const runHistoryJob = (
   core: Pick<Core, "db" | "clock" | "config" | "codec" | "entropy" | "log">,
   signal: AbortSignal,
-): Promise<void> => {
-  const keepHistory = createHistoryKeeper(core);
-  return runEvery({ name: "fleet history", intervalMs, clock: core.clock, signal, log: core.log }, async () => {
-    const kept = await keepHistory();
-    await judgeChanges(core);
-    return kept;
-  });
+): Promise<unknown> => {
+  const { clock, log } = core;
+  const job = (name: string) => ({ name, intervalMs, clock, signal, log });
+  return Promise.all([
+    runEvery(job("fleet history"), createHistoryKeeper(core)),
+    runEvery(job("fleet changes"), () => judgeChanges(core)),
+  ]);
 };

@@ -146,12 +146,18 @@ it("compares 20 changes a day of a label that never rests, says how many others 
   expect((await changeOf("version 1.0.0 to 2.0.0"))?.comparison).toMatchObject({ verdict: "worse", changed: 40 });
 });
 
-it("has no verdict of hosts that changed again, or of which no figures are left, and forgets it with history", async () => {
+it("has no verdict of hosts that changed again, also behind a comparison that fails, and forgets it with history", async () => {
   await clock.advance(5 * minute);
   await upgrade(among(241, 280), "4.0.0");
   await pass(1);
   await upgrade(among(241, 280), "1.0.0");
-  await pass(3);
+  await pass(1);
+  const failing = sql`'00000000-0000-0000-0000-000000000000'::uuid`;
+  await db.execute(sql`insert into fleet_change (id, kind, name, began_at, ended_at, hosts)
+    values (${failing}, 'version', '', '-infinity', '2026-01-01', 20)`);
+  await clock.advance(hourMs);
+  await expect(judgeChanges(core)).rejects.toThrow("Invalid time value");
+  await db.execute(sql`delete from fleet_change where id = ${failing}`);
   expect(await outcomeOf("version 1.0.0 to 4.0.0")).toBe(
     "No verdict: core has no figures of the hosts, or they changed again.",
   );

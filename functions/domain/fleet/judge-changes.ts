@@ -27,15 +27,17 @@ import { type FleetCore, readCountingRules } from "./rules.ts";
 
 /**
  * Searches each hour that has ended for what hosts changed without a rollout, and compares each change that has soaked with hosts that changed
- * nothing. Each step is a transaction that no core repeats. Searches the hours in which no core ran too, as long as figures are kept.
+ * nothing. Each step is a transaction that no core repeats. Searches the hours in which no core ran too, as long as figures are kept. A comparison
+ * that fails holds up no other: its error is thrown after the last one.
  */
-export const judgeChanges = async (core: FleetCore & { entropy: Entropy }): Promise<void> => {
+export const judgeChanges = async (core: FleetCore & { entropy: Entropy }): Promise<undefined> => {
   const { db, clock } = core;
   const end = Math.floor((clock.now() - settledMs) / hourMs);
   const last = (await findLastHour(db, end - 1)) ?? end - 2;
   for (let hour = Math.max(last + 1, end - keptHours); hour < end; hour += 1)
     await db.transaction((tx) => searchHour(tx, core, hour));
   const rules = await readCountingRules(core);
+  const errors: unknown[] = [];
   for (const change of await findOpenChanges(db, rules.now))
     if (countedAfter(soakFrom(change), soakSeconds, rules.outages) <= rules.now.getTime())
       await storeComparison(db, change.id, async (tx) => {
@@ -44,7 +46,8 @@ export const judgeChanges = async (core: FleetCore & { entropy: Entropy }): Prom
         const hosts = isEnough ? await findFollowedHosts(tx, hostsOfChange(change, rules.now), span, rules) : [];
         const comparison = compareFollowed(hosts, unchangedMatches, rules.now);
         return isEnough ? comparison : { ...comparison, changed: change.hosts };
-      });
+      }).catch((error: unknown) => errors.push(error));
+  if (errors.length > 0) throw errors[0];
 };
 
 /** Stores the changes of an hour, unless a core has; those that begin up to the limits of a day, so that labels that never rest fill no table. */
