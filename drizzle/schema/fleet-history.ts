@@ -157,7 +157,7 @@ export const fleetCheckpoint = pgTable("fleet_checkpoint", {
   lines: bytea("lines"),
 });
 
-/** What hosts changed within some hours without a rollout, all of them alike: their version, or the value of a label. */
+/** Changes outside of rollouts: hosts that went from one version, or one value of a label, to the same other one within some hours. */
 export const fleetChange = pgTable(
   "fleet_change",
   {

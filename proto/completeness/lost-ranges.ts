@@ -39,15 +39,12 @@ export const withLosses = <Account extends Counts & { body: Uint8Array; lastSequ
   const { ackedBeforeThrough } = fromBinary(AccountBodySchema, account.body);
   const { accepted, lastSequence } = account;
   const firstSequence = lastSequence - BigInt(accepted) + 1n;
-  // What was acknowledged under an earlier id was stored there.
+  // The first ones were acknowledged under an earlier id of the queue, and lie in that id's ranges.
   const ownFrom = ackedBeforeThrough < firstSequence ? firstSequence : ackedBeforeThrough + 1n;
   const count = (isOwn: boolean, first: bigint, last: bigint) => {
-    const within = { firstSequence: first, lastSequence: last < lastSequence ? last : lastSequence };
+    const chosen = ranges.filter((range) => range.isOwn === isOwn);
     return Number(
-      lostWithin(
-        ranges.filter((range) => range.isOwn === isOwn),
-        within,
-      ),
+      lostWithin(chosen, { firstSequence: first, lastSequence: last < lastSequence ? last : lastSequence }),
     );
   };
   const lost = count(true, ownFrom, lastSequence);

@@ -1,11 +1,11 @@
-/** What hosts change without a rollout, and how they compare since (docs/judged-changes.md). */
+/** Upgrades and changes of labels outside of rollouts, and their comparisons (docs/judged-changes.md). */
 import * as v from "valibot";
 import { IsoTimestamp } from "../values.ts";
 import { HostComparison } from "./comparison.ts";
 
 const changeKinds = ["version", "label"] as const;
 
-/** What hosts change. */
+/** One of `changeKinds`. */
 export type ChangeKind = (typeof changeKinds)[number];
 
 const FleetChange = v.strictObject({

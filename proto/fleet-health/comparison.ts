@@ -34,7 +34,7 @@ export const comparedSignals = ["logs", "metrics", "traces"] as const;
 /** One of `comparedSignals`. */
 export type ComparedSignal = (typeof comparedSignals)[number];
 
-/** What core stored of a host in an hour, by signal; it sent nothing of those that are absent. */
+/** A host's volume in an hour, by signal: what core stored. A signal that is absent was not sent. */
 export type SentVolume = Readonly<Partial<Record<ComparedSignal, { bytes: number; envelopes: number }>>>;
 
 const Difference = v.nullable(v.strictObject({ value: v.number(), low: v.number(), high: v.number() }));

@@ -149,7 +149,7 @@ describe.skipIf(!canStart)("accounts of what a stream stores", () => {
     ]);
     const [gap] = await test.connection.sql`select records_max::int as lost from ingest_gap`;
     expect(gap).toEqual({ lost: 50 });
-    // What was settled before the stream went back is as it was; the hour has it as lost.
+    // The settled account keeps its counts; where the hour is decided, the lost range is taken off it.
     const range = { fromMs: 0, toMs: Date.now() + hourMs };
     const all = await findHostAccounts(test.connection.db, accountingHost, range);
     expect(all.map(({ accepted, stored, lost }) => [accepted, stored, lost])).toEqual([

@@ -1,4 +1,4 @@
-/** What hosts change without a rollout, their version or a label, as the history of their facts has it. */
+/** Upgrades and changes of labels outside of rollouts, found in the history of hosts' facts. */
 import { and, eq, gt, isNull, lt, type SQL, sql } from "drizzle-orm";
 import { fleetChange, fleetChangeHour } from "../../../drizzle/schema/fleet-history.ts";
 import { hourMs } from "../../../kit/clock.ts";

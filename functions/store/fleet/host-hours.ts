@@ -32,7 +32,7 @@ export interface FollowedHost {
   atChange: HostFigures | null;
   sinceThen: HostFigures | null;
   now: HostFigures;
-  /** What it sent in an hour before the change and since; null without a whole hour of both. */
+  /** Its volume in an hour before the change and in one since; null unless it has a whole hour of each. */
   sent: { before: SentVolume; after: SentVolume } | null;
 }
 

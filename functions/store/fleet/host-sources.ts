@@ -32,7 +32,7 @@ interface SourceSets {
   sets: (readonly string[])[];
 }
 
-/** What is known of a day, and whether it is read now; an error is thrown once. */
+/** The sources of a day, once they are read. `error`: the last reading failed; the next call throws it. */
 interface KnownDay {
   known?: SourceSets;
   error?: unknown;

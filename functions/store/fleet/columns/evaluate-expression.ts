@@ -26,7 +26,7 @@ export type HostColumn =
 export interface ColumnView {
   readonly count: number;
   column(name: string): HostColumn;
-  /** What has been decided on hosts that no longer change, by condition. */
+  /** The hosts that conditions are true of, by condition; only in a view whose hosts no longer change. */
   readonly decided?: Map<string, Uint8Array> | undefined;
 }
 
