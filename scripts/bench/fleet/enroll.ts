@@ -1,7 +1,12 @@
 import { Agent, request } from "node:http";
 import { text } from "node:stream/consumers";
+import { setTimeout as sleep } from "node:timers/promises";
 import { createBenchRequest } from "../management/bench-csr.ts";
 import type { PemCredentials } from "./host.ts";
+
+/** A core whose machine is full answers 503, and a collector tries again. */
+const retriesMax = 10;
+const retryMs = 1000;
 
 /** Enrolls hosts over kept connections. */
 export interface Enroller {
@@ -26,13 +31,18 @@ export const createEnroller = (target: { apiPort: number; token: string; inFligh
   return {
     async enroll({ identity, deviceId }) {
       const { csrPem, keyPem } = createBenchRequest(identity);
-      const response = await post({
+      const body = {
         csr_pem: csrPem,
         device_id: deviceId,
         hostname: `${deviceId}.fleet.bench`,
         platform: "linux/amd64",
         collector_version: "1.2.3",
-      });
+      };
+      let response = await post(body);
+      for (let retry = 0; response.status === 503 && retry < retriesMax; retry++) {
+        await sleep(retryMs);
+        response = await post(body);
+      }
       if (response.status !== 201) throw new Error(`enrollment rejected: ${response.text}`);
       const issued: { certificate_pem: string; fingerprint_sha256: string; identity_id: string } = JSON.parse(
         response.text,

@@ -1,16 +1,13 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setTimeout as sleep } from "node:timers/promises";
 import { readFleetRules } from "../../../functions/domain/fleet/rules.ts";
-import { openDatabaseSocket } from "../../../functions/node/database/database-socket.ts";
-import { connectDatabase } from "../../../functions/store/database/database.ts";
-import { createFleetColumns } from "../../../functions/store/fleet/columns/fleet-columns.ts";
 import { countFleet } from "../../../functions/store/fleet/facets.ts";
 import { type FleetPageRequest, findFleetPage } from "../../../functions/store/fleet/report.ts";
 import { summarizeFleet } from "../../../functions/store/fleet/summary.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { fleetSorts } from "../../../proto/fleet-health/vocabulary.ts";
-import { createInProcessCore, openApp } from "../../lab/in-process-core.ts";
+import { openApp } from "../../lab/in-process-core.ts";
 import { mintBridgeToken, people } from "../../lab/people.ts";
 import { quantile } from "../../lab/quantile.ts";
 import type { EmbeddedDatabase } from "../../postgres/embedded-database.ts";
@@ -20,6 +17,8 @@ import { type Bench, collectGarbage, readBenchOptions, rounded } from "../suppor
 import { judgeGoals } from "../support/goals.ts";
 import { cpuSecondsOf } from "../support/processes.ts";
 import { openSeededFleet } from "./large-fleet.ts";
+import { openReportingCore } from "./reporting-core.ts";
+import { pastOf } from "./seed-past.ts";
 
 const pageRows = 200;
 /** Half of them load the first page, and half the facets. */
@@ -77,25 +76,27 @@ const filters: Readonly<Record<string, FleetFilter & { query: string }>> = {
  * Measures the health report of `--collectors` hosts while `--heartbeats` a second are written: every filter by every sort in both
  * orders, first pages and later ones, at the database and through the route; the summary, the facets, several operators at once, and a CSV
  * with a row for each host. Heartbeats go to the database by core's statements, without a listener: in this process, or with
- * `--beside process` as if another core served them. `--kept` is a directory that keeps the seeded fleet for the next run; `--every 5`
+ * `--beside process` as if another core served them. `--kept` is a directory that keeps the seeded fleet for the next run; with `--days 14` its hosts have a past; `--every 5`
  * measures each fifth page. The floor is a bare page and a bare count of the table that the report reads, under the same load.
  */
 export const healthBench: Bench = async (args) => {
-  const defaults = { collectors: 100_000, rounds: 1, heartbeats: 1667, every: 1, beside: "core", kept: "" };
-  const { collectors: count, rounds, heartbeats: perSecond, every, beside, kept } = readBenchOptions(args, defaults);
-  const { database, behindMs } = await openSeededFleet(count, kept, systemClock);
+  const defaults = { collectors: 100_000, rounds: 1, heartbeats: 1667, every: 1, beside: "core", kept: "", days: 0 };
+  const {
+    collectors: count,
+    rounds,
+    heartbeats: perSecond,
+    every,
+    beside,
+    kept,
+    days,
+  } = readBenchOptions(args, defaults);
+  const { database, behindMs } = await openSeededFleet(count, kept, systemClock, pastOf(days));
   await using _database = database;
   let aheadMs = 0;
   const fleetClock = { now: () => systemClock.now() - behindMs };
   const clock = { ...systemClock, now: () => fleetClock.now() + aheadMs };
-  // The pool of reports, as core opens it.
-  const reports = connectDatabase({ url: database.url, openSocket: openDatabaseSocket, connectionsMax: 4 });
-  const stop = new AbortController();
-  await using _reports = { [Symbol.asyncDispose]: () => reports.close() };
-  using _columns = { [Symbol.dispose]: () => stop.abort("the bench is over") };
-  const [sharedFor, stopping] = [{ ms: 1000, clock }, stop.signal];
-  const fleetColumns = createFleetColumns({ db: reports.db, clock, sharedFor, stopping, onFailure: console.error });
-  const core = createInProcessCore({ db: reports.db, clock, viewMs: 1000, fleetColumns });
+  await using reporting = openReportingCore(database.url, clock);
+  const { core, db, fleetColumns } = reporting;
   const send = openApp(core);
   const secret = core.config.authTokenSecret.reveal();
   const get = async (path: string): Promise<Response> => {
@@ -105,7 +106,6 @@ export const healthBench: Bench = async (args) => {
     if (response.status !== 200) throw new Error(`${path}: ${await response.text()}`);
     return response;
   };
-  const { db } = reports;
 
   const all: [name: string, filter: FleetFilter, page: FleetPageRequest, path: string][] = [];
   for (const [name, { query, ...filter }] of Object.entries(filters))
@@ -191,6 +191,7 @@ export const healthBench: Bench = async (args) => {
   });
   const details = {
     collectors: count,
+    days,
     requests: atRoute.count,
     page_ms_at_database: { p50: atDatabase.quantile(0.5), p95: atDatabase.p95(), slowest: atDatabase.slowest() },
     page_ms_at_route: { p50: atRoute.quantile(0.5), p95: figure, slowest: atRoute.slowest() },

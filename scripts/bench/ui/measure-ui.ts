@@ -106,6 +106,8 @@ export const measureInteractions = async (stage: Stage, slowdown: number): Promi
     "opening the drawer": () => page.locator(".row-link").nth(2).click(),
     "closing the drawer": () => page.keyboard.press("Escape"),
     "the next row": () => page.keyboard.press("j"),
+    "opening history": () => page.getByRole("button", { name: "History" }).click(),
+    "the hour before": () => page.getByRole("slider", { name: "Show the page as it was at" }).press("PageDown"),
   };
   const slowest: Record<string, number> = {};
   for (const [name, act] of Object.entries(actions)) {

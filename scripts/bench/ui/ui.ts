@@ -2,11 +2,12 @@ import { parseArgs } from "node:util";
 import { systemClock } from "../../../kit/clock.ts";
 import { launchBrowser } from "../../lab/browser.ts";
 import { buildUi } from "../../lab/built-ui.ts";
-import { createInProcessCore } from "../../lab/in-process-core.ts";
 import { openWeb } from "../../lab/in-process-web.ts";
 import { uiStates, viewports } from "../../lab/ui-states.ts";
 import { visitPage } from "../../lab/visit-page.ts";
 import { openFleetDatabase, seedLargeFleet } from "../fleet/large-fleet.ts";
+import { openReportingCore } from "../fleet/reporting-core.ts";
+import { pastOf } from "../fleet/seed-past.ts";
 import { type Bench, median, rounded } from "../support/bench.ts";
 import { judgeGoals } from "../support/goals.ts";
 import { findViolations, measureArrival, measureBytes, measureInteractions, type Stage } from "./measure-ui.ts";
@@ -17,7 +18,7 @@ const interactiveFloors = 5;
 
 /**
  * Measures the user interface in Chromium, with core, web and PostgreSQL on the same machine: bytes that pages load, the time until
- * `/fleet` is interactive with empty caches on a processor four times slower, for each of `--collectors` (1,000 or more), the time to
+ * `/fleet` is interactive with empty caches on a processor four times slower, for each of `--collectors` (1,000 or more), with a past of `--days`, the time to
  * respond to inputs, layout shift, and axe's findings in every state, theme and width. The floor is the sign-in page on the same slow
  * processor; it has no script but the theme's.
  */
@@ -27,6 +28,7 @@ export const uiBench: Bench = async (args) => {
     options: {
       collectors: { type: "string", multiple: true, default: ["10000", "100000"] },
       runs: { type: "string", default: "7" },
+      days: { type: "string", default: "0" },
       axe: { type: "boolean", default: true },
     },
     allowNegative: true,
@@ -35,7 +37,10 @@ export const uiBench: Bench = async (args) => {
   const violations = values.axe ? await withFleet(0, checkStates) : null;
   const fleets = [];
   for (const count of values.collectors.map(Number))
-    fleets.push({ collectors: count, ...(await withFleet(count, (stage) => measureFleet(stage, runs))) });
+    fleets.push({
+      collectors: count,
+      ...(await withFleet(count, (stage) => measureFleet(stage, runs), Number(values.days))),
+    });
   const [fleet, drawer, home, login, floor] = await withFleet(60, (stage) => measurePages(stage, runs));
 
   const figure = Math.max(...fleets.map(({ interactive_ms }) => interactive_ms));
@@ -63,23 +68,26 @@ export const uiBench: Bench = async (args) => {
       axe: violations,
       slowdown,
       runs,
+      days: values.days,
       goals,
       floor: "the sign-in page, loaded by the same slow processor",
     },
   };
 };
 
-/** Runs `work` on a fleet of `count` collectors with a database of its own. */
+/** Runs `work` on a fleet of `count` collectors, with a past of `days`, and a database of its own. */
 const withFleet = async <Result>(
   count: number,
   work: (stage: Stage, grow: (count: number) => Promise<void>) => Promise<Result>,
+  days = 0,
 ): Promise<Result> => {
   await using database = await openFleetDatabase(systemClock.now());
   await using cleanup = new AsyncDisposableStack();
   const browser = cleanup.adopt(await launchBrowser(), (browser) => browser.close());
   const grow = (size: number) => seedLargeFleet(database, size, systemClock);
   if (count > 0) await grow(count);
-  const core = createInProcessCore({ db: database.db, clock: systemClock });
+  await pastOf(days)?.add(database, systemClock.now());
+  const { core } = cleanup.use(openReportingCore(database.url, systemClock));
   const opened = await openWeb(core, { url: database.url, ui: await buildUi() });
   const web = cleanup.adopt(opened, (web) => web.close());
   return await work({ browser, web }, grow);
