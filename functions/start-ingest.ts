@@ -25,7 +25,11 @@ import type { Reloaded } from "./node/reload-files.ts";
 import { listenFor } from "./node/run-configured.ts";
 import type { TlsMaterial } from "./node/tls-files.ts";
 import { createStatusRegister } from "./status-register.ts";
-import { areCertificatesActive, findCertificateStates } from "./store/certificate/certificates.ts";
+import {
+  areCertificatesActive,
+  findCertificateStates,
+  findEndedCertificates,
+} from "./store/certificate/certificates.ts";
 import { directiveChannel, readDirective, revocationChannel } from "./store/certificate/identities.ts";
 import type { Channels } from "./store/database/listen.ts";
 
@@ -91,6 +95,7 @@ export const startIngest = async (
     certificates: {
       find: (fingerprints) => findCertificateStates(db, fingerprints),
       areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
+      ended: (since) => findEndedCertificates(db, since),
       use: (certificates) => markUsed(core, certificates),
       refused: (failure) => recordAuthFailure(core, failure),
     },

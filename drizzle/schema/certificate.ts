@@ -1,6 +1,7 @@
 import { sql } from "drizzle-orm";
 import {
   type AnyPgColumn,
+  bigint,
   check,
   index,
   integer,
@@ -104,11 +105,14 @@ export const certificate = pgTable(
     firstUsedAt: timestamp("first_used_at"),
     replacedAt: timestamp("replaced_at"),
     revokedAt: timestamp("revoked_at"),
+    /** The transaction that last wrote it while it was not `active`; a trigger fills it in. Null while it is. */
+    endedXid: bigint("ended_xid", { mode: "bigint" }),
   },
   (table) => [
     index("certificate_identity").on(table.identityId, table.issuedAt),
     index("certificate_token_key").on(table.tokenId, table.spkiSha256),
     uniqueIndex("certificate_one_successor").on(table.predecessorId).where(sql`${table.status} = 'active'`),
+    index("certificate_ended").on(table.endedXid).where(sql`${table.endedXid} is not null`),
   ],
 );
 

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
+import type { CertificateState, EndsRead } from "../store/certificate/certificates.ts";
 import { createAdmission } from "./admission.ts";
 
 it("records an expired certificate as the identity's last auth failure", async () => {
@@ -8,6 +9,7 @@ it("records an expired certificate as the identity's last auth failure", async (
   const certificates = {
     find: async () => new Map(),
     areActive: async () => true,
+    ended: async () => ({ read: { server: "a", xid: "1" }, ended: undefined }),
     use: async () => undefined,
     refused: async (refusal: unknown) => void refusals.push(refusal),
   };
@@ -27,6 +29,7 @@ it("looks up the certificates of connections that open together with few queries
       return new Map(fingerprints.filter((fingerprint) => fingerprint !== "03").map((known) => [known, state]));
     },
     areActive: async () => true,
+    ended: async () => ({ read: { server: "a", xid: "1" }, ended: undefined }),
     use: async () => undefined,
     refused: async () => undefined,
   };
@@ -39,31 +42,66 @@ it("looks up the certificates of connections that open together with few queries
   expect(found.map(({ fault }) => fault)).toEqual([undefined, undefined, unknown, undefined, undefined, undefined]);
 });
 
-it("rechecks open streams with one row, and looks up their states only when one of them is not active", async () => {
+it("rechecks streams that are new to it, and those whose certificate ended since", async () => {
   const active = { certificateId: "c", identityId: "i", status: "active", identityRevoked: false, used: true } as const;
-  const states = new Map([
-    ["01", active],
-    ["02", { ...active, identityRevoked: true }],
-  ]);
+  const states = new Map<string, CertificateState>(["01", "02", "03"].map((fingerprint) => [fingerprint, active]));
   const calls: string[] = [];
+  let server = "a";
+  let ends: readonly string[] = [];
+  let isAway = false;
   const certificates = {
-    find: async () => {
-      calls.push("find");
+    find: async (fingerprints: readonly string[]) => {
+      calls.push(`find ${fingerprints}`);
       return states;
     },
     areActive: async (fingerprints: readonly string[]) => {
       calls.push(`active ${fingerprints}`);
-      return fingerprints.every((fingerprint) => states.get(fingerprint)?.identityRevoked === false);
+      if (isAway) throw new Error("away");
+      return fingerprints.every((fingerprint) => states.get(fingerprint)?.status === "active");
+    },
+    ended: async (since: EndsRead | undefined) => {
+      calls.push(`ended since ${since?.xid}`);
+      const read = { server, xid: String(Number(since?.xid ?? 0) + 1) };
+      return { read, ended: since?.server === server ? new Set(ends) : undefined };
     },
     use: async () => undefined,
     refused: async () => undefined,
   };
   const admission = createAdmission({ clock: createTestClock(), certificates, requireEnrollment: true });
-  const callers = ["01", "01", "02"].map((fingerprintSha256) => ({ identity: "a", fingerprintSha256, notAfter: 0 }));
-  expect(await admission.recheck(callers.slice(0, 2))).toEqual(new Map());
-  const faults = await admission.recheck(callers);
-  expect([...faults].map(([caller, { code }]) => [caller.fingerprintSha256, code])).toEqual([
-    ["02", "identity_revoked"],
+  const callers = ["01", "01", "02", "03"].map((fingerprintSha256) => ({
+    identity: "a",
+    fingerprintSha256,
+    notAfter: 0,
+  }));
+  const recheck = async (count: number) => {
+    calls.length = 0;
+    const faults = await admission.recheck(callers.slice(0, count));
+    return [...faults].map(([caller, { code }]) => [callers.indexOf(caller), code]);
+  };
+
+  expect(await recheck(2)).toEqual([]);
+  expect(calls).toEqual(["ended since undefined", "active 01"]);
+  expect(await recheck(3)).toEqual([]);
+  expect(calls).toEqual(["ended since 1", "active 02"]);
+  expect(await recheck(3)).toEqual([]);
+  expect(calls).toEqual(["ended since 2"]);
+
+  // A lookup that fails is repeated, of the same ends and callers.
+  isAway = true;
+  await expect(recheck(4)).rejects.toThrow("away");
+  isAway = false;
+  states.set("01", { ...active, status: "revoked" });
+  ends = ["01", "09"];
+  expect(await recheck(4)).toEqual([
+    [0, "certificate_revoked"],
+    [1, "certificate_revoked"],
   ]);
-  expect(calls).toEqual(["active 01", "active 01,02", "find"]);
+  expect(calls).toEqual(["ended since 3", "active 01,03", "find 01,03"]);
+
+  // Another server may lack what this one knew: it is asked for all.
+  server = "b";
+  ends = [];
+  states.set("02", { ...active, status: "replaced" });
+  expect(await recheck(4)).toContainEqual([2, "certificate_replaced"]);
+  expect(calls).toEqual(["ended since 4", "active 01,02,03", "find 01,02,03"]);
 });

@@ -4,7 +4,7 @@ import { groupCalls } from "../../kit/group-calls.ts";
 import { singleFlight } from "../../kit/single-flight.ts";
 import type { IdentityResult } from "../../proto/identity.ts";
 import { Problem, type ProblemCode } from "../problems.ts";
-import type { CertificateState } from "../store/certificate/certificates.ts";
+import type { CertificateState, EndsRead } from "../store/certificate/certificates.ts";
 
 /** The client certificate of a connection, verified by TLS against the ingest client CA. */
 export interface CallerCertificate {
@@ -61,6 +61,8 @@ export interface CertificateRegister {
   find(fingerprints: readonly string[]): Promise<ReadonlyMap<string, CertificateState>>;
   /** Returns whether all of them are active and their identities not revoked; none may be given twice. */
   areActive(fingerprints: readonly string[]): Promise<boolean>;
+  /** Returns the fingerprints of the certificates that ended since an earlier call, `read`; undefined when that is not known. */
+  ended(since: EndsRead | undefined): Promise<{ read: EndsRead; ended: ReadonlySet<string> | undefined }>;
   /** Records the first use of a certificate, which replaces its predecessor (docs/api.md). */
   use(certificate: UsedCertificate): Promise<void>;
   /** Records a refusal as the last auth failure of the identity, if core knows it. */
@@ -81,7 +83,10 @@ export interface Admission {
    * issued it. Never rejects.
    */
   recordExpired(certificate: CallerCertificate): Promise<void>;
-  /** Returns why callers may send no longer; those who may are absent. Runs one query, and another one when there are such callers. */
+  /**
+   * Returns why callers may send no longer; those who may are absent. Looks up the callers that are new to it, and those whose
+   * certificate has ended since the last time: a replica has thousands of others. Not for two calls at a time.
+   */
   recheck(callers: readonly Caller[]): Promise<ReadonlyMap<Caller, Problem>>;
   /** Returns `certificate_expired` once the certificate has expired. */
   expiryFault(caller: Caller): Problem | undefined;
@@ -118,6 +123,9 @@ export const createAdmission = ({
     isolate: () => false,
   });
   const findState = singleFlight(findInGroup, (fingerprint) => fingerprint);
+  /** Callers that a recheck has looked up; what has ended since is read from there. */
+  const confirmed = new WeakSet<Caller>();
+  let endsRead: EndsRead | undefined;
 
   return {
     async check({ identity, fingerprintSha256 }) {
@@ -159,13 +167,21 @@ export const createAdmission = ({
     async recheck(callers) {
       const faults = new Map<Caller, Problem>();
       if (!requireEnrollment || callers.length === 0) return faults;
-      const fingerprints = [...new Set(callers.map(({ fingerprintSha256 }) => fingerprintSha256))];
-      if (await certificates.areActive(fingerprints)) return faults;
-      const states = await certificates.find(fingerprints);
-      for (const caller of callers) {
-        const fault = faultOf(states.get(caller.fingerprintSha256));
-        if (fault) faults.set(caller, fault);
+      // Before the lookup: what ends after a caller was looked up is read the next time.
+      const { read, ended } = await certificates.ended(endsRead);
+      const suspects = callers.filter(
+        (caller) => ended === undefined || !confirmed.has(caller) || ended.has(caller.fingerprintSha256),
+      );
+      const fingerprints = [...new Set(suspects.map(({ fingerprintSha256 }) => fingerprintSha256))];
+      if (fingerprints.length > 0 && !(await certificates.areActive(fingerprints))) {
+        const states = await certificates.find(fingerprints);
+        for (const caller of suspects) {
+          const fault = faultOf(states.get(caller.fingerprintSha256));
+          if (fault) faults.set(caller, fault);
+        }
       }
+      for (const caller of suspects) confirmed.add(caller);
+      endsRead = read;
       return faults;
     },
     expiryFault,

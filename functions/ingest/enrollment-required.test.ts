@@ -11,7 +11,11 @@ import { connectForeign, type ForeignClient, openForward, submit } from "../../t
 import { ingestPaths, startTestIngest, type TestClient, type TestIngest } from "../../tests/support/ingest.ts";
 import { markUsed, recordAuthFailure } from "../domain/certificate/authenticate.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
-import { areCertificatesActive, findCertificateStates } from "../store/certificate/certificates.ts";
+import {
+  areCertificatesActive,
+  findCertificateStates,
+  findEndedCertificates,
+} from "../store/certificate/certificates.ts";
 import { revocationChannel } from "../store/certificate/identities.ts";
 import { listen, type Subscription } from "../store/database/listen.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
@@ -74,6 +78,7 @@ describe.each(ingestPaths)("ingest with SVC_INGEST_REQUIRE_ENROLLMENT=true, on t
     const certificates: IngestNeeds["certificates"] = {
       find: (fingerprints) => findCertificateStates(db, fingerprints),
       areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
+      ended: (since) => findEndedCertificates(db, since),
       use: (certificates) => markUsed(core.core, certificates),
       refused: (failure) => recordAuthFailure(core.core, failure),
     };

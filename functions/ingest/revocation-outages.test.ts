@@ -10,7 +10,11 @@ import { createTestCore, type TestCore } from "../../tests/support/core.ts";
 import { connectForeign, openForward } from "../../tests/support/grpc-client.ts";
 import { startTestIngest } from "../../tests/support/ingest.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
-import { areCertificatesActive, findCertificateStates } from "../store/certificate/certificates.ts";
+import {
+  areCertificatesActive,
+  findCertificateStates,
+  findEndedCertificates,
+} from "../store/certificate/certificates.ts";
 import { revocationChannel } from "../store/certificate/identities.ts";
 import { connectDatabase } from "../store/database/database.ts";
 import { listen } from "../store/database/listen.ts";
@@ -60,6 +64,7 @@ const startReplica = async (onTestEnd: (work: () => Promise<unknown>) => void) =
       certificates: {
         find: (fingerprints) => findCertificateStates(pool.database.db, fingerprints),
         areActive: (fingerprints) => areCertificatesActive(pool.database.db, fingerprints),
+        ended: (since) => findEndedCertificates(pool.database.db, since),
         use: async () => undefined,
         refused: async () => undefined,
       },

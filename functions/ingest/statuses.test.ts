@@ -26,7 +26,11 @@ import { createStatusRecorder } from "../domain/fleet/status.ts";
 import { createDatabaseServers } from "../node/database/database-servers.ts";
 import { ingestChannels } from "../start-ingest.ts";
 import { createStatusRegister } from "../status-register.ts";
-import { areCertificatesActive, findCertificateStates } from "../store/certificate/certificates.ts";
+import {
+  areCertificatesActive,
+  findCertificateStates,
+  findEndedCertificates,
+} from "../store/certificate/certificates.ts";
 import { listen, type Subscription } from "../store/database/listen.ts";
 import type { IngestNeeds } from "./create-ingest.ts";
 
@@ -129,6 +133,7 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     const certificates: IngestNeeds["certificates"] = {
       find: (fingerprints) => findCertificateStates(db, fingerprints),
       areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
+      ended: (since) => findEndedCertificates(db, since),
       use: (certificates) => markUsed(core.core, certificates),
       refused: (failure) => recordAuthFailure(core.core, failure),
     };

@@ -96,6 +96,7 @@ export const startCore = (world: World, needs: CoreNeeds): SimulatedCore => {
         certificates: {
           find: async () => new Map(),
           areActive: async () => true,
+          ended: async () => ({ read: { server: "", xid: "0" }, ended: new Set() }),
           use: async () => undefined,
           refused: async () => undefined,
         },

@@ -16,7 +16,11 @@ import {
 import { zstdCodec } from "../../functions/node/ingest/zstd-codec.ts";
 import { loadFiles, type Reloaded } from "../../functions/node/reload-files.ts";
 import { readTlsFiles, type TlsMaterial } from "../../functions/node/tls-files.ts";
-import { areCertificatesActive, findCertificateStates } from "../../functions/store/certificate/certificates.ts";
+import {
+  areCertificatesActive,
+  findCertificateStates,
+  findEndedCertificates,
+} from "../../functions/store/certificate/certificates.ts";
 import type { ConnectedDatabase } from "../../functions/store/database/database.ts";
 import { systemClock } from "../../kit/clock.ts";
 import { systemEntropy } from "../../kit/entropy.ts";
@@ -144,6 +148,7 @@ export const startTestIngest = async (
     certificates: {
       find: (fingerprints) => findCertificateStates(connection.db, fingerprints),
       areActive: (fingerprints) => areCertificatesActive(connection.db, fingerprints),
+      ended: (since) => findEndedCertificates(connection.db, since),
       use: async () => undefined,
       refused: async () => undefined,
     },

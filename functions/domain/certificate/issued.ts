@@ -40,4 +40,5 @@ export const issuedRow = (
   firstUsedAt: null,
   replacedAt: null,
   revokedAt: null,
+  endedXid: null,
 });

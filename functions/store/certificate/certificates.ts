@@ -243,9 +243,35 @@ export const findCertificateStates = async (
   );
 };
 
+/** Up to where the ends of certificates have been read: meaningful to the server that named it. */
+export interface EndsRead {
+  server: string;
+  xid: string;
+}
+
+/**
+ * Returns the certificates, by SHA-256 fingerprint (lowercase hex), that ended since an earlier call: in transactions that had not ended by
+ * then, so the same one may come twice. `ended` is undefined when the server does not know what `since` means: the first time, after its
+ * restart, and after a failover.
+ */
+export const findEndedCertificates = async (
+  db: Executor,
+  since: EndsRead | undefined,
+): Promise<{ read: EndsRead; ended: ReadonlySet<string> | undefined }> => {
+  const { fingerprintSha256, endedXid } = certificate;
+  // A row that came with a dump has been written by another transaction than the one that it names.
+  const isEndedSince = sql`${endedXid} >= ${since?.xid ?? null}::bigint and certificate.xmin::text::bigint = (${endedXid} & 4294967295)`;
+  const [row] = await db.execute<EndsRead & { ended: string[] | null } & Record<string, unknown>>(sql`
+    select pg_snapshot_xmin(pg_current_snapshot())::text as xid, pg_postmaster_start_time()::text as server,
+      (select array_agg(encode(${fingerprintSha256}, 'hex')) from ${certificate} where ${isEndedSince}) as ended`);
+  if (row === undefined) throw new Error("a row without a table is missing");
+  const { xid, server, ended } = row;
+  return { read: { xid, server }, ended: server === since?.server ? new Set(ended ?? []) : undefined };
+};
+
 /**
  * Returns whether each of these certificates, by SHA-256 fingerprint (lowercase hex, none twice), is active and its identity not revoked:
- * one row, because twenty thousand streams ask every two seconds.
+ * one row, because a core that starts has thousands of streams soon.
  */
 export const areCertificatesActive = async (db: Executor, fingerprints: readonly string[]): Promise<boolean> => {
   const [row] = await db

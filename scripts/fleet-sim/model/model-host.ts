@@ -132,6 +132,7 @@ export const issueCertificate = (
     firstUsedAt: null,
     replacedAt: null,
     revokedAt: null,
+    endedXid: null,
   };
   const { id, notBefore } = row;
   certificates.push({ id, notBefore, notAfter: row.notAfter, fingerprint: fingerprint.toString("hex"), used: false });

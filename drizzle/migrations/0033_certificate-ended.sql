@@ -1,0 +1,2 @@
+ALTER TABLE "certificate" ADD COLUMN "ended_xid" bigint;--> statement-breakpoint
+CREATE INDEX "certificate_ended" ON "certificate" USING btree ("ended_xid") WHERE "certificate"."ended_xid" is not null;
