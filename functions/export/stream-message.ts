@@ -30,11 +30,12 @@ const acknowledge = new TextEncoder().encode("+ACK");
 export const toStreamMessage = (message: Msg): StreamMessage => {
   const tokens = (message.reply ?? "").split(".");
   const at = tokens.length === 9 ? 5 : 7;
-  const [sequence, delivery, nanos] = tokens.slice(at, at + 3).map(Number);
-  if (tokens[1] !== "ACK" || !sequence || !delivery || !nanos)
+  const [sequence, delivery] = tokens.slice(at, at + 2).map(Number);
+  // As a number, the nanoseconds of a whole millisecond may be those of the one before: then it differs from the time of the stored message.
+  const storedAt = Number(tokens[at + 2]?.slice(0, -6));
+  if (tokens[1] !== "ACK" || !sequence || !delivery || !storedAt)
     throw new TypeError(`a message of a consumer has the reply ${message.reply}`);
   const { subject, headers, data } = message;
-  const storedAt = Math.floor(nanos / 1_000_000);
   const heldBytes = heldBytesOf(data, headers);
   return {
     subject,
