@@ -7,10 +7,7 @@ import {
 } from "../../../../proto/operator/enrollment.ts";
 import type { Core } from "../../../core.ts";
 import { exportPolicies, exportRefusals, exportTokens } from "../../../domain/enrollment/enrollment-report.ts";
-import { type CsvColumn, csvTexts } from "../../../http/csv.ts";
-import { createDownloads, csvType, downloadName, viewsOf } from "../../../http/download.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
+import { type CsvColumn, csvRoute, viewsOf } from "../../../http/csv.ts";
 import { policyFilterFields, policyFilterOf } from "../enrollment-policies/list.ts";
 import { listedPolicyView } from "../enrollment-policies/policy.ts";
 import { tokenFilterFields, tokenFilterOf } from "../tokens/list.ts";
@@ -68,73 +65,40 @@ const refusalColumns: readonly CsvColumn<RefusalGroup>[] = [
   ["last_address", ({ last_address }) => last_address],
 ];
 
-const replies = { 200: { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" } };
-const problems = ["too_many_exports"] as const;
-
 /** `GET /v1/collector/enrollment-policies/export.csv`: every policy of the list; audited. */
-export const exportPoliciesRoute = (core: ExportCore) => {
-  const download = createDownloads(core);
-  return route({
-    method: "GET",
+export const exportPoliciesRoute = (core: ExportCore) =>
+  csvRoute(core, {
     path: "/v1/collector/enrollment-policies/export.csv",
     operationId: "exportEnrollmentPolicies",
     summary: "All enrollment policies under the list's filters as CSV, newest first",
-    guard: scope(core, "audit"),
     query: v.strictObject(policyFilterFields),
-    replies,
-    problems,
-    handle: ({ query: asked, caller: operator, origin }) =>
-      download(operator.userId, async () => ({
-        type: csvType,
-        fileName: downloadName("enrollment-policies", asked, new Date(core.clock.now()), "csv"),
-        texts: csvTexts(
-          policyColumns,
-          viewsOf(exportPolicies(core, policyFilterOf(asked), { operator, origin, asked }), listedPolicyView),
-        ),
-      })),
+    open: async ({ query: asked, caller: operator, origin }) => {
+      const policies = exportPolicies(core, policyFilterOf(asked), { operator, origin, asked });
+      return { name: "enrollment-policies", asked, columns: policyColumns, batches: viewsOf(policies, listedPolicyView) };
+    },
   });
-};
 
 /** `GET /v1/collector/tokens/export.csv`: every token of the list, without its value; audited. */
-export const exportTokensRoute = (core: ExportCore) => {
-  const download = createDownloads(core);
-  return route({
-    method: "GET",
+export const exportTokensRoute = (core: ExportCore) =>
+  csvRoute(core, {
     path: "/v1/collector/tokens/export.csv",
     operationId: "exportBootstrapTokens",
     summary: "All bootstrap tokens under the list's filters as CSV, newest first",
-    guard: scope(core, "audit"),
     query: v.strictObject(tokenFilterFields),
-    replies,
-    problems,
-    handle: ({ query: asked, caller: operator, origin }) =>
-      download(operator.userId, async () => ({
-        type: csvType,
-        fileName: downloadName("bootstrap-tokens", asked, new Date(core.clock.now()), "csv"),
-        texts: csvTexts(
-          tokenColumns,
-          viewsOf(exportTokens(core, tokenFilterOf(asked), { operator, origin, asked }), listedTokenView),
-        ),
-      })),
+    open: async ({ query: asked, caller: operator, origin }) => {
+      const tokens = exportTokens(core, tokenFilterOf(asked), { operator, origin, asked });
+      return { name: "bootstrap-tokens", asked, columns: tokenColumns, batches: viewsOf(tokens, listedTokenView) };
+    },
   });
-};
 
 /** `GET /v1/collector/enrollment/refusals.csv`: the rejected enrollments of the last day by reason and policy; audited. */
-export const exportRefusalsRoute = (core: ExportCore) => {
-  const download = createDownloads(core);
-  return route({
-    method: "GET",
+export const exportRefusalsRoute = (core: ExportCore) =>
+  csvRoute(core, {
     path: "/v1/collector/enrollment/refusals.csv",
     operationId: "exportEnrollmentRefusals",
     summary: "Rejected enrollments of the last day by reason and policy as CSV",
-    guard: scope(core, "audit"),
-    replies,
-    problems,
-    handle: ({ caller: operator, origin }) =>
-      download(operator.userId, async () => ({
-        type: csvType,
-        fileName: downloadName("enrollment-refusals", {}, new Date(core.clock.now()), "csv"),
-        texts: csvTexts(refusalColumns, viewsOf(exportRefusals(core, { operator, origin, asked: {} }), refusalView)),
-      })),
+    open: async ({ caller: operator, origin }) => {
+      const refusals = exportRefusals(core, { operator, origin, asked: {} });
+      return { name: "enrollment-refusals", asked: {}, columns: refusalColumns, batches: viewsOf(refusals, refusalView) };
+    },
   });
-};
