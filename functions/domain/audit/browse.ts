@@ -10,7 +10,7 @@ import { auditedExport, exportBatchRows } from "./audited-export.ts";
 /** The filters of the audit log as an operator requests them. */
 export interface AuditQuery extends Omit<AuditFilter, "about"> {
   /** Names what the events are about: an id, or a name that `findAuditSubject` knows. */
-  target?: string;
+  target?: string | undefined;
 }
 
 /** An event with the names of the records to which it refers. */
@@ -53,7 +53,7 @@ export const exportAuditEvents = async (
 
 const filterOf = async ({ db }: Pick<Core, "db">, { target, ...filter }: AuditQuery): Promise<AuditFilter> => ({
   ...filter,
-  ...(target === undefined ? {} : { about: await findAuditSubject(db, target) }),
+  about: target === undefined ? undefined : await findAuditSubject(db, target),
 });
 
 const withNames = async ({ db }: Pick<Core, "db">, rows: readonly ListedAuditEvent[]): Promise<NamedAuditEvent[]> => {

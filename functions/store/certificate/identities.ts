@@ -141,10 +141,10 @@ export const updateCollectorVersion = async (db: Executor, id: string, collector
 /** Selects identities; an absent part does not filter. */
 export interface IdentityFilter {
   /** Substring of identity, device id or hostname, in any case. */
-  text?: string;
-  status?: "active" | "revoked";
-  policyId?: string;
-  tokenId?: string;
+  text?: string | undefined;
+  status?: "active" | "revoked" | undefined;
+  policyId?: string | undefined;
+  tokenId?: string | undefined;
 }
 
 /** Returns one page of the identities. */

@@ -95,10 +95,10 @@ export const countOpenRollouts = async (db: Executor): Promise<ReadonlyMap<Rollo
 
 /** Selects rollouts; an absent part does not filter. */
 export interface RolloutFilter {
-  states?: readonly RolloutState[];
-  configId?: string;
+  states?: readonly RolloutState[] | undefined;
+  configId?: string | undefined;
   /** Those that have this host as a target. */
-  identityId?: string;
+  identityId?: string | undefined;
 }
 
 const columns = { rollout, configName: collectorConfig.name, configHash: collectorConfig.configHash };
