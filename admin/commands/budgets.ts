@@ -20,7 +20,6 @@ const columns: readonly Column<Budget>[] = [
 export const listBudgetsAction: Action<object> = async (terminal, options) => {
   const { data } = await listBudgets<true>({ client: connect(terminal, options) });
   await printRows(terminal, { format: options.format, columns, rows: data.items });
-  return undefined;
 };
 
 /** `svc-admin budgets set`. */
@@ -34,12 +33,10 @@ export const setBudgetAction: Action<{ bytes: number; all?: boolean }> = async (
   const body = { filter: words.join(" "), bytes_per_hour: bytes };
   const { data } = await putBudget<true>({ client: connect(terminal, options), path: { name }, body });
   await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
 };
 
 /** `svc-admin budgets delete`. */
 export const deleteBudgetAction: Action<object> = async (terminal, options, name = "") => {
   await confirm(terminal, options, `Delete the budget ${name}`);
   await deleteBudget<true>({ client: connect(terminal, options), path: { name } });
-  return undefined;
 };
