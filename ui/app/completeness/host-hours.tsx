@@ -2,6 +2,7 @@ import { useLocation, useNavigate } from "@solidjs/router";
 import { createMemo, createSignal, For, Index, Show } from "solid-js";
 import { HostCompleteness, type HostHourView } from "../../../proto/completeness/report.ts";
 import { createReport } from "../api/create-report.ts";
+import { withQuery } from "../browser/with-query.ts";
 import { Loaded } from "../design/loaded.tsx";
 import { formatCount, formatCountOf, formatDuration } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -48,7 +49,7 @@ export const HostHours = (props: { id: string }) => {
     const next = new URLSearchParams(location.search);
     if (from === chosen()) next.delete("hour");
     else next.set("hour", from);
-    navigate(`${location.pathname}${next.size === 0 ? "" : `?${next}`}`, { replace: true, scroll: false });
+    navigate(withQuery(location.pathname, next), { replace: true, scroll: false });
   };
   let grid: HTMLTableElement | undefined;
   const onKeyDown = (event: KeyboardEvent) => {

@@ -15,7 +15,7 @@ import { formatCount, formatCountOf, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { createAddressPage } from "../shell/address-page.ts";
 import { PageHead } from "../shell/page-head.tsx";
-import { Time } from "../shell/time.tsx";
+import { TimeCell } from "../shell/time.tsx";
 import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";
 import { configName, runningPath } from "./progress-view.ts";
 import "../design/page.css";
@@ -54,10 +54,7 @@ export const ConfigsPage = () => {
     {
       name: "Published",
       cell: (config) => (
-        <>
-          <Time at={config.created_at} asOf={report.asOf()} />
-          <span class="second-line">{config.created_by_email ?? config.created_by}</span>
-        </>
+        <TimeCell at={config.created_at} asOf={report.asOf()} second={config.created_by_email ?? config.created_by} />
       ),
     },
     {

@@ -1,12 +1,13 @@
 import { createMemo, For, Show } from "solid-js";
 import { type ListedPolicy, PolicyPage } from "../../../proto/operator/enrollment.ts";
 import { createReport } from "../api/create-report.ts";
+import { withQuery } from "../browser/with-query.ts";
 import { LabelLinks } from "../design/label-links.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { Time } from "../shell/time.tsx";
+import { Time, TimeCell } from "../shell/time.tsx";
 import {
   type EnrollmentView,
   enrolledPath,
@@ -43,7 +44,7 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
     if (state !== null) params.set("policy", state);
     if (text !== null) params.set("q", text);
     if (cursor !== undefined) params.set("policy_cursor", cursor);
-    return `/enrollment${params.size === 0 ? "" : `?${params}`}#policies`;
+    return `${withQuery("/enrollment", params)}#policies`;
   };
   const columns: readonly RecordColumn<ListedPolicy>[] = [
     {
@@ -117,10 +118,7 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
     {
       name: "Created",
       cell: (policy) => (
-        <>
-          <Time at={policy.created_at} asOf={report.asOf()} />
-          <span class="second-line">{policy.created_by_email ?? policy.created_by}</span>
-        </>
+        <TimeCell at={policy.created_at} asOf={report.asOf()} second={policy.created_by_email ?? policy.created_by} />
       ),
     },
   ];

@@ -11,6 +11,9 @@ export { plainText };
 export const formatCount = (count: number): string =>
   Number.isFinite(count) ? String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, ",") : "unknown";
 
+/** Returns a count as `formatCount` does; nothing for one that is not known yet. */
+export const formatKnown = (count: number | undefined): string => (count === undefined ? "" : formatCount(count));
+
 /** Returns a count in at most five characters, never rounded up: `9,412`, `31.2k`, `521k`, `1.2M`. */
 export const formatCompact = (count: number): string => {
   if (!Number.isFinite(count) || count < 10_000) return formatCount(count);

@@ -2,6 +2,7 @@ import { useLocation } from "@solidjs/router";
 import { type Accessor, createMemo, createSignal } from "solid-js";
 import type * as v from "valibot";
 import { createReport, type LiveReport } from "../api/create-report.ts";
+import { withQuery } from "../browser/with-query.ts";
 import { usePageContext } from "../session/page-context.tsx";
 import { createPageTitle } from "./page-title.ts";
 
@@ -65,5 +66,3 @@ export const createAddressPage = <Schema extends v.GenericSchema>(page: {
     head: () => ({ title, report, paused: paused(), onPause: setPaused }),
   };
 };
-
-const withQuery = (path: string, query: URLSearchParams) => (query.size === 0 ? path : `${path}?${query}`);

@@ -3,6 +3,7 @@ import * as v from "valibot";
 import { type Budget, BudgetList } from "../../../proto/budget.ts";
 import { isUnusual, unusualVolume, VolumeReport } from "../../../proto/volume.ts";
 import { createReport } from "../api/create-report.ts";
+import { Chips } from "../design/chips.tsx";
 import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { Sparkline } from "../design/sparkline.tsx";
@@ -74,35 +75,25 @@ export const VolumePage = () => {
   return (
     <div class="page volume-page">
       <PageHead {...head()} />
-      <nav class="chips" aria-label="Split by">
-        <For each={splits}>
-          {({ words, by: split }) => (
-            <a class="button" href={pathOf({ by: split })} aria-current={by() === split ? "true" : undefined}>
-              {words}
-            </a>
-          )}
-        </For>
-        <For each={labelKeys()}>
-          {(key) => (
-            <a class="button" href={pathOf({ by: `label:${key}` })} aria-current={label() === key ? "true" : undefined}>
-              By label {key}
-            </a>
-          )}
-        </For>
-      </nav>
-      <nav class="chips" aria-label="Time">
-        <For each={ranges}>
-          {({ words, from }) => (
-            <a
-              class="button"
-              href={pathOf({ from, to: null })}
-              aria-current={params().get("from") === from && !params().has("to") ? "true" : undefined}
-            >
-              {words}
-            </a>
-          )}
-        </For>
-      </nav>
+      <Chips
+        label="Split by"
+        chips={[
+          ...splits.map(({ words, by: split }) => ({ words, path: pathOf({ by: split }), isChosen: by() === split })),
+          ...labelKeys().map((key) => ({
+            words: `By label ${key}`,
+            path: pathOf({ by: `label:${key}` }),
+            isChosen: label() === key,
+          })),
+        ]}
+      />
+      <Chips
+        label="Time"
+        chips={ranges.map(({ words, from }) => ({
+          words,
+          path: pathOf({ from, to: null }),
+          isChosen: params().get("from") === from && !params().has("to"),
+        }))}
+      />
       <Loaded
         report={report}
         what="volume"
