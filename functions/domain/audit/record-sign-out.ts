@@ -22,15 +22,15 @@ export const sessionEnders = {
  */
 export const endWebSession = async (
   tx: Executor,
-  { clock, entropy }: Pick<Core, "clock" | "entropy">,
+  core: Pick<Core, "clock" | "entropy">,
   { sessionId, userId, expiresAt }: EndedSession,
   { actor, origin }: { actor: Actor; origin: Origin },
 ): Promise<void> => {
-  const now = new Date(clock.now());
+  const now = new Date(core.clock.now());
   if (!(await insertEndedWebSession(tx, { id: sessionId, expiresAt }, now))) return;
   await recordAudit(
     tx,
-    { clock, entropy },
+    core,
     {
       action: "operator.sign_out",
       outcome: "success",

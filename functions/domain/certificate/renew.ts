@@ -117,14 +117,14 @@ const sign = async (signer: Signer, request: SigningRequest): Promise<IssuedCert
 };
 
 const recordSignerFault = (
-  { db, clock, entropy }: RenewCore,
+  core: RenewCore,
   failed: { identity: IdentityRow; presented: AdmittedCollector; fault: SignerFault; origin: Origin },
 ): Promise<void> => {
   const { identity, presented, fault, origin } = failed;
-  return db.transaction((tx) =>
+  return core.db.transaction((tx) =>
     recordAudit(
       tx,
-      { clock, entropy },
+      core,
       {
         actor: { type: "collector", id: identity.id, display: identity.identity },
         action: "certificate.renew",
@@ -153,7 +153,7 @@ interface Renewal {
 /** Checks identity and certificate again under the identity's lock, then writes successor and audit event. */
 const record = async (
   tx: Executor,
-  { clock, entropy }: RenewCore,
+  core: RenewCore,
   { presented, spkiSha256, issued, issuedAt, body, origin }: Renewal,
 ): Promise<Issued> => {
   const identity = await lockIdentity(tx, presented.identityId);
@@ -164,13 +164,13 @@ const record = async (
   if (predecessor.status === "replaced") throw new Problem("certificate_replaced");
   const unused = await findUnusedSuccessor(tx, predecessor.id);
   if (unused && isSameKey(unused, spkiSha256)) return { identity, certificate: unused };
-  await checkRate(tx, predecessor.renewAfter, identity.id, clock.now());
-  if (unused) await updateReplaced(tx, [unused.id], new Date(clock.now()));
+  await checkRate(tx, predecessor.renewAfter, identity.id, core.clock.now());
+  if (unused) await updateReplaced(tx, [unused.id], new Date(core.clock.now()));
 
   const certificate = await insertCertificate(
     tx,
     issuedRow(issued, {
-      id: uuidv7({ clock, entropy }),
+      id: uuidv7(core),
       identityId: identity.id,
       predecessorId: predecessor.id,
       tokenId: null,
@@ -183,7 +183,7 @@ const record = async (
   await updateCollectorVersion(tx, identity.id, collectorVersion);
   await recordAudit(
     tx,
-    { clock, entropy },
+    core,
     {
       actor: { type: "collector", id: identity.id, display: identity.identity },
       action: "certificate.renew",

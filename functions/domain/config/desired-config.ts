@@ -89,21 +89,21 @@ export const assignConfigToMany = async (
 
 /** Removes the assignment of an identity; idempotent. Throws 404 `not_found`. */
 export const clearConfig = async (
-  { db, clock, entropy }: Needs,
+  core: Needs,
   operator: Operator,
   { identityId }: { identityId: string },
   origin: Origin,
 ): Promise<void> =>
-  db.transaction(async (tx) => {
+  core.db.transaction(async (tx) => {
     const identity = await lockIdentity(tx, identityId);
     if (identity === undefined) throw new Problem("not_found");
     const open = await findOpenAssignment(tx, identityId);
     if (open === undefined) return;
-    await endAssignment(tx, identityId, new Date(clock.now()));
+    await endAssignment(tx, identityId, new Date(core.clock.now()));
     await notifyHosts(tx, { action: "config_assigned", identityIds: [identityId], spreadMs: 0 });
     await recordAudit(
       tx,
-      { clock, entropy },
+      core,
       {
         actor: operatorActor(operator),
         action: "config.clear",
@@ -156,7 +156,7 @@ export const notifyAssigned = async (tx: Executor, assigned: readonly Assigned[]
  */
 export const assignLocked = async (
   tx: Executor,
-  { clock, entropy }: Needs,
+  core: Needs,
   change: {
     operator: Operator;
     identity: IdentityRow;
@@ -169,10 +169,10 @@ export const assignLocked = async (
   if (identity.revokedAt !== null) throw new Problem("conflict", { detail: "The identity is revoked" });
   const open = await findOpenAssignment(tx, identity.id);
   if (open?.configId === config.id) return { assignment: open, config, previousConfigId: config.id };
-  const at = new Date(clock.now());
+  const at = new Date(core.clock.now());
   await endAssignment(tx, identity.id, at);
   const assignment: AssignmentRow = {
-    id: uuidv7({ clock, entropy }),
+    id: uuidv7(core),
     identityId: identity.id,
     configId: config.id,
     assignedAt: at,
@@ -182,7 +182,7 @@ export const assignLocked = async (
   await insertAssignment(tx, assignment);
   await recordAudit(
     tx,
-    { clock, entropy },
+    core,
     {
       actor: operatorActor(operator),
       action: rollback ? "config.rollback" : "config.assign",

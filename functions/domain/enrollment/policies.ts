@@ -38,28 +38,28 @@ export interface PolicyDraft {
  * does not know.
  */
 export const createPolicy = async (
-  { config, db, clock, entropy }: Pick<Core, "config" | "db" | "clock" | "entropy">,
+  core: Pick<Core, "config" | "db" | "clock" | "entropy">,
   operator: Operator,
   draft: PolicyDraft,
   origin: Origin,
 ): Promise<PolicyRow> => {
   const fault = faultOfWorkload(
     draft,
-    config.workloadIssuers.map(({ issuer }) => issuer),
+    core.config.workloadIssuers.map(({ issuer }) => issuer),
   );
   if (fault !== undefined) throw new Problem("validation_failed", { errors: [fault] });
-  return db.transaction(async (tx) => {
+  return core.db.transaction(async (tx) => {
     const policy = await insertPolicy(tx, {
       ...draft,
-      id: uuidv7({ clock, entropy }),
+      id: uuidv7(core),
       certificateTtlSeconds: Math.min(draft.certificateTtlSeconds, certificateTtlSecondsMax),
-      createdAt: new Date(clock.now()),
+      createdAt: new Date(core.clock.now()),
       createdBy: operator.userId,
     });
     if (policy === undefined) throw new Problem("policy_name_taken");
     await recordAudit(
       tx,
-      { clock, entropy },
+      core,
       {
         actor: operatorActor(operator),
         action: "enrollment_policy.create",
@@ -86,20 +86,20 @@ export const createPolicy = async (
 
 /** Freezes a policy; final and idempotent. Its tokens stop enrolling with the commit. Throws 404 `not_found`. */
 export const freezePolicy = async (
-  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  core: Pick<Core, "db" | "clock" | "entropy">,
   operator: Operator,
   { policyId, reasonCode }: { policyId: string; reasonCode: string | null },
   origin: Origin,
 ): Promise<PolicyRow> =>
-  db.transaction(async (tx) => {
+  core.db.transaction(async (tx) => {
     const policy = await lockPolicy(tx, policyId);
     if (policy === undefined) throw new Problem("not_found");
     if (policy.frozenAt !== null) return policy;
-    const frozenAt = new Date(clock.now());
+    const frozenAt = new Date(core.clock.now());
     await updatePolicyFrozen(tx, policyId, frozenAt);
     await recordAudit(
       tx,
-      { clock, entropy },
+      core,
       {
         actor: operatorActor(operator),
         action: "enrollment_policy.freeze",

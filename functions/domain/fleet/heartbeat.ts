@@ -80,17 +80,17 @@ const isRenewalOverdue = ({ renewAfter, notAfter, issuedAt }: HeartbeatRecord, n
   renewAfter !== null && notAfter !== null && issuedAt !== null && now > renewAfter + (notAfter - issuedAt) / 10;
 
 const auditClone = async (
-  { db, clock, entropy }: HeartbeatCore,
+  core: HeartbeatCore,
   { identity, identityId, certificateId }: { identity: string; identityId: string; certificateId: string },
   origin: Origin,
 ): Promise<void> => {
   const action = "identity.clone_suspected";
-  const since = new Date(clock.now() - cloneAuditMs);
-  if (await hasAuditEventSince(db, { action, targetId: identityId, since })) return;
-  await db.transaction((tx) =>
+  const since = new Date(core.clock.now() - cloneAuditMs);
+  if (await hasAuditEventSince(core.db, { action, targetId: identityId, since })) return;
+  await core.db.transaction((tx) =>
     recordAudit(
       tx,
-      { clock, entropy },
+      core,
       {
         actor: { type: "collector", id: identityId, display: identity },
         action,
