@@ -5,7 +5,6 @@ import { createReport } from "../api/create-report.ts";
 import { withQuery } from "../browser/with-query.ts";
 import { Loaded } from "../design/loaded.tsx";
 import { formatCount, formatCountOf, formatDuration } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
 import { HourMark, HourShape } from "./hour-mark.tsx";
 import {
@@ -27,11 +26,9 @@ const clockAheadSecondsMax = 120;
 
 /** The hours of a host's last week as squares, a row for each UTC day; a click opens an hour's account. */
 export const HostHours = (props: { id: string }) => {
-  const { api } = usePageContext();
   const location = useLocation();
   const navigate = useNavigate();
   const report = createReport({
-    api,
     schema: HostCompleteness,
     path: createMemo(() => `/api/core/collector/hosts/${props.id}/completeness`),
     intervalMs: 60_000,

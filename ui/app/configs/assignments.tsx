@@ -25,7 +25,7 @@ const foreign = ["chat", "compare", "preview"];
 
 /** The hosts to which a config was assigned, newest first, under the filter of the address. */
 export const Assignments = (props: { configId: string; paused: boolean }) => {
-  const { api, times } = usePageContext();
+  const { times } = usePageContext();
   const location = useLocation();
   const params = createMemo(() => {
     const given = new URLSearchParams(location.search);
@@ -34,7 +34,6 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
   });
   const listPath = () => `/api/core/collector/configs/${props.configId}/assignments`;
   const report = createReport({
-    api,
     schema: AssignmentPage,
     path: createMemo(() => `${listPath()}?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`),
     intervalMs: 15_000,

@@ -12,7 +12,6 @@ import { Loaded } from "../design/loaded.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
 import { createAddressPage } from "../shell/address-page.ts";
 import { PageHead } from "../shell/page-head.tsx";
 import { TimeCell } from "../shell/time.tsx";
@@ -139,9 +138,7 @@ export const ConfigsPage = () => {
 
 /** The hashes that hosts run and nobody published. */
 const Unstored = (props: { paused: boolean }) => {
-  const { api } = usePageContext();
   const report = createReport({
-    api,
     schema: UnstoredConfigs,
     path: () => "/api/core/collector/configs/unstored",
     intervalMs: refreshIntervalMs,

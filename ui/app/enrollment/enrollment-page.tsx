@@ -5,7 +5,6 @@ import { createReport } from "../api/create-report.ts";
 import { Chips } from "../design/chips.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
 import { formatKnown } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
 import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import {
@@ -24,13 +23,11 @@ import "./enrollment.css";
 
 /** `/enrollment`: which tokens enroll hosts now, under which policies, and what was rejected in the last day. */
 export const EnrollmentPage = () => {
-  const { api } = usePageContext();
   const location = useLocation();
   const [paused, setPaused] = createSignal(false);
   createPageTitle(() => "Enrollment");
   const view = createMemo(() => parseEnrollmentView(location.search));
   const report = createReport({
-    api,
     schema: EnrollmentReport,
     path: () => "/api/core/collector/enrollment",
     intervalMs: 15_000,

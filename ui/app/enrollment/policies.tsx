@@ -6,7 +6,6 @@ import { LabelLinks } from "../design/label-links.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
 import { Time, TimeCell } from "../shell/time.tsx";
 import {
   type EnrollmentView,
@@ -24,9 +23,7 @@ const listPath = "/api/core/collector/enrollment-policies";
 
 /** The policies under the filter of the address, newest first, with their tokens by state. */
 export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
-  const { api } = usePageContext();
   const report = createReport({
-    api,
     schema: PolicyPage,
     path: createMemo(() => {
       const { policies, policyCursor } = props.view;

@@ -5,7 +5,6 @@ import { withQuery } from "../browser/with-query.ts";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatUntil, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
 import { TimeCell } from "../shell/time.tsx";
 import { type EnrollmentView, tokensPath, tokenWords, usesOf } from "./enrollment-view.ts";
 
@@ -14,9 +13,7 @@ const listPath = "/api/core/collector/tokens";
 
 /** The tokens of all policies under the filter of the address, newest first. */
 export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
-  const { api } = usePageContext();
   const report = createReport({
-    api,
     schema: TokenPage,
     path: createMemo(() => {
       const { tokens, tokenCursor } = props.view;

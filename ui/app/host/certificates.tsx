@@ -5,14 +5,11 @@ import { CopyButton } from "../design/copy-button.tsx";
 import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { formatUntil, shortened } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
 import { Time, TimeCell } from "../shell/time.tsx";
 
 /** The certificates of a host, newest first: serial number, fingerprint, dates, status and successor. */
 export const Certificates = (props: { id: string }) => {
-  const { api } = usePageContext();
   const report = createReport({
-    api,
     schema: CertificatePage,
     path: createMemo(() => `/api/core/collector/identities/${props.id}/certificates?limit=100`),
     intervalMs: 60_000,

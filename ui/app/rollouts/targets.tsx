@@ -7,7 +7,6 @@ import { Chips } from "../design/chips.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
 import { Time, TimeCell } from "../shell/time.tsx";
 import {
   conditionWords,
@@ -22,10 +21,8 @@ const pageRows = 100;
 
 /** The hosts of a rollout in the order of the waves, under the filter of the address. */
 export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: boolean }) => {
-  const { api } = usePageContext();
   const listPath = () => `/api/core/collector/rollouts/${props.rollout.id}/targets`;
   const report = createReport({
-    api,
     schema: RolloutTargetPage,
     path: createMemo(
       () => `${listPath()}?${new URLSearchParams([...targetsParams(props.view), ["limit", String(pageRows)]])}`,

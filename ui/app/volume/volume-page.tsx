@@ -36,7 +36,7 @@ type Item = VolumeReport["items"][number];
 
 /** `/volume`: what core stored over time, and which hosts, kinds, sources or labels sent the most of it. */
 export const VolumePage = () => {
-  const { api, times } = usePageContext();
+  const { times } = usePageContext();
   const { report, params, pathOf, paused, head } = createAddressPage({
     title: "Volume",
     path: "/volume",
@@ -47,14 +47,12 @@ export const VolumePage = () => {
   const by = () => params().get("by");
   const label = () => (by()?.startsWith("label:") ? by()?.slice("label:".length) : undefined);
   const facets = createReport({
-    api,
     schema: LabelKeys,
     path: () => "/api/core/collector/health/facets",
     intervalMs: 600_000,
     paused,
   });
   const budgets = createReport({
-    api,
     schema: BudgetList,
     path: () => "/api/core/collector/budgets",
     intervalMs: 60_000,
