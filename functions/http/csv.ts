@@ -10,6 +10,20 @@ export type CsvCell = string | number | null;
 /** A column of a CSV file: its name in the first record, and its cell of a row. */
 export type CsvColumn<Row> = readonly [name: string, cell: (row: Row) => CsvCell];
 
+/** Members of a row that a cell can have: a list is joined by spaces. */
+type Member<Row> = { [Name in keyof Row & string]: Row[Name] extends CsvCell | readonly string[] ? Name : never }[keyof Row &
+  string];
+
+/** Returns columns that have the names of members, and their values. */
+export const memberColumns = <Row>(...names: readonly Member<Row>[]): CsvColumn<Row>[] =>
+  names.map((name) => [
+    name,
+    (row) => {
+      const value = row[name] as CsvCell | readonly string[];
+      return typeof value === "object" && value !== null ? value.join(" ") : value;
+    },
+  ]);
+
 /** Returns one record of RFC 4180 with its line break. Text that a spreadsheet would read as a formula gets a leading `'`. */
 export const csvRecord = (cells: readonly CsvCell[]): string => `${cells.map(cellText).join(",")}\r\n`;
 

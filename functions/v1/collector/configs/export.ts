@@ -2,7 +2,7 @@ import * as v from "valibot";
 import type { ConfigAssignment, ListedConfig } from "../../../../proto/fleet-health/config-report.ts";
 import type { Core } from "../../../core.ts";
 import { exportAssignments, exportConfigs } from "../../../domain/config/config-reports.ts";
-import { type CsvColumn, csvRoute, viewsOf } from "../../../http/csv.ts";
+import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "../../../http/csv.ts";
 import { IdParams } from "../../shapes.ts";
 import { assignmentView, listedConfigView } from "./config.ts";
 import { configFilterFields } from "./list.ts";
@@ -10,34 +10,18 @@ import { assignmentFilterFields, assignmentFilterOf } from "./list-assignments.t
 
 type ExportCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
+const counts = ["desired", "running", "failed", "drifted", "silent", "silent_running", "undesired"] as const;
+
 const configColumns: readonly CsvColumn<ListedConfig>[] = [
-  ["id", ({ id }) => id],
-  ["config_hash", ({ config_hash }) => config_hash],
-  ["name", ({ name }) => name],
-  ["size_bytes", ({ size_bytes }) => size_bytes],
-  ["created_at", ({ created_at }) => created_at],
-  ["created_by", ({ created_by }) => created_by],
-  ["created_by_email", ({ created_by_email }) => created_by_email],
-  ["desired", ({ hosts }) => hosts.desired],
-  ["running", ({ hosts }) => hosts.running],
-  ["failed", ({ hosts }) => hosts.failed],
-  ["drifted", ({ hosts }) => hosts.drifted],
-  ["silent", ({ hosts }) => hosts.silent],
-  ["silent_running", ({ hosts }) => hosts.silent_running],
-  ["undesired", ({ hosts }) => hosts.undesired],
-  ["finished_at", ({ hosts }) => hosts.finished_at],
+  ...memberColumns<ListedConfig>("id", "config_hash", "name", "size_bytes"),
+  ...memberColumns<ListedConfig>("created_at", "created_by", "created_by_email"),
+  ...[...counts, "finished_at" as const].map((figure): CsvColumn<ListedConfig> => [figure, ({ hosts }) => hosts[figure]]),
 ];
 
-const assignmentColumns: readonly CsvColumn<ConfigAssignment>[] = [
-  ["identity_id", ({ identity_id }) => identity_id],
-  ["identity", ({ identity }) => identity],
-  ["device_id", ({ device_id }) => device_id],
-  ["assigned_at", ({ assigned_at }) => assigned_at],
-  ["assigned_by", ({ assigned_by }) => assigned_by],
-  ["assigned_by_email", ({ assigned_by_email }) => assigned_by_email],
-  ["ended_at", ({ ended_at }) => ended_at],
-  ["progress", ({ progress }) => progress],
-  ["applied_at", ({ applied_at }) => applied_at],
+const assignmentColumns = [
+  ...memberColumns<ConfigAssignment>("identity_id", "identity", "device_id"),
+  ...memberColumns<ConfigAssignment>("assigned_at", "assigned_by", "assigned_by_email"),
+  ...memberColumns<ConfigAssignment>("ended_at", "progress", "applied_at"),
 ];
 
 /** `GET /v1/collector/configs/export.csv`: every config of the list and its hosts; audited. */

@@ -2,26 +2,15 @@ import * as v from "valibot";
 import type { RolloutTarget } from "../../../../proto/rollout/rollout.ts";
 import type { Core } from "../../../core.ts";
 import { exportTargets } from "../../../domain/rollout/targets.ts";
-import { type CsvColumn, csvRoute, viewsOf } from "../../../http/csv.ts";
+import { csvRoute, memberColumns, viewsOf } from "../../../http/csv.ts";
 import { IdParams } from "../../shapes.ts";
 import { targetFilterFields, targetFilterOf } from "./list-targets.ts";
 import { targetView } from "./rollout.ts";
 
-const columns: readonly CsvColumn<RolloutTarget>[] = [
-  ["identity_id", ({ identity_id }) => identity_id],
-  ["identity", ({ identity }) => identity],
-  ["device_id", ({ device_id }) => device_id],
-  ["wave", ({ wave }) => wave],
-  ["status", ({ status }) => status],
-  ["reason", ({ reason }) => reason],
-  ["previous_config_id", ({ previous_config_id }) => previous_config_id],
-  ["assigned_at", ({ assigned_at }) => assigned_at],
-  ["applied_at", ({ applied_at }) => applied_at],
-  ["failed_at", ({ failed_at }) => failed_at],
-  ["condition", ({ condition }) => condition],
-  ["condition_began_at", ({ condition_began_at }) => condition_began_at],
-  ["detail", ({ detail }) => detail],
-  ["reverted_at", ({ reverted_at }) => reverted_at],
+const columns = [
+  ...memberColumns<RolloutTarget>("identity_id", "identity", "device_id", "wave", "status", "reason"),
+  ...memberColumns<RolloutTarget>("previous_config_id", "assigned_at", "applied_at", "failed_at"),
+  ...memberColumns<RolloutTarget>("condition", "condition_began_at", "detail", "reverted_at"),
 ];
 
 /** `GET /v1/collector/rollouts/{id}/targets/export.csv`: every host of a rollout under the list's filter; audited. */
