@@ -3,15 +3,7 @@ import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import type { Labels } from "../../../proto/labels.ts";
 import type { Executor } from "../database/database.ts";
 import { executePrepared, insertRows } from "../database/execute-prepared.ts";
-import {
-  anyOf,
-  arrayLiteral,
-  type Paged,
-  type PageRequest,
-  paged,
-  pageOf,
-  substring,
-} from "../database/query-parts.ts";
+import { anyOf, arrayLiteral, type Paged, type PageRequest, paged, pageOf, substring, firstRow } from "../database/query-parts.ts";
 
 /** A collector identity's row. */
 export type IdentityRow = typeof collectorIdentity.$inferSelect;
@@ -23,20 +15,16 @@ export type EnrolledIdentity = Omit<IdentityRow, "reportedLabels" | "labelSetId"
  * Finds an identity by name and locks its row until the transaction ends. Foreign keys do not wait for the lock: heartbeats refer to the
  * row meanwhile.
  */
-export const lockIdentityByName = async (db: Executor, identity: string): Promise<IdentityRow | undefined> => {
-  const [row] = await db
+export const lockIdentityByName = (db: Executor, identity: string): Promise<IdentityRow | undefined> =>
+  firstRow(db
     .select()
     .from(collectorIdentity)
     .where(eq(collectorIdentity.identity, identity))
-    .for("no key update");
-  return row;
-};
+    .for("no key update"));
 
 /** Finds an identity and locks its row until the transaction ends. Lock it before any of its certificates, always in this order. */
-export const lockIdentity = async (db: Executor, id: string): Promise<IdentityRow | undefined> => {
-  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)).for("no key update");
-  return row;
-};
+export const lockIdentity = (db: Executor, id: string): Promise<IdentityRow | undefined> =>
+  firstRow(db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)).for("no key update"));
 
 /** Locks identities until the transaction ends, in the order of their ids. */
 export const lockIdentities = async (db: Executor, ids: readonly string[]): Promise<void> => {
@@ -110,16 +98,12 @@ export const countTowardsHourlyLimits = async (
 };
 
 /** Finds an identity. */
-export const findIdentity = async (db: Executor, id: string): Promise<IdentityRow | undefined> => {
-  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id));
-  return row;
-};
+export const findIdentity = (db: Executor, id: string): Promise<IdentityRow | undefined> =>
+  firstRow(db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)));
 
 /** Finds an identity by name. */
-export const findIdentityByName = async (db: Executor, identity: string): Promise<IdentityRow | undefined> => {
-  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.identity, identity));
-  return row;
-};
+export const findIdentityByName = (db: Executor, identity: string): Promise<IdentityRow | undefined> =>
+  firstRow(db.select().from(collectorIdentity).where(eq(collectorIdentity.identity, identity)));
 
 /**
  * Stores the labels that a host reports; null for none. The database merges them with those of the host's enrollment policy
