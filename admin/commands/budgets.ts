@@ -4,7 +4,7 @@ import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { columnsOf } from "../terminal/list-rows.ts";
-import { type Column, printRecord, printRows } from "../terminal/output.ts";
+import { type Column, printRows, printAnswer } from "../terminal/output.ts";
 import { checkSelection } from "./fleet.ts";
 
 type Budget = ListBudgetsResponse["items"][number];
@@ -31,8 +31,7 @@ export const setBudgetAction: Action<{ bytes: number; all?: boolean }> = async (
 ) => {
   checkSelection(words, { all }, new Date(terminal.clock.now()));
   const body = { filter: words.join(" "), bytes_per_hour: bytes };
-  const { data } = await putBudget<true>({ client: connect(terminal, options), path: { name }, body });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, putBudget<true>({ client: connect(terminal, options), path: { name }, body }));
 };
 
 /** `svc-admin budgets delete`. */

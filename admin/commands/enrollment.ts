@@ -17,7 +17,7 @@ import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { printRecord } from "../terminal/output.ts";
+import { printRecord, printAnswer } from "../terminal/output.ts";
 import { readTextFile, writeTokenFile } from "../terminal/token-file.ts";
 import { resolveId } from "./names.ts";
 
@@ -41,8 +41,7 @@ export const listPoliciesAction: Action<{ state?: "active" | "frozen" }> = async
 /** `svc-admin policies show`. */
 export const showPolicyAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
-  const { data } = await getEnrollmentPolicy<true>({ client, path: { id: await resolveId(client, "policy", id) } });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, getEnrollmentPolicy<true>({ client, path: { id: await resolveId(client, "policy", id) } }));
 };
 
 interface PolicyOptions {
@@ -73,8 +72,7 @@ export const createPolicyAction: Action<PolicyOptions> = async (terminal, option
     labels: options.label,
     workload: options.workload === undefined ? undefined : await readWorkload(options.workload),
   }) as CreateEnrollmentPolicyData["body"];
-  const { data } = await createEnrollmentPolicy<true>({ client: connect(terminal, options), body });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, createEnrollmentPolicy<true>({ client: connect(terminal, options), body }));
 };
 
 /** Reads the `workload` of a policy. Core checks it. */
@@ -99,8 +97,7 @@ export const freezePolicyAction: Action<{ reason?: string }> = async (terminal, 
     `Policy ${policy?.name}: none of its tokens will enroll another host. This cannot be undone.`,
   );
   const body = withoutUndefined({ reason_code: options.reason });
-  const { data } = await freezeEnrollmentPolicy<true>({ client, path: { id }, body });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, freezeEnrollmentPolicy<true>({ client, path: { id }, body }));
 };
 
 /** `svc-admin tokens list`. */
@@ -166,6 +163,5 @@ export const revokeTokenAction: Action<{ reason?: string }> = async (terminal, o
   const id = await resolveId(client, "token", name);
   await confirm(terminal, options, `Token ${name === id ? id : `${name} (${id})`}: it will enroll no further host.`);
   const body = withoutUndefined({ reason_code: options.reason });
-  const { data } = await revokeBootstrapToken<true>({ client, path: { id }, body });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, revokeBootstrapToken<true>({ client, path: { id }, body }));
 };

@@ -16,7 +16,7 @@ import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { type diagFormats, printRecord } from "../terminal/output.ts";
+import { type diagFormats, printAnswer } from "../terminal/output.ts";
 import { requireId, resolveId } from "./names.ts";
 
 type IdentityRow = ListCollectorIdentitiesResponse["items"][number];
@@ -36,8 +36,7 @@ export const listIdentitiesAction: Action<{ search?: string; status?: "active" |
 /** `svc-admin identities show`. */
 export const showIdentityAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
-  const { data } = await getCollectorIdentity<true>({ client, path: { id: await resolveId(client, "host", id) } });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, getCollectorIdentity<true>({ client, path: { id: await resolveId(client, "host", id) } }));
 };
 
 /** `svc-admin identities revoke`: the host is rejected at once, and cannot enroll again. */
@@ -47,8 +46,7 @@ export const revokeIdentityAction: Action<{ reason?: string }> = async (terminal
   const { data: identity } = await getCollectorIdentity<true>({ client, path: { id } });
   await confirm(terminal, options, `Host ${identity?.identity}: it will be rejected at once. This cannot be undone.`);
   const body = withoutUndefined({ reason_code: options.reason });
-  const { data } = await revokeCollectorIdentity<true>({ client, path: { id }, body });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, revokeCollectorIdentity<true>({ client, path: { id }, body }));
 };
 
 /** `svc-admin certificates list`: of one host. */
@@ -75,8 +73,7 @@ export const revokeOneCertificateAction: Action<{ reason?: string }> = async (te
     `Certificate ${id}: whoever uses it will be rejected at once. This cannot be undone.`,
   );
   const body = withoutUndefined({ reason_code: options.reason });
-  const { data } = await revokeCertificate<true>({ client: connect(terminal, options), path: { id }, body });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, revokeCertificate<true>({ client: connect(terminal, options), path: { id }, body }));
 };
 
 const nudgeAction =
@@ -110,6 +107,5 @@ export const diagHostAction: Action<{ format: (typeof diagFormats)[number] }> = 
     await terminal.clock.sleep(diagPollMs, terminal.signal);
     diag = (await getHostDiag<true>({ client, path })).data;
   }
-  const { data } = await readHostDiag<true>({ client, path });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, readHostDiag<true>({ client, path }));
 };

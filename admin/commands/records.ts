@@ -10,7 +10,7 @@ import { withoutUndefined } from "../../kit/without-undefined.ts";
 import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { printList } from "../terminal/list-rows.ts";
-import { type Column, createRowPrinter, printRecord } from "../terminal/output.ts";
+import { type Column, createRowPrinter, printAnswer } from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { Instant } from "./options.ts";
@@ -101,12 +101,10 @@ const followAudit = async (
 
 /** `svc-admin audit verify`: up to which event the hash chain is verified. */
 export const verifyAuditAction: Action<object> = async (terminal, options) => {
-  const { data } = await getAuditChain<true>({ client: connect(terminal, options) });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, getAuditChain<true>({ client: connect(terminal, options) }));
 };
 
 /** `svc-admin directory status`. */
 export const showDirectoryStatusAction: Action<object> = async (terminal, options) => {
-  const { data } = await directoryStatus<true>({ client: connect(terminal, options) });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, directoryStatus<true>({ client: connect(terminal, options) }));
 };

@@ -10,7 +10,7 @@ import { signInWorkload } from "../sign-in/workload.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect, fleetUrl } from "../terminal/connect.ts";
 import { printList } from "../terminal/list-rows.ts";
-import { type Column, printRecord } from "../terminal/output.ts";
+import { type Column, printAnswer } from "../terminal/output.ts";
 import { deleteSession, readSession, sessionPath, writeSession } from "../terminal/session-file.ts";
 import { requireId } from "./names.ts";
 
@@ -58,8 +58,7 @@ export const logoutAction: Action<object> = async (terminal) => {
 
 /** `svc-admin whoami`. */
 export const showWhoamiAction: Action<object> = async (terminal, options) => {
-  const { data } = await whoami<true>({ client: connect(terminal, options) });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, whoami<true>({ client: connect(terminal, options) }));
 };
 
 /** `svc-admin sessions list`. */

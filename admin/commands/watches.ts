@@ -16,7 +16,7 @@ import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { type Column, printRecord, printRows } from "../terminal/output.ts";
+import { type Column, printRecord, printRows, printAnswer } from "../terminal/output.ts";
 import { resolveId } from "./names.ts";
 
 type WatchRow = ListWatchesResponse["items"][number];
@@ -63,8 +63,7 @@ export const createWatchAction: Action<Definition> = async (terminal, options, n
   const { moreThan, for: seconds, receiver } = options;
   const filter = words.join(" ");
   const body = withoutUndefined({ name, filter, more_than: moreThan, for_seconds: seconds, receivers: receiver });
-  const { data } = await createWatch<true>({ client: connect(terminal, options), body });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, createWatch<true>({ client: connect(terminal, options), body }));
 };
 
 /** `svc-admin watches update`: changes the watch as it is read, so that no other change is undone. */
@@ -85,8 +84,7 @@ export const updateWatchAction: Action<Definition & { name?: string; query?: str
     receivers: options.receivers ? (options.receiver ?? receivers) : [],
     revision,
   };
-  const { data } = await changeWatch<true>({ client, path, body });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, changeWatch<true>({ client, path, body }));
 };
 
 /** `svc-admin watches delete`. */
@@ -102,8 +100,7 @@ export const silenceWatchAction: Action<{ for: number; reason?: string }> = asyn
   const client = connect(terminal, options);
   const path = { id: await resolveId(client, "watch", name) };
   const { for: seconds, reason = null } = options;
-  const { data } = await silenceWatch<true>({ client, path, body: { seconds, reason } });
-  await printRecord(terminal, { format: options.format, record: data });
+  await printAnswer(terminal, options, silenceWatch<true>({ client, path, body: { seconds, reason } }));
 };
 
 /** `svc-admin watches test`. */
