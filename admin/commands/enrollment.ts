@@ -17,7 +17,7 @@ import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { printRecord, printAnswer } from "../terminal/output.ts";
+import { printAnswer, printRecord } from "../terminal/output.ts";
 import { readTextFile, writeTokenFile } from "../terminal/token-file.ts";
 import { resolveId } from "./names.ts";
 
@@ -41,7 +41,8 @@ export const listPoliciesAction: Action<{ state?: "active" | "frozen" }> = async
 /** `svc-admin policies show`. */
 export const showPolicyAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
-  await printAnswer(terminal, options, getEnrollmentPolicy<true>({ client, path: { id: await resolveId(client, "policy", id) } }));
+  const { data } = await getEnrollmentPolicy<true>({ client, path: { id: await resolveId(client, "policy", id) } });
+  await printRecord(terminal, { format: options.format, record: data });
 };
 
 interface PolicyOptions {

@@ -16,7 +16,7 @@ import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { type diagFormats, printAnswer } from "../terminal/output.ts";
+import { type diagFormats, printAnswer, printRecord } from "../terminal/output.ts";
 import { requireId, resolveId } from "./names.ts";
 
 type IdentityRow = ListCollectorIdentitiesResponse["items"][number];
@@ -36,7 +36,8 @@ export const listIdentitiesAction: Action<{ search?: string; status?: "active" |
 /** `svc-admin identities show`. */
 export const showIdentityAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
-  await printAnswer(terminal, options, getCollectorIdentity<true>({ client, path: { id: await resolveId(client, "host", id) } }));
+  const { data } = await getCollectorIdentity<true>({ client, path: { id: await resolveId(client, "host", id) } });
+  await printRecord(terminal, { format: options.format, record: data });
 };
 
 /** `svc-admin identities revoke`: the host is rejected at once, and cannot enroll again. */
@@ -73,7 +74,8 @@ export const revokeOneCertificateAction: Action<{ reason?: string }> = async (te
     `Certificate ${id}: whoever uses it will be rejected at once. This cannot be undone.`,
   );
   const body = withoutUndefined({ reason_code: options.reason });
-  await printAnswer(terminal, options, revokeCertificate<true>({ client: connect(terminal, options), path: { id }, body }));
+  const { data } = await revokeCertificate<true>({ client: connect(terminal, options), path: { id }, body });
+  await printRecord(terminal, { format: options.format, record: data });
 };
 
 const nudgeAction =
