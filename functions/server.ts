@@ -39,8 +39,8 @@ import { type RunningIngest, startIngest } from "./start-ingest.ts";
 import { createHourColumns } from "./store/completeness/hour-columns.ts";
 import { pendingMigrations } from "./store/database/migrate.ts";
 import { createDirectoryLock } from "./store/directory/lock.ts";
-import { sessionIntervalMs } from "./store/fleet/core-sessions.ts";
 import { createFleetColumns } from "./store/fleet/columns/fleet-columns.ts";
+import { sessionIntervalMs } from "./store/fleet/core-sessions.ts";
 import { createPastColumns } from "./store/fleet/past/past-columns.ts";
 import { routesOf } from "./v1/index.ts";
 
@@ -142,7 +142,7 @@ const serve = async (
     runningJobs = Promise.all([
       runJobs(schedule, [
         ...coreJobsOf(jobsCore, { send: createSendRequest({ clock: systemClock, msMax: sendMsMax }) }),
-        ...(config.ingest ? [statementJobOf({ ...jobsCore, logSigner })] : []),
+        ...(config.ingest ? [statementJobOf({ ...jobsCore, codec: zstdCodec, logSigner })] : []),
         ["core session", sessionIntervalMs, keepSession],
         ["database probe", probeIntervalMs, createDatabaseProbe(core, { clock: databaseClock, checkRestore })],
       ]),

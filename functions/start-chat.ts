@@ -69,8 +69,9 @@ export const startChat = async (
   const { sql, offReason: sqlOffReason, admitRoles } = await createTools(core, { config, jobsDatabase, locate });
   const chat: Chat = { inference, sql, sqlOffReason, signer, stopping };
   const running = Promise.all([
-    runEvery({ name: "chat turns", intervalMs: turnsIntervalMs, clock: core.clock, signal: stopping, log: core.log }, () =>
-      closeExpiredTurns({ ...core, ...jobsDatabase }, chat),
+    runEvery(
+      { name: "chat turns", intervalMs: turnsIntervalMs, clock: core.clock, signal: stopping, log: core.log },
+      () => closeExpiredTurns({ ...core, ...jobsDatabase }, chat),
     ),
     admitRoles && runChatRoleJob(core, admitRoles, stopping),
   ]);

@@ -41,5 +41,5 @@ export const runEvery = async (
 export type Job = readonly [name: string, intervalMs: number, tick: Parameters<typeof runEvery>[1]];
 
 /** Runs jobs beside each other until the signal aborts. */
-export const runJobs = (options: Pick<JobOptions, "clock" | "signal" | "log">, jobs: readonly Job[]): Promise<void[]> =>
+export const runJobs = (options: Pick<JobOptions, "clock" | "signal" | "log">, jobs: readonly Job[]) =>
   Promise.all(jobs.map(([name, intervalMs, tick]) => runEvery({ ...options, name, intervalMs }, tick)));

@@ -4,7 +4,7 @@ import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { columnsOf } from "../terminal/list-rows.ts";
-import { type Column, printRows, printAnswer } from "../terminal/output.ts";
+import { type Column, printAnswer, printRows } from "../terminal/output.ts";
 import { checkSelection } from "./fleet.ts";
 
 type Budget = ListBudgetsResponse["items"][number];

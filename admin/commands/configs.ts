@@ -9,7 +9,7 @@ import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { printRecord, printAnswer } from "../terminal/output.ts";
+import { printAnswer, printRecord } from "../terminal/output.ts";
 import { readInput } from "../terminal/token-file.ts";
 import { resolveId } from "./names.ts";
 
@@ -54,9 +54,13 @@ export const publishConfigAction: Action<{ name?: string; dryRun?: boolean }> = 
   options,
   file = "",
 ) => {
-  await printAnswer(terminal, options, publishCollectorConfig<true>({
-    client: connect(terminal, options),
-    body: withoutUndefined({ yaml: readInput(file), name: options.name }),
-    query: options.dryRun === true ? { dry_run: "true" } : {},
-  }));
+  await printAnswer(
+    terminal,
+    options,
+    publishCollectorConfig<true>({
+      client: connect(terminal, options),
+      body: withoutUndefined({ yaml: readInput(file), name: options.name }),
+      query: options.dryRun === true ? { dry_run: "true" } : {},
+    }),
+  );
 };

@@ -16,7 +16,7 @@ import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { type Column, printRecord, printRows, printAnswer } from "../terminal/output.ts";
+import { type Column, printAnswer, printRecord, printRows } from "../terminal/output.ts";
 import { resolveId } from "./names.ts";
 
 type WatchRow = ListWatchesResponse["items"][number];

@@ -11,11 +11,12 @@ export type CsvCell = string | number | null;
 export type CsvColumn<Row> = readonly [name: string, cell: (row: Row) => CsvCell];
 
 /** Members of a row that a cell can have: a list is joined by spaces. */
-type Member<Row> = { [Name in keyof Row & string]: Row[Name] extends CsvCell | readonly string[] ? Name : never }[keyof Row &
-  string];
+type Member<Row> = {
+  [Name in keyof Row & string]: Row[Name] extends CsvCell | readonly string[] ? Name : never;
+}[keyof Row & string];
 
 /** Returns columns that have the names of members, and their values. */
-export const memberColumns = <Row>(...names: readonly Member<Row>[]): CsvColumn<Row>[] =>
+export const memberColumns = <Row>(...names: readonly (Member<Row> & keyof Row)[]): CsvColumn<Row>[] =>
   names.map((name) => [
     name,
     (row) => {

@@ -1,3 +1,4 @@
+import { hourMs } from "../../kit/clock.ts";
 import { uuidv7 } from "../../kit/entropy.ts";
 import type { Job } from "../../kit/run-every.ts";
 import { formatNoteKey } from "../../proto/completeness/signed-note.ts";
@@ -20,7 +21,6 @@ import { advanceRollouts } from "./advance-rollouts.ts";
 import { correctTimes } from "./correct-times.ts";
 
 const minuteMs = 60_000;
-const hourMs = 60 * minuteMs;
 
 /** Returns the jobs of every core. Several cores may run each: locks of the database give a step to one of them. */
 export const coreJobsOf = (core: Core, { send }: { send: SendRequest }): Job[] => {

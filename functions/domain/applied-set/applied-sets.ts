@@ -52,24 +52,20 @@ export const putAppliedSet = async (
       throw new Problem("conflict", { detail, extensions: { revision: found?.revision ?? 0 } });
     }
     const { complete, policies, watches, inventory, assignments } = content;
-    await recordAudit(
-      tx,
-      core,
-      {
-        actor: operatorActor(operator),
-        action: "applied_set.put",
-        target: { type: "applied_set", id: name },
-        outcome: "success",
-        origin,
-        details: {
-          revision: row.revision,
-          complete,
-          policies: policies.length,
-          watches: watches.length,
-          inventory: inventory !== null,
-          hosts: assignments.reduce((sum, { identity_ids: ids }) => sum + ids.length, 0),
-        },
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "applied_set.put",
+      target: { type: "applied_set", id: name },
+      outcome: "success",
+      origin,
+      details: {
+        revision: row.revision,
+        complete,
+        policies: policies.length,
+        watches: watches.length,
+        inventory: inventory !== null,
+        hosts: assignments.reduce((sum, { identity_ids: ids }) => sum + ids.length, 0),
       },
-    );
+    });
     return row;
   });

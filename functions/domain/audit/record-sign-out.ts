@@ -28,18 +28,14 @@ export const endWebSession = async (
 ): Promise<void> => {
   const now = new Date(core.clock.now());
   if (!(await insertEndedWebSession(tx, { id: sessionId, expiresAt }, now))) return;
-  await recordAudit(
-    tx,
-    core,
-    {
-      action: "operator.sign_out",
-      outcome: "success",
-      origin,
-      actor,
-      target: { type: "person", id: userId },
-      details: { programs: await countSessionsOfWebSession(tx, sessionId, now) },
-    },
-  );
+  await recordAudit(tx, core, {
+    action: "operator.sign_out",
+    outcome: "success",
+    origin,
+    actor,
+    target: { type: "person", id: userId },
+    details: { programs: await countSessionsOfWebSession(tx, sessionId, now) },
+  });
 };
 
 /** Ends the session at web of a person who signed out, with the remote address that web saw. Idempotent. */

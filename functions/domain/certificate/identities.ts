@@ -38,19 +38,15 @@ export const revokeIdentity = async (
     const revokedAt = new Date(core.clock.now());
     await updateIdentityRevoked(tx, identityId, revokedAt);
     const revokedCertificateIds = await updateIdentityCertificatesRevoked(tx, identityId, revokedAt);
-    await recordAudit(
-      tx,
-      core,
-      {
-        actor: operatorActor(operator),
-        action: "identity.revoke",
-        target: { type: "collector_identity", id: identityId },
-        outcome: "success",
-        reasonCode,
-        origin,
-        details: { identity: identity.identity, certificate_ids: revokedCertificateIds },
-      },
-    );
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "identity.revoke",
+      target: { type: "collector_identity", id: identityId },
+      outcome: "success",
+      reasonCode,
+      origin,
+      details: { identity: identity.identity, certificate_ids: revokedCertificateIds },
+    });
     await notifyRevocation(tx, identity.identity);
     return { identity: { ...identity, revokedAt }, revokedCertificateIds };
   });
@@ -73,19 +69,15 @@ export const revokeCertificate = async (
     const revokedAt = new Date(core.clock.now());
     if (before.status !== "revoked") {
       const certificateIds = await updateCertificateRevoked(tx, certificateId, revokedAt);
-      await recordAudit(
-        tx,
-        core,
-        {
-          actor: operatorActor(operator),
-          action: "certificate.revoke",
-          target: { type: "certificate", id: certificateId },
-          outcome: "success",
-          reasonCode,
-          origin,
-          details: { identity: identity?.identity, certificate_ids: certificateIds },
-        },
-      );
+      await recordAudit(tx, core, {
+        actor: operatorActor(operator),
+        action: "certificate.revoke",
+        target: { type: "certificate", id: certificateId },
+        outcome: "success",
+        reasonCode,
+        origin,
+        details: { identity: identity?.identity, certificate_ids: certificateIds },
+      });
       await notifyRevocation(tx, identity?.identity ?? "");
     }
     const others = await findActiveCertificates(tx, before.identityId, revokedAt);

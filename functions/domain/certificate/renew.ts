@@ -122,19 +122,15 @@ const recordSignerFault = (
 ): Promise<void> => {
   const { identity, presented, fault, origin } = failed;
   return core.db.transaction((tx) =>
-    recordAudit(
-      tx,
-      core,
-      {
-        actor: { type: "collector", id: identity.id, display: identity.identity },
-        action: "certificate.renew",
-        target: { type: "certificate", id: presented.certificateId },
-        outcome: "failure",
-        reason: "signer_failed",
-        origin,
-        details: { identity_id: identity.id, signer_fault: fault.message },
-      },
-    ),
+    recordAudit(tx, core, {
+      actor: { type: "collector", id: identity.id, display: identity.identity },
+      action: "certificate.renew",
+      target: { type: "certificate", id: presented.certificateId },
+      outcome: "failure",
+      reason: "signer_failed",
+      origin,
+      details: { identity_id: identity.id, signer_fault: fault.message },
+    }),
   );
 };
 
@@ -181,23 +177,19 @@ const record = async (
   if (certificate === undefined) throw new SignerFault(issuedBefore);
   const collectorVersion = body.collector_version;
   await updateCollectorVersion(tx, identity.id, collectorVersion);
-  await recordAudit(
-    tx,
-    core,
-    {
-      actor: { type: "collector", id: identity.id, display: identity.identity },
-      action: "certificate.renew",
-      target: { type: "certificate", id: certificate.id },
-      outcome: "success",
-      origin,
-      details: {
-        identity_id: identity.id,
-        predecessor_id: predecessor.id,
-        fingerprint_sha256: issued.fingerprintSha256,
-        not_after: certificate.notAfter.toISOString(),
-        ...(unused ? { replaced_unused_id: unused.id } : {}),
-      },
+  await recordAudit(tx, core, {
+    actor: { type: "collector", id: identity.id, display: identity.identity },
+    action: "certificate.renew",
+    target: { type: "certificate", id: certificate.id },
+    outcome: "success",
+    origin,
+    details: {
+      identity_id: identity.id,
+      predecessor_id: predecessor.id,
+      fingerprint_sha256: issued.fingerprintSha256,
+      not_after: certificate.notAfter.toISOString(),
+      ...(unused ? { replaced_unused_id: unused.id } : {}),
     },
-  );
+  });
   return { identity: { ...identity, collectorVersion }, certificate };
 };

@@ -101,18 +101,14 @@ export const clearConfig = async (
     if (open === undefined) return;
     await endAssignment(tx, identityId, new Date(core.clock.now()));
     await notifyHosts(tx, { action: "config_assigned", identityIds: [identityId], spreadMs: 0 });
-    await recordAudit(
-      tx,
-      core,
-      {
-        actor: operatorActor(operator),
-        action: "config.clear",
-        target: { type: "collector_identity", id: identityId },
-        outcome: "success",
-        origin,
-        details: { identity: identity.identity, previous_config_id: open.configId },
-      },
-    );
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "config.clear",
+      target: { type: "collector_identity", id: identityId },
+      outcome: "success",
+      origin,
+      details: { identity: identity.identity, previous_config_id: open.configId },
+    });
   });
 
 /**
@@ -180,24 +176,20 @@ export const assignLocked = async (
     endedAt: null,
   };
   await insertAssignment(tx, assignment);
-  await recordAudit(
-    tx,
-    core,
-    {
-      actor: operatorActor(operator),
-      action: rollback ? "config.rollback" : "config.assign",
-      target: { type: "collector_identity", id: identity.id },
-      outcome: "success",
-      reasonCode: rollback?.reasonCode ?? null,
-      origin,
-      details: {
-        identity: identity.identity,
-        config_id: config.id,
-        config_hash: config.configHash,
-        previous_config_id: open?.configId ?? null,
-      },
+  await recordAudit(tx, core, {
+    actor: operatorActor(operator),
+    action: rollback ? "config.rollback" : "config.assign",
+    target: { type: "collector_identity", id: identity.id },
+    outcome: "success",
+    reasonCode: rollback?.reasonCode ?? null,
+    origin,
+    details: {
+      identity: identity.identity,
+      config_id: config.id,
+      config_hash: config.configHash,
+      previous_config_id: open?.configId ?? null,
     },
-  );
+  });
   return { assignment, config, previousConfigId: open?.configId ?? null };
 };
 

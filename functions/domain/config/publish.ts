@@ -27,18 +27,14 @@ export const publishConfig = async (
       createdBy: operator.userId,
     };
     await insertConfig(tx, row);
-    await recordAudit(
-      tx,
-      core,
-      {
-        actor: operatorActor(operator),
-        action: "config.publish",
-        target: { type: "collector_config", id: row.id },
-        outcome: "success",
-        origin,
-        details: { name, config_hash: row.configHash, size_bytes: row.sizeBytes },
-      },
-    );
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "config.publish",
+      target: { type: "collector_config", id: row.id },
+      outcome: "success",
+      origin,
+      details: { name, config_hash: row.configHash, size_bytes: row.sizeBytes },
+    });
     return row;
   });
 

@@ -57,29 +57,25 @@ export const createPolicy = async (
       createdBy: operator.userId,
     });
     if (policy === undefined) throw new Problem("policy_name_taken");
-    await recordAudit(
-      tx,
-      core,
-      {
-        actor: operatorActor(operator),
-        action: "enrollment_policy.create",
-        target: { type: "enrollment_policy", id: policy.id },
-        outcome: "success",
-        origin,
-        details: {
-          name: policy.name,
-          allowed_identity_prefixes: policy.allowedIdentityPrefixes,
-          certificate_ttl_seconds: policy.certificateTtlSeconds,
-          allowed_platforms: policy.allowedPlatforms,
-          max_enrollments: policy.maxEnrollments,
-          max_enrollments_per_hour: policy.maxEnrollmentsPerHour,
-          allowed_source_cidrs: policy.allowedSourceCidrs,
-          reenrollment: policy.reenrollment,
-          labels: policy.labels,
-          workload: policy.workload,
-        },
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "enrollment_policy.create",
+      target: { type: "enrollment_policy", id: policy.id },
+      outcome: "success",
+      origin,
+      details: {
+        name: policy.name,
+        allowed_identity_prefixes: policy.allowedIdentityPrefixes,
+        certificate_ttl_seconds: policy.certificateTtlSeconds,
+        allowed_platforms: policy.allowedPlatforms,
+        max_enrollments: policy.maxEnrollments,
+        max_enrollments_per_hour: policy.maxEnrollmentsPerHour,
+        allowed_source_cidrs: policy.allowedSourceCidrs,
+        reenrollment: policy.reenrollment,
+        labels: policy.labels,
+        workload: policy.workload,
       },
-    );
+    });
     return policy;
   });
 };
@@ -97,18 +93,14 @@ export const freezePolicy = async (
     if (policy.frozenAt !== null) return policy;
     const frozenAt = new Date(core.clock.now());
     await updatePolicyFrozen(tx, policyId, frozenAt);
-    await recordAudit(
-      tx,
-      core,
-      {
-        actor: operatorActor(operator),
-        action: "enrollment_policy.freeze",
-        target: { type: "enrollment_policy", id: policyId },
-        outcome: "success",
-        reasonCode,
-        origin,
-      },
-    );
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "enrollment_policy.freeze",
+      target: { type: "enrollment_policy", id: policyId },
+      outcome: "success",
+      reasonCode,
+      origin,
+    });
     return { ...policy, frozenAt };
   });
 

@@ -56,25 +56,21 @@ export const createToken = async (
       attestation: null,
     };
     await insertToken(tx, token);
-    await recordAudit(
-      tx,
-      core,
-      {
-        actor: operatorActor(operator),
-        action: "bootstrap_token.create",
-        target: { type: "bootstrap_token", id: token.id },
-        outcome: "success",
-        origin,
-        details: {
-          policy_id: token.policyId,
-          token_prefix: token.tokenPrefix,
-          max_uses: token.maxUses,
-          expires_at: token.expiresAt.toISOString(),
-          allowed_source_cidrs: token.allowedSourceCidrs,
-          bound_device_id: token.boundDeviceId,
-        },
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "bootstrap_token.create",
+      target: { type: "bootstrap_token", id: token.id },
+      outcome: "success",
+      origin,
+      details: {
+        policy_id: token.policyId,
+        token_prefix: token.tokenPrefix,
+        max_uses: token.maxUses,
+        expires_at: token.expiresAt.toISOString(),
+        allowed_source_cidrs: token.allowedSourceCidrs,
+        bound_device_id: token.boundDeviceId,
       },
-    );
+    });
     return { token, raw };
   });
 };
@@ -92,18 +88,14 @@ export const revokeToken = async (
     if (token.revokedAt !== null) return token;
     const revokedAt = new Date(core.clock.now());
     await updateTokenRevoked(tx, tokenId, revokedAt);
-    await recordAudit(
-      tx,
-      core,
-      {
-        actor: operatorActor(operator),
-        action: "bootstrap_token.revoke",
-        target: { type: "bootstrap_token", id: tokenId },
-        outcome: "success",
-        reasonCode,
-        origin,
-        details: { policy_id: token.policyId, token_prefix: token.tokenPrefix },
-      },
-    );
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "bootstrap_token.revoke",
+      target: { type: "bootstrap_token", id: tokenId },
+      outcome: "success",
+      reasonCode,
+      origin,
+      details: { policy_id: token.policyId, token_prefix: token.tokenPrefix },
+    });
     return { ...token, revokedAt };
   });

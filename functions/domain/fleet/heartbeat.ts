@@ -88,18 +88,14 @@ const auditClone = async (
   const since = new Date(core.clock.now() - cloneAuditMs);
   if (await hasAuditEventSince(core.db, { action, targetId: identityId, since })) return;
   await core.db.transaction((tx) =>
-    recordAudit(
-      tx,
-      core,
-      {
-        actor: { type: "collector", id: identityId, display: identity },
-        action,
-        target: { type: "collector_identity", id: identityId },
-        outcome: "success",
-        reason: "two processes report with one certificate in turn",
-        origin,
-        details: { certificate_id: certificateId },
-      },
-    ),
+    recordAudit(tx, core, {
+      actor: { type: "collector", id: identityId, display: identity },
+      action,
+      target: { type: "collector_identity", id: identityId },
+      outcome: "success",
+      reason: "two processes report with one certificate in turn",
+      origin,
+      details: { certificate_id: certificateId },
+    }),
   );
 };

@@ -51,23 +51,19 @@ export const putInventory = async (
     const after = { sha256: digest, hosts: hosts.length, updatedAt: now };
     if (isDryRun) return { ...after, changes };
     await store.replaceInventory(tx, hosts, after);
-    await recordAudit(
-      tx,
-      core,
-      {
-        actor: operatorActor(operator),
-        action: "inventory.put",
-        target: { type: "inventory", id: digest },
-        outcome: "success",
-        origin,
-        details: {
-          hosts: hosts.length,
-          added: changes.added.hosts,
-          changed: changes.changed.hosts,
-          removed: changes.removed.hosts,
-        },
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "inventory.put",
+      target: { type: "inventory", id: digest },
+      outcome: "success",
+      origin,
+      details: {
+        hosts: hosts.length,
+        added: changes.added.hosts,
+        changed: changes.changed.hosts,
+        removed: changes.removed.hosts,
       },
-    );
+    });
     return { ...after, changes };
   });
 };

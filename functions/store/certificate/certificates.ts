@@ -2,7 +2,7 @@ import { and, count, desc, eq, gt, isNotNull, isNull, lte, ne, sql } from "drizz
 import { certificate, collectorIdentity, type StoredCertificateStatus } from "../../../drizzle/schema/certificate.ts";
 import type { Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
-import { anyOf, anyOfHex, type Paged, type PageRequest, paged, pageOf, firstRow } from "../database/query-parts.ts";
+import { anyOf, anyOfHex, firstRow, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
 
 /** A certificate's row. */
 export type CertificateRow = typeof certificate.$inferSelect;
@@ -175,16 +175,18 @@ export const updateReplaced = async (db: Executor, ids: readonly string[], repla
 
 /** Finds the active, unused successor of a certificate. */
 export const findUnusedSuccessor = (db: Executor, predecessorId: string): Promise<CertificateRow | undefined> =>
-  firstRow(db
-    .select()
-    .from(certificate)
-    .where(
-      and(
-        eq(certificate.predecessorId, predecessorId),
-        eq(certificate.status, "active"),
-        isNull(certificate.firstUsedAt),
+  firstRow(
+    db
+      .select()
+      .from(certificate)
+      .where(
+        and(
+          eq(certificate.predecessorId, predecessorId),
+          eq(certificate.status, "active"),
+          isNull(certificate.firstUsedAt),
+        ),
       ),
-    ));
+  );
 
 /** Returns one page of the certificates of an identity. */
 export const listCertificates = async (

@@ -3,7 +3,16 @@ import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import type { Labels } from "../../../proto/labels.ts";
 import type { Executor } from "../database/database.ts";
 import { executePrepared, insertRows } from "../database/execute-prepared.ts";
-import { anyOf, arrayLiteral, type Paged, type PageRequest, paged, pageOf, substring, firstRow } from "../database/query-parts.ts";
+import {
+  anyOf,
+  arrayLiteral,
+  firstRow,
+  type Paged,
+  type PageRequest,
+  paged,
+  pageOf,
+  substring,
+} from "../database/query-parts.ts";
 
 /** A collector identity's row. */
 export type IdentityRow = typeof collectorIdentity.$inferSelect;
@@ -16,11 +25,7 @@ export type EnrolledIdentity = Omit<IdentityRow, "reportedLabels" | "labelSetId"
  * row meanwhile.
  */
 export const lockIdentityByName = (db: Executor, identity: string): Promise<IdentityRow | undefined> =>
-  firstRow(db
-    .select()
-    .from(collectorIdentity)
-    .where(eq(collectorIdentity.identity, identity))
-    .for("no key update"));
+  firstRow(db.select().from(collectorIdentity).where(eq(collectorIdentity.identity, identity)).for("no key update"));
 
 /** Finds an identity and locks its row until the transaction ends. Lock it before any of its certificates, always in this order. */
 export const lockIdentity = (db: Executor, id: string): Promise<IdentityRow | undefined> =>

@@ -35,18 +35,22 @@ export const findChatSession = (
   db: Executor,
   { id, userId }: { id: string; userId: string },
 ): Promise<LeasedChatSession | undefined> =>
-  firstRow(db
-    .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
-    .from(chatSession)
-    .where(and(eq(chatSession.id, id), eq(chatSession.userId, userId))));
+  firstRow(
+    db
+      .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
+      .from(chatSession)
+      .where(and(eq(chatSession.id, id), eq(chatSession.userId, userId))),
+  );
 
 /** Locks a conversation until the transaction ends. */
 export const lockChatSession = (db: Executor, id: string): Promise<LockedChatSession | undefined> =>
-  firstRow(db
-    .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
-    .from(chatSession)
-    .where(eq(chatSession.id, id))
-    .for("update"));
+  firstRow(
+    db
+      .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
+      .from(chatSession)
+      .where(eq(chatSession.id, id))
+      .for("update"),
+  );
 
 /** Returns one page of a person's conversations, the last used first. Positions are `<updated_at> <id>`. */
 export const listChatSessions = async (

@@ -29,12 +29,14 @@ export const findConfigHashes = async (db: Executor, ids: readonly string[]): Pr
 
 /** Finds the newest config with this hash. */
 export const findNewestConfigByHash = (db: Executor, configHash: string): Promise<ConfigRow | undefined> =>
-  firstRow(db
-    .select()
-    .from(collectorConfig)
-    .where(eq(collectorConfig.configHash, configHash))
-    .orderBy(desc(collectorConfig.createdAt), desc(collectorConfig.id))
-    .limit(1));
+  firstRow(
+    db
+      .select()
+      .from(collectorConfig)
+      .where(eq(collectorConfig.configHash, configHash))
+      .orderBy(desc(collectorConfig.createdAt), desc(collectorConfig.id))
+      .limit(1),
+  );
 
 /** The desired config of an identity. */
 export interface CurrentAssignment {
@@ -46,30 +48,31 @@ export interface CurrentAssignment {
 }
 
 /** Finds the desired config of an identity. */
-export const findCurrentAssignment = (
-  db: Executor,
-  identityId: string,
-): Promise<CurrentAssignment | undefined> =>
-  firstRow(db
-    .select({
-      configId: collectorConfig.id,
-      configHash: collectorConfig.configHash,
-      assignedAt: configAssignment.assignedAt,
-      yaml: collectorConfig.yaml,
-    })
-    .from(configAssignment)
-    .innerJoin(collectorConfig, eq(collectorConfig.id, configAssignment.configId))
-    .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt))));
+export const findCurrentAssignment = (db: Executor, identityId: string): Promise<CurrentAssignment | undefined> =>
+  firstRow(
+    db
+      .select({
+        configId: collectorConfig.id,
+        configHash: collectorConfig.configHash,
+        assignedAt: configAssignment.assignedAt,
+        yaml: collectorConfig.yaml,
+      })
+      .from(configAssignment)
+      .innerJoin(collectorConfig, eq(collectorConfig.id, configAssignment.configId))
+      .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt))),
+  );
 
 /** An assignment's row. */
 export type AssignmentRow = typeof configAssignment.$inferSelect;
 
 /** Finds the open assignment of an identity. Lock the identity before you change it. */
 export const findOpenAssignment = (db: Executor, identityId: string): Promise<AssignmentRow | undefined> =>
-  firstRow(db
-    .select()
-    .from(configAssignment)
-    .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt))));
+  firstRow(
+    db
+      .select()
+      .from(configAssignment)
+      .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt))),
+  );
 
 /** Finds the config that was desired last before `currentConfigId`. */
 export const findPreviousConfigId = async (

@@ -6,21 +6,14 @@ import type { Executor } from "../database/database.ts";
 import { executePrepared } from "../database/execute-prepared.ts";
 import { tooManyWaiting } from "../database/group-transactions.ts";
 import { canRetryIndividually } from "../database/problem.ts";
-import { anyOf, arrayLiteral, type Paged, type PageRequest, paged, pageOf, firstRow } from "../database/query-parts.ts";
+import { anyOf, arrayLiteral, firstRow, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
 
 /** An enrollment policy's row. */
 export type PolicyRow = typeof enrollmentPolicy.$inferSelect;
 
 /** Inserts a policy. Returns undefined if its name is taken. */
-export const insertPolicy = (
-  db: Executor,
-  row: typeof enrollmentPolicy.$inferInsert,
-): Promise<PolicyRow | undefined> =>
-  firstRow(db
-    .insert(enrollmentPolicy)
-    .values(row)
-    .onConflictDoNothing({ target: enrollmentPolicy.name })
-    .returning());
+export const insertPolicy = (db: Executor, row: typeof enrollmentPolicy.$inferInsert): Promise<PolicyRow | undefined> =>
+  firstRow(db.insert(enrollmentPolicy).values(row).onConflictDoNothing({ target: enrollmentPolicy.name }).returning());
 
 /** Finds a policy and locks its row until the transaction ends. Limits, freezing and issuing are decided under this lock. */
 export const lockPolicy = (db: Executor, id: string): Promise<PolicyRow | undefined> =>

@@ -30,10 +30,12 @@ export const findDiag = (
   db: Executor,
   { id, identityId, after }: { id: string; identityId: string; after: Date },
 ): Promise<DiagRow | undefined> =>
-  firstRow(db
-    .select()
-    .from(hostDiag)
-    .where(and(eq(hostDiag.id, id), eq(hostDiag.identityId, identityId), gt(hostDiag.requestedAt, after))));
+  firstRow(
+    db
+      .select()
+      .from(hostDiag)
+      .where(and(eq(hostDiag.id, id), eq(hostDiag.identityId, identityId), gt(hostDiag.requestedAt, after))),
+  );
 
 /** Stores the answer to a request that its host may still answer. Returns whether there was one. */
 export const updateDiagAnswered = async (

@@ -287,7 +287,9 @@ export interface HostBackground extends Record<string, unknown> {
 
 /** Finds the background of a host. */
 export const findHostBackground = (db: Executor, identityId: string): Promise<HostBackground | undefined> =>
-  firstRow(db.execute<HostBackground>(sql`
+  firstRow(
+    db.execute<HostBackground>(sql`
     select p.id as "policyId", p.name as "policyName", p.reenrollment, h.config_errors as "configErrors"
     from collector_identity i join enrollment_policy p on p.id = i.policy_id left join collector_health h on h.identity_id = i.id
-    where i.id = ${identityId}::uuid`));
+    where i.id = ${identityId}::uuid`),
+  );

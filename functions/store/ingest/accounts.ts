@@ -63,21 +63,22 @@ export const lockAccounts = async (tx: Executor, { hostId, queueId }: QueueName)
 };
 
 /** Finds the account that the next one of a queue follows. */
-export const findLastAccount = (
-  tx: Executor,
-  { hostId, queueId }: QueueName,
-): Promise<LastAccount | undefined> =>
-  firstRow(tx
-    .select({
-      number: ingestAccount.number,
-      sha256: ingestAccount.sha256,
-      lastSequence: ingestAccount.lastSequence,
-      totals: ingestAccount.streamTotals,
-    })
-    .from(ingestAccount)
-    .where(and(eq(ingestAccount.hostId, hostId), eq(ingestAccount.queueId, queueId), eq(ingestAccount.isLinked, true)))
-    .orderBy(desc(ingestAccount.number))
-    .limit(1));
+export const findLastAccount = (tx: Executor, { hostId, queueId }: QueueName): Promise<LastAccount | undefined> =>
+  firstRow(
+    tx
+      .select({
+        number: ingestAccount.number,
+        sha256: ingestAccount.sha256,
+        lastSequence: ingestAccount.lastSequence,
+        totals: ingestAccount.streamTotals,
+      })
+      .from(ingestAccount)
+      .where(
+        and(eq(ingestAccount.hostId, hostId), eq(ingestAccount.queueId, queueId), eq(ingestAccount.isLinked, true)),
+      )
+      .orderBy(desc(ingestAccount.number))
+      .limit(1),
+  );
 
 /** Whether core has this account. */
 export const hasAccount = async (
@@ -162,8 +163,10 @@ export const findHostCertificate = (
   identity: string,
   fingerprintSha256: Uint8Array,
 ): Promise<HostCertificate | undefined> =>
-  firstRow(db
-    .select({ certificatePem: certificate.certificatePem, revokedAt: certificate.revokedAt })
-    .from(certificate)
-    .innerJoin(collectorIdentity, eq(collectorIdentity.id, certificate.identityId))
-    .where(and(eq(certificate.fingerprintSha256, fingerprintSha256), eq(collectorIdentity.identity, identity))));
+  firstRow(
+    db
+      .select({ certificatePem: certificate.certificatePem, revokedAt: certificate.revokedAt })
+      .from(certificate)
+      .innerJoin(collectorIdentity, eq(collectorIdentity.id, certificate.identityId))
+      .where(and(eq(certificate.fingerprintSha256, fingerprintSha256), eq(collectorIdentity.identity, identity))),
+  );

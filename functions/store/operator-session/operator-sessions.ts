@@ -9,7 +9,7 @@ import {
   webSession,
 } from "../../../drizzle/schema/operator-session.ts";
 import type { Executor } from "../database/database.ts";
-import { type Paged, type PageRequest, paged, pageOf, firstRow } from "../database/query-parts.ts";
+import { firstRow, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
 import { webSessionEnded } from "../operator/operators.ts";
 
 /** A session of a program. */
@@ -148,11 +148,9 @@ export const insertCode = async (tx: Executor, row: CodeRow): Promise<void> => {
 
 /** Finds a code by its SHA-256 and locks its row until the transaction ends, so that one caller alone redeems it. */
 export const lockCode = (tx: Executor, codeSha256: Uint8Array): Promise<CodeRow | undefined> =>
-  firstRow(tx
-    .select()
-    .from(authorizationCode)
-    .where(eq(authorizationCode.codeSha256, codeSha256))
-    .for("no key update"));
+  firstRow(
+    tx.select().from(authorizationCode).where(eq(authorizationCode.codeSha256, codeSha256)).for("no key update"),
+  );
 
 /** Marks a code used, with the session that it began, if any. */
 export const updateCodeUsed = async (

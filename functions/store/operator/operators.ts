@@ -47,11 +47,13 @@ export const findWebSessionPerson = async (
   { webSessionId, userId }: { webSessionId: string; userId: string },
 ) => {
   const ended = db.select().from(endedWebSession).where(eq(endedWebSession.id, webSessionId));
-  return firstRow(db
-    .select()
-    .from(person)
-    .where(and(eq(person.userId, userId), not(exists(ended))))
-    .limit(1));
+  return firstRow(
+    db
+      .select()
+      .from(person)
+      .where(and(eq(person.userId, userId), not(exists(ended))))
+      .limit(1),
+  );
 };
 
 /** A workload that has exchanged a token. */

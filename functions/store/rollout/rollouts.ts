@@ -3,7 +3,7 @@ import { collectorConfig } from "../../../drizzle/schema/config.ts";
 import { rollout, rolloutTarget, rolloutWave } from "../../../drizzle/schema/rollout.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, type Paged, type PageRequest, paged, firstRow } from "../database/query-parts.ts";
+import { anyOf, firstRow, type Paged, type PageRequest, paged } from "../database/query-parts.ts";
 
 /** A rollout's row. */
 export type RolloutRow = typeof rollout.$inferSelect;

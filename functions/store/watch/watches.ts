@@ -2,7 +2,7 @@ import { asc, count, desc, eq, gt, inArray, isNull, lt, or, sql } from "drizzle-
 import { watch, watchEvent, watchMessage } from "../../../drizzle/schema/watch.ts";
 import type { WatchState } from "../../../proto/watch/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { type Paged, type PageRequest, paged, pageOf, firstRow } from "../database/query-parts.ts";
+import { firstRow, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
 
 /** A watch's row. */
 export type WatchRow = typeof watch.$inferSelect;

@@ -43,7 +43,10 @@ export const Refusals = (props: { report: EnrollmentReport; asOf: number }) => {
         </ul>
       ),
     },
-    { name: "Last", cell: ({ lastAt, lastAddress }) => <TimeCell at={lastAt} asOf={props.asOf} second={lastAddress} /> },
+    {
+      name: "Last",
+      cell: ({ lastAt, lastAddress }) => <TimeCell at={lastAt} asOf={props.asOf} second={lastAddress} />,
+    },
   ];
   const reasons = () => refusalReasons(props.report.refusals);
   return (

@@ -103,9 +103,7 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
       isContinued={props.view.tokenCursor !== undefined}
       pathOf={pathOf}
       allPath="/enrollment"
-      downloads={[
-        { path: withQuery(`${listPath}/export.csv`, props.view.tokens), words: "CSV of the tokens" },
-      ]}
+      downloads={[{ path: withQuery(`${listPath}/export.csv`, props.view.tokens), words: "CSV of the tokens" }]}
       empty={
         <p class="quiet">
           {isFiltered()

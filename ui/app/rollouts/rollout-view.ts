@@ -8,8 +8,8 @@ import {
   type TargetStatus,
   targetStatuses,
 } from "../../../proto/rollout/vocabulary.ts";
-import type { ShapeName } from "../design/shapes.ts";
 import { withQuery } from "../browser/with-query.ts";
+import type { ShapeName } from "../design/shapes.ts";
 import { formatCount, formatCountOf, formatDuration, formatTimestamp, type TimeZone } from "../format/format.ts";
 
 /** The states in words. */

@@ -136,7 +136,12 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
         isContinued={props.view.cursor !== undefined}
         pathOf={(cursor) => pathOf({ cursor })}
         allPath={`/rollouts/${props.rollout.id}`}
-        downloads={[{ path: withQuery(`${listPath()}/export.csv`, targetsParams({ ...props.view, cursor: undefined })), words: "CSV" }]}
+        downloads={[
+          {
+            path: withQuery(`${listPath()}/export.csv`, targetsParams({ ...props.view, cursor: undefined })),
+            words: "CSV",
+          },
+        ]}
         empty={<p class="quiet">No host matches.</p>}
       />
     </section>

@@ -15,7 +15,9 @@ const counts = ["desired", "running", "failed", "drifted", "silent", "silent_run
 const configColumns: readonly CsvColumn<ListedConfig>[] = [
   ...memberColumns<ListedConfig>("id", "config_hash", "name", "size_bytes"),
   ...memberColumns<ListedConfig>("created_at", "created_by", "created_by_email"),
-  ...[...counts, "finished_at" as const].map((figure): CsvColumn<ListedConfig> => [figure, ({ hosts }) => hosts[figure]]),
+  ...[...counts, "finished_at" as const].map(
+    (figure): CsvColumn<ListedConfig> => [figure, ({ hosts }) => hosts[figure]],
+  ),
 ];
 
 const assignmentColumns = [

@@ -25,7 +25,12 @@ export const assignmentFilterOf = ({
   assigned_by: assignedBy,
   since,
   until,
-}: v.InferOutput<v.ObjectSchema<typeof assignmentFilterFields, undefined>>): AssignmentFilter => ({ current: current && current === "true", assignedBy, since, until });
+}: v.InferOutput<v.ObjectSchema<typeof assignmentFilterFields, undefined>>): AssignmentFilter => ({
+  current: current && current === "true",
+  assignedBy,
+  since,
+  until,
+});
 
 /** `GET /v1/collector/configs/{id}/assignments`: to which hosts a config was assigned, newest first, and what each has made of it. */
 export const listAssignmentsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {

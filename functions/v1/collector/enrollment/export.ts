@@ -45,7 +45,12 @@ export const exportPoliciesRoute = (core: ExportCore) =>
     query: v.strictObject(policyFilterFields),
     open: async ({ query: asked, caller: operator, origin }) => {
       const policies = exportPolicies(core, policyFilterOf(asked), { operator, origin, asked });
-      return { name: "enrollment-policies", asked, columns: policyColumns, batches: viewsOf(policies, listedPolicyView) };
+      return {
+        name: "enrollment-policies",
+        asked,
+        columns: policyColumns,
+        batches: viewsOf(policies, listedPolicyView),
+      };
     },
   });
 
@@ -70,6 +75,11 @@ export const exportRefusalsRoute = (core: ExportCore) =>
     summary: "Rejected enrollments of the last day by reason and policy as CSV",
     open: async ({ caller: operator, origin }) => {
       const refusals = exportRefusals(core, { operator, origin, asked: {} });
-      return { name: "enrollment-refusals", asked: {}, columns: refusalColumns, batches: viewsOf(refusals, refusalView) };
+      return {
+        name: "enrollment-refusals",
+        asked: {},
+        columns: refusalColumns,
+        batches: viewsOf(refusals, refusalView),
+      };
     },
   });
