@@ -23,7 +23,7 @@ const longest = [
   "tests/collector/hour-states.test.ts",
   "tests/collector/rotation.test.ts",
   "functions/main.test.ts",
-  "functions/jobs/run-rollouts.test.ts",
+  "functions/jobs/advance-rollouts.test.ts",
 ];
 
 /** Runs the longest files first, then the others as vitest does: by their duration in the last run, or by size. */

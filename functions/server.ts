@@ -2,7 +2,7 @@ import { hostname } from "node:os";
 import { systemClock } from "../kit/clock.ts";
 import { systemEntropy } from "../kit/entropy.ts";
 import type { Log } from "../kit/log.ts";
-import { runEvery } from "../kit/run-every.ts";
+import { runJobs } from "../kit/run-every.ts";
 import { createTracer } from "../kit/tracing/create-tracer.ts";
 import { withTimeout } from "../kit/with-timeout.ts";
 import packageJson from "../package.json" with { type: "json" };
@@ -12,20 +12,11 @@ import { type CoreConfig, parseCoreConfig } from "./config/core-config.ts";
 import type { Core } from "./core.ts";
 import { createRestoreCheck } from "./domain/directory/restored.ts";
 import { sendMsMax } from "./domain/watch/deliver.ts";
-import { runAuditJobs } from "./jobs/audit-jobs.ts";
-import { correctTimesAhead } from "./jobs/correct-times-ahead.ts";
+import { coreJobsOf, statementJobOf } from "./jobs/core-jobs.ts";
 import { createDatabaseClock, followDatabase } from "./jobs/database-clock.ts";
-import { createSessionKeeper, keepCoreSession } from "./jobs/keep-core-session.ts";
+import { createSessionKeeper } from "./jobs/keep-core-session.ts";
 import { createDatabaseProbe } from "./jobs/probe-database.ts";
-import { runCompletenessJob } from "./jobs/run-completeness-job.ts";
-import { runDiagJob } from "./jobs/run-diag-job.ts";
 import { runDirectorySync } from "./jobs/run-directory-sync.ts";
-import { runHistoryJob } from "./jobs/run-history-job.ts";
-import { runLabelJob } from "./jobs/run-label-job.ts";
-import { runRollouts } from "./jobs/run-rollouts.ts";
-import { runStatementJob } from "./jobs/run-statement-job.ts";
-import { runVolumeJob } from "./jobs/run-volume-job.ts";
-import { runWatches } from "./jobs/run-watches.ts";
 import { type LoadedCore, loadCoreFiles } from "./load-core-files.ts";
 import { openCoreDatabases } from "./node/database/core-databases.ts";
 import type { NamedServers } from "./node/database/database-servers.ts";
@@ -49,6 +40,7 @@ import { createHourColumns } from "./store/completeness/hour-columns.ts";
 import { pendingMigrations } from "./store/database/migrate.ts";
 import { createDirectoryLock } from "./store/directory/lock.ts";
 import { createFleetColumns } from "./store/fleet/columns/fleet-columns.ts";
+import { sessionIntervalMs } from "./store/fleet/core-sessions.ts";
 import { createPastColumns } from "./store/fleet/past/past-columns.ts";
 import { routesOf } from "./v1/index.ts";
 
@@ -146,23 +138,15 @@ const serve = async (
     );
     // Before anything serves: a restored backup grants access that has been revoked since.
     await checkRestore();
+    const schedule = { clock: systemClock, signal: stop.signal, log };
     runningJobs = Promise.all([
-      runAuditJobs(jobsCore, stop.signal),
-      runLabelJob(jobsCore, stop.signal),
-      runDiagJob(jobsCore, stop.signal),
-      runHistoryJob(jobsCore, stop.signal),
-      runVolumeJob(jobsCore, stop.signal),
-      runRollouts(jobsCore, stop.signal),
-      runWatches(jobsCore, { send: createSendRequest({ clock: systemClock, msMax: sendMsMax }), signal: stop.signal }),
-      runCompletenessJob(jobsCore, stop.signal),
-      correctTimesAhead(jobsCore, stop.signal),
-      config.ingest && runStatementJob({ ...jobsCore, codec: zstdCodec, logSigner }, stop.signal),
-      keepCoreSession(jobsCore, { tick: keepSession, signal: stop.signal }),
+      runJobs(schedule, [
+        ...coreJobsOf(jobsCore, { send: createSendRequest({ clock: systemClock, msMax: sendMsMax }) }),
+        ...(config.ingest ? [statementJobOf({ ...jobsCore, codec: zstdCodec, logSigner })] : []),
+        ["core session", sessionIntervalMs, keepSession],
+        ["database probe", probeIntervalMs, createDatabaseProbe(core, { clock: databaseClock, checkRestore })],
+      ]),
       reloadChangedFiles(core, files, stop.signal),
-      runEvery(
-        { name: "database probe", intervalMs: probeIntervalMs, clock: systemClock, signal: stop.signal, log },
-        createDatabaseProbe(core, { clock: databaseClock, checkRestore }),
-      ),
     ]);
     const routes = routesOf(core);
     if (config.ingest && files.tls)
@@ -196,10 +180,7 @@ const serve = async (
     const app = createApp(core, { peerOf: httpPeerOf, routes: [...ops, ...routes] });
     const http = await listenFor("PORT", () => listenHttp(app, { port: config.port, host: config.httpHost }));
     isListening = true;
-    const reporting = runEvery(
-      { name: "core report", intervalMs: coreReportIntervalMs, clock: systemClock, signal: stop.signal, log },
-      report,
-    );
+    const reporting = runJobs(schedule, [["core report", coreReportIntervalMs, report]]);
     // Before "ready", so that no signal that follows it ends the process at once.
     const stopped = stopSignal();
     log.info({ port: http.port, ingest_port: ingest?.port ?? null }, "ready");

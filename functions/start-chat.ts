@@ -1,17 +1,21 @@
 import { ConfigError } from "../kit/env.ts";
+import { runEvery } from "../kit/run-every.ts";
 import type { CreatedChatSql } from "./chat-sql/create-chat-sql.ts";
 import type { ChatConfig } from "./config/chat-config.ts";
 import type { Core } from "./core.ts";
 import type { Chat, ReceiptSigner } from "./domain/chat/chat.ts";
+import { closeExpiredTurns } from "./domain/chat/close-turn.ts";
 import { createReceiptSigner } from "./domain/chat/receipt-signer.ts";
 import { keepReceiptKey } from "./domain/chat/receipts.ts";
 import { readFleetRules } from "./domain/fleet/rules.ts";
 import { fleetThresholds } from "./domain/fleet/thresholds.ts";
 import { runChatRoleJob } from "./jobs/run-chat-role-job.ts";
-import { runChatTurnJob } from "./jobs/run-chat-turn-job.ts";
 import { withDatabaseFaults } from "./node/database/prepare-database.ts";
 import { readKeyFile } from "./node/read-key-file.ts";
 import { withConfigError } from "./node/with-config-error.ts";
+
+/** From one search for turns whose core was killed to the next. */
+const turnsIntervalMs = 3_000;
 
 /** The chat agent of a server. */
 export interface StartedChat {
@@ -65,7 +69,10 @@ export const startChat = async (
   const { sql, offReason: sqlOffReason, admitRoles } = await createTools(core, { config, jobsDatabase, locate });
   const chat: Chat = { inference, sql, sqlOffReason, signer, stopping };
   const running = Promise.all([
-    runChatTurnJob({ ...core, ...jobsDatabase }, chat, stopping),
+    runEvery(
+      { name: "chat turns", intervalMs: turnsIntervalMs, clock: core.clock, signal: stopping, log: core.log },
+      () => closeExpiredTurns({ ...core, ...jobsDatabase }, chat),
+    ),
     admitRoles && runChatRoleJob(core, admitRoles, stopping),
   ]);
   return {

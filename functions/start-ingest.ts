@@ -1,5 +1,5 @@
 import { systemClock } from "../kit/clock.ts";
-import { runEvery } from "../kit/run-every.ts";
+import { runJobs } from "../kit/run-every.ts";
 import { budgetCheckSeconds } from "../proto/budget.ts";
 import { createAccountRegister } from "./account-register.ts";
 import { createApp } from "./app.ts";
@@ -125,12 +125,11 @@ export const startIngest = async (
   );
   const runningJobs = [
     ingest.watch(signal),
-    runEvery({ name: "budgets", intervalMs: budgetIntervalMs, clock, signal, log }, followBudgets),
-    runEvery({ name: "ingest partitions", intervalMs: partitionIntervalMs, clock, signal, log }, keepPartitions),
-    runEvery(
-      { name: "abandoned copies", intervalMs: abandonedCopiesIntervalMs, clock, signal, log },
-      createCopyCleanup(jobsCore),
-    ),
+    runJobs({ clock, signal, log }, [
+      ["budgets", budgetIntervalMs, followBudgets],
+      ["ingest partitions", partitionIntervalMs, keepPartitions],
+      ["abandoned copies", abandonedCopiesIntervalMs, createCopyCleanup(jobsCore)],
+    ]),
   ];
   return {
     port: listener.port,

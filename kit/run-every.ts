@@ -36,3 +36,10 @@ export const runEvery = async (
     await clock.sleep(waitMs, signal).catch(() => undefined);
   }
 };
+
+/** A job: its name, the wait after each run in milliseconds, and a run, whose result is logged. */
+export type Job = readonly [name: string, intervalMs: number, tick: Parameters<typeof runEvery>[1]];
+
+/** Runs jobs beside each other until the signal aborts. */
+export const runJobs = (options: Pick<JobOptions, "clock" | "signal" | "log">, jobs: readonly Job[]) =>
+  Promise.all(jobs.map(([name, intervalMs, tick]) => runEvery({ ...options, name, intervalMs }, tick)));

@@ -17,6 +17,22 @@ export const QueryInteger = (min: number, max: number) =>
     v.maxValue(max, `must be at most ${max}`),
   );
 
+/** A query field that may be repeated, as a list; `expected` is the fault of another value, and `tooMany` of more than `countMax`. */
+export const Repeatable = <Item extends v.GenericSchema>(
+  item: Item,
+  { expected, countMax, tooMany }: { expected: string; countMax: number; tooMany: string },
+) =>
+  v.union(
+    [
+      v.pipe(v.array(item), v.maxLength(countMax, tooMany)),
+      v.pipe(
+        item,
+        v.transform((one) => [one]),
+      ),
+    ],
+    expected,
+  );
+
 /** An integer from `min` to 2^53 - 1. */
 export const Count = (min = 0) =>
   v.pipe(

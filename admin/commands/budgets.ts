@@ -4,7 +4,7 @@ import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { columnsOf } from "../terminal/list-rows.ts";
-import { type Column, printRecord, printRows } from "../terminal/output.ts";
+import { type Column, printAnswer, printRows } from "../terminal/output.ts";
 import { checkSelection } from "./fleet.ts";
 
 type Budget = ListBudgetsResponse["items"][number];
@@ -20,7 +20,6 @@ const columns: readonly Column<Budget>[] = [
 export const listBudgetsAction: Action<object> = async (terminal, options) => {
   const { data } = await listBudgets<true>({ client: connect(terminal, options) });
   await printRows(terminal, { format: options.format, columns, rows: data.items });
-  return undefined;
 };
 
 /** `svc-admin budgets set`. */
@@ -32,14 +31,11 @@ export const setBudgetAction: Action<{ bytes: number; all?: boolean }> = async (
 ) => {
   checkSelection(words, { all }, new Date(terminal.clock.now()));
   const body = { filter: words.join(" "), bytes_per_hour: bytes };
-  const { data } = await putBudget<true>({ client: connect(terminal, options), path: { name }, body });
-  await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
+  await printAnswer(terminal, options, putBudget<true>({ client: connect(terminal, options), path: { name }, body }));
 };
 
 /** `svc-admin budgets delete`. */
 export const deleteBudgetAction: Action<object> = async (terminal, options, name = "") => {
   await confirm(terminal, options, `Delete the budget ${name}`);
   await deleteBudget<true>({ client: connect(terminal, options), path: { name } });
-  return undefined;
 };

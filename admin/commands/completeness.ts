@@ -1,12 +1,11 @@
 import {
   type GetHostCompletenessResponse,
   getHostCompleteness,
-  type ReadStatementData,
-  type ReportCompletenessData,
   type ReportCompletenessResponse,
   readStatement,
   reportCompleteness,
 } from "../../client/index.ts";
+import { withoutUndefined } from "../../kit/without-undefined.ts";
 import type { HourState } from "../../proto/completeness/hour-state.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
@@ -58,16 +57,11 @@ export const writeStatementAction: Action<StatementOptions> = async (
   hour = "",
 ) => {
   const client = connect(terminal, options);
-  const query: NonNullable<ReadStatementData["query"]> = {
-    ...(host === undefined ? {} : { host }),
-    ...(accounts ? { accounts: "true" as const } : {}),
-    ...(since === undefined ? {} : { since }),
-  };
+  const query = withoutUndefined({ host, accounts: accounts ? ("true" as const) : undefined, since });
   const { data } = await readStatement<true>({ client, path: { hour }, query, parseAs: "stream" });
   const decoder = new TextDecoder();
   for await (const bytes of data as unknown as AsyncIterable<Uint8Array>)
     terminal.out.write(decoder.decode(bytes, { stream: true }));
-  return undefined;
 };
 
 /** `svc-admin completeness`: the hours of a host, or the hosts whose hours are not complete. */
@@ -78,15 +72,14 @@ export const completenessAction: Action<CompletenessOptions> = async (
 ) => {
   const client = connect(terminal, options);
   const { format } = options;
-  const range = { ...(from ? { from: textOfInstant(from) } : {}), ...(to ? { to: textOfInstant(to) } : {}) };
+  const range = withoutUndefined({ from: textOfInstant(from), to: textOfInstant(to) });
   if (name === undefined) {
-    const query: NonNullable<ReportCompletenessData["query"]> = { ...range, ...(state ? { state: [state] } : {}) };
+    const query = { ...range, ...(state && { state: [state] }) };
     await printList(terminal, reportCompleteness, { client, query }, { format, columns: hostColumns, limit });
-    return undefined;
+    return;
   }
   const id = await resolveId(client, "host", name);
   const { data } = await getHostCompleteness<true>({ client, path: { id }, query: range });
   const rows = state === undefined ? data.hours : data.hours.filter((hour) => hour.state === state);
   await printRows(terminal, { format, columns: hourColumns, rows });
-  return undefined;
 };

@@ -7,6 +7,7 @@ import {
   reportFleetHealth,
   rollBackCollectorConfigs,
 } from "../../client/index.ts";
+import { withoutUndefined } from "../../kit/without-undefined.ts";
 import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
@@ -65,10 +66,8 @@ export const rollBackConfigAction: Action<RollbackOptions> = async (terminal, op
   const select = selector(terminal, options, words);
   const client = connect(terminal, options);
   const hosts = await select(client);
-  const body = {
-    to: options.to === "previous" ? ("previous" as const) : ("last_known_good" as const),
-    ...(options.reason === undefined ? {} : { reason_code: options.reason }),
-  };
+  const to = options.to === "previous" ? ("previous" as const) : ("last_known_good" as const);
+  const body = withoutUndefined({ to, reason_code: options.reason });
   const rollBack = (some: readonly Host[], query: RollBackCollectorConfigsData["query"] = {}) =>
     rollBackCollectorConfigs<true>({ client, query, body: { ...body, identity_ids: some.map(({ id }) => id) } }).then(
       ({ data }) =>

@@ -1,15 +1,16 @@
-import { readFileSync } from "node:fs";
 import {
   getCollectorConfig,
   type ListCollectorConfigsResponse,
   listCollectorConfigs,
   publishCollectorConfig,
 } from "../../client/index.ts";
+import { withoutUndefined } from "../../kit/without-undefined.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
-import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { printRecord } from "../terminal/output.ts";
+import { printAnswer, printRecord } from "../terminal/output.ts";
+import { readInput } from "../terminal/token-file.ts";
 import { resolveId } from "./names.ts";
 
 type ConfigRow = ListCollectorConfigsResponse["items"][number];
@@ -19,7 +20,6 @@ export const listConfigsAction: Action<object> = async (terminal, options) => {
   const columns = columnsOf<ConfigRow>("id", "name", "config_hash", "size_bytes", "created_at");
   const request = { client: connect(terminal, options) };
   await printList(terminal, listCollectorConfigs, request, { format: options.format, columns });
-  return undefined;
 };
 
 /** `svc-admin configs show`: the YAML, byte for byte; with another `-o` the whole record. */
@@ -28,7 +28,6 @@ export const showConfigAction: Action<object> = async (terminal, options, id = "
   const { data } = await getCollectorConfig<true>({ client, path: { id: await resolveId(client, "config", id) } });
   if (options.format === "table") terminal.out.write(data.yaml);
   else await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
 };
 
 /** `svc-admin configs diff`: the lines of the first that the second lacks, and the reverse. Exits with 1 if they differ. */
@@ -44,7 +43,7 @@ export const diffConfigsAction: Action<object> = async (terminal, options, one =
     }),
   );
   const { createTwoFilesPatch } = await import("diff");
-  if (before === after) return undefined;
+  if (before === after) return exitCodes.ok;
   terminal.out.write(createTwoFilesPatch(one, other, before ?? "", after ?? ""));
   return exitCodes.refused;
 };
@@ -55,17 +54,13 @@ export const publishConfigAction: Action<{ name?: string; dryRun?: boolean }> = 
   options,
   file = "",
 ) => {
-  let yaml: string;
-  try {
-    yaml = readFileSync(file === "-" ? 0 : file, "utf8");
-  } catch (cause) {
-    throw new ActionFailure(exitCodes.usage, `${file} cannot be read`, { cause });
-  }
-  const { data } = await publishCollectorConfig<true>({
-    client: connect(terminal, options),
-    body: { yaml, ...(options.name === undefined ? {} : { name: options.name }) },
-    ...(options.dryRun === true ? { query: { dry_run: "true" as const } } : {}),
-  });
-  await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
+  await printAnswer(
+    terminal,
+    options,
+    publishCollectorConfig<true>({
+      client: connect(terminal, options),
+      body: withoutUndefined({ yaml: readInput(file), name: options.name }),
+      query: options.dryRun === true ? { dry_run: "true" } : {},
+    }),
+  );
 };

@@ -11,12 +11,13 @@ import {
   listEnrollmentPolicies,
   revokeBootstrapToken,
 } from "../../client/index.ts";
+import { withoutUndefined } from "../../kit/without-undefined.ts";
 import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { printRecord } from "../terminal/output.ts";
+import { printAnswer, printRecord } from "../terminal/output.ts";
 import { readTextFile, writeTokenFile } from "../terminal/token-file.ts";
 import { resolveId } from "./names.ts";
 
@@ -33,10 +34,8 @@ export const listPoliciesAction: Action<{ state?: "active" | "frozen" }> = async
     "reenrollment",
     "allowed_identity_prefixes",
   );
-  const query = state === undefined ? {} : { state };
-  const request = { client: connect(terminal, options), query };
+  const request = { client: connect(terminal, options), query: withoutUndefined({ state }) };
   await printList(terminal, listEnrollmentPolicies, request, { format: options.format, columns });
-  return undefined;
 };
 
 /** `svc-admin policies show`. */
@@ -44,7 +43,6 @@ export const showPolicyAction: Action<object> = async (terminal, options, id = "
   const client = connect(terminal, options);
   const { data } = await getEnrollmentPolicy<true>({ client, path: { id: await resolveId(client, "policy", id) } });
   await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
 };
 
 interface PolicyOptions {
@@ -75,9 +73,7 @@ export const createPolicyAction: Action<PolicyOptions> = async (terminal, option
     labels: options.label,
     workload: options.workload === undefined ? undefined : await readWorkload(options.workload),
   }) as CreateEnrollmentPolicyData["body"];
-  const { data } = await createEnrollmentPolicy<true>({ client: connect(terminal, options), body });
-  await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
+  await printAnswer(terminal, options, createEnrollmentPolicy<true>({ client: connect(terminal, options), body }));
 };
 
 /** Reads the `workload` of a policy. Core checks it. */
@@ -101,10 +97,8 @@ export const freezePolicyAction: Action<{ reason?: string }> = async (terminal, 
     options,
     `Policy ${policy?.name}: none of its tokens will enroll another host. This cannot be undone.`,
   );
-  const body = options.reason === undefined ? {} : { reason_code: options.reason };
-  const { data } = await freezeEnrollmentPolicy<true>({ client, path: { id }, body });
-  await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
+  const body = withoutUndefined({ reason_code: options.reason });
+  await printAnswer(terminal, options, freezeEnrollmentPolicy<true>({ client, path: { id }, body }));
 };
 
 /** `svc-admin tokens list`. */
@@ -125,7 +119,6 @@ export const listTokensAction: Action<{ policy?: string; state?: TokenRow["state
   const policyId = policy === undefined ? undefined : await resolveId(client, "policy", policy);
   const request = { client, query: withoutUndefined({ policy_id: policyId, state }) };
   await printList(terminal, listAllBootstrapTokens, request, { format: options.format, columns });
-  return undefined;
 };
 
 interface TokenOptions {
@@ -163,7 +156,6 @@ export const createTokenAction: Action<TokenOptions> = async (terminal, options)
     await printRecord(terminal, { format: options.format, record });
   } else if (options.format === "table") terminal.out.write(`${token}\n`);
   else await printRecord(terminal, { format: options.format, record: { ...record, token } });
-  return undefined;
 };
 
 /** `svc-admin tokens revoke`. */
@@ -171,13 +163,6 @@ export const revokeTokenAction: Action<{ reason?: string }> = async (terminal, o
   const client = connect(terminal, options);
   const id = await resolveId(client, "token", name);
   await confirm(terminal, options, `Token ${name === id ? id : `${name} (${id})`}: it will enroll no further host.`);
-  const body = options.reason === undefined ? {} : { reason_code: options.reason };
-  const { data } = await revokeBootstrapToken<true>({ client, path: { id }, body });
-  await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
+  const body = withoutUndefined({ reason_code: options.reason });
+  await printAnswer(terminal, options, revokeBootstrapToken<true>({ client, path: { id }, body }));
 };
-
-const withoutUndefined = <Given extends object>(given: Given) =>
-  Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as {
-    [Key in keyof Given]?: Exclude<Given[Key], undefined>;
-  };

@@ -24,7 +24,7 @@ import { type Column, printRecord, printRows } from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { resolveId } from "./names.ts";
-import type { Instant } from "./options.ts";
+import { type Instant, textOfInstant } from "./options.ts";
 
 /** Parses a query of the language of `/fleet`. Throws with the fault marked below it. */
 export const fleetQueryOf = (words: readonly string[], now: Date): FleetQuery => filterToQuery(filterOf(words, now));
@@ -107,7 +107,6 @@ export const listFleetAction: Action<{ limit?: number; watch?: boolean; interval
     await printList(terminal, reportFleetHealth, request, { format: options.format, columns, limit });
     return watch !== true;
   });
-  return undefined;
 };
 
 /** `svc-admin fleet show`; `--at` is of the past. */
@@ -120,7 +119,6 @@ export const showHostAction: Action<{ at?: Instant }> = async (terminal, { at: t
     format: options.format,
     record: options.format === "table" ? { ...data.item, forwarding: forwardingOf(data.item) } : data,
   });
-  return undefined;
 };
 
 /** Returns how a host forwards; of one that is held, by which budget and until when, as that it stopped is no fault. */
@@ -135,11 +133,11 @@ type Compared = CompareHostsResponse["measures"][number] | NonNullable<CompareHo
 export const compareHostsAction: Action<{ since: Instant }> = async (terminal, { since, ...options }, ...words) => {
   const client = connect(terminal, options);
   const filter = await fleetQueryAtCore(terminal, client, words);
-  const query = { ...filter, since: "at" in since ? since.at : `${since.secondsAgo}s` } as CompareHostsData["query"];
+  const query = { ...filter, since: textOfInstant(since) } as CompareHostsData["query"];
   const { data } = await compareHosts<true>({ client, query });
   if (options.format !== "table") {
     await printRecord(terminal, { format: options.format, record: data });
-    return undefined;
+    return;
   }
   terminal.out.write(`${describeComparison(data)}\n\n`);
   const columns: readonly Column<Compared>[] = [
@@ -150,7 +148,6 @@ export const compareHostsAction: Action<{ since: Instant }> = async (terminal, {
     { title: "control", value: ({ control }) => control },
   ];
   await printRows(terminal, { format: options.format, columns, rows: [...data.measures, ...(data.volume ?? [])] });
-  return undefined;
 };
 
 type Change = ListFleetChangesResponse["items"][number];
@@ -170,7 +167,6 @@ export const listChangesAction: Action<{ limit?: number }> = async (terminal, { 
   await printList(terminal, listFleetChanges, { client }, { format: options.format, columns: changeColumns, limit });
   const { data } = await listFleetChanges<true>({ client, query: { limit: 1 } });
   if (data.refused > 0) terminal.err.write(`${describeRefused(data.refused)}\n`);
-  return undefined;
 };
 
 /** Returns a line for each thing that runs out: when, whose it is, and the figures that say so. */
@@ -199,7 +195,7 @@ export const lookAheadAction: Action<{ hours: number }> = async (terminal, { hou
   const { data } = await lookAhead<true>({ client, query: { hours } });
   if (options.format === "json" || options.format === "yaml") {
     await printRecord(terminal, { format: options.format, record: data });
-    return undefined;
+    return;
   }
   await printRows(terminal, {
     format: options.format,
@@ -210,5 +206,4 @@ export const lookAheadAction: Action<{ hours: number }> = async (terminal, { hou
   terminal.err.write(`until ${data.until}: ${certificates.count} hosts do not renew, ${queues.count} queues fill\n`);
   if (telemetry)
     terminal.err.write(`telemetry: ${telemetry.bytes} bytes of ${telemetry.days} days, ${telemetry.bytes_then} then\n`);
-  return undefined;
 };

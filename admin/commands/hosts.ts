@@ -11,11 +11,12 @@ import {
   revokeCertificate,
   revokeCollectorIdentity,
 } from "../../client/index.ts";
+import { withoutUndefined } from "../../kit/without-undefined.ts";
 import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { type diagFormats, printRecord } from "../terminal/output.ts";
+import { type diagFormats, printAnswer, printRecord } from "../terminal/output.ts";
 import { requireId, resolveId } from "./names.ts";
 
 type IdentityRow = ListCollectorIdentitiesResponse["items"][number];
@@ -27,10 +28,9 @@ export const listIdentitiesAction: Action<{ search?: string; status?: "active" |
   { search, status, ...options },
 ) => {
   const columns = columnsOf<IdentityRow>("id", "identity", "device_id", "platform", "enrolled_at", "revoked_at");
-  const query = { ...(search === undefined ? {} : { q: search }), ...(status === undefined ? {} : { status }) };
+  const query = withoutUndefined({ q: search, status });
   const request = { client: connect(terminal, options), query };
   await printList(terminal, listCollectorIdentities, request, { format: options.format, columns });
-  return undefined;
 };
 
 /** `svc-admin identities show`. */
@@ -38,7 +38,6 @@ export const showIdentityAction: Action<object> = async (terminal, options, id =
   const client = connect(terminal, options);
   const { data } = await getCollectorIdentity<true>({ client, path: { id: await resolveId(client, "host", id) } });
   await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
 };
 
 /** `svc-admin identities revoke`: the host is rejected at once, and cannot enroll again. */
@@ -47,10 +46,8 @@ export const revokeIdentityAction: Action<{ reason?: string }> = async (terminal
   const id = await resolveId(client, "host", name);
   const { data: identity } = await getCollectorIdentity<true>({ client, path: { id } });
   await confirm(terminal, options, `Host ${identity?.identity}: it will be rejected at once. This cannot be undone.`);
-  const body = options.reason === undefined ? {} : { reason_code: options.reason };
-  const { data } = await revokeCollectorIdentity<true>({ client, path: { id }, body });
-  await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
+  const body = withoutUndefined({ reason_code: options.reason });
+  await printAnswer(terminal, options, revokeCollectorIdentity<true>({ client, path: { id }, body }));
 };
 
 /** `svc-admin certificates list`: of one host. */
@@ -66,7 +63,6 @@ export const listHostCertificatesAction: Action<object> = async (terminal, optio
   );
   const request = { client, path: { id: await resolveId(client, "host", host) } };
   await printList(terminal, listCertificates, request, { format: options.format, columns });
-  return undefined;
 };
 
 /** `svc-admin certificates revoke`. */
@@ -77,10 +73,9 @@ export const revokeOneCertificateAction: Action<{ reason?: string }> = async (te
     options,
     `Certificate ${id}: whoever uses it will be rejected at once. This cannot be undone.`,
   );
-  const body = options.reason === undefined ? {} : { reason_code: options.reason };
+  const body = withoutUndefined({ reason_code: options.reason });
   const { data } = await revokeCertificate<true>({ client: connect(terminal, options), path: { id }, body });
   await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
 };
 
 const nudgeAction =
@@ -89,7 +84,6 @@ const nudgeAction =
     const client = connect(terminal, options);
     await nudgeHost<true>({ client, path: { id: await resolveId(client, "host", name) }, body: { action } });
     terminal.err.write("Sent: a host that is connected follows at once, any other with its next heartbeat.\n");
-    return undefined;
   };
 
 /** `svc-admin hosts renew`. */
@@ -115,7 +109,5 @@ export const diagHostAction: Action<{ format: (typeof diagFormats)[number] }> = 
     await terminal.clock.sleep(diagPollMs, terminal.signal);
     diag = (await getHostDiag<true>({ client, path })).data;
   }
-  const { data } = await readHostDiag<true>({ client, path });
-  await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
+  await printAnswer(terminal, options, readHostDiag<true>({ client, path }));
 };

@@ -87,7 +87,6 @@ export const initAction: Action<InitOptions> = async (terminal, options) => {
     `\nThen svc-collector run. With the package: sudo -u svc-collector svc-collector enroll … --token-stdin <${tokenFile},\n` +
       `and then sudo systemctl start svc-collector. The host appears at ${url}/fleet\n`,
   );
-  return undefined;
 };
 
 /** The advice for each step that needs a change of configuration. `init` takes the others itself. */

@@ -1,4 +1,3 @@
-import { readFileSync } from "node:fs";
 import {
   type ListInventoryResponse,
   listInventory,
@@ -6,14 +5,16 @@ import {
   type PutInventoryResponse,
   putInventory,
 } from "../../client/index.ts";
+import { withoutUndefined } from "../../kit/without-undefined.ts";
 import type { InventoryStatus } from "../../proto/fleet-health/vocabulary.ts";
 import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
-import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
+import { exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
 import { type Column, printRecord, printRows } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
+import { readInput } from "../terminal/token-file.ts";
 
 type Item = ListInventoryResponse["items"][number];
 
@@ -30,9 +31,8 @@ const columns: readonly Column<Item>[] = [
 
 /** `svc-admin inventory list`: the hosts of the inventory and of the fleet, by name. */
 export const listInventoryAction: Action<{ status?: InventoryStatus }> = async (terminal, { status, ...options }) => {
-  const request = { client: connect(terminal, options), query: status === undefined ? {} : { status } };
+  const request = { client: connect(terminal, options), query: withoutUndefined({ status }) };
   await printList(terminal, listInventory, request, { format: options.format, columns });
-  return undefined;
 };
 
 interface PutOptions {
@@ -48,7 +48,7 @@ export const putInventoryAction: Action<PutOptions> = async (
   { allowEmpty = false, ifMatch, ...options },
   file = "",
 ) => {
-  const text = readInventory(file);
+  const text = readInput(file);
   const query: Query = allowEmpty ? { allow_empty: "true" } : {};
   const plan = await send(terminal, options, { text, ifMatch, query: { ...query, dry_run: "true" } });
   if (plan.removed > 0)
@@ -59,7 +59,6 @@ export const putInventoryAction: Action<PutOptions> = async (
     );
   const { changes, ...record } = await send(terminal, options, { text, ifMatch, query });
   await printRecord(terminal, { format: options.format, record });
-  return undefined;
 };
 
 /** `svc-admin inventory diff`: what a file would change. Exits with 1 if it differs from the inventory. */
@@ -69,7 +68,7 @@ export const diffInventoryAction: Action<{ allowEmpty?: boolean }> = async (
   file = "",
 ) => {
   const query: Query = { dry_run: "true", ...(allowEmpty ? { allow_empty: "true" as const } : {}) };
-  const change = await send(terminal, options, { text: readInventory(file), ifMatch: undefined, query });
+  const change = await send(terminal, options, { text: readInput(file), ifMatch: undefined, query });
   const rows = change.changes;
   await printRows(terminal, {
     format: options.format,
@@ -84,14 +83,6 @@ export const diffInventoryAction: Action<{ allowEmpty?: boolean }> = async (
 const countsOf = ({ added, changed, removed }: PutInventoryResponse): string =>
   `${added} added, ${changed} changed, ${removed} removed`;
 
-const readInventory = (file: string): string => {
-  try {
-    return readFileSync(file === "-" ? 0 : file, "utf8");
-  } catch (cause) {
-    throw new ActionFailure(exitCodes.usage, `${file} cannot be read`, { cause });
-  }
-};
-
 /** Sends a file as it is: core reads it, and names the lines of faults. */
 const send = async (
   terminal: Terminal,
@@ -104,7 +95,7 @@ const send = async (
     query,
     body: text as unknown as PutInventoryData["body"],
     bodySerializer: null,
-    headers: { "Content-Type": type, ...(ifMatch === undefined ? {} : { "If-Match": ifMatch }) },
+    headers: withoutUndefined({ "Content-Type": type, "If-Match": ifMatch }),
   });
   return data;
 };

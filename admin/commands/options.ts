@@ -20,7 +20,8 @@ export const all = () => new Option("--all", "every host, in the place of a quer
 export type Instant = { secondsAgo: number } | { at: string };
 
 /** Returns a time as a query has it: core counts back from its own clock. */
-export const textOfInstant = (time: Instant): string => ("at" in time ? time.at : `${time.secondsAgo}s`);
+export const textOfInstant = (time: Instant | undefined): string | undefined =>
+  time && ("at" in time ? time.at : `${time.secondsAgo}s`);
 
 /** An option that takes a time. */
 export const instant = (flags: string, description: string) =>

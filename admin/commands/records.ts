@@ -6,10 +6,11 @@ import {
   type ListAuditEventsResponse,
   listAuditEvents,
 } from "../../client/index.ts";
+import { withoutUndefined } from "../../kit/without-undefined.ts";
 import type { Action, GlobalOptions } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { printList } from "../terminal/list-rows.ts";
-import { type Column, createRowPrinter, printRecord } from "../terminal/output.ts";
+import { type Column, createRowPrinter, printAnswer } from "../terminal/output.ts";
 import { repeat } from "../terminal/repeat.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import type { Instant } from "./options.ts";
@@ -48,8 +49,7 @@ const tableLimit = 100;
 /** `svc-admin audit list`: newest first; with `--follow`, what happens from now on, oldest first. */
 export const listAuditAction: Action<AuditOptions> = async (terminal, { limit, follow, ...options }) => {
   const { action, actor, target, since, until, format } = options;
-  const given = Object.entries({ action, actor, target }).filter(([, value]) => value !== undefined);
-  const query = Object.fromEntries(given) as Query;
+  const query: Query = withoutUndefined({ action, actor, target });
   if (follow === true) return followAudit(terminal, options, query);
   const times = { ...timeQuery("since", since), ...timeQuery("until", until) };
   const request = { client: connect(terminal, options), query: { ...query, ...times } };
@@ -62,7 +62,6 @@ export const listAuditAction: Action<AuditOptions> = async (terminal, { limit, f
     terminal.err.write(
       `These are the first ${tableLimit}: --limit reads more, and -o csv, json or yaml all of them.\n`,
     );
-  return undefined;
 };
 
 /** Core counts seconds back from its own clock, so that this machine's decides nothing. */
@@ -77,7 +76,7 @@ const followAudit = async (
   terminal: Terminal,
   { since, ...options }: GlobalOptions & { since?: Instant },
   query: Query,
-): Promise<undefined> => {
+): Promise<void> => {
   const print = createRowPrinter(terminal, { format: options.format, columns });
   let newest: number | undefined;
   let seen = new Set<string>();
@@ -98,19 +97,14 @@ const followAudit = async (
     newest = Math.max(newest ?? 0, ...found.slice(0, 1).map(({ occurred_at }) => Date.parse(occurred_at))) || undefined;
     return false;
   });
-  return undefined;
 };
 
 /** `svc-admin audit verify`: up to which event the hash chain is verified. */
 export const verifyAuditAction: Action<object> = async (terminal, options) => {
-  const { data } = await getAuditChain<true>({ client: connect(terminal, options) });
-  await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
+  await printAnswer(terminal, options, getAuditChain<true>({ client: connect(terminal, options) }));
 };
 
 /** `svc-admin directory status`. */
 export const showDirectoryStatusAction: Action<object> = async (terminal, options) => {
-  const { data } = await directoryStatus<true>({ client: connect(terminal, options) });
-  await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
+  await printAnswer(terminal, options, directoryStatus<true>({ client: connect(terminal, options) }));
 };

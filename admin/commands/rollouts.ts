@@ -4,8 +4,6 @@ import {
   createRollout,
   type GetRolloutResponse,
   getRollout,
-  type ListRolloutsData,
-  type ListRolloutTargetsData,
   type ListRolloutTargetsResponse,
   listRollouts,
   listRolloutTargets,
@@ -13,6 +11,7 @@ import {
   resumeRollout,
   rollBackRollout,
 } from "../../client/index.ts";
+import { withoutUndefined } from "../../kit/without-undefined.ts";
 import { describeComparison } from "../../proto/fleet-health/comparison.ts";
 import { writeDuration } from "../../proto/fleet-health/query-language/duration.ts";
 import { endedStates, rolloutConditions } from "../../proto/rollout/vocabulary.ts";
@@ -72,7 +71,6 @@ export const createRolloutAction: Action<CreateOptions> = async (terminal, optio
     return follow(terminal, options, rollout.id);
   }
   await printRollout(terminal, options, rollout);
-  return undefined;
 };
 
 const describeWave = (wave: Wave): string => {
@@ -97,13 +95,9 @@ interface ListOptions {
 /** `svc-admin rollouts list`. */
 export const listRolloutsAction: Action<ListOptions> = async (terminal, { state, config, limit, ...options }) => {
   const client = connect(terminal, options);
-  const query: NonNullable<ListRolloutsData["query"]> = {
-    ...(state === undefined ? {} : { state }),
-    ...(config === undefined ? {} : { config_id: await resolveId(client, "config", config) }),
-  };
-  const request = { client, query };
+  const configId = config === undefined ? undefined : await resolveId(client, "config", config);
+  const request = { client, query: withoutUndefined({ state, config_id: configId }) };
   await printList(terminal, listRollouts, request, { format: options.format, columns: rolloutColumns, limit });
-  return undefined;
 };
 
 /** `svc-admin rollouts show`. */
@@ -111,7 +105,6 @@ export const showRolloutAction: Action<object> = async (terminal, options, id = 
   const client = connect(terminal, options);
   const { data } = await getRollout<true>({ client, path: { id: await resolveId(client, "rollout", id) } });
   await printRollout(terminal, options, data);
-  return undefined;
 };
 
 const printRollout = async (terminal: Terminal, { format }: GlobalOptions, rollout: Rollout): Promise<void> => {
@@ -157,14 +150,10 @@ export const listTargetsAction: Action<{ wave?: number; status?: Target["status"
   id = "",
 ) => {
   const columns = columnsOf<Target>("identity_id", "identity", "wave", "status", "reason", "condition", "detail");
-  const query: NonNullable<ListRolloutTargetsData["query"]> = {
-    ...(wave === undefined ? {} : { wave }),
-    ...(status === undefined ? {} : { status }),
-  };
   const client = connect(terminal, options);
-  const request = { client, path: { id: await resolveId(client, "rollout", id) }, query };
+  const path = { id: await resolveId(client, "rollout", id) };
+  const request = { client, path, query: withoutUndefined({ wave, status }) };
   await printList(terminal, listRolloutTargets, request, { format: options.format, columns });
-  return undefined;
 };
 
 /** `svc-admin rollouts watch`: a line for each change, until the rollout ends. */
@@ -227,10 +216,9 @@ const control =
       const { data } = await getRollout<true>({ client, path: { id } });
       await confirm(terminal, options, question(data));
     }
-    const body = options.reason === undefined ? {} : { reason: options.reason };
+    const body = withoutUndefined({ reason: options.reason });
     const { data } = await change({ client, path: { id }, body });
     await printRollout(terminal, options, data);
-    return undefined;
   };
 
 const subject = ({ id, config, applied, assigned, failed, targets }: Rollout): string =>

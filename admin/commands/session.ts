@@ -10,7 +10,7 @@ import { signInWorkload } from "../sign-in/workload.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect, fleetUrl } from "../terminal/connect.ts";
 import { printList } from "../terminal/list-rows.ts";
-import { type Column, printRecord } from "../terminal/output.ts";
+import { type Column, printAnswer } from "../terminal/output.ts";
 import { deleteSession, readSession, sessionPath, writeSession } from "../terminal/session-file.ts";
 import { requireId } from "./names.ts";
 
@@ -29,7 +29,6 @@ export const loginAction: Action<{ device?: boolean; workload?: string }> = asyn
   writeSession(sessionPath(terminal.env), { url, access_token, session_id, expires_at: expiresAt });
   const { data } = await whoami<true>({ client: connect(terminal, { url }) });
   terminal.err.write(`Signed in to ${url} as ${data.email} (${data.scopes.join(", ")}) until ${expiresAt}\n`);
-  return undefined;
 };
 
 /** `svc-admin logout`: forgets the token even if core cannot be reached; it expires within the hour. */
@@ -38,7 +37,7 @@ export const logoutAction: Action<object> = async (terminal) => {
   const session = readSession(path);
   if (session === null) {
     terminal.err.write("You are not signed in.\n");
-    return undefined;
+    return;
   }
   deleteSession(path);
   const { connectFleet } = await import("../../client/connect.ts");
@@ -46,7 +45,7 @@ export const logoutAction: Action<object> = async (terminal) => {
   // A workload has no session to end: its token expires by itself.
   if (session.session_id === null) {
     terminal.err.write("Signed out here; the token expires by itself.\n");
-    return undefined;
+    return;
   }
   const { error } = await revokeOperatorSession({ client, path: { id: session.session_id } });
   // 401: the session had ended before.
@@ -55,14 +54,11 @@ export const logoutAction: Action<object> = async (terminal) => {
     terminal.err.write(
       `Signed out here; core did not end the session, which expires within the hour: ${error.detail}\n`,
     );
-  return undefined;
 };
 
 /** `svc-admin whoami`. */
-export const showWhoamiAction: Action<object> = async (terminal, { url, format }) => {
-  const { data } = await whoami<true>({ client: connect(terminal, { ...(url === undefined ? {} : { url }) }) });
-  await printRecord(terminal, { format, record: data });
-  return undefined;
+export const showWhoamiAction: Action<object> = async (terminal, options) => {
+  await printAnswer(terminal, options, whoami<true>({ client: connect(terminal, options) }));
 };
 
 /** `svc-admin sessions list`. */
@@ -81,7 +77,6 @@ export const showSessionsAction: Action<{ everyone?: boolean }> = async (
     { title: "expires", value: ({ expires_at }) => expires_at },
   ];
   await printList(terminal, listOperatorSessions, { client, query }, { format, columns });
-  return undefined;
 };
 
 /** `svc-admin sessions revoke`. */
@@ -89,5 +84,4 @@ export const revokeOneSessionAction: Action<object> = async (terminal, options, 
   const id = requireId(given, { one: "session", list: "sessions list" });
   await revokeOperatorSession<true>({ client: connect(terminal, options), path: { id } });
   terminal.err.write(`Session ${id} is revoked.\n`);
-  return undefined;
 };

@@ -1,4 +1,5 @@
 import { type SimulateEnrollmentResponse, simulateEnrollment } from "../../client/index.ts";
+import { withoutUndefined } from "../../kit/without-undefined.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { ActionFailure, exitCodes } from "../terminal/exit-codes.ts";
@@ -28,12 +29,9 @@ export const simulateEnrollAction: Action<SimulateOptions> = async (terminal, op
     client,
     path: { id: await resolveId(client, "policy", policy) },
     body: {
-      address,
-      platform,
-      ...(deviceId === undefined ? {} : { device_id: deviceId }),
-      ...(prefix === undefined ? {} : { identity_prefix: prefix }),
-      ...(tokenFile === undefined ? {} : { token_sha256: await tokenDigest(readTextFile(tokenFile)) }),
-      ...(serviceAccountTokenFile === undefined ? {} : await readClaims(serviceAccountTokenFile)),
+      ...withoutUndefined({ address, platform, device_id: deviceId, identity_prefix: prefix }),
+      ...(tokenFile && { token_sha256: await tokenDigest(readTextFile(tokenFile)) }),
+      ...(serviceAccountTokenFile && (await readClaims(serviceAccountTokenFile))),
     },
   });
   const simulation = data as SimulateEnrollmentResponse;

@@ -2,6 +2,7 @@ import * as v from "valibot";
 import type { FleetClient } from "../../client/connect.ts";
 import { type ReadHostEnvelopesData, readHostEnvelopes } from "../../client/index.ts";
 import { FleetError, problemOf } from "../../client/problem.ts";
+import { withoutUndefined } from "../../kit/without-undefined.ts";
 import { DamagedBlockLine, EnvelopeLine } from "../../proto/telemetry/line.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
@@ -10,7 +11,7 @@ import { exitCodes } from "../terminal/exit-codes.ts";
 import { jsonLine, type telemetryFormats, withoutControls } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { resolveId } from "./names.ts";
-import type { Instant } from "./options.ts";
+import { type Instant, textOfInstant } from "./options.ts";
 
 interface TelemetryOptions {
   from?: Instant;
@@ -36,14 +37,14 @@ export const readTelemetryAction: Action<TelemetryOptions> = async (
   const client = connect(terminal, options);
   const id = await resolveId(client, "host", name);
   const write = format === "otlp" ? (await import("../terminal/otlp-lines.ts")).otlpLineOf : writers[format];
-  const query: Query = {
-    ...timeQuery("from", options.from),
-    ...timeQuery("to", options.to),
-    ...(options.kind === undefined ? {} : { kind: options.kind }),
-    ...(options.grep === undefined ? {} : { grep: options.grep }),
-    ...(options.limit === undefined ? {} : { limit: String(options.limit) }),
-    ...(follow ? { follow: "true" } : {}),
-  } as Query;
+  const query: Query = withoutUndefined({
+    from: textOfInstant(options.from),
+    to: textOfInstant(options.to),
+    kind: options.kind,
+    grep: options.grep,
+    limit: options.limit,
+    follow: follow ? ("true" as const) : undefined,
+  });
   const counts = { read: 0, lost: 0 };
   const print = (line: Line) => {
     counts.read++;
@@ -57,10 +58,6 @@ export const readTelemetryAction: Action<TelemetryOptions> = async (
   if (counts.read === 0) terminal.err.write("No telemetry of this host was received in this range of time.\n");
   return counts.lost > 0 ? exitCodes.partial : undefined;
 };
-
-/** Core counts back from its own clock. */
-const timeQuery = (name: "from" | "to", time: Instant | undefined): Query =>
-  time === undefined ? {} : { [name]: "at" in time ? time.at : `${time.secondsAgo}s` };
 
 const writers: Readonly<Record<"text" | "json", (line: EnvelopeLine) => string>> = {
   json: jsonLine,

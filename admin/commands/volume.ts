@@ -1,4 +1,5 @@
-import { type ReportVolumeData, type ReportVolumeResponse, reportVolume } from "../../client/index.ts";
+import { type ReportVolumeResponse, reportVolume } from "../../client/index.ts";
+import { withoutUndefined } from "../../kit/without-undefined.ts";
 import { isUnusual, unusualVolume } from "../../proto/volume.ts";
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
@@ -25,13 +26,7 @@ interface VolumeOptions {
 
 /** `svc-admin volume`: what sent the most. */
 export const volumeAction: Action<VolumeOptions> = async (terminal, { by, from, to, limit, ...options }) => {
-  const query: NonNullable<ReportVolumeData["query"]> = {
-    ...(by === undefined ? {} : { by }),
-    ...(from === undefined ? {} : { from: textOfInstant(from) }),
-    ...(to === undefined ? {} : { to: textOfInstant(to) }),
-    ...(limit === undefined ? {} : { limit }),
-  };
+  const query = withoutUndefined({ by, from: textOfInstant(from), to: textOfInstant(to), limit });
   const { data } = await reportVolume<true>({ client: connect(terminal, options), query });
   await printRows(terminal, { format: options.format, columns, rows: data.items });
-  return undefined;
 };

@@ -9,13 +9,14 @@ import {
   silenceWatch,
   testWatch,
 } from "../../client/index.ts";
+import { withoutUndefined } from "../../kit/without-undefined.ts";
 import { writeDuration } from "../../proto/fleet-health/query-language/duration.ts";
 import type { WatchState } from "../../proto/watch/vocabulary.ts";
 import type { Action } from "../terminal/command.ts";
 import { confirm } from "../terminal/confirm.ts";
 import { connect } from "../terminal/connect.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { type Column, printRecord, printRows } from "../terminal/output.ts";
+import { type Column, printAnswer, printRecord, printRows } from "../terminal/output.ts";
 import { resolveId } from "./names.ts";
 
 type WatchRow = ListWatchesResponse["items"][number];
@@ -30,9 +31,8 @@ const columns: readonly Column<WatchRow>[] = [
 
 /** `svc-admin watches list`. */
 export const listWatchesAction: Action<{ state?: WatchState }> = async (terminal, { state, ...options }) => {
-  const request = { client: connect(terminal, options), query: state === undefined ? {} : { state } };
+  const request = { client: connect(terminal, options), query: withoutUndefined({ state }) };
   await printList(terminal, listWatches, request, { format: options.format, columns });
-  return undefined;
 };
 
 /** `svc-admin watches show`. */
@@ -42,7 +42,7 @@ export const showWatchAction: Action<object> = async (terminal, options, name = 
   const { format } = options;
   if (format !== "table") {
     await printRecord(terminal, { format, record: data });
-    return undefined;
+    return;
   }
   const { history, common_factor: factor, ...record } = data;
   const inCommon = factor && `${factor.kind} ${factor.value}: ${factor.selected}, and ${factor.others} other hosts`;
@@ -50,7 +50,6 @@ export const showWatchAction: Action<object> = async (terminal, options, name = 
   terminal.out.write("\n");
   const events = columnsOf<GetWatchResponse["history"][number]>("at", "kind", "count", "receiver", "detail");
   await printRows(terminal, { format, columns: events, rows: history });
-  return undefined;
 };
 
 interface Definition {
@@ -62,15 +61,9 @@ interface Definition {
 /** `svc-admin watches create`. */
 export const createWatchAction: Action<Definition> = async (terminal, options, name = "", ...words) => {
   const { moreThan, for: seconds, receiver } = options;
-  const body = {
-    ...{ name, filter: words.join(" ") },
-    ...(moreThan === undefined ? {} : { more_than: moreThan }),
-    ...(seconds === undefined ? {} : { for_seconds: seconds }),
-    ...(receiver === undefined ? {} : { receivers: receiver }),
-  };
-  const { data } = await createWatch<true>({ client: connect(terminal, options), body });
-  await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
+  const filter = words.join(" ");
+  const body = withoutUndefined({ name, filter, more_than: moreThan, for_seconds: seconds, receivers: receiver });
+  await printAnswer(terminal, options, createWatch<true>({ client: connect(terminal, options), body }));
 };
 
 /** `svc-admin watches update`: changes the watch as it is read, so that no other change is undone. */
@@ -91,9 +84,7 @@ export const updateWatchAction: Action<Definition & { name?: string; query?: str
     receivers: options.receivers ? (options.receiver ?? receivers) : [],
     revision,
   };
-  const { data } = await changeWatch<true>({ client, path, body });
-  await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
+  await printAnswer(terminal, options, changeWatch<true>({ client, path, body }));
 };
 
 /** `svc-admin watches delete`. */
@@ -102,7 +93,6 @@ export const deleteWatchAction: Action<object> = async (terminal, options, name 
   const id = await resolveId(client, "watch", name);
   await confirm(terminal, options, `Delete the watch ${name} and its history`);
   await deleteWatch<true>({ client, path: { id } });
-  return undefined;
 };
 
 /** `svc-admin watches silence`. */
@@ -110,9 +100,7 @@ export const silenceWatchAction: Action<{ for: number; reason?: string }> = asyn
   const client = connect(terminal, options);
   const path = { id: await resolveId(client, "watch", name) };
   const { for: seconds, reason = null } = options;
-  const { data } = await silenceWatch<true>({ client, path, body: { seconds, reason } });
-  await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
+  await printAnswer(terminal, options, silenceWatch<true>({ client, path, body: { seconds, reason } }));
 };
 
 /** `svc-admin watches test`. */
@@ -122,5 +110,4 @@ export const testWatchAction: Action<object> = async (terminal, options, name = 
   const { data } = await testWatch<true>({ client, path: { id } });
   terminal.err.write(`A test is on its way: svc-admin watches show ${id} shows what becomes of it\n`);
   await printRecord(terminal, { format: options.format, record: data });
-  return undefined;
 };

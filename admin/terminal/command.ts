@@ -15,7 +15,7 @@ export type Action<Options> = (
   terminal: Terminal,
   options: Omit<GlobalOptions, keyof Options> & Options,
   ...args: string[]
-) => Promise<AdminExitCode | undefined>;
+) => Promise<AdminExitCode | undefined> | Promise<void>;
 
 /** Adds commands to the program; each loads its work only when it runs, so that `--help` is fast. */
 export interface Commands {

@@ -111,6 +111,13 @@ export const printRecord = async (
   }
 };
 
+/** Writes what core answers, as `printRecord` does. */
+export const printAnswer = async (
+  terminal: Pick<Terminal, "out">,
+  { format }: { format: Format },
+  answer: Promise<{ data: object }>,
+): Promise<void> => printRecord(terminal, { format, record: (await answer).data });
+
 const plain = (value: unknown): string => {
   if (Array.isArray(value) && value.every((each) => typeof each !== "object")) return value.join(", ");
   return typeof value === "object" && value !== null ? JSON.stringify(value) : String(value ?? "");

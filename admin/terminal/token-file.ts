@@ -18,9 +18,14 @@ export const writeTokenFile = (path: string, content: string): void => {
 };
 
 /** Reads a token, or another text of an option. Throws where the file cannot be read. */
-export const readTextFile = (path: string): string => {
+export const readTextFile = (path: string): string => read(path, path).trim();
+
+/** Reads the file of an argument; `-` is stdin. Throws where it cannot be read. */
+export const readInput = (path: string): string => read(path === "-" ? 0 : path, path);
+
+const read = (file: string | number, path: string): string => {
   try {
-    return readFileSync(path, "utf8").trim();
+    return readFileSync(file, "utf8");
   } catch (cause) {
     throw new ActionFailure(exitCodes.usage, `${path} cannot be read`, { cause });
   }

@@ -1,8 +1,29 @@
+import type * as v from "valibot";
+import type { Operator } from "../domain/operator/authenticate.ts";
+import { createDownloads, downloadName } from "./download.ts";
+import { type OperatorCore, scope } from "./guards.ts";
+import { type Route, type RouteDefinition, route } from "./route.ts";
+
 /** The value of a cell; null is an empty cell. */
 export type CsvCell = string | number | null;
 
 /** A column of a CSV file: its name in the first record, and its cell of a row. */
 export type CsvColumn<Row> = readonly [name: string, cell: (row: Row) => CsvCell];
+
+/** Members of a row that a cell can have: a list is joined by spaces. */
+type Member<Row> = {
+  [Name in keyof Row & string]: Row[Name] extends CsvCell | readonly string[] ? Name : never;
+}[keyof Row & string];
+
+/** Returns columns that have the names of members, and their values. */
+export const memberColumns = <Row>(...names: readonly (Member<Row> & keyof Row)[]): CsvColumn<Row>[] =>
+  names.map((name) => [
+    name,
+    (row) => {
+      const value = row[name] as CsvCell | readonly string[];
+      return typeof value === "object" && value !== null ? value.join(" ") : value;
+    },
+  ]);
 
 /** Returns one record of RFC 4180 with its line break. Text that a spreadsheet would read as a formula gets a leading `'`. */
 export const csvRecord = (cells: readonly CsvCell[]): string => `${cells.map(cellText).join(",")}\r\n`;
@@ -35,4 +56,58 @@ export const csvTexts = async function* <Row>(
     }
   }
   yield text;
+};
+
+/** Yields the views of each batch. */
+export const viewsOf = async function* <Row, View>(
+  batches: AsyncIterable<readonly Row[]>,
+  view: (row: Row) => View,
+): AsyncGenerator<View[], void, void> {
+  for await (const rows of batches) yield rows.map(view);
+};
+
+/** The media type of a CSV file with the names of its columns. */
+export const csvType = "text/csv; charset=utf-8; header=present";
+
+/** The documented response of a CSV file. */
+export const csvReply = { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" };
+
+/** A CSV file: its rows, and what its name has. */
+export interface CsvFile<Row> {
+  name: string;
+  /** The filter that was asked for. */
+  asked: Readonly<Record<string, unknown>>;
+  /** Now by default. */
+  at?: Date;
+  columns: readonly CsvColumn<Row>[];
+  batches: AsyncIterable<readonly Row[]>;
+}
+
+type Schema = v.GenericSchema | undefined;
+type Described = "path" | "operationId" | "summary" | "params" | "query" | "problems";
+
+/** Creates a route that streams a CSV file to operators with the scope `audit`. `open` audits the export. */
+export const csvRoute = <Row, Params extends Schema = undefined, Query extends Schema = undefined>(
+  core: OperatorCore,
+  {
+    open,
+    problems = [],
+    ...described
+  }: Pick<RouteDefinition<Operator, Params, Query>, Described> & {
+    open(input: Parameters<RouteDefinition<Operator, Params, Query>["handle"]>[0]): Promise<CsvFile<Row>>;
+  },
+): Route => {
+  const download = createDownloads(core);
+  return route<Operator, Params, Query>({
+    ...described,
+    method: "GET",
+    guard: scope(core, "audit"),
+    replies: { 200: csvReply },
+    problems: [...problems, "too_many_exports"],
+    handle: (input) =>
+      download(input.caller.userId, async () => {
+        const { name, asked, at = new Date(core.clock.now()), columns, batches } = await open(input);
+        return { type: csvType, fileName: downloadName(name, asked, at, "csv"), texts: csvTexts(columns, batches) };
+      }),
+  });
 };

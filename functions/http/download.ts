@@ -16,9 +16,6 @@ export interface Download {
   texts: AsyncIterable<string>;
 }
 
-/** The media type of a CSV file with the names of its columns. */
-export const csvType = "text/csv; charset=utf-8; header=present";
-
 const filterCharactersMax = 120;
 
 /**
@@ -72,12 +69,4 @@ const withSlot = async function* (
   } finally {
     release();
   }
-};
-
-/** Yields the views of each batch. */
-export const viewsOf = async function* <Row, View>(
-  batches: AsyncIterable<readonly Row[]>,
-  view: (row: Row) => View,
-): AsyncGenerator<View[], void, void> {
-  for await (const rows of batches) yield rows.map(view);
 };

@@ -1,7 +1,6 @@
 import { uuidv7 } from "../../kit/entropy.ts";
-import { runEvery } from "../../kit/run-every.ts";
 import type { Core } from "../core.ts";
-import { extendSession, isUnbroken, sessionIntervalMs } from "../store/fleet/core-sessions.ts";
+import { extendSession, isUnbroken } from "../store/fleet/core-sessions.ts";
 
 type Needs = Pick<Core, "db" | "clock" | "entropy">;
 
@@ -45,10 +44,3 @@ export const createSessionKeeper = (
     };
   };
 };
-
-/** Records every few seconds that this core can receive, until the signal aborts. */
-export const keepCoreSession = (
-  core: Needs & Pick<Core, "log">,
-  { tick, signal }: { tick: ReturnType<typeof createSessionKeeper>; signal: AbortSignal },
-): Promise<void> =>
-  runEvery({ name: "core session", intervalMs: sessionIntervalMs, clock: core.clock, signal, log: core.log }, tick);

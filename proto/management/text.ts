@@ -81,6 +81,12 @@ export const parseTimestamp = (text: string): number | undefined => {
   return new Date(ms).getUTCDate() === Number(text.slice(8, 10)) ? ms : undefined;
 };
 
+/** A `Timestamp` as a date. */
+export const DateFromTimestamp = v.pipe(
+  Timestamp,
+  v.transform((text) => new Date(parseTimestamp(text) ?? 0)),
+);
+
 /** A `Timestamp` to store, cut to milliseconds: a database would round finer digits, possibly into year 10000. */
 export const StoredTimestamp = v.pipe(
   Timestamp,

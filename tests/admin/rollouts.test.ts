@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
-import { advanceRollouts } from "../../functions/jobs/run-rollouts.ts";
+import { advanceRollouts } from "../../functions/jobs/advance-rollouts.ts";
 import type { Rollout } from "../../proto/rollout/rollout.ts";
 import { createAdminUser } from "../support/admin.ts";
 import { createRolloutLab, publishTestConfig } from "../support/rollout.ts";

@@ -23,6 +23,8 @@ export interface CoreCall {
   /** JSON, or `contentType`. */
   body?: Uint8Array<ArrayBuffer>;
   contentType?: string;
+  /** A value to send as JSON, in place of `body`. */
+  json?: object;
   ifNoneMatch?: string;
   ifMatch?: string;
   /** Aborts when the browser disconnects before core answers. Later, cancel the body. */
@@ -94,8 +96,10 @@ export const createCoreClient = ({
     as = { userId: webSubject },
     requestId,
     signal: browser,
+    json,
     ...rest
   }) => {
+    const body = json === undefined ? rest.body : new TextEncoder().encode(JSON.stringify(json));
     const span = tracer.start({ name: `${method} core`, kind: "client", facts: { "http.request.method": method } });
     // The only headers that core receives: no cookie, address or other header of the browser.
     const headers: Record<string, string> = {
@@ -103,7 +107,7 @@ export const createCoreClient = ({
       Accept: rest.accept ?? "application/json",
       "X-Request-Id": requestId,
       ...(span?.traceparent === undefined ? {} : { traceparent: span.traceparent }),
-      ...(rest.body === undefined ? {} : { "Content-Type": rest.contentType ?? "application/json" }),
+      ...(body === undefined ? {} : { "Content-Type": rest.contentType ?? "application/json" }),
       ...(rest.ifNoneMatch === undefined ? {} : { "If-None-Match": rest.ifNoneMatch }),
       ...(rest.ifMatch === undefined ? {} : { "If-Match": rest.ifMatch }),
     };
@@ -123,7 +127,7 @@ export const createCoreClient = ({
         headers,
         redirect: "error",
         signal: stop.signal,
-        ...(rest.body === undefined ? {} : { body: rest.body }),
+        ...(body === undefined ? {} : { body }),
       });
     } catch (cause) {
       span?.fail(cause);
@@ -144,6 +148,18 @@ export const createCoreClient = ({
     return response;
   };
 
+  /** Posts a record. Throws unless core confirms it, or answers with a status of `accepts`. */
+  const post = async (
+    path: string,
+    json: object,
+    { accepts = [], ...options }: Pick<CoreCall, "as" | "requestId"> & { accepts?: readonly number[] },
+  ): Promise<Response> => {
+    const response = await call({ method: "POST", path, json, ...options });
+    if (!response.ok && !accepts.includes(response.status)) throw await coreProblem(response, path);
+    await response.body?.cancel();
+    return response;
+  };
+
   return {
     call,
     whoami: async (session, requestId) => {
@@ -156,59 +172,27 @@ export const createCoreClient = ({
       return { userId: user_id, email, scopes };
     },
     recordSignIn: async (record, requestId) => {
-      const body =
-        record.outcome === "success"
-          ? {
-              outcome: record.outcome,
-              remote_addr: record.remoteAddress,
-              session: {
-                id: record.session.id,
-                expires_at: timestampOf(record.session.expiresAt),
-                provider_session_id: record.providerSessionId,
-              },
-            }
-          : {
-              outcome: record.outcome,
-              reason_code: record.reasonCode,
-              user_id: record.userId,
-              subject: record.subject,
-              remote_addr: record.remoteAddress,
-            };
-      const response = await call({
-        method: "POST",
-        path: "/operator/sign-ins",
-        ...(record.outcome === "success" ? { as: { userId: record.userId } } : {}),
-        requestId,
-        body: new TextEncoder().encode(JSON.stringify(body)),
-      });
-      if (!response.ok) throw await coreProblem(response, "sign-in record");
-      await response.body?.cancel();
+      const { outcome, remoteAddress: remote_addr } = record;
+      if (outcome === "failure") {
+        const { reasonCode: reason_code, userId: user_id, subject } = record;
+        await post("/operator/sign-ins", { outcome, reason_code, user_id, subject, remote_addr }, { requestId });
+        return;
+      }
+      const { userId, session, providerSessionId: provider_session_id } = record;
+      const body = { id: session.id, expires_at: timestampOf(session.expiresAt), provider_session_id };
+      await post("/operator/sign-ins", { outcome, remote_addr, session: body }, { requestId, as: { userId } });
     },
     recordSignOut: async ({ id, userId, expiresAt }, { remoteAddress, requestId }) => {
       const expires_at = timestampOf(expiresAt);
       const body = { session_id: id, user_id: userId, expires_at, remote_addr: remoteAddress };
-      const response = await call({
-        method: "POST",
-        path: "/operator/sign-outs",
-        requestId,
-        body: new TextEncoder().encode(JSON.stringify(body)),
-      });
-      if (!response.ok) throw await coreProblem(response, "sign-out record");
-      await response.body?.cancel();
+      await post("/operator/sign-outs", body, { requestId });
     },
     recordProviderLogout: async (logout, { remoteAddress, requestId }) => {
       const { jti, subject, providerSessionId: provider_session_id, expiresAt } = logout;
       const expires_at = timestampOf(expiresAt);
       const body = { jti, subject, provider_session_id, expires_at, remote_addr: remoteAddress };
-      const response = await call({
-        method: "POST",
-        path: "/operator/provider-logouts",
-        requestId,
-        body: new TextEncoder().encode(JSON.stringify(body)),
-      });
-      if (!response.ok && response.status !== 409) throw await coreProblem(response, "logout record");
-      await response.body?.cancel();
-      return response.ok;
+      const { ok } = await post("/operator/provider-logouts", body, { requestId, accepts: [409] });
+      return ok;
     },
   };
 };

@@ -1,6 +1,6 @@
-import { LRUCache } from "lru-cache";
 import * as v from "valibot";
 import { singleFlight } from "../../kit/single-flight.ts";
+import { createTokenBuckets } from "../../kit/token-buckets.ts";
 import { withTimeout } from "../../kit/with-timeout.ts";
 import type { Session } from "../../proto/operator/session.ts";
 import type { CoreClient } from "./core-client.ts";
@@ -15,31 +15,18 @@ export type SignedInHandler = (c: WebContext, session: WebSession) => Promise<Re
 /** The token bucket of a person: ten times what the page sends while somebody types. */
 const requestsPerSecond = 20;
 const requestsBurst = 200;
-const personsMax = 10_000;
 
 /** Admits requests with a session: 401 `unauthenticated` without one, 429 `rate_limited` over the person's limit. */
 export const createSignedIn = (clock: Web["clock"], sessions: Sessions): ((handle: SignedInHandler) => Handler) => {
-  const acquire = createRateLimit(clock);
+  const buckets = createTokenBuckets({ burst: requestsBurst, perSecond: requestsPerSecond, clock });
   return (handle) => async (c) => {
     const state = await sessions.read(c.req.header("cookie"));
     if (state.kind !== "valid")
       throw new WebProblem("unauthenticated", state.kind === "expired" ? { detail: "The session has expired" } : {});
-    const retryAfterSeconds = acquire(state.session.userId);
-    if (retryAfterSeconds !== null) throw new WebProblem("rate_limited", { retryAfterSeconds });
+    const { userId } = state.session;
+    if (!buckets.take(userId))
+      throw new WebProblem("rate_limited", { retryAfterSeconds: (1 - buckets.tokens(userId)) / requestsPerSecond });
     return handle(c, state.session);
-  };
-};
-
-/** Creates the rate limiter. It returns null, or the seconds after which the person may send another request. */
-const createRateLimit = (clock: Web["clock"]): ((userId: string) => number | null) => {
-  const buckets = new LRUCache<string, { tokens: number; at: number }>({ max: personsMax });
-  return (userId) => {
-    const now = clock.monotonic();
-    const bucket = buckets.get(userId) ?? { tokens: requestsBurst, at: now };
-    const tokens = Math.min(requestsBurst, bucket.tokens + ((now - bucket.at) / 1000) * requestsPerSecond);
-    const admitted = tokens >= 1;
-    buckets.set(userId, { tokens: admitted ? tokens - 1 : tokens, at: now });
-    return admitted ? null : (1 - tokens) / requestsPerSecond;
   };
 };
 

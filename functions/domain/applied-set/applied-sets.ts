@@ -27,22 +27,22 @@ export const getAppliedSet = async (
  * apply of it runs, else `conflict`.
  */
 export const putAppliedSet = async (
-  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  core: Pick<Core, "db" | "clock" | "entropy">,
   operator: Operator,
   { name, revision, content }: { name: string; revision: number; content: AppliedContent },
   origin: Origin,
 ): Promise<AppliedSetRow> =>
-  db.transaction(async (tx) => {
+  core.db.transaction(async (tx) => {
     const row: AppliedSetRow = {
       name,
       revision: revision + 1,
       content,
-      updatedAt: new Date(clock.now()),
+      updatedAt: new Date(core.clock.now()),
       updatedByName: operator.email,
     };
     if (!(await replaceAppliedSet(tx, revision, row))) {
       const found = await findAppliedSet(tx, name);
-      const leftMs = found === undefined ? 0 : leaseEnd(found) - clock.now();
+      const leftMs = found === undefined ? 0 : leaseEnd(found) - core.clock.now();
       if (found !== undefined && leftMs > 0)
         throw new Problem("apply_in_progress", {
           detail: `${found.updatedByName} is applying this set: plan again once that has ended, or has been silent for two minutes`,
@@ -52,24 +52,20 @@ export const putAppliedSet = async (
       throw new Problem("conflict", { detail, extensions: { revision: found?.revision ?? 0 } });
     }
     const { complete, policies, watches, inventory, assignments } = content;
-    await recordAudit(
-      tx,
-      { clock, entropy },
-      {
-        actor: operatorActor(operator),
-        action: "applied_set.put",
-        target: { type: "applied_set", id: name },
-        outcome: "success",
-        origin,
-        details: {
-          revision: row.revision,
-          complete,
-          policies: policies.length,
-          watches: watches.length,
-          inventory: inventory !== null,
-          hosts: assignments.reduce((sum, { identity_ids: ids }) => sum + ids.length, 0),
-        },
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "applied_set.put",
+      target: { type: "applied_set", id: name },
+      outcome: "success",
+      origin,
+      details: {
+        revision: row.revision,
+        complete,
+        policies: policies.length,
+        watches: watches.length,
+        inventory: inventory !== null,
+        hosts: assignments.reduce((sum, { identity_ids: ids }) => sum + ids.length, 0),
       },
-    );
+    });
     return row;
   });

@@ -17,10 +17,9 @@ const openExport = (id: string) => {
     {
       operator: { userId, email, scopes: [] },
       origin: { remoteAddress: "127.0.0.1", requestId: id },
-      action: "fleet.export",
-      target: { type: "fleet_export", id },
-      details: {},
+      asked: {},
     },
+    { action: "fleet.export", target: { type: "fleet_export", id } },
     () => {
       const read = Promise.withResolvers<ExportBatch<string, number>>();
       reads.push(read);

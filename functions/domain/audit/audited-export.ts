@@ -6,14 +6,18 @@ import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
 /** Rows per batch: enough to amortise a scan, few enough for memory and the event loop. */
 export const exportBatchRows = 250;
 
-/** Who exports what, for the audit log. */
-export interface ExportOrder {
+/** Who exports, and the filters as requested, for the audit log. */
+export interface RequestedExport {
   operator: Operator;
   origin: Origin;
+  asked: Readonly<Record<string, unknown>>;
+}
+
+/** What is exported, for the audit log. */
+export interface ExportEntry {
   action: AuditAction;
   target: { type: string; id: string };
-  /** What was requested, such as the filters. */
-  details: Readonly<Record<string, unknown>>;
+  details?: Readonly<Record<string, unknown>>;
 }
 
 /** One batch of an export, and the position of the next one: null after the last. */
@@ -28,7 +32,8 @@ export interface ExportBatch<Row, Position> {
  */
 export const auditedExport = async function* <Row, Position>(
   core: Pick<Core, "db" | "clock" | "entropy">,
-  { operator, origin, action, target, details }: ExportOrder,
+  { operator, origin, asked }: RequestedExport,
+  { action, target, details }: ExportEntry,
   read: (after: Position | null) => Promise<ExportBatch<Row, Position>>,
 ): AsyncGenerator<Row[], void, void> {
   let given = 0;
@@ -60,7 +65,7 @@ export const auditedExport = async function* <Row, Position>(
       outcome: reason === null ? "success" : "failure",
       reason,
       origin,
-      details: { ...details, rows: given },
+      details: { ...details, filters: asked, rows: given },
     } as const;
     // A client of a single request ends with it: nothing of the export may still run then.
     await Promise.allSettled([next]);

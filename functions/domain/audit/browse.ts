@@ -3,14 +3,12 @@ import type { AuditFilter, ListedAuditEvent } from "../../store/audit/list.ts";
 import { listAuditEvents } from "../../store/audit/list.ts";
 import { findAuditSubject, findRecordNames, type RecordName } from "../../store/audit/record-names.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
-import type { Operator } from "../operator/authenticate.ts";
-import type { Origin } from "./audit-log.ts";
-import { auditedExport, exportBatchRows } from "./audited-export.ts";
+import { auditedExport, exportBatchRows, type RequestedExport } from "./audited-export.ts";
 
 /** The filters of the audit log as an operator requests them. */
 export interface AuditQuery extends Omit<AuditFilter, "about"> {
   /** Names what the events are about: an id, or a name that `findAuditSubject` knows. */
-  target?: string;
+  target?: string | undefined;
 }
 
 /** An event with the names of the records to which it refers. */
@@ -28,24 +26,20 @@ export const browseAuditEvents = async (
   return { rows: await withNames({ db }, rows), next };
 };
 
-/** Who exports which events, and the parameters as requested, for the audit log. */
-export interface AuditExport {
+/** An export that an operator requests. */
+export interface AuditExport extends RequestedExport {
   query: AuditQuery;
   format: "csv" | "jsonl";
-  operator: Operator;
-  origin: Origin;
-  asked: Readonly<Record<string, unknown>>;
 }
 
 /** Returns every event of a filter in batches, newest first, each read on demand. Audited as `audit.export` once the reader ends. */
 export const exportAuditEvents = async (
   core: Pick<Core, "db" | "clock" | "entropy">,
-  { query, format, operator, origin, asked }: AuditExport,
+  { query, format, ...request }: AuditExport,
 ): Promise<AsyncGenerator<NamedAuditEvent[], void, void>> => {
   const filter = await filterOf(core, query);
-  const target = { type: "audit_export", id: format };
-  const entry = { operator, origin, action: "audit.export", target, details: { filters: asked } } as const;
-  return auditedExport(core, entry, async (after: string | null) => {
+  const entry = { action: "audit.export", target: { type: "audit_export", id: format } } as const;
+  return auditedExport(core, request, entry, async (after: string | null) => {
     const { rows, next } = await listAuditEvents(core.db, filter, { after, limit: exportBatchRows });
     return { rows: await withNames(core, rows), next };
   });
@@ -53,7 +47,7 @@ export const exportAuditEvents = async (
 
 const filterOf = async ({ db }: Pick<Core, "db">, { target, ...filter }: AuditQuery): Promise<AuditFilter> => ({
   ...filter,
-  ...(target === undefined ? {} : { about: await findAuditSubject(db, target) }),
+  about: target === undefined ? undefined : await findAuditSubject(db, target),
 });
 
 const withNames = async ({ db }: Pick<Core, "db">, rows: readonly ListedAuditEvent[]): Promise<NamedAuditEvent[]> => {

@@ -22,24 +22,20 @@ export const sessionEnders = {
  */
 export const endWebSession = async (
   tx: Executor,
-  { clock, entropy }: Pick<Core, "clock" | "entropy">,
+  core: Pick<Core, "clock" | "entropy">,
   { sessionId, userId, expiresAt }: EndedSession,
   { actor, origin }: { actor: Actor; origin: Origin },
 ): Promise<void> => {
-  const now = new Date(clock.now());
+  const now = new Date(core.clock.now());
   if (!(await insertEndedWebSession(tx, { id: sessionId, expiresAt }, now))) return;
-  await recordAudit(
-    tx,
-    { clock, entropy },
-    {
-      action: "operator.sign_out",
-      outcome: "success",
-      origin,
-      actor,
-      target: { type: "person", id: userId },
-      details: { programs: await countSessionsOfWebSession(tx, sessionId, now) },
-    },
-  );
+  await recordAudit(tx, core, {
+    action: "operator.sign_out",
+    outcome: "success",
+    origin,
+    actor,
+    target: { type: "person", id: userId },
+    details: { programs: await countSessionsOfWebSession(tx, sessionId, now) },
+  });
 };
 
 /** Ends the session at web of a person who signed out, with the remote address that web saw. Idempotent. */

@@ -26,31 +26,27 @@ type Needs = Pick<Core, "db" | "clock" | "entropy">;
 
 /** Revokes an identity with all its active certificates and their successors; final and idempotent. Throws 404 `not_found`. */
 export const revokeIdentity = async (
-  { db, clock, entropy }: Needs,
+  core: Needs,
   operator: Operator,
   { identityId, reasonCode }: { identityId: string; reasonCode: string | null },
   origin: Origin,
 ): Promise<{ identity: IdentityRow; revokedCertificateIds: string[] }> =>
-  db.transaction(async (tx) => {
+  core.db.transaction(async (tx) => {
     const identity = await lockIdentity(tx, identityId);
     if (identity === undefined) throw new Problem("not_found");
     if (identity.revokedAt !== null) return { identity, revokedCertificateIds: [] };
-    const revokedAt = new Date(clock.now());
+    const revokedAt = new Date(core.clock.now());
     await updateIdentityRevoked(tx, identityId, revokedAt);
     const revokedCertificateIds = await updateIdentityCertificatesRevoked(tx, identityId, revokedAt);
-    await recordAudit(
-      tx,
-      { clock, entropy },
-      {
-        actor: operatorActor(operator),
-        action: "identity.revoke",
-        target: { type: "collector_identity", id: identityId },
-        outcome: "success",
-        reasonCode,
-        origin,
-        details: { identity: identity.identity, certificate_ids: revokedCertificateIds },
-      },
-    );
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "identity.revoke",
+      target: { type: "collector_identity", id: identityId },
+      outcome: "success",
+      reasonCode,
+      origin,
+      details: { identity: identity.identity, certificate_ids: revokedCertificateIds },
+    });
     await notifyRevocation(tx, identity.identity);
     return { identity: { ...identity, revokedAt }, revokedCertificateIds };
   });
@@ -60,32 +56,28 @@ export const revokeIdentity = async (
  * which the host can still connect. Throws 404 `not_found`.
  */
 export const revokeCertificate = async (
-  { db, clock, entropy }: Needs,
+  core: Needs,
   operator: Operator,
   { certificateId, reasonCode }: { certificateId: string; reasonCode: string | null },
   origin: Origin,
 ): Promise<{ certificate: CertificateRow; otherActiveCertificateIds: string[] }> =>
-  db.transaction(async (tx) => {
+  core.db.transaction(async (tx) => {
     const found = await findCertificate(tx, certificateId);
     const identity = found && (await lockIdentity(tx, found.identityId));
     const before = identity && (await lockCertificate(tx, certificateId));
     if (before === undefined) throw new Problem("not_found");
-    const revokedAt = new Date(clock.now());
+    const revokedAt = new Date(core.clock.now());
     if (before.status !== "revoked") {
       const certificateIds = await updateCertificateRevoked(tx, certificateId, revokedAt);
-      await recordAudit(
-        tx,
-        { clock, entropy },
-        {
-          actor: operatorActor(operator),
-          action: "certificate.revoke",
-          target: { type: "certificate", id: certificateId },
-          outcome: "success",
-          reasonCode,
-          origin,
-          details: { identity: identity?.identity, certificate_ids: certificateIds },
-        },
-      );
+      await recordAudit(tx, core, {
+        actor: operatorActor(operator),
+        action: "certificate.revoke",
+        target: { type: "certificate", id: certificateId },
+        outcome: "success",
+        reasonCode,
+        origin,
+        details: { identity: identity?.identity, certificate_ids: certificateIds },
+      });
       await notifyRevocation(tx, identity?.identity ?? "");
     }
     const others = await findActiveCertificates(tx, before.identityId, revokedAt);

@@ -117,24 +117,20 @@ const sign = async (signer: Signer, request: SigningRequest): Promise<IssuedCert
 };
 
 const recordSignerFault = (
-  { db, clock, entropy }: RenewCore,
+  core: RenewCore,
   failed: { identity: IdentityRow; presented: AdmittedCollector; fault: SignerFault; origin: Origin },
 ): Promise<void> => {
   const { identity, presented, fault, origin } = failed;
-  return db.transaction((tx) =>
-    recordAudit(
-      tx,
-      { clock, entropy },
-      {
-        actor: { type: "collector", id: identity.id, display: identity.identity },
-        action: "certificate.renew",
-        target: { type: "certificate", id: presented.certificateId },
-        outcome: "failure",
-        reason: "signer_failed",
-        origin,
-        details: { identity_id: identity.id, signer_fault: fault.message },
-      },
-    ),
+  return core.db.transaction((tx) =>
+    recordAudit(tx, core, {
+      actor: { type: "collector", id: identity.id, display: identity.identity },
+      action: "certificate.renew",
+      target: { type: "certificate", id: presented.certificateId },
+      outcome: "failure",
+      reason: "signer_failed",
+      origin,
+      details: { identity_id: identity.id, signer_fault: fault.message },
+    }),
   );
 };
 
@@ -153,7 +149,7 @@ interface Renewal {
 /** Checks identity and certificate again under the identity's lock, then writes successor and audit event. */
 const record = async (
   tx: Executor,
-  { clock, entropy }: RenewCore,
+  core: RenewCore,
   { presented, spkiSha256, issued, issuedAt, body, origin }: Renewal,
 ): Promise<Issued> => {
   const identity = await lockIdentity(tx, presented.identityId);
@@ -164,13 +160,13 @@ const record = async (
   if (predecessor.status === "replaced") throw new Problem("certificate_replaced");
   const unused = await findUnusedSuccessor(tx, predecessor.id);
   if (unused && isSameKey(unused, spkiSha256)) return { identity, certificate: unused };
-  await checkRate(tx, predecessor.renewAfter, identity.id, clock.now());
-  if (unused) await updateReplaced(tx, [unused.id], new Date(clock.now()));
+  await checkRate(tx, predecessor.renewAfter, identity.id, core.clock.now());
+  if (unused) await updateReplaced(tx, [unused.id], new Date(core.clock.now()));
 
   const certificate = await insertCertificate(
     tx,
     issuedRow(issued, {
-      id: uuidv7({ clock, entropy }),
+      id: uuidv7(core),
       identityId: identity.id,
       predecessorId: predecessor.id,
       tokenId: null,
@@ -181,23 +177,19 @@ const record = async (
   if (certificate === undefined) throw new SignerFault(issuedBefore);
   const collectorVersion = body.collector_version;
   await updateCollectorVersion(tx, identity.id, collectorVersion);
-  await recordAudit(
-    tx,
-    { clock, entropy },
-    {
-      actor: { type: "collector", id: identity.id, display: identity.identity },
-      action: "certificate.renew",
-      target: { type: "certificate", id: certificate.id },
-      outcome: "success",
-      origin,
-      details: {
-        identity_id: identity.id,
-        predecessor_id: predecessor.id,
-        fingerprint_sha256: issued.fingerprintSha256,
-        not_after: certificate.notAfter.toISOString(),
-        ...(unused ? { replaced_unused_id: unused.id } : {}),
-      },
+  await recordAudit(tx, core, {
+    actor: { type: "collector", id: identity.id, display: identity.identity },
+    action: "certificate.renew",
+    target: { type: "certificate", id: certificate.id },
+    outcome: "success",
+    origin,
+    details: {
+      identity_id: identity.id,
+      predecessor_id: predecessor.id,
+      fingerprint_sha256: issued.fingerprintSha256,
+      not_after: certificate.notAfter.toISOString(),
+      ...(unused ? { replaced_unused_id: unused.id } : {}),
     },
-  );
+  });
   return { identity: { ...identity, collectorVersion }, certificate };
 };

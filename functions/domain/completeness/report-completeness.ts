@@ -21,9 +21,7 @@ import {
   type HourRange,
   type MatchingHost,
 } from "../../store/completeness/report.ts";
-import type { Origin } from "../audit/audit-log.ts";
-import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
-import type { Operator } from "../operator/authenticate.ts";
+import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 import { factsOf } from "./hour-statuses.ts";
 
 /** An hour of a host: its settled state, what it is short of, and the accounts that core still has. */
@@ -126,15 +124,12 @@ const exportHosts = exportBatchRows / 10;
 export const exportFleetHours = (
   core: Pick<Core, "db" | "clock" | "entropy" | "hourColumns">,
   filter: HourFilter,
-  { operator, origin, asked }: { operator: Operator; origin: Origin; asked: Readonly<Record<string, unknown>> },
+  request: RequestedExport,
 ): AsyncGenerator<MatchingHour[], void, void> =>
   auditedExport(
     core,
-    {
-      ...{ operator, origin, action: "completeness.export" },
-      target: { type: "completeness", id: "fleet" },
-      details: { filters: asked },
-    },
+    request,
+    { action: "completeness.export", target: { type: "completeness", id: "fleet" } },
     async (after: MatchingHost | null) => {
       const { rows, next } = await findMatchingHosts(core.db, filter, { after, limit: exportHosts }, core.hourColumns);
       const hosts = await withHours(core, filter, rows);

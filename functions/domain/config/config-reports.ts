@@ -17,10 +17,8 @@ import {
   type UnstoredHash,
 } from "../../store/config/hosts.ts";
 import type { Paged, PageRequest } from "../../store/database/query-parts.ts";
-import type { Origin } from "../audit/audit-log.ts";
-import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
+import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 import { readCountingRules } from "../fleet/rules.ts";
-import type { Operator } from "../operator/authenticate.ts";
 
 /** The parts of core that read configs with their progress. */
 export type ConfigReportCore = Pick<Core, "db" | "clock" | "config">;
@@ -83,30 +81,18 @@ const requireConfig = async ({ db }: ConfigReportCore, id: string): Promise<void
   if ((await findConfig(db, id)) === undefined) throw new Problem("not_found", { detail: "No such config" });
 };
 
-/** Who exports, and what was requested, for the audit log. */
-export interface RequestedExport {
-  operator: Operator;
-  origin: Origin;
-  asked: Readonly<Record<string, unknown>>;
-}
-
 type ExportCore = ConfigReportCore & Pick<Core, "entropy">;
 
 /** Returns every config of a list and its hosts, newest first, in batches; audited. */
 export const exportConfigs = (
   core: ExportCore,
   text: string | undefined,
-  { operator, origin, asked }: RequestedExport,
+  request: RequestedExport,
 ): AsyncGenerator<ConfigWithProgress[], void, void> =>
   auditedExport(
     core,
-    {
-      operator,
-      origin,
-      action: "config.export",
-      target: { type: "config_export", id: "configs" },
-      details: { filters: asked },
-    },
+    request,
+    { action: "config.export", target: { type: "config_export", id: "configs" } },
     (after: string | null) => browseConfigs(core, text, { after, limit: exportBatchRows }),
   );
 
@@ -114,19 +100,14 @@ export const exportConfigs = (
 export const exportAssignments = async (
   core: ExportCore,
   filter: AssignmentFilter & { configId: string },
-  { operator, origin, asked }: RequestedExport,
+  request: RequestedExport,
 ): Promise<AsyncGenerator<AssignmentListRow[], void, void>> => {
   await requireConfig(core, filter.configId);
   const rules = await readCountingRules(core);
   return auditedExport(
     core,
-    {
-      operator,
-      origin,
-      action: "config.export",
-      target: { type: "collector_config", id: filter.configId },
-      details: { filters: asked },
-    },
+    request,
+    { action: "config.export", target: { type: "collector_config", id: filter.configId } },
     (after: string | null) => listAssignments(core.db, rules, filter, { after, limit: exportBatchRows }),
   );
 };

@@ -89,30 +89,26 @@ export const assignConfigToMany = async (
 
 /** Removes the assignment of an identity; idempotent. Throws 404 `not_found`. */
 export const clearConfig = async (
-  { db, clock, entropy }: Needs,
+  core: Needs,
   operator: Operator,
   { identityId }: { identityId: string },
   origin: Origin,
 ): Promise<void> =>
-  db.transaction(async (tx) => {
+  core.db.transaction(async (tx) => {
     const identity = await lockIdentity(tx, identityId);
     if (identity === undefined) throw new Problem("not_found");
     const open = await findOpenAssignment(tx, identityId);
     if (open === undefined) return;
-    await endAssignment(tx, identityId, new Date(clock.now()));
+    await endAssignment(tx, identityId, new Date(core.clock.now()));
     await notifyHosts(tx, { action: "config_assigned", identityIds: [identityId], spreadMs: 0 });
-    await recordAudit(
-      tx,
-      { clock, entropy },
-      {
-        actor: operatorActor(operator),
-        action: "config.clear",
-        target: { type: "collector_identity", id: identityId },
-        outcome: "success",
-        origin,
-        details: { identity: identity.identity, previous_config_id: open.configId },
-      },
-    );
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "config.clear",
+      target: { type: "collector_identity", id: identityId },
+      outcome: "success",
+      origin,
+      details: { identity: identity.identity, previous_config_id: open.configId },
+    });
   });
 
 /**
@@ -156,7 +152,7 @@ export const notifyAssigned = async (tx: Executor, assigned: readonly Assigned[]
  */
 export const assignLocked = async (
   tx: Executor,
-  { clock, entropy }: Needs,
+  core: Needs,
   change: {
     operator: Operator;
     identity: IdentityRow;
@@ -169,10 +165,10 @@ export const assignLocked = async (
   if (identity.revokedAt !== null) throw new Problem("conflict", { detail: "The identity is revoked" });
   const open = await findOpenAssignment(tx, identity.id);
   if (open?.configId === config.id) return { assignment: open, config, previousConfigId: config.id };
-  const at = new Date(clock.now());
+  const at = new Date(core.clock.now());
   await endAssignment(tx, identity.id, at);
   const assignment: AssignmentRow = {
-    id: uuidv7({ clock, entropy }),
+    id: uuidv7(core),
     identityId: identity.id,
     configId: config.id,
     assignedAt: at,
@@ -180,24 +176,20 @@ export const assignLocked = async (
     endedAt: null,
   };
   await insertAssignment(tx, assignment);
-  await recordAudit(
-    tx,
-    { clock, entropy },
-    {
-      actor: operatorActor(operator),
-      action: rollback ? "config.rollback" : "config.assign",
-      target: { type: "collector_identity", id: identity.id },
-      outcome: "success",
-      reasonCode: rollback?.reasonCode ?? null,
-      origin,
-      details: {
-        identity: identity.identity,
-        config_id: config.id,
-        config_hash: config.configHash,
-        previous_config_id: open?.configId ?? null,
-      },
+  await recordAudit(tx, core, {
+    actor: operatorActor(operator),
+    action: rollback ? "config.rollback" : "config.assign",
+    target: { type: "collector_identity", id: identity.id },
+    outcome: "success",
+    reasonCode: rollback?.reasonCode ?? null,
+    origin,
+    details: {
+      identity: identity.identity,
+      config_id: config.id,
+      config_hash: config.configHash,
+      previous_config_id: open?.configId ?? null,
     },
-  );
+  });
   return { assignment, config, previousConfigId: open?.configId ?? null };
 };
 

@@ -13,32 +13,28 @@ import { findSecrets } from "./find-secrets.ts";
 
 /** Stores a checked config, byte for byte. Publishing the same text again creates another config. */
 export const publishConfig = async (
-  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  core: Pick<Core, "db" | "clock" | "entropy">,
   operator: Operator,
   { name, config }: { name: string | null; config: CheckedConfig },
   origin: Origin,
 ): Promise<ConfigRow> =>
-  db.transaction(async (tx) => {
+  core.db.transaction(async (tx) => {
     const row: ConfigRow = {
       ...config,
-      id: uuidv7({ clock, entropy }),
+      id: uuidv7(core),
       name,
-      createdAt: new Date(clock.now()),
+      createdAt: new Date(core.clock.now()),
       createdBy: operator.userId,
     };
     await insertConfig(tx, row);
-    await recordAudit(
-      tx,
-      { clock, entropy },
-      {
-        actor: operatorActor(operator),
-        action: "config.publish",
-        target: { type: "collector_config", id: row.id },
-        outcome: "success",
-        origin,
-        details: { name, config_hash: row.configHash, size_bytes: row.sizeBytes },
-      },
-    );
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "config.publish",
+      target: { type: "collector_config", id: row.id },
+      outcome: "success",
+      origin,
+      details: { name, config_hash: row.configHash, size_bytes: row.sizeBytes },
+    });
     return row;
   });
 

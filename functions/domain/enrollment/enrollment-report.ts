@@ -9,12 +9,9 @@ import {
   listAllTokens,
   listPolicies,
   type PolicyFilter,
-  type RefusalGroupRow,
   type TokenFilter,
 } from "../../store/enrollment/report.ts";
-import type { Origin } from "../audit/audit-log.ts";
-import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
-import type { Operator } from "../operator/authenticate.ts";
+import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 
 /** The parts of core that read enrollment. */
 export type EnrollmentReportCore = Pick<Core, "db" | "clock">;
@@ -46,40 +43,26 @@ export const reportEnrollment = async (core: EnrollmentReportCore) => {
   return { ...counts, since, until, refusals };
 };
 
-/** Who exports, and what was requested, for the audit log. */
-interface ExportRequest {
-  operator: Operator;
-  origin: Origin;
-  asked: Readonly<Record<string, unknown>>;
-}
-
 type ExportCore = EnrollmentReportCore & Pick<Core, "entropy">;
 
-const exportOf = <Row>(
-  core: ExportCore,
-  id: "policies" | "tokens" | "refusals",
-  { operator, origin, asked }: ExportRequest,
-  read: (after: string | null) => Promise<Paged<Row>>,
-): AsyncGenerator<Row[], void, void> => {
-  const target = { type: "enrollment_export", id };
-  return auditedExport(
-    core,
-    { operator, origin, action: "enrollment.export", target, details: { filters: asked } },
-    read,
-  );
-};
+const entryOf = (id: "policies" | "tokens" | "refusals") =>
+  ({ action: "enrollment.export", target: { type: "enrollment_export", id } }) as const;
 
 /** Returns every policy of a list, newest first, in batches; audited. */
-export const exportPolicies = (core: ExportCore, filter: PolicyFilter, request: ExportRequest) =>
-  exportOf(core, "policies", request, (after) => browsePolicies(core, filter, { after, limit: exportBatchRows }));
+export const exportPolicies = (core: ExportCore, filter: PolicyFilter, request: RequestedExport) =>
+  auditedExport(core, request, entryOf("policies"), (after: string | null) =>
+    browsePolicies(core, filter, { after, limit: exportBatchRows }),
+  );
 
 /** Returns every token of a list, newest first, in batches; audited. */
-export const exportTokens = (core: ExportCore, filter: TokenFilter, request: ExportRequest) =>
-  exportOf(core, "tokens", request, (after) => browseAllTokens(core, filter, { after, limit: exportBatchRows }));
+export const exportTokens = (core: ExportCore, filter: TokenFilter, request: RequestedExport) =>
+  auditedExport(core, request, entryOf("tokens"), (after: string | null) =>
+    browseAllTokens(core, filter, { after, limit: exportBatchRows }),
+  );
 
 /** Returns the refusals of the last day by reason and policy; audited. */
-export const exportRefusals = (core: ExportCore, request: ExportRequest) =>
-  exportOf<RefusalGroupRow>(core, "refusals", request, async () => ({
+export const exportRefusals = (core: ExportCore, request: RequestedExport) =>
+  auditedExport(core, request, entryOf("refusals"), async () => ({
     rows: (await reportEnrollment(core)).refusals,
     next: null,
   }));

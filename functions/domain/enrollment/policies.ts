@@ -38,77 +38,69 @@ export interface PolicyDraft {
  * does not know.
  */
 export const createPolicy = async (
-  { config, db, clock, entropy }: Pick<Core, "config" | "db" | "clock" | "entropy">,
+  core: Pick<Core, "config" | "db" | "clock" | "entropy">,
   operator: Operator,
   draft: PolicyDraft,
   origin: Origin,
 ): Promise<PolicyRow> => {
   const fault = faultOfWorkload(
     draft,
-    config.workloadIssuers.map(({ issuer }) => issuer),
+    core.config.workloadIssuers.map(({ issuer }) => issuer),
   );
   if (fault !== undefined) throw new Problem("validation_failed", { errors: [fault] });
-  return db.transaction(async (tx) => {
+  return core.db.transaction(async (tx) => {
     const policy = await insertPolicy(tx, {
       ...draft,
-      id: uuidv7({ clock, entropy }),
+      id: uuidv7(core),
       certificateTtlSeconds: Math.min(draft.certificateTtlSeconds, certificateTtlSecondsMax),
-      createdAt: new Date(clock.now()),
+      createdAt: new Date(core.clock.now()),
       createdBy: operator.userId,
     });
     if (policy === undefined) throw new Problem("policy_name_taken");
-    await recordAudit(
-      tx,
-      { clock, entropy },
-      {
-        actor: operatorActor(operator),
-        action: "enrollment_policy.create",
-        target: { type: "enrollment_policy", id: policy.id },
-        outcome: "success",
-        origin,
-        details: {
-          name: policy.name,
-          allowed_identity_prefixes: policy.allowedIdentityPrefixes,
-          certificate_ttl_seconds: policy.certificateTtlSeconds,
-          allowed_platforms: policy.allowedPlatforms,
-          max_enrollments: policy.maxEnrollments,
-          max_enrollments_per_hour: policy.maxEnrollmentsPerHour,
-          allowed_source_cidrs: policy.allowedSourceCidrs,
-          reenrollment: policy.reenrollment,
-          labels: policy.labels,
-          workload: policy.workload,
-        },
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "enrollment_policy.create",
+      target: { type: "enrollment_policy", id: policy.id },
+      outcome: "success",
+      origin,
+      details: {
+        name: policy.name,
+        allowed_identity_prefixes: policy.allowedIdentityPrefixes,
+        certificate_ttl_seconds: policy.certificateTtlSeconds,
+        allowed_platforms: policy.allowedPlatforms,
+        max_enrollments: policy.maxEnrollments,
+        max_enrollments_per_hour: policy.maxEnrollmentsPerHour,
+        allowed_source_cidrs: policy.allowedSourceCidrs,
+        reenrollment: policy.reenrollment,
+        labels: policy.labels,
+        workload: policy.workload,
       },
-    );
+    });
     return policy;
   });
 };
 
 /** Freezes a policy; final and idempotent. Its tokens stop enrolling with the commit. Throws 404 `not_found`. */
 export const freezePolicy = async (
-  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  core: Pick<Core, "db" | "clock" | "entropy">,
   operator: Operator,
   { policyId, reasonCode }: { policyId: string; reasonCode: string | null },
   origin: Origin,
 ): Promise<PolicyRow> =>
-  db.transaction(async (tx) => {
+  core.db.transaction(async (tx) => {
     const policy = await lockPolicy(tx, policyId);
     if (policy === undefined) throw new Problem("not_found");
     if (policy.frozenAt !== null) return policy;
-    const frozenAt = new Date(clock.now());
+    const frozenAt = new Date(core.clock.now());
     await updatePolicyFrozen(tx, policyId, frozenAt);
-    await recordAudit(
-      tx,
-      { clock, entropy },
-      {
-        actor: operatorActor(operator),
-        action: "enrollment_policy.freeze",
-        target: { type: "enrollment_policy", id: policyId },
-        outcome: "success",
-        reasonCode,
-        origin,
-      },
-    );
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "enrollment_policy.freeze",
+      target: { type: "enrollment_policy", id: policyId },
+      outcome: "success",
+      reasonCode,
+      origin,
+    });
     return { ...policy, frozenAt };
   });
 

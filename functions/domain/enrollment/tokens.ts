@@ -29,21 +29,21 @@ export interface TokenDraft {
  * `policy_frozen`.
  */
 export const createToken = async (
-  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  core: Pick<Core, "db" | "clock" | "entropy">,
   operator: Operator,
   { ttlSeconds, ...draft }: TokenDraft,
   origin: Origin,
 ): Promise<{ token: TokenRow; raw: Secret }> => {
-  const raw = new Secret(generateToken(entropy));
+  const raw = new Secret(generateToken(core.entropy));
   const tokenSha256 = await sha256(raw.reveal());
-  return db.transaction(async (tx) => {
+  return core.db.transaction(async (tx) => {
     const policy = await lockPolicy(tx, draft.policyId);
     if (policy === undefined) throw new Problem("not_found");
     if (policy.frozenAt !== null) throw new Problem("policy_frozen", { kind: "conflict" });
-    const now = clock.now();
+    const now = core.clock.now();
     const token: TokenRow = {
       ...draft,
-      id: uuidv7({ clock, entropy }),
+      id: uuidv7(core),
       tokenSha256,
       tokenPrefix: raw.reveal().slice(0, tokenPrefixCharacters),
       useCount: 0,
@@ -56,54 +56,46 @@ export const createToken = async (
       attestation: null,
     };
     await insertToken(tx, token);
-    await recordAudit(
-      tx,
-      { clock, entropy },
-      {
-        actor: operatorActor(operator),
-        action: "bootstrap_token.create",
-        target: { type: "bootstrap_token", id: token.id },
-        outcome: "success",
-        origin,
-        details: {
-          policy_id: token.policyId,
-          token_prefix: token.tokenPrefix,
-          max_uses: token.maxUses,
-          expires_at: token.expiresAt.toISOString(),
-          allowed_source_cidrs: token.allowedSourceCidrs,
-          bound_device_id: token.boundDeviceId,
-        },
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "bootstrap_token.create",
+      target: { type: "bootstrap_token", id: token.id },
+      outcome: "success",
+      origin,
+      details: {
+        policy_id: token.policyId,
+        token_prefix: token.tokenPrefix,
+        max_uses: token.maxUses,
+        expires_at: token.expiresAt.toISOString(),
+        allowed_source_cidrs: token.allowedSourceCidrs,
+        bound_device_id: token.boundDeviceId,
       },
-    );
+    });
     return { token, raw };
   });
 };
 
 /** Revokes a bootstrap token; idempotent. It enrolls no host after the commit. Throws 404 `not_found`. */
 export const revokeToken = async (
-  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  core: Pick<Core, "db" | "clock" | "entropy">,
   operator: Operator,
   { tokenId, reasonCode }: { tokenId: string; reasonCode: string | null },
   origin: Origin,
 ): Promise<TokenRow> =>
-  db.transaction(async (tx) => {
+  core.db.transaction(async (tx) => {
     const token = await lockToken(tx, tokenId);
     if (token === undefined) throw new Problem("not_found");
     if (token.revokedAt !== null) return token;
-    const revokedAt = new Date(clock.now());
+    const revokedAt = new Date(core.clock.now());
     await updateTokenRevoked(tx, tokenId, revokedAt);
-    await recordAudit(
-      tx,
-      { clock, entropy },
-      {
-        actor: operatorActor(operator),
-        action: "bootstrap_token.revoke",
-        target: { type: "bootstrap_token", id: tokenId },
-        outcome: "success",
-        reasonCode,
-        origin,
-        details: { policy_id: token.policyId, token_prefix: token.tokenPrefix },
-      },
-    );
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "bootstrap_token.revoke",
+      target: { type: "bootstrap_token", id: tokenId },
+      outcome: "success",
+      reasonCode,
+      origin,
+      details: { policy_id: token.policyId, token_prefix: token.tokenPrefix },
+    });
     return { ...token, revokedAt };
   });

@@ -80,26 +80,22 @@ const isRenewalOverdue = ({ renewAfter, notAfter, issuedAt }: HeartbeatRecord, n
   renewAfter !== null && notAfter !== null && issuedAt !== null && now > renewAfter + (notAfter - issuedAt) / 10;
 
 const auditClone = async (
-  { db, clock, entropy }: HeartbeatCore,
+  core: HeartbeatCore,
   { identity, identityId, certificateId }: { identity: string; identityId: string; certificateId: string },
   origin: Origin,
 ): Promise<void> => {
   const action = "identity.clone_suspected";
-  const since = new Date(clock.now() - cloneAuditMs);
-  if (await hasAuditEventSince(db, { action, targetId: identityId, since })) return;
-  await db.transaction((tx) =>
-    recordAudit(
-      tx,
-      { clock, entropy },
-      {
-        actor: { type: "collector", id: identityId, display: identity },
-        action,
-        target: { type: "collector_identity", id: identityId },
-        outcome: "success",
-        reason: "two processes report with one certificate in turn",
-        origin,
-        details: { certificate_id: certificateId },
-      },
-    ),
+  const since = new Date(core.clock.now() - cloneAuditMs);
+  if (await hasAuditEventSince(core.db, { action, targetId: identityId, since })) return;
+  await core.db.transaction((tx) =>
+    recordAudit(tx, core, {
+      actor: { type: "collector", id: identityId, display: identity },
+      action,
+      target: { type: "collector_identity", id: identityId },
+      outcome: "success",
+      reason: "two processes report with one certificate in turn",
+      origin,
+      details: { certificate_id: certificateId },
+    }),
   );
 };

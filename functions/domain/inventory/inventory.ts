@@ -33,7 +33,7 @@ export const inventoryEtag = ({ sha256: hex }: Pick<InventoryRow, "sha256">): st
  * `inventory_invalid` for a name that occurs twice, and 412 `inventory_changed` for another ETag than the current one.
  */
 export const putInventory = async (
-  { db, clock, entropy }: Pick<Core, "db" | "clock" | "entropy">,
+  core: Pick<Core, "db" | "clock" | "entropy">,
   operator: Operator,
   { hosts, ifMatch, allowEmpty, isDryRun }: NewInventory,
   origin: Origin,
@@ -41,33 +41,29 @@ export const putInventory = async (
   if (hosts.length === 0 && !allowEmpty) throw new Problem("inventory_empty");
   refuseTwice(hosts);
   const digest = await inventoryDigest(hosts);
-  return db.transaction(async (tx) => {
+  return core.db.transaction(async (tx) => {
     const before = await lockInventory(tx);
     if (!matches(ifMatch, before))
       throw new Problem("inventory_changed", { extensions: { etag: before ? inventoryEtag(before) : null } });
     const changes = await store.compareInventory(tx, hosts);
-    const now = new Date(clock.now());
+    const now = new Date(core.clock.now());
     if (before?.sha256 === digest) return { ...before, changes };
     const after = { sha256: digest, hosts: hosts.length, updatedAt: now };
     if (isDryRun) return { ...after, changes };
     await store.replaceInventory(tx, hosts, after);
-    await recordAudit(
-      tx,
-      { clock, entropy },
-      {
-        actor: operatorActor(operator),
-        action: "inventory.put",
-        target: { type: "inventory", id: digest },
-        outcome: "success",
-        origin,
-        details: {
-          hosts: hosts.length,
-          added: changes.added.hosts,
-          changed: changes.changed.hosts,
-          removed: changes.removed.hosts,
-        },
+    await recordAudit(tx, core, {
+      actor: operatorActor(operator),
+      action: "inventory.put",
+      target: { type: "inventory", id: digest },
+      outcome: "success",
+      origin,
+      details: {
+        hosts: hosts.length,
+        added: changes.added.hosts,
+        changed: changes.changed.hosts,
+        removed: changes.removed.hosts,
       },
-    );
+    });
     return { ...after, changes };
   });
 };

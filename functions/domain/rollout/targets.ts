@@ -1,9 +1,7 @@
 import type { Core } from "../../core.ts";
 import type { PageRequest } from "../../store/database/query-parts.ts";
 import { listTargets, type TargetFilter, type TargetListRow } from "../../store/rollout/targets.ts";
-import type { Origin } from "../audit/audit-log.ts";
-import { auditedExport, exportBatchRows } from "../audit/audited-export.ts";
-import type { Operator } from "../operator/authenticate.ts";
+import { auditedExport, exportBatchRows, type RequestedExport } from "../audit/audited-export.ts";
 import { requireRollout } from "./require-rollout.ts";
 
 /** Returns one page of a rollout's targets, in the order of the waves. Throws 404 `not_found`. */
@@ -21,13 +19,11 @@ export const browseTargets = async (
 export const exportTargets = async (
   core: Pick<Core, "db" | "clock" | "entropy">,
   filter: TargetFilter,
-  { operator, origin, asked }: { operator: Operator; origin: Origin; asked: Readonly<Record<string, unknown>> },
+  request: RequestedExport,
 ): Promise<AsyncGenerator<TargetListRow[], void, void>> => {
   await requireRollout(core, filter.rolloutId);
-  const target = { type: "rollout", id: filter.rolloutId };
-  return auditedExport(
-    core,
-    { operator, origin, action: "rollout.export", target, details: { filters: asked } },
-    (after: number | null) => listTargets(core.db, filter, { after, limit: exportBatchRows }),
+  const entry = { action: "rollout.export", target: { type: "rollout", id: filter.rolloutId } } as const;
+  return auditedExport(core, request, entry, (after: number | null) =>
+    listTargets(core.db, filter, { after, limit: exportBatchRows }),
   );
 };

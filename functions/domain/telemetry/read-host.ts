@@ -18,8 +18,8 @@ import {
 } from "../../store/ingest/host-blocks.ts";
 import { BlockCorrupt, type StoredEnvelope } from "../../store/ingest/stored-envelope.ts";
 import { readHostRows } from "../../store/rows/read-host-rows.ts";
-import { type Origin, operatorActor, recordAudit } from "../audit/audit-log.ts";
-import type { Operator } from "../operator/authenticate.ts";
+import { operatorActor, recordAudit } from "../audit/audit-log.ts";
+import type { RequestedExport } from "../audit/audited-export.ts";
 
 /** Which telemetry of a host to read. */
 export interface TelemetryQuery extends Pick<HostRange, "from" | "to" | "kind"> {
@@ -48,7 +48,7 @@ export const readHostTelemetry = async (
   core: Needs,
   identityId: string,
   query: TelemetryQuery,
-  audit: { operator: Operator; origin: Origin; asked: Readonly<Record<string, unknown>> },
+  audit: RequestedExport,
 ): Promise<{ host: string; batches: AsyncGenerator<ReadTelemetry[], void, void> }> => {
   const found = await findIdentity(core.db, identityId);
   if (found === undefined) throw new Problem("not_found", { detail: "No such collector" });

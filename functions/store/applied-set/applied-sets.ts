@@ -1,15 +1,14 @@
 import { and, eq } from "drizzle-orm";
 import { appliedSet } from "../../../drizzle/schema/applied-set.ts";
 import type { Executor } from "../database/database.ts";
+import { firstRow } from "../database/query-parts.ts";
 
 /** A set's row. */
 export type AppliedSetRow = typeof appliedSet.$inferSelect;
 
 /** Finds a set by its name. */
-export const findAppliedSet = async (db: Executor, name: string): Promise<AppliedSetRow | undefined> => {
-  const [row] = await db.select().from(appliedSet).where(eq(appliedSet.name, name));
-  return row;
-};
+export const findAppliedSet = (db: Executor, name: string): Promise<AppliedSetRow | undefined> =>
+  firstRow(db.select().from(appliedSet).where(eq(appliedSet.name, name)));
 
 /** Writes the row of the revision after `before`, 0 for none. Returns false if the set has another revision. */
 export const replaceAppliedSet = async (tx: Executor, before: number, row: AppliedSetRow): Promise<boolean> => {

@@ -2,7 +2,7 @@ import { and, asc, count, desc, eq, gt, sql } from "drizzle-orm";
 import { auditChain, auditEvent, auditPending, auditVerification } from "../../../drizzle/schema/audit.ts";
 import type { Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
-import { anyOf } from "../database/query-parts.ts";
+import { anyOf, firstRow } from "../database/query-parts.ts";
 
 /** A row of the audit log as it is inserted. */
 export type AuditEventRow = typeof auditEvent.$inferInsert;
@@ -41,10 +41,8 @@ export const tryLockAppender = async (db: Executor): Promise<boolean> => {
 };
 
 /** Finds the newest link. */
-export const findHead = async (db: Executor): Promise<AuditLink | undefined> => {
-  const [row] = await db.select().from(auditChain).orderBy(desc(auditChain.seq)).limit(1);
-  return row;
-};
+export const findHead = (db: Executor): Promise<AuditLink | undefined> =>
+  firstRow(db.select().from(auditChain).orderBy(desc(auditChain.seq)).limit(1));
 
 /** Finds committed events that are not chained yet, oldest first. */
 export const findPendingEvents = (db: Executor, limit: number) =>
@@ -76,10 +74,8 @@ export const findLinksAfter = (db: Executor, seq: number, limit: number) =>
 export type LinkedEvent = Awaited<ReturnType<typeof findLinksAfter>>[number];
 
 /** Finds a link. */
-export const findLink = async (db: Executor, seq: number): Promise<AuditLink | undefined> => {
-  const [row] = await db.select().from(auditChain).where(eq(auditChain.seq, seq));
-  return row;
-};
+export const findLink = (db: Executor, seq: number): Promise<AuditLink | undefined> =>
+  firstRow(db.select().from(auditChain).where(eq(auditChain.seq, seq)));
 
 /** Counts the events that are not chained yet, up to `max`. */
 export const countPendingEvents = async (db: Executor, max: number): Promise<number> => {
@@ -92,10 +88,8 @@ export const countPendingEvents = async (db: Executor, max: number): Promise<num
 export type AuditVerificationRow = Omit<typeof auditVerification.$inferSelect, "singleton">;
 
 /** Finds what has been verified of the chain; undefined before the first check. */
-export const findVerification = async (db: Executor): Promise<AuditVerificationRow | undefined> => {
-  const [row] = await db.select().from(auditVerification);
-  return row;
-};
+export const findVerification = (db: Executor): Promise<AuditVerificationRow | undefined> =>
+  firstRow(db.select().from(auditVerification));
 
 /** Inserts the row before the first check, then locks it until the transaction ends. Returns undefined while another core has it. */
 export const tryLockVerification = async (
@@ -103,8 +97,7 @@ export const tryLockVerification = async (
   first: AuditVerificationRow,
 ): Promise<AuditVerificationRow | undefined> => {
   await db.insert(auditVerification).values(first).onConflictDoNothing();
-  const [row] = await db.select().from(auditVerification).for("update", { skipLocked: true });
-  return row;
+  return firstRow(db.select().from(auditVerification).for("update", { skipLocked: true }));
 };
 
 /** Stores what has been verified. */

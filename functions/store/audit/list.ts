@@ -13,22 +13,22 @@ export interface AuditSubject {
 /** Selects events; an absent part does not filter, and the parts combine by AND. */
 export interface AuditFilter {
   /** Any of these actions. */
-  actions?: readonly string[];
+  actions?: readonly string[] | undefined;
   /** None of these actions. */
-  notActions?: readonly string[];
+  notActions?: readonly string[] | undefined;
   /** The actor's id, or the name that the log shows. */
-  actor?: string;
+  actor?: string | undefined;
   /** Not by this actor, by the id or the name. */
-  notActor?: string;
+  notActor?: string | undefined;
   /** Events on any of these targets, or by any of these actors. */
-  about?: AuditSubject;
-  outcome?: "success" | "failure";
+  about?: AuditSubject | undefined;
+  outcome?: "success" | "failure" | undefined;
   /** Exactly this reason. */
-  reason?: string;
-  since?: Date;
-  until?: Date;
+  reason?: string | undefined;
+  since?: Date | undefined;
+  until?: Date | undefined;
   /** A substring of actor, target, reason, address, request or details, in any case. */
-  text?: string;
+  text?: string | undefined;
 }
 
 /** A list of events that an index returns newest first: those whose column has this value. */
@@ -203,7 +203,7 @@ export const findCollectorEvents = async (
     .from(certificate)
     .where(eq(certificate.identityId, identityId));
   const about: AuditSubject = { targetIds: [identityId, ...certificates.map(({ id }) => id)], actorIds: [] };
-  return (await listAuditEvents(db, { about, ...(until ? { until } : {}) }, { after: null, limit })).rows;
+  return (await listAuditEvents(db, { about, until }, { after: null, limit })).rows;
 };
 
 /** An event of a collector. */

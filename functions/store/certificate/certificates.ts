@@ -2,7 +2,7 @@ import { and, count, desc, eq, gt, isNotNull, isNull, lte, ne, sql } from "drizz
 import { certificate, collectorIdentity, type StoredCertificateStatus } from "../../../drizzle/schema/certificate.ts";
 import type { Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
-import { anyOf, anyOfHex, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
+import { anyOf, anyOfHex, firstRow, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
 
 /** A certificate's row. */
 export type CertificateRow = typeof certificate.$inferSelect;
@@ -13,21 +13,16 @@ export const insertCertificate = async (
   row: typeof certificate.$inferInsert,
 ): Promise<CertificateRow | undefined> => {
   const target = certificate.fingerprintSha256;
-  const [inserted] = await db.insert(certificate).values(row).onConflictDoNothing({ target }).returning();
-  return inserted;
+  return firstRow(db.insert(certificate).values(row).onConflictDoNothing({ target }).returning());
 };
 
 /** Finds a certificate and locks its row until the transaction ends. Lock its identity first. */
-export const lockCertificate = async (db: Executor, id: string): Promise<CertificateRow | undefined> => {
-  const [row] = await db.select().from(certificate).where(eq(certificate.id, id)).for("no key update");
-  return row;
-};
+export const lockCertificate = (db: Executor, id: string): Promise<CertificateRow | undefined> =>
+  firstRow(db.select().from(certificate).where(eq(certificate.id, id)).for("no key update"));
 
 /** Finds a certificate. */
-export const findCertificate = async (db: Executor, id: string): Promise<CertificateRow | undefined> => {
-  const [row] = await db.select().from(certificate).where(eq(certificate.id, id));
-  return row;
-};
+export const findCertificate = (db: Executor, id: string): Promise<CertificateRow | undefined> =>
+  firstRow(db.select().from(certificate).where(eq(certificate.id, id)));
 
 /** Inserts certificates; none of them may have a row. */
 export const insertCertificates = async (db: Executor, rows: readonly CertificateRow[]): Promise<void> => {
@@ -179,19 +174,19 @@ export const updateReplaced = async (db: Executor, ids: readonly string[], repla
 };
 
 /** Finds the active, unused successor of a certificate. */
-export const findUnusedSuccessor = async (db: Executor, predecessorId: string): Promise<CertificateRow | undefined> => {
-  const [row] = await db
-    .select()
-    .from(certificate)
-    .where(
-      and(
-        eq(certificate.predecessorId, predecessorId),
-        eq(certificate.status, "active"),
-        isNull(certificate.firstUsedAt),
+export const findUnusedSuccessor = (db: Executor, predecessorId: string): Promise<CertificateRow | undefined> =>
+  firstRow(
+    db
+      .select()
+      .from(certificate)
+      .where(
+        and(
+          eq(certificate.predecessorId, predecessorId),
+          eq(certificate.status, "active"),
+          isNull(certificate.firstUsedAt),
+        ),
       ),
-    );
-  return row;
-};
+  );
 
 /** Returns one page of the certificates of an identity. */
 export const listCertificates = async (

@@ -6,6 +6,7 @@ import { executePrepared, insertRows } from "../database/execute-prepared.ts";
 import {
   anyOf,
   arrayLiteral,
+  firstRow,
   type Paged,
   type PageRequest,
   paged,
@@ -23,20 +24,12 @@ export type EnrolledIdentity = Omit<IdentityRow, "reportedLabels" | "labelSetId"
  * Finds an identity by name and locks its row until the transaction ends. Foreign keys do not wait for the lock: heartbeats refer to the
  * row meanwhile.
  */
-export const lockIdentityByName = async (db: Executor, identity: string): Promise<IdentityRow | undefined> => {
-  const [row] = await db
-    .select()
-    .from(collectorIdentity)
-    .where(eq(collectorIdentity.identity, identity))
-    .for("no key update");
-  return row;
-};
+export const lockIdentityByName = (db: Executor, identity: string): Promise<IdentityRow | undefined> =>
+  firstRow(db.select().from(collectorIdentity).where(eq(collectorIdentity.identity, identity)).for("no key update"));
 
 /** Finds an identity and locks its row until the transaction ends. Lock it before any of its certificates, always in this order. */
-export const lockIdentity = async (db: Executor, id: string): Promise<IdentityRow | undefined> => {
-  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)).for("no key update");
-  return row;
-};
+export const lockIdentity = (db: Executor, id: string): Promise<IdentityRow | undefined> =>
+  firstRow(db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)).for("no key update"));
 
 /** Locks identities until the transaction ends, in the order of their ids. */
 export const lockIdentities = async (db: Executor, ids: readonly string[]): Promise<void> => {
@@ -110,16 +103,12 @@ export const countTowardsHourlyLimits = async (
 };
 
 /** Finds an identity. */
-export const findIdentity = async (db: Executor, id: string): Promise<IdentityRow | undefined> => {
-  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id));
-  return row;
-};
+export const findIdentity = (db: Executor, id: string): Promise<IdentityRow | undefined> =>
+  firstRow(db.select().from(collectorIdentity).where(eq(collectorIdentity.id, id)));
 
 /** Finds an identity by name. */
-export const findIdentityByName = async (db: Executor, identity: string): Promise<IdentityRow | undefined> => {
-  const [row] = await db.select().from(collectorIdentity).where(eq(collectorIdentity.identity, identity));
-  return row;
-};
+export const findIdentityByName = (db: Executor, identity: string): Promise<IdentityRow | undefined> =>
+  firstRow(db.select().from(collectorIdentity).where(eq(collectorIdentity.identity, identity)));
 
 /**
  * Stores the labels that a host reports; null for none. The database merges them with those of the host's enrollment policy
@@ -141,10 +130,10 @@ export const updateCollectorVersion = async (db: Executor, id: string, collector
 /** Selects identities; an absent part does not filter. */
 export interface IdentityFilter {
   /** Substring of identity, device id or hostname, in any case. */
-  text?: string;
-  status?: "active" | "revoked";
-  policyId?: string;
-  tokenId?: string;
+  text?: string | undefined;
+  status?: "active" | "revoked" | undefined;
+  policyId?: string | undefined;
+  tokenId?: string | undefined;
 }
 
 /** Returns one page of the identities. */

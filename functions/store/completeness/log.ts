@@ -6,6 +6,7 @@ import {
   completenessStatement,
 } from "../../../drizzle/schema/completeness.ts";
 import type { Executor } from "../database/database.ts";
+import { firstRow } from "../database/query-parts.ts";
 
 /** A statement of an hour. */
 export type StatementRow = typeof completenessStatement.$inferSelect;
@@ -17,10 +18,8 @@ export type ChunkRow = typeof completenessChunk.$inferSelect;
 export type HeadRow = typeof completenessHead.$inferSelect;
 
 /** Finds the newest statement. */
-export const findLastStatement = async (db: Executor): Promise<StatementRow | undefined> => {
-  const [row] = await db.select().from(completenessStatement).orderBy(desc(completenessStatement.hour)).limit(1);
-  return row;
-};
+export const findLastStatement = (db: Executor): Promise<StatementRow | undefined> =>
+  firstRow(db.select().from(completenessStatement).orderBy(desc(completenessStatement.hour)).limit(1));
 
 /** Finds the first hour that has a statement. */
 export const findFirstHour = async (db: Executor): Promise<Date | undefined> => {
@@ -30,10 +29,8 @@ export const findFirstHour = async (db: Executor): Promise<Date | undefined> => 
 };
 
 /** Finds the statement of an hour. */
-export const findStatement = async (db: Executor, hour: Date): Promise<StatementRow | undefined> => {
-  const [row] = await db.select().from(completenessStatement).where(eq(completenessStatement.hour, hour));
-  return row;
-};
+export const findStatement = (db: Executor, hour: Date): Promise<StatementRow | undefined> =>
+  firstRow(db.select().from(completenessStatement).where(eq(completenessStatement.hour, hour)));
 
 /**
  * Takes the right to write for a minute, or extends it: one core at a time writes. A core that was paused may go on without it; its
@@ -117,10 +114,8 @@ export const listLogEntries = async (db: Executor, from: number, limit: number):
 };
 
 /** Finds the newest head of the log. */
-export const findLogHead = async (db: Executor): Promise<HeadRow | undefined> => {
-  const [row] = await db.select().from(completenessHead).orderBy(desc(completenessHead.size)).limit(1);
-  return row;
-};
+export const findLogHead = (db: Executor): Promise<HeadRow | undefined> =>
+  firstRow(db.select().from(completenessHead).orderBy(desc(completenessHead.size)).limit(1));
 
 /** Inserts a head. */
 export const insertLogHead = async (tx: Executor, row: HeadRow): Promise<void> => {

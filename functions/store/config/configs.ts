@@ -2,7 +2,7 @@ import { and, desc, eq, isNotNull, isNull, ne } from "drizzle-orm";
 import { collectorConfig, configAssignment } from "../../../drizzle/schema/config.ts";
 import { collectorHealth } from "../../../drizzle/schema/health.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf } from "../database/query-parts.ts";
+import { anyOf, firstRow } from "../database/query-parts.ts";
 
 /** A published config's row. */
 export type ConfigRow = typeof collectorConfig.$inferSelect;
@@ -13,10 +13,8 @@ export const insertConfig = async (db: Executor, row: ConfigRow): Promise<void> 
 };
 
 /** Finds a config. */
-export const findConfig = async (db: Executor, id: string): Promise<ConfigRow | undefined> => {
-  const [row] = await db.select().from(collectorConfig).where(eq(collectorConfig.id, id));
-  return row;
-};
+export const findConfig = (db: Executor, id: string): Promise<ConfigRow | undefined> =>
+  firstRow(db.select().from(collectorConfig).where(eq(collectorConfig.id, id)));
 
 /** Finds the hashes of configs by their ids. */
 export const findConfigHashes = async (db: Executor, ids: readonly string[]): Promise<ReadonlyMap<string, string>> => {
@@ -30,15 +28,15 @@ export const findConfigHashes = async (db: Executor, ids: readonly string[]): Pr
 };
 
 /** Finds the newest config with this hash. */
-export const findNewestConfigByHash = async (db: Executor, configHash: string): Promise<ConfigRow | undefined> => {
-  const [row] = await db
-    .select()
-    .from(collectorConfig)
-    .where(eq(collectorConfig.configHash, configHash))
-    .orderBy(desc(collectorConfig.createdAt), desc(collectorConfig.id))
-    .limit(1);
-  return row;
-};
+export const findNewestConfigByHash = (db: Executor, configHash: string): Promise<ConfigRow | undefined> =>
+  firstRow(
+    db
+      .select()
+      .from(collectorConfig)
+      .where(eq(collectorConfig.configHash, configHash))
+      .orderBy(desc(collectorConfig.createdAt), desc(collectorConfig.id))
+      .limit(1),
+  );
 
 /** The desired config of an identity. */
 export interface CurrentAssignment {
@@ -50,34 +48,31 @@ export interface CurrentAssignment {
 }
 
 /** Finds the desired config of an identity. */
-export const findCurrentAssignment = async (
-  db: Executor,
-  identityId: string,
-): Promise<CurrentAssignment | undefined> => {
-  const [row] = await db
-    .select({
-      configId: collectorConfig.id,
-      configHash: collectorConfig.configHash,
-      assignedAt: configAssignment.assignedAt,
-      yaml: collectorConfig.yaml,
-    })
-    .from(configAssignment)
-    .innerJoin(collectorConfig, eq(collectorConfig.id, configAssignment.configId))
-    .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt)));
-  return row;
-};
+export const findCurrentAssignment = (db: Executor, identityId: string): Promise<CurrentAssignment | undefined> =>
+  firstRow(
+    db
+      .select({
+        configId: collectorConfig.id,
+        configHash: collectorConfig.configHash,
+        assignedAt: configAssignment.assignedAt,
+        yaml: collectorConfig.yaml,
+      })
+      .from(configAssignment)
+      .innerJoin(collectorConfig, eq(collectorConfig.id, configAssignment.configId))
+      .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt))),
+  );
 
 /** An assignment's row. */
 export type AssignmentRow = typeof configAssignment.$inferSelect;
 
 /** Finds the open assignment of an identity. Lock the identity before you change it. */
-export const findOpenAssignment = async (db: Executor, identityId: string): Promise<AssignmentRow | undefined> => {
-  const [row] = await db
-    .select()
-    .from(configAssignment)
-    .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt)));
-  return row;
-};
+export const findOpenAssignment = (db: Executor, identityId: string): Promise<AssignmentRow | undefined> =>
+  firstRow(
+    db
+      .select()
+      .from(configAssignment)
+      .where(and(eq(configAssignment.identityId, identityId), isNull(configAssignment.endedAt))),
+  );
 
 /** Finds the config that was desired last before `currentConfigId`. */
 export const findPreviousConfigId = async (

@@ -183,10 +183,10 @@ export const findAssignmentBatches = async (
 /** Selects assignments of a config; an absent part does not filter. */
 export interface AssignmentFilter {
   /** Whether they have not been replaced or removed. */
-  current?: boolean;
-  assignedBy?: string;
-  since?: Date;
-  until?: Date;
+  current?: boolean | undefined;
+  assignedBy?: string | undefined;
+  since?: Date | undefined;
+  until?: Date | undefined;
 }
 
 /** An assignment of a config, and what its host has made of it. */

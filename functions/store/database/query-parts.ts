@@ -18,6 +18,9 @@ export const arrayLiteral = (values: readonly (string | Uint8Array)[]): string =
 const elementOf = (value: string | Uint8Array): string =>
   typeof value === "string" ? `"${value.replace(/["\\]/g, "\\$&")}"` : `"\\\\x${value.toHex()}"`;
 
+/** Returns the first row of a query; undefined without one. */
+export const firstRow = async <Row>(query: PromiseLike<readonly Row[]>): Promise<Row | undefined> => (await query)[0];
+
 /** Returns the LIKE pattern that matches `text` anywhere; `%`, `_` and `\` in it match themselves. */
 export const substring = (text: string): string => `%${text.replace(/[\\%_]/g, "\\$&")}%`;
 

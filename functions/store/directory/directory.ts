@@ -2,7 +2,7 @@ import { and, count, eq, gt, lt, sql } from "drizzle-orm";
 import { authenticationIdentity, directorySync, type PersonStatus, person } from "../../../drizzle/schema/operator.ts";
 import type { Database, Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
-import { anyOf } from "../database/query-parts.ts";
+import { anyOf, firstRow } from "../database/query-parts.ts";
 
 /** The result of the newest sync. */
 export type DirectorySync = Omit<typeof directorySync.$inferSelect, "singleton">;
@@ -13,10 +13,8 @@ export type PersonRow = typeof person.$inferSelect;
 const batchSize = 2000;
 
 /** Finds the result of the newest sync. */
-export const findDirectorySync = async (db: Executor): Promise<DirectorySync | undefined> => {
-  const [row] = await db.select().from(directorySync);
-  return row;
-};
+export const findDirectorySync = (db: Executor): Promise<DirectorySync | undefined> =>
+  firstRow(db.select().from(directorySync));
 
 /** The same, with the exclusive right to write a snapshot until the transaction ends. */
 export const lockDirectorySync = async (tx: Executor): Promise<DirectorySync | undefined> => {

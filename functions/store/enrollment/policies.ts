@@ -6,29 +6,18 @@ import type { Executor } from "../database/database.ts";
 import { executePrepared } from "../database/execute-prepared.ts";
 import { tooManyWaiting } from "../database/group-transactions.ts";
 import { canRetryIndividually } from "../database/problem.ts";
-import { anyOf, arrayLiteral, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
+import { anyOf, arrayLiteral, firstRow, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
 
 /** An enrollment policy's row. */
 export type PolicyRow = typeof enrollmentPolicy.$inferSelect;
 
 /** Inserts a policy. Returns undefined if its name is taken. */
-export const insertPolicy = async (
-  db: Executor,
-  row: typeof enrollmentPolicy.$inferInsert,
-): Promise<PolicyRow | undefined> => {
-  const [inserted] = await db
-    .insert(enrollmentPolicy)
-    .values(row)
-    .onConflictDoNothing({ target: enrollmentPolicy.name })
-    .returning();
-  return inserted;
-};
+export const insertPolicy = (db: Executor, row: typeof enrollmentPolicy.$inferInsert): Promise<PolicyRow | undefined> =>
+  firstRow(db.insert(enrollmentPolicy).values(row).onConflictDoNothing({ target: enrollmentPolicy.name }).returning());
 
 /** Finds a policy and locks its row until the transaction ends. Limits, freezing and issuing are decided under this lock. */
-export const lockPolicy = async (db: Executor, id: string): Promise<PolicyRow | undefined> => {
-  const [row] = await db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id)).for("no key update");
-  return row;
-};
+export const lockPolicy = (db: Executor, id: string): Promise<PolicyRow | undefined> =>
+  firstRow(db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id)).for("no key update"));
 
 /** Marks a policy frozen. */
 export const updatePolicyFrozen = async (db: Executor, id: string, frozenAt: Date): Promise<void> => {
@@ -71,10 +60,8 @@ export const findWorkloadPolicies = async (db: Executor, issuer: string): Promis
 };
 
 /** Finds a policy. */
-export const findPolicy = async (db: Executor, id: string): Promise<PolicyRow | undefined> => {
-  const [row] = await db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id));
-  return row;
-};
+export const findPolicy = (db: Executor, id: string): Promise<PolicyRow | undefined> =>
+  firstRow(db.select().from(enrollmentPolicy).where(eq(enrollmentPolicy.id, id)));
 
 /** A bootstrap token's row. */
 export type TokenRow = typeof bootstrapToken.$inferSelect;
@@ -203,8 +190,7 @@ const findTokensByHash = async (
 /** Finds the oldest policy that is not frozen. */
 export const findOldestActivePolicy = async (db: Executor): Promise<PolicyRow | undefined> => {
   const { id, frozenAt } = enrollmentPolicy;
-  const [row] = await db.select().from(enrollmentPolicy).where(isNull(frozenAt)).orderBy(id).limit(1);
-  return row;
+  return firstRow(db.select().from(enrollmentPolicy).where(isNull(frozenAt)).orderBy(id).limit(1));
 };
 
 /** Finds the token of a policy with this hash. */
@@ -214,15 +200,12 @@ export const findTokenOfPolicy = async (
   tokenSha256: Uint8Array,
 ): Promise<TokenRow | undefined> => {
   const isIt = and(eq(bootstrapToken.tokenSha256, tokenSha256), eq(bootstrapToken.policyId, policyId));
-  const [row] = await db.select().from(bootstrapToken).where(isIt);
-  return row;
+  return firstRow(db.select().from(bootstrapToken).where(isIt));
 };
 
 /** Finds a token and locks its row until the transaction ends. */
-export const lockToken = async (db: Executor, id: string): Promise<TokenRow | undefined> => {
-  const [row] = await db.select().from(bootstrapToken).where(eq(bootstrapToken.id, id)).for("no key update");
-  return row;
-};
+export const lockToken = (db: Executor, id: string): Promise<TokenRow | undefined> =>
+  firstRow(db.select().from(bootstrapToken).where(eq(bootstrapToken.id, id)).for("no key update"));
 
 /** Marks a token revoked. */
 export const updateTokenRevoked = async (db: Executor, id: string, revokedAt: Date): Promise<void> => {

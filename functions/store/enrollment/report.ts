@@ -57,9 +57,9 @@ export interface ListedPolicyRow extends PolicyRow {
 
 /** Selects policies; an absent part does not filter. */
 export interface PolicyFilter {
-  state?: PolicyState;
+  state?: PolicyState | undefined;
   /** Part of the name, in any case. */
-  text?: string;
+  text?: string | undefined;
 }
 
 /** Returns one page of the policies with their tokens by state. */
@@ -100,10 +100,10 @@ export interface ListedTokenRow extends Omit<TokenRow, "tokenSha256" | "attestat
 /** Selects tokens; an absent part does not filter. */
 export interface TokenFilter {
   /** Any of these. */
-  states?: readonly TokenState[];
-  policyId?: string;
+  states?: readonly TokenState[] | undefined;
+  policyId?: string | undefined;
   /** Those that expire by then. */
-  expireBy?: Date;
+  expireBy?: Date | undefined;
 }
 
 /** Returns one page of the bootstrap tokens of all policies. */

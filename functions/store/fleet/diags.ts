@@ -1,6 +1,7 @@
 import { and, desc, eq, gt, isNull, lt } from "drizzle-orm";
 import { hostDiag } from "../../../drizzle/schema/diag.ts";
 import type { Executor } from "../database/database.ts";
+import { firstRow } from "../database/query-parts.ts";
 
 /** A requested diagnostics bundle. */
 export type DiagRow = typeof hostDiag.$inferSelect;
@@ -25,16 +26,16 @@ export const findOpenDiags = (db: Executor, at: Date, identityId?: string): Prom
     .orderBy(desc(hostDiag.requestedAt));
 
 /** Finds a request of a host that was made after `after`. */
-export const findDiag = async (
+export const findDiag = (
   db: Executor,
   { id, identityId, after }: { id: string; identityId: string; after: Date },
-): Promise<DiagRow | undefined> => {
-  const [row] = await db
-    .select()
-    .from(hostDiag)
-    .where(and(eq(hostDiag.id, id), eq(hostDiag.identityId, identityId), gt(hostDiag.requestedAt, after)));
-  return row;
-};
+): Promise<DiagRow | undefined> =>
+  firstRow(
+    db
+      .select()
+      .from(hostDiag)
+      .where(and(eq(hostDiag.id, id), eq(hostDiag.identityId, identityId), gt(hostDiag.requestedAt, after))),
+  );
 
 /** Stores the answer to a request that its host may still answer. Returns whether there was one. */
 export const updateDiagAnswered = async (

@@ -17,7 +17,7 @@ import {
 import type { Labels } from "../../../proto/labels.ts";
 import { everyNumber, type NumberColumn } from "../../../proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral, firstRow } from "../database/query-parts.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
 import { firstHosts, markHosts } from "./columns/select-hosts.ts";
 import { inventoryOfRow, stillSends } from "./expected-hosts.ts";
@@ -206,8 +206,7 @@ export const findFleetPage = async (
 /** Finds a collector. */
 export const findFleetRow = async (db: Executor, rules: FleetRules, id: string): Promise<FleetRow | undefined> => {
   const from = sql`fleet_host where identity_id = ${id}::uuid`;
-  const [row] = await selectRows(db, rules, { from, orderBy: sql`identity_id`, limit: 1, key: sql`identity_id` });
-  return row;
+  return firstRow(selectRows(db, rules, { from, orderBy: sql`identity_id`, limit: 1, key: sql`identity_id` }));
 };
 
 /** Numbers of the last status, and those that the report alone has. */
@@ -287,10 +286,10 @@ export interface HostBackground extends Record<string, unknown> {
 }
 
 /** Finds the background of a host. */
-export const findHostBackground = async (db: Executor, identityId: string): Promise<HostBackground | undefined> => {
-  const [row] = await db.execute<HostBackground>(sql`
+export const findHostBackground = (db: Executor, identityId: string): Promise<HostBackground | undefined> =>
+  firstRow(
+    db.execute<HostBackground>(sql`
     select p.id as "policyId", p.name as "policyName", p.reenrollment, h.config_errors as "configErrors"
     from collector_identity i join enrollment_policy p on p.id = i.policy_id left join collector_health h on h.identity_id = i.id
-    where i.id = ${identityId}::uuid`);
-  return row;
-};
+    where i.id = ${identityId}::uuid`),
+  );

@@ -3,7 +3,7 @@ import { ingestAccount } from "../../../drizzle/schema/account.ts";
 import { certificate, collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import { ingestCursor } from "../../../drizzle/schema/ingest.ts";
 import type { Executor } from "../database/database.ts";
-import { arrayLiteral } from "../database/query-parts.ts";
+import { arrayLiteral, firstRow } from "../database/query-parts.ts";
 import type { QueueName } from "./cursors.ts";
 
 /** A row of `ingest_account`, as it is inserted. */
@@ -63,23 +63,22 @@ export const lockAccounts = async (tx: Executor, { hostId, queueId }: QueueName)
 };
 
 /** Finds the account that the next one of a queue follows. */
-export const findLastAccount = async (
-  tx: Executor,
-  { hostId, queueId }: QueueName,
-): Promise<LastAccount | undefined> => {
-  const [last] = await tx
-    .select({
-      number: ingestAccount.number,
-      sha256: ingestAccount.sha256,
-      lastSequence: ingestAccount.lastSequence,
-      totals: ingestAccount.streamTotals,
-    })
-    .from(ingestAccount)
-    .where(and(eq(ingestAccount.hostId, hostId), eq(ingestAccount.queueId, queueId), eq(ingestAccount.isLinked, true)))
-    .orderBy(desc(ingestAccount.number))
-    .limit(1);
-  return last;
-};
+export const findLastAccount = (tx: Executor, { hostId, queueId }: QueueName): Promise<LastAccount | undefined> =>
+  firstRow(
+    tx
+      .select({
+        number: ingestAccount.number,
+        sha256: ingestAccount.sha256,
+        lastSequence: ingestAccount.lastSequence,
+        totals: ingestAccount.streamTotals,
+      })
+      .from(ingestAccount)
+      .where(
+        and(eq(ingestAccount.hostId, hostId), eq(ingestAccount.queueId, queueId), eq(ingestAccount.isLinked, true)),
+      )
+      .orderBy(desc(ingestAccount.number))
+      .limit(1),
+  );
 
 /** Whether core has this account. */
 export const hasAccount = async (
@@ -159,15 +158,15 @@ export interface HostCertificate {
 }
 
 /** Finds a certificate of a host by its fingerprint. */
-export const findHostCertificate = async (
+export const findHostCertificate = (
   db: Executor,
   identity: string,
   fingerprintSha256: Uint8Array,
-): Promise<HostCertificate | undefined> => {
-  const [row] = await db
-    .select({ certificatePem: certificate.certificatePem, revokedAt: certificate.revokedAt })
-    .from(certificate)
-    .innerJoin(collectorIdentity, eq(collectorIdentity.id, certificate.identityId))
-    .where(and(eq(certificate.fingerprintSha256, fingerprintSha256), eq(collectorIdentity.identity, identity)));
-  return row;
-};
+): Promise<HostCertificate | undefined> =>
+  firstRow(
+    db
+      .select({ certificatePem: certificate.certificatePem, revokedAt: certificate.revokedAt })
+      .from(certificate)
+      .innerJoin(collectorIdentity, eq(collectorIdentity.id, certificate.identityId))
+      .where(and(eq(certificate.fingerprintSha256, fingerprintSha256), eq(collectorIdentity.identity, identity))),
+  );

@@ -9,7 +9,7 @@ import {
   webSession,
 } from "../../../drizzle/schema/operator-session.ts";
 import type { Executor } from "../database/database.ts";
-import { type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
+import { firstRow, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
 import { webSessionEnded } from "../operator/operators.ts";
 
 /** A session of a program. */
@@ -72,8 +72,7 @@ export const insertUsedLogoutToken = async (
 ): Promise<typeof usedLogoutToken.$inferSelect | undefined> => {
   await tx.delete(usedLogoutToken).where(lt(usedLogoutToken.expiresAt, now));
   if ((await tx.insert(usedLogoutToken).values(row).onConflictDoNothing().returning()).length > 0) return undefined;
-  const [before] = await tx.select().from(usedLogoutToken).where(eq(usedLogoutToken.jti, row.jti));
-  return before;
+  return firstRow(tx.select().from(usedLogoutToken).where(eq(usedLogoutToken.jti, row.jti)));
 };
 
 /**
@@ -131,10 +130,8 @@ export const listSessions = async (
 };
 
 /** Finds a session and locks its row until the transaction ends. */
-export const lockSession = async (tx: Executor, id: string): Promise<SessionRow | undefined> => {
-  const [row] = await tx.select().from(operatorSession).where(eq(operatorSession.id, id)).for("no key update");
-  return row;
-};
+export const lockSession = (tx: Executor, id: string): Promise<SessionRow | undefined> =>
+  firstRow(tx.select().from(operatorSession).where(eq(operatorSession.id, id)).for("no key update"));
 
 /** Revokes a session that is not revoked. */
 export const updateSessionRevoked = async (tx: Executor, id: string, revokedAt: Date): Promise<void> => {
@@ -150,14 +147,10 @@ export const insertCode = async (tx: Executor, row: CodeRow): Promise<void> => {
 };
 
 /** Finds a code by its SHA-256 and locks its row until the transaction ends, so that one caller alone redeems it. */
-export const lockCode = async (tx: Executor, codeSha256: Uint8Array): Promise<CodeRow | undefined> => {
-  const [row] = await tx
-    .select()
-    .from(authorizationCode)
-    .where(eq(authorizationCode.codeSha256, codeSha256))
-    .for("no key update");
-  return row;
-};
+export const lockCode = (tx: Executor, codeSha256: Uint8Array): Promise<CodeRow | undefined> =>
+  firstRow(
+    tx.select().from(authorizationCode).where(eq(authorizationCode.codeSha256, codeSha256)).for("no key update"),
+  );
 
 /** Marks a code used, with the session that it began, if any. */
 export const updateCodeUsed = async (
@@ -205,10 +198,8 @@ export const deleteDeviceOfLargest = async (tx: Executor, since: Date): Promise<
 };
 
 /** Finds a device authorization by its user code. */
-export const findDevice = async (db: Executor, userCode: string): Promise<DeviceRow | undefined> => {
-  const [row] = await db.select().from(deviceAuthorization).where(eq(deviceAuthorization.userCode, userCode));
-  return row;
-};
+export const findDevice = (db: Executor, userCode: string): Promise<DeviceRow | undefined> =>
+  firstRow(db.select().from(deviceAuthorization).where(eq(deviceAuthorization.userCode, userCode)));
 
 /** Finds a device authorization by one of its codes and locks its row until the transaction ends. */
 export const lockDevice = async (
@@ -217,8 +208,7 @@ export const lockDevice = async (
 ): Promise<DeviceRow | undefined> => {
   const { userCode, deviceCodeSha256 } = deviceAuthorization;
   const found = "userCode" in by ? eq(userCode, by.userCode) : eq(deviceCodeSha256, by.deviceCodeSha256);
-  const [row] = await tx.select().from(deviceAuthorization).where(found).for("no key update");
-  return row;
+  return firstRow(tx.select().from(deviceAuthorization).where(found).for("no key update"));
 };
 
 /** Changes a device authorization. */

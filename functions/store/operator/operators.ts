@@ -3,12 +3,11 @@ import { and, eq, exists, gt, isNull, not } from "drizzle-orm";
 import { person, workload } from "../../../drizzle/schema/operator.ts";
 import { endedWebSession, operatorSession } from "../../../drizzle/schema/operator-session.ts";
 import type { Executor } from "../database/database.ts";
+import { firstRow } from "../database/query-parts.ts";
 
 /** Finds the person with this user id, of any status. */
-export const findPerson = async (db: Executor, userId: string) => {
-  const [row] = await db.select().from(person).where(eq(person.userId, userId)).limit(1);
-  return row;
-};
+export const findPerson = (db: Executor, userId: string) =>
+  firstRow(db.select().from(person).where(eq(person.userId, userId)).limit(1));
 
 /** Whether the session at web in which the person consented to a program has ended. */
 export const webSessionEnded = (db: Executor) =>
@@ -48,12 +47,13 @@ export const findWebSessionPerson = async (
   { webSessionId, userId }: { webSessionId: string; userId: string },
 ) => {
   const ended = db.select().from(endedWebSession).where(eq(endedWebSession.id, webSessionId));
-  const [row] = await db
-    .select()
-    .from(person)
-    .where(and(eq(person.userId, userId), not(exists(ended))))
-    .limit(1);
-  return row;
+  return firstRow(
+    db
+      .select()
+      .from(person)
+      .where(and(eq(person.userId, userId), not(exists(ended))))
+      .limit(1),
+  );
 };
 
 /** A workload that has exchanged a token. */
@@ -70,7 +70,5 @@ export const upsertWorkload = async (db: Executor, row: WorkloadRow): Promise<Wo
 };
 
 /** Finds a workload. */
-export const findWorkload = async (db: Executor, id: string): Promise<WorkloadRow | undefined> => {
-  const [row] = await db.select().from(workload).where(eq(workload.id, id)).limit(1);
-  return row;
-};
+export const findWorkload = (db: Executor, id: string): Promise<WorkloadRow | undefined> =>
+  firstRow(db.select().from(workload).where(eq(workload.id, id)).limit(1));

@@ -3,7 +3,7 @@ import { collectorConfig } from "../../../drizzle/schema/config.ts";
 import { rollout, rolloutTarget, rolloutWave } from "../../../drizzle/schema/rollout.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf, type Paged, type PageRequest, paged } from "../database/query-parts.ts";
+import { anyOf, firstRow, type Paged, type PageRequest, paged } from "../database/query-parts.ts";
 
 /** A rollout's row. */
 export type RolloutRow = typeof rollout.$inferSelect;
@@ -51,10 +51,8 @@ export const insertWaves = async (tx: Executor, rows: readonly WaveRow[]): Promi
 };
 
 /** Finds a rollout and locks its row until the transaction ends. */
-export const lockRollout = async (tx: Executor, id: string): Promise<RolloutRow | undefined> => {
-  const [row] = await tx.select().from(rollout).where(eq(rollout.id, id)).for("no key update");
-  return row;
-};
+export const lockRollout = (tx: Executor, id: string): Promise<RolloutRow | undefined> =>
+  firstRow(tx.select().from(rollout).where(eq(rollout.id, id)).for("no key update"));
 
 /** Changes a rollout. */
 export const updateRollout = async (tx: Executor, id: string, change: Partial<RolloutRow>): Promise<void> => {
@@ -95,10 +93,10 @@ export const countOpenRollouts = async (db: Executor): Promise<ReadonlyMap<Rollo
 
 /** Selects rollouts; an absent part does not filter. */
 export interface RolloutFilter {
-  states?: readonly RolloutState[];
-  configId?: string;
+  states?: readonly RolloutState[] | undefined;
+  configId?: string | undefined;
   /** Those that have this host as a target. */
-  identityId?: string;
+  identityId?: string | undefined;
 }
 
 const columns = { rollout, configName: collectorConfig.name, configHash: collectorConfig.configHash };
@@ -173,7 +171,5 @@ export const listRollouts = async (
 };
 
 /** Finds a rollout with its waves. */
-export const findRollout = async (db: Executor, id: string): Promise<DescribedRollout | undefined> => {
-  const [row] = await findDescribed(db, eq(rollout.id, id), 1);
-  return row;
-};
+export const findRollout = (db: Executor, id: string): Promise<DescribedRollout | undefined> =>
+  firstRow(findDescribed(db, eq(rollout.id, id), 1));

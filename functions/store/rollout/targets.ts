@@ -116,8 +116,8 @@ export const noTargets = Object.fromEntries(targetStatuses.map((status) => [stat
 /** Selects targets of a rollout; an absent part does not filter. */
 export interface TargetFilter {
   rolloutId: string;
-  wave?: number;
-  statuses?: readonly TargetStatus[];
+  wave?: number | undefined;
+  statuses?: readonly TargetStatus[] | undefined;
 }
 
 /** A target, and the names of its host. */

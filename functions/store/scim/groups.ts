@@ -2,7 +2,7 @@ import { and, asc, count, eq, ne, sql } from "drizzle-orm";
 import { scimGroup, scimMember, scimUser } from "../../../drizzle/schema/scim.ts";
 import type { Executor } from "../database/database.ts";
 import { insertRows } from "../database/execute-prepared.ts";
-import { anyOf } from "../database/query-parts.ts";
+import { anyOf, firstRow } from "../database/query-parts.ts";
 import { type FilterColumns, filterCondition } from "./filter.ts";
 import type { ScimList, ScimPage } from "./users.ts";
 
@@ -48,10 +48,8 @@ export const deleteScimGroup = async (tx: Executor, id: string): Promise<void> =
 };
 
 /** Finds a group by id. */
-export const findScimGroup = async (db: Executor, id: string): Promise<ScimGroupRow | undefined> => {
-  const [row] = await db.select().from(scimGroup).where(eq(scimGroup.id, id));
-  return row;
-};
+export const findScimGroup = (db: Executor, id: string): Promise<ScimGroupRow | undefined> =>
+  firstRow(db.select().from(scimGroup).where(eq(scimGroup.id, id)));
 
 /** Whether another group than `id` has this name. */
 export const isGroupNameTaken = async (

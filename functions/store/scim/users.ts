@@ -2,7 +2,7 @@ import { and, asc, count, eq, ne, or, type SQL, sql } from "drizzle-orm";
 import { scimUser } from "../../../drizzle/schema/scim.ts";
 import type { ScimFilter } from "../../../proto/scim/filter.ts";
 import type { Executor } from "../database/database.ts";
-import { anyOf } from "../database/query-parts.ts";
+import { anyOf, firstRow } from "../database/query-parts.ts";
 import { type FilterColumns, filterCondition } from "./filter.ts";
 
 /** A user that an identity provider pushed. */
@@ -64,10 +64,8 @@ export const deleteScimUser = async (tx: Executor, id: string): Promise<void> =>
 };
 
 /** Finds a user by id. */
-export const findScimUser = async (db: Executor, id: string): Promise<ScimUserRow | undefined> => {
-  const [row] = await db.select().from(scimUser).where(eq(scimUser.id, id));
-  return row;
-};
+export const findScimUser = (db: Executor, id: string): Promise<ScimUserRow | undefined> =>
+  firstRow(db.select().from(scimUser).where(eq(scimUser.id, id)));
 
 /** Finds users by their ids, which may be many. */
 export const findScimUsers = (db: Executor, ids: readonly string[]): Promise<ScimUserRow[]> =>

@@ -2,7 +2,7 @@ import { asc, count, desc, eq, gt, inArray, isNull, lt, or, sql } from "drizzle-
 import { watch, watchEvent, watchMessage } from "../../../drizzle/schema/watch.ts";
 import type { WatchState } from "../../../proto/watch/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
+import { firstRow, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
 
 /** A watch's row. */
 export type WatchRow = typeof watch.$inferSelect;
@@ -29,10 +29,8 @@ export const lockWatchCount = async (tx: Executor): Promise<number> => {
 };
 
 /** Finds a watch and locks its row until the transaction ends. */
-export const lockWatch = async (tx: Executor, id: string): Promise<WatchRow | undefined> => {
-  const [row] = await tx.select().from(watch).where(eq(watch.id, id)).for("no key update");
-  return row;
-};
+export const lockWatch = (tx: Executor, id: string): Promise<WatchRow | undefined> =>
+  firstRow(tx.select().from(watch).where(eq(watch.id, id)).for("no key update"));
 
 /** Whether another watch than `id` has a name. */
 export const isWatchNamed = async (tx: Executor, name: string, id: string): Promise<boolean> => {

@@ -1,8 +1,8 @@
 import * as v from "valibot";
 import type { Core } from "../../core.ts";
 import { type AuditExport, exportAuditEvents, type NamedAuditEvent } from "../../domain/audit/browse.ts";
-import { type CsvColumn, csvTexts } from "../../http/csv.ts";
-import { createDownloads, csvType, downloadName } from "../../http/download.ts";
+import { type CsvColumn, csvReply, csvTexts, csvType } from "../../http/csv.ts";
+import { createDownloads, downloadName } from "../../http/download.ts";
 import { scope } from "../../http/guards.ts";
 import { type Route, route } from "../../http/route.ts";
 import { auditEventView, recordNamesView } from "./event.ts";
@@ -57,7 +57,7 @@ const exportRoute = (
     replies: {
       200:
         format === "csv"
-          ? { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" }
+          ? csvReply
           : { description: "One event per line, as the list returns it, with its names", type: "text/x-ndjson" },
     },
     handle: ({ query: asked, caller, origin }) =>

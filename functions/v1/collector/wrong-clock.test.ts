@@ -5,7 +5,7 @@ import type { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
-import { correctTimes } from "../../jobs/correct-times-ahead.ts";
+import { correctTimes } from "../../jobs/correct-times.ts";
 import { createDatabaseClock, followDatabase } from "../../jobs/database-clock.ts";
 
 const hour = 3_600_000;

@@ -1,7 +1,8 @@
 import { type Accessor, createEffect, createMemo, createRenderEffect, createSignal, on, onCleanup } from "solid-js";
 import type * as v from "valibot";
 import { ageMs, createMoment, type Moment, readMoment } from "../browser/moment.ts";
-import { type ApiClient, ApiProblem } from "./api-client.ts";
+import { usePageContext } from "../session/page-context.tsx";
+import { ApiProblem } from "./api-client.ts";
 import {
   initialReportState,
   intervalsMax,
@@ -32,7 +33,6 @@ export interface LiveReport<Value> {
 const requestMsMax = 12_000;
 
 interface LiveReportOptions<Schema extends v.GenericSchema> {
-  api: ApiClient;
   schema: Schema;
   /** The path of the report. A new path is requested at once and aborts the request in flight; undefined requests nothing. */
   path: Accessor<string | undefined>;
@@ -48,7 +48,6 @@ interface LiveReportOptions<Schema extends v.GenericSchema> {
  * machine that slept, requests at once if the interval has passed. One request at a time.
  */
 export const createReport = <Schema extends v.GenericSchema>({
-  api,
   schema,
   path,
   intervalMs,
@@ -56,6 +55,7 @@ export const createReport = <Schema extends v.GenericSchema>({
   showsAge = false,
 }: LiveReportOptions<Schema>): LiveReport<v.InferOutput<Schema>> => {
   type Value = v.InferOutput<Schema>;
+  const { api } = usePageContext();
   const everyMs = () => (typeof intervalMs === "number" ? intervalMs : intervalMs());
   const [state, setState] = createSignal<ReportState<Value>>(initialReportState);
   const now = createMoment();

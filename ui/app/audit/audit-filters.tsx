@@ -1,6 +1,7 @@
 import { createSignal, For, Show } from "solid-js";
 import { auditActions } from "../../../proto/audit-actions.ts";
 import { auditOutcomes } from "../../../proto/audit-event.ts";
+import { Chips } from "../design/chips.tsx";
 import { Icon } from "../design/icon.tsx";
 import { plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
@@ -19,6 +20,7 @@ const ranges = [
 
 /** Sets of actions that answer a question. */
 const actionSets = [
+  { name: "Everything", actions: [] },
   { name: "Changes", actions: changeActions },
   { name: "Revocations", actions: ["identity.revoke", "certificate.revoke", "bootstrap_token.revoke"] },
   { name: "Configs", actions: ["config.publish", "config.assign", "config.clear", "config.rollback"] },
@@ -51,39 +53,22 @@ export const AuditFilters = (props: { view: AuditView; onChange: (view: AuditVie
   return (
     <section class="panel audit-filters" aria-label="Filters">
       <div class="audit-sets">
-        <nav class="chips" aria-label="Time range">
-          <For each={ranges}>
-            {({ seconds, name }) => (
-              <a
-                class="button"
-                href={auditPath(changeView(props.view, { withinSeconds: seconds, since: undefined, until: undefined }))}
-                aria-current={isRange(seconds) ? "true" : undefined}
-              >
-                {name}
-              </a>
-            )}
-          </For>
-        </nav>
-        <nav class="chips" aria-label="Sets of actions">
-          <a
-            class="button"
-            href={auditPath(changeView(props.view, { actions: [] }))}
-            aria-current={props.view.actions.length === 0 ? "true" : undefined}
-          >
-            Everything
-          </a>
-          <For each={actionSets}>
-            {({ name, actions }) => (
-              <a
-                class="button"
-                href={auditPath(changeView(props.view, { actions }))}
-                aria-current={isSame(actions, props.view.actions) ? "true" : undefined}
-              >
-                {name}
-              </a>
-            )}
-          </For>
-        </nav>
+        <Chips
+          label="Time range"
+          chips={ranges.map(({ seconds, name }) => ({
+            words: name,
+            path: auditPath(changeView(props.view, { withinSeconds: seconds, since: undefined, until: undefined })),
+            isChosen: isRange(seconds),
+          }))}
+        />
+        <Chips
+          label="Sets of actions"
+          chips={actionSets.map(({ name, actions }) => ({
+            words: name,
+            path: auditPath(changeView(props.view, { actions })),
+            isChosen: isSame(actions, props.view.actions),
+          }))}
+        />
       </div>
       <Show when={without().length > 0}>
         <ul class="chips" aria-label="Actions that are left out">

@@ -5,7 +5,6 @@ import { createReport } from "../api/create-report.ts";
 import { Icon } from "../design/icon.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
-import { usePageContext } from "../session/page-context.tsx";
 import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
@@ -54,10 +53,8 @@ export const AuditPage = () => {
 };
 
 const AuditEvents = (props: { view: AuditView; onChange: (view: AuditView) => void }) => {
-  const { api } = usePageContext();
   const [paused, setPaused] = createSignal(false);
   const report = createReport({
-    api,
     schema: AuditEventPage,
     path: createMemo(() => eventsPath(props.view)),
     intervalMs: 15_000,

@@ -1,4 +1,5 @@
 import { auditOutcomes } from "../../../proto/audit-event.ts";
+import { withQuery } from "../browser/with-query.ts";
 import { formatTimestamp, type TimeZone } from "../format/format.ts";
 
 /** The state of `/audit` that its address holds. Its filters are the parameters of the API. */
@@ -90,13 +91,11 @@ const filterParams = (view: AuditView): URLSearchParams => {
   return params;
 };
 
-const withParams = (path: string, params: URLSearchParams) => (params.size === 0 ? path : `${path}?${params}`);
-
 /** Returns the address of a view; `parseAuditView` is its inverse. */
 export const auditPath = (view: Partial<AuditView>): string => {
   const params = filterParams({ actions: [], ...view });
   if (view.cursor !== undefined) params.set("cursor", view.cursor);
-  return withParams("/audit", params);
+  return withQuery("/audit", params);
 };
 
 /** Rows of a page. */
@@ -107,12 +106,12 @@ export const eventsPath = (view: AuditView): string => {
   const params = filterParams(view);
   params.set("limit", String(auditPageRows));
   if (view.cursor !== undefined) params.set("cursor", view.cursor);
-  return withParams("/api/core/audit-events", params);
+  return withQuery("/api/core/audit-events", params);
 };
 
 /** Returns the API path of an export of all events of a view. */
 export const auditExportPath = (format: "csv" | "jsonl", view: AuditView): string =>
-  withParams(`/api/core/audit-events/export.${format}`, filterParams(view));
+  withQuery(`/api/core/audit-events/export.${format}`, filterParams(view));
 
 /** Returns the first page of a view with a change; an undefined part is removed. */
 export const changeView = (

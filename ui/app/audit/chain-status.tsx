@@ -16,9 +16,8 @@ const faultTexts: Readonly<Record<Fault["kind"], string>> = {
 
 /** How much of the hash chain core has verified, and since when: never more than it checked. */
 export const ChainStatus = () => {
-  const { api, times } = usePageContext();
+  const { times } = usePageContext();
   const report = createReport({
-    api,
     schema: AuditChainView,
     path: () => "/api/core/audit-events/chain",
     intervalMs: 15_000,

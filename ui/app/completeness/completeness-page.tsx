@@ -1,5 +1,6 @@
-import { For, Show } from "solid-js";
+import { Show } from "solid-js";
 import { FleetCompleteness, type HostStrip } from "../../../proto/completeness/report.ts";
+import { Chips } from "../design/chips.tsx";
 import { Loaded } from "../design/loaded.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
@@ -79,24 +80,20 @@ export const CompletenessPage = () => {
         {(known) => (
           <div class="shown page" data-shown={report.phase()}>
             <p class="completeness-headline">{headlineOf(known(), state())}</p>
-            <nav class="chips" aria-label="Time">
-              <For each={ranges}>
-                {({ words, from }) => (
-                  <a
-                    class="button"
-                    href={pathOf({ from, to: null })}
-                    aria-current={!isOneHour() && params().get("from") === from ? "true" : undefined}
-                  >
-                    {words}
-                  </a>
-                )}
-              </For>
+            <Chips
+              label="Time"
+              chips={ranges.map(({ words, from }) => ({
+                words,
+                path: pathOf({ from, to: null }),
+                isChosen: !isOneHour() && params().get("from") === from,
+              }))}
+            >
               <Show when={isOneHour()}>
                 <span class="button" aria-current="true">
                   {dayHourText(known().from)} to {dayHourText(known().to)} UTC
                 </span>
               </Show>
-            </nav>
+            </Chips>
             <Show
               when={known().hours.length > 0}
               fallback={
@@ -107,27 +104,20 @@ export const CompletenessPage = () => {
               }
             >
               <FleetPicture report={known()} hrefOf={(from, to) => pathOf({ from, to })} />
-              <nav class="chips" aria-label="Hosts with hours in a state">
-                <a class="button" href={pathOf({ state: null })} aria-current={state() === null ? "true" : undefined}>
-                  Incomplete
-                </a>
-                <For
-                  each={shownStates.filter((one) =>
-                    known().hours.some(({ hosts }) => one !== "undecided" && (hosts[one] ?? 0) > 0),
-                  )}
-                >
-                  {(one) => (
-                    <a
-                      class="button"
-                      href={pathOf({ state: one })}
-                      title={hourStateWords[one][1]}
-                      aria-current={state() === one ? "true" : undefined}
-                    >
-                      <HourMark state={one} />
-                    </a>
-                  )}
-                </For>
-              </nav>
+              <Chips
+                label="Hosts with hours in a state"
+                chips={[
+                  { words: "Incomplete", path: pathOf({ state: null }), isChosen: state() === null },
+                  ...shownStates
+                    .filter((one) => known().hours.some(({ hosts }) => one !== "undecided" && (hosts[one] ?? 0) > 0))
+                    .map((one) => ({
+                      words: <HourMark state={one} />,
+                      path: pathOf({ state: one }),
+                      isChosen: state() === one,
+                      title: hourStateWords[one][1],
+                    })),
+                ]}
+              />
               <HourTable report={known()} hrefOf={(from, to) => pathOf({ from, to })} />
             </Show>
           </div>

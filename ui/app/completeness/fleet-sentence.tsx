@@ -3,7 +3,6 @@ import * as v from "valibot";
 import { shortRecords } from "../../../proto/completeness/short-records.ts";
 import { createReport } from "../api/create-report.ts";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
 
 /** What the sentence needs of the report: the schema of all of it would be a tenth of the page's script. */
 const FleetHours = v.object({
@@ -27,9 +26,7 @@ const FleetHours = v.object({
 
 /** The completeness of the last 24 hours in one sentence, with the host that is short of most; nothing until an hour is settled. */
 export const FleetSentence = (props: { paused: boolean }) => {
-  const { api } = usePageContext();
   const report = createReport({
-    api,
     schema: FleetHours,
     path: () => "/api/core/collector/completeness?from=24h&limit=1",
     intervalMs: 60_000,

@@ -2,9 +2,9 @@ import { useLocation, useNavigate } from "@solidjs/router";
 import { createMemo, createSignal, For, Index, Show } from "solid-js";
 import { HostCompleteness, type HostHourView } from "../../../proto/completeness/report.ts";
 import { createReport } from "../api/create-report.ts";
+import { withQuery } from "../browser/with-query.ts";
 import { Loaded } from "../design/loaded.tsx";
 import { formatCount, formatCountOf, formatDuration } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
 import { HourMark, HourShape } from "./hour-mark.tsx";
 import {
@@ -26,11 +26,9 @@ const clockAheadSecondsMax = 120;
 
 /** The hours of a host's last week as squares, a row for each UTC day; a click opens an hour's account. */
 export const HostHours = (props: { id: string }) => {
-  const { api } = usePageContext();
   const location = useLocation();
   const navigate = useNavigate();
   const report = createReport({
-    api,
     schema: HostCompleteness,
     path: createMemo(() => `/api/core/collector/hosts/${props.id}/completeness`),
     intervalMs: 60_000,
@@ -48,7 +46,7 @@ export const HostHours = (props: { id: string }) => {
     const next = new URLSearchParams(location.search);
     if (from === chosen()) next.delete("hour");
     else next.set("hour", from);
-    navigate(`${location.pathname}${next.size === 0 ? "" : `?${next}`}`, { replace: true, scroll: false });
+    navigate(withQuery(location.pathname, next), { replace: true, scroll: false });
   };
   let grid: HTMLTableElement | undefined;
   const onKeyDown = (event: KeyboardEvent) => {

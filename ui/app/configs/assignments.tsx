@@ -1,13 +1,15 @@
 import { useLocation } from "@solidjs/router";
-import { createMemo, For, Show } from "solid-js";
+import { createMemo, Show } from "solid-js";
 import { AssignmentPage, type ConfigAssignment } from "../../../proto/fleet-health/config-report.ts";
 import type { ConfigProgress } from "../../../proto/fleet-health/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
+import { withQuery } from "../browser/with-query.ts";
+import { Chips } from "../design/chips.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatTimestamp, plainText } from "../format/format.ts";
 import { usePageContext } from "../session/page-context.tsx";
-import { Time } from "../shell/time.tsx";
+import { Time, TimeCell } from "../shell/time.tsx";
 
 const pageRows = 25;
 
@@ -23,7 +25,7 @@ const foreign = ["chat", "compare", "preview"];
 
 /** The hosts to which a config was assigned, newest first, under the filter of the address. */
 export const Assignments = (props: { configId: string; paused: boolean }) => {
-  const { api, times } = usePageContext();
+  const { times } = usePageContext();
   const location = useLocation();
   const params = createMemo(() => {
     const given = new URLSearchParams(location.search);
@@ -32,7 +34,6 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
   });
   const listPath = () => `/api/core/collector/configs/${props.configId}/assignments`;
   const report = createReport({
-    api,
     schema: AssignmentPage,
     path: createMemo(() => `${listPath()}?${new URLSearchParams([...params(), ["limit", String(pageRows)]])}`),
     intervalMs: 15_000,
@@ -46,12 +47,12 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
       if (value === undefined) next.delete(name);
       else next.set(name, value);
     }
-    return `/configs/${props.configId}${next.size === 0 ? "" : `?${next}`}#assignments`;
+    return `${withQuery(`/configs/${props.configId}`, next)}#assignments`;
   };
   const exportPath = () => {
     const filters = new URLSearchParams(params());
     filters.delete("cursor");
-    return `${listPath()}/export.csv${filters.size === 0 ? "" : `?${filters}`}`;
+    return withQuery(`${listPath()}/export.csv`, filters);
   };
   const current = () => params().get("current") ?? undefined;
   const columns: readonly RecordColumn<ConfigAssignment>[] = [
@@ -85,10 +86,8 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
     },
     {
       name: "Applied",
-      cell: (row) => (
-        <Show when={row.applied_at} fallback={<span class="quiet">{row.ended_at === null ? "not yet" : ""}</span>}>
-          {(at) => <Time at={at()} asOf={report.asOf()} />}
-        </Show>
+      cell: ({ applied_at: at, ended_at: end }) => (
+        <TimeCell at={at} asOf={report.asOf()} none={end === null ? "not yet" : ""} />
       ),
     },
   ];
@@ -96,23 +95,18 @@ export const Assignments = (props: { configId: string; paused: boolean }) => {
     { words: "All", value: undefined },
     { words: "Still assigned", value: "true" },
     { words: "Ended", value: "false" },
-  ] as const;
+  ];
   return (
     <section class="config-panel" aria-labelledby="assignments">
       <h2 id="assignments">Assigned hosts</h2>
-      <div class="chips">
-        <For each={chips}>
-          {(chip) => (
-            <a
-              class="button"
-              href={pathOf({ current: chip.value })}
-              aria-current={current() === chip.value ? "true" : undefined}
-            >
-              {chip.words}
-            </a>
-          )}
-        </For>
-      </div>
+      <Chips
+        label="Assignments by state"
+        chips={chips.map(({ words, value }) => ({
+          words,
+          path: pathOf({ current: value }),
+          isChosen: current() === value,
+        }))}
+      />
       <Show when={params().get("since")}>
         {(since) => (
           <p>

@@ -3,16 +3,13 @@ import { ConfigDetail } from "../../../proto/fleet-health/config-report.ts";
 import { createReport } from "../api/create-report.ts";
 import { Loaded } from "../design/loaded.tsx";
 import { formatCountOf, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
 import { diffOf } from "./config-diff.ts";
 import { CompareChoice } from "./config-text.tsx";
 import { configName } from "./progress-view.ts";
 
 /** What changed from another config to this one, line by line. */
 export const ConfigDiffView = (props: { config: ConfigDetail; otherId: string }) => {
-  const { api } = usePageContext();
   const report = createReport({
-    api,
     schema: ConfigDetail,
     path: createMemo(() => `/api/core/collector/configs/${encodeURIComponent(props.otherId)}`),
     // A published text never changes.

@@ -8,7 +8,6 @@ import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { formatBytes, formatCount, plainText } from "../format/format.ts";
 import { RolloutsOf } from "../rollouts/rollouts-of.tsx";
-import { usePageContext } from "../session/page-context.tsx";
 import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
@@ -26,12 +25,10 @@ const ConfigDiff = lazy(async () => ({ default: (await import("./config-diff-vie
 
 /** `/configs/{id}`: one published config, how far its hosts are and which are left, its assignments, text and diffs. */
 export const ConfigPage = () => {
-  const { api } = usePageContext();
   const route = useParams<{ id: string }>();
   const location = useLocation();
   const [paused, setPaused] = createSignal(false);
   const report = createReport({
-    api,
     schema: ConfigDetail,
     path: createMemo(() => `/api/core/collector/configs/${encodeURIComponent(route.id)}`),
     intervalMs: refreshIntervalMs,

@@ -31,11 +31,10 @@ const choicesMax = 500;
 
 /** A list of the other configs, newest first; choosing one opens the diff from it to this one. */
 export const CompareChoice = (props: { configId: string; chosen?: string }) => {
-  const { api, times } = usePageContext();
+  const { times } = usePageContext();
   const navigate = useNavigate();
   const [isWanted, setWanted] = createSignal(false);
   const report = createReport({
-    api,
     schema: ConfigList,
     path: () => (isWanted() ? `/api/core/collector/configs?limit=${choicesMax}` : undefined),
     intervalMs: 60_000,

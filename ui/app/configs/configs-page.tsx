@@ -12,10 +12,9 @@ import { Loaded } from "../design/loaded.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
 import { createAddressPage } from "../shell/address-page.ts";
 import { PageHead } from "../shell/page-head.tsx";
-import { Time } from "../shell/time.tsx";
+import { TimeCell } from "../shell/time.tsx";
 import { HostFigure, ProgressBar, ProgressSentence } from "./progress-parts.tsx";
 import { configName, runningPath } from "./progress-view.ts";
 import "../design/page.css";
@@ -54,10 +53,7 @@ export const ConfigsPage = () => {
     {
       name: "Published",
       cell: (config) => (
-        <>
-          <Time at={config.created_at} asOf={report.asOf()} />
-          <span class="second-line">{config.created_by_email ?? config.created_by}</span>
-        </>
+        <TimeCell at={config.created_at} asOf={report.asOf()} second={config.created_by_email ?? config.created_by} />
       ),
     },
     {
@@ -142,9 +138,7 @@ export const ConfigsPage = () => {
 
 /** The hashes that hosts run and nobody published. */
 const Unstored = (props: { paused: boolean }) => {
-  const { api } = usePageContext();
   const report = createReport({
-    api,
     schema: UnstoredConfigs,
     path: () => "/api/core/collector/configs/unstored",
     intervalMs: refreshIntervalMs,

@@ -17,13 +17,12 @@ import "../rollouts/rollouts.css";
 
 /** The preview of a rollout: asks for a query of hosts, and shows which of them would change and which could not. */
 export const Preview = (props: { configId: string }) => {
-  const { api, coreNow } = usePageContext();
+  const { coreNow } = usePageContext();
   const location = useLocation();
   const navigate = useNavigate();
   const query = createMemo(() => new URLSearchParams(location.search).get("preview") ?? undefined);
   const faults = () => (query() === undefined ? [] : parseQuery(query() ?? "", new Date(coreNow())).faults);
   const report = createReport({
-    api,
     schema: RolloutPreview,
     path: createMemo(() => {
       const filter = query();

@@ -1,10 +1,10 @@
 import { useLocation } from "@solidjs/router";
-import { createMemo, createSignal, For, Show } from "solid-js";
+import { createMemo, createSignal, Show } from "solid-js";
 import { EnrollmentReport } from "../../../proto/operator/enrollment.ts";
 import { createReport } from "../api/create-report.ts";
+import { Chips } from "../design/chips.tsx";
 import { LoadFailure } from "../design/load-failure.tsx";
-import { formatCount } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
+import { formatKnown } from "../format/format.ts";
 import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import {
@@ -23,13 +23,11 @@ import "./enrollment.css";
 
 /** `/enrollment`: which tokens enroll hosts now, under which policies, and what was rejected in the last day. */
 export const EnrollmentPage = () => {
-  const { api } = usePageContext();
   const location = useLocation();
   const [paused, setPaused] = createSignal(false);
   createPageTitle(() => "Enrollment");
   const view = createMemo(() => parseEnrollmentView(location.search));
   const report = createReport({
-    api,
     schema: EnrollmentReport,
     path: () => "/api/core/collector/enrollment",
     intervalMs: 15_000,
@@ -54,42 +52,32 @@ export const EnrollmentPage = () => {
             </Show>
             <section class="enrollment-part" aria-labelledby="tokens">
               <h2 id="tokens">Bootstrap tokens</h2>
-              <nav class="chips" aria-label="Tokens by state">
-                <a class="button" href={tokensPath()} aria-current={view().tokens.size === 0 ? "true" : undefined}>
-                  All
-                </a>
-                <For each={tokenStatesShown}>
-                  {(state) => (
-                    <a
-                      class="button"
-                      href={tokensPath({ state })}
-                      aria-current={view().tokens.toString() === `state=${state}` ? "true" : undefined}
-                    >
-                      {tokenWords[state]} {formatKnown(counts()?.tokens[state])}
-                    </a>
-                  )}
-                </For>
-              </nav>
+              <Chips
+                label="Tokens by state"
+                chips={[
+                  { words: "All", path: tokensPath(), isChosen: view().tokens.size === 0 },
+                  ...tokenStatesShown.map((state) => ({
+                    words: `${tokenWords[state]} ${formatKnown(counts()?.tokens[state])}`,
+                    path: tokensPath({ state }),
+                    isChosen: view().tokens.toString() === `state=${state}`,
+                  })),
+                ]}
+              />
               <Tokens view={view()} paused={paused()} />
             </section>
             <section class="enrollment-part" aria-labelledby="policies">
               <h2 id="policies">Policies</h2>
-              <nav class="chips" aria-label="Policies by state">
-                <a class="button" href={policiesPath()} aria-current={view().policies.size === 0 ? "true" : undefined}>
-                  All
-                </a>
-                <For each={["active", "frozen"] as const}>
-                  {(state) => (
-                    <a
-                      class="button"
-                      href={policiesPath({ policy: state })}
-                      aria-current={view().policies.get("state") === state ? "true" : undefined}
-                    >
-                      {policyWords[state]} {formatKnown(counts()?.policies[state])}
-                    </a>
-                  )}
-                </For>
-              </nav>
+              <Chips
+                label="Policies by state"
+                chips={[
+                  { words: "All", path: policiesPath(), isChosen: view().policies.size === 0 },
+                  ...(["active", "frozen"] as const).map((state) => ({
+                    words: `${policyWords[state]} ${formatKnown(counts()?.policies[state])}`,
+                    path: policiesPath({ policy: state }),
+                    isChosen: view().policies.get("state") === state,
+                  })),
+                ]}
+              />
               <Policies view={view()} paused={paused()} />
             </section>
             <Show when={counts()}>{(known) => <Refusals report={known()} asOf={report.asOf()} />}</Show>
@@ -112,5 +100,3 @@ export const EnrollmentPage = () => {
     </div>
   );
 };
-
-const formatKnown = (count: number | undefined): string => (count === undefined ? "" : formatCount(count));

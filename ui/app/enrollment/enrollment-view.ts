@@ -1,4 +1,5 @@
 import type { ListedPolicy, PolicyState, RefusalGroup, TokenState } from "../../../proto/operator/enrollment.ts";
+import { withQuery } from "../browser/with-query.ts";
 import { formatCount, formatDuration } from "../format/format.ts";
 
 /** The states of tokens in words. */
@@ -67,10 +68,8 @@ export const tokensPath = (filter: { state?: TokenState; policy_id?: string; cur
 export const policiesPath = (filter: { policy?: PolicyState; q?: string; policy_cursor?: string } = {}): string =>
   pathOf(filter, "policies");
 
-const pathOf = (filter: Readonly<Record<string, string>>, section: string): string => {
-  const params = new URLSearchParams(filter);
-  return `/enrollment${params.size === 0 ? "" : `?${params}`}#${section}`;
-};
+const pathOf = (filter: Readonly<Record<string, string>>, section: string): string =>
+  `${withQuery("/enrollment", new URLSearchParams(filter))}#${section}`;
 
 /** Returns how many of its limit are used: `3 of 20`, or `3, no limit`. */
 export const usesOf = (used: number, max: number): string =>

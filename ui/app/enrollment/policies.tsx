@@ -1,12 +1,12 @@
 import { createMemo, For, Show } from "solid-js";
 import { type ListedPolicy, PolicyPage } from "../../../proto/operator/enrollment.ts";
 import { createReport } from "../api/create-report.ts";
+import { withQuery } from "../browser/with-query.ts";
 import { LabelLinks } from "../design/label-links.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
-import { Time } from "../shell/time.tsx";
+import { Time, TimeCell } from "../shell/time.tsx";
 import {
   type EnrollmentView,
   enrolledPath,
@@ -23,9 +23,7 @@ const listPath = "/api/core/collector/enrollment-policies";
 
 /** The policies under the filter of the address, newest first, with their tokens by state. */
 export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
-  const { api } = usePageContext();
   const report = createReport({
-    api,
     schema: PolicyPage,
     path: createMemo(() => {
       const { policies, policyCursor } = props.view;
@@ -43,7 +41,7 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
     if (state !== null) params.set("policy", state);
     if (text !== null) params.set("q", text);
     if (cursor !== undefined) params.set("policy_cursor", cursor);
-    return `/enrollment${params.size === 0 ? "" : `?${params}`}#policies`;
+    return `${withQuery("/enrollment", params)}#policies`;
   };
   const columns: readonly RecordColumn<ListedPolicy>[] = [
     {
@@ -117,10 +115,7 @@ export const Policies = (props: { view: EnrollmentView; paused: boolean }) => {
     {
       name: "Created",
       cell: (policy) => (
-        <>
-          <Time at={policy.created_at} asOf={report.asOf()} />
-          <span class="second-line">{policy.created_by_email ?? policy.created_by}</span>
-        </>
+        <TimeCell at={policy.created_at} asOf={report.asOf()} second={policy.created_by_email ?? policy.created_by} />
       ),
     },
   ];

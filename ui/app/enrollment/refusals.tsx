@@ -3,7 +3,7 @@ import type { EnrollmentReport } from "../../../proto/operator/enrollment.ts";
 import { Icon } from "../design/icon.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { Time } from "../shell/time.tsx";
+import { TimeCell } from "../shell/time.tsx";
 import { type CountedReason, reasonWords, refusalEventsPath, refusalReasons } from "./enrollment-view.ts";
 
 /** The enrollments that core rejected in the last day, by reason and policy, each with its audit events. */
@@ -45,12 +45,7 @@ export const Refusals = (props: { report: EnrollmentReport; asOf: number }) => {
     },
     {
       name: "Last",
-      cell: ({ lastAt, lastAddress }) => (
-        <>
-          <Time at={lastAt} asOf={props.asOf} />
-          <span class="second-line">{lastAddress}</span>
-        </>
-      ),
+      cell: ({ lastAt, lastAddress }) => <TimeCell at={lastAt} asOf={props.asOf} second={lastAddress} />,
     },
   ];
   const reasons = () => refusalReasons(props.report.refusals);

@@ -1,11 +1,11 @@
 import { createMemo, Show } from "solid-js";
 import { type ListedToken, TokenPage } from "../../../proto/operator/enrollment.ts";
 import { createReport } from "../api/create-report.ts";
+import { withQuery } from "../browser/with-query.ts";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatUntil, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
-import { Time } from "../shell/time.tsx";
+import { TimeCell } from "../shell/time.tsx";
 import { type EnrollmentView, tokensPath, tokenWords, usesOf } from "./enrollment-view.ts";
 
 const pageRows = 50;
@@ -13,9 +13,7 @@ const listPath = "/api/core/collector/tokens";
 
 /** The tokens of all policies under the filter of the address, newest first. */
 export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
-  const { api } = usePageContext();
   const report = createReport({
-    api,
     schema: TokenPage,
     path: createMemo(() => {
       const { tokens, tokenCursor } = props.view;
@@ -29,7 +27,7 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
   const pathOf = (cursor?: string) => {
     const params = new URLSearchParams(props.view.tokens);
     if (cursor !== undefined) params.set("cursor", cursor);
-    return `/enrollment${params.size === 0 ? "" : `?${params}`}#tokens`;
+    return `${withQuery("/enrollment", params)}#tokens`;
   };
   const columns: readonly RecordColumn<ListedToken>[] = [
     {
@@ -65,35 +63,23 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
     {
       name: "Expires",
       cell: (token) => (
-        <>
-          <Time at={token.expires_at} asOf={report.asOf()} />
-          <span class="second-line">
-            {Date.parse(token.expires_at) <= report.asOf() ? "expired " : ""}
-            {formatUntil(token.expires_at, report.asOf())}
-          </span>
-        </>
+        <TimeCell
+          at={token.expires_at}
+          asOf={report.asOf()}
+          second={`${Date.parse(token.expires_at) <= report.asOf() ? "expired " : ""}${formatUntil(token.expires_at, report.asOf())}`}
+        />
       ),
     },
     {
       name: "Last use",
-      cell: (token) => (
-        <Show when={token.last_used_at} fallback={<span class="quiet">never</span>}>
-          {(at) => (
-            <>
-              <Time at={at()} asOf={report.asOf()} />
-              <span class="second-line">{token.last_used_address}</span>
-            </>
-          )}
-        </Show>
+      cell: ({ last_used_at: at, last_used_address: address }) => (
+        <TimeCell at={at} asOf={report.asOf()} none="never" second={address} />
       ),
     },
     {
       name: "Created",
       cell: (token) => (
-        <>
-          <Time at={token.created_at} asOf={report.asOf()} />
-          <span class="second-line">{token.created_by_email ?? token.created_by}</span>
-        </>
+        <TimeCell at={token.created_at} asOf={report.asOf()} second={token.created_by_email ?? token.created_by} />
       ),
     },
     {
@@ -117,9 +103,7 @@ export const Tokens = (props: { view: EnrollmentView; paused: boolean }) => {
       isContinued={props.view.tokenCursor !== undefined}
       pathOf={pathOf}
       allPath="/enrollment"
-      downloads={[
-        { path: `${listPath}/export.csv${isFiltered() ? `?${props.view.tokens}` : ""}`, words: "CSV of the tokens" },
-      ]}
+      downloads={[{ path: withQuery(`${listPath}/export.csv`, props.view.tokens), words: "CSV of the tokens" }]}
       empty={
         <p class="quiet">
           {isFiltered()

@@ -26,9 +26,8 @@ const settings: Partial<Record<SetupStep, string>> = {
 
 /** A fleet without hosts: which steps are done, and the commands of the next ones. An auditor sees who can take them. */
 export const FirstHost = () => {
-  const { api, session } = usePageContext();
+  const { session } = usePageContext();
   const report = createReport({
-    api,
     schema: Setup,
     path: () => "/api/core/collector/setup",
     intervalMs: 10_000,

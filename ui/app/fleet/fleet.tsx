@@ -49,7 +49,7 @@ const RowDrawer = lazy(async () => ({ default: (await import("./drawer/row-drawe
 
 /** `/fleet`: which hosts need attention, and why, under the view of the address. */
 export const Fleet = () => {
-  const { api, session, shortcuts: shortcutSwitch, times } = usePageContext();
+  const { session, shortcuts: shortcutSwitch, times } = usePageContext();
   const location = useLocation();
   const navigate = useNavigate();
   const [paused, setPaused] = createSignal(false);
@@ -58,7 +58,6 @@ export const Fleet = () => {
   const view = createMemo(() => parseView(location.search));
   const intervalMs = () => (view().at === undefined ? refreshIntervalMs : pastIntervalMs);
   const report = createReport({
-    api,
     schema: FleetHealthReport,
     path: createMemo(() => reportPath(view())),
     intervalMs,
@@ -66,7 +65,6 @@ export const Fleet = () => {
     showsAge: true,
   });
   const facets = createReport({
-    api,
     schema: FleetFacets,
     path: createMemo(() => facetsPath(view())),
     intervalMs,
@@ -275,7 +273,6 @@ export const Fleet = () => {
           <RowDrawer
             id={view().rowId}
             at={view().at}
-            api={api}
             paused={paused()}
             onClose={closeDrawer}
             returnFocus={() => rowLink(lastRowId())}

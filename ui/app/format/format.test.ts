@@ -2,7 +2,6 @@ import { describe, expect, it } from "vitest";
 import {
   formatAgo,
   formatBytes,
-  formatCompact,
   formatCount,
   formatCountOf,
   formatDay,
@@ -96,15 +95,6 @@ describe("amounts", () => {
     [1234567, "1,234,567"],
     [-1234, "-1,234"],
   ])("writes the count %d as %s", (count, text) => expect(formatCount(count)).toBe(text));
-
-  it.each([
-    [9_999, "9,999"],
-    [10_000, "10k"],
-    [31_290, "31.2k"],
-    [521_999, "521k"],
-    [999_999, "999k"],
-    [1_250_000, "1.2M"],
-  ])("shortens the count %d to %s", (count, text) => expect(formatCompact(count)).toBe(text));
 
   it("writes the plural", () => {
     expect([0, 1, 2000].map((count) => formatCountOf(count, "host"))).toEqual(["0 hosts", "1 host", "2,000 hosts"]);

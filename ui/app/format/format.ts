@@ -11,13 +11,8 @@ export { plainText };
 export const formatCount = (count: number): string =>
   Number.isFinite(count) ? String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, ",") : "unknown";
 
-/** Returns a count in at most five characters, never rounded up: `9,412`, `31.2k`, `521k`, `1.2M`. */
-export const formatCompact = (count: number): string => {
-  if (!Number.isFinite(count) || count < 10_000) return formatCount(count);
-  const [size, unit] = count < 1_000_000 ? [1000, "k"] : [1_000_000, "M"];
-  const value = count / size;
-  return `${value >= 100 ? Math.floor(value) : Math.floor(value * 10) / 10}${unit}`;
-};
+/** Returns a count as `formatCount` does; nothing for one that is not known yet. */
+export const formatKnown = (count: number | undefined): string => (count === undefined ? "" : formatCount(count));
 
 /** Returns a count in at most four characters, never rounded up: `999`, `9.4k`, `31k`, `1.2M`. */
 export const formatTiny = (count: number): string => {

@@ -13,7 +13,6 @@ export const DirectoryPanel = () => {
   const { api, times } = usePageContext();
   const now = createMoment();
   const report = createReport({
-    api,
     schema: DirectoryStatus,
     path: () => "/api/core/directory/status",
     intervalMs: 60_000,

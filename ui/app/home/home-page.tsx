@@ -82,9 +82,7 @@ const RecordLinks = () => (
 
 /** The summary of the fleet: each figure links to `/fleet` under its filter. */
 const FleetStrip = () => {
-  const { api } = usePageContext();
   const report = createReport({
-    api,
     schema: FleetHealthReport,
     path: () => "/api/core/collector/health?limit=1",
     intervalMs: 30_000,

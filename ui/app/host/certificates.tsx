@@ -5,14 +5,11 @@ import { CopyButton } from "../design/copy-button.tsx";
 import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { formatUntil, shortened } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
-import { Time } from "../shell/time.tsx";
+import { Time, TimeCell } from "../shell/time.tsx";
 
 /** The certificates of a host, newest first: serial number, fingerprint, dates, status and successor. */
 export const Certificates = (props: { id: string }) => {
-  const { api } = usePageContext();
   const report = createReport({
-    api,
     schema: CertificatePage,
     path: createMemo(() => `/api/core/collector/identities/${props.id}/certificates?limit=100`),
     intervalMs: 60_000,
@@ -24,14 +21,7 @@ export const Certificates = (props: { id: string }) => {
     { name: "SHA-256", cell: ({ fingerprint_sha256: print }) => <Copied text={print} what="fingerprint" /> },
     { name: "Status", cell: (certificate) => <Status certificate={certificate} asOf={report.asOf()} /> },
     { name: "Issued", cell: ({ issued_at: at }) => <Time at={at} asOf={report.asOf()} /> },
-    {
-      name: "First used",
-      cell: ({ first_used_at: at }) => (
-        <Show when={at} fallback={<span class="quiet">never</span>}>
-          {(used) => <Time at={used()} asOf={report.asOf()} />}
-        </Show>
-      ),
-    },
+    { name: "First used", cell: ({ first_used_at: at }) => <TimeCell at={at} asOf={report.asOf()} none="never" /> },
     {
       name: "Expires",
       cell: ({ not_after: at }) => (

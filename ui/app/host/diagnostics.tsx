@@ -48,10 +48,8 @@ export const Diagnostics = (props: { id: string }) => {
 };
 
 const Answer = (props: { path: string }) => {
-  const { api } = usePageContext();
   const isAnswered = (): boolean => (report.current()?.state ?? "pending") !== "pending";
   const report = createReport({
-    api,
     schema: HostDiagView,
     path: createMemo(() => props.path),
     intervalMs: 1_000,

@@ -46,7 +46,7 @@ export const HostEvents = (props: {
   /** Outages of core, which the timeline shows between the events. */
   outages?: readonly OutageView[] | undefined;
 }) => {
-  const { api, times } = usePageContext();
+  const { times } = usePageContext();
   const view = (): AuditView => ({
     actions: [],
     ...kinds[props.kind],
@@ -54,7 +54,6 @@ export const HostEvents = (props: {
     ...(props.cursor === undefined ? {} : { cursor: props.cursor }),
   });
   const report = createReport({
-    api,
     schema: AuditEventPage,
     path: createMemo(() => eventsPath(view())),
     intervalMs: 30_000,

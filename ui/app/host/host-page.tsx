@@ -42,12 +42,11 @@ const decoded = (segment: string): string => {
 };
 
 const Host = (props: { id: string }) => {
-  const { api, session } = usePageContext();
+  const { session } = usePageContext();
   const [paused, setPaused] = createSignal(false);
   const location = useLocation();
   const cursor = () => new URLSearchParams(location.search).get("cursor") ?? undefined;
   const report = createReport({
-    api,
     schema: FleetHealthDetail,
     path: createMemo(() => `/api/core/collector/health/${props.id}`),
     intervalMs: 10_000,

@@ -2,7 +2,6 @@ import { For, Show } from "solid-js";
 import * as v from "valibot";
 import { createReport } from "../api/create-report.ts";
 import { formatCountOf } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
 
 /** What the line needs of the report. */
 const Counts = v.object({
@@ -11,9 +10,7 @@ const Counts = v.object({
 
 /** Where the inventory and the fleet differ, in one line whose numbers link to the hosts; nothing without an inventory. */
 export const InventoryLine = (props: { paused: boolean }) => {
-  const { api } = usePageContext();
   const report = createReport({
-    api,
     schema: Counts,
     path: () => "/api/core/collector/inventory?limit=1",
     intervalMs: 60_000,

@@ -1,9 +1,10 @@
-import { For, Show } from "solid-js";
+import { Show } from "solid-js";
 import type { InventoryStatus } from "../../../proto/fleet-health/vocabulary.ts";
 import { type InventoryItem, InventoryReport } from "../../../proto/inventory/inventory.ts";
+import { Chips } from "../design/chips.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
-import { formatCount, plainText } from "../format/format.ts";
+import { formatKnown, plainText } from "../format/format.ts";
 import { createAddressPage } from "../shell/address-page.ts";
 import { PageHead } from "../shell/page-head.tsx";
 import "../design/page.css";
@@ -53,18 +54,17 @@ export const InventoryPage = () => {
   return (
     <div class="page">
       <PageHead {...head()} />
-      <nav class="chips" aria-label="Hosts by status">
-        <a class="button" href={pathOf({ status: null })} aria-current={status() === null ? "true" : undefined}>
-          All
-        </a>
-        <For each={statuses}>
-          {(one) => (
-            <a class="button" href={pathOf({ status: one })} aria-current={status() === one ? "true" : undefined}>
-              {statusWords[one]} <Show when={counts()}>{(known) => formatCount(known()[one])}</Show>
-            </a>
-          )}
-        </For>
-      </nav>
+      <Chips
+        label="Hosts by status"
+        chips={[
+          { words: "All", path: pathOf({ status: null }), isChosen: status() === null },
+          ...statuses.map((one) => ({
+            words: `${statusWords[one]} ${formatKnown(counts()?.[one])}`,
+            path: pathOf({ status: one }),
+            isChosen: status() === one,
+          })),
+        ]}
+      />
       <RecordList
         report={report}
         label="Hosts of the inventory and the fleet, by name"

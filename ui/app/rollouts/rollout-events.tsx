@@ -8,17 +8,14 @@ import { OldNotice } from "../design/freshness.tsx";
 import { Icon } from "../design/icon.tsx";
 import { Loaded } from "../design/loaded.tsx";
 import { OutageEntry, withOutages } from "../fleet/summary/outages.tsx";
-import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
 import "../audit/audit.css";
 import "../fleet/drawer/drawer.css";
 
 /** What happened to a rollout, newest first: the newest page of its audit events, and the outages of core between them. */
 export const RolloutEvents = (props: { id: string; paused: boolean; outages: readonly OutageView[] | undefined }) => {
-  const { api } = usePageContext();
   const view = (): AuditView => ({ actions: [], target: props.id });
   const report = createReport({
-    api,
     schema: AuditEventPage,
     path: createMemo(() => eventsPath(view())),
     intervalMs: 15_000,

@@ -30,12 +30,10 @@ import "./rollouts.css";
 
 /** `/rollouts/{id}`: one rollout: where it is and why, its waves, what breached the gate, its hosts, and what happened. */
 export const RolloutPage = () => {
-  const { api } = usePageContext();
   const route = useParams<{ id: string }>();
   const location = useLocation();
   const [paused, setPaused] = createSignal(false);
   const report = createReport({
-    api,
     schema: Rollout,
     path: createMemo(() => `/api/core/collector/rollouts/${encodeURIComponent(route.id)}`),
     intervalMs: 10_000,

@@ -63,8 +63,8 @@ export const TargetFigure = (props: {
   const count = () => props.counts[props.figure];
   const path = () =>
     targetsPath(props.rolloutId, {
-      ...(props.wave === undefined ? {} : { wave: props.wave }),
-      ...(props.figure === "targets" ? {} : { status: props.figure }),
+      wave: props.wave,
+      status: props.figure === "targets" ? undefined : props.figure,
     });
   return (
     <Show when={count() > 0} fallback={<span class="quiet">0</span>}>

@@ -8,6 +8,7 @@ import {
   type TargetStatus,
   targetStatuses,
 } from "../../../proto/rollout/vocabulary.ts";
+import { withQuery } from "../browser/with-query.ts";
 import type { ShapeName } from "../design/shapes.ts";
 import { formatCount, formatCountOf, formatDuration, formatTimestamp, type TimeZone } from "../format/format.ts";
 
@@ -84,16 +85,14 @@ export const targetReasonWords: Readonly<Record<TargetReason, string>> = {
 
 /** What a list of targets shows; all of them without a part. */
 export interface TargetsView {
-  wave?: number;
-  status?: TargetStatus;
-  cursor?: string;
+  wave?: number | undefined;
+  status?: TargetStatus | undefined;
+  cursor?: string | undefined;
 }
 
 /** Returns the address of the targets of a rollout under a filter. */
-export const targetsPath = (rolloutId: string, view: TargetsView = {}): string => {
-  const params = targetsParams(view);
-  return `/rollouts/${rolloutId}${params.size === 0 ? "" : `?${params}`}#targets`;
-};
+export const targetsPath = (rolloutId: string, view: TargetsView = {}): string =>
+  `${withQuery(`/rollouts/${rolloutId}`, targetsParams(view))}#targets`;
 
 /** Returns the parameters of a filter of targets, as the API takes them. */
 export const targetsParams = ({ wave, status, cursor }: TargetsView): URLSearchParams => {
@@ -114,11 +113,7 @@ export const parseTargetsView = (search: string): TargetsView | { parameter: str
   if (wave !== undefined && !/^[1-9]\d{0,3}$/.test(wave)) return { parameter: "wave" };
   const known = targetStatuses.find((name) => name === status);
   if (status !== undefined && known === undefined) return { parameter: "status" };
-  return {
-    ...(wave === undefined ? {} : { wave: Number(wave) }),
-    ...(known === undefined ? {} : { status: known }),
-    ...(cursor === undefined ? {} : { cursor }),
-  };
+  return { wave: wave === undefined ? undefined : Number(wave), status: known, cursor };
 };
 
 /** Returns how much of all targets a wave reaches, as requested: `5 %`, `10 hosts`. */

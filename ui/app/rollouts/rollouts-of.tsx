@@ -4,7 +4,6 @@ import { createReport } from "../api/create-report.ts";
 import { OldNotice } from "../design/freshness.tsx";
 import { Loaded } from "../design/loaded.tsx";
 import { plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
 import { Time } from "../shell/time.tsx";
 import { RolloutStateMark, TargetFigure } from "./rollout-parts.tsx";
 import { filterWords } from "./rollout-view.ts";
@@ -21,10 +20,8 @@ export const RolloutsOf = (props: {
   /** Said without any. */
   none: string;
 }) => {
-  const { api } = usePageContext();
   const query = () => new URLSearchParams({ [props.of]: props.id });
   const report = createReport({
-    api,
     schema: RolloutList,
     path: createMemo(() => `/api/core/collector/rollouts?${query()}&limit=${rowsMax}`),
     intervalMs: 30_000,

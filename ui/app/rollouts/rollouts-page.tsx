@@ -1,13 +1,14 @@
-import { For, Show } from "solid-js";
+import { Show } from "solid-js";
 import { describeComparison } from "../../../proto/fleet-health/comparison.ts";
 import { type Rollout, RolloutList } from "../../../proto/rollout/rollout.ts";
 import type { RolloutState } from "../../../proto/rollout/vocabulary.ts";
+import { Chips } from "../design/chips.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, plainText } from "../format/format.ts";
 import { createAddressPage } from "../shell/address-page.ts";
 import { PageHead } from "../shell/page-head.tsx";
-import { Time } from "../shell/time.tsx";
+import { TimeCell } from "../shell/time.tsx";
 import { RolloutStateMark, TargetBar, TargetFigure } from "./rollout-parts.tsx";
 import { filterWords, openStates } from "./rollout-view.ts";
 import "../design/page.css";
@@ -98,34 +99,23 @@ export const RolloutsPage = () => {
     },
     {
       name: "Started",
-      cell: (rollout) => (
-        <>
-          <Time at={rollout.created_at} asOf={report.asOf()} />
-          <span class="second-line">{plainText(rollout.created_by_name)}</span>
-        </>
+      cell: ({ created_at: at, created_by_name: by }) => (
+        <TimeCell at={at} asOf={report.asOf()} second={plainText(by)} />
       ),
     },
-    {
-      name: "Ended",
-      cell: (rollout) => (
-        <Show when={rollout.ended_at} fallback={<span class="quiet">not yet</span>}>
-          {(at) => <Time at={at()} asOf={report.asOf()} />}
-        </Show>
-      ),
-    },
+    { name: "Ended", cell: ({ ended_at: at }) => <TimeCell at={at} asOf={report.asOf()} none="not yet" /> },
   ];
   return (
     <div class="page">
       <PageHead {...head()} />
-      <nav class="chips" aria-label="Rollouts by state">
-        <For each={choices}>
-          {({ words, states }) => (
-            <a class="button" href={pathOf({ state: states })} aria-current={isChosen(states) ? "true" : undefined}>
-              {words}
-            </a>
-          )}
-        </For>
-      </nav>
+      <Chips
+        label="Rollouts by state"
+        chips={choices.map(({ words, states }) => ({
+          words,
+          path: pathOf({ state: states }),
+          isChosen: isChosen(states),
+        }))}
+      />
       <Show when={configId()}>
         {(id) => (
           <p>

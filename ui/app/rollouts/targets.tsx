@@ -1,12 +1,13 @@
-import { createMemo, For, Show } from "solid-js";
+import { createMemo, Show } from "solid-js";
 import { type Rollout, type RolloutTarget, RolloutTargetPage } from "../../../proto/rollout/rollout.ts";
 import { targetStatuses } from "../../../proto/rollout/vocabulary.ts";
 import { createReport } from "../api/create-report.ts";
+import { withQuery } from "../browser/with-query.ts";
+import { Chips } from "../design/chips.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { formatCount, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
-import { Time } from "../shell/time.tsx";
+import { Time, TimeCell } from "../shell/time.tsx";
 import {
   conditionWords,
   statusWords,
@@ -20,10 +21,8 @@ const pageRows = 100;
 
 /** The hosts of a rollout in the order of the waves, under the filter of the address. */
 export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: boolean }) => {
-  const { api } = usePageContext();
   const listPath = () => `/api/core/collector/rollouts/${props.rollout.id}/targets`;
   const report = createReport({
-    api,
     schema: RolloutTargetPage,
     path: createMemo(
       () => `${listPath()}?${new URLSearchParams([...targetsParams(props.view), ["limit", String(pageRows)]])}`,
@@ -32,18 +31,8 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
     paused: () => props.paused,
   });
   /** The address with another wave or status, on its first page. */
-  const pathOf = (change: {
-    wave?: number | undefined;
-    status?: TargetsView["status"] | undefined;
-    cursor?: string | undefined;
-  }) => {
-    const { wave, status, cursor } = { ...props.view, cursor: undefined, ...change };
-    return targetsPath(props.rollout.id, {
-      ...(wave === undefined ? {} : { wave }),
-      ...(status === undefined ? {} : { status }),
-      ...(cursor === undefined ? {} : { cursor }),
-    });
-  };
+  const pathOf = (change: TargetsView) =>
+    targetsPath(props.rollout.id, { ...props.view, cursor: undefined, ...change });
   const counts = () => {
     const { wave } = props.view;
     return wave === undefined ? props.rollout : props.rollout.waves.find(({ number }) => number === wave);
@@ -77,11 +66,11 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
         </>
       ),
     },
-    { name: "Assigned", cell: (row) => <TimeOrNot at={row.assigned_at} asOf={report.asOf()} not="not yet" /> },
+    { name: "Assigned", cell: (row) => <TimeCell at={row.assigned_at} asOf={report.asOf()} none="not yet" /> },
     {
       name: "Applied",
       cell: (row) => (
-        <TimeOrNot at={row.applied_at} asOf={report.asOf()} not={row.assigned_at === null ? "" : "not yet"} />
+        <TimeCell at={row.applied_at} asOf={report.asOf()} none={row.assigned_at === null ? "" : "not yet"} />
       ),
     },
     {
@@ -110,47 +99,32 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
     <section class="rollout-part" aria-labelledby="targets">
       <h2 id="targets">Hosts</h2>
       <Show when={props.rollout.waves.length > 1}>
-        <nav class="chips" aria-label="Hosts by wave">
-          <a
-            class="button"
-            href={pathOf({ wave: undefined })}
-            aria-current={props.view.wave === undefined ? "true" : undefined}
-          >
-            All waves
-          </a>
-          <For each={props.rollout.waves}>
-            {({ number }) => (
-              <a
-                class="button"
-                href={pathOf({ wave: number })}
-                aria-current={props.view.wave === number ? "true" : undefined}
-              >
-                Wave {number}
-              </a>
-            )}
-          </For>
-        </nav>
+        <Chips
+          label="Hosts by wave"
+          chips={[undefined, ...props.rollout.waves.map(({ number }) => number)].map((wave) => ({
+            words: wave === undefined ? "All waves" : `Wave ${wave}`,
+            path: pathOf({ wave }),
+            isChosen: props.view.wave === wave,
+          }))}
+        />
       </Show>
-      <nav class="chips" aria-label="Hosts by status">
-        <a
-          class="button"
-          href={pathOf({ status: undefined })}
-          aria-current={props.view.status === undefined ? "true" : undefined}
-        >
-          All {formatCount(counts()?.targets ?? 0)}
-        </a>
-        <For each={targetStatuses.filter((status) => (counts()?.[status] ?? 0) > 0 || props.view.status === status)}>
-          {(status) => (
-            <a
-              class="button"
-              href={pathOf({ status })}
-              aria-current={props.view.status === status ? "true" : undefined}
-            >
-              {statusWords[status]} {formatCount(counts()?.[status] ?? 0)}
-            </a>
-          )}
-        </For>
-      </nav>
+      <Chips
+        label="Hosts by status"
+        chips={[
+          {
+            words: `All ${formatCount(counts()?.targets ?? 0)}`,
+            path: pathOf({ status: undefined }),
+            isChosen: props.view.status === undefined,
+          },
+          ...targetStatuses
+            .filter((status) => (counts()?.[status] ?? 0) > 0 || props.view.status === status)
+            .map((status) => ({
+              words: `${statusWords[status]} ${formatCount(counts()?.[status] ?? 0)}`,
+              path: pathOf({ status }),
+              isChosen: props.view.status === status,
+            })),
+        ]}
+      />
       <RecordList
         report={report}
         part={props}
@@ -162,21 +136,14 @@ export const Targets = (props: { rollout: Rollout; view: TargetsView; paused: bo
         isContinued={props.view.cursor !== undefined}
         pathOf={(cursor) => pathOf({ cursor })}
         allPath={`/rollouts/${props.rollout.id}`}
-        downloads={[{ path: `${listPath()}/export.csv${filterText(props.view)}`, words: "CSV" }]}
+        downloads={[
+          {
+            path: withQuery(`${listPath()}/export.csv`, targetsParams({ ...props.view, cursor: undefined })),
+            words: "CSV",
+          },
+        ]}
         empty={<p class="quiet">No host matches.</p>}
       />
     </section>
   );
 };
-
-const filterText = ({ cursor: _, ...view }: TargetsView): string => {
-  const params = targetsParams(view);
-  return params.size === 0 ? "" : `?${params}`;
-};
-
-/** A timestamp, or the words for a host that has none. */
-const TimeOrNot = (props: { at: string | null; asOf: number; not: string }) => (
-  <Show when={props.at} fallback={<span class="quiet">{props.not}</span>}>
-    {(at) => <Time at={at()} asOf={props.asOf} />}
-  </Show>
-);

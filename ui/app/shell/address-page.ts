@@ -2,7 +2,7 @@ import { useLocation } from "@solidjs/router";
 import { type Accessor, createMemo, createSignal } from "solid-js";
 import type * as v from "valibot";
 import { createReport, type LiveReport } from "../api/create-report.ts";
-import { usePageContext } from "../session/page-context.tsx";
+import { withQuery } from "../browser/with-query.ts";
 import { createPageTitle } from "./page-title.ts";
 
 /** A parameter's new value or values; nothing removes it. */
@@ -35,7 +35,6 @@ export const createAddressPage = <Schema extends v.GenericSchema>(page: {
   limit?: number;
 }): AddressPage<v.InferOutput<Schema>> => {
   const { title, path, source, schema, intervalMs, limit } = page;
-  const { api } = usePageContext();
   const location = useLocation();
   const [paused, setPaused] = createSignal(false);
   createPageTitle(() => title);
@@ -49,7 +48,7 @@ export const createAddressPage = <Schema extends v.GenericSchema>(page: {
     if (limit !== undefined) query.append("limit", String(limit));
     return withQuery(source, query);
   });
-  const report = createReport({ api, schema, path: asked, intervalMs, paused });
+  const report = createReport({ schema, path: asked, intervalMs, paused });
   const changed = (change: AddressChange) => {
     const next = new URLSearchParams(params());
     for (const [name, value] of Object.entries({ cursor: null, ...change })) {
@@ -65,5 +64,3 @@ export const createAddressPage = <Schema extends v.GenericSchema>(page: {
     head: () => ({ title, report, paused: paused(), onPause: setPaused }),
   };
 };
-
-const withQuery = (path: string, query: URLSearchParams) => (query.size === 0 ? path : `${path}?${query}`);

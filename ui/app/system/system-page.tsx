@@ -6,7 +6,6 @@ import { Icon } from "../design/icon.tsx";
 import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { formatBytes, formatCount, formatCountOf, plainText } from "../format/format.ts";
-import { usePageContext } from "../session/page-context.tsx";
 import { PageHead } from "../shell/page-head.tsx";
 import { createPageTitle } from "../shell/page-title.ts";
 import { Time } from "../shell/time.tsx";
@@ -19,10 +18,9 @@ type Core = SystemReport["cores"][number];
 
 /** `/system`: the state of cores, database, exports and certificates, those that need attention first. */
 export const SystemPage = () => {
-  const { api } = usePageContext();
   const [paused, setPaused] = createSignal(false);
   createPageTitle(() => "System");
-  const report = createReport({ api, schema: SystemReport, path: () => path, intervalMs: 10_000, paused });
+  const report = createReport({ schema: SystemReport, path: () => path, intervalMs: 10_000, paused });
   const partColumns: readonly RecordColumn<SystemPart>[] = [
     { name: "Part", cell: (part) => plainText(nameOf(part)) },
     { name: "State", cell: ({ state }) => <PartMark state={state} /> },

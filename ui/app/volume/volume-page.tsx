@@ -3,6 +3,7 @@ import * as v from "valibot";
 import { type Budget, BudgetList } from "../../../proto/budget.ts";
 import { isUnusual, unusualVolume, VolumeReport } from "../../../proto/volume.ts";
 import { createReport } from "../api/create-report.ts";
+import { Chips } from "../design/chips.tsx";
 import { Loaded } from "../design/loaded.tsx";
 import { type RecordColumn, RecordTable } from "../design/record-table.tsx";
 import { Sparkline } from "../design/sparkline.tsx";
@@ -35,7 +36,7 @@ type Item = VolumeReport["items"][number];
 
 /** `/volume`: what core stored over time, and which hosts, kinds, sources or labels sent the most of it. */
 export const VolumePage = () => {
-  const { api, times } = usePageContext();
+  const { times } = usePageContext();
   const { report, params, pathOf, paused, head } = createAddressPage({
     title: "Volume",
     path: "/volume",
@@ -46,14 +47,12 @@ export const VolumePage = () => {
   const by = () => params().get("by");
   const label = () => (by()?.startsWith("label:") ? by()?.slice("label:".length) : undefined);
   const facets = createReport({
-    api,
     schema: LabelKeys,
     path: () => "/api/core/collector/health/facets",
     intervalMs: 600_000,
     paused,
   });
   const budgets = createReport({
-    api,
     schema: BudgetList,
     path: () => "/api/core/collector/budgets",
     intervalMs: 60_000,
@@ -74,35 +73,25 @@ export const VolumePage = () => {
   return (
     <div class="page volume-page">
       <PageHead {...head()} />
-      <nav class="chips" aria-label="Split by">
-        <For each={splits}>
-          {({ words, by: split }) => (
-            <a class="button" href={pathOf({ by: split })} aria-current={by() === split ? "true" : undefined}>
-              {words}
-            </a>
-          )}
-        </For>
-        <For each={labelKeys()}>
-          {(key) => (
-            <a class="button" href={pathOf({ by: `label:${key}` })} aria-current={label() === key ? "true" : undefined}>
-              By label {key}
-            </a>
-          )}
-        </For>
-      </nav>
-      <nav class="chips" aria-label="Time">
-        <For each={ranges}>
-          {({ words, from }) => (
-            <a
-              class="button"
-              href={pathOf({ from, to: null })}
-              aria-current={params().get("from") === from && !params().has("to") ? "true" : undefined}
-            >
-              {words}
-            </a>
-          )}
-        </For>
-      </nav>
+      <Chips
+        label="Split by"
+        chips={[
+          ...splits.map(({ words, by: split }) => ({ words, path: pathOf({ by: split }), isChosen: by() === split })),
+          ...labelKeys().map((key) => ({
+            words: `By label ${key}`,
+            path: pathOf({ by: `label:${key}` }),
+            isChosen: label() === key,
+          })),
+        ]}
+      />
+      <Chips
+        label="Time"
+        chips={ranges.map(({ words, from }) => ({
+          words,
+          path: pathOf({ from, to: null }),
+          isChosen: params().get("from") === from && !params().has("to"),
+        }))}
+      />
       <Loaded
         report={report}
         what="volume"

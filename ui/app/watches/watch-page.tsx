@@ -18,11 +18,10 @@ type WatchEvent = WatchDetail["history"][number];
 
 /** `/watches/{id}`: one watch, how it stands, and what happened. */
 export const WatchPage = () => {
-  const { api, session } = usePageContext();
+  const { session } = usePageContext();
   const route = useParams<{ id: string }>();
   const [paused, setPaused] = createSignal(false);
   const report = createReport({
-    api,
     schema: WatchDetail,
     path: createMemo(() => `/api/core/collector/watches/${encodeURIComponent(route.id)}`),
     intervalMs: 10_000,

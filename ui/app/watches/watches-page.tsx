@@ -1,6 +1,7 @@
-import { For, Show } from "solid-js";
+import { Show } from "solid-js";
 import { type WatchState, watchStates } from "../../../proto/watch/vocabulary.ts";
 import { type Watch, WatchList } from "../../../proto/watch/watch.ts";
+import { Chips } from "../design/chips.tsx";
 import { RecordList } from "../design/record-list.tsx";
 import type { RecordColumn } from "../design/record-table.tsx";
 import { Outages } from "../fleet/summary/outages.tsx";
@@ -81,21 +82,21 @@ export const WatchesPage = () => {
       ),
     },
   ];
-  const chip = (words: string, state: WatchState | null) => (
-    <a class="button" href={pathOf({ state })} aria-current={params().get("state") === state ? "true" : undefined}>
-      {words}
-    </a>
-  );
+  const chip = (words: string, state: WatchState | null) => ({
+    words,
+    path: pathOf({ state }),
+    isChosen: params().get("state") === state,
+  });
   return (
     <div class="page">
       <PageHead {...head()} />
       <Show when={report.answer()?.value.held_by}>
         {(outage) => <Outages outages={[outage()]} asOf={report.asOf()} />}
       </Show>
-      <nav class="chips" aria-label="Watches by state">
-        {chip("All", null)}
-        <For each={watchStates}>{(state) => chip(stateMarks[state].words, state)}</For>
-      </nav>
+      <Chips
+        label="Watches by state"
+        chips={[chip("All", null), ...watchStates.map((state) => chip(stateMarks[state].words, state))]}
+      />
       <RecordList
         report={report}
         label="Watches, newest first"

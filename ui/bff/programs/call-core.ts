@@ -16,7 +16,7 @@ export const callCore = async (
     path,
     as: session,
     requestId: c.get("requestId"),
-    ...(body === undefined ? {} : { method: "POST", body: new TextEncoder().encode(JSON.stringify(body)) }),
+    ...(body && { method: "POST", json: body }),
   });
   if (response.status === 404 || response.status === 204) {
     await response.body?.cancel();

@@ -106,13 +106,7 @@ export const createTokenEndpoints = ({
 };
 
 const callAsWeb = (core: CoreClient, c: WebContext, path: string, body: object): Promise<Response> =>
-  core.call({
-    method: "POST",
-    path,
-    requestId: c.get("requestId"),
-    body: new TextEncoder().encode(JSON.stringify(body)),
-    signal: c.req.raw.signal,
-  });
+  core.call({ method: "POST", path, requestId: c.get("requestId"), json: body, signal: c.req.raw.signal });
 
 const failed = (c: WebContext, error: string, description: string, status: 400 | 429 | 503 = 400): Response =>
   c.json({ error, error_description: description }, status);

@@ -3,7 +3,7 @@ import type { Clock } from "../../../kit/clock.ts";
 import { parseDuration, writeDuration } from "../../../proto/fleet-health/query-language/duration.ts";
 import { parseFilterLink } from "../../../proto/fleet-health/query-language/filter-link.ts";
 import { serialiseFilter } from "../../../proto/fleet-health/query-language/serialise.ts";
-import type { CoreCall, CoreClient } from "../core-client.ts";
+import type { CoreClient } from "../core-client.ts";
 import type { PageLinks } from "../page-frame.ts";
 import { WebProblem } from "../problems.ts";
 import type { AskPerson, PersonOfPage } from "../programs/ask-person.ts";
@@ -49,7 +49,7 @@ interface Faults {
 interface WatchCall {
   method: "POST" | "PUT" | "DELETE";
   path: string;
-  body?: object;
+  json?: object;
 }
 
 type Then = (person: PersonOfPage) => Promise<Response>;
@@ -86,11 +86,7 @@ export const createWatchForms = ({
     { session }: PersonOfPage,
     call: WatchCall,
   ): Promise<Faults | { answer: unknown }> => {
-    const request: CoreCall = {
-      ...{ method: call.method, path: call.path, as: session, requestId: c.get("requestId") },
-      ...(call.body ? { body: new TextEncoder().encode(JSON.stringify(call.body)) } : {}),
-    };
-    const response = await core.call(request);
+    const response = await core.call({ ...call, as: session, requestId: c.get("requestId") });
     if (response.ok) return { answer: response.status === 204 ? undefined : await response.json() };
     if (response.status === 401) throw new WebProblem("unauthenticated", { detail: "Sign in again" });
     const refusal = v.safeParse(Refusal, await response.json().catch(() => undefined));
@@ -172,7 +168,7 @@ const fieldsOfWatch = (watch: v.InferOutput<typeof Definition>): WatchFields => 
   ...{ for: writeDuration(watch.for_seconds), receivers: watch.receivers },
 });
 
-const definitionOf = (fields: WatchFields): Faults | { body: object } => {
+const definitionOf = (fields: WatchFields): Faults | { json: object } => {
   const seconds = parseDuration(fields.for);
   const faults = [
     ...(/^\d{1,8}$/.test(fields.moreThan) ? [] : ["More than: must be a whole number"]),
@@ -180,7 +176,7 @@ const definitionOf = (fields: WatchFields): Faults | { body: object } => {
   ];
   if (faults.length > 0) return { faults };
   const { name, filter, receivers } = fields;
-  return { body: { name, filter, more_than: Number(fields.moreThan), for_seconds: seconds, receivers } };
+  return { json: { name, filter, more_than: Number(fields.moreThan), for_seconds: seconds, receivers } };
 };
 
 /** Returns the call of core that a form of the page of a watch means. */
@@ -188,8 +184,8 @@ const callOf = (id: string, form: Form): Faults | WatchCall => {
   const path = `/collector/watches/${id}`;
   switch (form.action) {
     case "silence": {
-      const body = { seconds: Number(form.seconds), ...(form.reason ? { reason: form.reason } : {}) };
-      return { method: "POST", path: `${path}/silence`, body };
+      const json = { seconds: Number(form.seconds), ...(form.reason ? { reason: form.reason } : {}) };
+      return { method: "POST", path: `${path}/silence`, json };
     }
     case "test":
       return { method: "POST", path: `${path}/test` };
@@ -200,7 +196,7 @@ const callOf = (id: string, form: Form): Faults | WatchCall => {
     default: {
       const parsed = definitionOf(fieldsOf(form));
       if ("faults" in parsed) return parsed;
-      return { method: "PUT", path, body: { ...parsed.body, revision: Number(form.revision) } };
+      return { method: "PUT", path, json: { ...parsed.json, revision: Number(form.revision) } };
     }
   }
 };

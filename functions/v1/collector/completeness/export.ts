@@ -3,10 +3,7 @@ import { rfc3339 } from "../../../../kit/clock.ts";
 import { type Shortage, shortageKinds } from "../../../../proto/completeness/hour-state.ts";
 import type { Core } from "../../../core.ts";
 import { exportFleetHours, type MatchingHour } from "../../../domain/completeness/report-completeness.ts";
-import { type CsvColumn, csvTexts } from "../../../http/csv.ts";
-import { createDownloads, csvType, downloadName } from "../../../http/download.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
+import { type CsvColumn, csvRoute } from "../../../http/csv.ts";
 import { hourRangeOf } from "./hour.ts";
 import { hourFilterFields, statesOf } from "./report.ts";
 
@@ -31,30 +28,19 @@ const columns: readonly CsvColumn<MatchingHour>[] = [
 ];
 
 /** `GET /v1/collector/completeness/export.csv`: every hour of the list's filter; audited. */
-export const exportCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) => {
-  const download = createDownloads(core);
-  return route({
-    method: "GET",
+export const exportCompletenessRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  csvRoute(core, {
     path: "/v1/collector/completeness/export.csv",
     operationId: "exportCompleteness",
     summary: "The hours of hosts that are not complete as CSV, those of the hosts with the most first",
-    guard: scope(core, "audit"),
     query: v.strictObject(hourFilterFields),
-    replies: { 200: { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" } },
-    problems: ["too_many_exports"],
-    handle: ({ query, caller: operator, origin }) =>
-      download(operator.userId, async () => {
-        const now = core.clock.now();
-        const range = hourRangeOf(query, now);
-        const { state, host } = query;
-        const asked = { from: rfc3339(range.fromMs), to: rfc3339(range.toMs), state, host };
-        const filter = { ...range, states: statesOf(state), host: host ?? null };
-        const hours = exportFleetHours(core, filter, { operator, origin, asked });
-        return {
-          type: csvType,
-          fileName: downloadName("completeness", { state, host }, new Date(now), "csv"),
-          texts: csvTexts(columns, hours),
-        };
-      }),
+    open: async ({ query, caller: operator, origin }) => {
+      const now = core.clock.now();
+      const range = hourRangeOf(query, now);
+      const { state, host } = query;
+      const asked = { from: rfc3339(range.fromMs), to: rfc3339(range.toMs), state, host };
+      const filter = { ...range, states: statesOf(state), host: host ?? null };
+      const batches = exportFleetHours(core, filter, { operator, origin, asked });
+      return { name: "completeness", asked: { state, host }, at: new Date(now), columns, batches };
+    },
   });
-};

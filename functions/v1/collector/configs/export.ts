@@ -2,10 +2,7 @@ import * as v from "valibot";
 import type { ConfigAssignment, ListedConfig } from "../../../../proto/fleet-health/config-report.ts";
 import type { Core } from "../../../core.ts";
 import { exportAssignments, exportConfigs } from "../../../domain/config/config-reports.ts";
-import { type CsvColumn, csvTexts } from "../../../http/csv.ts";
-import { createDownloads, csvType, downloadName, viewsOf } from "../../../http/download.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
+import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "../../../http/csv.ts";
 import { IdParams } from "../../shapes.ts";
 import { assignmentView, listedConfigView } from "./config.ts";
 import { configFilterFields } from "./list.ts";
@@ -13,89 +10,52 @@ import { assignmentFilterFields, assignmentFilterOf } from "./list-assignments.t
 
 type ExportCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
+const counts = ["desired", "running", "failed", "drifted", "silent", "silent_running", "undesired"] as const;
+
 const configColumns: readonly CsvColumn<ListedConfig>[] = [
-  ["id", ({ id }) => id],
-  ["config_hash", ({ config_hash }) => config_hash],
-  ["name", ({ name }) => name],
-  ["size_bytes", ({ size_bytes }) => size_bytes],
-  ["created_at", ({ created_at }) => created_at],
-  ["created_by", ({ created_by }) => created_by],
-  ["created_by_email", ({ created_by_email }) => created_by_email],
-  ["desired", ({ hosts }) => hosts.desired],
-  ["running", ({ hosts }) => hosts.running],
-  ["failed", ({ hosts }) => hosts.failed],
-  ["drifted", ({ hosts }) => hosts.drifted],
-  ["silent", ({ hosts }) => hosts.silent],
-  ["silent_running", ({ hosts }) => hosts.silent_running],
-  ["undesired", ({ hosts }) => hosts.undesired],
-  ["finished_at", ({ hosts }) => hosts.finished_at],
+  ...memberColumns<ListedConfig>("id", "config_hash", "name", "size_bytes"),
+  ...memberColumns<ListedConfig>("created_at", "created_by", "created_by_email"),
+  ...[...counts, "finished_at" as const].map(
+    (figure): CsvColumn<ListedConfig> => [figure, ({ hosts }) => hosts[figure]],
+  ),
 ];
 
-const assignmentColumns: readonly CsvColumn<ConfigAssignment>[] = [
-  ["identity_id", ({ identity_id }) => identity_id],
-  ["identity", ({ identity }) => identity],
-  ["device_id", ({ device_id }) => device_id],
-  ["assigned_at", ({ assigned_at }) => assigned_at],
-  ["assigned_by", ({ assigned_by }) => assigned_by],
-  ["assigned_by_email", ({ assigned_by_email }) => assigned_by_email],
-  ["ended_at", ({ ended_at }) => ended_at],
-  ["progress", ({ progress }) => progress],
-  ["applied_at", ({ applied_at }) => applied_at],
+const assignmentColumns = [
+  ...memberColumns<ConfigAssignment>("identity_id", "identity", "device_id"),
+  ...memberColumns<ConfigAssignment>("assigned_at", "assigned_by", "assigned_by_email"),
+  ...memberColumns<ConfigAssignment>("ended_at", "progress", "applied_at"),
 ];
-
-const replies = { 200: { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" } };
 
 /** `GET /v1/collector/configs/export.csv`: every config of the list and its hosts; audited. */
-export const exportConfigsRoute = (core: ExportCore) => {
-  const download = createDownloads(core);
-  return route({
-    method: "GET",
+export const exportConfigsRoute = (core: ExportCore) =>
+  csvRoute(core, {
     path: "/v1/collector/configs/export.csv",
     operationId: "exportCollectorConfigs",
     summary: "All configs under the list's filter as CSV, newest first",
-    guard: scope(core, "audit"),
     query: v.strictObject(configFilterFields),
-    replies,
-    problems: ["too_many_exports"],
-    handle: ({ query: asked, caller: operator, origin }) =>
-      download(operator.userId, async () => {
-        const configs = exportConfigs(core, asked.q, { operator, origin, asked });
-        return {
-          type: csvType,
-          fileName: downloadName("configs", asked, new Date(core.clock.now()), "csv"),
-          texts: csvTexts(configColumns, viewsOf(configs, listedConfigView)),
-        };
-      }),
+    open: async ({ query: asked, caller: operator, origin }) => {
+      const configs = exportConfigs(core, asked.q, { operator, origin, asked });
+      return { name: "configs", asked, columns: configColumns, batches: viewsOf(configs, listedConfigView) };
+    },
   });
-};
 
 /** `GET /v1/collector/configs/{id}/assignments/export.csv`: every assignment of a config under the list's filter; audited. */
-export const exportAssignmentsRoute = (core: ExportCore) => {
-  const download = createDownloads(core);
-  return route({
-    method: "GET",
+export const exportAssignmentsRoute = (core: ExportCore) =>
+  csvRoute(core, {
     path: "/v1/collector/configs/:id/assignments/export.csv",
     operationId: "exportConfigAssignments",
     summary: "All assignments of a config under the list's filters as CSV, newest first",
-    guard: scope(core, "audit"),
     params: IdParams,
     query: v.strictObject(assignmentFilterFields),
-    replies,
-    problems: ["not_found", "too_many_exports"],
-    handle: ({ params, query: asked, caller: operator, origin }) =>
-      download(operator.userId, async () => {
-        const filter = { ...assignmentFilterOf(asked), configId: params.id };
-        const assignments = await exportAssignments(core, filter, { operator, origin, asked });
-        return {
-          type: csvType,
-          fileName: downloadName(
-            "config-assignments",
-            { config: params.id, ...asked },
-            new Date(core.clock.now()),
-            "csv",
-          ),
-          texts: csvTexts(assignmentColumns, viewsOf(assignments, assignmentView)),
-        };
-      }),
+    problems: ["not_found"],
+    open: async ({ params, query: asked, caller: operator, origin }) => {
+      const filter = { ...assignmentFilterOf(asked), configId: params.id };
+      const assignments = await exportAssignments(core, filter, { operator, origin, asked });
+      return {
+        name: "config-assignments",
+        asked: { config: params.id, ...asked },
+        columns: assignmentColumns,
+        batches: viewsOf(assignments, assignmentView),
+      };
+    },
   });
-};

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { AssignmentPage } from "../../../../proto/fleet-health/config-report.ts";
-import { parseTimestamp, Timestamp } from "../../../../proto/management/text.ts";
+import { DateFromTimestamp } from "../../../../proto/management/text.ts";
 import { Id } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { browseAssignments } from "../../../domain/config/config-reports.ts";
@@ -11,30 +11,25 @@ import type { AssignmentFilter } from "../../../store/config/hosts.ts";
 import { IdParams } from "../../shapes.ts";
 import { assignmentView } from "./config.ts";
 
-const at = v.pipe(
-  Timestamp,
-  v.transform((text) => new Date(parseTimestamp(text) ?? 0)),
-);
-
 /** The query fields that select assignments. `current=true`: not replaced or removed; `since` and `until`: when they were made. */
 export const assignmentFilterFields = {
   current: v.optional(v.picklist(["true", "false"], "must be true or false")),
   assigned_by: v.optional(Id),
-  since: v.optional(at),
-  until: v.optional(at),
+  since: v.optional(DateFromTimestamp),
+  until: v.optional(DateFromTimestamp),
 };
 
 /** Returns the filter of parsed query fields. */
 export const assignmentFilterOf = ({
   current,
-  assigned_by,
+  assigned_by: assignedBy,
   since,
   until,
 }: v.InferOutput<v.ObjectSchema<typeof assignmentFilterFields, undefined>>): AssignmentFilter => ({
-  ...(current ? { current: current === "true" } : {}),
-  ...(assigned_by ? { assignedBy: assigned_by } : {}),
-  ...(since ? { since } : {}),
-  ...(until ? { until } : {}),
+  current: current && current === "true",
+  assignedBy,
+  since,
+  until,
 });
 
 /** `GET /v1/collector/configs/{id}/assignments`: to which hosts a config was assigned, newest first, and what each has made of it. */

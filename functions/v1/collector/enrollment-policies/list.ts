@@ -18,11 +18,8 @@ export const policyFilterFields = {
 /** Returns the filter of parsed query fields. */
 export const policyFilterOf = ({
   state,
-  q,
-}: v.InferOutput<v.ObjectSchema<typeof policyFilterFields, undefined>>): PolicyFilter => ({
-  ...(state ? { state } : {}),
-  ...(q ? { text: q } : {}),
-});
+  q: text,
+}: v.InferOutput<v.ObjectSchema<typeof policyFilterFields, undefined>>): PolicyFilter => ({ state, text });
 
 /** `GET /v1/collector/enrollment-policies`: the policies and their tokens by state, newest first. */
 export const listPoliciesRoute = (core: Pick<Core, "config" | "db" | "clock">) => {

@@ -7,10 +7,7 @@ import {
 } from "../../../../proto/operator/enrollment.ts";
 import type { Core } from "../../../core.ts";
 import { exportPolicies, exportRefusals, exportTokens } from "../../../domain/enrollment/enrollment-report.ts";
-import { type CsvColumn, csvTexts } from "../../../http/csv.ts";
-import { createDownloads, csvType, downloadName, viewsOf } from "../../../http/download.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
+import { type CsvColumn, csvRoute, memberColumns, viewsOf } from "../../../http/csv.ts";
 import { policyFilterFields, policyFilterOf } from "../enrollment-policies/list.ts";
 import { listedPolicyView } from "../enrollment-policies/policy.ts";
 import { tokenFilterFields, tokenFilterOf } from "../tokens/list.ts";
@@ -19,122 +16,70 @@ import { refusalView } from "./refusal.ts";
 
 type ExportCore = Pick<Core, "config" | "db" | "clock" | "entropy">;
 
-const policyColumns: readonly CsvColumn<ListedPolicy>[] = [
-  ["id", ({ id }) => id],
-  ["name", ({ name }) => name],
-  ["description", ({ description }) => description],
-  ["state", ({ state }) => state],
-  ["created_at", ({ created_at }) => created_at],
-  ["created_by", ({ created_by }) => created_by],
-  ["created_by_email", ({ created_by_email }) => created_by_email],
-  ["frozen_at", ({ frozen_at }) => frozen_at],
-  ["allowed_identity_prefixes", ({ allowed_identity_prefixes }) => allowed_identity_prefixes.join(" ")],
-  ["allowed_platforms", ({ allowed_platforms }) => allowed_platforms.join(" ")],
-  ["allowed_source_cidrs", ({ allowed_source_cidrs }) => allowed_source_cidrs.join(" ")],
-  ["certificate_ttl_seconds", ({ certificate_ttl_seconds }) => certificate_ttl_seconds],
-  ["reenrollment", ({ reenrollment }) => reenrollment],
-  ["enrollment_count", ({ enrollment_count }) => enrollment_count],
-  ["max_enrollments", ({ max_enrollments }) => max_enrollments],
-  ["max_enrollments_per_hour", ({ max_enrollments_per_hour }) => max_enrollments_per_hour],
-  ...tokenStates.map((state) => [`tokens_${state}`, ({ tokens }) => tokens[state]] satisfies CsvColumn<ListedPolicy>),
+const policyColumns = [
+  ...memberColumns<ListedPolicy>("id", "name", "description", "state", "created_at", "created_by", "created_by_email"),
+  ...memberColumns<ListedPolicy>("frozen_at", "allowed_identity_prefixes", "allowed_platforms", "allowed_source_cidrs"),
+  ...memberColumns<ListedPolicy>("certificate_ttl_seconds", "reenrollment", "enrollment_count"),
+  ...memberColumns<ListedPolicy>("max_enrollments", "max_enrollments_per_hour"),
+  ...tokenStates.map((state): CsvColumn<ListedPolicy> => [`tokens_${state}`, ({ tokens }) => tokens[state]]),
 ];
 
-const tokenColumns: readonly CsvColumn<ListedToken>[] = [
-  ["id", ({ id }) => id],
-  ["token_prefix", ({ token_prefix }) => token_prefix],
-  ["policy_id", ({ policy_id }) => policy_id],
-  ["policy_name", ({ policy_name }) => policy_name],
-  ["state", ({ state }) => state],
-  ["use_count", ({ use_count }) => use_count],
-  ["max_uses", ({ max_uses }) => max_uses],
-  ["expires_at", ({ expires_at }) => expires_at],
-  ["last_used_at", ({ last_used_at }) => last_used_at],
-  ["last_used_address", ({ last_used_address }) => last_used_address],
-  ["bound_device_id", ({ bound_device_id }) => bound_device_id],
-  ["allowed_source_cidrs", ({ allowed_source_cidrs }) => allowed_source_cidrs.join(" ")],
-  ["description", ({ description }) => description],
-  ["created_at", ({ created_at }) => created_at],
-  ["created_by", ({ created_by }) => created_by],
-  ["created_by_email", ({ created_by_email }) => created_by_email],
+const tokenColumns = [
+  ...memberColumns<ListedToken>("id", "token_prefix", "policy_id", "policy_name", "state", "use_count", "max_uses"),
+  ...memberColumns<ListedToken>("expires_at", "last_used_at", "last_used_address", "bound_device_id"),
+  ...memberColumns<ListedToken>("allowed_source_cidrs", "description"),
+  ...memberColumns<ListedToken>("created_at", "created_by", "created_by_email"),
 ];
 
-const refusalColumns: readonly CsvColumn<RefusalGroup>[] = [
-  ["reason", ({ reason }) => reason],
-  ["policy_id", ({ policy_id }) => policy_id],
-  ["policy_name", ({ policy_name }) => policy_name],
-  ["refused", ({ refused }) => refused],
-  ["events", ({ events }) => events],
-  ["last_at", ({ last_at }) => last_at],
-  ["last_address", ({ last_address }) => last_address],
+const refusalColumns = [
+  ...memberColumns<RefusalGroup>("reason", "policy_id", "policy_name"),
+  ...memberColumns<RefusalGroup>("refused", "events", "last_at", "last_address"),
 ];
-
-const replies = { 200: { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" } };
-const problems = ["too_many_exports"] as const;
 
 /** `GET /v1/collector/enrollment-policies/export.csv`: every policy of the list; audited. */
-export const exportPoliciesRoute = (core: ExportCore) => {
-  const download = createDownloads(core);
-  return route({
-    method: "GET",
+export const exportPoliciesRoute = (core: ExportCore) =>
+  csvRoute(core, {
     path: "/v1/collector/enrollment-policies/export.csv",
     operationId: "exportEnrollmentPolicies",
     summary: "All enrollment policies under the list's filters as CSV, newest first",
-    guard: scope(core, "audit"),
     query: v.strictObject(policyFilterFields),
-    replies,
-    problems,
-    handle: ({ query: asked, caller: operator, origin }) =>
-      download(operator.userId, async () => ({
-        type: csvType,
-        fileName: downloadName("enrollment-policies", asked, new Date(core.clock.now()), "csv"),
-        texts: csvTexts(
-          policyColumns,
-          viewsOf(exportPolicies(core, policyFilterOf(asked), { operator, origin, asked }), listedPolicyView),
-        ),
-      })),
+    open: async ({ query: asked, caller: operator, origin }) => {
+      const policies = exportPolicies(core, policyFilterOf(asked), { operator, origin, asked });
+      return {
+        name: "enrollment-policies",
+        asked,
+        columns: policyColumns,
+        batches: viewsOf(policies, listedPolicyView),
+      };
+    },
   });
-};
 
 /** `GET /v1/collector/tokens/export.csv`: every token of the list, without its value; audited. */
-export const exportTokensRoute = (core: ExportCore) => {
-  const download = createDownloads(core);
-  return route({
-    method: "GET",
+export const exportTokensRoute = (core: ExportCore) =>
+  csvRoute(core, {
     path: "/v1/collector/tokens/export.csv",
     operationId: "exportBootstrapTokens",
     summary: "All bootstrap tokens under the list's filters as CSV, newest first",
-    guard: scope(core, "audit"),
     query: v.strictObject(tokenFilterFields),
-    replies,
-    problems,
-    handle: ({ query: asked, caller: operator, origin }) =>
-      download(operator.userId, async () => ({
-        type: csvType,
-        fileName: downloadName("bootstrap-tokens", asked, new Date(core.clock.now()), "csv"),
-        texts: csvTexts(
-          tokenColumns,
-          viewsOf(exportTokens(core, tokenFilterOf(asked), { operator, origin, asked }), listedTokenView),
-        ),
-      })),
+    open: async ({ query: asked, caller: operator, origin }) => {
+      const tokens = exportTokens(core, tokenFilterOf(asked), { operator, origin, asked });
+      return { name: "bootstrap-tokens", asked, columns: tokenColumns, batches: viewsOf(tokens, listedTokenView) };
+    },
   });
-};
 
 /** `GET /v1/collector/enrollment/refusals.csv`: the rejected enrollments of the last day by reason and policy; audited. */
-export const exportRefusalsRoute = (core: ExportCore) => {
-  const download = createDownloads(core);
-  return route({
-    method: "GET",
+export const exportRefusalsRoute = (core: ExportCore) =>
+  csvRoute(core, {
     path: "/v1/collector/enrollment/refusals.csv",
     operationId: "exportEnrollmentRefusals",
     summary: "Rejected enrollments of the last day by reason and policy as CSV",
-    guard: scope(core, "audit"),
-    replies,
-    problems,
-    handle: ({ caller: operator, origin }) =>
-      download(operator.userId, async () => ({
-        type: csvType,
-        fileName: downloadName("enrollment-refusals", {}, new Date(core.clock.now()), "csv"),
-        texts: csvTexts(refusalColumns, viewsOf(exportRefusals(core, { operator, origin, asked: {} }), refusalView)),
-      })),
+    open: async ({ caller: operator, origin }) => {
+      const refusals = exportRefusals(core, { operator, origin, asked: {} });
+      return {
+        name: "enrollment-refusals",
+        asked: {},
+        columns: refusalColumns,
+        batches: viewsOf(refusals, refusalView),
+      };
+    },
   });
-};

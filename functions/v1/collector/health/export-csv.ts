@@ -1,31 +1,21 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { ExportKind, FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
-import type { CsvColumn } from "../../../http/csv.ts";
+import { type CsvColumn, memberColumns } from "../../../http/csv.ts";
 import type { LabelKeys } from "../../../store/fleet/labels.ts";
 
 type ExportColumn = CsvColumn<FleetHealthRow>;
 
-const who: readonly ExportColumn[] = [
-  ["identity_id", (row) => row.identity_id],
-  ["identity", (row) => row.identity],
-  ["device_id", (row) => row.device_id],
-  ["hostname", (row) => row.hostname],
-  ["platform", (row) => row.platform],
-  ["version", (row) => row.version],
-  ["state", (row) => row.state],
+const who = [
+  ...memberColumns<FleetHealthRow>("identity_id", "identity", "device_id", "hostname"),
+  ...memberColumns<FleetHealthRow>("platform", "version", "state"),
 ];
 
 const seen: readonly ExportColumn[] = [
-  ["enrolled_at", (row) => row.enrolled_at],
-  ["last_heartbeat_at", (row) => row.last_heartbeat_at],
-  ["last_envelope_at", (row) => row.last_envelope_at],
-  ["forwarding", (row) => row.forwarding],
+  ...memberColumns<FleetHealthRow>("enrolled_at", "last_heartbeat_at", "last_envelope_at", "forwarding"),
   ["forwarder_connected", (row) => row.forwarder && String(row.forwarder.connected)],
   ["forwarder_last_ack_at", (row) => row.forwarder?.last_ack_at ?? null],
   ["forwarder_last_error", (row) => row.forwarder?.last_error ?? null],
-  ["core", (row) => row.core],
-  ["subnet", (row) => row.subnet],
-  ["incomplete_hours", (row) => row.incomplete_hours],
+  ...memberColumns<FleetHealthRow>("core", "subnet", "incomplete_hours"),
   ["day_bytes", (row) => row.volume?.day_bytes ?? null],
   ["usual_bytes", (row) => row.volume?.usual_bytes ?? null],
   ["held_by_budget", (row) => row.hold?.budget ?? null],

@@ -4,10 +4,7 @@ import { PastTime } from "../../../../proto/fleet-health/past.ts";
 import { exportKinds } from "../../../../proto/fleet-health/vocabulary.ts";
 import type { Core } from "../../../core.ts";
 import { exportFleet } from "../../../domain/fleet/export-fleet.ts";
-import { csvTexts } from "../../../http/csv.ts";
-import { createDownloads, csvType, downloadName, viewsOf } from "../../../http/download.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
+import { csvRoute, viewsOf } from "../../../http/csv.ts";
 import { exportColumns, labelColumns } from "./export-csv.ts";
 import { healthRowView } from "./row.ts";
 
@@ -21,31 +18,22 @@ const ExportQuery = v.pipe(
 );
 
 /** `GET /v1/collector/health/export.csv`: streams every row of a kind under the filters, with backpressure; audited. */
-export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) => {
-  const download = createDownloads(core);
-  return route({
-    method: "GET",
+export const healthExportRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  csvRoute(core, {
     path: "/v1/collector/health/export.csv",
     operationId: "exportFleetHealth",
     summary: "All rows to which a kind of condition applies, whatever their state, under the report's filters",
-    guard: scope(core, "audit"),
     query: ExportQuery,
-    problems: ["too_many_exports", "no_history", "filter_without_history"],
-    replies: { 200: { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" } },
-    handle: ({ query: { kind, at, ...query }, caller, origin }) =>
-      download(caller.userId, async () => {
-        const filter = filterFromQuery(query);
-        const asked = at ? { ...query, at: at.toISOString() } : query;
-        const order = { kind, filter, at, operator: caller, origin, asked };
-        const { rules, labels, batches } = await exportFleet(core, order);
-        return {
-          type: csvType,
-          fileName: downloadName(`fleet-${kind}`, asked, rules.now, "csv"),
-          texts: csvTexts(
-            [...exportColumns[kind], ...labelColumns(labels)],
-            viewsOf(batches, (row) => healthRowView(row, rules)),
-          ),
-        };
-      }),
+    problems: ["no_history", "filter_without_history"],
+    open: async ({ query: { kind, at, ...query }, caller, origin }) => {
+      const filter = filterFromQuery(query);
+      const asked = at ? { ...query, at: at.toISOString() } : query;
+      const order = { kind, filter, at, operator: caller, origin, asked };
+      const { rules, labels, batches } = await exportFleet(core, order);
+      return {
+        ...{ name: `fleet-${kind}`, asked, at: rules.now },
+        columns: [...exportColumns[kind], ...labelColumns(labels)],
+        batches: viewsOf(batches, (row) => healthRowView(row, rules)),
+      };
+    },
   });
-};

@@ -6,7 +6,6 @@ import { browseIdentities } from "../../../domain/certificate/identities.ts";
 import { scope } from "../../../http/guards.ts";
 import { createList, ListView, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
-import type { IdentityFilter } from "../../../store/certificate/identities.ts";
 import { IdentityView, identityView } from "./identity.ts";
 
 const Query = v.strictObject({
@@ -15,13 +14,6 @@ const Query = v.strictObject({
   policy_id: v.optional(Id),
   token_id: v.optional(Id),
   ...listFields,
-});
-
-const filterOf = ({ q, status, policy_id, token_id }: v.InferOutput<typeof Query>): IdentityFilter => ({
-  ...(q ? { text: q } : {}),
-  ...(status ? { status } : {}),
-  ...(policy_id ? { policyId: policy_id } : {}),
-  ...(token_id ? { tokenId: token_id } : {}),
 });
 
 /** `GET /v1/collector/identities`: the enrolled hosts, newest first. */
@@ -35,6 +27,7 @@ export const listIdentitiesRoute = (core: Pick<Core, "config" | "db" | "clock">)
     guard: scope(core, "admin"),
     query: Query,
     replies: { 200: { description: "A page of identities", schema: ListView(IdentityView) } },
-    handle: ({ query }) => list(query, (page) => browseIdentities(core, filterOf(query), page), identityView),
+    handle: ({ query: { q: text, status, policy_id: policyId, token_id: tokenId, ...query } }) =>
+      list(query, (page) => browseIdentities(core, { text, status, policyId, tokenId }, page), identityView),
   });
 };

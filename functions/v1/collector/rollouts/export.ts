@@ -2,53 +2,33 @@ import * as v from "valibot";
 import type { RolloutTarget } from "../../../../proto/rollout/rollout.ts";
 import type { Core } from "../../../core.ts";
 import { exportTargets } from "../../../domain/rollout/targets.ts";
-import { type CsvColumn, csvTexts } from "../../../http/csv.ts";
-import { createDownloads, csvType, downloadName, viewsOf } from "../../../http/download.ts";
-import { scope } from "../../../http/guards.ts";
-import { route } from "../../../http/route.ts";
+import { csvRoute, memberColumns, viewsOf } from "../../../http/csv.ts";
 import { IdParams } from "../../shapes.ts";
 import { targetFilterFields, targetFilterOf } from "./list-targets.ts";
 import { targetView } from "./rollout.ts";
 
-const columns: readonly CsvColumn<RolloutTarget>[] = [
-  ["identity_id", ({ identity_id }) => identity_id],
-  ["identity", ({ identity }) => identity],
-  ["device_id", ({ device_id }) => device_id],
-  ["wave", ({ wave }) => wave],
-  ["status", ({ status }) => status],
-  ["reason", ({ reason }) => reason],
-  ["previous_config_id", ({ previous_config_id }) => previous_config_id],
-  ["assigned_at", ({ assigned_at }) => assigned_at],
-  ["applied_at", ({ applied_at }) => applied_at],
-  ["failed_at", ({ failed_at }) => failed_at],
-  ["condition", ({ condition }) => condition],
-  ["condition_began_at", ({ condition_began_at }) => condition_began_at],
-  ["detail", ({ detail }) => detail],
-  ["reverted_at", ({ reverted_at }) => reverted_at],
+const columns = [
+  ...memberColumns<RolloutTarget>("identity_id", "identity", "device_id", "wave", "status", "reason"),
+  ...memberColumns<RolloutTarget>("previous_config_id", "assigned_at", "applied_at", "failed_at"),
+  ...memberColumns<RolloutTarget>("condition", "condition_began_at", "detail", "reverted_at"),
 ];
 
 /** `GET /v1/collector/rollouts/{id}/targets/export.csv`: every host of a rollout under the list's filter; audited. */
-export const exportRolloutTargetsRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) => {
-  const download = createDownloads(core);
-  return route({
-    method: "GET",
+export const exportRolloutTargetsRoute = (core: Pick<Core, "config" | "db" | "clock" | "entropy">) =>
+  csvRoute(core, {
     path: "/v1/collector/rollouts/:id/targets/export.csv",
     operationId: "exportRolloutTargets",
     summary: "All hosts of a rollout under the list's filters as CSV, in the order of the waves",
-    guard: scope(core, "audit"),
     params: IdParams,
     query: v.strictObject(targetFilterFields),
-    replies: { 200: { description: "RFC 4180, UTF-8, the first record names the columns", type: "text/csv" } },
-    problems: ["not_found", "too_many_exports"],
-    handle: ({ params, query: asked, caller: operator, origin }) =>
-      download(operator.userId, async () => {
-        const targets = await exportTargets(core, targetFilterOf(params.id, asked), { operator, origin, asked });
-        const now = new Date(core.clock.now());
-        return {
-          type: csvType,
-          fileName: downloadName("rollout-hosts", { rollout: params.id, ...asked }, now, "csv"),
-          texts: csvTexts(columns, viewsOf(targets, targetView)),
-        };
-      }),
+    problems: ["not_found"],
+    open: async ({ params, query: asked, caller: operator, origin }) => {
+      const targets = await exportTargets(core, targetFilterOf(params.id, asked), { operator, origin, asked });
+      return {
+        name: "rollout-hosts",
+        asked: { rollout: params.id, ...asked },
+        columns,
+        batches: viewsOf(targets, targetView),
+      };
+    },
   });
-};

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { RolloutTargetPage, wavesMax } from "../../../../proto/rollout/rollout.ts";
 import { targetStatuses } from "../../../../proto/rollout/vocabulary.ts";
-import { QueryInteger } from "../../../../proto/values.ts";
+import { QueryInteger, Repeatable } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { browseTargets } from "../../../domain/rollout/targets.ts";
 import { scope } from "../../../http/guards.ts";
@@ -11,34 +11,23 @@ import type { TargetFilter } from "../../../store/rollout/targets.ts";
 import { IdParams } from "../../shapes.ts";
 import { targetView } from "./rollout.ts";
 
-const Status = v.picklist(targetStatuses, "must be a status of a target");
+const expected = "must be a status of a target";
 
 /** The query fields that select targets; `status` is repeatable. */
 export const targetFilterFields = {
   wave: v.optional(QueryInteger(1, wavesMax)),
   status: v.optional(
-    v.union(
-      [
-        v.pipe(v.array(Status), v.maxLength(targetStatuses.length, "must be given at most once for each status")),
-        v.pipe(
-          Status,
-          v.transform((status) => [status]),
-        ),
-      ],
-      "must be a status of a target",
-    ),
+    Repeatable(v.picklist(targetStatuses, expected), {
+      ...{ expected, countMax: targetStatuses.length, tooMany: "must be given at most once for each status" },
+    }),
   ),
 };
 
 /** Returns the filter of parsed query fields. */
 export const targetFilterOf = (
   rolloutId: string,
-  { wave, status }: v.InferOutput<v.ObjectSchema<typeof targetFilterFields, undefined>>,
-): TargetFilter => ({
-  rolloutId,
-  ...(wave === undefined ? {} : { wave }),
-  ...(status ? { statuses: status } : {}),
-});
+  { wave, status: statuses }: v.InferOutput<v.ObjectSchema<typeof targetFilterFields, undefined>>,
+): TargetFilter => ({ rolloutId, wave, statuses });
 
 /** `GET /v1/collector/rollouts/{id}/targets`: the hosts of a rollout, in the order of the waves. */
 export const listRolloutTargetsRoute = (core: Pick<Core, "config" | "db" | "clock">) => {

@@ -1,7 +1,7 @@
 import * as v from "valibot";
 import { RolloutList } from "../../../../proto/rollout/rollout.ts";
 import { rolloutStates } from "../../../../proto/rollout/vocabulary.ts";
-import { Id } from "../../../../proto/values.ts";
+import { Id, Repeatable } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { browseRollouts } from "../../../domain/rollout/browse.ts";
 import { scope } from "../../../http/guards.ts";
@@ -9,20 +9,13 @@ import { createList, listFields } from "../../../http/list.ts";
 import { route } from "../../../http/route.ts";
 import { rolloutView } from "./rollout.ts";
 
-const State = v.picklist(rolloutStates, "must be a state of a rollout");
+const expected = "must be a state of a rollout";
 
 const filterFields = {
   state: v.optional(
-    v.union(
-      [
-        v.pipe(v.array(State), v.maxLength(rolloutStates.length, "must be given at most once for each state")),
-        v.pipe(
-          State,
-          v.transform((state) => [state]),
-        ),
-      ],
-      "must be a state of a rollout",
-    ),
+    Repeatable(v.picklist(rolloutStates, expected), {
+      ...{ expected, countMax: rolloutStates.length, tooMany: "must be given at most once for each state" },
+    }),
   ),
   config_id: v.optional(Id),
   identity_id: v.optional(Id),
@@ -40,13 +33,7 @@ export const listRolloutsRoute = (core: Pick<Core, "config" | "db" | "clock">) =
     guard: scope(core, "audit"),
     query: v.strictObject({ ...filterFields, ...listFields }),
     replies: { 200: { description: "A page of rollouts", schema: RolloutList } },
-    handle: ({ query: { state, config_id, identity_id, ...query } }) => {
-      const filter = {
-        ...(state ? { states: state } : {}),
-        ...(config_id ? { configId: config_id } : {}),
-        ...(identity_id ? { identityId: identity_id } : {}),
-      };
-      return list(query, (page) => browseRollouts(core, filter, page), rolloutView);
-    },
+    handle: ({ query: { state: states, config_id: configId, identity_id: identityId, ...query } }) =>
+      list(query, (page) => browseRollouts(core, { states, configId, identityId }, page), rolloutView),
   });
 };

@@ -1,6 +1,6 @@
 import * as v from "valibot";
 import { TokenPage, tokenStates } from "../../../../proto/operator/enrollment.ts";
-import { Id } from "../../../../proto/values.ts";
+import { Id, Repeatable } from "../../../../proto/values.ts";
 import type { Core } from "../../../core.ts";
 import { browseAllTokens } from "../../../domain/enrollment/enrollment-report.ts";
 import { scope } from "../../../http/guards.ts";
@@ -9,33 +9,23 @@ import { route } from "../../../http/route.ts";
 import type { TokenFilter } from "../../../store/enrollment/report.ts";
 import { listedTokenView } from "./token.ts";
 
-const State = v.picklist(tokenStates, "must be a state of a token");
+const expected = "must be a state of a token";
 
 /** The query fields that select tokens; `state` is repeatable. */
 export const tokenFilterFields = {
   state: v.optional(
-    v.union(
-      [
-        v.pipe(v.array(State), v.maxLength(tokenStates.length, "must be given at most once for each state")),
-        v.pipe(
-          State,
-          v.transform((state) => [state]),
-        ),
-      ],
-      "must be a state of a token",
-    ),
+    Repeatable(v.picklist(tokenStates, expected), {
+      ...{ expected, countMax: tokenStates.length, tooMany: "must be given at most once for each state" },
+    }),
   ),
   policy_id: v.optional(Id),
 };
 
 /** Returns the filter of parsed query fields. */
 export const tokenFilterOf = ({
-  state,
-  policy_id,
-}: v.InferOutput<v.ObjectSchema<typeof tokenFilterFields, undefined>>): TokenFilter => ({
-  ...(state ? { states: state } : {}),
-  ...(policy_id ? { policyId: policy_id } : {}),
-});
+  state: states,
+  policy_id: policyId,
+}: v.InferOutput<v.ObjectSchema<typeof tokenFilterFields, undefined>>): TokenFilter => ({ states, policyId });
 
 /** `GET /v1/collector/tokens`: the bootstrap tokens of all policies, newest first, without their values. */
 export const listAllTokensRoute = (core: Pick<Core, "config" | "db" | "clock">) => {

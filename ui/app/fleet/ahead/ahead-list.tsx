@@ -7,9 +7,8 @@ import "./ahead.css";
 
 /** What runs out by then and what it is computed from; each count leads to what it counts. */
 export const AheadList = () => {
-  const { api, times } = usePageContext();
+  const { times } = usePageContext();
   const report = createReport({
-    api,
     schema: FleetAhead,
     path: () => "/api/core/collector/health/ahead",
     intervalMs: 60_000,

@@ -14,9 +14,8 @@ import "./changes.css";
 
 /** What hosts changed without a rollout, newest first: when, how many, and how they compare since with hosts that did not. */
 export const ChangeList = () => {
-  const { api, times } = usePageContext();
+  const { times } = usePageContext();
   const report = createReport({
-    api,
     schema: FleetChangeList,
     path: () => "/api/core/collector/health/changes?limit=20",
     intervalMs: 60_000,

@@ -1,7 +1,6 @@
 import * as Dialog from "@kobalte/core/dialog";
 import { createMemo, Match, Show, Switch } from "solid-js";
 import { FleetHealthDetail } from "../../../../proto/fleet-health/report.ts";
-import type { ApiClient } from "../../api/api-client.ts";
 import { createReport } from "../../api/create-report.ts";
 import { CopyButton } from "../../design/copy-button.tsx";
 import { OldNotice } from "../../design/freshness.tsx";
@@ -30,14 +29,12 @@ export const RowDrawer = (props: {
   id: string | undefined;
   /** The past time that is shown. */
   at: string | undefined;
-  api: ApiClient;
   paused: boolean;
   onClose: () => void;
   returnFocus: () => HTMLElement | null | undefined;
 }) => {
   const { times } = usePageContext();
   const report = createReport({
-    api: props.api,
     schema: FleetHealthDetail,
     path: createMemo(() => (props.id === undefined ? undefined : hostPath(props.id, props))),
     intervalMs: () => (props.at === undefined ? detailIntervalMs : pastIntervalMs),

@@ -3,7 +3,6 @@ import { FleetFactors } from "../../../../proto/fleet-health/factors.ts";
 import { narrowFilter } from "../../../../proto/fleet-health/narrow-filter.ts";
 import { createReport } from "../../api/create-report.ts";
 import { plainName } from "../../format/format.ts";
-import { usePageContext } from "../../session/page-context.tsx";
 import { type FleetView, factorsPath, viewPath, withFilter } from "../view/view-state.ts";
 import {
   comparedView,
@@ -23,10 +22,8 @@ const readingMs = 2000;
 
 /** The values that the hosts of the view have more often than others, each with the link to those that have it. */
 export const FactorList = (props: { view: FleetView }) => {
-  const { api } = usePageContext();
   const compared = createMemo(() => comparedView(props.view));
   const report = createReport({
-    api,
     schema: FleetFactors,
     path: createMemo(() => factorsPath(compared())),
     intervalMs,

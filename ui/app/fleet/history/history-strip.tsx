@@ -14,11 +14,10 @@ const refreshMs = 60_000;
 
 /** The hosts that were not healthy over the last day or month, and a slider that shows the page as it was at a time of it. */
 export const HistoryStrip = (props: { view: FleetView; paused: boolean }) => {
-  const { api, times } = usePageContext();
+  const { times } = usePageContext();
   const navigate = useNavigate();
   const [span, setSpan] = createSignal<TimelineSpan>("24h");
   const report = createReport({
-    api,
     schema: FleetTimelineView,
     path: createMemo(() => `/api/core/collector/health/timeline?span=${span()}`),
     intervalMs: refreshMs,

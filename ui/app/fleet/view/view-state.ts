@@ -2,6 +2,7 @@ import { type FleetFilter, filterToParams } from "../../../../proto/fleet-health
 import { parsePastTime } from "../../../../proto/fleet-health/past-time.ts";
 import { parseFilterLink } from "../../../../proto/fleet-health/query-language/filter-link.ts";
 import { type ExportKind, type FleetSort, fleetSorts } from "../../../../proto/fleet-health/vocabulary.ts";
+import { withQuery } from "../../browser/with-query.ts";
 
 /** Rows of a page. */
 export const pageRows = 200;
@@ -65,13 +66,11 @@ export const linkFaults = (search: string): readonly string[] => {
 
 const apiPath = "/api/core/collector/health";
 
-const withParams = (path: string, params: URLSearchParams) => (params.size === 0 ? path : `${path}?${params}`);
-
 /** Returns the address of a view, always in the same order; `parseView` is its inverse. */
 export const viewPath = (view: FleetView): string => {
   const params = viewParams(view);
   if (view.rowId !== undefined) params.set("id", view.rowId);
-  return withParams("/fleet", params);
+  return withQuery("/fleet", params);
 };
 
 /** Returns the API path of the page of the report that a view shows. */
@@ -79,25 +78,25 @@ export const reportPath = (view: FleetView): string => {
   const params = viewParams(view);
   params.set("sort", view.sort);
   params.set("limit", String(pageRows));
-  return withParams(apiPath, params);
+  return withQuery(apiPath, params);
 };
 
 /** Returns the API path of the facets of a view, over all its pages. */
-export const facetsPath = (view: FleetView): string => withParams(`${apiPath}/facets`, selectionParams(view));
+export const facetsPath = (view: FleetView): string => withQuery(`${apiPath}/facets`, selectionParams(view));
 
 /** Returns the API path of a CSV export of all pages of a view. */
 export const exportPath = (kind: ExportKind, view: Pick<FleetView, "filter" | "at">): string =>
-  withParams(`${apiPath}/export.csv`, new URLSearchParams([["kind", kind], ...selectionParams(view)]));
+  withQuery(`${apiPath}/export.csv`, new URLSearchParams([["kind", kind], ...selectionParams(view)]));
 
 /** Returns the API path of what the hosts of a view have in common. */
-export const factorsPath = (view: FleetView): string => withParams(`${apiPath}/factors`, selectionParams(view));
+export const factorsPath = (view: FleetView): string => withQuery(`${apiPath}/factors`, selectionParams(view));
 
 /** Returns the address of the form that watches the hosts of a view as they are now. */
-export const watchPath = ({ filter }: FleetView): string => withParams("/watches/new", filterToParams(filter));
+export const watchPath = ({ filter }: FleetView): string => withQuery("/watches/new", filterToParams(filter));
 
 /** Returns the API path of a host of a view. */
 export const hostPath = (id: string, { at }: { at?: string | undefined }): string =>
-  withParams(`${apiPath}/${id}`, selectionParams({ filter: {}, at }));
+  withQuery(`${apiPath}/${id}`, selectionParams({ filter: {}, at }));
 
 const selectionParams = ({ filter, at }: { filter: FleetFilter; at?: string | undefined }): URLSearchParams => {
   const params = filterToParams(filter);

@@ -11,9 +11,8 @@ const volumeIntervalMs = 60_000;
 
 /** What core stored for a host in the last two days: a bar for each hour, the sum of each kind, and tables by hour, today's first. */
 export const Volume = (props: { identityId: string }) => {
-  const { api, times } = usePageContext();
+  const { times } = usePageContext();
   const report = createReport({
-    api,
     schema: HostVolume,
     path: createMemo(() => `/api/core/collector/health/${props.identityId}/volume`),
     intervalMs: volumeIntervalMs,

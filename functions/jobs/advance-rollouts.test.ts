@@ -3,8 +3,8 @@ import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createTestCore } from "../../tests/support/core.ts";
 import { createRolloutLab, publishTestConfig } from "../../tests/support/rollout.ts";
 import type { Database } from "../store/database/database.ts";
-import { correctTimes } from "./correct-times-ahead.ts";
-import { advanceRollouts } from "./run-rollouts.ts";
+import { advanceRollouts } from "./advance-rollouts.ts";
+import { correctTimes } from "./correct-times.ts";
 
 const test = await createTestCore();
 afterAll(() => test.close());

@@ -1,16 +1,10 @@
-import { runEvery } from "../../kit/run-every.ts";
 import type { Core } from "../core.ts";
 import { correctHostTimes, correctRollouts } from "../store/fleet/times-ahead.ts";
 
-const intervalMs = 60_000;
-
-/** Corrects every minute what was stored while a clock was ahead, until the signal aborts: the database's, or that of an earlier core. */
-export const correctTimesAhead = (core: Pick<Core, "db" | "clock" | "log">, signal: AbortSignal): Promise<void> =>
-  runEvery({ name: "times ahead of the clock", intervalMs, clock: core.clock, signal, log: core.log }, () =>
-    correctTimes(core),
-  );
-
-/** Corrects the times that are ahead of the database's clock. Returns undefined when there were none. */
+/**
+ * Corrects the times that are ahead of the database's clock, which was ahead when they were stored, or that of an earlier core. Returns
+ * undefined when there were none.
+ */
 export const correctTimes = async ({
   db,
   clock,

@@ -1,0 +1,76 @@
+import { hourMs } from "../../kit/clock.ts";
+import { uuidv7 } from "../../kit/entropy.ts";
+import type { Job } from "../../kit/run-every.ts";
+import { formatNoteKey } from "../../proto/completeness/signed-note.ts";
+import type { Core } from "../core.ts";
+import { chainAuditEvents } from "../domain/audit/chain-events.ts";
+import { flushRefusals } from "../domain/audit/flush-refusals.ts";
+import { verifyChain } from "../domain/audit/verify-chain.ts";
+import { settleHours } from "../domain/completeness/settle-hours.ts";
+import { type StatementCore, writeStatement } from "../domain/completeness/write-statement.ts";
+import { flushEnrollmentRefusals } from "../domain/enrollment/flush-refusals.ts";
+import { deleteOldDiags } from "../domain/fleet/diags.ts";
+import { judgeChanges } from "../domain/fleet/judge-changes.ts";
+import { createHistoryKeeper } from "../domain/fleet/keep-history.ts";
+import { createVolumeKeeper } from "../domain/volume/keep-volume.ts";
+import { deliverMessages, type SendRequest } from "../domain/watch/deliver.ts";
+import { evaluateWatches, evaluationMs, expireWatches } from "../domain/watch/run-watches.ts";
+import { findHead } from "../store/audit/audit.ts";
+import { deleteUnusedLabelSets } from "../store/fleet/host-labels.ts";
+import { advanceRollouts } from "./advance-rollouts.ts";
+import { correctTimes } from "./correct-times.ts";
+
+const minuteMs = 60_000;
+
+/** Returns the jobs of every core. Several cores may run each: locks of the database give a step to one of them. */
+export const coreJobsOf = (core: Core, { send }: { send: SendRequest }): Job[] => {
+  const completeness = { owner: uuidv7(core), retentionDays: core.config.accountRetentionDays };
+  return [
+    ["audit chain", 1_000, () => chainAuditEvents(core).then(() => undefined)],
+    ["refused enrollments", 10_000, async () => counted("events", await flushEnrollmentRefusals(core))],
+    ["counted refusals", 10_000, async () => counted("events", await flushRefusals(core))],
+    ["audit verification", 10_000, () => verifyAuditChain(core)],
+    // In the log, so that a copy of it can confirm the chain.
+    ["audit head", hourMs, () => describeHead(core)],
+    // A host may report another set each time.
+    ["unused label sets", hourMs, async () => counted("deleted", await deleteUnusedLabelSets(core.db))],
+    ["old diagnostics", 10 * minuteMs, async () => counted("deleted", await deleteOldDiags(core))],
+    ["fleet history", minuteMs, createHistoryKeeper(core)],
+    ["fleet changes", minuteMs, () => judgeChanges(core)],
+    ["volume", minuteMs, createVolumeKeeper(core)],
+    ["rollouts", 5_000, async (signal) => counted("steps", await advanceRollouts(core, signal))],
+    [
+      "watches",
+      evaluationMs,
+      async (signal) => {
+        await evaluateWatches(core, signal);
+        return counted("dropped", await expireWatches(core));
+      },
+    ],
+    ["watch messages", 2_000, async (signal) => counted("sent", await deliverMessages(core, send, signal))],
+    // An hour at a time after an outage: a clock that jumps ahead is noticed (retention-clock.ts) before many unfinished hours are settled.
+    ["completeness", 10_000, () => settleHours(core, completeness)],
+    ["times ahead of the clock", minuteMs, () => correctTimes(core)],
+  ];
+};
+
+/** Returns the job that writes the statement of each hour, 15 minutes after its end; after an outage one at a time, as `settleHours` does. */
+export const statementJobOf = (core: StatementCore & Pick<Core, "log">): Job => {
+  if (core.logSigner) core.log.info({ log_key: formatNoteKey(core.logSigner.key) }, "statements are signed");
+  const owner = uuidv7(core);
+  return ["statement", minuteMs, () => writeStatement(core, owner)];
+};
+
+/** Returns what a job logs: nothing of a run that found nothing. */
+const counted = (name: string, count: number) => (count === 0 ? undefined : { [name]: count });
+
+const verifyAuditChain = async (core: Core): Promise<undefined> => {
+  const { fault = null } = (await verifyChain(core)) ?? {};
+  if (fault !== null)
+    core.log.error({ ...fault }, "the audit log's hash chain has a fault: run svc-server verify-audit");
+};
+
+const describeHead = async ({ db }: Core) => {
+  const head = await findHead(db);
+  return head && { seq: head.seq, hash: head.hash.toHex() };
+};
