@@ -32,15 +32,7 @@ import type { Reloaded } from "../reload-files.ts";
 import type { TlsMaterial } from "../tls-files.ts";
 import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
 import { type CallerLimits, type Connection, callerLimits, createIngestConnections } from "./ingest-connections.ts";
-import {
-  createTurns,
-  endWithResponse,
-  isReset,
-  pingOrDestroy,
-  pingPartMs,
-  pingParts,
-  resetStalled,
-} from "./ingest-streams.ts";
+import { endWithResponse, isReset, resetStalled } from "./ingest-streams.ts";
 import { type Arrival, arrivalOfStream, isUsualPost } from "./management-streams.ts";
 import { readChunks } from "./read-chunks.ts";
 import { type Exchange, isGrpc, pathOf, refuseCall } from "./refuse-call.ts";
@@ -84,6 +76,7 @@ const streamsOfConnectionMax = 16;
  */
 const tlsSettings = { minVersion: "TLSv1.2", sessionTimeout: 3600 } as const;
 const bodyTimeoutMsDefault = 15_000;
+const checkMs = 1_000;
 
 /** Starts listening. Rejects when the address is not available. */
 export const startIngestListener = async (options: IngestListenerOptions): Promise<IngestListener> => {
@@ -242,17 +235,13 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     });
   });
   options.tls.subscribe((material) => server.setSecureContext({ ...material, ...tlsSettings }));
-  const nextSessions = createTurns(sessions, pingParts);
-  const pings = setInterval(() => {
-    for (const session of nextSessions()) pingOrDestroy(session);
-    connections.closeIdle();
-  }, pingPartMs);
-  pings.unref();
+  const checks = setInterval(connections.check, checkMs);
+  checks.unref();
 
   return {
     port: (server.address() as AddressInfo).port,
     async close(graceMs) {
-      clearInterval(pings);
+      clearInterval(checks);
       stalled.stop();
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       ingest.stop();
