@@ -79,13 +79,11 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
   const handle = async (request: UniversalServerRequest) => {
     if (!isBinaryGrpc(request)) return plain(request);
     const trailer = new Headers();
-    const body = respond(request, trailer);
-    // The status line waits for the first bytes, or for the error that comes instead.
-    const first = await body.next();
     return {
       status: 200,
       header: new Headers({ "content-type": "application/grpc+proto", "grpc-accept-encoding": "gzip,identity" }),
-      body: prepend(first, body),
+      // The adapter sends the header with the first bytes, or with the error that comes instead.
+      body: respond(request, trailer),
       trailer,
     };
   };
@@ -105,13 +103,3 @@ const isBinaryGrpc = ({ method, header, body }: UniversalServerRequest): boolean
 
 const encodeAnswer = (message: ForwardAnswer): Uint8Array =>
   toBinary(ForwardResponseSchema, create(ForwardResponseSchema, { message }));
-
-async function* prepend<T>(first: IteratorResult<T>, rest: AsyncGenerator<T>): AsyncGenerator<T> {
-  if (first.done) return;
-  try {
-    yield first.value;
-    yield* rest;
-  } finally {
-    await rest.return(undefined);
-  }
-}
