@@ -132,7 +132,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     contextValues: (request) =>
       createContextValues()
         .set(callerCertificateKey, connectionOf(request)?.peer?.caller)
-        .set(requestChunksKey, readChunks(request)),
+        .set(requestChunksKey, readChunks("stream" in request ? request.stream : request)),
     fallback(request, response) {
       const exchange = { request, response } as Exchange;
       if (isGrpc(exchange)) return refuse(exchange, new Problem("method_unknown"));
