@@ -24,7 +24,7 @@ import { managementBytesMax } from "../../../proto/management/proof.ts";
 import type { HttpContext, Peer } from "../../http/request.ts";
 import { callerCertificateKey } from "../../ingest/admission.ts";
 import { toConnectError } from "../../ingest/connect-error.ts";
-import { requestChunksKey } from "../../ingest/request-chunks.ts";
+import { directBodiesKey } from "../../ingest/direct-bodies.ts";
 import type { IngestRoutes } from "../../ingest/service.ts";
 import { Problem } from "../../problems.ts";
 import { answerAdapterError, answerUnreadable } from "../http/answer-unreadable.ts";
@@ -32,9 +32,8 @@ import type { Reloaded } from "../reload-files.ts";
 import type { TlsMaterial } from "../tls-files.ts";
 import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
 import { type CallerLimits, type Connection, callerLimits, createIngestConnections } from "./ingest-connections.ts";
-import { endWithResponse, isReset, resetStalled } from "./ingest-streams.ts";
+import { bodiesOf, endWithResponse, isReset, resetStalled } from "./ingest-streams.ts";
 import { type Arrival, arrivalOfStream, isUsualPost } from "./management-streams.ts";
-import { readChunks } from "./read-chunks.ts";
 import { type Exchange, isGrpc, pathOf, refuseCall } from "./refuse-call.ts";
 
 /** Options of the ingest listener. */
@@ -132,7 +131,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     contextValues: (request) =>
       createContextValues()
         .set(callerCertificateKey, connectionOf(request)?.peer?.caller)
-        .set(requestChunksKey, readChunks("stream" in request ? request.stream : request)),
+        .set(directBodiesKey, "stream" in request ? bodiesOf(request.stream) : undefined),
     fallback(request, response) {
       const exchange = { request, response } as Exchange;
       if (isGrpc(exchange)) return refuse(exchange, new Problem("method_unknown"));

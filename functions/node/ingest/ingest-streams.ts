@@ -1,6 +1,8 @@
 /** The HTTP/2 streams and sessions of the ingest listener. */
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import type { Socket } from "node:net";
+import type { DirectBodies } from "../../ingest/direct-bodies.ts";
+import { readChunks } from "./read-chunks.ts";
 
 /** Checks of a session in which nothing has arrived, before it is pinged. */
 const silentChecksMax = 2;
@@ -29,6 +31,16 @@ export const resetStalled = (stalledMs: number) => {
     stop: () => clearInterval(timer),
   };
 };
+
+/** Returns the bodies of a stream: neither passes through the compatibility layer. */
+export const bodiesOf = (stream: ServerHttp2Stream): DirectBodies => ({
+  chunks: readChunks(stream),
+  send(bytes) {
+    if (!stream.headersSent || !stream.writable || stream.writableLength > 0) return false;
+    stream.write(bytes);
+    return true;
+  },
+});
 
 /** Resets a stream after its response if its client is still sending, so that a rejected one stops (RFC 9113, 8.1). */
 export const endWithResponse = (stream: ServerHttp2Stream): void => {
