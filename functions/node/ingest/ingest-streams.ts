@@ -18,7 +18,7 @@ export const resetStalled = (stalledMs: number) => {
   const timer = setInterval(() => {
     for (const [stream, checks] of streams) {
       const stalled = stream.writableLength > 0 ? checks + 1 : 0;
-      streams.set(stream, stalled);
+      if (stalled !== checks) streams.set(stream, stalled);
       if (stalled > stalledChecks) stream.close(constants.NGHTTP2_CANCEL);
     }
   }, stalledMs / stalledChecks);
