@@ -21,7 +21,7 @@ export const createStatusRegister = (
       if (connection === undefined) throw new Problem("client_certificate_required");
       return acceptReport({ der: connection.der, body, digest }, originOf(connection));
     },
-    record: async ({ connection, ...caller }, status) => {
+    record({ connection, ...caller }, status) {
       if (connection === undefined) throw new Problem("client_certificate_required");
       return record({ ...caller, remoteAddress: connection.remoteAddress }, status, () => originOf(connection));
     },

@@ -100,10 +100,13 @@ export const createAdmission = ({
   clock,
   certificates,
   requireEnrollment,
+  pause,
 }: {
   clock: Pick<Clock, "now">;
   certificates: CertificateRegister;
   requireEnrollment: boolean;
+  /** Resolves when the next query of certificates may begin: more connections share it. None by default. */
+  pause?: (() => Promise<void>) | undefined;
 }): Admission => {
   const expiryFault = (caller: Caller): Problem | undefined =>
     clock.now() < caller.notAfter + 1000 ? undefined : new Problem("certificate_expired");
@@ -119,6 +122,7 @@ export const createAdmission = ({
     keyOf: (fingerprint) => fingerprint,
     concurrency: 2,
     itemsMax: lookupsMax,
+    ...(pause && { pause }),
     // A fingerprint cannot fail alone.
     isolate: () => false,
   });

@@ -32,7 +32,7 @@ export interface IngestNeeds {
    * their next heartbeat.
    */
   listen?(on: IngestNotifications): Promise<unknown>;
-  /** Resolves when the next transaction may begin, of those that first uses of certificates share; none by default. */
+  /** Resolves when the next query or transaction may begin, of those that connecting hosts share; none by default. */
   pause?: () => Promise<void>;
   /** Bytes received and not yet committed, in all; 64 MiB by default. */
   inFlightBytesMax?: number;
@@ -80,6 +80,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     clock,
     certificates: { ...needs.certificates, use },
     requireEnrollment: config.requireEnrollment,
+    pause: needs.pause,
   });
   const streams = createOpenStreams({
     admission,

@@ -113,6 +113,21 @@ describe("forward", () => {
     expect((await acked).value).toEqual(["ack 1"]);
   });
 
+  it("sends what is aside at once where it can, and never before what waits", () => {
+    const sent: string[] = [];
+    let canSend = true;
+    const aside = createAside((answer: string) => canSend && sent.push(answer) > 0);
+    aside.push("first", "status");
+    canSend = false;
+    aside.push("second", "status");
+    canSend = true;
+    aside.push("third", "directive");
+    expect(sent).toEqual(["first"]);
+    expect(aside.take()).toEqual(["second", "third"]);
+    aside.push("fourth", "status");
+    expect(sent).toEqual(["first", "fourth"]);
+  });
+
   it("rejects a second Open, and a status before Open", async () => {
     for (const [first, second] of [
       [open, open],

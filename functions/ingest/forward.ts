@@ -49,11 +49,12 @@ export interface Aside<Answer> {
   onPush: () => void;
 }
 
-/** Creates an empty one. */
-export const createAside = <Answer>(): Aside<Answer> => {
+/** Creates an empty one. `send` sends a message at once and returns true, or returns false if it cannot: then it waits to be taken. */
+export const createAside = <Answer>(send: (answer: Answer) => boolean = () => false): Aside<Answer> => {
   const unsent = new Map<string, Answer>();
   const aside: Aside<Answer> = {
     push(answer, kind) {
+      if (unsent.size === 0 && send(answer)) return;
       unsent.set(kind, answer);
       aside.onPush();
     },

@@ -116,6 +116,22 @@ describe("open streams", () => {
     await stop();
   });
 
+  it("G4: ends each stream at its own expiry, whatever the order in which they opened, and whichever have left", async () => {
+    const { clock, expired, streams, stop } = start();
+    const enter = (name: string, notAfter: number) => streams.enter({ ...caller(name), notAfter });
+    const [third, first, second] = [enter("third", 3), enter("first", 1), enter("second", 2)];
+    const expire = async (name: string) => {
+      expired.add(name);
+      await clock.advance(1_000);
+      return [first, second, third].map(({ signal }) => signal.aborted);
+    };
+    expect(await expire("first")).toEqual([true, false, false]);
+    second.leave();
+    expect(await expire("second")).toEqual([true, false, false]);
+    expect(await expire("third")).toEqual([true, false, true]);
+    await stop();
+  });
+
   it("D8: ends no stream after a long turn of the event loop before it had time to recheck, and all if it cannot", async () => {
     const { clock, streams, stall, setUnavailable, stop } = start();
     const open = streams.enter(caller("a"));

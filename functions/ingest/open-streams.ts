@@ -58,11 +58,16 @@ export const createOpenStreams = ({
   let wake = new AbortController();
   let isTriggered = false;
   let stopped = false;
+  /** No open stream expires before it: a hundred thousand are looked at only when one does. */
+  let earliest: Caller | undefined;
 
   const endExpired = (): void => {
+    if (earliest === undefined || admission.expiryFault(earliest) === undefined) return;
+    earliest = undefined;
     for (const [caller, controller] of open) {
       const fault = admission.expiryFault(caller);
       if (fault) controller.abort(fault);
+      else earliest = earlierOf(caller, earliest);
     }
   };
   /** The callers connect again, to another core if this one's pool is at fault. */
@@ -84,6 +89,7 @@ export const createOpenStreams = ({
       const caller = { ...admitted };
       const controller = new AbortController();
       open.set(caller, controller);
+      earliest = earlierOf(caller, earliest);
       return {
         signal: controller.signal,
         leave() {
@@ -152,3 +158,6 @@ export const createOpenStreams = ({
     },
   };
 };
+
+const earlierOf = (one: Caller, other: Caller | undefined): Caller =>
+  other === undefined || one.notAfter < other.notAfter ? one : other;

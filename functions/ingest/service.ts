@@ -67,11 +67,12 @@ export interface IngestDependencies {
 /** The parts that the fast path shares with the plain one. */
 export interface SharedWithFastPath {
   admit(certificate: CallerCertificate | undefined): Promise<Caller>;
-  /** Runs a stream of messages; `disconnected` aborts when the client disconnects. */
+  /** Runs a stream of messages; `disconnected` aborts when the client disconnects. `send` is that of `createAside`. */
   run(
     requests: AsyncIterable<readonly DecodeMessage[]>,
     caller: Caller,
     disconnected: AbortSignal,
+    send?: (answer: ForwardAnswer) => boolean,
   ): AsyncIterable<ForwardAnswer[]>;
   /** Decodes an encoded `ForwardRequest`, or throws a Problem. */
   decode(message: Uint8Array, caller: Caller): ForwardMessage;
@@ -161,10 +162,11 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     requests: AsyncIterable<readonly DecodeMessage[]>,
     caller: Caller,
     disconnected: AbortSignal,
+    send?: (answer: ForwardAnswer) => boolean,
   ): AsyncGenerator<ForwardAnswer[]> {
     try {
       const stream = streams.enter(caller);
-      const aside = createAside<ForwardAnswer>();
+      const aside = createAside(send);
       const channel = statuses.open(caller, aside.push);
       const leave = () => {
         channel.close();

@@ -95,6 +95,7 @@ export const createStatuses = ({
     caller: Caller,
     { digest, figures, report }: Status,
   ): Promise<AnswerFields> => {
+    if (!turns.take(caller.identity)) throw new Problem("rate_limited");
     if (report.length === 0) {
       const decision = await record(caller, { digest, figures: figuresOf(figures) });
       return decision === "report_needed" ? { reportNeeded: true } : answerOf(decision);
@@ -134,17 +135,12 @@ export const createStatuses = ({
           if (status.digest.length !== digestBytes)
             throw new Problem("frame_invalid", { detail: `a digest has ${digestBytes} bytes` });
           isWaiting = true;
-          const run = async () => {
-            if (!turns.take(caller.identity)) throw new Problem("rate_limited");
-            return decide(register, caller, status);
+          const answer = (fields: AnswerFields) => {
+            isWaiting = false;
+            const value = create(StatusAnswerSchema, { seq: status.seq, ...fields });
+            send({ case: "statusAnswer", value }, "answer");
           };
-          void run()
-            .catch(refusalOf)
-            .then((answer) => {
-              isWaiting = false;
-              const value = create(StatusAnswerSchema, { seq: status.seq, ...answer });
-              send({ case: "statusAnswer", value }, "answer");
-            });
+          void decide(register, caller, status).then(answer, (error: unknown) => answer(refusalOf(error)));
         },
         close() {
           isClosed = true;

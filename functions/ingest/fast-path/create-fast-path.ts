@@ -8,8 +8,8 @@ import { createGrpcMessageReader, frameGrpcMessages } from "../../../proto/grpc-
 import { Problem } from "../../problems.ts";
 import { type Caller, callerCertificateKey } from "../admission.ts";
 import { toConnectError } from "../connect-error.ts";
+import { directBodiesKey } from "../direct-bodies.ts";
 import type { DecodeMessage, ForwardAnswer, ForwardMessage } from "../forward.ts";
-import { requestChunksKey } from "../request-chunks.ts";
 import type { SharedWithFastPath } from "../service.ts";
 import { readFrame } from "./read-frame.ts";
 
@@ -50,7 +50,7 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
       buffers.release(data);
       return decompressed;
     };
-    const sent = contextValues?.get(requestChunksKey) ?? (body as AsyncIterable<Bytes>);
+    const sent = contextValues?.get(directBodiesKey)?.chunks ?? (body as AsyncIterable<Bytes>);
     for await (const chunk of reception.chunks(sent)) {
       const messages = reader.push(chunk);
       reception.hold(reader.incompleteBytes(), messages.length > 0);
@@ -68,7 +68,9 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
       const values = request.contextValues ?? createContextValues();
       const caller = await shared.admit(values.get(callerCertificateKey));
       const requests = readMessages(request, caller);
-      for await (const group of shared.run(requests, caller, request.signal))
+      const bodies = values.get(directBodiesKey);
+      const send = (answer: ForwardAnswer) => bodies?.send(frameGrpcMessages([encodeAnswer(answer)])) ?? false;
+      for await (const group of shared.run(requests, caller, request.signal, send))
         yield frameGrpcMessages(group.map(encodeAnswer));
       setTrailerStatus(trailer, undefined);
     } catch (error) {
@@ -79,13 +81,11 @@ export const createFastPath = (plain: UniversalHandler, shared: SharedWithFastPa
   const handle = async (request: UniversalServerRequest) => {
     if (!isBinaryGrpc(request)) return plain(request);
     const trailer = new Headers();
-    const body = respond(request, trailer);
-    // The status line waits for the first bytes, or for the error that comes instead.
-    const first = await body.next();
     return {
       status: 200,
       header: new Headers({ "content-type": "application/grpc+proto", "grpc-accept-encoding": "gzip,identity" }),
-      body: prepend(first, body),
+      // The adapter sends the header with the first bytes, or with the error that comes instead.
+      body: respond(request, trailer),
       trailer,
     };
   };
@@ -105,13 +105,3 @@ const isBinaryGrpc = ({ method, header, body }: UniversalServerRequest): boolean
 
 const encodeAnswer = (message: ForwardAnswer): Uint8Array =>
   toBinary(ForwardResponseSchema, create(ForwardResponseSchema, { message }));
-
-async function* prepend<T>(first: IteratorResult<T>, rest: AsyncGenerator<T>): AsyncGenerator<T> {
-  if (first.done) return;
-  try {
-    yield first.value;
-    yield* rest;
-  } finally {
-    await rest.return(undefined);
-  }
-}

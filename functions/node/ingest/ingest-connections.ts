@@ -15,7 +15,7 @@ import { identityOfCertificate } from "../../../proto/identity.ts";
 import type { Peer } from "../../http/request.ts";
 import type { Admission, CallerCertificate, CallerConnection } from "../../ingest/admission.ts";
 import { Problem, type ProblemCode } from "../../problems.ts";
-import { pingOrDestroy } from "./ingest-streams.ts";
+import { createSilenceCheck, createTurns, pingOrDestroy } from "./ingest-streams.ts";
 
 /** Limits of one caller. */
 export interface CallerLimits {
@@ -44,6 +44,8 @@ export const callerLimits: CallerLimits = {
   refusedMs: 2_000,
 };
 
+/** A connection is checked with every call of so many: all of 100,000 at once would block the event loop for seconds. */
+const checkParts = 15;
 /** A host that returns is rejected until those of its connections that do not answer are closed. */
 const pingTimeoutMs = 5_000;
 
@@ -81,8 +83,8 @@ export interface Connection {
 /** All connections. */
 export interface IngestConnections {
   open(socket: TLSSocket, session?: ServerHttp2Session): Connection;
-  /** Closes idle connections. */
-  closeIdle(): void;
+  /** Closes those of a fifteenth of the connections that are idle or whose host has vanished; for every second. */
+  check(): void;
 }
 
 /** Makes an empty set of connections. */
@@ -99,7 +101,8 @@ export const createIngestConnections = (needs: {
   const refusedSlots = createSlots(refusedOfAddressMax);
   const faults = createTokenBuckets({ burst: limits.faultsBurst, perSecond: limits.faultsPerSecond, clock });
   const warnings = createTokenBuckets({ burst: 3, perSecond: 1 / 60, clock });
-  const open = new Set<{ closeIfIdle(now: number): void; ping(): void; owner: string }>();
+  const open = new Set<{ check(now: number): void; ping(): void; owner: string }>();
+  const nextChecked = createTurns(open, checkParts);
 
   return {
     open(socket, session) {
@@ -153,11 +156,12 @@ export const createIngestConnections = (needs: {
         if (session?.destroyed === false) session.setLocalWindowSize(connectionWindowBytes);
       };
 
+      const checkSilence = session && createSilenceCheck(session, socket);
       const entry = {
         owner,
-        closeIfIdle(now: number) {
-          if (openCalls > 0 || now - lastCallAt < limits.idleMs) return;
-          if (session === undefined) socket.destroy();
+        check(now: number) {
+          if (openCalls > 0 || now - lastCallAt < limits.idleMs) checkSilence?.();
+          else if (session === undefined) socket.destroy();
           else session.close();
         },
         /** Detects a host that vanished, so that its connections do not keep it from returning. */
@@ -240,9 +244,9 @@ export const createIngestConnections = (needs: {
         },
       };
     },
-    closeIdle() {
+    check() {
       const now = clock.monotonic();
-      for (const entry of open) entry.closeIfIdle(now);
+      for (const entry of nextChecked()) entry.check(now);
     },
   };
 };

@@ -24,7 +24,7 @@ import { managementBytesMax } from "../../../proto/management/proof.ts";
 import type { HttpContext, Peer } from "../../http/request.ts";
 import { callerCertificateKey } from "../../ingest/admission.ts";
 import { toConnectError } from "../../ingest/connect-error.ts";
-import { requestChunksKey } from "../../ingest/request-chunks.ts";
+import { directBodiesKey } from "../../ingest/direct-bodies.ts";
 import type { IngestRoutes } from "../../ingest/service.ts";
 import { Problem } from "../../problems.ts";
 import { answerAdapterError, answerUnreadable } from "../http/answer-unreadable.ts";
@@ -32,17 +32,8 @@ import type { Reloaded } from "../reload-files.ts";
 import type { TlsMaterial } from "../tls-files.ts";
 import { type HandshakeLimits, handshakeLimits, limitHandshakes } from "./handshake-limits.ts";
 import { type CallerLimits, type Connection, callerLimits, createIngestConnections } from "./ingest-connections.ts";
-import {
-  createTurns,
-  endWithResponse,
-  isReset,
-  pingOrDestroy,
-  pingPartMs,
-  pingParts,
-  resetStalled,
-} from "./ingest-streams.ts";
+import { bodiesOf, endWithResponse, isReset, resetStalled } from "./ingest-streams.ts";
 import { type Arrival, arrivalOfStream, isUsualPost } from "./management-streams.ts";
-import { readChunks } from "./read-chunks.ts";
 import { type Exchange, isGrpc, pathOf, refuseCall } from "./refuse-call.ts";
 
 /** Options of the ingest listener. */
@@ -84,6 +75,7 @@ const streamsOfConnectionMax = 16;
  */
 const tlsSettings = { minVersion: "TLSv1.2", sessionTimeout: 3600 } as const;
 const bodyTimeoutMsDefault = 15_000;
+const checkMs = 1_000;
 
 /** Starts listening. Rejects when the address is not available. */
 export const startIngestListener = async (options: IngestListenerOptions): Promise<IngestListener> => {
@@ -139,7 +131,7 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     contextValues: (request) =>
       createContextValues()
         .set(callerCertificateKey, connectionOf(request)?.peer?.caller)
-        .set(requestChunksKey, readChunks(request)),
+        .set(directBodiesKey, "stream" in request ? bodiesOf(request.stream) : undefined),
     fallback(request, response) {
       const exchange = { request, response } as Exchange;
       if (isGrpc(exchange)) return refuse(exchange, new Problem("method_unknown"));
@@ -242,17 +234,13 @@ export const startIngestListener = async (options: IngestListenerOptions): Promi
     });
   });
   options.tls.subscribe((material) => server.setSecureContext({ ...material, ...tlsSettings }));
-  const nextSessions = createTurns(sessions, pingParts);
-  const pings = setInterval(() => {
-    for (const session of nextSessions()) pingOrDestroy(session);
-    connections.closeIdle();
-  }, pingPartMs);
-  pings.unref();
+  const checks = setInterval(connections.check, checkMs);
+  checks.unref();
 
   return {
     port: (server.address() as AddressInfo).port,
     async close(graceMs) {
-      clearInterval(pings);
+      clearInterval(checks);
       stalled.stop();
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       ingest.stop();

@@ -1,12 +1,11 @@
 /** The HTTP/2 streams and sessions of the ingest listener. */
 import { constants, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
+import type { Socket } from "node:net";
+import type { DirectBodies } from "../../ingest/direct-bodies.ts";
+import { readChunks } from "./read-chunks.ts";
 
-/** How often a session is pinged; it has half of that for its answer. */
-const pingIntervalMs = 30_000;
-/** Pings go out in so many parts of the interval: those of 100,000 sessions at once would block the event loop for seconds. */
-export const pingParts = 30;
-/** How often a part is due. */
-export const pingPartMs = pingIntervalMs / pingParts;
+/** Checks of a session in which nothing has arrived, before it is pinged. */
+const silentChecksMax = 2;
 /** Answers that are unsent in each of so many checks are stalled: those of a client that reads leave in between. */
 const stalledChecks = 10;
 
@@ -19,7 +18,7 @@ export const resetStalled = (stalledMs: number) => {
   const timer = setInterval(() => {
     for (const [stream, checks] of streams) {
       const stalled = stream.writableLength > 0 ? checks + 1 : 0;
-      streams.set(stream, stalled);
+      if (stalled !== checks) streams.set(stream, stalled);
       if (stalled > stalledChecks) stream.close(constants.NGHTTP2_CANCEL);
     }
   }, stalledMs / stalledChecks);
@@ -33,6 +32,16 @@ export const resetStalled = (stalledMs: number) => {
   };
 };
 
+/** Returns the bodies of a stream: neither passes through the compatibility layer. */
+export const bodiesOf = (stream: ServerHttp2Stream): DirectBodies => ({
+  chunks: readChunks(stream),
+  send(bytes) {
+    if (!stream.headersSent || !stream.writable || stream.writableLength > 0) return false;
+    stream.write(bytes);
+    return true;
+  },
+});
+
 /** Resets a stream after its response if its client is still sending, so that a rejected one stops (RFC 9113, 8.1). */
 export const endWithResponse = (stream: ServerHttp2Stream): void => {
   // The response listens first, and sends its trailers then; a reset before that would drop them.
@@ -44,8 +53,28 @@ export const endWithResponse = (stream: ServerHttp2Stream): void => {
   );
 };
 
-/** Detects a host that vanished: TCP alone would keep its streams, which count against its limit, for hours. */
-export const pingOrDestroy = (session: ServerHttp2Session, timeoutMs = pingIntervalMs / 2): void => {
+/**
+ * Returns a check of a session. It pings one from which nothing has arrived for two checks, and destroys it if nothing has by the next.
+ * Detects a host that vanished: TCP alone would keep its streams, which count against its limit, for hours. A ping and its answer cost core
+ * as much as a status, so a host that sends is not pinged.
+ */
+export const createSilenceCheck = (
+  session: Pick<ServerHttp2Session, "closed" | "destroyed" | "ping" | "destroy">,
+  socket: Pick<Socket, "bytesRead">,
+): (() => void) => {
+  let bytesRead = 0;
+  let silentChecks = 0;
+  return () => {
+    if (session.destroyed || session.closed) return;
+    silentChecks = socket.bytesRead === bytesRead ? silentChecks + 1 : 0;
+    bytesRead = socket.bytesRead;
+    if (silentChecks === silentChecksMax) session.ping(() => undefined);
+    else if (silentChecks > silentChecksMax) session.destroy();
+  };
+};
+
+/** Pings a session, and destroys it unless it answers within `timeoutMs`. */
+export const pingOrDestroy = (session: ServerHttp2Session, timeoutMs: number): void => {
   if (session.destroyed || session.closed) return;
   const unanswered = setTimeout(() => session.destroy(), timeoutMs);
   unanswered.unref();
@@ -57,7 +86,7 @@ export const pingOrDestroy = (session: ServerHttp2Session, timeoutMs = pingInter
 };
 
 /** Returns a function that returns the next of `parts` parts of a set, of equal size. Each pass contains every item that stays. */
-export const createTurns = <Item>(items: ReadonlyMap<Item, unknown>, parts: number): (() => Item[]) => {
+export const createTurns = <Item>(items: Pick<ReadonlySet<Item>, "size" | "keys">, parts: number): (() => Item[]) => {
   let left = 0;
   let visited = 0;
   let turn = items.keys();

@@ -48,9 +48,24 @@ it("rejects when the stream fails or closes before its end, after the chunks tha
   await expect(waiting).rejects.toThrow("before its end");
 });
 
-it("destroys the stream when its reader returns", async () => {
+it("ends or rejects at once for a stream that ended or closed before its reader came", async () => {
+  const [empty, closed] = [startStream(), startStream()];
+  empty.push(null);
+  empty.read(0);
+  closed.destroy();
+  await expect.poll(() => empty.readableEnded && closed.closed).toBe(true);
+  expect(await readChunks(empty)[Symbol.asyncIterator]().next()).toEqual({ done: true, value: undefined });
+  await expect(readChunks(closed)[Symbol.asyncIterator]().next()).rejects.toThrow("before its end");
+});
+
+it("pauses the stream when its reader returns", async () => {
   const stream = startStream();
   const chunks = readChunks(stream)[Symbol.asyncIterator]();
+  const next = chunks.next();
+  stream.push(bytes(1));
+  await next;
   await chunks.return?.();
-  expect(stream.destroyed).toBe(true);
+  stream.push(bytes(2));
+  expect(stream.isPaused()).toBe(true);
+  expect(stream.readableLength).toBe(2);
 });

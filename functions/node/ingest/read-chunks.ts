@@ -8,6 +8,7 @@ const unreadBytesMax = 64 * 1024;
 /**
  * Returns the chunks of a stream as they arrive; begins with the first iteration. It is Node's own iterator without its two promises and a
  * generator for each chunk, and without joining the chunks that arrived meanwhile. Rejects when the stream fails or closes before its end.
+ * A reader that returns pauses the stream, whose response can still be sent.
  */
 export const readChunks = (stream: Readable): AsyncIterable<Bytes> => ({
   [Symbol.asyncIterator]() {
@@ -31,9 +32,14 @@ export const readChunks = (stream: Readable): AsyncIterable<Bytes> => ({
       unreadBytes += chunk.length;
       if (unreadBytes >= unreadBytesMax) stream.pause();
     });
-    stream.once("end", () => finish(async () => ({ done: true, value: undefined })));
+    const ended = () => finish(async () => ({ done: true, value: undefined }));
+    const closed = () => finish(() => Promise.reject(new Error("the stream closed before its end")));
+    stream.once("end", ended);
     stream.once("error", (cause) => finish(() => Promise.reject(cause)));
-    stream.once("close", () => finish(() => Promise.reject(new Error("the stream closed before its end"))));
+    stream.once("close", closed);
+    // An HTTP/2 stream without a body has ended before anybody reads it.
+    if (stream.readableEnded) ended();
+    else if (stream.destroyed) closed();
     return {
       next() {
         const chunk = unread.shift();
@@ -47,7 +53,7 @@ export const readChunks = (stream: Readable): AsyncIterable<Bytes> => ({
         return reader.promise;
       },
       async return() {
-        stream.destroy();
+        stream.pause();
         return { done: true, value: undefined };
       },
     };

@@ -1,8 +1,17 @@
 import { and, count, desc, eq, gt, isNotNull, isNull, lte, ne, sql } from "drizzle-orm";
 import { certificate, collectorIdentity, type StoredCertificateStatus } from "../../../drizzle/schema/certificate.ts";
 import type { Executor } from "../database/database.ts";
-import { insertRows } from "../database/execute-prepared.ts";
-import { anyOf, anyOfHex, firstRow, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
+import { defineStatement, insertRows } from "../database/execute-prepared.ts";
+import {
+  anyOf,
+  anyOfHex,
+  arrayLiteral,
+  firstRow,
+  type Paged,
+  type PageRequest,
+  paged,
+  pageOf,
+} from "../database/query-parts.ts";
 
 /** A certificate's row. */
 export type CertificateRow = typeof certificate.$inferSelect;
@@ -137,15 +146,14 @@ export interface Succession {
 
 /** Stores the first use of those of the certificates that were not used before. Returns those of them that renewed another. */
 export const updateFirstUsed = async (db: Executor, ids: readonly string[], at: Date): Promise<Succession[]> => {
-  const { id, firstUsedAt, predecessorId } = certificate;
-  const used = db
-    .update(certificate)
-    .set({ firstUsedAt: at })
-    .where(and(anyOf(id, ids), isNull(firstUsedAt)))
-    .returning({ id, predecessorId });
-  const rows = await used.prepare("update_first_used").execute();
-  return rows.flatMap((row) => (row.predecessorId === null ? [] : [{ id: row.id, predecessorId: row.predecessorId }]));
+  const rows = await setFirstUsed(db, { ids: arrayLiteral(ids), at: at.toISOString() });
+  return rows.flatMap(({ id, predecessorId }) => (predecessorId === null ? [] : [{ id, predecessorId }]));
 };
+
+const setFirstUsed = defineStatement<{ id: string; predecessorId: string | null }>(
+  sql`update certificate set first_used_at = ${sql.placeholder("at")}::timestamptz
+    where id = any(${sql.placeholder("ids")}::uuid[]) and first_used_at is null returning id, predecessor_id as "predecessorId"`,
+);
 
 /** Returns when the newest renewals of an identity were issued after `since` and up to `until`, newest first, at most `limit`. */
 export const listRenewalTimes = async (

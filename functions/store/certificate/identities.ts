@@ -2,7 +2,7 @@ import { and, count, eq, gt, ilike, isNotNull, isNull, lte, or, sql } from "driz
 import { collectorIdentity } from "../../../drizzle/schema/certificate.ts";
 import type { Labels } from "../../../proto/labels.ts";
 import type { Executor } from "../database/database.ts";
-import { executePrepared, insertRows } from "../database/execute-prepared.ts";
+import { defineStatement, executePrepared, insertRows } from "../database/execute-prepared.ts";
 import {
   anyOf,
   arrayLiteral,
@@ -33,10 +33,12 @@ export const lockIdentity = (db: Executor, id: string): Promise<IdentityRow | un
 
 /** Locks identities until the transaction ends, in the order of their ids. */
 export const lockIdentities = async (db: Executor, ids: readonly string[]): Promise<void> => {
-  const { id } = collectorIdentity;
-  const found = db.select({ id }).from(collectorIdentity).where(anyOf(id, ids)).orderBy(id).for("no key update");
-  await found.prepare("lock_identities_by_id").execute();
+  await lockByIds(db, { ids: arrayLiteral(ids) });
 };
+
+const lockByIds = defineStatement(
+  sql`select from collector_identity where id = any(${sql.placeholder("ids")}::uuid[]) order by id for no key update`,
+);
 
 /** Finds identities by name and locks them in the order of their ids. */
 export const lockIdentitiesByName = async (

@@ -11,35 +11,40 @@ const dialect = new PgDialect();
  * calls that are awaited together take one round trip.
  */
 export const executePrepared = <Row>(db: Executor, statement: SQL): Promise<readonly Row[]> =>
-  prepareStatement<Row>(db, statement)({});
+  defineStatement<Row>(statement)(db, {});
+
+type Values = Readonly<Record<string, unknown>>;
 
 /** Returns a function that runs a statement as `executePrepared` does, with the values of its placeholders: its text is built once. */
-export const prepareStatement = <Row>(
-  db: Executor,
-  statement: SQL,
-): ((values: Readonly<Record<string, unknown>>) => Promise<readonly Row[]>) => {
-  // The only use of what drizzle does not document; database.test.ts fails when it changes.
-  const prepare = () => db._.session.prepareQuery(dialect.sqlToQuery(statement), undefined, "prepared", false);
-  // With the first call: routes are also made without a database, to be described.
-  let prepared: ReturnType<typeof prepare> | undefined;
-  return async (values) => {
-    prepared ??= prepare();
-    return (await prepared.execute(values)) as Row[];
+export const defineStatement = <Row>(statement: SQL): ((db: Executor, values: Values) => Promise<readonly Row[]>) => {
+  let query: ReturnType<PgDialect["sqlToQuery"]> | undefined;
+  return async (db, values) => {
+    query ??= dialect.sqlToQuery(statement);
+    // The only use of what drizzle does not document; database.test.ts fails when it changes.
+    return (await db._.session.prepareQuery(query, undefined, "prepared", false).execute(values)) as Row[];
   };
+};
+
+/** Returns the same for one connection or pool. */
+export const prepareStatement = <Row>(db: Executor, statement: SQL): ((values: Values) => Promise<readonly Row[]>) => {
+  const run = defineStatement<Row>(statement);
+  return (values) => run(db, values);
 };
 
 /** Limits each wait of this transaction for a lock to a second: for a group of items, which can be retried one by one. */
 export const limitLockWaits = async (tx: Executor): Promise<void> => {
-  await executePrepared(tx, sql`set local lock_timeout = '1s'`);
+  await setLockTimeout(tx, {});
 };
+const setLockTimeout = defineStatement(sql`set local lock_timeout = '1s'`);
 
 /**
  * Makes the planner of this transaction use indexes wherever it can: for transactions whose statements look up rows by key, so that a plan
  * that is kept suits a large table even if it was made for a small one.
  */
 export const planByIndex = async (tx: Executor): Promise<void> => {
-  await executePrepared(tx, sql`set local enable_seqscan = off`);
+  await disableScans(tx, {});
 };
+const disableScans = defineStatement(sql`set local enable_seqscan = off`);
 
 /**
  * Inserts rows with one statement of constant length: for groups, where building a VALUES list costs more than the insert. A column

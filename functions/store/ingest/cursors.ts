@@ -1,7 +1,7 @@
 import { and, eq, sql } from "drizzle-orm";
 import { ingestCursor } from "../../../drizzle/schema/ingest.ts";
 import type { Executor } from "../database/database.ts";
-import { executePrepared } from "../database/execute-prepared.ts";
+import { defineStatement, executePrepared } from "../database/execute-prepared.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 
 /** How many queues of a host keep their cursor: the newest ones. */
@@ -47,16 +47,7 @@ export const lockCursors = async (
   now: Date,
 ): Promise<readonly LockedCursor[]> => {
   const wanted = JSON.stringify(queues.map(({ hostId, queueId }) => ({ host: hostId, queue: queueId.toHex() })));
-  const rows = await executePrepared<{ host_id: string; cursor: string; session: string | null; updated: string }>(
-    db,
-    sql`insert into ingest_cursor (host_id, queue_id, cursor, counted_through, updated_at)
-    select host, decode(queue, 'hex'), 0, 0, ${now.toISOString()}::timestamptz
-    from json_to_recordset(${wanted}::json) as wanted (host text, queue text)
-    order by host collate "C", decode(queue, 'hex')
-    on conflict (host_id, queue_id) do update set updated_at = ingest_cursor.updated_at
-    returning host_id, cursor::text, encode(session_id, 'hex') as session,
-      (extract(epoch from ingest_cursor.updated_at) * 1000)::bigint::text as updated`,
-  );
+  const rows = await lockOrInsert(db, { wanted, now: now.toISOString() });
   const found = new Map(rows.map((row) => [row.host_id, row]));
   return queues.map(({ hostId }) => {
     const row = found.get(hostId);
@@ -64,6 +55,16 @@ export const lockCursors = async (
     return lockedOf(row);
   });
 };
+
+const lockOrInsert = defineStatement<{ host_id: string; cursor: string; session: string | null; updated: string }>(
+  sql`insert into ingest_cursor (host_id, queue_id, cursor, counted_through, updated_at)
+    select host, decode(queue, 'hex'), 0, 0, ${sql.placeholder("now")}::timestamptz
+    from json_to_recordset(${sql.placeholder("wanted")}::json) as wanted (host text, queue text)
+    order by host collate "C", decode(queue, 'hex')
+    on conflict (host_id, queue_id) do update set updated_at = ingest_cursor.updated_at
+    returning host_id, cursor::text, encode(session_id, 'hex') as session,
+      (extract(epoch from ingest_cursor.updated_at) * 1000)::bigint::text as updated`,
+);
 
 const lockedOf = (row: { cursor: string; session: string | null; updated: string }): LockedCursor => ({
   cursor: BigInt(row.cursor),
@@ -110,26 +111,28 @@ export const updateCursors = async (db: Executor, states: readonly StoredQueue[]
       },
     })),
   );
-  await executePrepared(
-    db,
-    sql`update ingest_cursor c
-    set cursor = m.cursor, range_lost = range_lost + m.lost,
-      counted_through = case when counted_through = c.cursor then c.cursor + m.lost else counted_through end, session_id = coalesce(decode(m.session, 'hex'), c.session_id), updated_at = ${now.toISOString()}::timestamptz
-    from json_to_recordset(${moved}::json) as m (host text, queue text, cursor bigint, session text, lost bigint)
-    where c.host_id = m.host and c.queue_id = decode(m.queue, 'hex')`,
-  );
+  await moveCursors(db, { moved, now: now.toISOString() });
 };
+
+const moveCursors = defineStatement(
+  sql`update ingest_cursor c
+    set cursor = m.cursor, range_lost = range_lost + m.lost,
+      counted_through = case when counted_through = c.cursor then c.cursor + m.lost else counted_through end,
+      session_id = coalesce(decode(m.session, 'hex'), c.session_id), updated_at = ${sql.placeholder("now")}::timestamptz
+    from json_to_recordset(${sql.placeholder("moved")}::json) as m (host text, queue text, cursor bigint, session text, lost bigint)
+    where c.host_id = m.host and c.queue_id = decode(m.queue, 'hex')`,
+);
 
 /** Deletes all but the newest cursors of these hosts. One that a batch has locked is in use, so not old: it is skipped. */
 export const trimCursors = async (db: Executor, hostIds: readonly string[]): Promise<void> => {
-  if (hostIds.length === 0) return;
-  await executePrepared(
-    db,
-    sql`delete from ingest_cursor c using (
-      select old.* from unnest(${arrayLiteral(hostIds)}::text[]) as host cross join lateral (
+  if (hostIds.length > 0) await deleteOldest(db, { hosts: arrayLiteral(hostIds) });
+};
+
+const deleteOldest = defineStatement(
+  sql`delete from ingest_cursor c using (
+      select old.* from unnest(${sql.placeholder("hosts")}::text[]) as host cross join lateral (
         select host_id, queue_id from ingest_cursor where host_id = host
         order by updated_at desc, queue_id offset ${cursorsOfHostMax}::int for update skip locked
       ) old
     ) old where c.host_id = old.host_id and c.queue_id = old.queue_id`,
-  );
-};
+);
