@@ -1,4 +1,5 @@
 import { parseArgs } from "node:util";
+import { createFleetColumns } from "../../../functions/store/fleet/columns/fleet-columns.ts";
 import { systemClock } from "../../../kit/clock.ts";
 import { launchBrowser } from "../../lab/browser.ts";
 import { buildUi } from "../../lab/built-ui.ts";
@@ -79,7 +80,12 @@ const withFleet = async <Result>(
   const browser = cleanup.adopt(await launchBrowser(), (browser) => browser.close());
   const grow = (size: number) => seedLargeFleet(database, size, systemClock);
   if (count > 0) await grow(count);
-  const core = createInProcessCore({ db: database.db, clock: systemClock });
+  // As in production: a scan of the whole fleet for each click would take the processors from the browser.
+  const [{ db }, clock, stop] = [database, systemClock, new AbortController()];
+  cleanup.defer(() => stop.abort("the bench is over"));
+  const sharedFor = { ms: 1000, clock };
+  const fleetColumns = createFleetColumns({ db, clock, sharedFor, stopping: stop.signal, onFailure: console.error });
+  const core = createInProcessCore({ db, clock, viewMs: 1000, fleetColumns });
   const opened = await openWeb(core, { url: database.url, ui: await buildUi() });
   const web = cleanup.adopt(opened, (web) => web.close());
   return await work({ browser, web }, grow);
