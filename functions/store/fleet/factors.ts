@@ -106,7 +106,7 @@ const countInMemory = ({ view, places }: MarkedHosts, isSelected: Uint8Array): F
       const names = view.names(columnsOf[kind] as Parameters<typeof view.names>[0]);
       const [selected, all] = [new Uint32Array(names.length), new Uint32Array(names.length)];
       for (let place = 0; place < view.count; place++) {
-        const value = column.values[place] as number;
+        const value = (column.values[place] as number) | 0;
         selected[value] = (selected[value] as number) + (isSelected[place] as number);
         all[value] = (all[value] as number) + 1;
       }

@@ -38,17 +38,22 @@ export const countMarks = (marks: Uint8Array): number => {
 export const placesOf = (marks: Uint8Array): Uint32Array => {
   const words = fours(marks);
   const length = countMarks(marks);
-  const places = new Uint32Array(length);
-  if (length === marks.length) {
-    for (let at = 0; at < length; at++) places[at] = at;
-    return places;
-  }
-  for (let at = 0, next = 0; next < length; at++) {
+  // One more, so that each place is written without a question, and stays if the host is marked.
+  const places = new Uint32Array(length + 1);
+  let next = 0;
+  for (let word = 0; word < words.length; word++) {
     // Four hosts at once, as most conditions are of few.
-    while ((at & 3) === 0 && words[at >> 2] === 0) at += 4;
-    if (marks[at] === 1) places[next++] = at;
+    if (words[word] === 0) continue;
+    for (let at = word * 4; at < word * 4 + 4; at++) {
+      places[next] = at;
+      next += marks[at] as number;
+    }
   }
-  return places;
+  for (let at = words.length * 4; at < marks.length; at++) {
+    places[next] = at;
+    next += marks[at] as number;
+  }
+  return places.subarray(0, length);
 };
 
 /** The marks of four hosts as one number; those of the last three may be missing. */

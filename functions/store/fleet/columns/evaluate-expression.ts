@@ -6,6 +6,7 @@ import {
   bases,
   bucketEach,
   compareEach,
+  countMarks,
   intersect,
   invert,
   type Numbers,
@@ -46,7 +47,7 @@ export interface Evaluator {
 }
 
 /** The hosts of a block: a hundred arrays of their numbers fit the processor's cache. */
-const blockHosts = 2048;
+const blockHosts = 8192;
 
 /** Creates an evaluator of the hosts at some places of a view, whose results are in the order of these, or of all. */
 export const createEvaluator = (view: ColumnView, marked: FindMarked, places?: Uint32Array): Evaluator => {
@@ -158,10 +159,11 @@ const createBlock = (view: ColumnView, { marked, scratch }: BlockParts): Block =
   const markAll = ([first, ...rest]: Expression[]): Uint8Array => {
     const result = copyOf(mark(first as Expression));
     for (const [index, part] of rest.entries()) {
-      const places = index === 0 ? placesOf(result) : undefined;
-      if (places && places.length * fewParts < count) {
+      const hosts = index === 0 ? countMarks(result) : count;
+      if (hosts === 0) return result;
+      if (hosts * fewParts < count) {
         // The others are decided for these alone.
-        if (places.length === 0) return result;
+        const places = placesOf(result);
         const some = pickBlock(view, places, { marked, scratch }).mark({ kind: "and", parts: rest });
         for (let at = 0; at < places.length; at++) result[places[at] as number] = some[at] as number;
         return result;
@@ -236,20 +238,17 @@ const createBlock = (view: ColumnView, { marked, scratch }: BlockParts): Block =
       own.set(open);
       intersect(own, mark(when));
       subtract(open, own);
-      const places = placesOf(own);
-      if (places.length === 0) continue;
-      if (value.kind === "constant") {
-        const number = numberOf(value.value);
-        for (let at = 0; at < places.length; at++) result[places[at] as number] = number;
+      const hosts = countMarks(own);
+      if (hosts === 0) continue;
+      if (value.kind === "constant" || hosts * fewParts >= count) {
+        const values = fill(numbersOf(value));
+        for (let at = 0; at < count; at++) result[at] = (own[at] === 1 ? values[at] : result[at]) as number;
         continue;
       }
       // A case of few hosts is decided for them alone.
-      const areFew = places.length * fewParts < count;
-      const values = areFew ? pickBlock(view, places, { marked, scratch }).numbers(value) : fill(numbersOf(value));
-      for (let at = 0; at < places.length; at++) {
-        const place = places[at] as number;
-        result[place] = values[areFew ? at : place] as number;
-      }
+      const places = placesOf(own);
+      const values = pickBlock(view, places, { marked, scratch }).numbers(value);
+      for (let at = 0; at < places.length; at++) result[places[at] as number] = values[at] as number;
     }
     return result;
   };

@@ -46,8 +46,10 @@ export const markHosts = async (
     mark: (other) => own.mark(parseExpression(other)),
     numbers: (other) => own.numbers(parseExpression(other)),
     count: (other) => {
-      const counts: number[] = [];
-      own.eachBlock(parseExpression(other), (numbers) => addCounts(counts, numbers));
+      let counts = new Uint32Array(firstCounts);
+      own.eachBlock(parseExpression(other), (numbers) => {
+        counts = addCounts(counts, numbers);
+      });
       return countsOf(counts);
     },
   };
@@ -207,22 +209,29 @@ const timeOfText = (text: string): number => {
 
 /** Counts hosts by a whole number of each, -1 or more; those of which `marks` has a mark, or all. */
 export const countByNumber = (numbers: Float64Array, marks?: Uint8Array): Map<number, number> => {
-  const counts: number[] = [];
-  addCounts(counts, numbers, marks);
-  return countsOf(counts);
+  return countsOf(addCounts(new Uint32Array(firstCounts), numbers, marks));
 };
 
-/** Adds hosts to the counts of their numbers, which begin with that of -1. */
-const addCounts = (counts: number[], numbers: Float64Array, marks?: Uint8Array): void => {
+/** Room for more numbers than most counts are by. */
+const firstCounts = 256;
+
+/** Adds hosts to the counts of their numbers, which begin with that of -1, and returns them. */
+const addCounts = (known: Uint32Array<ArrayBuffer>, numbers: Float64Array, marks?: Uint8Array) => {
+  let counts = known;
   for (let at = 0; at < numbers.length; at++) {
-    const place = (numbers[at] as number) + 1;
-    while (counts.length <= place) counts.push(0);
+    const place = ((numbers[at] as number) + 1) | 0;
+    if (place >= counts.length) {
+      const longer = new Uint32Array(2 * place);
+      longer.set(counts);
+      counts = longer;
+    }
     counts[place] = (counts[place] as number) + (marks === undefined ? 1 : (marks[at] as number));
   }
+  return counts;
 };
 
-const countsOf = (counts: readonly number[]): Map<number, number> =>
-  new Map(counts.flatMap((count, place) => (count > 0 ? [[place - 1, count] as const] : [])));
+const countsOf = (counts: Uint32Array): Map<number, number> =>
+  new Map([...counts.entries()].flatMap(([place, count]) => (count > 0 ? [[place - 1, count] as const] : [])));
 
 /** Counts hosts by a text of each. */
 export const countByName = ({ view, count }: MarkedHosts, column: NameColumn): Map<string, number> => {
