@@ -232,23 +232,25 @@ const createBlock = (view: ColumnView, { marked, scratch }: BlockParts): Block =
     });
 
   const choose = ({ cases, otherwise }: Extract<Expression, { kind: "case" }>): Float64Array => {
-    const [open, own, result] = [scratch.marks(count).fill(1), scratch.marks(count), scratch.numbers(count)];
+    const result = scratch.numbers(count);
     result.set(fill(numbersOf(otherwise)));
-    for (const { when, value } of cases) {
-      own.set(open);
-      intersect(own, mark(when));
-      subtract(open, own);
-      const hosts = countMarks(own);
+    // The first case that is true is written last.
+    for (const { when, value } of cases.toReversed()) {
+      const marks = mark(when);
+      const hosts = countMarks(marks);
       if (hosts === 0) continue;
-      if (value.kind === "constant" || hosts * fewParts >= count) {
+      if (hosts * fewParts >= count) {
         const values = fill(numbersOf(value));
-        for (let at = 0; at < count; at++) result[at] = (own[at] === 1 ? values[at] : result[at]) as number;
+        for (let at = 0; at < count; at++) result[at] = (marks[at] === 1 ? values[at] : result[at]) as number;
         continue;
       }
       // A case of few hosts is decided for them alone.
-      const places = placesOf(own);
-      const values = pickBlock(view, places, { marked, scratch }).numbers(value);
-      for (let at = 0; at < places.length; at++) result[places[at] as number] = values[at] as number;
+      const places = placesOf(marks);
+      const values =
+        value.kind === "constant"
+          ? scratch.numbers(hosts).fill(numberOf(value.value))
+          : pickBlock(view, places, { marked, scratch }).numbers(value);
+      for (let at = 0; at < hosts; at++) result[places[at] as number] = values[at] as number;
     }
     return result;
   };
