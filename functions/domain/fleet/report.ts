@@ -37,6 +37,7 @@ export const createHealthReports = (core: ViewCore) => {
   const summarize = shareNextRun(
     async ({ filter, at }: ViewQuery) => {
       const { rules, columns } = await readViewRules(core, at);
+      requireHistory({ filter }, rules);
       return summarizeFleet(core.db, rules, filter, columns);
     },
     ({ filter, at }) => JSON.stringify({ ...filter, states: undefined, at }),
@@ -53,11 +54,10 @@ export const createHealthReports = (core: ViewCore) => {
   );
   return async (query: ViewQuery, page: FleetPageRequest): Promise<FleetReport> => {
     const isPast = query.at !== undefined;
-    const found = findPage({ ...query, page });
-    const [summary, rows, exports, retentionPause] = await Promise.all([
-      // Of the past, a view that has no answer is refused first.
-      isPast ? found.then(() => summarize(query)) : summarize(query),
-      found,
+    const [rows, summary, exports, retentionPause] = await Promise.all([
+      // First, so that the database reads its rows while core counts.
+      findPage({ ...query, page }),
+      summarize(query),
       isPast ? [] : findExportLags(core.db),
       isPast ? null : findRetentionPause(core.db),
     ]);

@@ -26,10 +26,10 @@ export const readViewRules = async (core: ViewCore, at: Date | undefined): Promi
   if (thresholds === undefined) throw new Problem("no_history", { detail: "History does not go back so far" });
   const past = hostsAt(at);
   const columns = core.pastColumns?.at(at, now);
-  const hosts = await columns?.current();
+  const [hosts, counted] = await Promise.all([columns?.current(), findOutagesAt(db, at)]);
   const names = hosts
     ? { versions: hosts.usedNames("version"), platforms: hosts.usedNames("platform") }
     : await findPastNames(db, past);
-  const outages = countedOutages(await findOutagesAt(db, at), thresholds);
+  const outages = countedOutages(counted, thresholds);
   return { rules: { ...withNames({ now: at, thresholds, outages }, names), past }, columns };
 };

@@ -3,9 +3,9 @@ import { expiryDays, heartbeatAgeBounds } from "../../../proto/fleet-health/face
 import type { FleetFilter } from "../../../proto/fleet-health/filter.ts";
 import { type Drift, driftKinds, type ExportKind, exportKinds } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
-import { placesOf } from "./columns/column-loops.ts";
+import { countMarks } from "./columns/column-loops.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
-import { countByName, countByNumber, type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
+import { countByName, type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
 import { countLabels, type LabelCounts, labelSetsOf } from "./labels.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
 import { type FleetRules, hasHeartbeat, hostsOf, timestampsAt } from "./rows.ts";
@@ -83,8 +83,8 @@ const bucketsOf = ({ now }: FleetRules) => {
   };
 };
 
-const countLabelSets = ({ numbers }: MarkedHosts): SQL => {
-  const counts = countByNumber(numbers(sql`label_set_id`));
+const countLabelSets = ({ count }: MarkedHosts): SQL => {
+  const counts = count(sql`label_set_id`);
   const [ids, hosts] = [[...counts.keys()], [...counts.values()]].map((each) => `{${each.join(",")}}`);
   return sql`select * from unnest(${ids}::int[], ${hosts}::int[]) as counted (label_set_id, hosts)`;
 };
@@ -92,8 +92,8 @@ const countLabelSets = ({ numbers }: MarkedHosts): SQL => {
 const countMarked = (marked: MarkedHosts, rules: FleetRules) => {
   const { heartbeat_age, expiry_day } = bucketsOf(rules);
   const byBucket = (bucket: SQL) =>
-    new Map([...countByNumber(marked.numbers(bucket))].map(([at, count]) => [String(at), count] as const));
-  const exported = (kind: ExportKind) => placesOf(marked.mark(exportPredicate(kind, rules))).length;
+    new Map([...marked.count(bucket)].map(([at, count]) => [String(at), count] as const));
+  const exported = (kind: ExportKind) => countMarks(marked.mark(exportPredicate(kind, rules)));
   return {
     facets: {
       version: countByName(marked, "version"),

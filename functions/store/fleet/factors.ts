@@ -7,7 +7,6 @@ import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import type { HostColumn } from "./columns/evaluate-expression.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
-import type { ResidentHosts } from "./columns/resident-hosts.ts";
 import { type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
 import { countSources, type HostSources } from "./host-sources.ts";
 import { fleetPredicate } from "./predicate.ts";
@@ -65,13 +64,13 @@ export const countFactors = async (
   const predicate = fleetPredicate(filter, rules);
   const marked = await markHosts(db, columns, predicate);
   const isSelected = marked && isSelectedOf(marked);
-  const found = isSelected ? countInMemory(marked.view, isSelected) : await countInDatabase(db, rules, predicate);
+  const found = isSelected ? countInMemory(marked, isSelected) : await countInDatabase(db, rules, predicate);
   const { label: bySet, ...others } = found.byKind;
   const sources =
     isSelected && hostSources
       ? hostSources.count(marked.view, isSelected, rules.now)
       : await countSources(db, rules, predicate);
-  const policies = await findPolicyNames(db, others.policy);
+  const [policies, labels] = await Promise.all([findPolicyNames(db, others.policy), countLabelPairs(db, bySet)]);
   const textOf = (kind: ColumnKind, value: string): string | undefined => {
     if (kind === "policy") return policies.get(value);
     return kind.endsWith("config") ? hashOf(value) : value || undefined;
@@ -83,7 +82,7 @@ export const countFactors = async (
     }),
   );
   for (const [value, count] of sources ?? []) counts.push({ kind: "source", value, ...count });
-  return { ...found, readsSources: sources === undefined, counts: [...counts, ...(await countLabelPairs(db, bySet))] };
+  return { ...found, readsSources: sources === undefined, counts: [...counts, ...labels] };
 };
 
 interface Found {
@@ -99,7 +98,7 @@ const isSelectedOf = ({ view, places }: MarkedHosts): Uint8Array => {
   return isSelected;
 };
 
-const countInMemory = (view: ResidentHosts, isSelected: Uint8Array): Found => {
+const countInMemory = ({ view, places }: MarkedHosts, isSelected: Uint8Array): Found => {
   const count = (kind: ColumnKind): ByValue => {
     const column = view.column(columnsOf[kind]);
     if (column.kind === "names") {
@@ -107,7 +106,7 @@ const countInMemory = (view: ResidentHosts, isSelected: Uint8Array): Found => {
       const names = view.names(columnsOf[kind] as Parameters<typeof view.names>[0]);
       const [selected, all] = [new Uint32Array(names.length), new Uint32Array(names.length)];
       for (let place = 0; place < view.count; place++) {
-        const value = column.values[place] as number;
+        const value = (column.values[place] as number) | 0;
         selected[value] = (selected[value] as number) + (isSelected[place] as number);
         all[value] = (all[value] as number) + 1;
       }
@@ -119,8 +118,7 @@ const countInMemory = (view: ResidentHosts, isSelected: Uint8Array): Found => {
     const counts = countWords(values, isSelected);
     return new Map(counts.map(({ place, selected, all }) => [String(values[place]), { selected, all }]));
   };
-  const selected = isSelected.reduce((sum, mark) => sum + mark, 0);
-  return { selected, all: view.count, byKind: eachKind(count) };
+  return { selected: places.length, all: view.count, byKind: eachKind(count) };
 };
 
 /** A value of eight bytes, the place of a host that has it, and its counts. */
@@ -130,24 +128,27 @@ interface CountedWords {
   high: number;
   selected: number;
   all: number;
-  /** Another value with the same sum of words. */
+  /** Another value of the same chain. */
   next: CountedWords | undefined;
 }
 
+/** More values than a fleet has configs, or sets of labels. */
+const chainBits = 14;
+
 /** Counts values by their two words: a bigint for each host would be garbage, and slower to find. */
 const countWords = (values: Float64Array | BigInt64Array, isSelected: Uint8Array): CountedWords[] => {
-  const words = new Uint32Array(values.buffer, values.byteOffset, 2 * isSelected.length);
+  const words = new Int32Array(values.buffer, values.byteOffset, 2 * isSelected.length);
   const found: CountedWords[] = [];
-  const bySum = new Map<number, CountedWords>();
+  const chains = new Array<CountedWords | undefined>(2 ** chainBits).fill(undefined);
   for (let place = 0; place < isSelected.length; place++) {
     const low = words[2 * place] as number;
     const high = words[2 * place + 1] as number;
-    const sum = (low + high) | 0;
-    let one = bySum.get(sum);
+    const chain = Math.imul(low ^ high, 0x9e3779b1) >>> (32 - chainBits);
+    let one = chains[chain];
     while (one !== undefined && (one.low !== low || one.high !== high)) one = one.next;
     if (one === undefined) {
-      one = { place, low, high, selected: 0, all: 0, next: bySum.get(sum) };
-      bySum.set(sum, one);
+      one = { place, low, high, selected: 0, all: 0, next: chains[chain] };
+      chains[chain] = one;
       found.push(one);
     }
     one.selected += isSelected[place] as number;

@@ -5,52 +5,73 @@ import type { Comparator, Constant } from "./parse-expression.ts";
 export type Numbers = number | Float64Array;
 
 /** Returns the numbers of the hosts at some places. */
-export const pickNumbers = (values: Float64Array, places: Uint32Array): Float64Array => {
-  const picked = new Float64Array(places.length);
+export const pickNumbers = (
+  values: Float64Array,
+  places: Uint32Array,
+  picked: Float64Array = new Float64Array(places.length),
+): Float64Array => {
   for (let at = 0; at < places.length; at++) picked[at] = values[places[at] as number] as number;
   return picked;
 };
 
 /** Returns the marks of the hosts at some places. */
-export const pickFlags = (values: Uint8Array, places: Uint32Array): Uint8Array => {
-  const picked = new Uint8Array(places.length);
+export const pickFlags = (
+  values: Uint8Array,
+  places: Uint32Array,
+  picked: Uint8Array = new Uint8Array(places.length),
+): Uint8Array => {
   for (let at = 0; at < places.length; at++) picked[at] = values[places[at] as number] as number;
   return picked;
+};
+
+/** Returns how many hosts are marked. */
+export const countMarks = (marks: Uint8Array): number => {
+  const words = fours(marks);
+  let count = 0;
+  // Each byte is 0 or 1, so that a product adds the four of them in its highest byte.
+  for (let at = 0; at < words.length; at++) count += Math.imul(words[at] as number, 0x01010101) >>> 24;
+  for (let at = words.length * 4; at < marks.length; at++) count += marks[at] as number;
+  return count;
 };
 
 /** Returns the places that are marked. */
 export const placesOf = (marks: Uint8Array): Uint32Array => {
   const words = fours(marks);
-  let length = 0;
-  // Each byte is 0 or 1, so that a product adds the four of them in its highest byte.
-  for (let at = 0; at < words.length; at++) length += Math.imul(words[at] as number, 0x01010101) >>> 24;
-  for (let at = words.length * 4; at < marks.length; at++) length += marks[at] as number;
-  const places = new Uint32Array(length);
-  if (length === marks.length) {
-    for (let at = 0; at < length; at++) places[at] = at;
-    return places;
-  }
-  for (let at = 0, next = 0; next < length; at++) {
+  const length = countMarks(marks);
+  // One more, so that each place is written without a question, and stays if the host is marked.
+  const places = new Uint32Array(length + 1);
+  let next = 0;
+  for (let word = 0; word < words.length; word++) {
     // Four hosts at once, as most conditions are of few.
-    while ((at & 3) === 0 && words[at >> 2] === 0) at += 4;
-    if (marks[at] === 1) places[next++] = at;
+    if (words[word] === 0) continue;
+    for (let at = word * 4; at < word * 4 + 4; at++) {
+      places[next] = at;
+      next += marks[at] as number;
+    }
   }
-  return places;
+  for (let at = words.length * 4; at < marks.length; at++) {
+    places[next] = at;
+    next += marks[at] as number;
+  }
+  return places.subarray(0, length);
 };
 
 /** The marks of four hosts as one number; those of the last three may be missing. */
 const fours = ({ buffer, byteOffset, length }: Uint8Array): Uint32Array =>
   new Uint32Array(buffer, byteOffset, length >> 2);
 
-/** Returns how many bounds a value reaches. */
-export const bucketOf = (value: number, bounds: readonly number[]): number => {
-  let [from, until] = [0, bounds.length];
-  while (from < until) {
-    const middle = (from + until) >> 1;
-    if ((bounds[middle] as number) <= value) from = middle + 1;
-    else until = middle;
+/** Sets how many bounds each value reaches, which ascend. */
+export const bucketEach = (result: Float64Array, values: Float64Array, bounds: readonly number[]): void => {
+  for (let at = 0; at < result.length; at++) {
+    const value = values[at] as number;
+    let [from, until] = [0, bounds.length];
+    while (from < until) {
+      const middle = (from + until) >> 1;
+      if ((bounds[middle] as number) <= value) from = middle + 1;
+      else until = middle;
+    }
+    result[at] = from;
   }
-  return from;
 };
 
 /** Marks the others. */
@@ -114,11 +135,11 @@ export const bases: Readonly<Record<Comparator, [base: Compare, isOpposite: bool
 
 /** Compares texts or keys with a constant of their type. */
 export const compareEach = (
+  result: Uint8Array,
   values: readonly string[] | BigInt64Array,
   operator: Comparator,
   constant: Constant,
-  count: number,
-): Uint8Array => {
+): void => {
   const holds = {
     "=": (value: Constant) => value === constant,
     "<>": (value: Constant) => value !== constant,
@@ -127,7 +148,5 @@ export const compareEach = (
     ">": (value: Constant) => value > constant,
     ">=": (value: Constant) => value >= constant,
   }[operator];
-  const result = new Uint8Array(count);
-  for (let at = 0; at < count; at++) result[at] = holds(values[at] as Constant) ? 1 : 0;
-  return result;
+  for (let at = 0; at < result.length; at++) result[at] = holds(values[at] as Constant) ? 1 : 0;
 };

@@ -3,7 +3,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { timestampOf } from "../../../../kit/clock.ts";
 import type { Executor } from "../../database/database.ts";
 import { placesOf } from "./column-loops.ts";
-import { createEvaluator, evaluateSome } from "./evaluate-expression.ts";
+import { createEvaluator } from "./evaluate-expression.ts";
 import type { FleetColumns } from "./fleet-columns.ts";
 import type { NameColumn } from "./packed-rows.ts";
 import { type Expression, parseExpression } from "./parse-expression.ts";
@@ -18,6 +18,8 @@ export interface MarkedHosts {
   mark(predicate: SQL): Uint8Array;
   /** Returns a number of each, in the order of `places`. */
   numbers(expression: SQL): Float64Array;
+  /** Counts them by a whole number of each, -1 or more. */
+  count(expression: SQL): Map<number, number>;
 }
 
 /** Finds the hosts of a predicate; undefined while they are not in memory. */
@@ -34,14 +36,22 @@ export const markHosts = async (
   const marksOf = new Map(parts.map((part, index) => [part, markFound(view, part.column, found[index] ?? [])]));
   const evaluator = createEvaluator(view, (part) => marksOf.get(part) ?? new Uint8Array(view.count));
   const places = placesOf(evaluator.mark(expression));
-  const own = evaluateSome(view, places, () => {
+  const refuse = () => {
     throw new Error("a statement in an expression of chosen hosts");
-  });
+  };
+  const own = createEvaluator(view, refuse, places.length === view.count ? undefined : places);
   return {
     view,
     places,
     mark: (other) => own.mark(parseExpression(other)),
     numbers: (other) => own.numbers(parseExpression(other)),
+    count: (other) => {
+      let counts = new Uint32Array(firstCounts);
+      own.eachBlock(parseExpression(other), (numbers) => {
+        counts = addCounts(counts, numbers);
+      });
+      return countsOf(counts);
+    },
   };
 };
 
@@ -199,19 +209,32 @@ const timeOfText = (text: string): number => {
 
 /** Counts hosts by a whole number of each, -1 or more; those of which `marks` has a mark, or all. */
 export const countByNumber = (numbers: Float64Array, marks?: Uint8Array): Map<number, number> => {
-  let most = 0;
-  for (let at = 0; at < numbers.length; at++) if ((numbers[at] as number) > most) most = numbers[at] as number;
-  const counts = new Uint32Array(most + 2);
-  for (let at = 0; at < numbers.length; at++) {
-    const place = (numbers[at] as number) + 1;
-    counts[place] = (counts[place] as number) + (marks === undefined ? 1 : (marks[at] as number));
-  }
-  return new Map([...counts.entries()].filter(([, count]) => count > 0).map(([place, count]) => [place - 1, count]));
+  return countsOf(addCounts(new Uint32Array(firstCounts), numbers, marks));
 };
 
+/** Room for more numbers than most counts are by. */
+const firstCounts = 256;
+
+/** Adds hosts to the counts of their numbers, which begin with that of -1, and returns them. */
+const addCounts = (known: Uint32Array<ArrayBuffer>, numbers: Float64Array, marks?: Uint8Array) => {
+  let counts = known;
+  for (let at = 0; at < numbers.length; at++) {
+    const place = ((numbers[at] as number) + 1) | 0;
+    if (place >= counts.length) {
+      const longer = new Uint32Array(2 * place);
+      longer.set(counts);
+      counts = longer;
+    }
+    counts[place] = (counts[place] as number) + (marks === undefined ? 1 : (marks[at] as number));
+  }
+  return counts;
+};
+
+const countsOf = (counts: Uint32Array): Map<number, number> =>
+  new Map([...counts.entries()].flatMap(([place, count]) => (count > 0 ? [[place - 1, count] as const] : [])));
+
 /** Counts hosts by a text of each. */
-export const countByName = ({ view, numbers }: MarkedHosts, column: NameColumn): Map<string, number> => {
+export const countByName = ({ view, count }: MarkedHosts, column: NameColumn): Map<string, number> => {
   const names = view.names(column);
-  const counts = countByNumber(numbers(sql.raw(column)));
-  return new Map([...counts].map(([name, count]) => [names[name] as string, count]));
+  return new Map([...count(sql.raw(column))].map(([name, hosts]) => [names[name] as string, hosts]));
 };

@@ -1,4 +1,4 @@
-import { createEffect, createMemo, createSignal, createUniqueId, For, on, Show } from "solid-js";
+import { createEffect, createMemo, createSignal, createUniqueId, For, Index, on, Show } from "solid-js";
 import { type FleetFilter, filterToParams } from "../../../../proto/fleet-health/filter.ts";
 import { type Fault, parseQuery } from "../../../../proto/fleet-health/query-language/parse.ts";
 import { pillsOf, serialiseFilter } from "../../../../proto/fleet-health/query-language/serialise.ts";
@@ -45,8 +45,10 @@ export const QueryBar = (props: {
     return { ...found, at: at === secondOf(props.at) ? props.at : at, faults: [...faults, ...found.faults] };
   });
   const paramsOf = (filter: FleetFilter) => String(filterToParams(filter));
-  const pending = () =>
-    parsed().faults.length > 0 || parsed().at !== props.at || paramsOf(parsed().filter) !== paramsOf(props.filter);
+  const pending = createMemo(
+    () =>
+      parsed().faults.length > 0 || parsed().at !== props.at || paramsOf(parsed().filter) !== paramsOf(props.filter),
+  );
   createEffect(
     on(
       applied,
@@ -197,31 +199,32 @@ export const QueryBar = (props: {
             </button>
           </Show>
           <div class="query-list" id={`${id}-list`} role="listbox" aria-label="Suggestions" hidden={!shown()}>
-            <For each={suggestions().items}>
+            {/* By place: a key that is typed rewrites texts, and makes no elements. */}
+            <Index each={suggestions().items}>
               {(item, index) => (
                 // biome-ignore lint/a11y/useKeyWithClickEvents: the input has the focus and handles the keys.
                 <div
-                  id={optionId(index())}
+                  id={optionId(index)}
                   class="query-option"
                   role="option"
                   tabIndex={-1}
-                  aria-selected={index() === active()}
+                  aria-selected={index === active()}
                   onPointerDown={(event) => event.preventDefault()}
-                  onClick={() => take(item)}
+                  onClick={() => take(item())}
                 >
-                  <code>{item.word}</code>
+                  <code>{item().word}</code>
                   <span class="query-meaning">
-                    {item.meaning}
-                    <Show when={item.example}>
-                      : <code>{`${item.word}${item.example}`}</code>
+                    {item().meaning}
+                    <Show when={item().example}>
+                      : <code>{`${item().word}${item().example}`}</code>
                     </Show>
                   </span>
-                  <Show when={item.count !== undefined}>
-                    <span class="query-count">{formatCount(item.count ?? 0)}</span>
+                  <Show when={item().count !== undefined}>
+                    <span class="query-count">{formatCount(item().count ?? 0)}</span>
                   </Show>
                 </div>
               )}
-            </For>
+            </Index>
           </div>
         </div>
       </form>
