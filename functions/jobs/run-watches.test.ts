@@ -329,6 +329,17 @@ describe("a watch", () => {
     expect(await show(broken)).toMatchObject({ count: null, fault: expect.stringContaining("There is no stat:") });
     expect(typesOf(id)).toEqual(["watch.firing"]);
   });
+
+  it("is evaluated behind one whose evaluation fails", async () => {
+    const created = [await create({ for_seconds: 0 }), await create({ for_seconds: 0 })];
+    const [broken = "", id = ""] = created.toSorted();
+    await core.db.execute(sql.raw(`alter table watch add constraint broken check (id <> '${broken}') not valid`));
+    await beat(8);
+    await clock.advance(10_000);
+    await expect(evaluateWatches(core)).rejects.toThrow();
+    await core.db.execute(sql`alter table watch drop constraint broken`);
+    expect(await show(id)).toMatchObject({ state: "firing" });
+  });
 });
 
 describe("Alertmanager", () => {
