@@ -1,6 +1,7 @@
 import { createHmac } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { watchMessage } from "../../drizzle/schema/watch.ts";
 import { systemClock } from "../../kit/clock.ts";
 import type { WatchDetail, WatchMessageBody } from "../../proto/watch/watch.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
@@ -209,6 +210,31 @@ describe("a watch", () => {
     const ids = webhook.received.map(({ headers }) => headers["webhook-id"]);
     expect([new Set(ids.slice(0, 4)).size, new Set(ids).size]).toEqual([1, 2]);
     expect(await kindsOf(id)).toEqual(["firing", "resolved", "delivered", "delivered"]);
+  });
+
+  it("goes before any number of messages to a receiver that does not answer", async () => {
+    const id = await create();
+    await post(id, "test");
+    const [fresh] = await core.db.select().from(watchMessage);
+    if (fresh === undefined) throw new Error("no message");
+    const waiting = Array.from({ length: 40 }, (_, n) => {
+      const other = `${(160 + n).toString(16)}${fresh.id.slice(2)}`;
+      return {
+        ...fresh,
+        id: other,
+        watchId: other,
+        position: -n,
+        failures: 1,
+        nextAttemptAt: new Date(clock.now() - 1),
+      };
+    });
+    await core.db.insert(watchMessage).values(waiting);
+    const order: string[] = [];
+    await deliverMessages(core, async ({ headers }) => {
+      order.push(headers["webhook-id"] ?? "");
+      return { status: "delivered" };
+    });
+    expect([order.length, order.indexOf(fresh.id) < 32]).toEqual([41, true]);
   });
 
   it("gives a message up when its receiver is gone, or after a day, and goes on with the next one", async () => {

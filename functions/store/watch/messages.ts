@@ -23,7 +23,7 @@ const claimLockKey = 5_518_204_966_731_206n;
 
 /**
  * Claims the messages that are due, at most `limit`, until `until`: of each watch and receiver among `receivers` the first that waits, or else the
- * one that is repeated, unless its watch is silenced. None of them has two claimed at once. Returns none while another core claims some.
+ * one that is repeated, unless its watch is silenced. None of them has two claimed at once; those of a receiver that fails come last. Returns none while another core claims some.
  */
 export const claimMessages = async (
   tx: Executor,
@@ -44,7 +44,7 @@ export const claimMessages = async (
       where first.receiver = any(${arrayLiteral(receivers)}::text[]) and first.next_attempt_at <= ${at}
         and (busy_until is null or busy_until <= ${at})
         and (first.delivered_at is null or w.silenced_until is null or w.silenced_until <= ${at})
-      order by first.next_attempt_at limit ${limit}
+      order by first.failures > 0, first.next_attempt_at limit ${limit}
     ) returning id`);
   if (rows.length === 0) return [];
   const ids = arrayLiteral(rows.map(({ id }) => id));
