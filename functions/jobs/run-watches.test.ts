@@ -12,6 +12,7 @@ import { createHistoryKeeper } from "../domain/fleet/keep-history.ts";
 import { deliverMessages } from "../domain/watch/deliver.ts";
 import { evaluateWatches, expireWatches } from "../domain/watch/run-watches.ts";
 import { createSendRequest } from "../node/send-request.ts";
+import { correctTimes } from "./correct-times-ahead.ts";
 import { createSessionKeeper } from "./keep-core-session.ts";
 
 const secrets = [
@@ -235,6 +236,20 @@ describe("a watch", () => {
       return { status: "delivered" };
     });
     expect([order.length, order.indexOf(fresh.id) < 32]).toEqual([41, true]);
+  });
+
+  it("K1: sends what waits within a minute after the database's clock was two days ahead", async () => {
+    const id = await create({ for_seconds: 0 });
+    const before = clock.now();
+    webhook.answer = () => 503;
+    clock.set(before + 2 * 86_400_000);
+    await post(id, "test");
+    await deliverMessages(core, send);
+    clock.set(before + 60_000);
+    webhook.answer = () => 204;
+    await correctTimes(core);
+    await deliverMessages(core, send);
+    expect(await kindsOf(id)).toEqual(["delivered"]);
   });
 
   it("gives a message up when its receiver is gone, or after a day, and goes on with the next one", async () => {

@@ -3,6 +3,8 @@ import { and, eq, isNotNull, isNull, lt, sql } from "drizzle-orm";
 import { watchMessage } from "../../../drizzle/schema/watch.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
+import { timestampAt } from "../fleet/rows.ts";
+import { toleranceSeconds } from "../fleet/times-ahead.ts";
 
 /** A message's row. */
 export type MessageRow = typeof watchMessage.$inferSelect;
@@ -106,4 +108,15 @@ export const findWaitingMessages = async (db: Executor): Promise<WaitingMessages
     select receiver, count(*)::int as messages, min(created_at) as oldest from watch_message
     where delivered_at is null group by 1 order by 1`);
   return rows.map(({ receiver, messages, oldest }) => ({ receiver, messages, oldestAt: new Date(oldest) }));
+};
+
+/** A message waits no longer for its next attempt than a receiver can ask for. */
+const waitSecondsMax = 3600;
+
+/** Makes messages due that wait for a time which a clock that was ahead has set. */
+export const correctMessages = async (db: Executor, now: Date): Promise<void> => {
+  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
+  await db.execute(sql`
+    update watch_message set created_at = least(created_at, ${at}), next_attempt_at = least(next_attempt_at, ${at}), leased_until = null
+    where greatest(created_at, delivered_at) > ${limit} or greatest(next_attempt_at, leased_until) > ${timestampAt(now, waitSecondsMax + toleranceSeconds)}`);
 };
