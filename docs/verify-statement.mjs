@@ -105,28 +105,48 @@ for (const item of items) {
 const isWhole = lines.length === Number(lineCount) && lines.every(({ at }, place) => at === place);
 const linesRoot = rootOf(lines.map((line) => leafOf(line.text)));
 if (isWhole) check(linesRoot.equals(bytes(statementRoot)), "the lines are not those of the entry");
+const fieldOf = (line, name) => line.text.split(` ${name}=`)[1]?.split(" ")[0];
+const names = lines.map((line) => `${line.text.split(" ")[0]} ${fieldOf(line, "hour")}`);
+check(new Set(names).size === names.length, "a host is in the file twice");
+const hourMs = 3_600_000;
 for (const line of lines) {
-  const host = decodeURIComponent(line.text.split(" ")[0]);
+  const [hostText, state] = line.text.split(" ");
+  const host = decodeURIComponent(hostText);
+  const says = (ok, what) => check(ok, `the line of ${host} says ${state}, and ${what}`);
+  const isDone = state === "complete" || state === "undelivered";
+  const from = Date.parse(fieldOf(line, "hour") ?? hour);
   if (line.path || !isWhole) {
     const root = climb(leafOf(line.text), line.at, Number(lineCount), line.path ?? []);
     check(root.equals(bytes(statementRoot)), `line ${line.at} of ${host} is not in the statement`);
   }
+  const of = fieldOf(line, "of") ?? "";
+  if (isDone) says(of, "of no account");
   if (line.accounts.length === 0) continue;
-  const of = / of=(\S+)$/.exec(line.text)?.[1] ?? "";
   const made = line.accounts.map(({ fields: [body, , digest] }) =>
     Buffer.concat([sha("svc-account-v1\n", bytes(body)), digest === "-" ? Buffer.alloc(32) : bytes(digest)]),
   );
   check(sha(...made).equals(bytes(of)), `the line of ${host} was made of other accounts`);
+  let accepted = 0n;
+  const times = [];
   for (const { fields, blocks } of line.accounts) {
     const [body, signatureText, digest, refused] = fields;
-    if (refused) continue;
+    if (refused) {
+      if (isDone) says(false, "core refused an account of it");
+      continue;
+    }
     const account = decode(bytes(body));
     const name = `account ${account[3]} of ${host}`;
+    const [fromMs, toMs] = [6, 7].map((field) => Number(account[field]?.[0] ?? 0n));
+    if (account[10]?.[0] !== 1n) {
+      check(fromMs - (fromMs % hourMs) === from, `${name} is of another hour`);
+      for (const count of account[12] ?? []) accepted += decode(count)[3]?.[0] ?? 0n;
+    }
+    times.push([Math.max(fromMs, from), Math.min(toMs, from + hourMs)]);
     const certificate = certificates.get(account[19][0].toString("hex"));
     const isIssued = authorities.some(
       (authority) => certificate?.checkIssued(authority) && certificate.verify(authority.publicKey),
     );
-    check(isIssued && certificate.subjectAltName.endsWith(`:${host}`), `${name}: its key is not this host's`);
+    check(isIssued && certificate.subjectAltName.replace(/^\w+:/, "") === host, `${name}: its key is not this host's`);
     const algorithm =
       { prime256v1: "sha256", secp384r1: "sha384" }[certificate?.publicKey.asymmetricKeyDetails?.namedCurve] ?? null;
     const data = Buffer.concat([Buffer.from("svc-account-v1\n"), bytes(body)]);
@@ -148,6 +168,11 @@ for (const line of lines) {
       check(sha(stored).equals(bytes(blockDigest)), `block ${first}-${last} of ${host} is not the one that was stored`);
     }
   }
+  says(String(accepted) === (fieldOf(line, "accepted") ?? "0"), `its accounts accepted ${accepted}`);
+  let through = times.reduce((first, [start]) => Math.min(first, start), from + hourMs);
+  for (const [start, end] of times.sort(([one], [other]) => one - other))
+    if (start <= through + 1000) through = Math.max(through, end);
+  if (isDone) says(through >= from + hourMs - 1000, "its accounts lack a part of the hour");
 }
 console.log(faults.length === 0 ? `${hour}: ${lines.length} of ${lineCount} lines verify` : faults.join("\n"));
 process.exitCode = faults.length === 0 ? 0 : 1;

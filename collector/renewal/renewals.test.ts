@@ -55,6 +55,18 @@ const fail =
 const always = (failure: () => void) => Array.from({ length: 10_000 }, () => failure);
 
 describe("createRenewals", () => {
+  it("names no path of the credentials that it cannot store", async () => {
+    const message = "EROFS: read-only file system, open '/etc/identity/tls.key'";
+    const { clock, renewals, end } = setUp([
+      () => {
+        throw Object.assign(new Error(message), { code: "EROFS", path: "/etc/identity/tls.key", syscall: "open" });
+      },
+    ]);
+    await clock.advance(2 * day);
+    expect(renewals.status().lastError).toBe("the new credentials cannot be stored (EROFS)");
+    await end();
+  });
+
   it("renews once, at the planned time", async () => {
     const { clock, attempts, renewals, isDone, plan } = setUp();
     await clock.advance(2 * day - 1);

@@ -11,6 +11,7 @@
  * - Pauses follow the monotonic clock: a wall clock that is set back must not turn minutes into days.
  */
 import type { Clock } from "../../kit/clock.ts";
+import { errorCode } from "../../kit/describe-error.ts";
 import type { Entropy } from "../../kit/entropy.ts";
 import type { Log } from "../../kit/log.ts";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
@@ -51,6 +52,12 @@ const recheckMs = 30_000;
 /** While another process renews the same credentials; once it has, there is nothing left to do. */
 const lockedRetryMs = 5_000;
 
+/** Describes to core and operators why a renewal failed; the message of the file system has the path of the key. */
+const describeFailure = (error: unknown): string => {
+  if (!(error instanceof Error)) return "unknown failure";
+  return "path" in error ? `the new credentials cannot be stored (${errorCode(error) ?? "no code"})` : error.message;
+};
+
 /**
  * Creates the renewals of one set of credentials (docs/collector-config.md, "Renewal"). `renew` makes one attempt and throws if it
  * fails. `failures` is how many renewals in a row were rolled back: after any, the first attempt waits for a pause too.
@@ -90,7 +97,7 @@ export const createRenewals = (options: {
       }
       const failure = error instanceof ManagementError ? error.failure : undefined;
       rejected = failure?.action === "reenroll" || failure?.action === "stop";
-      lastError = error instanceof Error ? error.message : "unknown failure";
+      lastError = describeFailure(error);
       const { retryAfterSeconds } = failure ?? {};
       const delayMs = retryDelayMs(plan, { attempt: failures, nowMs: clock.now(), retryAfterSeconds }, entropy);
       failures += 1;

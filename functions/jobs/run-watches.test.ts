@@ -1,6 +1,7 @@
 import { createHmac } from "node:crypto";
 import { sql } from "drizzle-orm";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
+import { watchMessage } from "../../drizzle/schema/watch.ts";
 import { systemClock } from "../../kit/clock.ts";
 import type { WatchDetail, WatchMessageBody } from "../../proto/watch/watch.ts";
 import { heartbeatBody } from "../../scripts/lab/heartbeat-body.ts";
@@ -11,6 +12,7 @@ import { createHistoryKeeper } from "../domain/fleet/keep-history.ts";
 import { deliverMessages } from "../domain/watch/deliver.ts";
 import { evaluateWatches, expireWatches } from "../domain/watch/run-watches.ts";
 import { createSendRequest } from "../node/send-request.ts";
+import { correctTimes } from "./correct-times.ts";
 import { createSessionKeeper } from "./keep-core-session.ts";
 
 const secrets = [
@@ -211,6 +213,45 @@ describe("a watch", () => {
     expect(await kindsOf(id)).toEqual(["firing", "resolved", "delivered", "delivered"]);
   });
 
+  it("goes before any number of messages to a receiver that does not answer", async () => {
+    const id = await create();
+    await post(id, "test");
+    const [fresh] = await core.db.select().from(watchMessage);
+    if (fresh === undefined) throw new Error("no message");
+    const waiting = Array.from({ length: 40 }, (_, n) => {
+      const other = `${(160 + n).toString(16)}${fresh.id.slice(2)}`;
+      return {
+        ...fresh,
+        id: other,
+        watchId: other,
+        position: -n,
+        failures: 1,
+        nextAttemptAt: new Date(clock.now() - 1),
+      };
+    });
+    await core.db.insert(watchMessage).values(waiting);
+    const order: string[] = [];
+    await deliverMessages(core, async ({ headers }) => {
+      order.push(headers["webhook-id"] ?? "");
+      return { status: "delivered" };
+    });
+    expect([order.length, order.indexOf(fresh.id) < 32]).toEqual([41, true]);
+  });
+
+  it("K1: sends what waits within a minute after the database's clock was two days ahead", async () => {
+    const id = await create({ for_seconds: 0 });
+    const before = clock.now();
+    webhook.answer = () => 503;
+    clock.set(before + 2 * 86_400_000);
+    await post(id, "test");
+    await deliverMessages(core, send);
+    clock.set(before + 60_000);
+    webhook.answer = () => 204;
+    await correctTimes(core);
+    await deliverMessages(core, send);
+    expect(await kindsOf(id)).toEqual(["delivered"]);
+  });
+
   it("gives a message up when its receiver is gone, or after a day, and goes on with the next one", async () => {
     const id = await create({ for_seconds: 0, receivers: ["hook", "private"] });
     webhook.answer = () => 410;
@@ -328,6 +369,17 @@ describe("a watch", () => {
     await tick();
     expect(await show(broken)).toMatchObject({ count: null, fault: expect.stringContaining("There is no stat:") });
     expect(typesOf(id)).toEqual(["watch.firing"]);
+  });
+
+  it("is evaluated behind one whose evaluation fails", async () => {
+    const created = [await create({ for_seconds: 0 }), await create({ for_seconds: 0 })];
+    const [broken = "", id = ""] = created.toSorted();
+    await core.db.execute(sql.raw(`alter table watch add constraint broken check (id <> '${broken}') not valid`));
+    await beat(8);
+    await clock.advance(10_000);
+    await expect(evaluateWatches(core)).rejects.toThrow();
+    await core.db.execute(sql`alter table watch drop constraint broken`);
+    expect(await show(id)).toMatchObject({ state: "firing" });
   });
 });
 

@@ -127,6 +127,12 @@ describe("the state of a host's hour", () => {
     expect(stateWith([half])?.state).toBe("late");
   });
 
+  test("is late of what two accounts of the same time leave out, as of a restored disk", () => {
+    const half = account({ toMs: hour + 30 * minute });
+    expect(stateWith([half, half])?.state).toBe("late");
+    expect(stateWith([half, account({ fromMs: hour + 20 * minute })])?.state).toBe("complete");
+  });
+
   test("is late when a host that speaks has sent no account of it, and silent when it does not speak", () => {
     expect(stateWith([])?.state).toBe("late");
     expect(stateWith([], { isSilent: true })?.state).toBe("silent");

@@ -158,6 +158,10 @@ export const clockSkewMs = 120_000;
 /** Accounts are cut to whole milliseconds at both ends. */
 const toleranceMs = 1_000;
 
+/** Whether accounts cover an hour from when the host was first accounted for. */
+export const isCovered = ({ coveredMs }: HourAccounts, hourMs: number, accountedFromMs: number): boolean =>
+  coveredMs >= hourMs + hourLengthMs - Math.max(hourMs, accountedFromMs) - toleranceMs;
+
 /** Adds up the accounts of a host that touch the hour that begins at `hourMs`. */
 export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccounts => {
   const sum: HourAccounts = {
@@ -176,11 +180,13 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
       streamEnds: [],
     },
   };
-  for (const account of all) {
+  let coveredThroughMs = hourMs;
+  for (const account of all.toSorted((one, other) => one.fromMs - other.fromMs)) {
     const { fromMs, toMs, isStopped, receivedMs } = account;
     // That it does not run in the time to come is not known yet. What it has accepted in its hour is, whatever its clock says.
     const untilMs = isStopped ? Math.min(toMs, receivedMs + clockSkewMs) : toMs;
-    const ms = Math.min(untilMs, hourMs + hourLengthMs) - Math.max(fromMs, hourMs);
+    const endMs = Math.min(untilMs, hourMs + hourLengthMs);
+    const ms = endMs - Math.max(fromMs, hourMs);
     const isOwn = Math.floor(fromMs / hourLengthMs) * hourLengthMs === hourMs;
     if (account.refused !== null) {
       if (isOwn) sum.faults.push(account.refused);
@@ -188,7 +194,9 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
     }
     if (isStopped ? ms <= 0 : !isOwn) continue;
     sum.accounts += 1;
-    sum.coveredMs += Math.max(0, ms);
+    // Those of a restored disk begin again where its copy was made.
+    sum.coveredMs += Math.max(0, endMs - Math.max(fromMs, coveredThroughMs));
+    coveredThroughMs = Math.max(coveredThroughMs, endMs);
     sum.clockAheadMs = Math.max(sum.clockAheadMs, toMs - receivedMs);
     if (account.accepted > 0 && !sum.sinks.includes(account.sink)) sum.sinks.push(account.sink);
     if (account.streamEnd && account.accepted > 0) addEnd(sum.streamEnds, account.streamEnd);
@@ -278,8 +286,7 @@ export const stateOfHour = (facts: HourFacts, nowMs: number): HourStatus | null 
   if (shortages.length > 0) return status("short", shortages);
   if (accountedFromMs === null || accountedFromMs >= endMs)
     return nowMs < endMs + graceMs ? null : status("not_accounted");
-  const expectedMs = endMs - Math.max(hourMs, accountedFromMs);
-  if (accounts.coveredMs < expectedMs - toleranceMs) {
+  if (!isCovered(accounts, hourMs, accountedFromMs)) {
     // Accounts come in their order: what is missing before the last one does not come any more.
     if (accountedThroughMs !== null && accountedThroughMs >= endMs)
       return status("short", [{ kind: "accounts_lost", count: null }]);

@@ -2,7 +2,7 @@ import { fromBinary } from "@bufbuild/protobuf";
 import { equalBytes } from "../../kit/bytes.ts";
 import { type AccountBody, AccountBodySchema } from "../gen/svc/ingest/v1/ingest_pb.js";
 import { accountPayload, sourceRefusals } from "./account.ts";
-import { type AccountFacts, sumHour } from "./hour-state.ts";
+import { type AccountFacts, isCovered, sumHour } from "./hour-state.ts";
 import type { Sha256 } from "./merkle.ts";
 import type { FileAccount } from "./statement-file.ts";
 import { accountsPayload, type LineCount, type LogEntry, lineOf, type StatementLine } from "./statement-line.ts";
@@ -76,7 +76,10 @@ export const createAccountCheck = (
 
   return async (line, accounts) => {
     const { host } = line;
-    if (accounts.length === 0) return;
+    if (accounts.length === 0) {
+      if (line.of === null && isWhole(line)) fault("state", `the line says ${line.state} of no account`, { host });
+      return;
+    }
     if (line.of === null || !equalBytes(digestOfAccounts(sha256, accounts), line.of))
       fault("accounts", "the line was made of other accounts, or of other blocks", { host });
     const bodies: AccountBody[] = [];
@@ -150,12 +153,18 @@ const checkCounts = (
   for (const name of countsOfHost)
     if (count(name) !== (counts[name] ?? 0))
       fault("counts", `the line has ${name}=${count(name)}, the host's accounts ${counts[name] ?? 0}`, { host });
-  if (state !== "complete" && state !== "undelivered") return;
+  if (!isWhole(line)) return;
   const before = bodies.reduce((sum, body) => sum + acknowledgedBefore(body), 0);
   const isShort = lossCounts.some((name) => count(name) > 0);
   if (isShort || refused > 0 || count("stored") + count("discarded") + before !== count("accepted"))
     fault("state", `the line says ${state}, and its counts do not`, { host });
+  const firstMs = Math.min(...bodies.map(({ fromMs }) => Number(fromMs)));
+  if (!isCovered(sums, hourMs, firstMs))
+    fault("state", `the line says ${state}, and its accounts lack a part of the hour`, { host });
 };
+
+/** Whether a line says that all of the hour is stored. */
+const isWhole = ({ state }: StatementLine): boolean => state === "complete" || state === "undelivered";
 
 /** Sequences of an account that core acknowledged under an earlier queue. */
 const acknowledgedBefore = ({ firstSequence, lastSequence, ackedBeforeThrough }: AccountBody): number => {

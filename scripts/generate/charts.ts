@@ -69,7 +69,7 @@ const templates: readonly { path: string; from: string; choices: readonly Choice
     when: ".Values.ingress.enabled",
     choices: [
       [
-        "    nginx.ingress.kubernetes.io/proxy-buffer-size: 16k\n    nginx.ingress.kubernetes.io/proxy-body-size: 12m\n",
+        '    nginx.ingress.kubernetes.io/proxy-buffer-size: 16k\n    nginx.ingress.kubernetes.io/proxy-body-size: 12m\n    nginx.ingress.kubernetes.io/proxy-request-buffering: "off"\n',
         "    {{- toYaml .Values.ingress.annotations | nindent 4 }}\n",
       ],
       [

@@ -96,6 +96,17 @@ describe.runIf(installed)("nginx in front of web, as documented", () => {
     expect(await put("/v1/collector/inventory/other")).toBe(413);
   });
 
+  it("passes a body on as it comes, so that web refuses it before nginx has stored it", async () => {
+    const headers = { host, "content-length": String(12 * 2 ** 20) };
+    const options = { ca: serverCa, servername: host, agent: false, path: "/v1/collector/inventory", method: "PUT" };
+    const sent = request(nginx.url, { ...options, headers });
+    sent.on("error", () => undefined);
+    sent.write("x");
+    const [response] = (await once(sent, "response")) as [IncomingMessage];
+    sent.destroy();
+    expect(response.statusCode).toBe(401);
+  });
+
   it("answers for other names as core's edge, which a handshake in web's name does not reach", async () => {
     const others = "https://localhost/api/session";
     expect((await send(others, { servername: "localhost" })).status).toBe(404);

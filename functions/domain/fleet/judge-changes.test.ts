@@ -146,6 +146,18 @@ it("compares 20 changes a day of a label that never rests, says how many others 
   expect((await changeOf("version 1.0.0 to 2.0.0"))?.comparison).toMatchObject({ verdict: "worse", changed: 40 });
 });
 
+it("counts hosts once though a clock that was ahead had their hour searched before", async () => {
+  await clock.advance(5 * minute);
+  await upgrade(among(281, 300), "5.0.0");
+  const before = clock.now();
+  for (const now of [before + hourMs, before]) {
+    clock.set(now);
+    await judgeChanges(core);
+  }
+  await pass(1);
+  expect((await list()).items.filter(({ to }) => to === "5.0.0")).toMatchObject([{ hosts: 20 }]);
+});
+
 it("has no verdict of hosts that changed again, also behind a comparison that fails, and forgets it with history", async () => {
   await clock.advance(5 * minute);
   await upgrade(among(241, 280), "4.0.0");

@@ -45,9 +45,12 @@ const decide = async (
     const known = held.get(hostId);
     return known !== undefined && (known.budget !== budget || known.until.getTime() !== until.getTime());
   });
-  // A host states its labels itself: another one neither releases it before the hour ends, nor fills the audit log.
+  // A host states its labels itself: another one neither releases it before the hour ends, nor fills the audit log. A later hour is of a clock
+  // that was ahead.
   const isBound = ({ budget, since, until }: HeldHost) =>
-    until.getTime() > now && budgets.some(({ name, changedAt }) => name === budget && changedAt < since);
+    until.getTime() > now &&
+    until.getTime() <= now + hourMs &&
+    budgets.some(({ name, changedAt }) => name === budget && changedAt < since);
   const ended = [...held.values()].filter((host) => !over.has(host.hostId) && !isBound(host));
   await putHeldHosts(tx, [...begun, ...changed]);
   await deleteHeldHosts(

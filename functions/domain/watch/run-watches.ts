@@ -44,7 +44,7 @@ const sharedShareMin = 0.9;
 
 /**
  * Evaluates the watches that are due, and returns how many. Several cores may run it: under the lock of its row, a watch is evaluated by one. One
- * that cannot be evaluated says so, and does not stop the others.
+ * that cannot be evaluated says so, and does not stop the others: an error is thrown after the last one.
  */
 export const evaluateWatches = async (core: WatchJobCore, signal?: AbortSignal): Promise<number> => {
   const now = new Date(core.clock.now());
@@ -52,10 +52,13 @@ export const evaluateWatches = async (core: WatchJobCore, signal?: AbortSignal):
   if (due.length === 0) return 0;
   const rules = await readFleetRules({ ...core, db: core.reports });
   let evaluated = 0;
+  const errors: unknown[] = [];
   for (const row of due) {
     if (signal?.aborted) break;
-    if (await evaluate(core, row, rules)) evaluated += 1;
+    const isEvaluated = await evaluate(core, row, rules).catch((error: unknown) => void errors.push(error));
+    if (isEvaluated) evaluated += 1;
   }
+  if (errors.length > 0) throw errors[0];
   return evaluated;
 };
 

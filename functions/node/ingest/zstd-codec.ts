@@ -9,7 +9,8 @@ interface Inflated {
   engine: { bytesWritten: number };
 }
 
-const params = { [constants.ZSTD_c_compressionLevel]: 1 };
+/** With a checksum, so that damage is no other data. */
+const params = { [constants.ZSTD_c_compressionLevel]: 1, [constants.ZSTD_c_checksumFlag]: 1 };
 
 /** The codec of blocks. At once, not in the thread pool: handing a block over costs as much as the work itself. */
 export const zstdCodec: BlockCodec = {

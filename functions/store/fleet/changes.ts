@@ -109,14 +109,21 @@ export const insertChanges = async (tx: Executor, rows: readonly ChangeRow[]): P
   if (rows.length > 0) await tx.insert(fleetChange).values([...rows]);
 };
 
-/** Adds hosts that go on with a change. */
+/** The condition that hosts changed as those of a change did. */
+const alike = ({ kind, name, fromValue, toValue }: ChangeRow): SQL =>
+  sql`kind = ${kind} and name = ${name} and from_value is not distinct from ${fromValue}::text and to_value is not distinct from ${toValue}::text`;
+
+/** Goes on with a change until a time. Its hosts are counted anew, as a clock that was ahead may have had an hour searched before. */
 export const extendChange = async (
   tx: Executor,
   id: string,
-  { endedAt, hosts }: Pick<ChangeRow, "endedAt" | "hosts">,
+  { endedAt: until }: Pick<ChangeRow, "endedAt">,
 ): Promise<void> => {
-  const added = { endedAt, hosts: sql`${fleetChange.hosts} + ${hosts}` };
-  await tx.update(fleetChange).set(added).where(eq(fleetChange.id, id));
+  const [open] = await tx.select().from(fleetChange).where(eq(fleetChange.id, id));
+  if (open === undefined) return;
+  const endedAt = until > open.endedAt ? until : open.endedAt;
+  const hosts = sql`(select count(distinct identity_id) from ${changesBetween(open.beganAt, endedAt)} change where ${alike(open)})`;
+  await tx.update(fleetChange).set({ endedAt, hosts }).where(eq(fleetChange.id, id));
 };
 
 /** Finds the changes that began after a time. */
@@ -158,7 +165,7 @@ export const listChanges = async (db: Executor, page: PageRequest): Promise<Page
  * `findFollowedHosts`.
  */
 export const hostsOfChange = (change: ChangeRow, now: Date): SQL => {
-  const { kind, name, fromValue, toValue, beganAt, endedAt } = change;
+  const { kind, name, toValue, beganAt, endedAt } = change;
   const began = timestampAt(beganAt);
   const isFollowed = sql`s.revoked_from > ${timestampAt(now)} and s.config_assigned_at < ${began}`;
   const changedValue = (row: "s" | "h") =>
@@ -169,9 +176,7 @@ export const hostsOfChange = (change: ChangeRow, now: Date): SQL => {
     select c.identity_id, c.platform, c.version, c.label_set_id, true as is_changed
     from (
       select distinct on (identity_id) * from ${changesBetween(beganAt, endedAt)} change
-      where kind = ${kind} and name = ${name} and from_value is not distinct from ${fromValue}::text
-        and to_value is not distinct from ${toValue}::text
-      order by identity_id, at
+      where ${alike(change)} order by identity_id, at
     ) c join fleet_status s on s.identity_id = c.identity_id
     where ${isFollowed} and ${changedValue("s")} is not distinct from ${toValue}::text
     union all

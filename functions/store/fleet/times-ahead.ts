@@ -1,11 +1,12 @@
 /** Times that were stored while a clock was wrong. */
 import { type SQL, sql } from "drizzle-orm";
+import { hourMs } from "../../../kit/clock.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
 import { timestampAt } from "./rows.ts";
 
 /** Cores differ by less when they read the database's clock. */
-const toleranceSeconds = 5;
+export const toleranceSeconds = 5;
 /** Hosts in a transaction, so that their heartbeats do not wait for it. */
 const batchMax = 500;
 
@@ -79,4 +80,40 @@ export const correctRollouts = async (db: Executor, now: Date): Promise<number> 
       gate_from = case when gate_from = created_at then 'epoch' else least(gate_from, ${at}) end
     where ended_at is null and greatest(created_at, gate_from) > ${limit} returning id`);
   return waves.length + rollouts.length;
+};
+
+/** What hosts had until a time, and the columns that tell the times of one from those of another. */
+const untilTimes = {
+  fleet_history: "identity_id",
+  fleet_connection: "identity_id",
+  fleet_silence: "identity_id, is_of_envelopes",
+};
+
+/**
+ * Takes what happened while the clock was ahead as happening at `now`: otherwise hosts would have their facts of before until that time has come.
+ * Of several changes of a host the first one has what was before them. What was measured for times ahead is measured anew when they come.
+ */
+export const correctHistory = async (db: Executor, now: Date): Promise<void> => {
+  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
+  for (const [table, key] of Object.entries(untilTimes)) {
+    const name = sql.identifier(table);
+    const isOfBatch = sql`identity_id in (select identity_id from ${name} where until_at > ${limit} limit ${batchMax})`;
+    const correct = () =>
+      db.execute(sql`
+        with ahead as materialized (
+          select ctid, row_number() over (partition by ${sql.raw(key)} order by until_at) as nth from ${name} where until_at >= ${at} and ${isOfBatch}),
+        dropped as (delete from ${name} where ctid in (select ctid from ahead where nth > 1))
+        update ${name} set until_at = ${at} where ctid in (select ctid from ahead where nth = 1) returning 1`);
+    while ((await correct()).length > 0);
+  }
+  const hour = Math.floor((now.getTime() + toleranceSeconds * 1000) / hourMs);
+  for (const [table, isAhead] of [
+    ["fleet_sample", sql`slot > ${limit}`],
+    ["fleet_hour", sql`hour > ${hour}::int`],
+    ["fleet_checkpoint", sql`at > ${limit}`],
+    ["fleet_change", sql`ended_at > ${limit}`],
+    ["fleet_threshold", sql`from_at > ${limit} and from_at < (select max(from_at) from fleet_threshold)`],
+  ] as const)
+    await db.execute(sql`delete from ${sql.identifier(table)} where ${isAhead}`);
+  await db.execute(sql`update fleet_threshold set from_at = ${at} where from_at > ${limit}`);
 };

@@ -8,6 +8,7 @@ import {
   usedLogoutToken,
   webSession,
 } from "../../../drizzle/schema/operator-session.ts";
+import { dayMs } from "../../../kit/clock.ts";
 import type { Executor } from "../database/database.ts";
 import { firstRow, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
 import { webSessionEnded } from "../operator/operators.ts";
@@ -36,19 +37,22 @@ export const countSessionsOfWebSession = (db: Executor, id: string, now: Date): 
     and(eq(operatorSession.webSessionId, id), isNull(operatorSession.revokedAt), gt(operatorSession.expiresAt, now)),
   );
 
-/** Stores that a session at web has ended, and deletes those that have expired. Returns false if it was stored before. */
+/** A clock that is ahead for some days deletes nothing that is in force once it is right: a session that has ended would go on. */
+const forgottenBefore = (now: Date): Date => new Date(now.getTime() - 7 * dayMs);
+
+/** Stores that a session at web has ended, and deletes those that have expired for a week. Returns false if it was stored before. */
 export const insertEndedWebSession = async (
   tx: Executor,
   row: typeof endedWebSession.$inferSelect,
   now: Date,
 ): Promise<boolean> => {
-  await tx.delete(endedWebSession).where(lt(endedWebSession.expiresAt, now));
+  await tx.delete(endedWebSession).where(lt(endedWebSession.expiresAt, forgottenBefore(now)));
   return (await tx.insert(endedWebSession).values(row).onConflictDoNothing().returning()).length > 0;
 };
 
-/** Stores a session at web, and deletes those that have expired. */
+/** Stores a session at web, and deletes those that have expired for a week. */
 export const insertWebSession = async (tx: Executor, row: typeof webSession.$inferSelect, now: Date): Promise<void> => {
-  await tx.delete(webSession).where(lt(webSession.expiresAt, now));
+  await tx.delete(webSession).where(lt(webSession.expiresAt, forgottenBefore(now)));
   await tx.insert(webSession).values(row).onConflictDoNothing();
 };
 
@@ -64,13 +68,13 @@ export const isProviderSessionEnded = async (tx: Executor, id: string, now: Date
     and(eq(usedLogoutToken.providerSessionId, id), gt(usedLogoutToken.expiresAt, now)),
   )) > 0;
 
-/** Stores a logout token, and deletes those that have expired. Returns the one with its `jti` that was stored before, if there is one. */
+/** Stores a logout token, and deletes those that have expired for a week. Returns the one with its `jti` that was stored before, if there is one. */
 export const insertUsedLogoutToken = async (
   tx: Executor,
   row: typeof usedLogoutToken.$inferInsert,
   now: Date,
 ): Promise<typeof usedLogoutToken.$inferSelect | undefined> => {
-  await tx.delete(usedLogoutToken).where(lt(usedLogoutToken.expiresAt, now));
+  await tx.delete(usedLogoutToken).where(lt(usedLogoutToken.expiresAt, forgottenBefore(now)));
   if ((await tx.insert(usedLogoutToken).values(row).onConflictDoNothing().returning()).length > 0) return undefined;
   return firstRow(tx.select().from(usedLogoutToken).where(eq(usedLogoutToken.jti, row.jti)));
 };

@@ -3,6 +3,8 @@ import { and, eq, isNotNull, isNull, lt, sql } from "drizzle-orm";
 import { watchMessage } from "../../../drizzle/schema/watch.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
+import { timestampAt } from "../fleet/rows.ts";
+import { toleranceSeconds } from "../fleet/times-ahead.ts";
 
 /** A message's row. */
 export type MessageRow = typeof watchMessage.$inferSelect;
@@ -23,7 +25,7 @@ const claimLockKey = 5_518_204_966_731_206n;
 
 /**
  * Claims the messages that are due, at most `limit`, until `until`: of each watch and receiver among `receivers` the first that waits, or else the
- * one that is repeated, unless its watch is silenced. None of them has two claimed at once. Returns none while another core claims some.
+ * one that is repeated, unless its watch is silenced. None of them has two claimed at once; those of a receiver that fails come last. Returns none while another core claims some.
  */
 export const claimMessages = async (
   tx: Executor,
@@ -44,7 +46,7 @@ export const claimMessages = async (
       where first.receiver = any(${arrayLiteral(receivers)}::text[]) and first.next_attempt_at <= ${at}
         and (busy_until is null or busy_until <= ${at})
         and (first.delivered_at is null or w.silenced_until is null or w.silenced_until <= ${at})
-      order by first.next_attempt_at limit ${limit}
+      order by first.failures > 0, first.next_attempt_at limit ${limit}
     ) returning id`);
   if (rows.length === 0) return [];
   const ids = arrayLiteral(rows.map(({ id }) => id));
@@ -106,4 +108,15 @@ export const findWaitingMessages = async (db: Executor): Promise<WaitingMessages
     select receiver, count(*)::int as messages, min(created_at) as oldest from watch_message
     where delivered_at is null group by 1 order by 1`);
   return rows.map(({ receiver, messages, oldest }) => ({ receiver, messages, oldestAt: new Date(oldest) }));
+};
+
+/** A message waits no longer for its next attempt than a receiver can ask for. */
+const waitSecondsMax = 3600;
+
+/** Makes messages due that wait for a time which a clock that was ahead has set. */
+export const correctMessages = async (db: Executor, now: Date): Promise<void> => {
+  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
+  await db.execute(sql`
+    update watch_message set created_at = least(created_at, ${at}), next_attempt_at = least(next_attempt_at, ${at}), leased_until = null
+    where greatest(created_at, delivered_at) > ${limit} or greatest(next_attempt_at, leased_until) > ${timestampAt(now, waitSecondsMax + toleranceSeconds)}`);
 };

@@ -1,12 +1,17 @@
 import { sql } from "drizzle-orm";
 import { afterAll, expect, it } from "vitest";
 import type { Clock } from "../../../kit/clock.ts";
-import type { FleetHealthReport } from "../../../proto/fleet-health/report.ts";
+import type { FleetHealthDetail, FleetHealthReport } from "../../../proto/fleet-health/report.ts";
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
+import { createHistoryKeeper } from "../../domain/fleet/keep-history.ts";
 import { correctTimes } from "../../jobs/correct-times.ts";
 import { createDatabaseClock, followDatabase } from "../../jobs/database-clock.ts";
+import { zstdCodec } from "../../node/ingest/zstd-codec.ts";
+import { loadHosts } from "../../store/fleet/columns/resident-hosts.ts";
+import { createCheckpoints } from "../../store/fleet/past/checkpoints.ts";
+import { findRetentionPause } from "../../store/retention/retention-pause.ts";
 
 const hour = 3_600_000;
 /** By how much the clock of core's machine is ahead; that of the database is the test's. */
@@ -82,6 +87,54 @@ it("K2: what was stored in a wrong hour is ignored in proofs, and corrected for 
     select from collector_health h join fleet f using (identity_id)
     where greatest(h.version_since, h.running_config_since, f.version_since, f.recovered_at) > ${new Date(clock.now()).toISOString()}`);
   expect(ahead).toEqual([]);
+});
+
+it("K1: a jump of the database's clock pauses retention within a minute, until it goes back", async () => {
+  const before = clock.now();
+  const pauseAt = async (at: number) => {
+    clock.set(at);
+    await correctTimes({ db, clock });
+    return findRetentionPause(db);
+  };
+  expect(await pauseAt(before)).toBeNull();
+  expect(await pauseAt(before + 48 * hour)).toMatchObject({ from: new Date(before) });
+  expect(await pauseAt(before + 60_000)).toBeNull();
+});
+
+it("K1: the past is as it was, though the database's clock was two days ahead for a while", async () => {
+  const keepHistory = createHistoryKeeper({ ...test.core, codec: zstdCodec });
+  const versionAt = async (at: number) => {
+    const path = `/v1/collector/health/${live.identityId}?at=${new Date(at).toISOString()}`;
+    return (await test.api<FleetHealthDetail>("GET", path, { as: "auditor" })).body.item.version;
+  };
+  const upgrade = async (version: string) => {
+    const { collector, ...body } = heartbeatBody(clock.now());
+    const upgraded = { ...body, collector: { ...(collector as object), version } };
+    expect(await manage(test, live, "heartbeat", upgraded)).toMatchObject({ status: 200 });
+  };
+  await keepHistory();
+  await upgrade("1.0.0");
+  await clock.advance(60_000);
+  const before = clock.now();
+  clock.set(before + 48 * hour);
+  await upgrade("2.0.0");
+  await keepHistory();
+  await createCheckpoints({ db, codec: zstdCodec }).add(new Date(clock.now()), await loadHosts(db));
+  clock.set(before + 60_000);
+  await correctTimes({ db, clock });
+  await clock.advance(60_000);
+  const after = clock.now();
+  await upgrade("3.0.0");
+  await clock.advance(300_000);
+  expect(await Promise.all([before - 1, after - 1, after + 120_000].map(versionAt))).toEqual([
+    "1.0.0",
+    "2.0.0",
+    "3.0.0",
+  ]);
+  const ahead = await db.execute(sql`
+    select slot as at from fleet_sample union all select to_timestamp(hour * 3600) from fleet_hour union all select at from fleet_checkpoint
+      union all select until_at from fleet_history union all select until_at from fleet_silence union all select until_at from fleet_connection`);
+  expect(ahead.filter(({ at }) => Date.parse(String(at)) > clock.now())).toEqual([]);
 });
 
 it("K2: corrects hosts in the order of their ids, so that no other writer and it wait for each other", async () => {

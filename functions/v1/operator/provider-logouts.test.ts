@@ -99,13 +99,12 @@ describe("POST /v1/operator/provider-logouts", () => {
     const late = () => logOut("late", null, test.people.reader.subject, -1);
     await late();
     await signIn(session(4), "at-4");
-    expect([(await late()).status, await whoami(session(4))]).toEqual([204, 200]);
     await test.clock.advance(60_001);
-    expect([(await late()).status, await whoami(session(4))]).toEqual([204, 401]);
+    expect([(await late()).status, await whoami(session(4))]).toEqual([204, 200]);
   });
 
-  it("forgets sessions and tokens when they have expired", async () => {
-    await test.clock.advance(3_600_001);
+  it("forgets sessions and tokens a week after they have expired", async () => {
+    await test.clock.advance(8 * 24 * 3_600_000);
     await signIn(session(99), "at-99", 1000);
     await logOut("last", "at-none");
     expect(await test.db.select({ id: webSession.id }).from(webSession)).toEqual([{ id: session(99) }]);

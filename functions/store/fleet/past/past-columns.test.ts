@@ -147,6 +147,8 @@ describe("a checkpoint", () => {
 
   it.each([
     ["is damaged", { body: new Uint8Array(9) }, true],
+    // The last byte of the data, before the checksum.
+    ["has another byte", { body: sql`set_byte(body, length(body) - 5, get_byte(body, length(body) - 5) # 1)` }, true],
     ["lacks its base", { baseAt: new Date(0) }, true],
     ["is of another version", { layout: sql`jsonb_set(layout, '{format}', '1')` }, false],
     ["lacks a column", { layout: sql`layout #- '{columns,version}'` }, false],

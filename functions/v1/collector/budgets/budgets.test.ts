@@ -163,6 +163,16 @@ describe("a host that has sent its budget", () => {
     await label("shop");
   });
 
+  it("K1: is held no longer than its hour though the database's clock was two days ahead", async () => {
+    await put("all", "", 3 * mib);
+    const before = clock.now();
+    clock.set(before + 48 * hourMs);
+    await store(loud.identity, 4 * mib);
+    expect(await heldNow()).toEqual([[loud.identity, "all"]]);
+    clock.set(before + 60_000);
+    expect(await heldNow()).toEqual([]);
+  });
+
   it("is held, and no longer, also with more others than a statement has parameters", async () => {
     const hold = { budget: "all", since: new Date(clock.now()), until: new Date(clock.now() + hourMs) };
     const names = Array.from({ length: 66_000 }, (_, index) => `host-${index}`);
