@@ -18,9 +18,9 @@ const interactiveFloors = 5;
 
 /**
  * Measures the user interface in Chromium, with core, web and PostgreSQL on the same machine: bytes that pages load, the time until
- * `/fleet` is interactive with empty caches on a processor four times slower, for each of `--collectors` (1,000 or more), with a past of `--days`, the time to
- * respond to inputs, layout shift, and axe's findings in every state, theme and width. The floor is the sign-in page on the same slow
- * processor; it has no script but the theme's.
+ * `/fleet` is interactive with empty caches on a processor four times slower, for each of `--collectors` (1,000 or more), with
+ * a past of `--days`, the time to respond to inputs, layout shift, and axe's findings in every state, theme and width. The floor is the
+ * sign-in page on the same slow processor; it has no script but the theme's.
  */
 export const uiBench: Bench = async (args) => {
   const { values } = parseArgs({
