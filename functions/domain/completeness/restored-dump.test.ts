@@ -66,7 +66,7 @@ it("holds nothing for delivered by a position of another server, and goes on whe
   expect(await stateAt(first + 2 * hourMs)).toBe("undelivered");
   await advanceTo(first + 4 * hourMs + 15 * 60_000);
   expect(await state()).toMatchObject({ corrections: 1 });
-  await db.execute(sql`update export_position set position = pg_snapshot_xmin(pg_current_snapshot())::text::bigint`);
+  await db.execute(sql`update export_position set position = pg_snapshot_xmax(pg_current_snapshot())::text::bigint`);
   await settle();
   expect(await stateAt(first + 2 * hourMs)).toBe("complete");
   await advanceTo(first + 5 * hourMs + 15 * 60_000);

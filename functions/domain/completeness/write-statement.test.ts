@@ -354,7 +354,7 @@ describe("the statement of an hour", () => {
     expect(await verify(second)).toMatchObject({ code: 0, accounts: { checked: 2, signed: 2 } });
 
     await test.db.execute(
-      "update export_position set position = pg_snapshot_xmin(pg_current_snapshot())::text::bigint",
+      "update export_position set position = pg_snapshot_xmax(pg_current_snapshot())::text::bigint",
     );
     await test.clock.advance(hourMs);
     expect(await state(core)).toMatchObject({ corrections: 1 });
