@@ -1,4 +1,4 @@
-import { Show } from "solid-js";
+import { For, Show } from "solid-js";
 import { FleetCompleteness, type HostStrip } from "../../../proto/completeness/report.ts";
 import { Chips } from "../design/chips.tsx";
 import { Loaded } from "../design/loaded.tsx";
