@@ -3,11 +3,12 @@ import { and, eq, exists, gt, isNull, not } from "drizzle-orm";
 import { person, workload } from "../../../drizzle/schema/operator.ts";
 import { endedWebSession, operatorSession } from "../../../drizzle/schema/operator-session.ts";
 import type { Executor } from "../database/database.ts";
-import { firstRow } from "../database/query-parts.ts";
 
 /** Finds the person with this user id, of any status. */
-export const findPerson = (db: Executor, userId: string) =>
-  firstRow(db.select().from(person).where(eq(person.userId, userId)).limit(1));
+export const findPerson = async (db: Executor, userId: string) => {
+  const [row] = await db.select().from(person).where(eq(person.userId, userId)).limit(1);
+  return row;
+};
 
 /** Whether the session at web in which the person consented to a program has ended. */
 export const webSessionEnded = (db: Executor) =>
@@ -47,13 +48,12 @@ export const findWebSessionPerson = async (
   { webSessionId, userId }: { webSessionId: string; userId: string },
 ) => {
   const ended = db.select().from(endedWebSession).where(eq(endedWebSession.id, webSessionId));
-  return firstRow(
-    db
-      .select()
-      .from(person)
-      .where(and(eq(person.userId, userId), not(exists(ended))))
-      .limit(1),
-  );
+  const [row] = await db
+    .select()
+    .from(person)
+    .where(and(eq(person.userId, userId), not(exists(ended))))
+    .limit(1);
+  return row;
 };
 
 /** A workload that has exchanged a token. */
@@ -70,5 +70,7 @@ export const upsertWorkload = async (db: Executor, row: WorkloadRow): Promise<Wo
 };
 
 /** Finds a workload. */
-export const findWorkload = (db: Executor, id: string): Promise<WorkloadRow | undefined> =>
-  firstRow(db.select().from(workload).where(eq(workload.id, id)).limit(1));
+export const findWorkload = async (db: Executor, id: string): Promise<WorkloadRow | undefined> => {
+  const [row] = await db.select().from(workload).where(eq(workload.id, id)).limit(1);
+  return row;
+};

@@ -1,7 +1,6 @@
 import { type Accessor, createEffect, createMemo, createRenderEffect, createSignal, on, onCleanup } from "solid-js";
 import type * as v from "valibot";
 import { ageMs, createMoment, type Moment, readMoment } from "../browser/moment.ts";
-import { usePageContext } from "../session/page-context.tsx";
 import { ApiProblem } from "./api-client.ts";
 import {
   initialReportState,
@@ -55,7 +54,7 @@ export const createReport = <Schema extends v.GenericSchema>({
   showsAge = false,
 }: LiveReportOptions<Schema>): LiveReport<v.InferOutput<Schema>> => {
   type Value = v.InferOutput<Schema>;
-  const { api } = usePageContext();
+  const { api, add } = useShownReports();
   const everyMs = () => (typeof intervalMs === "number" ? intervalMs : intervalMs());
   const [state, setState] = createSignal<ReportState<Value>>(initialReportState);
   const now = createMoment();
@@ -135,6 +134,6 @@ export const createReport = <Schema extends v.GenericSchema>({
     }),
     refresh: () => void request(),
   };
-  if (!showsAge) useShownReports()?.add(report);
+  if (!showsAge) add(report);
   return report;
 };

@@ -11,7 +11,7 @@ export const OldData = () => {
   const { state } = usePageContext();
   return (
     // After the session's end, its own banner says so.
-    <Show when={state().status !== "ended" && reports?.old()}>
+    <Show when={state().status !== "ended" && reports.old()}>
       {(report) => (
         <p class="banner">
           <Icon name="warning" />

@@ -138,7 +138,7 @@ export const PageContextProvider = (props: { api: ApiClient; children: JSX.Eleme
   };
   return (
     <Context.Provider value={context}>
-      <ShownReportsProvider>{props.children}</ShownReportsProvider>
+      <ShownReportsProvider api={context.api}>{props.children}</ShownReportsProvider>
     </Context.Provider>
   );
 };
