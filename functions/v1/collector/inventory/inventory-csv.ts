@@ -72,7 +72,7 @@ const hostOf = (columns: readonly string[], cells: readonly string[]): Record<st
   const labels: Record<string, string> = {};
   const host: Record<string, unknown> = { labels };
   for (const [index, column] of columns.entries()) {
-    const cell = cells[index] ?? "";
+    const cell = (cells[index] ?? "").trim();
     if (column.startsWith(labelPrefix)) {
       if (cell !== "") labels[column.slice(labelPrefix.length)] = cell;
     } else host[column] = column === "owner" && cell === "" ? null : cell;

@@ -59,7 +59,7 @@ describe("without an inventory", () => {
 describe("an inventory", () => {
   it("is put as CSV, as a whole, and audited with counts", async () => {
     const { status, body, headers } = await putCsv(
-      `\ufeffname,owner,label.env,label.team\r\na,shop,prod,\r\n${identityPrefix}b,"Pay, ""EU""",,x\r\nghost,,,\r\n`,
+      `\ufeffname, owner,label.env,label.team\r\n a, shop ,prod ,\r\n${identityPrefix}b,"Pay, ""EU""",,x\r\nghost,,,\r\n`,
     );
     expect(status).toBe(200);
     expect(body).toEqual({
