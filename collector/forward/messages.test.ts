@@ -91,7 +91,7 @@ it("encodes left queues, and decodes core's cursors of them, as the library does
 it("encodes statuses as the library decodes them", () => {
   const digest = id(6);
   const queue = { records: 1, bytes: large, oldestRecordAgeSeconds: 0, droppedRecordsTotal: 2, deadLetters: 3 };
-  const usage = { rssBytes: large, cpuMs: 5 };
+  const usage = { rss_bytes: large, cpu_ms: 5 };
   const full = encodeStatus(7, { digest, queue, lastAckAgeSeconds: 4, usage, report: Uint8Array.of(9) });
   expect(fromBinary(ForwardRequestSchema, full)).toEqual(
     create(ForwardRequestSchema, {

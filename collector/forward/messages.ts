@@ -3,7 +3,9 @@
  * collector's start.
  */
 import { type BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
+import { type ProcessFigures, reportedNumbers } from "../../proto/management/reported-numbers.ts";
 import { decodeText, eachField, readWire, wireTag } from "../../proto/wire.ts";
+import type { QueueStats } from "../queue/stats.ts";
 
 /** The first message of a stream. */
 export interface Open {
@@ -38,19 +40,15 @@ export interface AccountAck {
   refused: string;
 }
 
+/** The numbers of this process. */
+export type ProcessUsage = Record<keyof ProcessFigures, number>;
+
 /** A heartbeat on the stream. */
 export interface Status {
   digest: Uint8Array;
-  queue: {
-    records: number;
-    bytes: number;
-    oldestRecordAgeSeconds: number | null;
-    droppedRecordsTotal: number;
-    deadLetters: number;
-  };
+  queue: Pick<QueueStats, "records" | "bytes" | "oldestRecordAgeSeconds" | "droppedRecordsTotal" | "deadLetters">;
   lastAckAgeSeconds: number | null;
-  /** The memory and CPU time of this process. */
-  usage: { rssBytes: number; cpuMs: number };
+  usage: ProcessUsage;
   /** The signed body of a heartbeat; empty if the last one still holds. */
   report: Uint8Array;
 }
@@ -153,7 +151,8 @@ export const encodeStatus = (seq: number, { digest, queue, lastAckAgeSeconds, us
   if (queue.oldestRecordAgeSeconds !== null) writer.uint32(varint(3)).uint64(queue.oldestRecordAgeSeconds);
   writer.uint32(varint(4)).uint64(queue.droppedRecordsTotal).uint32(varint(5)).uint64(queue.deadLetters);
   if (lastAckAgeSeconds !== null) writer.uint32(varint(6)).uint64(lastAckAgeSeconds);
-  writer.uint32(varint(7)).uint64(usage.rssBytes).uint32(varint(8)).uint64(usage.cpuMs);
+  for (const { column, field } of Object.values(reportedNumbers.process))
+    writer.uint32(varint(field)).uint64(usage[column]);
   writer.join();
   if (report.length > 0) writer.uint32(text(4)).bytes(report);
   return writer.join().finish();

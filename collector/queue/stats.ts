@@ -1,6 +1,7 @@
 import { existsSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import type { Clock } from "../../kit/clock.ts";
+import type { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
 import { ageAt } from "./age.ts";
 import { type FileGaps, fileGapSource, sumFileGaps } from "./file-gaps.ts";
 import { queueFiles } from "./files.ts";
@@ -42,6 +43,20 @@ export interface QueueStats {
   fileGapBytes: number;
   atRisk: boolean;
 }
+
+/** Returns the figures as heartbeat, status and diagnostics have them. */
+export const queueReport = (queue: QueueStats): HeartbeatRequest["queue"] => ({
+  records: queue.records,
+  bytes: queue.bytes,
+  max_bytes: queue.maxBytes,
+  oldest_record_age_seconds: queue.oldestRecordAgeSeconds,
+  dropped_records_total: queue.droppedRecordsTotal,
+  dead_letters: queue.deadLetters,
+  forks_total: queue.forks,
+  file_gaps_total: queue.fileGaps,
+  file_gap_bytes_total: queue.fileGapBytes,
+  at_risk: queue.atRisk,
+});
 
 type Risk = Pick<QueueLimits, "maxDiskUsageBytes" | "atRiskBytesPercent" | "atRiskOldestSeconds">;
 

@@ -1,11 +1,11 @@
 import { rfc3339 } from "../../kit/clock.ts";
 import type { UsableConfig } from "../config/load-config.ts";
-import type { QueueStats } from "../queue/stats.ts";
+import { type QueueStats, queueReport } from "../queue/stats.ts";
 import { renewalNotConfigured } from "../renewal/renewals.ts";
 import type { Source } from "../sources/source.ts";
 import type { CollectorStatus } from "../status/status.ts";
 import type { CoreSession } from "./core-session.ts";
-import { type ConfigReport, type ProcessFacts, queueReport } from "./heartbeat-report.ts";
+import type { ConfigReport, ProcessFacts } from "./heartbeat-report.ts";
 
 const time = (ms: number | null): string | null => (ms === null ? null : rfc3339(ms));
 

@@ -2,6 +2,8 @@ import { rfc3339 } from "../../kit/clock.ts";
 import type { Labels } from "../../proto/labels.ts";
 import type { HeartbeatReport } from "../../proto/management/heartbeat.ts";
 import { cutText } from "../../proto/management/text.ts";
+import type { ProcessUsage } from "../forward/messages.ts";
+import { type QueueStats, queueReport } from "../queue/stats.ts";
 import type { RenewalReport } from "../renewal/renewals.ts";
 
 /** The part of a heartbeat that is constant for this process. */
@@ -29,33 +31,16 @@ export interface ConfigReport {
   labels: Labels;
 }
 
-/** Returns the resident memory of this process, and its CPU time since its start. */
-export interface ProcessUsage {
-  rssBytes: number;
-  cpuMs: number;
-}
-
 /** Measures this process. */
 export const measureUsage = (): ProcessUsage => {
   const { user, system } = process.cpuUsage();
-  return { rssBytes: process.memoryUsage.rss(), cpuMs: Math.round((user + system) / 1000) };
+  return { rss_bytes: process.memoryUsage.rss(), cpu_ms: Math.round((user + system) / 1000) };
 };
 
 /** The part of a heartbeat that changes. */
 export interface Figures {
   config: ConfigReport;
-  queue: {
-    records: number;
-    bytes: number;
-    maxBytes: number;
-    oldestRecordAgeSeconds: number | null;
-    droppedRecordsTotal: number;
-    deadLetters: number;
-    forks: number;
-    fileGaps: number;
-    fileGapBytes: number;
-    atRisk: boolean;
-  };
+  queue: QueueStats;
   usage: ProcessUsage;
   forwarder: { connected: boolean; lastAckAt: number | null; lastError: string | null };
   renewal: RenewalReport;
@@ -88,7 +73,7 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
       apply_desired_config: config.applyDesiredConfig,
     },
     queue: queueReport(queue),
-    process: { rss_bytes: usage.rssBytes, cpu_ms: usage.cpuMs },
+    process: usage,
     forwarder: {
       connected: forwarder.connected,
       last_ack_at: time(forwarder.lastAckAt),
@@ -103,17 +88,3 @@ export const composeHeartbeat = (facts: ProcessFacts, figures: Figures): Heartbe
     ...(Object.keys(config.labels).length === 0 ? {} : { labels: config.labels }),
   };
 };
-
-/** Returns the queue's figures as heartbeat and status report them. */
-export const queueReport = (queue: Figures["queue"]) => ({
-  records: queue.records,
-  bytes: queue.bytes,
-  max_bytes: queue.maxBytes,
-  oldest_record_age_seconds: queue.oldestRecordAgeSeconds,
-  dropped_records_total: queue.droppedRecordsTotal,
-  dead_letters: queue.deadLetters,
-  forks_total: queue.forks,
-  file_gaps_total: queue.fileGaps,
-  file_gap_bytes_total: queue.fileGapBytes,
-  at_risk: queue.atRisk,
-});

@@ -2,7 +2,6 @@ import { rfc3339 } from "../../kit/clock.ts";
 import type { CollectorConfig } from "../../proto/collector-config/parse.ts";
 import type { LoadedConfig } from "../config/load-config.ts";
 import type { CollectorEnv } from "../env.ts";
-import type { QueueStats } from "../queue/stats.ts";
 import { readCommit, version } from "../version.ts";
 
 const redactions = [
@@ -32,7 +31,7 @@ export const composeDiagBundle = async (loaded: LoadedConfig, env: Pick<Collecto
       : null,
     certificate: certificate ? publicCertificate(certificate) : null,
     running: config ? await readRunning(config) : null,
-    queue: stats && queueFigures(stats),
+    queue: stats?.report ?? null,
     quarantine: stats && {
       files: stats.quarantined,
       records: stats.quarantinedRecords,
@@ -63,27 +62,12 @@ const readRunning = async ({ buffer }: CollectorConfig) => {
   }
 };
 
-const readStats = async (
-  config: CollectorConfig,
-  { clock }: Pick<CollectorEnv, "clock">,
-): Promise<QueueStats | null> => {
-  const { readQueueStats } = await import("../queue/stats.ts");
+const readStats = async (config: CollectorConfig, { clock }: Pick<CollectorEnv, "clock">) => {
+  const { queueReport, readQueueStats } = await import("../queue/stats.ts");
   try {
-    return readQueueStats(config.buffer.dir, { ...config.buffer, clock });
+    const stats = readQueueStats(config.buffer.dir, { ...config.buffer, clock });
+    return stats && { ...stats, report: queueReport(stats) };
   } catch {
     return null; // a corrupt queue, or one that is being created, must not prevent the rest of the bundle
   }
 };
-
-const queueFigures = (stats: QueueStats) => ({
-  records: stats.records,
-  bytes: stats.bytes,
-  max_bytes: stats.maxBytes,
-  oldest_record_age_seconds: stats.oldestRecordAgeSeconds,
-  dropped_records_total: stats.droppedRecordsTotal,
-  dead_letters: stats.deadLetters,
-  forks_total: stats.forks,
-  file_gaps_total: stats.fileGaps,
-  file_gap_bytes_total: stats.fileGapBytes,
-  at_risk: stats.atRisk,
-});

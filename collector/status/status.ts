@@ -1,4 +1,5 @@
 import * as v from "valibot";
+import { HeartbeatRequest } from "../../proto/management/heartbeat.ts";
 
 const Time = v.nullable(v.string());
 const Text = v.nullable(v.string());
@@ -20,20 +21,7 @@ export const CollectorStatus = v.object({
     desired_config_hash: Text,
     last_known_good_config_hash: Text,
   }),
-  queue: v.object({
-    records: v.number(),
-    bytes: v.number(),
-    max_bytes: v.number(),
-    oldest_record_age_seconds: v.nullable(v.number()),
-    dropped_records_total: v.number(),
-    dead_letters: v.number(),
-    /** How often the queue continued under a new queue id, because core knows a copy of it. */
-    forks_total: v.number(),
-    /** Times that a file was rotated away before it was read to its end, and the bytes that are known to be lost. */
-    file_gaps_total: v.optional(v.number(), 0),
-    file_gap_bytes_total: v.optional(v.number(), 0),
-    at_risk: v.boolean(),
-  }),
+  queue: HeartbeatRequest.entries.queue,
   /** Corrupt queue files that were quarantined, and their records; and those that damage took back without such a file. */
   quarantine: v.object({ files: v.number(), records: v.number(), lost_records: v.optional(v.number(), 0) }),
   forwarder: v.object({ endpoint: v.string(), connected: v.boolean(), last_ack_at: Time, last_error: Text }),

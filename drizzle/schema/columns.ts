@@ -1,7 +1,10 @@
-import { customType, timestamp as pgTimestamp } from "drizzle-orm/pg-core";
+import { bigint, customType, timestamp as pgTimestamp } from "drizzle-orm/pg-core";
 
 /** A timestamp with millisecond precision, given by the application, whose clock follows the database's. */
 export const timestamp = (name: string) => pgTimestamp(name, { withTimezone: true, precision: 3, mode: "date" });
+
+/** A count or a size. */
+export const counter = (name: string) => bigint(name, { mode: "number" });
 
 /** Raw bytes. */
 export const bytea = customType<{ data: Uint8Array; driverData: Uint8Array }>({

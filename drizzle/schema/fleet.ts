@@ -1,7 +1,8 @@
 import { sql } from "drizzle-orm";
 import { bigint, boolean, index, integer, pgTable, uniqueIndex, uuid } from "drizzle-orm/pg-core";
 import type { Drift } from "../../proto/fleet-health/vocabulary.ts";
-import { bytea, byteText, timestamp } from "./columns.ts";
+import { reportedNumbers } from "../../proto/management/reported-numbers.ts";
+import { bytea, byteText, counter, timestamp } from "./columns.ts";
 
 /**
  * The time from which a row has a condition that its own columns decide, without thresholds: revoked, expired, about to expire, or
@@ -68,8 +69,9 @@ export const fleetStatus = pgTable(
     core: byteText("core").notNull().default(""),
     subnet: byteText("subnet").notNull().default(""),
     /** Of the collector's process; -1 where it reports none. */
-    rssBytes: bigint("rss_bytes", { mode: "number" }).notNull().default(-1),
-    cpuMs: bigint("cpu_ms", { mode: "number" }).notNull().default(-1),
+    ...Object.fromEntries(
+      Object.values(reportedNumbers.process).map(({ column }) => [column, counter(column).notNull().default(-1)]),
+    ),
     /** How often core has seen it start anew. */
     starts: integer("starts").notNull().default(0),
   },

@@ -1,9 +1,16 @@
 import { bigint, boolean, integer, pgTable, text, uuid } from "drizzle-orm/pg-core";
+import { everyNumber, type NumberColumn, type ReportedNumber } from "../../proto/management/reported-numbers.ts";
 import { certificate, collectorIdentity } from "./certificate.ts";
-import { timestamp } from "./columns.ts";
+import { counter, timestamp } from "./columns.ts";
 
 /** The renewal status that a collector reports. */
 export type RenewalStatus = "not_configured" | "ok" | "due" | "retrying" | "failed";
+
+/** With a default where a previous core on this schema does not write the column; null while a process does not report it. */
+const numberColumn = ({ column, absent, field }: ReportedNumber): ReturnType<typeof counter> => {
+  if (absent === "null" || field !== undefined) return counter(column);
+  return absent === "zero" ? counter(column).notNull().default(0) : counter(column).notNull();
+};
 
 /** The newest heartbeat of an identity, and what core derives from it and the one before. */
 export const collectorHealth = pgTable("collector_health", {
@@ -30,25 +37,14 @@ export const collectorHealth = pgTable("collector_health", {
   lastKnownGoodConfigHash: text("last_known_good_config_hash"),
   /** Whether the host applies the config that core assigns; null while its collector does not report it. */
   applyDesiredConfig: boolean("apply_desired_config"),
-  queueRecords: bigint("queue_records", { mode: "number" }).notNull(),
-  queueBytes: bigint("queue_bytes", { mode: "number" }).notNull(),
-  queueBytesMax: bigint("queue_bytes_max", { mode: "number" }).notNull(),
-  queueOldestRecordAgeSeconds: bigint("queue_oldest_record_age_seconds", { mode: "number" }),
-  droppedRecordsTotal: bigint("dropped_records_total", { mode: "number" }).notNull(),
-  /** With a default, since a previous core on this schema does not write it. */
-  deadLetters: bigint("dead_letters", { mode: "number" }).notNull().default(0),
-  /** How often the queue continued under a new queue id, because core knew a copy of it. */
-  queueForks: bigint("queue_forks", { mode: "number" }).notNull().default(0),
-  /** Times that the collector lost lines of rotated files, and their bytes as far as it is known. */
-  fileGaps: bigint("file_gaps", { mode: "number" }).notNull().default(0),
-  fileGapBytes: bigint("file_gap_bytes", { mode: "number" }).notNull().default(0),
+  ...(Object.fromEntries(everyNumber.map((each) => [each.column, numberColumn(each)])) as Record<
+    NumberColumn,
+    ReturnType<typeof counter>
+  >),
   /** The first eight bytes of the digest that came with this report; null for none. */
   reportDigest: bigint("report_digest", { mode: "bigint" }),
   /** The heartbeat that the digest came with. A previous core on this schema writes neither. */
   digestReportedAt: timestamp("digest_reported_at"),
-  /** Memory of the collector's process, and CPU time since its start; null while its version does not report them. */
-  rssBytes: bigint("rss_bytes", { mode: "number" }),
-  cpuMs: bigint("cpu_ms", { mode: "number" }),
   /** How often another process has reported than the one before. */
   starts: integer("starts").notNull().default(0),
   /** The machine of the core that received the report, and the subnet that it came from. A previous core on this schema writes neither. */

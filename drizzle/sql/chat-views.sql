@@ -2,7 +2,7 @@
 -- functions of chat-functions.sql. The views run with the rights of their owner, so the role needs none on the tables. A view holds no
 -- token, hash of a token, key, PEM, payload, config text, session or person. functions/chat-sql/ describes every column, and adds what
 -- depends on the time: core sends "collectors" and "certificates" as CTEs over "fleet" and "issued_certificates", with the states of
--- functions/store/fleet/rows.ts.
+-- functions/store/fleet/rows.ts. `bun run generate` writes what is between "each" and "end" from proto/management/reported-numbers.ts.
 
 -- Privileges of PUBLIC that core has revoked so that the role does not have them, and granted to the role
 -- svc_public_<oid of the database>: for the group of a restored database, and to give them back.
@@ -28,9 +28,19 @@ BEGIN
 		c.renew_after AS certificate_renew_after, s.id AS successor_id, s.not_after AS successor_not_after,
 		h.running_config_hash, nullif(encode(n.desired_config, 'hex'), '') AS desired_config_hash,
 		h.last_known_good_config_hash, h.config_errors[1] AS config_error,
-		nullif(f.queue_records, -1)::bigint AS queue_records, nullif(f.queue_bytes, -1) AS queue_bytes, h.queue_bytes_max,
-		nullif(f.queue_oldest_seconds, -1)::bigint AS queue_oldest_record_age_seconds, h.dropped_records_total, h.dead_letters,
-		h.queue_forks, h.file_gaps, h.file_gap_bytes, nullif(f.rss_bytes, -1) AS rss_bytes, nullif(f.cpu_ms, -1) AS cpu_ms,
+		/* each number: {read}, */
+		nullif(f.queue_records, -1)::bigint AS queue_records,
+		nullif(f.queue_bytes, -1)::bigint AS queue_bytes,
+		h.queue_bytes_max,
+		nullif(f.queue_oldest_seconds, -1)::bigint AS queue_oldest_record_age_seconds,
+		h.dropped_records_total,
+		h.dead_letters,
+		h.queue_forks,
+		h.file_gaps,
+		h.file_gap_bytes,
+		nullif(f.rss_bytes, -1)::bigint AS rss_bytes,
+		nullif(f.cpu_ms, -1)::bigint AS cpu_ms,
+		/* end */
 		f.starts AS restarts, h.forwarder_connected, h.forwarder_last_error, h.renewal_status, h.renewal_last_error,
 		h.version_since, h.config_invalid_since, h.queue_at_risk_since, h.renewal_failed_since,
 		i.last_auth_failure_at, i.last_auth_failure_reason,
@@ -57,9 +67,19 @@ BEGIN
 	CREATE VIEW "chat"."heartbeats" AS
 	SELECT h.identity_id, i.identity, i.device_id, f.last_heartbeat_at, h.started_at, h.boot_id, h.previous_boot_id, h.previous_boot_at,
 		h.hostname, h.platform, h.collector_version, h.collector_commit, h.config_valid, h.config_errors, h.running_config_hash,
-		h.desired_config_hash, h.last_known_good_config_hash, f.queue_records::bigint AS queue_records, f.queue_bytes,
-		h.queue_bytes_max, nullif(f.queue_oldest_seconds, -1)::bigint AS queue_oldest_record_age_seconds, h.dropped_records_total, h.dead_letters, h.queue_forks, h.file_gaps, h.file_gap_bytes, h.queue_at_risk,
-		h.dropped_since_previous, h.forwarder_connected,
+		h.desired_config_hash, h.last_known_good_config_hash,
+		/* each queue: {read}, */
+		nullif(f.queue_records, -1)::bigint AS queue_records,
+		nullif(f.queue_bytes, -1)::bigint AS queue_bytes,
+		h.queue_bytes_max,
+		nullif(f.queue_oldest_seconds, -1)::bigint AS queue_oldest_record_age_seconds,
+		h.dropped_records_total,
+		h.dead_letters,
+		h.queue_forks,
+		h.file_gaps,
+		h.file_gap_bytes,
+		/* end */
+		h.queue_at_risk, h.dropped_since_previous, h.forwarder_connected,
 		CASE WHEN f.last_heartbeat_at = h.last_heartbeat_at THEN h.forwarder_last_ack_at
 			WHEN f.last_ack_seconds >= 0 THEN f.last_heartbeat_at - make_interval(secs => f.last_ack_seconds) END AS forwarder_last_ack_at,
 		h.forwarder_last_error, h.renewal_status,

@@ -1,5 +1,6 @@
 -- "fleet_status" follows "fleet_host", which follows the tables of collectors, and has the figures of the newest heartbeat. Statuses write
 -- "fleet_status" alone (functions/store/fleet/statuses.ts): the last heartbeat only advances, and figures never become older ones.
+-- `bun run generate` writes what is between "each" and "end" from proto/management/reported-numbers.ts.
 
 -- An amount in the width of its column; -1 for none.
 CREATE OR REPLACE FUNCTION "fleet_figure"("amount" bigint) RETURNS integer LANGUAGE sql IMMUTABLE AS $$
@@ -26,7 +27,7 @@ BEGIN
 			forwarder_connected, is_losing, certificate_not_after, config_assigned_at, running_config_since, condition_since,
 			version_since, recovered_at, last_auth_failure_at, queue_bytes_max, lost_records, report_digest, desired_config_key,
 			running_config_key, last_known_good_config_key, drift, version, platform, identity, policy_id, core, subnet,
-			rss_bytes, cpu_ms, starts)
+			/* each process: {column}, */ rss_bytes, cpu_ms, /* end */ starts)
 		SELECT
 			f.identity_id, f.last_heartbeat_at, f.queue_bytes, fleet_figure(h.queue_records),
 			fleet_figure(h.queue_oldest_record_age_seconds), fleet_figure(extract(epoch FROM h.ack_age)::bigint), f.label_set_id,
@@ -36,11 +37,11 @@ BEGIN
 			f.queue_bytes_max, f.lost_records, coalesce(h.digest, 0), fleet_hash_key(f.desired_config),
 			fleet_hash_key(f.running_config), fleet_hash_key(f.last_known_good_config), f.drift, f.version, f.platform, f.identity,
 			(SELECT policy_id FROM collector_identity WHERE id = f.identity_id), coalesce(h.core, ''), coalesce(h.subnet, ''),
-			coalesce(h.rss_bytes, -1), coalesce(h.cpu_ms, -1), coalesce(h.starts, 0)
+			/* each process: coalesce(h.{column}, -1), */ coalesce(h.rss_bytes, -1), coalesce(h.cpu_ms, -1), /* end */ coalesce(h.starts, 0)
 		FROM fleet_host f
 		LEFT JOIN LATERAL (
 			SELECT queue_records, queue_oldest_record_age_seconds, last_heartbeat_at - forwarder_last_ack_at AS ack_age,
-				dropped_since_previous, core, subnet, rss_bytes, cpu_ms, starts,
+				dropped_since_previous, core, subnet, /* each process: {column}, */ rss_bytes, cpu_ms, /* end */ starts,
 				-- A core of the previous version writes reports without a digest.
 				CASE WHEN digest_reported_at = last_heartbeat_at THEN report_digest END AS digest
 			FROM collector_health WHERE identity_id = f.identity_id LIMIT 1
@@ -66,8 +67,10 @@ BEGIN
 			version = excluded.version, platform = excluded.platform, identity = excluded.identity, policy_id = excluded.policy_id,
 			core = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).core,
 			subnet = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).subnet,
+			/* each process: {column} = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).{column}, */
 			rss_bytes = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).rss_bytes,
 			cpu_ms = (CASE WHEN excluded.last_heartbeat_at < s.last_heartbeat_at THEN s ELSE excluded END).cpu_ms,
+			/* end */
 			starts = excluded.starts;
 	END LOOP;
 END
@@ -78,17 +81,20 @@ $$;
 -- plan knew of the table: a join in another order could deadlock.
 -- Arrays, since to read JSON takes a quarter of the time of all this. A core of the previous version calls its own definition.
 CREATE OR REPLACE FUNCTION "fleet_status_record"("ids" uuid[], "times" timestamptz[], "digests" bigint[], "bytes" bigint[], "records" bigint[],
-	"oldest" bigint[], "acks" bigint[], "lost" bigint[], "subnets" text[], "rss" bigint[], "cpu" bigint[], "by_core" text, "stale_before" timestamptz)
+	"oldest" bigint[], "acks" bigint[], "lost" bigint[], "subnets" text[],
+	/* each process: "{name}" bigint[], */ "rss" bigint[], "cpu" bigint[], /* end */ "by_core" text, "stale_before" timestamptz)
 RETURNS TABLE ("host" uuid, "has_config" boolean) LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
 BEGIN
 	RETURN QUERY UPDATE fleet_status f SET
 		last_heartbeat_at = n.at, queue_bytes = n.bytes, queue_records = fleet_figure(n.records), queue_oldest_seconds = fleet_figure(n.oldest),
-		last_ack_seconds = fleet_figure(n.ack), core = by_core, subnet = n.subnet,
-		rss_bytes = coalesce(n.rss, -1), cpu_ms = coalesce(n.cpu, -1)
+		last_ack_seconds = fleet_figure(n.ack), core = by_core,
+		/* each process: {column} = coalesce(n.{name}, -1), */ rss_bytes = coalesce(n.rss, -1), cpu_ms = coalesce(n.cpu, -1), /* end */
+		subnet = n.subnet
 	FROM (
-		SELECT * FROM unnest("ids", "times", "digests", "bytes", "records", "oldest", "acks", "lost", "subnets", "rss", "cpu")
-			AS status (id, at, digest, bytes, records, oldest, ack, lost, subnet, rss, cpu) ORDER BY id
+		SELECT * FROM unnest("ids", "times", "digests", "bytes", "records", "oldest", "acks", "lost",
+			/* each process: "{name}", */ "rss", "cpu", /* end */ "subnets")
+			AS status (id, at, digest, bytes, records, oldest, ack, lost, /* each process: {name}, */ rss, cpu, /* end */ subnet) ORDER BY id
 	) n
 	WHERE f.identity_id = n.id AND f.report_digest = n.digest AND f.last_heartbeat_at < n.at AND f.last_heartbeat_at >= stale_before
 		AND f.lost_records = n.lost AND NOT f.is_losing

@@ -2,7 +2,7 @@ import type { ColumnDescription } from "../../proto/chat/tools.ts";
 import { incompleteStates } from "../../proto/completeness/hour-note.ts";
 import { hourStates, shortageKinds } from "../../proto/completeness/hour-state.ts";
 import { certificateStatuses, driftKinds, fleetConditions, fleetStates } from "../../proto/fleet-health/vocabulary.ts";
-import { type NumberColumn, numberMeanings, reportedNumbers } from "../../proto/management/reported-numbers.ts";
+import { type ReportedNumber, reportedNumbers } from "../../proto/management/reported-numbers.ts";
 import { watchStates } from "../../proto/watch/vocabulary.ts";
 import { watchEventKinds } from "../../proto/watch/watch.ts";
 
@@ -26,7 +26,7 @@ const host = [
   text("device_id", "The host's own name for itself, the last part of its identity."),
 ];
 
-const reported = ({ column }: { column: NumberColumn }) => count(column, ...numberMeanings[column]);
+const reported = ({ column, meaning, unit }: ReportedNumber) => count(column, meaning, unit);
 const queue = Object.values(reportedNumbers.queue).map(reported);
 
 const hashes = [

@@ -325,7 +325,7 @@ describe.each(ingestPaths)("statuses, on the $path", ({ fastPath }) => {
     const record = createStatusRecorder({ ...core.core, heartbeats: { ...heartbeats, hasOlderCore: () => true } });
     const figures = {
       ...{ queueRecords: 0, queueBytes: 0, oldestRecordAgeSeconds: null, droppedRecordsTotal: 0 },
-      ...{ deadLetters: 0, lastAckAgeSeconds: null, rssBytes: null, cpuMs: null },
+      ...{ deadLetters: 0, lastAckAgeSeconds: null, process: { rss_bytes: null, cpu_ms: null } },
     };
     const fingerprintSha256 = hash("sha256", host.certificate);
     const remoteAddress = "127.0.0.1";

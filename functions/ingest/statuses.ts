@@ -4,6 +4,7 @@
  */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import type { Clock } from "../../kit/clock.ts";
+import { mapValues } from "../../kit/map-values.ts";
 import { createTokenBuckets } from "../../kit/token-buckets.ts";
 import {
   type Directive,
@@ -15,6 +16,7 @@ import {
   StatusFiguresSchema,
 } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { managementBytesMax } from "../../proto/management/proof.ts";
+import { reportedNumbers } from "../../proto/management/reported-numbers.ts";
 import type { HeartbeatAnswer } from "../domain/fleet/heartbeat.ts";
 import type { BriefStatus } from "../domain/fleet/status.ts";
 import { Problem } from "../problems.ts";
@@ -169,7 +171,7 @@ const answerOf = ({ nextHeartbeatSeconds, desiredConfig, renewNow, sendDiag }: H
 const figuresOf = (figures: StatusFigures | undefined): BriefStatus["figures"] => {
   const { queueRecords, queueBytes, oldestRecordAgeSeconds, droppedRecordsTotal, deadLetters, ...others } =
     figures ?? create(StatusFiguresSchema);
-  const { lastAckAgeSeconds, rssBytes, cpuMs } = others;
+  const { lastAckAgeSeconds } = others;
   return {
     queueRecords: counter(queueRecords),
     queueBytes: counter(queueBytes),
@@ -177,14 +179,15 @@ const figuresOf = (figures: StatusFigures | undefined): BriefStatus["figures"] =
     droppedRecordsTotal: counter(droppedRecordsTotal),
     deadLetters: counter(deadLetters),
     lastAckAgeSeconds: age(lastAckAgeSeconds),
-    rssBytes: rssBytes === undefined ? null : counter(rssBytes),
-    cpuMs: cpuMs === undefined ? null : counter(cpuMs),
+    process: mapValues(reportedNumbers.process, ({ status }) => counterOrNull(others[status])),
   };
 };
 
 /** One host's absurd age must not fail the statement of all. */
 const age = (seconds: bigint | undefined): number | null =>
   seconds === undefined ? null : Math.min(Number(seconds), ageSecondsMax);
+
+const counterOrNull = (value: bigint | undefined): number | null => (value === undefined ? null : counter(value));
 
 const counter = (value: bigint): number => {
   if (value > BigInt(Number.MAX_SAFE_INTEGER)) throw new Problem("validation_failed");

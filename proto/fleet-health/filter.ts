@@ -5,6 +5,7 @@
  */
 import * as v from "valibot";
 import { labelPair } from "../labels.ts";
+import { type FigureFilter, figureFilters } from "../management/reported-numbers.ts";
 import { Identifier, parseTimestamp } from "../management/text.ts";
 import { QueryInteger } from "../values.ts";
 import {
@@ -196,7 +197,12 @@ export const filterParts = {
   ...both("droppedMoreThan", "dropped_more_than", count),
   /** The queue is fuller than this share of its limit. */
   ...both("queueAbovePercent", "queue_above_percent", { schema: QueryInteger(0, 100) }),
-  ...both("queueAboveBytes", "queue_above_bytes", count),
+  /** The figure is larger; a host without one is left out. */
+  ...(Object.assign({}, ...figureFilters.map(({ part, parameter }) => both(part, parameter, count))) as Both<
+    FigureFilter["part"],
+    FigureFilter["parameter"],
+    typeof count
+  >),
   /** Records have waited for the threshold of forwarding or longer, and the queue is full within this time if it fills as it has since then. */
   ...both("queueFullWithinSeconds", "queue_full_within_seconds", seconds),
 } as const;

@@ -1,5 +1,6 @@
 /** The fleet at a past time: the parameter `at`, and what has no history. */
 import * as v from "valibot";
+import { figureFilters, sortedFigures } from "../management/reported-numbers.ts";
 import { type FilterPart, type FleetFilter, filterParts } from "./filter.ts";
 import { parsePastTime } from "./past-time.ts";
 import type { FleetThresholdsView } from "./report.ts";
@@ -19,7 +20,7 @@ const partsOfNow: ReadonlySet<FilterPart> = new Set(
       "auth",
       "droppedMoreThan",
       "queueAbovePercent",
-      "queueAboveBytes",
+      ...figureFilters.map(({ part }) => part),
       "queueFullWithinSeconds",
       "incompleteWithinSeconds",
       "inventory",
@@ -47,7 +48,7 @@ export const withoutHistory = (
   { filter, sort }: { filter: FleetFilter; sort?: FleetSort | undefined },
   { at, thresholds }: { at: number; thresholds: Thresholds },
 ): string | undefined => {
-  if (sort === "queue_bytes") return "sort: the sizes of queues have no history";
+  if (sortedFigures.some((figure) => figure === sort)) return `sort: ${sort} has no history`;
   if (sort === "day_bytes") return "sort: the volume of hosts is that of the last day";
   if (sort === "incomplete_hours") return "sort: the states of hours are as they are settled now";
   for (const part of Object.keys(filter) as FilterPart[]) {

@@ -1,3 +1,5 @@
+import { sortedFigures } from "../management/reported-numbers.ts";
+
 /** The conditions of a collector, in order of precedence: its state is the first that applies (docs/fleet-health.md). */
 export const fleetConditions = [
   "revoked",
@@ -103,7 +105,7 @@ export const fleetSorts = [
   "last_heartbeat_at",
   "last_envelope_at",
   "certificate_not_after",
-  "queue_bytes",
+  ...sortedFigures,
   "incomplete_hours",
   "day_bytes",
 ] as const;

@@ -4,7 +4,7 @@ import { Labels } from "../labels.ts";
 import { Id } from "../values.ts";
 import { ProofFields } from "./proof.ts";
 import { type ReportedNumber, reportedNumbers } from "./reported-numbers.ts";
-import { FreeText, Identifier, Platform, Sha256Hex, StoredTimestamp, Timestamp } from "./text.ts";
+import { Counter, FreeText, Identifier, Platform, Sha256Hex, StoredTimestamp, Timestamp } from "./text.ts";
 
 /** The status of the collector's renewal; `failed` stays until an operator acts. */
 export const renewalStatuses = ["not_configured", "ok", "due", "retrying", "failed"] as const;
@@ -18,8 +18,14 @@ export const desiredErrorPrefix = "desired config: ";
 /** Follows `desiredErrorPrefix` if the host applied the config and went back to its last known good one. */
 export const rolledBackPrefix = "rolled back: ";
 
+const counters = { required: Counter, zero: v.optional(Counter, 0), null: v.nullable(Counter) };
+
+type AbsentOf<Item> = Item extends { absent: infer Absent extends "zero" | "null" } ? Absent : "required";
+
 const schemasOf = <Numbers extends Readonly<Record<string, ReportedNumber>>>(numbers: Numbers) =>
-  mapValues(numbers, ({ heartbeat }) => heartbeat) as { [Name in keyof Numbers]: Numbers[Name]["heartbeat"] };
+  mapValues(numbers, ({ absent }) => counters[absent ?? "required"]) as {
+    [Name in keyof Numbers]: (typeof counters)[AbsentOf<Numbers[Name]>];
+  };
 
 /** Body of `POST /v1/collector/heartbeat`. Unknown fields are ignored, but the proof covers them. */
 export const HeartbeatRequest = v.object({

@@ -1,74 +1,117 @@
 /**
- * The numbers of a heartbeat, defined once: its schema, the row of the report, what core stores and reads, and the columns of the chat's
- * relations take them from here. CONTRIBUTING.md says how to add one.
+ * The numbers of a heartbeat, each described once: its schema, tables, statements, statuses, the report, exports, filters, orders and the
+ * chat's relations take from here what they need. CONTRIBUTING.md says how to add one.
  */
-import * as v from "valibot";
-import { Counter } from "./text.ts";
 
 /** A number of a heartbeat. */
 export interface ReportedNumber {
   /** Its column in `collector_health` and in the chat's relations. */
   readonly column: string;
-  /** Its schema in a heartbeat; optional if older collectors do not report it. */
-  readonly heartbeat: v.GenericSchema<number | null | undefined>;
+  /** What it is without a report of it: of older collectors `zero`; a host that has none reports `null`. */
+  readonly absent?: "zero" | "null";
+  /** Decides how people read and write it. */
+  readonly unit: string;
+  /** In words, for the chat. */
+  readonly meaning: string;
+  /** Its name among the facts of a host; without one, the page words it by itself. */
+  readonly label?: string;
+  /** Its column in the CSV exports: of the queue in those of its risk, of the process in all. */
+  readonly csv?: string;
   /** Its name in `StatusFigures`: a status carries it, so that the digest of the report leaves it out. */
   readonly status?: string;
+  /** The number of its field there, if it is of the process. */
+  readonly field?: number;
   /** Its column in `fleet_status`: a figure changes with each heartbeat of a host that works, and alone leaves the stored report as it is. */
   readonly figure?: string;
+  /** The report sorts by this figure. */
+  readonly sorts?: true;
+  /** The filter for more than this figure: its names, its key in the query language, and values that the page suggests; the last is the example. */
+  readonly filter?: Readonly<Record<"part" | "parameter" | "key", string>> & { readonly examples: readonly string[] };
 }
+
+const number = <const Described extends ReportedNumber>(described: Described): Described => described;
 
 /** The numbers of a heartbeat by their places in it, in the order of the report. */
 export const reportedNumbers = {
   queue: {
-    records: { column: "queue_records", heartbeat: Counter, status: "queueRecords", figure: "queue_records" },
-    bytes: { column: "queue_bytes", heartbeat: Counter, status: "queueBytes", figure: "queue_bytes" },
-    max_bytes: { column: "queue_bytes_max", heartbeat: Counter },
-    oldest_record_age_seconds: {
-      column: "queue_oldest_record_age_seconds",
-      heartbeat: v.nullable(Counter),
-      status: "oldestRecordAgeSeconds",
-      figure: "queue_oldest_seconds",
-    },
-    dropped_records_total: { column: "dropped_records_total", heartbeat: Counter, status: "droppedRecordsTotal" },
-    dead_letters: { column: "dead_letters", heartbeat: v.optional(Counter, 0), status: "deadLetters" },
-    forks_total: { column: "queue_forks", heartbeat: v.optional(Counter, 0) },
-    file_gaps_total: { column: "file_gaps", heartbeat: v.optional(Counter, 0) },
-    file_gap_bytes_total: { column: "file_gap_bytes", heartbeat: v.optional(Counter, 0) },
+    records: number({
+      ...{ column: "queue_records", status: "queueRecords", figure: "queue_records", csv: "queue_records" },
+      ...{ label: "Records", unit: "records" },
+      meaning: "Records in the collector's queue; null before the first heartbeat.",
+    }),
+    bytes: number({
+      ...{ column: "queue_bytes", status: "queueBytes", figure: "queue_bytes", csv: "queue_bytes", sorts: true },
+      ...{ unit: "bytes", meaning: "Size of the queue; null before the first heartbeat." },
+      filter: { part: "queueAboveBytes", parameter: "queue_above_bytes", key: "queue", examples: ["1MiB", "10MiB"] },
+    }),
+    max_bytes: number({
+      ...{ column: "queue_bytes_max", csv: "queue_max_bytes", unit: "bytes" },
+      meaning: "Largest allowed size of the queue.",
+    }),
+    oldest_record_age_seconds: number({
+      ...{ column: "queue_oldest_record_age_seconds", absent: "null", csv: "queue_oldest_record_age_seconds" },
+      ...{ status: "oldestRecordAgeSeconds", figure: "queue_oldest_seconds", label: "Oldest record", unit: "seconds" },
+      meaning: "Age of the oldest record; null when the queue is empty.",
+    }),
+    dropped_records_total: number({
+      ...{ column: "dropped_records_total", status: "droppedRecordsTotal", csv: "dropped_records_total" },
+      ...{ label: "Dropped in all", unit: "records", meaning: "Records that the collector dropped, in all." },
+    }),
+    dead_letters: number({
+      ...{ column: "dead_letters", absent: "zero", status: "deadLetters", csv: "dead_letters" },
+      ...{ label: "Dead letters", unit: "records", meaning: "Records that core rejected, in all." },
+    }),
+    forks_total: number({
+      ...{ column: "queue_forks", absent: "zero", label: "New queue ids", unit: "forks" },
+      meaning: "How often the queue continued under a new id, because core knew a copy of it.",
+    }),
+    file_gaps_total: number({
+      ...{ column: "file_gaps", absent: "zero", unit: "times" },
+      meaning: "Times that the collector lost lines of rotated files.",
+    }),
+    file_gap_bytes_total: number({
+      ...{ column: "file_gap_bytes", absent: "zero", unit: "bytes" },
+      meaning: "Size of those lines, as far as it is known.",
+    }),
   },
   /** Of the collector's process: all of them are figures, which `fleet_status` has under the same names, -1 for none. */
   process: {
-    rss_bytes: { column: "rss_bytes", heartbeat: Counter, status: "rssBytes", figure: "rss_bytes" },
-    cpu_ms: { column: "cpu_ms", heartbeat: Counter, status: "cpuMs", figure: "cpu_ms" },
+    rss_bytes: number({
+      ...{ column: "rss_bytes", status: "rssBytes", field: 7, figure: "rss_bytes", label: "Memory", unit: "bytes" },
+      meaning: "Resident memory of the collector's process; null if it does not report it.",
+    }),
+    cpu_ms: number({
+      ...{ column: "cpu_ms", status: "cpuMs", field: 8, figure: "cpu_ms", unit: "milliseconds" },
+      meaning: "CPU time of the process since its start.",
+    }),
   },
-} as const satisfies Readonly<Record<string, Readonly<Record<string, ReportedNumber>>>>;
+} satisfies Record<"queue" | "process", Record<string, ReportedNumber>>;
+
+type Numbers = (typeof reportedNumbers)["queue"] & (typeof reportedNumbers)["process"];
+type AnyNumber = Numbers[keyof Numbers];
+
+/** A column of `reportedNumbers`. */
+export type NumberColumn = AnyNumber["column"];
 
 /** Every number, in this order. */
-export const everyNumber: readonly ReportedNumber[] = [
+export const everyNumber: readonly (ReportedNumber & { readonly column: NumberColumn })[] = [
   ...Object.values(reportedNumbers.queue),
   ...Object.values(reportedNumbers.process),
 ];
 
-type Groups = typeof reportedNumbers;
+/** The numbers of a process; null for those that the host does not report. */
+export type ProcessFigures = Record<keyof (typeof reportedNumbers)["process"], number | null>;
 
-/** A column of `reportedNumbers`. */
-export type NumberColumn = {
-  [Group in keyof Groups]: Groups[Group][keyof Groups[Group]] extends { column: infer Column } ? Column : never;
-}[keyof Groups];
+/** A figure that the report sorts by. */
+export type SortedFigure = Extract<AnyNumber, { sorts: true }>["figure"];
 
-/** The names of the numbers of the process in `StatusFigures`. */
-export type ProcessFigure = Groups["process"][keyof Groups["process"]]["status"];
+/** The figures that the report sorts by. */
+export const sortedFigures = everyNumber.flatMap(({ sorts, figure }) => (sorts ? [figure] : [])) as SortedFigure[];
 
-/** The columns in words, for the chat. */
-export const numberMeanings: Readonly<Record<NumberColumn, readonly [meaning: string, unit: string]>> = {
-  queue_records: ["Records in the collector's queue; null before the first heartbeat.", "records"],
-  queue_bytes: ["Size of the queue; null before the first heartbeat.", "bytes"],
-  queue_bytes_max: ["Largest allowed size of the queue.", "bytes"],
-  queue_oldest_record_age_seconds: ["Age of the oldest record; null when the queue is empty.", "seconds"],
-  dropped_records_total: ["Records that the collector dropped, in all.", "records"],
-  dead_letters: ["Records that core rejected, in all.", "records"],
-  queue_forks: ["How often the queue continued under a new id, because core knew a copy of it.", "forks"],
-  file_gaps: ["Times that the collector lost lines of rotated files.", "times"],
-  file_gap_bytes: ["Size of those lines, as far as it is known.", "bytes"],
-  rss_bytes: ["Resident memory of the collector's process; null if it does not report it.", "bytes"],
-  cpu_ms: ["CPU time of the process since its start.", "milliseconds"],
-};
+/** The filter for more than a figure. */
+export type FigureFilter = Extract<AnyNumber, { filter: object }>["filter"];
+
+/** The filters for more than a figure, with its column and its unit. */
+export const figureFilters = everyNumber.flatMap(({ filter, figure, unit }) =>
+  filter ? [{ ...filter, figure, unit }] : [],
+) as (FigureFilter & { figure: string; unit: string })[];

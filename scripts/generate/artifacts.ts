@@ -11,6 +11,7 @@ import { documentedRoutes, namedSchemas } from "./documented-routes.ts";
 import { renderGoals } from "./goals-table.ts";
 import { replaceRegion } from "./markdown.ts";
 import { historyFile, renderHistory } from "./migration-history.ts";
+import { renderNumberLists } from "./number-lists.ts";
 import { openApiOf } from "./openapi.ts";
 import { renderProblemsPage } from "./problems-page.ts";
 import { renderReachedRoutes } from "./reached-routes.ts";
@@ -48,6 +49,7 @@ export const renderArtifacts = async (): Promise<Artifact[]> => [
   { path: "docs/problems.md", text: renderProblemsPage() },
   { path: "docs/chat-relations.md", text: renderChatRelationsPage() },
   { path: "docs/performance-goals.md", text: renderGoals() },
+  ...renderNumberLists(),
   ...renderReliabilityPages(),
   ...renderCharts(),
   renderConfigurationPage("docs/configuration.md"),

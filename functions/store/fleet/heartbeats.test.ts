@@ -118,8 +118,7 @@ it("heartbeats: the plans that a session keeps look up each row by its key, thou
     oldestRecordAgeSeconds: null,
     droppedRecordsTotal: 0,
     deadLetters: 0,
-    rssBytes: null,
-    cpuMs: null,
+    process: { rss_bytes: null, cpu_ms: null },
   };
   for (const [index, host] of hosts.slice(0, 2).entries()) {
     const use = { fingerprintSha256: host.fingerprint, sentAt: clock.now(), expired: false };

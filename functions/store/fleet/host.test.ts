@@ -97,8 +97,7 @@ const changes: Record<string, (change: Change) => Promise<unknown>> = {
       oldestRecordAgeSeconds: 1,
       deadLetters: 0,
       lastAckAgeSeconds: null,
-      rssBytes: null,
-      cpuMs: null,
+      process: { rss_bytes: null, cpu_ms: null },
     };
     await Promise.all(
       known.map(({ id, lost }) =>

@@ -12,6 +12,7 @@ import {
 } from "../../../proto/fleet-health/filter.ts";
 import type { ExportKind } from "../../../proto/fleet-health/vocabulary.ts";
 import { anyLabelValue, splitLabelPair } from "../../../proto/labels.ts";
+import { type FigureFilter, figureFilters } from "../../../proto/management/reported-numbers.ts";
 import { arrayLiteral, substring } from "../database/query-parts.ts";
 import { inventoryPredicate } from "./expected-hosts.ts";
 import { hostsIncompleteSince } from "./incomplete-hosts.ts";
@@ -139,7 +140,10 @@ const alternatives: Alternatives = {
     }),
   droppedMoreThan: (count) => [sql`lost_records > ${count}`],
   queueAbovePercent: (percent) => [sql`(queue_bytes_max > 0 and queue_bytes * 100 > queue_bytes_max * ${percent})`],
-  queueAboveBytes: (bytes) => [sql`queue_bytes > ${bytes}`],
+  ...(Object.assign(
+    {},
+    ...figureFilters.map(({ part, figure }) => ({ [part]: (bound: number) => [sql`${sql.raw(figure)} > ${bound}`] })),
+  ) as Pick<Alternatives, FigureFilter["part"]>),
   // What it holds has come since its oldest record: the room that is left fills at that rate.
   queueFullWithinSeconds: (within, { thresholds }) => [
     sql`(queue_bytes > 0 and queue_bytes_max > 0 and queue_oldest_seconds >= ${thresholds.forwardingSeconds}

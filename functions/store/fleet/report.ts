@@ -15,7 +15,7 @@ import {
   forwardings,
 } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Labels } from "../../../proto/labels.ts";
-import { everyNumber, type NumberColumn } from "../../../proto/management/reported-numbers.ts";
+import { everyNumber, type NumberColumn, sortedFigures } from "../../../proto/management/reported-numbers.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral, firstRow } from "../database/query-parts.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
@@ -120,7 +120,10 @@ const sortKeysOf = (rules: FleetRules): Record<FleetSort, SortKey> => ({
   last_heartbeat_at: { key: sql`last_heartbeat_at`, type: "timestamptz" },
   last_envelope_at: { key: sql`last_envelope_at`, type: "timestamptz" },
   certificate_not_after: { key: sql`certificate_not_after`, type: "timestamptz" },
-  queue_bytes: { key: sql`queue_bytes`, type: "bigint" },
+  ...(Object.fromEntries(sortedFigures.map((figure) => [figure, { key: sql.raw(figure), type: "bigint" }])) as Record<
+    (typeof sortedFigures)[number],
+    SortKey
+  >),
   day_bytes: {
     key: sql`coalesce((select v.day_bytes from host_volume v where v.host_id = identity), -1)`,
     type: "bigint",

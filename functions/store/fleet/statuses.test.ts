@@ -21,8 +21,7 @@ const figures: SeenHost["figures"] = {
   droppedRecordsTotal: 0,
   deadLetters: 0,
   lastAckAgeSeconds: 2,
-  rssBytes: 8e7,
-  cpuMs: 1500,
+  process: { rss_bytes: 8e7, cpu_ms: 1500 },
 };
 let ids: string[] = [];
 

@@ -3,7 +3,7 @@ import { sql } from "drizzle-orm";
 import type { Clock } from "../../../kit/clock.ts";
 import { groupCalls } from "../../../kit/group-calls.ts";
 import { mapValues } from "../../../kit/map-values.ts";
-import { type ProcessFigure, reportedNumbers } from "../../../proto/management/reported-numbers.ts";
+import { type ProcessFigures, reportedNumbers } from "../../../proto/management/reported-numbers.ts";
 import { prepareStatement } from "../database/execute-prepared.ts";
 import { canRetryIndividually, isLockTimeout } from "../database/problem.ts";
 import { type HeartbeatStore, repeatsFrom } from "./heartbeats.ts";
@@ -21,8 +21,8 @@ import {
   storeReports,
 } from "./reports.ts";
 
-/** What a status reports beside a digest; those of the process are null where the collector does not report them. */
-export interface StatusFigures extends Record<ProcessFigure, number | null> {
+/** What a status reports beside a digest. */
+export interface StatusFigures {
   queueRecords: number;
   queueBytes: number;
   oldestRecordAgeSeconds: number | null;
@@ -30,6 +30,7 @@ export interface StatusFigures extends Record<ProcessFigure, number | null> {
   deadLetters: number;
   /** Null before the first ack. */
   lastAckAgeSeconds: number | null;
+  process: ProcessFigures;
 }
 
 /** A status of a host. */
@@ -117,7 +118,7 @@ const values: Readonly<Record<string, StatusValue>> = {
   subnet: { type: "text", from: ({ subnet }) => subnet },
   ...mapValues(
     reportedNumbers.process,
-    ({ status }): StatusValue => ({ type: "bigint", from: ({ figures }) => figures[status] }),
+    ({ column }): StatusValue => ({ type: "bigint", from: ({ figures }) => figures.process[column] }),
   ),
 };
 /** Those with which a report is stored again, which has the losses one by one. */

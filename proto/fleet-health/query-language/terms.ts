@@ -4,6 +4,7 @@
  */
 import * as v from "valibot";
 import { anyLabelValue, isLabelKey, isLabelValue, splitLabelPair } from "../../labels.ts";
+import { figureFilters } from "../../management/reported-numbers.ts";
 import { filterParts, hashDigitsMin, type PositivePart, versionRangePattern } from "../filter.ts";
 import { filterSecondsMax } from "../vocabulary.ts";
 import { parseDuration, writeDuration } from "./duration.ts";
@@ -31,6 +32,8 @@ export interface Term {
   /** Whether commas separate values. */
   readonly isList: boolean;
   readonly example: string;
+  /** Values that the page suggests; without any, it knows them by itself. */
+  readonly examples?: readonly string[];
   readonly meaning: string;
   /** `now` decides what a time of day means. */
   read(written: Written, now: Date): Read;
@@ -129,23 +132,38 @@ const labelTerm = (key: string): Term => ({
 
 const labelRule = "at most 63 letters, digits, dots, dashes and underscores, first and last a letter or digit.";
 
-/** A term of one value that a function reads. */
-const single = (
-  term: Pick<Term, "key" | "part" | "example" | "meaning">,
-  operator: string,
-  {
-    read,
-    write,
-    fault,
-  }: { read: (text: string) => number | undefined; write: (value: number) => string; fault: string },
+interface Quantity {
+  read: (text: string) => number | undefined;
+  write: (value: number) => string;
+  fault: string;
+}
+
+/** A term of one value, for more than that. */
+const above = (
+  term: Pick<Term, "key" | "part" | "example" | "examples" | "meaning">,
+  { read, write, fault }: Quantity,
 ): Term => ({
-  ...{ ...term, operators: [operator], isList: false },
+  ...{ ...term, operators: [">"], isList: false },
   read: ({ text }) => {
     const value = read(text);
     return value === undefined ? { fault } : { value };
   },
-  write: (value) => ({ operator, text: write(Number(value)) }),
+  write: (value) => ({ operator: ">", text: write(Number(value)) }),
 });
+
+const counts: Quantity = { read: parseCount, write: String, fault: "A count is a whole number, like 0 or 1000." };
+
+const fill: Quantity = {
+  read: parsePercent,
+  write: (percent) => `${percent}%`,
+  fault: "A fill level is a share like 50%, or a size like 10MiB.",
+};
+
+/** How amounts are written by their unit; in any other, as counts. */
+const quantities: Readonly<Record<string, Quantity>> = {
+  bytes: { read: parseSize, write: writeSize, fault: "A size is like 10MiB." },
+  seconds: { read: parseDuration, write: writeDuration, fault: "A duration is like 10m." },
+};
 
 const hashes = (key: string, part: "config" | "desiredConfig" | "runningConfig", meaning: string): Term => ({
   ...{ key, part, example: "f8b4c0", meaning, operators: [":"], isList: true },
@@ -240,20 +258,11 @@ export const terms: readonly Term[] = [
   seconds("incomplete", "<", "incompleteWithinSeconds", { example: "24h", meaning: "an incomplete hour within" }),
   seconds("expires", "<", "expiresWithinSeconds", { example: "3d", meaning: "certificate has expired by then" }),
   expiresIn,
-  single({ key: "dropped", part: "droppedMoreThan", example: "0", meaning: "lost records, in all, more than" }, ">", {
-    read: parseCount,
-    write: String,
-    fault: "A count is a whole number, like 0 or 1000.",
-  }),
-  single({ key: "queue", part: "queueAbovePercent", example: "50%", meaning: "queue fuller than, of its limit" }, ">", {
-    read: parsePercent,
-    write: (percent) => `${percent}%`,
-    fault: "A fill level is a share like 50%, or a size like 10MiB.",
-  }),
-  single({ key: "queue", part: "queueAboveBytes", example: "10MiB", meaning: "queue larger than" }, ">", {
-    read: parseSize,
-    write: writeSize,
-    fault: "A fill level is a share like 50%, or a size like 10MiB.",
+  above({ key: "dropped", part: "droppedMoreThan", example: "0", meaning: "lost records, in all, more than" }, counts),
+  above({ key: "queue", part: "queueAbovePercent", example: "50%", meaning: "queue fuller than, of its limit" }, fill),
+  ...figureFilters.map(({ unit, figure: _, parameter: __, ...term }) => {
+    const meaning = `${term.key} ${unit === "bytes" ? "larger" : "more"} than`;
+    return above({ ...term, meaning, example: term.examples.at(-1) ?? "" }, quantities[unit] ?? counts);
   }),
   seconds("fills", "<", "queueFullWithinSeconds", { example: "3d", meaning: "queue full within, as it fills" }),
   names("inventory", {

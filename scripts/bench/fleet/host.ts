@@ -78,7 +78,7 @@ const statusWith = (report: Uint8Array): Status => ({
   digest: Buffer.alloc(32, 1),
   queue: { records: 0, bytes: 0, oldestRecordAgeSeconds: null, droppedRecordsTotal: 0, deadLetters: 0 },
   lastAckAgeSeconds: null,
-  usage: { rssBytes: 8e7, cpuMs: 5 },
+  usage: { rss_bytes: 8e7, cpu_ms: 5 },
   report,
 });
 

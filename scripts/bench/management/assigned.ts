@@ -67,7 +67,7 @@ export const assignedBench: Bench = async (args) => {
       digest,
       queue,
       lastAckAgeSeconds: 1,
-      usage: { rssBytes: 8e7, cpuMs: 5 },
+      usage: { rss_bytes: 8e7, cpu_ms: 5 },
       report: Buffer.from(JSON.stringify(signed)),
     };
     const answer = await streams[index]?.send(status);

@@ -78,7 +78,7 @@ export const heartbeatBench: Bench = async (args) => {
     const { host, body } = heartbeat;
     const queue = { records: 3, bytes: 4096, oldestRecordAgeSeconds: 1, droppedRecordsTotal: 0, deadLetters: 0 };
     const report = reports.has(host) ? Buffer.from(body) : new Uint8Array();
-    return { digest: Buffer.alloc(32, 1), queue, lastAckAgeSeconds: 1, usage: { rssBytes: 8e7, cpuMs: 5 }, report };
+    return { digest: Buffer.alloc(32, 1), queue, lastAckAgeSeconds: 1, usage: { rss_bytes: 8e7, cpu_ms: 5 }, report };
   };
   const sendAll = (heartbeats: readonly SignedHeartbeat[], perSecond: number): Promise<Float64Array> => {
     const sendOnStream = async (index: number) => {

@@ -56,8 +56,7 @@ export const startStatusLoad = async (
         droppedRecordsTotal: Number(host.lost),
         deadLetters: 0,
         lastAckAgeSeconds: index % 7,
-        rssBytes: 8e7,
-        cpuMs: 1000,
+        process: { rss_bytes: 8e7, cpu_ms: 1000 },
       },
     };
     const startedAt = performance.now();

@@ -1,5 +1,6 @@
 /** Columns of hosts as bytes of fixed width, and the statement that reads them. */
 import { type SQL, sql } from "drizzle-orm";
+import { figureFilters, sortedFigures } from "../../../../proto/management/reported-numbers.ts";
 import type { Database } from "../../database/database.ts";
 
 /** Columns of packed rows, in the order of their bytes; names are texts beside them. */
@@ -29,12 +30,15 @@ export const factColumns: PackedLayout = {
   names: ["version", "platform", "drift"],
 };
 
+/** The figures that filters and orders read. */
+const comparedFigures = new Set<string>([...sortedFigures, ...figureFilters.map(({ figure }) => figure)]);
+
 /** All columns of a table. */
 export const hostColumns: PackedLayout = {
   ...factColumns,
   names: nameColumns,
   times: [...factColumns.times, "last_heartbeat_at", "last_envelope_at", "enrolled_at", "last_auth_failure_at"],
-  amounts: [...factColumns.amounts, "queue_bytes", "queue_bytes_max", "queue_oldest_seconds", "lost_records"],
+  amounts: [...factColumns.amounts, ...comparedFigures, "queue_bytes_max", "queue_oldest_seconds", "lost_records"],
 };
 
 /** Rows of hosts, when they were read; without an identity those of hosts that a table may lack. */

@@ -1,7 +1,7 @@
 /** Takes changes back: the hosts of an earlier time from those of a later one, and what has changed between. */
 import { type SQL, sql } from "drizzle-orm";
 import type { Database } from "../../database/database.ts";
-import { factColumns, type PackedLayout, type PackedRows, readPacked } from "../columns/packed-rows.ts";
+import { factColumns, hostColumns, type PackedLayout, type PackedRows, readPacked } from "../columns/packed-rows.ts";
 import type { HostTable, ResidentHosts } from "../columns/resident-hosts.ts";
 import { type ChangedBetween, connectionsBefore, factsBefore, silencesBefore } from "../history.ts";
 
@@ -10,11 +10,8 @@ const heartbeatColumns: PackedLayout = { ...none, times: ["last_heartbeat_at"], 
 const envelopeColumns: PackedLayout = { ...none, times: ["last_envelope_at"] };
 const connectionColumns: PackedLayout = { ...none, names: ["core", "subnet"] };
 
-/** Columns that have no history, with what the hosts of a past have, those of checkpoints too. */
-const unknown = {
-  ...{ queue_bytes_max: -1, queue_oldest_seconds: -1, lost_records: -1 },
-  last_auth_failure_at: Number.NEGATIVE_INFINITY,
-};
+/** Amounts that have no history: none in the past, those of checkpoints too. The size of a queue is known in a silence. */
+const unknown = hostColumns.amounts.filter((name) => name !== "queue_bytes" && !factColumns.amounts.includes(name));
 
 /** What hosts had at the first of two times, of those that have changed since. */
 interface ChangesBack {
@@ -86,6 +83,7 @@ export const rewindHosts = async (
 ): Promise<HostTable> => {
   // Copied first: hosts of now change while the changes are read.
   const table = keepEnrolled(hosts.copy(), between.from);
-  for (const [name, value] of Object.entries(unknown)) table.numbers(name).fill(value);
+  for (const name of unknown) table.numbers(name).fill(-1);
+  table.numbers("last_auth_failure_at").fill(Number.NEGATIVE_INFINITY);
   return takeBack(table, await readChanges(db, between), between.from);
 };

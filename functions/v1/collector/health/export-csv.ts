@@ -1,9 +1,17 @@
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { ExportKind, FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
+import { type ReportedNumber, reportedNumbers } from "../../../../proto/management/reported-numbers.ts";
 import { type CsvColumn, memberColumns } from "../../../http/csv.ts";
 import type { LabelKeys } from "../../../store/fleet/labels.ts";
 
 type ExportColumn = CsvColumn<FleetHealthRow>;
+
+/** Returns the columns of the numbers of the queue or the process. */
+const numberColumns = (group: "queue" | "process"): ExportColumn[] =>
+  Object.entries<ReportedNumber>(reportedNumbers[group]).flatMap(([name, { csv }]): ExportColumn[] => {
+    const read = ({ [group]: values }: FleetHealthRow) => (values as Record<string, number | null>)[name] ?? null;
+    return csv === undefined ? [] : [[csv, read]];
+  });
 
 const who = [
   ...memberColumns<FleetHealthRow>("identity_id", "identity", "device_id", "hostname"),
@@ -15,6 +23,7 @@ const seen: readonly ExportColumn[] = [
   ["forwarder_connected", (row) => row.forwarder && String(row.forwarder.connected)],
   ["forwarder_last_ack_at", (row) => row.forwarder?.last_ack_at ?? null],
   ["forwarder_last_error", (row) => row.forwarder?.last_error ?? null],
+  ...numberColumns("process"),
   ...memberColumns<FleetHealthRow>("core", "subnet", "incomplete_hours"),
   ["day_bytes", (row) => row.volume?.day_bytes ?? null],
   ["usual_bytes", (row) => row.volume?.usual_bytes ?? null],
@@ -52,12 +61,7 @@ export const exportColumns: Record<ExportKind, readonly ExportColumn[]> = {
   queue_risk: [
     ...who,
     ...why("queue_at_risk"),
-    ["queue_records", (row) => row.queue.records],
-    ["queue_bytes", (row) => row.queue.bytes],
-    ["queue_max_bytes", (row) => row.queue.max_bytes],
-    ["queue_oldest_record_age_seconds", (row) => row.queue.oldest_record_age_seconds],
-    ["dropped_records_total", (row) => row.queue.dropped_records_total],
-    ["dead_letters", (row) => row.queue.dead_letters],
+    ...numberColumns("queue"),
     ["ingest_gap_records_max", (row) => row.ingest_gap?.records_max ?? null],
     ["ingest_gap_last_at", (row) => row.ingest_gap?.last_at ?? null],
     ...seen,

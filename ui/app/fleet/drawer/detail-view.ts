@@ -2,6 +2,7 @@ import type { AuditAction } from "../../../../proto/audit-actions.ts";
 import type { FleetHealthDetail, FleetHistoryEvent } from "../../../../proto/fleet-health/report.ts";
 import type { FleetHealthRow } from "../../../../proto/fleet-health/row.ts";
 import type { FleetCondition } from "../../../../proto/fleet-health/vocabulary.ts";
+import { type ReportedNumber, reportedNumbers } from "../../../../proto/management/reported-numbers.ts";
 import {
   formatAgo,
   formatBytes,
@@ -96,18 +97,14 @@ export type HistoryFact = readonly [name: string, value: string, href?: string];
 
 /** Returns the queue's figures from the last heartbeat; none without one. */
 export const queueFacts = ({ queue }: Pick<FleetHealthRow, "queue">): Fact[] => {
-  const { records, bytes, max_bytes: bytesMax } = queue;
+  const { bytes, max_bytes: bytesMax } = queue;
   const size = (used: number) =>
     bytesMax === null
       ? formatBytes(used)
       : `${formatBytes(used)} of ${formatBytes(bytesMax)}, ${formatShare(used, bytesMax)}`;
   return [
     ...fact("Size", bytes, size),
-    ...fact("Records", records, formatCount),
-    ...fact("Oldest record", queue.oldest_record_age_seconds, formatDuration),
-    ...fact("Dropped in all", queue.dropped_records_total, formatCount),
-    ...fact("Dead letters", queue.dead_letters, formatCount),
-    ...fact("New queue ids", queue.forks_total, formatCount),
+    ...numberFacts(reportedNumbers.queue, queue),
     ...fact(
       "Lost from rotated files",
       queue.file_gaps_total || null,
@@ -123,11 +120,20 @@ export const processFacts = ({
   core,
   subnet,
 }: Pick<FleetHealthRow, "process" | "core" | "subnet">): Fact[] => [
-  ...fact("Memory", process.rss_bytes, formatBytes),
+  ...numberFacts(reportedNumbers.process, process),
   ...fact("CPU time since its start", process.cpu_seconds, (seconds) => formatDuration(Math.round(seconds))),
   ...fact("Restarts", process.rss_bytes === null ? null : process.restarts, formatCount),
   ...fact("Core", core, (name) => `${plainText(name)}${subnet === null ? "" : `, from ${subnet}`}`),
 ];
+
+/** Returns the numbers that have a label. */
+const numberFacts = (group: Record<string, ReportedNumber>, values: Record<string, number | null>): Fact[] =>
+  Object.entries(group).flatMap(([name, { label, unit }]) =>
+    label === undefined ? [] : fact(label, values[name] ?? null, formats[unit] ?? formatCount),
+  );
+
+/** How numbers are written by their unit; in any other, as counts. */
+const formats: Readonly<Record<string, typeof formatBytes>> = { bytes: formatBytes, seconds: formatDuration };
 
 const fact = <Value>(name: string, value: Value | null, format: (value: Value) => string): Fact[] =>
   value === null ? [] : [[name, format(value)]];

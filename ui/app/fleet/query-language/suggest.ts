@@ -1,16 +1,15 @@
+import type { PositivePart } from "../../../../proto/fleet-health/filter.ts";
 import { termParts } from "../../../../proto/fleet-health/query-language/term-parts.ts";
 import { type Term, terms, termsOf } from "../../../../proto/fleet-health/query-language/terms.ts";
 import { quoteValue, splitWords } from "../../../../proto/fleet-health/query-language/words.ts";
 import {
   type ConfigProgress,
-  configProgress,
   type Drift,
   driftKinds,
   type FleetState,
   type Forwarding,
   fleetConditions,
   fleetStates,
-  forwardings,
 } from "../../../../proto/fleet-health/vocabulary.ts";
 import { questions } from "./questions.ts";
 
@@ -148,17 +147,29 @@ const driftMeanings: Readonly<Record<Drift, string>> = {
   unknown: "running config not reported",
 };
 
-const forwardingMeanings: Readonly<Record<Forwarding, string>> = {
-  forwarding: "forwards now",
-  stopped: "has forwarded, not any more",
-  never: "heartbeats, never forwarded",
-};
-
-const progressMeanings: Readonly<Record<ConfigProgress, string>> = {
-  silent: "no heartbeat since its config was assigned, or stale",
-  running: "runs its desired config",
-  failed: "reports its config as invalid",
-  drifted: "runs another config than desired",
+/** Names that a part has beside those that are counted. */
+const named: Partial<Record<PositivePart, Readonly<Record<string, string>>>> = {
+  progress: {
+    silent: "no heartbeat since its config was assigned, or stale",
+    running: "runs its desired config",
+    failed: "reports its config as invalid",
+    drifted: "runs another config than desired",
+  } satisfies Record<ConfigProgress, string>,
+  forwarding: {
+    forwarding: "forwards now",
+    stopped: "has forwarded, not any more",
+    never: "heartbeats, never forwarded",
+  } satisfies Record<Forwarding, string>,
+  attention: { needed: "in trouble, or not forwarding" },
+  heartbeat: { recent: "last heartbeat is recent", never: "no heartbeat yet" },
+  forwarder: { connected: "reports a connection to core", disconnected: "reports no connection to core" },
+  auth: { failed: "an authentication failed in the last 24 h", failing: "and no heartbeat since" },
+  inventory: {
+    unexpected: "enrolled, and not in the inventory",
+    gone: "no longer in the inventory, and still sending",
+    expected: "in the inventory",
+  },
+  budget: { held: "sent its budget of this hour" },
 };
 
 const valueItem = (word: string, meaning: string, count?: number): Suggestion => ({
@@ -170,8 +181,24 @@ const valueItem = (word: string, meaning: string, count?: number): Suggestion =>
 
 const ages = ["3m", "10m", "1h", "1d", "7d"];
 
+/** Values that a part without names is likely to have. */
+const likely: Partial<Record<PositivePart, readonly string[]>> = {
+  heartbeatOlderThanSeconds: ages,
+  heartbeatWithinSeconds: ages,
+  envelopeOlderThanSeconds: ages,
+  envelopeWithinSeconds: ages,
+  silentSince: ["today", "yesterday", "1h"],
+  changedWithinSeconds: ["10m", "1h", "1d"],
+  incompleteWithinSeconds: ["24h", "7d"],
+  expiresWithinSeconds: ["1d", "3d", "7d", "30d"],
+  expires: ["today", "tomorrow", "weekend"],
+  droppedMoreThan: ["0"],
+  queueAbovePercent: ["50%", "80%"],
+  queueFullWithinSeconds: ["1d", "3d"],
+};
+
 /** Returns the values that a part is likely to be filtered by, as words without the key. */
-const valuesOf = ({ part, key }: Term, values: FleetValues): Suggestion[] => {
+const valuesOf = ({ part, key, examples = [], meaning }: Term, values: FleetValues): Suggestion[] => {
   switch (part) {
     case "states":
       return fleetStates.map((state) => valueItem(state, stateMeanings[state], values.states?.[state]));
@@ -183,67 +210,18 @@ const valuesOf = ({ part, key }: Term, values: FleetValues): Suggestion[] => {
       return (values.versions ?? []).map(({ version, count }) => valueItem(version, "", count));
     case "platform":
       return (values.platforms ?? []).map(({ platform, count }) => valueItem(platform, "", count));
-    case "progress":
-      return configProgress.map((step) => valueItem(step, progressMeanings[step]));
     case "label":
       return (values.labels?.find((label) => key === `label.${label.key}`)?.values ?? []).map(({ value, count }) =>
         valueItem(value, "", count),
       );
-    case "forwarding":
-      return forwardings.map((kind) => valueItem(kind, forwardingMeanings[kind]));
-    case "attention":
-      return [valueItem("needed", "in trouble, or not forwarding")];
-    case "heartbeat":
-      return [valueItem("recent", "last heartbeat is recent"), valueItem("never", "no heartbeat yet")];
     case "condition":
       return fleetConditions.map((condition) => valueItem(condition, stateMeanings[condition]));
-    case "forwarder":
-      return [
-        valueItem("connected", "reports a connection to core"),
-        valueItem("disconnected", "reports no connection to core"),
-      ];
-    case "auth":
-      return [
-        valueItem("failed", "an authentication failed in the last 24 h"),
-        valueItem("failing", "and no heartbeat since"),
-      ];
-    case "inventory":
-      return [
-        valueItem("unexpected", "enrolled, and not in the inventory"),
-        valueItem("gone", "no longer in the inventory, and still sending"),
-        valueItem("expected", "in the inventory"),
-      ];
-    case "budget":
-      return [valueItem("held", "sent its budget of this hour")];
     case "versionRange":
       return (values.versions ?? []).map(({ version }) => valueItem(version, ""));
-    case "heartbeatOlderThanSeconds":
-      return ages.map((age) => valueItem(age, "last heartbeat longer ago"));
-    case "heartbeatWithinSeconds":
-      return ages.map((age) => valueItem(age, "last heartbeat within"));
-    case "envelopeOlderThanSeconds":
-      return ages.map((age) => valueItem(age, "last envelope longer ago"));
-    case "envelopeWithinSeconds":
-      return ages.map((age) => valueItem(age, "last envelope within"));
-    case "silentSince":
-      return ["today", "yesterday", "1h"].map((time) => valueItem(time, "has forwarded, but nothing since"));
-    case "changedWithinSeconds":
-      return ["10m", "1h", "1d"].map((time) => valueItem(time, "changed within"));
-    case "expires":
-      return ["today", "tomorrow", "weekend"].map((day) => valueItem(day, "certificate expires then"));
-    case "droppedMoreThan":
-      return [valueItem("0", "has lost records: dropped or rejected")];
-    case "queueAbovePercent":
-      return ["50%", "80%"].map((share) => valueItem(share, "queue fuller than"));
-    case "queueAboveBytes":
-      return ["1MiB", "10MiB"].map((size) => valueItem(size, "queue larger than"));
-    case "queueFullWithinSeconds":
-      return ["1d", "3d"].map((time) => valueItem(time, "queue full within"));
-    case "incompleteWithinSeconds":
-      return ["24h", "7d"].map((time) => valueItem(time, "an incomplete hour within"));
-    case "expiresWithinSeconds":
-      return ["1d", "3d", "7d", "30d"].map((time) => valueItem(time, "certificate expires within"));
     default:
-      return [];
+      return [
+        ...Object.entries(named[part] ?? {}).map(([word, meaning]) => valueItem(word, meaning)),
+        ...(likely[part] ?? examples).map((value) => valueItem(value, meaning)),
+      ];
   }
 };

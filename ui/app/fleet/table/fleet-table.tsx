@@ -7,7 +7,7 @@ import type { TimeZone } from "../../format/format.ts";
 import type { Order } from "../view/view-state.ts";
 import type { LiveRow } from "./create-rows.ts";
 import { drawAhead } from "./draw-ahead.ts";
-import type { RowView } from "./row-view.ts";
+import { plainColumns, type RowView } from "./row-view.ts";
 import { columns, type TablePreferences } from "./table-preferences.ts";
 
 const skeletonRows = Array.from({ length: 12 }, (_, index) => index);
@@ -205,8 +205,9 @@ const Row = (props: { row: RowView; href: string; current: boolean; wide: boolea
       <span class="second" textContent={props.row.forwarding.short} />
     </td>
     <Show when={props.wide}>
-      <td class="column-completeness" data-tone={props.row.completenessTone} textContent={props.row.completeness} />
-      <td class="column-volume" data-tone={props.row.volumeTone} textContent={props.row.volume} />
+      {plainColumns.map(({ name }) => (
+        <td class={`column-${name}`} data-tone={props.row.plain[name].tone} textContent={props.row.plain[name].text} />
+      ))}
     </Show>
     <td class="column-config">
       <span data-tone={props.row.driftTone} textContent={props.row.drift} />

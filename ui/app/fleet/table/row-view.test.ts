@@ -89,20 +89,21 @@ describe("a row of the table", () => {
   });
 
   it("says how many hours are not complete, and nothing before one is settled", () => {
-    const completenessOf = (hours: number | null) => rowView({ ...healthy, incomplete_hours: hours }, now);
-    expect(completenessOf(null)).toMatchObject({ completeness: "" });
-    expect(completenessOf(0)).toMatchObject({ completeness: "complete", completenessTone: "quiet" });
-    expect(completenessOf(1)).toMatchObject({ completeness: "1 hour incomplete", completenessTone: "warn" });
+    const completenessOf = (hours: number | null) =>
+      rowView({ ...healthy, incomplete_hours: hours }, now).plain.completeness;
+    expect(completenessOf(null)).toEqual({ text: "" });
+    expect(completenessOf(0)).toEqual({ text: "complete" });
+    expect(completenessOf(1)).toEqual({ text: "1 hour incomplete", tone: "warn" });
   });
 
   it("says how much was stored of the host in a day, and marks many times its usual", () => {
     const volumeOf = (day: number, usual: number | null) =>
-      rowView({ ...healthy, volume: { day_bytes: day, usual_bytes: usual } }, now);
-    expect(rowView(healthy, now)).toMatchObject({ volume: "" });
-    expect(volumeOf(10_485_759, 1_048_576)).toMatchObject({ volume: "9.9 MiB", volumeTone: "quiet" });
-    expect(volumeOf(10_485_760, 1_048_576)).toMatchObject({ volume: "10 MiB, 10× its usual", volumeTone: "warn" });
-    expect(volumeOf(10_485_760, null)).toMatchObject({ volumeTone: "quiet" });
-    expect(volumeOf(1_048_575, 1)).toMatchObject({ volumeTone: "quiet" });
+      rowView({ ...healthy, volume: { day_bytes: day, usual_bytes: usual } }, now).plain.volume;
+    expect(rowView(healthy, now).plain.volume).toEqual({ text: "" });
+    expect(volumeOf(10_485_759, 1_048_576)).toEqual({ text: "9.9 MiB" });
+    expect(volumeOf(10_485_760, 1_048_576)).toEqual({ text: "10 MiB, 10× its usual", tone: "warn" });
+    expect(volumeOf(10_485_760, null)).not.toHaveProperty("tone");
+    expect(volumeOf(1_048_575, 1)).not.toHaveProperty("tone");
   });
 
   it("says that a budget holds the host, before the evidence of its first condition", () => {

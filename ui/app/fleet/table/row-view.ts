@@ -39,6 +39,28 @@ export interface HashView {
   group: number;
 }
 
+/** A cell of one text; empty while it is not known. */
+interface Cell {
+  text: string;
+  tone?: Tone;
+}
+
+const hoursCell = ({ incomplete_hours: hours }: FleetHealthRow): Cell =>
+  hours
+    ? { text: `${formatCountOf(hours, "hour")} incomplete`, tone: "warn" }
+    : { text: hours === 0 ? "complete" : "" };
+
+const volumeCell = ({ volume }: FleetHealthRow): Cell => {
+  const text = volume === undefined ? "" : formatBytes(volume.day_bytes);
+  return volume && isUnusual(volume) ? { text: `${text}, ${unusualVolume.times}× its usual`, tone: "warn" } : { text };
+};
+
+/** Columns of one text, which wide screens alone have room for, with their cell of a row. */
+export const plainColumns = [
+  { name: "completeness", label: "Completeness", detail: "last 24 h", sort: "incomplete_hours", cell: hoursCell },
+  { name: "volume", label: "Volume", detail: "last 24 h", sort: "day_bytes", cell: volumeCell },
+] as const;
+
 /** A row as the page writes it: texts alone, so that an update touches only the parts of the document that differ. */
 export interface RowView {
   id: string;
@@ -58,12 +80,8 @@ export interface RowView {
   subnet: string;
   heartbeat: AgeView;
   forwarding: AgeView;
-  /** How many hours are not complete; empty until one is settled. */
-  completeness: string;
-  completenessTone: Tone;
-  /** The bytes of a day, and whether they are many times the usual; empty until they are counted. */
-  volume: string;
-  volumeTone: Tone;
+  /** The cells of `plainColumns`, by their names. */
+  plain: Readonly<Record<(typeof plainColumns)[number]["name"], Cell>>;
   drift: string;
   driftTone: Tone;
   /** Desired, running, last known good. */
@@ -141,8 +159,7 @@ export const rowView = (row: FleetHealthRow, now: number, zone: TimeZone, isPast
     subnet: row.subnet ?? "",
     heartbeat: ageOf(row.last_heartbeat_at),
     forwarding: ageOf(row.last_envelope_at),
-    ...completenessView(row),
-    ...volumeColumnView(row),
+    plain: Object.fromEntries(plainColumns.map(({ name, cell }) => [name, cell(row)])) as RowView["plain"],
     drift: driftNames[row.config.drift],
     driftTone: driftTones[row.config.drift] ?? "quiet",
     hashes,
@@ -177,20 +194,6 @@ const ageView = (at: string | null, now: number, zone: TimeZone): AgeView =>
         short: formatShortTimestamp(at, now, zone),
         never: false,
       };
-
-const completenessView = ({ incomplete_hours: hours }: FleetHealthRow) =>
-  hours === null
-    ? ({ completeness: "", completenessTone: "quiet" } as const)
-    : hours === 0
-      ? ({ completeness: "complete", completenessTone: "quiet" } as const)
-      : ({ completeness: `${formatCountOf(hours, "hour")} incomplete`, completenessTone: "warn" } as const);
-
-const volumeColumnView = ({ volume }: FleetHealthRow) =>
-  volume === undefined
-    ? ({ volume: "", volumeTone: "quiet" } as const)
-    : isUnusual(volume)
-      ? ({ volume: `${formatBytes(volume.day_bytes)}, ${unusualVolume.times}× its usual`, volumeTone: "warn" } as const)
-      : ({ volume: formatBytes(volume.day_bytes), volumeTone: "quiet" } as const);
 
 const hashViews = (config: FleetHealthRow["config"]): RowView["hashes"] => {
   const groups: string[] = [];

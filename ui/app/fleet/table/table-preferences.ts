@@ -3,6 +3,7 @@ import * as v from "valibot";
 import type { FleetSort } from "../../../../proto/fleet-health/vocabulary.ts";
 import { isLabelKey } from "../../../../proto/labels.ts";
 import { readStoredText, storeText } from "../../browser/stored-text.ts";
+import { plainColumns } from "./row-view.ts";
 
 interface Column {
   name: string;
@@ -22,8 +23,7 @@ export const columns = [
   { name: "why", label: "Why", wide: true },
   { name: "heartbeat", label: "Heartbeat", detail: "age, time in", timed: true, sort: "last_heartbeat_at" },
   { name: "forwarding", label: "Forwarding", detail: "age, time in", timed: true, sort: "last_envelope_at" },
-  { name: "completeness", label: "Completeness", detail: "last 24 h", sort: "incomplete_hours", wide: true },
-  { name: "volume", label: "Volume", detail: "last 24 h", sort: "day_bytes", wide: true },
+  ...plainColumns.map((column) => ({ ...column, wide: true })),
   { name: "config", label: "Config", detail: "desired · running · last good" },
   { name: "queue", label: "Queue", sort: "queue_bytes" },
   { name: "certificate", label: "Certificate and renewal", sort: "certificate_not_after" },
