@@ -56,10 +56,12 @@ export const provideDatabase = async (
   const prefix = `svc_test_${crypto.getRandomValues(new Uint8Array(6)).toHex()}`;
   const template = `${prefix}_template`;
 
-  const server = connectDatabase({ url: maintenanceUrl, connectionsMax: 1, openSocket: openDatabaseSocket });
+  // Longer timeouts than core's, for a busy machine.
+  const options = { connectionsMax: 1, connectTimeoutSeconds: 60, deadlineMs: 60_000, openSocket: openDatabaseSocket };
+  const server = connectDatabase({ ...options, url: maintenanceUrl });
   await server.sql.unsafe(`create database ${template}`);
   const url = Object.assign(new URL(maintenanceUrl), { pathname: `/${template}` }).href;
-  const fresh = connectDatabase({ url, connectionsMax: 1, openSocket: openDatabaseSocket });
+  const fresh = connectDatabase({ ...options, url });
   await migrate(fresh.sql, await readMigrations());
   await fresh.close();
   project.provide("database", { maintenanceUrl, template, prefix });

@@ -13,14 +13,14 @@ const { clock, core, db } = test;
 /** Two replicas, which advance rollouts at once. */
 const tick = () => Promise.all([advanceRollouts(core), advanceRollouts(core)]);
 const waves = [
-  { count: 40, soak_seconds: 240 },
+  { count: 20, soak_seconds: 240 },
   { percent: 100, soak_seconds: 240 },
 ];
 const gate = { max_failed_percent: 100, states: ["not_applied"], worse_than_control: true };
 const now = () => new Date(clock.now());
 
-describe("a rollout over 120 hosts", async () => {
-  const lab = await createRolloutLab(test, { count: 120, name: "host", tick });
+describe("a rollout over 60 hosts", async () => {
+  const lab = await createRolloutLab(test, { count: 60, name: "host", tick });
   beforeEach(async () => {
     await lab.settle();
     await Promise.all([sampleHosts(db, now()), sampleHosts(db, now())]);
@@ -36,12 +36,12 @@ describe("a rollout over 120 hosts", async () => {
     const { id } = await lab.start({ waves, gate });
     const done = await lab.runUntil(id, "completed", "paused");
     expect(done.state).toBe("completed");
-    expect(comparisonOf(done)).toMatchObject({ changed: 40, control: 80, unmatched: 0 });
+    expect(comparisonOf(done)).toMatchObject({ changed: 20, control: 40, unmatched: 0 });
     expect(["same", "unclear"]).toContain(comparisonOf(done)?.verdict);
-    expect(measureOf(done, "memory")).toMatchObject({ verdict: "same", changed: 40, control: 80 });
-    expect(measureOf(done, "cpu")).toMatchObject({ verdict: "same", changed: 40, control: 80 });
+    expect(measureOf(done, "memory")).toMatchObject({ verdict: "same", changed: 20, control: 40 });
+    expect(measureOf(done, "cpu")).toMatchObject({ verdict: "same", changed: 20, control: 40 });
     // No host is left that the last wave did not change.
-    expect(done.waves[1]?.comparison).toMatchObject({ verdict: "too_few", control: 0, unmatched: 80 });
+    expect(done.waves[1]?.comparison).toMatchObject({ verdict: "too_few", control: 0, unmatched: 40 });
     expect(await db.execute(sql`select from rollout_sample`)).toHaveLength(0);
   });
 
@@ -49,16 +49,16 @@ describe("a rollout over 120 hosts", async () => {
     const { id } = await lab.start({ waves, gate });
     lab.fleet.react("takes_memory");
     const paused = await lab.runUntil(id, "paused", "completed");
-    expect(paused).toMatchObject({ state: "paused", wave: 1, failed: 0, applied: 40, breach: null });
+    expect(paused).toMatchObject({ state: "paused", wave: 1, failed: 0, applied: 20, breach: null });
     expect(paused.reason?.code).toBe("worse_than_control");
     expect(paused.reason?.detail).toMatch(
-      /^Wave 1: Worse: memory \+\S+ % \(\S+ to \S+\), 40 changed hosts against 80 similar unchanged ones\.$/,
+      /^Wave 1: Worse: memory \+\S+ % \(\S+ to \S+\), 20 changed hosts against 40 similar unchanged ones\.$/,
     );
     expect(measureOf(paused, "memory")?.difference?.value).toBeCloseTo(0.5, 1);
     expect(await lab.eventsOf(id)).toEqual(["rollout.create", "rollout.wave_start", "rollout.breach", "rollout.pause"]);
     await lab.control(id, "resume");
     lab.fleet.react("applies");
-    expect(await lab.runUntil(id, "completed", "paused")).toMatchObject({ state: "completed", applied: 120 });
+    expect(await lab.runUntil(id, "completed", "paused")).toMatchObject({ state: "completed", applied: 60 });
   });
 
   it("only shows it where the gate does not ask for it", async () => {
@@ -74,9 +74,9 @@ describe("a rollout over 120 hosts", async () => {
     lab.fleet.react("falls_silent", ({ host }) => host.identityId.charCodeAt(35) % 2 === 0);
     const paused = await lab.runUntil(id, "paused", "completed");
     expect(paused.reason?.code).toBe("worse_than_control");
-    expect(measureOf(paused, "silent")).toMatchObject({ verdict: "worse", changed: 40, control: 80 });
+    expect(measureOf(paused, "silent")).toMatchObject({ verdict: "worse", changed: 20, control: 40 });
     const { changed = 0 } = measureOf(paused, "memory") ?? {};
-    expect(changed).toBeLessThan(40);
+    expect(changed).toBeLessThan(20);
   });
 
   it("has no verdict on memory without figures from before, and none by a clock that went back", async () => {

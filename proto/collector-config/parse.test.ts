@@ -134,7 +134,7 @@ describe("parseCollectorConfig", () => {
       "- ".repeat(100_000),
       "a: ".repeat(80_000),
     ]) {
-      const spent = await cpuMillisecondsOf(() => expect(parseCollectorConfig(text).ok).toBe(false));
+      const spent = await cpuMillisecondsOf(50, () => expect(parseCollectorConfig(text).ok).toBe(false));
       expect(spent).toBeLessThan(50);
     }
   });

@@ -42,18 +42,16 @@ const post = async (path: string, body: object = {}): Promise<Record<string, unk
   return answer.json();
 };
 
-/** Requests the diagnostics, and returns the bundle once it has arrived, with how long that took. */
-const fetchDiagnostics = async (): Promise<{ bundle: string; seconds: number }> => {
+/** Requests the diagnostics, and returns the bundle once it has arrived. */
+const fetchDiagnostics = async (): Promise<string> => {
   const path = `/v1/collector/hosts/${hostId}/diags`;
   // A core whose sessions have just ended answers 503 for a moment.
   const { id } = await eventually(() => post(path));
-  const from = performance.now();
-  const bundle = await eventually(async () => {
+  return eventually(async () => {
     const answer = await ask("GET", `${path}/${id}/bundle`);
     expect(answer.status).toBe(200);
     return answer.text();
   });
-  return { bundle, seconds: (performance.now() - from) / 1000 };
 };
 
 beforeAll(async () => {
@@ -110,14 +108,20 @@ afterAll(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-it("come from a host on another core at once, without key, token and paths", async () => {
-  const { bundle, seconds } = await fetchDiagnostics();
+it("come from a host on another core before its next heartbeat, without key, token and paths", async () => {
+  const { sql } = database.connect();
+  const lastHeartbeat = () => sql`select last_heartbeat_at as at from fleet_status`;
+  // Once more if a heartbeat came meanwhile.
+  const bundle = await eventually(async () => {
+    const before = await lastHeartbeat();
+    const fetched = await fetchDiagnostics();
+    expect(await lastHeartbeat()).toEqual(before);
+    return fetched;
+  });
   expect(JSON.parse(bundle)).toMatchObject({ validation: { ok: true }, running: { identity } });
   const key = await readFile(join(dir, "host", "identity", "current", "tls.key"), "utf8");
   for (const hidden of [key.split("\n")[1] ?? key, "PRIVATE KEY", "svcbt_", "tls.key", dir])
     expect(bundle).not.toContain(hidden);
-  // Well before the next heartbeat.
-  expect(seconds).toBeLessThan(8);
 });
 
 it("come with the next heartbeat while no notification arrives", async () => {
@@ -132,7 +136,7 @@ it("come with the next heartbeat while no notification arrives", async () => {
   await sql.unsafe(`alter database ${name} set search_path = public, pg_catalog`);
   await sql`select pg_terminate_backend(pid) from pg_stat_activity
     where datname = current_database() and pid <> pg_backend_pid()`;
-  const { bundle } = await fetchDiagnostics();
+  const bundle = await fetchDiagnostics();
   expect(JSON.parse(bundle)).toMatchObject({ running: { identity } });
   expect(notified).toEqual([]);
   notifications.close();

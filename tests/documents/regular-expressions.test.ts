@@ -45,8 +45,8 @@ const textOf = (node: Constructed["arguments"][number]): string | undefined => {
 
 /** A character for this long is slow. */
 const nsMax = 100;
-/** What repeats steps for each character does so for 10,000 of them too. */
-const size = 10_000;
+/** What repeats steps for each character does so for 5,000 of them too. */
+const size = 5_000;
 const longSize = 100_000;
 /** How many of the slowest texts of a pattern are tried at the long size. */
 const longTexts = 3;
@@ -108,7 +108,7 @@ const limitOf = (text: string): number => (text.length * nsMax) / 1e6;
 
 /**
  * Returns a text of which a character takes the pattern `nsMax` or longer. Steps that grow with the length of a text, or with a bound of the
- * pattern, show at 10,000 characters; the slowest texts are also tried at 100,000.
+ * pattern, show at 5,000 characters; the slowest texts are also tried at 100,000.
  */
 const findSlowText = (pattern: RegExp): string | null => {
   const costs: { textOf: TextOf; cost: number }[] = [];

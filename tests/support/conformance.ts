@@ -9,8 +9,13 @@ export interface Seen {
   body: unknown;
 }
 
-const matches = (pattern: string, path: string): boolean =>
-  new RegExp(`^${pattern.replace(/[.]/g, "\\.").replace(/:[a-z_]+/g, "[^/]+")}$`).test(path);
+/** The patterns of routes: making them for each response would take as long as many responses. */
+const patterns = new Map<string, RegExp>();
+const patternOf = (route: string): RegExp => {
+  const pattern = patterns.get(route) ?? new RegExp(`^${route.replace(/[.]/g, "\\.").replace(/:[a-z_]+/g, "[^/]+")}$`);
+  patterns.set(route, pattern);
+  return pattern;
+};
 
 /**
  * Returns what a response has that its route does not document; undefined if it conforms. Every call of a test core is checked here, so
@@ -25,7 +30,7 @@ export const undocumented = (
   // As in the router, a literal path precedes a parameter.
   const entry =
     routes.find((route) => route.method === method && route.path === pathname) ??
-    routes.find((route) => route.method === method && matches(route.path, pathname));
+    routes.find((route) => route.method === method && patternOf(route.path).test(pathname));
   if (entry === undefined) return undefined;
   const where = `${method} ${entry.path} returned ${status}`;
   if (contentType?.startsWith("application/problem+json")) {

@@ -1,4 +1,3 @@
-import { availableParallelism } from "node:os";
 import type { TestProject } from "vitest/node";
 import { unstable_startWorker } from "wrangler";
 import { provideDatabase } from "../global-setup.ts";
@@ -11,12 +10,14 @@ declare module "vitest" {
 }
 
 /**
- * A workerd for each core of the machine, as one uses one core, started by wrangler as `wrangler dev` starts it, and one PostgreSQL that they
+ * A workerd for each process of the tests, as one uses one core, started by wrangler as `wrangler dev` starts it, and one PostgreSQL that they
  * reach over TCP.
  */
 export default async (project: TestProject): Promise<() => Promise<void>> => {
   const dropDatabase = await provideDatabase(project, { tcp: true });
-  const workers = await Promise.all(Array.from({ length: availableParallelism() }, (_, index) => startWorker(index)));
+  const workers = await Promise.all(
+    Array.from({ length: project.config.maxWorkers }, (_, index) => startWorker(index)),
+  );
   project.provide("workerUrls", await Promise.all(workers.map(async (worker) => (await worker.url).href)));
   return async () => {
     await Promise.all(workers.map((worker) => worker.dispose()));

