@@ -1,10 +1,10 @@
 /** The fleet at a past time: the parameter `at`, and what has no history. */
 import * as v from "valibot";
-import { figureFilters, sortedFigures } from "../management/reported-numbers.ts";
+import { figureFilters } from "../management/reported-numbers.ts";
 import { type FilterPart, type FleetFilter, filterParts } from "./filter.ts";
 import { parsePastTime } from "./past-time.ts";
 import type { FleetThresholdsView } from "./report.ts";
-import type { FleetSort } from "./vocabulary.ts";
+import { type FleetSort, sortsOfNow } from "./vocabulary.ts";
 
 /** The query parameter `at`. */
 export const PastTime = v.pipe(
@@ -48,9 +48,7 @@ export const withoutHistory = (
   { filter, sort }: { filter: FleetFilter; sort?: FleetSort | undefined },
   { at, thresholds }: { at: number; thresholds: Thresholds },
 ): string | undefined => {
-  if (sortedFigures.some((figure) => figure === sort)) return `sort: ${sort} has no history`;
-  if (sort === "day_bytes") return "sort: the volume of hosts is that of the last day";
-  if (sort === "incomplete_hours") return "sort: the states of hours are as they are settled now";
+  if (sort !== undefined && sortsOfNow.has(sort)) return `sort: ${sort} has no history`;
   for (const part of Object.keys(filter) as FilterPart[]) {
     const { parameter } = filterParts[part];
     if (partsOfNow.has(part)) return `${parameter}: this has no history`;

@@ -113,6 +113,9 @@ export const fleetSorts = [
 /** One of `fleetSorts`. */
 export type FleetSort = (typeof fleetSorts)[number];
 
+/** The orders by what has no history: no page of the past has them. */
+export const sortsOfNow: ReadonlySet<FleetSort> = new Set([...sortedFigures, "incomplete_hours", "day_bytes"]);
+
 /**
  * How inventory and fleet agree on a host. `expected`: in both; `missing`: in the inventory, and never enrolled; `unexpected`: enrolled, not
  * revoked, and never in the inventory; `gone`: no longer in the inventory, and still sends heartbeats or telemetry.

@@ -30,10 +30,10 @@ import {
   facetsPath,
   parseView,
   reportPath,
+  sortPath,
   viewPath,
   withFilter,
   withRow,
-  withSort,
   withTime,
 } from "./view/view-state.ts";
 
@@ -254,7 +254,7 @@ export const Fleet = () => {
               busy={report.phase() === "loading" || report.phase() === "changing"}
               currentId={view().rowId}
               hrefOfRow={hrefOfRow}
-              hrefOfSort={(sort) => viewPath(withSort(view(), sort))}
+              hrefOfSort={(sort) => sortPath(view(), sort)}
             />
           </div>
           <Show when={(answer()?.items.length ?? 0) > 20}>{pager("Pages of the table, below")}</Show>

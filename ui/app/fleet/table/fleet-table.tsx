@@ -28,7 +28,8 @@ export const FleetTable = (props: {
   busy: boolean;
   currentId: string | undefined;
   hrefOfRow: (id: string) => string;
-  hrefOfSort: (sort: FleetSort) => string;
+  /** Undefined where there is no such order. */
+  hrefOfSort: (sort: FleetSort) => string | undefined;
 }) => {
   const navigate = useNavigate();
   const wide = createMedia("(min-width: 2000px)");
@@ -69,11 +70,11 @@ export const FleetTable = (props: {
                   class={`column-${column.name}`}
                   aria-sort={sorted("sort" in column ? column.sort : undefined)}
                 >
-                  <Show when={"sort" in column && column} fallback={column.label}>
-                    {(sortable) => (
-                      <a class="sort" href={props.hrefOfSort(sortable().sort)} noScroll>
+                  <Show when={"sort" in column && props.hrefOfSort(column.sort)} fallback={column.label}>
+                    {(href) => (
+                      <a class="sort" href={href()} noScroll>
                         {column.label}
-                        <Icon name={sorted(sortable().sort) ?? "sortable"} />
+                        <Icon name={sorted("sort" in column ? column.sort : undefined) ?? "sortable"} />
                       </a>
                     )}
                   </Show>

@@ -12,6 +12,7 @@ import {
   linkFaults,
   parseView,
   reportPath,
+  sortPath,
   viewPath,
   withFilter,
   withPage,
@@ -91,6 +92,11 @@ describe("the address of a view", () => {
       expect(path).toContain(at);
     expect(viewPath(withTime(view, "2026-11-23T03:00Z"))).toBe("/fleet?state=stale&at=2026-11-23T03%3A00Z");
     expect(viewPath(withTime(view))).toBe("/fleet?state=stale");
+    const byQueue = { ...view, sort: "queue_bytes", order: "desc" } as const;
+    expect(viewPath(withTime(byQueue, "2026-11-23T03:00Z"))).toBe("/fleet?state=stale&at=2026-11-23T03%3A00Z");
+    expect(withTime(byQueue)).toMatchObject({ sort: "queue_bytes", order: "desc" });
+    expect(sortPath(withTime(view, "2026-11-23T03:00Z"), "queue_bytes")).toBeUndefined();
+    expect(sortPath(withTime(view), "queue_bytes")).toBe("/fleet?state=stale&sort=queue_bytes");
     expect(linkFaults("?at=yesterday")).toEqual(["at is a time in UTC, such as 2026-11-23T02:41Z."]);
   });
 

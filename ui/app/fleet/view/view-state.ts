@@ -1,7 +1,7 @@
 import { type FleetFilter, filterToParams } from "../../../../proto/fleet-health/filter.ts";
 import { parsePastTime } from "../../../../proto/fleet-health/past-time.ts";
 import { parseFilterLink } from "../../../../proto/fleet-health/query-language/filter-link.ts";
-import { type ExportKind, type FleetSort, fleetSorts } from "../../../../proto/fleet-health/vocabulary.ts";
+import { type ExportKind, type FleetSort, fleetSorts, sortsOfNow } from "../../../../proto/fleet-health/vocabulary.ts";
 import { withQuery } from "../../browser/with-query.ts";
 
 /** Rows of a page. */
@@ -116,12 +116,13 @@ const viewParams = (view: FleetView): URLSearchParams => {
 /** Returns the first page of a view under another filter. */
 export const withFilter = (view: FleetView, filter: FleetFilter): FleetView => ({ ...withPage(view), filter });
 
-/** Returns the first page of a view at a past time; without one, now. */
+/** Returns the first page of a view at a past time, in the usual order if its own has no history; without a time, now. */
 export const withTime = ({ filter, sort, order }: FleetView, at?: string): FleetView => ({
   filter,
   ...(at === undefined ? {} : { at }),
-  sort,
-  order,
+  ...(at !== undefined && sortsOfNow.has(sort)
+    ? { sort: defaultView.sort, order: defaultView.order }
+    : { sort, order }),
 });
 
 /** Returns the first page of a view by another column; by the same column, in the opposite order. */
@@ -130,6 +131,10 @@ export const withSort = (view: FleetView, sort: FleetSort): FleetView => ({
   sort,
   order: sort === view.sort && view.order === "asc" ? "desc" : "asc",
 });
+
+/** Returns the address of a view by another column; undefined at a past time that does not know that order. */
+export const sortPath = (view: FleetView, sort: FleetSort): string | undefined =>
+  view.at !== undefined && sortsOfNow.has(sort) ? undefined : viewPath(withSort(view, sort));
 
 /** Returns a view at another page; without a cursor, the first. */
 export const withPage = (view: FleetView, cursor?: string): FleetView => ({
