@@ -1,7 +1,6 @@
 import { desc, eq, sql } from "drizzle-orm";
 import { chatMessage } from "../../../drizzle/schema/chat.ts";
 import type { Executor } from "../database/database.ts";
-import { firstRow } from "../database/query-parts.ts";
 
 /** A message's row. */
 export type ChatMessageRow = typeof chatMessage.$inferSelect;
@@ -15,8 +14,10 @@ export const insertChatMessages = async (
 };
 
 /** Finds a message. */
-export const findChatMessage = (db: Executor, id: string): Promise<ChatMessageRow | undefined> =>
-  firstRow(db.select().from(chatMessage).where(eq(chatMessage.id, id)));
+export const findChatMessage = async (db: Executor, id: string): Promise<ChatMessageRow | undefined> => {
+  const [row] = await db.select().from(chatMessage).where(eq(chatMessage.id, id));
+  return row;
+};
 
 /** Returns the messages of a conversation, oldest first. */
 export const listChatMessages = (db: Executor, sessionId: string): Promise<ChatMessageRow[]> =>

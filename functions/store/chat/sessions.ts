@@ -2,7 +2,6 @@ import { and, count, desc, eq, getTableColumns, isNotNull, lt, or, sql } from "d
 import { chatSession } from "../../../drizzle/schema/chat.ts";
 import type { Executor } from "../database/database.ts";
 import type { Paged, PageRequest } from "../database/query-parts.ts";
-import { firstRow } from "../database/query-parts.ts";
 
 /** A conversation's row. */
 export type ChatSessionRow = typeof chatSession.$inferSelect;
@@ -31,26 +30,26 @@ export const countChatSessions = async (db: Executor, userId: string): Promise<n
 };
 
 /** Finds a conversation of a person. */
-export const findChatSession = (
+export const findChatSession = async (
   db: Executor,
   { id, userId }: { id: string; userId: string },
-): Promise<LeasedChatSession | undefined> =>
-  firstRow(
-    db
-      .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
-      .from(chatSession)
-      .where(and(eq(chatSession.id, id), eq(chatSession.userId, userId))),
-  );
+): Promise<LeasedChatSession | undefined> => {
+  const [row] = await db
+    .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
+    .from(chatSession)
+    .where(and(eq(chatSession.id, id), eq(chatSession.userId, userId)));
+  return row;
+};
 
 /** Locks a conversation until the transaction ends. */
-export const lockChatSession = (db: Executor, id: string): Promise<LockedChatSession | undefined> =>
-  firstRow(
-    db
-      .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
-      .from(chatSession)
-      .where(eq(chatSession.id, id))
-      .for("update"),
-  );
+export const lockChatSession = async (db: Executor, id: string): Promise<LockedChatSession | undefined> => {
+  const [row] = await db
+    .select({ ...getTableColumns(chatSession), turnExpired: isExpired })
+    .from(chatSession)
+    .where(eq(chatSession.id, id))
+    .for("update");
+  return row;
+};
 
 /** Returns one page of a person's conversations, the last used first. Positions are `<updated_at> <id>`. */
 export const listChatSessions = async (
