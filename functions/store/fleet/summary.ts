@@ -4,11 +4,12 @@ import {
   attentionStates,
   type FleetState,
   type Forwarding,
+  fleetStates,
   forwardings,
 } from "../../../proto/fleet-health/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
-import { countByNumber, type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
+import { type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
 import { fleetPredicate } from "./predicate.ts";
 import { type FleetRules, forwardingIs, hostsOf, isActive, stateAtIndex, stateIndex } from "./rows.ts";
 
@@ -58,13 +59,21 @@ const selectStates = (db: Executor, rules: FleetRules, where: SQL): Promise<read
 };
 
 const countStates = ({ mark, numbers }: MarkedHosts, rules: FleetRules): readonly StateCounts[] => {
-  const states = numbers(stateIndex(rules));
-  const active = countByNumber(states, mark(isActive(rules)));
-  const byForwarding = eachForwarding((kind) => countByNumber(states, mark(forwardingIs(kind, rules))));
-  return [...countByNumber(states)].map(([state, enrolled]) => ({
-    ...{ state_index: state, enrolled, active: active.get(state) ?? 0 },
-    ...eachForwarding((kind) => byForwarding[kind].get(state) ?? 0),
+  const [states, active] = [numbers(stateIndex(rules)), mark(isActive(rules))];
+  const { forwarding, stopped, never } = eachForwarding((kind) => mark(forwardingIs(kind, rules)));
+  const rows = fleetStates.map((_, state) => ({
+    ...{ state_index: state, enrolled: 0, active: 0 },
+    ...eachForwarding(() => 0),
   }));
+  for (let at = 0; at < states.length; at++) {
+    const row = rows[(states[at] as number) | 0] as StateCounts;
+    row.enrolled += 1;
+    row.active += active[at] as number;
+    row.forwarding += forwarding[at] as number;
+    row.stopped += stopped[at] as number;
+    row.never += never[at] as number;
+  }
+  return rows.filter(({ enrolled }) => enrolled > 0);
 };
 
 const eachForwarding = <Each>(valueFor: (kind: Forwarding) => Each): Record<Forwarding, Each> => ({

@@ -207,16 +207,11 @@ const timeOfText = (text: string): number => {
   return Date.parse(timestampOf(text));
 };
 
-/** Counts hosts by a whole number of each, -1 or more; those of which `marks` has a mark, or all. */
-export const countByNumber = (numbers: Float64Array, marks?: Uint8Array): Map<number, number> => {
-  return countsOf(addCounts(new Uint32Array(firstCounts), numbers, marks));
-};
-
 /** Room for more numbers than most counts are by. */
 const firstCounts = 256;
 
 /** Adds hosts to the counts of their numbers, which begin with that of -1, and returns them. */
-const addCounts = (known: Uint32Array<ArrayBuffer>, numbers: Float64Array, marks?: Uint8Array) => {
+const addCounts = (known: Uint32Array<ArrayBuffer>, numbers: Float64Array) => {
   let counts = known;
   for (let at = 0; at < numbers.length; at++) {
     const place = ((numbers[at] as number) + 1) | 0;
@@ -225,7 +220,7 @@ const addCounts = (known: Uint32Array<ArrayBuffer>, numbers: Float64Array, marks
       longer.set(counts);
       counts = longer;
     }
-    counts[place] = (counts[place] as number) + (marks === undefined ? 1 : (marks[at] as number));
+    counts[place] = (counts[place] as number) + 1;
   }
   return counts;
 };
