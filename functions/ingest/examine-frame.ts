@@ -1,5 +1,5 @@
 import type { BinaryReader } from "@bufbuild/protobuf/wire";
-import type { Envelope, Frame } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
+import type { Ack, Envelope, Frame } from "../../proto/gen/svc/ingest/v1/ingest_pb.js";
 import { decodeText, eachValue, ProtobufError, readWire } from "../../proto/wire.ts";
 import { Problem } from "../problems.ts";
 import type { FrameToCommit } from "../store/ingest/decide-frames.ts";
@@ -44,6 +44,8 @@ const kindPattern = new RegExp(`^[a-z0-9_]{1,${kindBytesMax}}$`);
 const nul = "\0";
 /** The memory of an envelope beside its bytes: the objects of protobuf decoding and the overhead of a row. */
 export const envelopeOverheadBytes = 256;
+/** Returns what an ack counts in memory until it is sent, beside a few bytes. */
+export const ackBytes = ({ rejected }: Pick<Ack, "rejected">): number => rejected.length * envelopeOverheadBytes;
 /** The same of an attribute. */
 export const attributeOverheadBytes = 96;
 /** 0001-01-01, as google.protobuf.Timestamp has it. */

@@ -36,7 +36,7 @@ import { type ByteBudget, reserveOnce } from "./byte-budget.ts";
 import { toConnectError } from "./connect-error.ts";
 import { decodeForward, decodeSubmit, submittedKey } from "./decode-requests.ts";
 import { acceptedEncodings, examineSent } from "./examine-block.ts";
-import { checkClaims, type ExaminedFrame, envelopeOverheadBytes, type FrameLimits } from "./examine-frame.ts";
+import { ackBytes, checkClaims, type ExaminedFrame, type FrameLimits } from "./examine-frame.ts";
 import { createAside, type DecodeMessage, type ForwardAnswer, type ForwardMessage, forward } from "./forward.ts";
 import type { IncompleteMessages } from "./incomplete-messages.ts";
 import { frameField, limitMessages, type MessageLimits } from "./limit-messages.ts";
@@ -295,6 +295,3 @@ export const createIngestRoutes = (needs: IngestDependencies): IngestRoutes => {
     },
   };
 };
-
-/** Returns what an ack counts in memory until it is sent, beside a few bytes. */
-const ackBytes = ({ rejected }: Ack): number => rejected.length * envelopeOverheadBytes;
