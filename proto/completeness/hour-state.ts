@@ -183,12 +183,13 @@ export const sumHour = (hourMs: number, all: readonly AccountFacts[]): HourAccou
     // That it does not run in the time to come is not known yet. What it has accepted in its hour is, whatever its clock says.
     const untilMs = isStopped ? Math.min(toMs, receivedMs + clockSkewMs) : toMs;
     const endMs = Math.min(untilMs, hourMs + hourLengthMs);
+    const ms = endMs - Math.max(fromMs, hourMs);
     const isOwn = Math.floor(fromMs / hourLengthMs) * hourLengthMs === hourMs;
     if (account.refused !== null) {
       if (isOwn) sum.faults.push(account.refused);
       continue;
     }
-    if (isStopped ? endMs <= Math.max(fromMs, hourMs) : !isOwn) continue;
+    if (isStopped ? ms <= 0 : !isOwn) continue;
     sum.accounts += 1;
     // Those of a restored disk begin again where its copy was made.
     sum.coveredMs += Math.max(0, endMs - Math.max(fromMs, coveredThroughMs));
