@@ -10,6 +10,8 @@ export interface StreamMessage {
   heldBytes: number;
   /** Its sequence in the stream. */
   sequence: number;
+  /** How often the consumer has delivered it. */
+  deliveries: number;
   /** The number of the consumer's deliveries through this one. */
   delivery: number;
   /** When the stream stored it, in milliseconds. */
@@ -30,10 +32,10 @@ const acknowledge = new TextEncoder().encode("+ACK");
 export const toStreamMessage = (message: Msg): StreamMessage => {
   const tokens = (message.reply ?? "").split(".");
   const at = tokens.length === 9 ? 5 : 7;
-  const [sequence, delivery] = tokens.slice(at, at + 2).map(Number);
+  const [deliveries, sequence, delivery] = tokens.slice(at - 1, at + 2).map(Number);
   // As a number, the nanoseconds of a whole millisecond may be those of the one before: then it differs from the time of the stored message.
   const storedAt = Number(tokens[at + 2]?.slice(0, -6));
-  if (tokens[1] !== "ACK" || !sequence || !delivery || !storedAt)
+  if (tokens[1] !== "ACK" || !deliveries || !sequence || !delivery || !storedAt)
     throw new TypeError(`a message of a consumer has the reply ${message.reply}`);
   const { subject, headers, data } = message;
   const heldBytes = heldBytesOf(data, headers);
@@ -43,6 +45,7 @@ export const toStreamMessage = (message: Msg): StreamMessage => {
     data,
     heldBytes,
     sequence,
+    deliveries,
     delivery,
     storedAt,
     ack: () => void message.respond(acknowledge),
@@ -51,7 +54,8 @@ export const toStreamMessage = (message: Msg): StreamMessage => {
 
 /** Returns a message that was read by its sequence. There is nothing to acknowledge. */
 export const storedMessage = ({ subject, seq, header, data, time }: StoredMsg): StreamMessage => ({
-  ...{ subject, headers: header, data, heldBytes: heldBytesOf(data, header), sequence: seq, delivery: 0 },
+  ...{ subject, headers: header, data, heldBytes: heldBytesOf(data, header), sequence: seq },
+  ...{ deliveries: 0, delivery: 0 },
   storedAt: time.getTime(),
   ack: () => undefined,
 });

@@ -4,7 +4,8 @@
  * - One request is open at a time, and is read to its end; the next one follows while the buffer has room.
  * - The deliveries of a consumer are numbered: when one is missing, everything ends with an error, so nothing is skipped. Once a request has
  *   ended without any, the server says how many it has made: the last one may be what another process took.
- * - A message that the server delivers again is in the buffer, or with the reader, and is dropped.
+ * - A message that the server delivers again is in the buffer, or with the reader, and is dropped. One at its place that it delivers for the
+ *   first time is another message, of a stream that was restored: everything ends with an error.
  */
 import { createInbox, type Msg, type NatsConnection } from "@nats-io/transport-node";
 import type { Clock } from "../../kit/clock.ts";
@@ -86,6 +87,10 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
     const pulled = toStreamMessage(message);
     if (pulled.delivery !== delivered + 1) {
       fail(new Error("the server delivered a message that did not arrive"));
+      return;
+    }
+    if (pulled.sequence <= last && pulled.deliveries === 1) {
+      fail(new Error("the stream has gone back"));
       return;
     }
     delivered = pulled.delivery;
