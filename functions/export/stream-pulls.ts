@@ -3,7 +3,7 @@
  * first message that exceeds their bytes, or leave messages behind at the server when they are ended early. Invariants:
  * - One request is open at a time, and is read to its end; the next one follows while the buffer has room.
  * - The deliveries of a consumer are numbered: when one is missing, everything ends with an error, so nothing is skipped. Once a request has
- *   ended without any, the server says how many it has made: the last one may be what another process took.
+ *   ended without any, the server says how many it has made: more, if another process took the last one; less, if it was restored.
  * - A message that the server delivers again is in the buffer, or with the reader, and is dropped. One at its place that it delivers for the
  *   first time is another message, of a stream that was restored: everything ends with an error.
  */
@@ -139,6 +139,7 @@ export const pullMessages = (options: PullOptions): StreamPulls => {
       if (delivered > before || closed.signal.aborted) continue;
       const made = await options.deliveries().catch(() => delivered);
       if (made > delivered) fail(new Error("the server delivered a message that did not arrive"));
+      else if (made < delivered) fail(new Error("the consumer has gone back"));
       // The server is at its limit of unacknowledged messages, or has no leader: it answers at once.
       await clock.sleep(100, closed.signal);
     }
