@@ -43,20 +43,17 @@ export const createExportStatements = (server: DatabaseServer): ExecuteStatement
     expressions.set(text, expression);
     return expression(scope);
   };
-  const scopeOf = (params: readonly unknown[], row: Values): Scope => ({
-    params,
-    row,
-    server: {
-      now: () => server.now(),
-      timeline: () => server.identity.timeline,
-      started: () => server.identity.startedAt,
-      oid: () => fixed.oid,
-      xmin: () => BigInt(server.snapshot().xmin),
-      xmax: () => BigInt(server.snapshot().xmax),
-      stored: () => BigInt(server.tables.stored),
-      letters: () => BigInt(server.tables.deadLetters.filter(({ name }) => name === row.name).length),
-    },
-  });
+  const values: Scope["server"] = {
+    now: () => server.now(),
+    timeline: () => server.identity.timeline,
+    started: () => server.identity.startedAt,
+    oid: () => fixed.oid,
+    xmin: () => BigInt(server.snapshot().xmin),
+    xmax: () => BigInt(server.snapshot().xmax),
+    stored: () => BigInt(server.tables.stored),
+    letters: (row) => BigInt(server.tables.deadLetters.filter(({ name }) => name === row.name).length),
+  };
+  const scopeOf = (params: readonly unknown[], row: Values): Scope => ({ params, row, server: values });
   const lists = new Map<string, (readonly [string, string])[]>();
   /** Returns the names and expressions of a list. */
   const itemsOf = (list: string, pattern: RegExp): (readonly [string, string])[] => {

@@ -212,6 +212,8 @@ const judgeReports = ({
   hosts: readonly SimulatedHost[];
   isIntact: boolean;
 }): Breach[] => {
+  const gaps = records.filter(({ action }) => action === "ingest.gap");
+  if (gaps.length === 0) return [];
   const texts = new Set(envelopes.map(({ text }) => text));
   const backTwice = new Set(hosts.filter(({ disk }) => disk.restores > 1).map(({ hostId }) => hostId));
   // Each copy of a queue reports what was lost of it, and one of them may have had it still.
@@ -229,8 +231,7 @@ const judgeReports = ({
   /** Whether a queue of one history stored the sequence under another id only. */
   const isElsewhere = (record: QueueRecord, sequence: number) =>
     single.has(record.hostId) && !used.has(placeOf(record, sequence)) && usedByHost.has(`${record.hostId} ${sequence}`);
-  return records.flatMap((record) => {
-    if (record.action !== "ingest.gap") return [];
+  return gaps.flatMap((record) => {
     if (isIntact) return [{ law: laws.noFalseLoss, detail: `${record.hostId}: the servers lost nothing` }];
     const [from, through] = [Number(record.details.from), Number(record.details.through)];
     for (let sequence = from; sequence <= through; sequence++)

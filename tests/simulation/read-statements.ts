@@ -5,11 +5,13 @@ import { blockColumns } from "../../functions/store/ingest/block-rows.ts";
 import { readStoredBlock } from "../../functions/store/ingest/stored-envelope.ts";
 
 /** Splits statements at the semicolons that stand in no literal. */
-export const splitStatements = (text: string): string[] => splitOutsideQuotes(text, ";");
+export const splitStatements = (text: string): string[] => partsOf(text, /(?:[^';]|'[^']*')+/g);
 
 /** Returns the arguments of EXECUTE, literals without their quotes. */
 export const argumentsOf = (text: string): string[] =>
-  splitOutsideQuotes(text, ",").map((part) => (part.startsWith("'") ? part.slice(1, -1).replaceAll("''", "'") : part));
+  partsOf(text, /(?:[^',]|'[^']*')+/g).map((part) =>
+    part.startsWith("'") ? part.slice(1, -1).replaceAll("''", "'") : part,
+  );
 
 /** Returns the elements of an array's literal. Numbers stand bare, texts in double quotes. */
 export const textsOf = (literal: string): string[] => {
@@ -22,19 +24,8 @@ export const textsOf = (literal: string): string[] => {
 /** Returns the elements of an array of numbers. */
 export const numbersOf = (literal: string): number[] => textsOf(literal).map(Number);
 
-const splitOutsideQuotes = (text: string, separator: string): string[] => {
-  const parts: string[] = [];
-  let isQuoted = false;
-  let start = 0;
-  for (let at = 0; at <= text.length; at++) {
-    if (text[at] === "'") isQuoted = !isQuoted;
-    if (at < text.length && (isQuoted || text[at] !== separator)) continue;
-    const part = text.slice(start, at).trim();
-    if (part !== "") parts.push(part);
-    start = at + 1;
-  }
-  return parts;
-};
+const partsOf = (text: string, pattern: RegExp): string[] =>
+  (text.match(pattern) ?? []).map((part) => part.trim()).filter((part) => part !== "");
 
 /** Bytes before the first row: a signature, flags and the length of an extension. */
 const headerBytes = 19;

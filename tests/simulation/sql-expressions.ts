@@ -14,8 +14,8 @@ export type Values = Record<string, Value>;
 export interface Scope {
   params: readonly unknown[];
   row: Values;
-  /** What the server knows: `@name` in an expression. */
-  server: Readonly<Record<string, () => Value>>;
+  /** What the server knows of a row: `@name` in an expression. */
+  server: Readonly<Record<string, (row: Values) => Value>>;
 }
 
 /** Returns the value in a scope. */
@@ -176,10 +176,10 @@ export const readExpression = (text: string): Expression => {
     if (token.startsWith("'")) return () => token.slice(1, -1).replaceAll("''", "'");
     if (token.startsWith("$")) return ({ params }) => (params[Number(token.slice(1)) - 1] ?? null) as Value;
     if (token.startsWith("@"))
-      return ({ server }) => {
+      return ({ row, server }) => {
         const constant = server[token.slice(1)];
         if (constant === undefined) throw new Error(`the model does not know ${token}`);
-        return constant();
+        return constant(row);
       };
     if (/^\d/.test(token)) return () => Number(token);
     const name = token.toLowerCase();

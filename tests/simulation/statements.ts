@@ -1,5 +1,5 @@
 /** The statements that functions/store/ingest/commit-frames.ts prepares, on the model of the server. */
-import { createHash } from "node:crypto";
+import { hash } from "node:crypto";
 import { type DatabaseServer, queueRow, serverError, type Transaction } from "./database.ts";
 import { numbersOf, textsOf } from "./read-statements.ts";
 import { moveCursor, newCursor } from "./tables.ts";
@@ -100,10 +100,6 @@ export const createStatements = (
 /** Continues the digest of a range by those of its next blocks, in hex (drizzle/sql/ingest-range-digest.sql). */
 const continueDigest = (before: Uint8Array | null, digests: string): Uint8Array | null =>
   (digests.match(/.{64}/g) ?? []).reduce<Uint8Array | null>(
-    (digest, block) =>
-      createHash("sha256")
-        .update(digest ?? new Uint8Array())
-        .update(block, "hex")
-        .digest(),
+    (digest, block) => hash("sha256", Buffer.concat([digest ?? new Uint8Array(), Buffer.from(block, "hex")]), "buffer"),
     before,
   );

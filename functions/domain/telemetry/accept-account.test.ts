@@ -312,7 +312,7 @@ describe("accepting an account", () => {
     const caller = { identity: host.identity, fingerprintSha256: fingerprintOf(host).toHex(), der: host.certificate };
     const acceptAt = (cursor: bigint, session = sessionId) => {
       const counted = { cursor, sessionId: session, totals: { ...noCounts, stored: cursor } };
-      const books = createStreamBooks(async () => ({ ...counted, countedFrom: null, end: null }));
+      const books = createStreamBooks(async () => ({ ...counted, countedFrom: [], end: null }));
       const stream = { queueId, sessionId, cursor: 100n };
       return createAccountAcceptor(test.core, { books })(caller, signed(bodyOf()), stream);
     };

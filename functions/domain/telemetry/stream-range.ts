@@ -26,7 +26,8 @@ export interface CountedQueue {
   /** Through where all of it is stored; null without a message. */
   end: StreamPlace | null;
   totals: RangeCounts | null;
-  countedFrom: CountStart | null;
+  /** Of the newest, in their order. */
+  countedFrom: readonly CountStart[];
 }
 
 /** The last account of a queue, and the totals through it; null where its sink had none. */
@@ -78,16 +79,18 @@ export const rangeSince = (
 
 /** Returns the totals through the last account, as the stream has them now; null if they are not known. */
 const baseOf = (
-  start: CountStart | null,
+  starts: readonly CountStart[],
   last: SettledAccount | undefined,
   firstSequence: bigint,
 ): RangeCounts | null => {
   if (last === undefined) {
-    if (start === null || start.isLost) return noCounts;
+    const start = starts.findLast(({ isLost }) => !isLost);
+    if (start === undefined) return noCounts;
     return start.through < firstSequence ? start.totals : null;
   }
   const { lastSequence } = last;
-  if (start === null || lastSequence < start.from || lastSequence > start.through) return last.totals;
+  const start = starts.find(({ from, through }) => from <= lastSequence && lastSequence <= through);
+  if (start === undefined) return last.totals;
   // The stream has gone back behind the account: what is lost below its end is of accounts that are settled.
   const rest = start.through - lastSequence;
   if (rest > 0n && !start.isLost) return null;

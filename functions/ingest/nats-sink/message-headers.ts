@@ -25,12 +25,19 @@ export const blockHeaders = (
 const timeOf = (ms: number): string => new Date(ms).toISOString().replace("Z", "000Z");
 
 /** Writes from where the totals of a queue go on, for the header `Svc-Counted-From`. */
-export const formatCountStart = ({ from, through, isLost, totals }: CountStart): string =>
-  `${from},${through},${isLost ? "lost" : "unknown"},${formatTotals(totals)}`;
+export const formatCountStarts = (starts: readonly CountStart[]): string =>
+  starts
+    .map(
+      ({ from, through, isLost, totals }) =>
+        `${from},${through},${isLost ? "lost" : "unknown"},${formatTotals(totals)}`,
+    )
+    .join(";");
 
-/** Reads `Svc-Counted-From`; null unless it is as `formatCountStart` writes it. */
-export const parseCountStart = (text: string): CountStart | null => {
-  const [, from = "", through = "", kind, rest = ""] = /^(\d{1,19}),(\d{1,19}),(lost|unknown),(.*)$/.exec(text) ?? [];
-  const totals = parseTotals(rest);
-  return totals ? { from: BigInt(from), through: BigInt(through), isLost: kind === "lost", totals } : null;
-};
+/** Reads `Svc-Counted-From`, as far as it is as `formatCountStarts` writes it. */
+export const parseCountStarts = (text: string): CountStart[] =>
+  text.split(";").flatMap((start) => {
+    const [, from = "", through = "", kind, rest = ""] =
+      /^(\d{1,19}),(\d{1,19}),(lost|unknown),(.*)$/.exec(start) ?? [];
+    const totals = parseTotals(rest);
+    return totals ? [{ from: BigInt(from), through: BigInt(through), isLost: kind === "lost", totals }] : [];
+  });

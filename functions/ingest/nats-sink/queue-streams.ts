@@ -24,7 +24,7 @@ import { addTotals, type CountStart, formatTotals, parseTotals } from "../../dom
 import type { BlockCodec } from "../../store/ingest/block-codec.ts";
 import { cursorsOfHostMax, type QueueName } from "../../store/ingest/cursors.ts";
 import type { AckedMessage } from "./acked-messages.ts";
-import { blockHeaders, formatCountStart, parseCountStart } from "./message-headers.ts";
+import { blockHeaders, formatCountStarts, parseCountStarts } from "./message-headers.ts";
 import type { PlannedBlock } from "./plan-blocks.ts";
 import { type Publisher, StaleSequence, unavailable } from "./publisher.ts";
 import { type Chain, chainOf, emptyChain, moveToState, type QueueView, readMessage, totalsOf } from "./queue-view.ts";
@@ -52,7 +52,7 @@ export interface QueueStateChange {
   session?: string;
   cursor?: bigint;
   totals?: RangeCounts | null;
-  countedFrom?: CountStart | null;
+  countedFrom?: readonly CountStart[];
 }
 
 /** An earlier session can be faster than its fence that often. */
@@ -138,7 +138,7 @@ export const createQueueStreams = ({
         "Svc-Kinds": [...view.chains.keys()].join(","),
         "Svc-Cursor": String(cursor),
         ...(totals && { "Svc-Totals": formatTotals(totals) }),
-        ...(countedFrom && { "Svc-Counted-From": formatCountStart(countedFrom) }),
+        ...(countedFrom.length > 0 && { "Svc-Counted-From": formatCountStarts(countedFrom) }),
       },
       payload: empty,
     });
@@ -197,7 +197,7 @@ export const createQueueStreams = ({
         stateEnd: state?.seq ?? 0,
         stateAt: state?.time.getTime() ?? 0,
         stateTotals: parseTotals(state?.header.get("Svc-Totals") ?? ""),
-        countedFrom: parseCountStart(state?.header.get("Svc-Counted-From") ?? ""),
+        countedFrom: parseCountStarts(state?.header.get("Svc-Counted-From") ?? ""),
         isOwn: false,
       };
       const known = kinds === undefined ? await findKinds(subjects) : kinds.split(",").filter(Boolean);

@@ -33,7 +33,7 @@ export interface QueueView extends QueueName {
   stateAt: number;
   /** The totals in the state, undefined where it has none, and from where they go on. */
   stateTotals: RangeCounts | undefined;
-  countedFrom: CountStart | null;
+  countedFrom: readonly CountStart[];
   /** Whether this core has opened the session, or fenced a queue without one: nothing of another core is under way. */
   isOwn: boolean;
 }
@@ -51,7 +51,7 @@ export const chainOf = ({ chains }: QueueView, kind: string): Chain => chains.ge
 
 /** Returns what became of a queue's sequences up to its cursor; null where an earlier version has counted nothing. */
 export const totalsOf = ({ chains, stateEnd, stateTotals, countedFrom }: QueueView): RangeCounts | null => {
-  const start = countedFrom?.through ?? 0n;
+  const start = countedFrom.at(-1)?.through ?? 0n;
   const ends = [...chains.values()].filter(({ end, storedThrough }) => end > 0 && storedThrough > start);
   if (stateTotals === undefined) return stateEnd === 0 && ends.length === 0 ? noCounts : null;
   const newest = ends.reduce<Chain | undefined>(
@@ -77,23 +77,27 @@ export const countsOf = (
   };
 };
 
+/** How many starts a queue keeps: an account is settled within an hour, between one and the next. */
+const countStartsMax = 8;
+
 /** Returns from where the totals of an opened queue go on: behind what it lost, or where an earlier version has counted nothing. */
 export const restartOf = (
   view: QueueView,
   lost: Loss | undefined,
   recorded: Loss | undefined,
-): { totals: RangeCounts; countedFrom: CountStart } | undefined => {
+): { totals: RangeCounts; countedFrom: CountStart[] } | undefined => {
   const before = totalsOf(view);
   if (before === null) {
     const stored = highestStored(view);
     const through = lost && lost.through > stored ? lost.through : stored;
-    return { totals: noCounts, countedFrom: { from: 1n, through, isLost: false, totals: noCounts } };
+    return { totals: noCounts, countedFrom: [{ from: 1n, through, isLost: false, totals: noCounts }] };
   }
   if (lost === undefined) return undefined;
   // Unless another sink has some of it, or it expired.
   const isLost = recorded?.from === lost.from;
   const totals = isLost ? { ...before, lost: before.lost + sequencesOf(lost) } : before;
-  return { totals, countedFrom: { from: lost.from, through: lost.through, isLost, totals } };
+  const earlier = view.countedFrom.filter(({ through }) => through < lost.from).slice(1 - countStartsMax);
+  return { totals, countedFrom: [...earlier, { from: lost.from, through: lost.through, isLost, totals }] };
 };
 
 /** Moves the view to a message of a chain. One of an earlier version is one envelope, and has no last sequence. */
@@ -118,7 +122,7 @@ export const readMessage = (view: QueueView, kind: string, { seq, header }: Stor
 export const moveToState = (view: QueueView, cursor: bigint): void => {
   const { chains, stateTotals, countedFrom } = view;
   const ends = [...chains.values()].filter(({ end }) => end > 0);
-  const start = { through: 0n, totals: noCounts, ...countedFrom };
+  const start = { through: 0n, totals: noCounts, ...countedFrom.at(-1) };
   const counted = ends.reduce((totals, end) => highestTotals(totals, end.totals ?? noCounts), start.totals);
   // Retention deletes the newest message last.
   const isCounted = ends.length > 0 && ends.every(({ totals }) => totals !== undefined);
