@@ -5,7 +5,7 @@ import { type Drift, driftKinds, type ExportKind, exportKinds } from "../../../p
 import type { Executor } from "../database/database.ts";
 import { countMarks } from "./columns/column-loops.ts";
 import type { FleetColumns } from "./columns/fleet-columns.ts";
-import { countByName, type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
+import { countByName, countByNumber, type MarkedHosts, markHosts } from "./columns/select-hosts.ts";
 import { countLabels, type LabelCounts, labelSetsOf } from "./labels.ts";
 import { exportPredicate, fleetPredicate } from "./predicate.ts";
 import { type FleetRules, hasHeartbeat, hostsOf, timestampsAt } from "./rows.ts";
@@ -83,8 +83,8 @@ const bucketsOf = ({ now }: FleetRules) => {
   };
 };
 
-const countLabelSets = ({ count }: MarkedHosts): SQL => {
-  const counts = count(sql`label_set_id`);
+const countLabelSets = ({ numbers }: MarkedHosts): SQL => {
+  const counts = countByNumber(numbers(sql`label_set_id`));
   const [ids, hosts] = [[...counts.keys()], [...counts.values()]].map((each) => `{${each.join(",")}}`);
   return sql`select * from unnest(${ids}::int[], ${hosts}::int[]) as counted (label_set_id, hosts)`;
 };
@@ -92,7 +92,7 @@ const countLabelSets = ({ count }: MarkedHosts): SQL => {
 const countMarked = (marked: MarkedHosts, rules: FleetRules) => {
   const { heartbeat_age, expiry_day } = bucketsOf(rules);
   const byBucket = (bucket: SQL) =>
-    new Map([...marked.count(bucket)].map(([at, count]) => [String(at), count] as const));
+    new Map([...countByNumber(marked.numbers(bucket))].map(([at, count]) => [String(at), count] as const));
   const exported = (kind: ExportKind) => countMarks(marked.mark(exportPredicate(kind, rules)));
   return {
     facets: {

@@ -5,21 +5,15 @@ import type { Comparator, Constant } from "./parse-expression.ts";
 export type Numbers = number | Float64Array;
 
 /** Returns the numbers of the hosts at some places. */
-export const pickNumbers = (
-  values: Float64Array,
-  places: Uint32Array,
-  picked: Float64Array = new Float64Array(places.length),
-): Float64Array => {
+export const pickNumbers = (values: Float64Array, places: Uint32Array): Float64Array => {
+  const picked = new Float64Array(places.length);
   for (let at = 0; at < places.length; at++) picked[at] = values[places[at] as number] as number;
   return picked;
 };
 
 /** Returns the marks of the hosts at some places. */
-export const pickFlags = (
-  values: Uint8Array,
-  places: Uint32Array,
-  picked: Uint8Array = new Uint8Array(places.length),
-): Uint8Array => {
+export const pickFlags = (values: Uint8Array, places: Uint32Array): Uint8Array => {
+  const picked = new Uint8Array(places.length);
   for (let at = 0; at < places.length; at++) picked[at] = values[places[at] as number] as number;
   return picked;
 };
@@ -36,24 +30,18 @@ export const countMarks = (marks: Uint8Array): number => {
 
 /** Returns the places that are marked. */
 export const placesOf = (marks: Uint8Array): Uint32Array => {
-  const words = fours(marks);
-  const length = countMarks(marks);
-  // One more, so that each place is written without a question, and stays if the host is marked.
-  const places = new Uint32Array(length + 1);
-  let next = 0;
-  for (let word = 0; word < words.length; word++) {
+  const [words, length] = [fours(marks), countMarks(marks)];
+  const places = new Uint32Array(length);
+  if (length === marks.length) {
+    for (let at = 0; at < length; at++) places[at] = at;
+    return places;
+  }
+  for (let at = 0, next = 0; next < length; at++) {
     // Four hosts at once, as most conditions are of few.
-    if (words[word] === 0) continue;
-    for (let at = word * 4; at < word * 4 + 4; at++) {
-      places[next] = at;
-      next += marks[at] as number;
-    }
+    while ((at & 3) === 0 && words[at >> 2] === 0) at += 4;
+    if (marks[at] === 1) places[next++] = at;
   }
-  for (let at = words.length * 4; at < marks.length; at++) {
-    places[next] = at;
-    next += marks[at] as number;
-  }
-  return places.subarray(0, length);
+  return places;
 };
 
 /** The marks of four hosts as one number; those of the last three may be missing. */
@@ -135,11 +123,11 @@ export const bases: Readonly<Record<Comparator, [base: Compare, isOpposite: bool
 
 /** Compares texts or keys with a constant of their type. */
 export const compareEach = (
-  result: Uint8Array,
   values: readonly string[] | BigInt64Array,
   operator: Comparator,
   constant: Constant,
-): void => {
+  count: number,
+): Uint8Array => {
   const holds = {
     "=": (value: Constant) => value === constant,
     "<>": (value: Constant) => value !== constant,
@@ -148,5 +136,7 @@ export const compareEach = (
     ">": (value: Constant) => value > constant,
     ">=": (value: Constant) => value >= constant,
   }[operator];
-  for (let at = 0; at < result.length; at++) result[at] = holds(values[at] as Constant) ? 1 : 0;
+  const result = new Uint8Array(count);
+  for (let at = 0; at < count; at++) result[at] = holds(values[at] as Constant) ? 1 : 0;
+  return result;
 };

@@ -42,82 +42,62 @@ export interface Evaluator {
   /** Marks with 1 the hosts that a condition is true of. */
   mark(condition: Expression): Uint8Array;
   numbers(expression: Expression): Float64Array;
-  /** Calls `take` with the numbers of each block, which are valid until it returns. */
-  eachBlock(expression: Expression, take: (numbers: Float64Array) => void): void;
 }
 
-/** The hosts of a block: a hundred arrays of their numbers fit the processor's cache. */
+/** The hosts of a block. */
 const blockHosts = 8192;
 
 /** Creates an evaluator of the hosts at some places of a view, whose results are in the order of these, or of all. */
 export const createEvaluator = (view: ColumnView, marked: FindMarked, places?: Uint32Array): Evaluator => {
   const count = places?.length ?? view.count;
-  const scratch = new Scratch();
-  const eachPart = (take: (part: Block, from: number) => void): void => {
+  const scratch = createScratch();
+  const eachBlock = (take: (block: Evaluator, from: number) => void): void => {
     for (let from = 0; from < count; from += blockHosts) {
       scratch.free();
       const until = Math.min(count, from + blockHosts);
-      const part = places?.subarray(from, until);
-      take(
-        part
-          ? pickBlock(view, part, { marked, scratch })
-          : createBlock(
-              { count: until - from, column: (name) => cutColumn(view.column(name), from, until) },
-              { marked: (found) => marked(found).subarray(from, until), scratch },
-            ),
-        from,
-      );
+      const column = (name: string) => cutColumn(view.column(name), from, until);
+      const all = () =>
+        createBlock({ count: until - from, column }, (found) => marked(found).subarray(from, until), scratch);
+      take(places ? pickBlock(view, places.subarray(from, until), marked, scratch) : all(), from);
     }
   };
   return {
     mark(condition) {
       const marks = new Uint8Array(count);
-      eachPart((part, from) => marks.set(part.mark(condition), from));
+      eachBlock((block, from) => marks.set(block.mark(condition), from));
       return marks;
     },
     numbers(expression) {
       const numbers = new Float64Array(count);
-      eachPart((part, from) => numbers.set(part.numbers(expression), from));
+      eachBlock((block, from) => numbers.set(block.numbers(expression), from));
       return numbers;
     },
-    eachBlock: (expression, take) => eachPart((part) => take(part.numbers(expression))),
   };
 };
 
-/** Arrays that each block uses again, until `free`. */
-class Scratch {
-  readonly #numbers: Float64Array[] = [];
-  readonly #marks: Uint8Array[] = [];
-  #numbersUsed = 0;
-  #marksUsed = 0;
+/** Arrays of any content that each block uses again, once they are free. */
+type Scratch = ReturnType<typeof createScratch>;
 
-  free(): void {
-    this.#numbersUsed = 0;
-    this.#marksUsed = 0;
-  }
-
-  /** Returns an array with any content. */
-  numbers(count: number): Float64Array {
-    this.#numbers[this.#numbersUsed] ??= new Float64Array(blockHosts);
-    return (this.#numbers[this.#numbersUsed++] as Float64Array).subarray(0, count);
-  }
-
-  marks(count: number): Uint8Array {
-    this.#marks[this.#marksUsed] ??= new Uint8Array(blockHosts);
-    return (this.#marks[this.#marksUsed++] as Uint8Array).subarray(0, count);
-  }
-}
-
-/** What a block is decided with. */
-interface BlockParts {
-  marked: FindMarked;
-  scratch: Scratch;
-}
+const createScratch = () => {
+  const [allNumbers, allMarks]: [Float64Array[], Uint8Array[]] = [[], []];
+  let [numbersUsed, marksUsed] = [0, 0];
+  return {
+    numbers(count: number): Float64Array {
+      if (numbersUsed === allNumbers.length) allNumbers.push(new Float64Array(blockHosts));
+      return (allNumbers[numbersUsed++] as Float64Array).subarray(0, count);
+    },
+    marks(count: number): Uint8Array {
+      if (marksUsed === allMarks.length) allMarks.push(new Uint8Array(blockHosts));
+      return (allMarks[marksUsed++] as Uint8Array).subarray(0, count);
+    },
+    free() {
+      [numbersUsed, marksUsed] = [0, 0];
+    },
+  };
+};
 
 /** Decides on the hosts of a block. Nobody may change what it returns. */
-type Block = Omit<Evaluator, "eachBlock">;
-
-const createBlock = (view: ColumnView, { marked, scratch }: BlockParts): Block => {
+const createBlock = (view: ColumnView, marked: FindMarked, scratch: Scratch): Evaluator => {
   const { count } = view;
   const copyOf = (marks: Uint8Array): Uint8Array => {
     const copy = scratch.marks(count);
@@ -164,7 +144,7 @@ const createBlock = (view: ColumnView, { marked, scratch }: BlockParts): Block =
       if (hosts * fewParts < count) {
         // The others are decided for these alone.
         const places = placesOf(result);
-        const some = pickBlock(view, places, { marked, scratch }).mark({ kind: "and", parts: rest });
+        const some = pickBlock(view, places, marked, scratch).mark({ kind: "and", parts: rest });
         for (let at = 0; at < places.length; at++) result[places[at] as number] = some[at] as number;
         return result;
       }
@@ -178,15 +158,14 @@ const createBlock = (view: ColumnView, { marked, scratch }: BlockParts): Block =
     if (left.kind === "constant" && right.kind !== "constant")
       return compare({ kind: "compare", operator: flipped[operator], left: right, right: left });
     const column = left.kind === "column" ? view.column(left.name) : undefined;
-    const result = scratch.marks(count);
     if (column && (column.kind === "texts" || column.kind === "keys")) {
       if (right.kind !== "constant") throw new Error("two columns of texts");
-      compareEach(result, column.values, operator, right.value);
-      return result;
+      return compareEach(column.values, operator, right.value, count);
     }
     const values = numbersOf(left);
     const other = column?.kind === "names" ? placeOf(right, column.places) : numbersOf(right);
     const [base, isOpposite] = bases[operator];
+    const result = scratch.marks(count);
     base(result, fill(values), other);
     if (isOpposite) invert(result);
     return result;
@@ -249,7 +228,7 @@ const createBlock = (view: ColumnView, { marked, scratch }: BlockParts): Block =
       const values =
         value.kind === "constant"
           ? scratch.numbers(hosts).fill(numberOf(value.value))
-          : pickBlock(view, places, { marked, scratch }).numbers(value);
+          : pickBlock(view, places, marked, scratch).numbers(value);
       for (let at = 0; at < hosts; at++) result[places[at] as number] = values[at] as number;
     }
     return result;
@@ -262,28 +241,27 @@ const createBlock = (view: ColumnView, { marked, scratch }: BlockParts): Block =
 };
 
 /** Returns the block of the hosts at some places. */
-const pickBlock = (view: ColumnView, places: Uint32Array, { marked, scratch }: BlockParts): Block => {
-  const count = places.length;
+const pickBlock = (view: ColumnView, places: Uint32Array, marked: FindMarked, scratch: Scratch): Evaluator => {
   const known = new Map<string, HostColumn>();
-  const pick = (column: HostColumn): HostColumn => {
-    switch (column.kind) {
-      case "texts":
-        return { ...column, values: Array.from(places, (place) => column.values[place] as string) };
-      case "keys":
-        return { ...column, values: BigInt64Array.from(Array.from(places, (place) => column.values[place] as bigint)) };
-      case "flags":
-        return { ...column, values: pickFlags(column.values, places, scratch.marks(count)) };
-      default:
-        return { ...column, values: pickNumbers(column.values, places, scratch.numbers(count)) };
-    }
-  };
   const column = (name: string): HostColumn => {
-    const picked = known.get(name) ?? pick(view.column(name));
+    const picked = known.get(name) ?? pick(view.column(name), places);
     known.set(name, picked);
     return picked;
   };
-  const picked: FindMarked = (part) => pickFlags(marked(part), places, scratch.marks(count));
-  return createBlock({ count, column }, { marked: picked, scratch });
+  return createBlock({ count: places.length, column }, (part) => pickFlags(marked(part), places), scratch);
+};
+
+const pick = (column: HostColumn, places: Uint32Array): HostColumn => {
+  switch (column.kind) {
+    case "texts":
+      return { ...column, values: Array.from(places, (place) => column.values[place] as string) };
+    case "keys":
+      return { ...column, values: BigInt64Array.from(Array.from(places, (place) => column.values[place] as bigint)) };
+    case "flags":
+      return { ...column, values: pickFlags(column.values, places) };
+    default:
+      return { ...column, values: pickNumbers(column.values, places) };
+  }
 };
 
 const cutColumn = (column: HostColumn, from: number, until: number): HostColumn => {

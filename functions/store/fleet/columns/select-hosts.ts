@@ -18,8 +18,6 @@ export interface MarkedHosts {
   mark(predicate: SQL): Uint8Array;
   /** Returns a number of each, in the order of `places`. */
   numbers(expression: SQL): Float64Array;
-  /** Counts them by a whole number of each, -1 or more. */
-  count(expression: SQL): Map<number, number>;
 }
 
 /** Finds the hosts of a predicate; undefined while they are not in memory. */
@@ -45,13 +43,6 @@ export const markHosts = async (
     places,
     mark: (other) => own.mark(parseExpression(other)),
     numbers: (other) => own.numbers(parseExpression(other)),
-    count: (other) => {
-      let counts = new Uint32Array(firstCounts);
-      own.eachBlock(parseExpression(other), (numbers) => {
-        counts = addCounts(counts, numbers);
-      });
-      return countsOf(counts);
-    },
   };
 };
 
@@ -207,29 +198,21 @@ const timeOfText = (text: string): number => {
   return Date.parse(timestampOf(text));
 };
 
-/** Room for more numbers than most counts are by. */
-const firstCounts = 256;
-
-/** Adds hosts to the counts of their numbers, which begin with that of -1, and returns them. */
-const addCounts = (known: Uint32Array<ArrayBuffer>, numbers: Float64Array) => {
-  let counts = known;
+/** Counts hosts by a whole number of each, -1 or more. */
+export const countByNumber = (numbers: Float64Array): Map<number, number> => {
+  let most = 0;
+  for (let at = 0; at < numbers.length; at++) if ((numbers[at] as number) > most) most = numbers[at] as number;
+  const counts = new Uint32Array(most + 2);
   for (let at = 0; at < numbers.length; at++) {
     const place = ((numbers[at] as number) + 1) | 0;
-    if (place >= counts.length) {
-      const longer = new Uint32Array(2 * place);
-      longer.set(counts);
-      counts = longer;
-    }
     counts[place] = (counts[place] as number) + 1;
   }
-  return counts;
+  return new Map([...counts.entries()].filter(([, count]) => count > 0).map(([place, count]) => [place - 1, count]));
 };
 
-const countsOf = (counts: Uint32Array): Map<number, number> =>
-  new Map([...counts.entries()].flatMap(([place, count]) => (count > 0 ? [[place - 1, count] as const] : [])));
-
 /** Counts hosts by a text of each. */
-export const countByName = ({ view, count }: MarkedHosts, column: NameColumn): Map<string, number> => {
+export const countByName = ({ view, numbers }: MarkedHosts, column: NameColumn): Map<string, number> => {
   const names = view.names(column);
-  return new Map([...count(sql.raw(column))].map(([name, hosts]) => [names[name] as string, hosts]));
+  const counts = countByNumber(numbers(sql.raw(column)));
+  return new Map([...counts].map(([name, count]) => [names[name] as string, count]));
 };
