@@ -6,10 +6,10 @@ import { counter, timestamp } from "./columns.ts";
 /** The renewal status that a collector reports. */
 export type RenewalStatus = "not_configured" | "ok" | "due" | "retrying" | "failed";
 
-/** With a default where a previous core on this schema does not write the column; null while a process does not report it. */
+/** With a default where a previous core on this schema does not write the column; null while the number is not known. */
 const numberColumn = ({ column, absent, field }: ReportedNumber): ReturnType<typeof counter> => {
-  if (absent === "null" || field !== undefined) return counter(column);
-  return absent === "zero" ? counter(column).notNull().default(0) : counter(column).notNull();
+  if (absent === "zero") return counter(column).notNull().default(0);
+  return absent === undefined && field === undefined ? counter(column).notNull() : counter(column);
 };
 
 /** The newest heartbeat of an identity, and what core derives from it and the one before. */

@@ -18,9 +18,14 @@ export const desiredErrorPrefix = "desired config: ";
 /** Follows `desiredErrorPrefix` if the host applied the config and went back to its last known good one. */
 export const rolledBackPrefix = "rolled back: ";
 
-const counters = { required: Counter, zero: v.optional(Counter, 0), null: v.nullable(Counter) };
+const counters = {
+  required: Counter,
+  zero: v.optional(Counter, 0),
+  unknown: v.optional(Counter),
+  null: v.nullable(Counter),
+};
 
-type AbsentOf<Item> = Item extends { absent: infer Absent extends "zero" | "null" } ? Absent : "required";
+type AbsentOf<Item> = Item extends { absent: infer Absent extends keyof typeof counters } ? Absent : "required";
 
 const schemasOf = <Numbers extends Readonly<Record<string, ReportedNumber>>>(numbers: Numbers) =>
   mapValues(numbers, ({ absent }) => counters[absent ?? "required"]) as {

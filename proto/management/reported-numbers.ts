@@ -7,8 +7,8 @@
 export interface ReportedNumber {
   /** Its column in `collector_health` and in the chat's relations. */
   readonly column: string;
-  /** What it is without a report of it: of older collectors `zero`; a host that has none reports `null`. */
-  readonly absent?: "zero" | "null";
+  /** What it is of older collectors, which do not report it: `zero` or `unknown`; a host that has none reports `null`. */
+  readonly absent?: "zero" | "unknown" | "null";
   /** Decides how people read and write it. */
   readonly unit: string;
   /** In words, for the chat. */
