@@ -199,6 +199,7 @@ describe("the page of a host", () => {
   });
 
   it("is found by its identity, pasted or escaped, and by its device id", async () => {
+    const { page } = await visit("/login");
     for (const name of [
       revoked.identity,
       encodeURIComponent(revoked.identity),
@@ -206,12 +207,11 @@ describe("the page of a host", () => {
       "edge-1",
       "db%251",
     ]) {
-      const { page } = await visit(`/hosts/${name}`);
+      await page.goto(`${web.origin}/hosts/${name}`);
       const host = name.includes("db") ? odd : revoked;
       await expect.poll(() => addressOf(page)).toBe(`/hosts/${host.identityId}`);
-      await page.context().close();
     }
-    const { page } = await visit("/hosts/nobody");
+    await page.goto(`${web.origin}/hosts/nobody`);
     await page.getByRole("heading", { name: "No such host" }).waitFor();
     await page.context().close();
   });

@@ -156,14 +156,15 @@ describe("the page of enrollment in a browser", () => {
   });
 });
 
-describe("a figure of the page of enrollment", () => {
-  it.each(["20 of 500", "40, no limit", "3 of 20"])("%s finds as many events as it counts", async (name) => {
-    const { page } = await visit("/enrollment");
+it("a figure of the page of enrollment finds as many events as it counts", async () => {
+  const { page } = await visit("/enrollment");
+  for (const name of ["20 of 500", "40, no limit", "3 of 20"]) {
     await page.getByRole("link", { name, exact: true }).click();
     const events = page.getByRole("table", { name: "Audit events, newest first" });
     await expect.poll(() => events.getByRole("row").count()).toBe(Number(/^\d+/.exec(name)?.[0]) + 1);
-    await page.context().close();
-  });
+    await page.goBack();
+  }
+  await page.context().close();
 });
 
 describe("the pages of configs and enrollment", () => {

@@ -97,21 +97,22 @@ describe("the list of rollouts", () => {
 });
 
 describe("the page of a rollout", () => {
-  it.each(seededRollouts.map(({ state }) => state))(
-    "shows each figure as a link to exactly its hosts: %s",
-    async (state) => {
-      const { page, messages } = await visit(`/rollouts/${seededRolloutId(state)}`);
+  it("shows each figure as a link to exactly its hosts, in every state", async () => {
+    const { page, messages } = await visit("/rollouts");
+    for (const { state } of seededRollouts) {
+      await page.goto(`${web.origin}/rollouts/${seededRolloutId(state)}`);
       const rollout = await get<Rollout>(`/v1/collector/rollouts/${seededRolloutId(state)}`);
       await page.getByRole("table", { name: "Hosts in the order of the waves" }).waitFor();
       const figures = await figuresOf(page);
       expect(figures.length).toBeGreaterThan(6);
-      for (const { href, figure } of figures) expect({ href, figure: await targetsAt(href) }).toEqual({ href, figure });
+      for (const { href, figure } of figures)
+        expect({ state, href, figure: await targetsAt(href) }).toEqual({ state, href, figure });
       expect(await page.locator(".waves > li").count()).toBe(3);
       expect(await page.locator(".waves > [aria-current=step]").count()).toBe(rollout.ended_at === null ? 1 : 0);
-      expect(messages).toEqual([]);
-      await page.context().close();
-    },
-  );
+    }
+    expect(messages).toEqual([]);
+    await page.context().close();
+  });
 
   it("shows why the gate was breached, with each host's evidence as a link to the host", async () => {
     const { page, messages } = await visit(`/rollouts/${seededRolloutId("paused")}`);
