@@ -25,7 +25,8 @@ const claimLockKey = 5_518_204_966_731_206n;
 
 /**
  * Claims the messages that are due, at most `limit`, until `until`: of each watch and receiver among `receivers` the first that waits, or else the
- * one that is repeated, unless its watch is silenced. None of them has two claimed at once; those of a receiver that fails come last. Returns none while another core claims some.
+ * one that is repeated, unless its watch is silenced. None of them has two claimed at once; those of a receiver that fails come last.
+ * Returns none while another core claims some.
  */
 export const claimMessages = async (
   tx: Executor,

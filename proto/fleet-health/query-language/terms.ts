@@ -53,19 +53,13 @@ type TextPart =
   | "policy"
   | "source";
 
+/** A part whose values are choices. */
+type ChoicePart = {
+  [Part in PositivePart]: (typeof filterParts)[Part] extends { choices: infer _ } ? Part : never;
+}[PositivePart];
+
 const names = (
-  part:
-    | "states"
-    | "attention"
-    | "condition"
-    | "drift"
-    | "progress"
-    | "heartbeat"
-    | "forwarding"
-    | "forwarder"
-    | "auth"
-    | "inventory"
-    | "budget",
+  part: ChoicePart,
   {
     key = part as string,
     example,

@@ -77,7 +77,7 @@ const filters: Readonly<Record<string, FleetFilter & { query: string }>> = {
  * orders, first pages and later ones, at the database and through the route; the summary, the facets, several operators at once, and a CSV
  * with a row for each host. Heartbeats go to the database by core's statements, without a listener: in this process, or with
  * `--beside process` as if another core served them. `--kept` is a directory that keeps the seeded fleet for the next run; with
- * `--days 14` its hosts have a past; `--every 5` measures each fifth page. The floor is a bare page and a bare count of the table that the report reads, under the same load.
+ * `--days 14` its hosts have a past; `--every 5` measures each fifth page. The floor is a bare page and count of that table, under load.
  */
 export const healthBench: Bench = async (args) => {
   const defaults = { collectors: 100_000, rounds: 1, heartbeats: 1667, every: 1, beside: "core", kept: "", days: 0 };
