@@ -153,11 +153,7 @@ const fill: Quantity = {
   fault: "A fill level is a share like 50%, or a size like 10MiB.",
 };
 
-/** How amounts are written by their unit; in any other, as counts. */
-const quantities: Readonly<Record<string, Quantity>> = {
-  bytes: { read: parseSize, write: writeSize, fault: "A size is like 10MiB." },
-  seconds: { read: parseDuration, write: writeDuration, fault: "A duration is like 10m." },
-};
+const sizes: Quantity = { read: parseSize, write: writeSize, fault: "A size is like 10MiB." };
 
 const hashes = (key: string, part: "config" | "desiredConfig" | "runningConfig", meaning: string): Term => ({
   ...{ key, part, example: "f8b4c0", meaning, operators: [":"], isList: true },
@@ -255,8 +251,8 @@ export const terms: readonly Term[] = [
   above({ key: "dropped", part: "droppedMoreThan", example: "0", meaning: "lost records, in all, more than" }, counts),
   above({ key: "queue", part: "queueAbovePercent", example: "50%", meaning: "queue fuller than, of its limit" }, fill),
   ...figureFilters.map(({ unit, figure: _, parameter: __, ...term }) => {
-    const meaning = `${term.key} ${unit === "bytes" ? "larger" : "more"} than`;
-    return above({ ...term, meaning, example: term.examples.at(-1) ?? "" }, quantities[unit] ?? counts);
+    const [quantity, than] = unit === "bytes" ? [sizes, "larger than"] : [counts, "more than"];
+    return above({ ...term, meaning: `${term.key} ${than}`, example: term.examples.at(-1) ?? "" }, quantity);
   }),
   seconds("fills", "<", "queueFullWithinSeconds", { example: "3d", meaning: "queue full within, as it fills" }),
   names("inventory", {
