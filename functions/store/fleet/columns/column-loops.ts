@@ -18,19 +18,13 @@ export const pickFlags = (values: Uint8Array, places: Uint32Array): Uint8Array =
   return picked;
 };
 
-/** Returns how many hosts are marked. */
-export const countMarks = (marks: Uint8Array): number => {
-  const words = fours(marks);
-  let count = 0;
-  // Each byte is 0 or 1, so that a product adds the four of them in its highest byte.
-  for (let at = 0; at < words.length; at++) count += Math.imul(words[at] as number, 0x01010101) >>> 24;
-  for (let at = words.length * 4; at < marks.length; at++) count += marks[at] as number;
-  return count;
-};
-
 /** Returns the places that are marked. */
 export const placesOf = (marks: Uint8Array): Uint32Array => {
-  const [words, length] = [fours(marks), countMarks(marks)];
+  const words = fours(marks);
+  let length = 0;
+  // Each byte is 0 or 1, so that a product adds the four of them in its highest byte.
+  for (let at = 0; at < words.length; at++) length += Math.imul(words[at] as number, 0x01010101) >>> 24;
+  for (let at = words.length * 4; at < marks.length; at++) length += marks[at] as number;
   const places = new Uint32Array(length);
   if (length === marks.length) {
     for (let at = 0; at < length; at++) places[at] = at;
@@ -48,18 +42,15 @@ export const placesOf = (marks: Uint8Array): Uint32Array => {
 const fours = ({ buffer, byteOffset, length }: Uint8Array): Uint32Array =>
   new Uint32Array(buffer, byteOffset, length >> 2);
 
-/** Sets how many bounds each value reaches, which ascend. */
-export const bucketEach = (result: Float64Array, values: Float64Array, bounds: readonly number[]): void => {
-  for (let at = 0; at < result.length; at++) {
-    const value = values[at] as number;
-    let [from, until] = [0, bounds.length];
-    while (from < until) {
-      const middle = (from + until) >> 1;
-      if ((bounds[middle] as number) <= value) from = middle + 1;
-      else until = middle;
-    }
-    result[at] = from;
+/** Returns how many bounds a value reaches. */
+export const bucketOf = (value: number, bounds: readonly number[]): number => {
+  let [from, until] = [0, bounds.length];
+  while (from < until) {
+    const middle = (from + until) >> 1;
+    if ((bounds[middle] as number) <= value) from = middle + 1;
+    else until = middle;
   }
+  return from;
 };
 
 /** Marks the others. */

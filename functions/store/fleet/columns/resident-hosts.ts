@@ -86,6 +86,7 @@ export class HostTable implements ResidentHosts {
   since: string | undefined;
   server: string | undefined;
   readAt = 0;
+  decided: Map<string, Uint8Array> | undefined;
   count: number;
   readonly index: HostIndex;
   readonly #create: ((name: string) => HostValues) | undefined;

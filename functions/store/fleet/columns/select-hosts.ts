@@ -3,7 +3,7 @@ import { type SQL, sql } from "drizzle-orm";
 import { timestampOf } from "../../../../kit/clock.ts";
 import type { Executor } from "../../database/database.ts";
 import { placesOf } from "./column-loops.ts";
-import { createEvaluator } from "./evaluate-expression.ts";
+import { createEvaluator, evaluateSome } from "./evaluate-expression.ts";
 import type { FleetColumns } from "./fleet-columns.ts";
 import type { NameColumn } from "./packed-rows.ts";
 import { type Expression, parseExpression } from "./parse-expression.ts";
@@ -34,10 +34,9 @@ export const markHosts = async (
   const marksOf = new Map(parts.map((part, index) => [part, markFound(view, part.column, found[index] ?? [])]));
   const evaluator = createEvaluator(view, (part) => marksOf.get(part) ?? new Uint8Array(view.count));
   const places = placesOf(evaluator.mark(expression));
-  const refuse = () => {
+  const own = evaluateSome(view, places, () => {
     throw new Error("a statement in an expression of chosen hosts");
-  };
-  const own = createEvaluator(view, refuse, places.length === view.count ? undefined : places);
+  });
   return {
     view,
     places,
@@ -198,14 +197,14 @@ const timeOfText = (text: string): number => {
   return Date.parse(timestampOf(text));
 };
 
-/** Counts hosts by a whole number of each, -1 or more. */
-export const countByNumber = (numbers: Float64Array): Map<number, number> => {
+/** Counts hosts by a whole number of each, -1 or more; those of which `marks` has a mark, or all. */
+export const countByNumber = (numbers: Float64Array, marks?: Uint8Array): Map<number, number> => {
   let most = 0;
   for (let at = 0; at < numbers.length; at++) if ((numbers[at] as number) > most) most = numbers[at] as number;
   const counts = new Uint32Array(most + 2);
   for (let at = 0; at < numbers.length; at++) {
-    const place = ((numbers[at] as number) + 1) | 0;
-    counts[place] = (counts[place] as number) + 1;
+    const place = (numbers[at] as number) + 1;
+    counts[place] = (counts[place] as number) + (marks === undefined ? 1 : (marks[at] as number));
   }
   return new Map([...counts.entries()].filter(([, count]) => count > 0).map(([place, count]) => [place - 1, count]));
 };

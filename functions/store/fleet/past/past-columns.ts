@@ -64,7 +64,7 @@ export const createPastColumns = ({
     return loadHosts(db, hostsAt(time));
   };
   const load = (time: Date): Promise<HostTable> => {
-    const hosts = last.then(() => readHosts(time));
+    const hosts = last.then(async () => Object.assign(await readHosts(time), { decided: new Map() }));
     last = hosts.catch(() => undefined);
     return hosts;
   };
