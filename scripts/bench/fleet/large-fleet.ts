@@ -1,5 +1,5 @@
 import { existsSync } from "node:fs";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "../../../kit/clock.ts";
 import { seedPeople } from "../../lab/people.ts";
@@ -56,10 +56,10 @@ export const openSeededFleet = async (
 ): Promise<SeededFleet> => {
   const home = join(keptIn, [count, ...(more ? [more.name] : [])].join("-"));
   const dataFrom = join(home, "data");
-  const stamp = join(home, "seeded-at");
+  const stamp = join(home, "seeded");
   if (keptIn !== "" && existsSync(stamp)) {
-    const seededAt = Number(await readFile(stamp, "utf8"));
-    return { database: await openEmbeddedDatabase({ dataFrom }), behindMs: clock.now() - seededAt };
+    const database = await openEmbeddedDatabase({ dataFrom });
+    return { database, behindMs: await behindOf(database, clock) };
   }
   const startedAt = clock.now();
   const database = await openFleetDatabase(startedAt);
@@ -68,7 +68,14 @@ export const openSeededFleet = async (
   if (keptIn !== "") {
     await mkdir(home, { recursive: true });
     await database.copyTo(dataFrom);
-    await writeFile(stamp, String(clock.now()));
+    await writeFile(stamp, "");
   }
-  return { database, behindMs: 0 };
+  return { database, behindMs: await behindOf(database, clock) };
+};
+
+/** Returns how far the newest heartbeat of a fleet is behind a clock: its past may have taken minutes to seed. */
+const behindOf = async ({ sql }: EmbeddedDatabase, clock: Pick<Clock, "now">): Promise<number> => {
+  const [row] = await sql<{ ms: string }[]>`
+    select floor(extract(epoch from max(last_heartbeat_at)) * 1000)::text as ms from fleet_status`;
+  return clock.now() - Number(row?.ms);
 };
