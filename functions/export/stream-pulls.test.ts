@@ -4,7 +4,7 @@ import { createTestClock } from "../../tests/fakes/clock.ts";
 import { pullMessages } from "./stream-pulls.ts";
 
 /** Begins to pull of a server that delivers what the test says; returns the delivery of a sequence. */
-const open = ({ deliveries = async () => 0 } = {}) => {
+const open = () => {
   let [asked, ended] = ["", ""];
   let callback: (error: null, message: Msg) => void = () => undefined;
   const connection = {
@@ -16,7 +16,7 @@ const open = ({ deliveries = async () => 0 } = {}) => {
       asked = reply;
     },
   } as unknown as NatsConnection;
-  const of = { stream: "SVC", consumer: "svc-export", deliveries, bytes: 1, messageBytesMax: 1 };
+  const of = { stream: "SVC", consumer: "svc-export", deliveries: async () => 0, bytes: 1, messageBytesMax: 1 };
   const pulls = pullMessages({ ...of, connection, clock: createTestClock() });
   let delivery = 0;
   const deliver = (sequence: number, deliveries: number) => {

@@ -7,7 +7,7 @@
 export interface ReportedNumber {
   /** Its column in `collector_health` and in the chat's relations. */
   readonly column: string;
-  /** What it is of older collectors, which do not report it: `zero` or `unknown`; a host that has none reports `null`. */
+  /** Its value where an older collector leaves it out: `zero` or `unknown`. With `null`, a host without a value reports null. */
   readonly absent?: "zero" | "unknown" | "null";
   /** Decides how people read and write it. */
   readonly unit: string;

@@ -8,7 +8,7 @@ const groups: Readonly<Record<string, readonly ReportedNumber[]>> = {
   process: Object.values(reportedNumbers.process),
 };
 
-/** What a list says of a number, by its name in braces. */
+/** Renders the placeholders of a list, such as `{name}`, for a number. */
 const words: Readonly<Record<string, (number: ReportedNumber) => string>> = {
   column: ({ column }) => column,
   /** Without its unit. */

@@ -45,7 +45,7 @@ const textOf = (node: Constructed["arguments"][number]): string | undefined => {
 
 /** A character for this long is slow. */
 const nsMax = 100;
-/** What repeats steps for each character does so for 5,000 of them too. */
+/** So many characters show a pattern that repeats its steps for each of them. */
 const size = 5_000;
 const longSize = 100_000;
 /** How many of the slowest texts of a pattern are tried at the long size. */

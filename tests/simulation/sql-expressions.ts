@@ -14,7 +14,7 @@ export type Values = Record<string, Value>;
 export interface Scope {
   params: readonly unknown[];
   row: Values;
-  /** What the server knows of a row: `@name` in an expression. */
+  /** Values that the server has of a row: `@name` in an expression. */
   server: Readonly<Record<string, (row: Values) => Value>>;
 }
 

@@ -166,7 +166,7 @@ const createWorld = (seed: number, settle: () => Promise<void>): World => {
   const random = createRandom(seed);
   const epochMs = hourEndMs - createChance(createRandom(~seed)).integer(hourLeftMs.min, hourLeftMs.max);
   const notes: Note[] = [];
-  /** What the digest covers. */
+  /** The text that the digest covers. */
   let told = "";
   let time = 0;
   let planned = 0;

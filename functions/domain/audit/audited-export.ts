@@ -6,14 +6,14 @@ import { type Origin, operatorActor, recordAudit } from "./audit-log.ts";
 /** Rows per batch: enough to amortise a scan, few enough for memory and the event loop. */
 export const exportBatchRows = 250;
 
-/** Who exports, and the filters as requested, for the audit log. */
+/** The operator who exports and the filters that they asked for, as the audit log has them. */
 export interface RequestedExport {
   operator: Operator;
   origin: Origin;
   asked: Readonly<Record<string, unknown>>;
 }
 
-/** What is exported, for the audit log. */
+/** The audit entry of an export. */
 export interface ExportEntry {
   action: AuditAction;
   target: { type: string; id: string };

@@ -26,7 +26,7 @@ export interface CountedQueue {
   /** Through where all of it is stored; null without a message. */
   end: StreamPlace | null;
   totals: RangeCounts | null;
-  /** Of the newest, in their order. */
+  /** The starts after its newest losses, the oldest first. */
   countedFrom: readonly CountStart[];
 }
 

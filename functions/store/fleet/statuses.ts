@@ -21,7 +21,7 @@ import {
   storeReports,
 } from "./reports.ts";
 
-/** What a status reports beside a digest. */
+/** The figures that a status reports beside its digest. */
 export interface StatusFigures {
   queueRecords: number;
   queueBytes: number;

@@ -82,7 +82,7 @@ export const correctRollouts = async (db: Executor, now: Date): Promise<number> 
   return waves.length + rollouts.length;
 };
 
-/** What hosts had until a time, and the columns that tell the times of one from those of another. */
+/** The tables of facts with their end, and the columns that name a host and a fact. */
 const untilTimes = {
   fleet_history: "identity_id",
   fleet_connection: "identity_id",
@@ -91,7 +91,8 @@ const untilTimes = {
 
 /**
  * Takes what happened while the clock was ahead as happening at `now`: otherwise hosts would have their facts of before until that time has come.
- * Of several changes of a host the first one has what was before them. What was measured for times ahead is measured anew when they come.
+ * If a host changed several times, the first change has the facts before them all, and the others are deleted. So are samples, figures and
+ * checkpoints of times ahead: core makes them again when those times come.
  */
 export const correctHistory = async (db: Executor, now: Date): Promise<void> => {
   const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];

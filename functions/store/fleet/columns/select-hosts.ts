@@ -197,14 +197,14 @@ const timeOfText = (text: string): number => {
   return Date.parse(timestampOf(text));
 };
 
-/** Counts hosts by a whole number of each, -1 or more; those of which `marks` has a mark, or all. */
-export const countByNumber = (numbers: Float64Array, marks?: Uint8Array): Map<number, number> => {
+/** Counts hosts by a whole number of each, -1 or more. */
+export const countByNumber = (numbers: Float64Array): Map<number, number> => {
   let most = 0;
   for (let at = 0; at < numbers.length; at++) if ((numbers[at] as number) > most) most = numbers[at] as number;
   const counts = new Uint32Array(most + 2);
   for (let at = 0; at < numbers.length; at++) {
     const place = (numbers[at] as number) + 1;
-    counts[place] = (counts[place] as number) + (marks === undefined ? 1 : (marks[at] as number));
+    counts[place] = (counts[place] as number) + 1;
   }
   return new Map([...counts.entries()].filter(([, count]) => count > 0).map(([place, count]) => [place - 1, count]));
 };
