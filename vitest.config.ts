@@ -53,6 +53,8 @@ export default defineConfig({
     sequence: { sequencer: LongestFirst },
     // Longer than ten times what a test takes, for a busy machine.
     testTimeout: 120_000,
+    // An assertion's message is all that a failed test prints: whole lists, not "[ Array(1) ]".
+    chaiConfig: { truncateThreshold: 400 },
     hookTimeout: 120_000,
     expect: { poll: { timeout: 60_000, interval: 20 } },
   },
