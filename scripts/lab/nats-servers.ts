@@ -121,6 +121,16 @@ export const startNats = async ({
   const manager = await waitUntil({ what: "JetStream is available", ...waiting }, () =>
     jetstreamManager(connection, { timeout: 1_000 }).catch(() => undefined),
   );
+  // A cluster that has a leader may not know yet that the other nodes have room.
+  const trial = { name: "TRIAL", subjects: ["trial"], num_replicas: count };
+  if (count > 1) {
+    await waitUntil({ what: "every node takes a replica", ...waiting }, () =>
+      manager.streams.add(trial).then(
+        () => manager.streams.delete(trial.name),
+        () => undefined,
+      ),
+    );
+  }
   return {
     nodes,
     addresses,
