@@ -15,7 +15,7 @@ $$;
 -- Copies rows of "fleet_host", whose rows of "fleet_status" the caller has locked. A loop with one lookup by key for each row, in the order of
 -- ids: see fleet-facts.sql.
 CREATE OR REPLACE FUNCTION "fleet_status_take"("ids" uuid[]) RETURNS void LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
 	wanted uuid;
 BEGIN
@@ -84,7 +84,8 @@ CREATE OR REPLACE FUNCTION "fleet_status_record"("ids" uuid[], "times" timestamp
 	"oldest" bigint[], "acks" bigint[], "lost" bigint[], "subnets" text[],
 	/* each process: "{name}" bigint[], */ "rss" bigint[], "cpu" bigint[], /* end */ "by_core" text, "stale_before" timestamptz)
 RETURNS TABLE ("host" uuid, "has_config" boolean) LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET plan_cache_mode = force_generic_plan AS $$
 BEGIN
 	RETURN QUERY UPDATE fleet_status f SET
 		last_heartbeat_at = n.at, queue_bytes = n.bytes, queue_records = fleet_figure(n.records), queue_oldest_seconds = fleet_figure(n.oldest),

@@ -2,7 +2,7 @@
 -- most once a second. Rows in the order of ids, each by its key: see fleet-facts.sql and fleet-host-refresh.sql. Records the silence that
 -- it ends, if that was longer than the threshold.
 CREATE OR REPLACE FUNCTION "fleet_host_take_envelopes"() RETURNS trigger LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+SET enable_seqscan = off SET enable_bitmapscan = off SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
 	c record;
 	-- A core of the previous version reads "fleet_host" alone.
