@@ -1,5 +1,6 @@
 import type { Core } from "../../core.ts";
-import { type AuditLink, findHead, findPendingEvents, insertLinks, tryLockAppender } from "../../store/audit/audit.ts";
+import { type AuditLink, findHead, findPendingEvents, insertLinks } from "../../store/audit/audit.ts";
+import { tryLock } from "../../store/database/try-lock.ts";
 import { chainHash, genesisHash } from "./chain.ts";
 
 const batchMax = 500;
@@ -15,7 +16,7 @@ export const chainAuditEvents = async ({
   let chained = 0;
   for (;;) {
     const count = await db.transaction(async (tx) => {
-      if (!(await tryLockAppender(tx))) return 0;
+      if (!(await tryLock(tx, "auditChain"))) return 0;
       const pending = await findPendingEvents(tx, batchMax);
       if (pending.length === 0) return 0;
       let head = await findHead(tx);

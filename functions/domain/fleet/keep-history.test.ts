@@ -4,6 +4,7 @@ import { fleetCheckpoint } from "../../../drizzle/schema/fleet-history.ts";
 import { dayMs } from "../../../kit/clock.ts";
 import { seedFleet } from "../../../scripts/lab/seed-fleet.ts";
 import { createTestCore } from "../../../tests/support/core.ts";
+import { tryLock } from "../../store/database/try-lock.ts";
 import { changesPerCheckpoint } from "../../store/fleet/past/checkpoints.ts";
 import { createHistoryKeeper } from "./keep-history.ts";
 
@@ -51,4 +52,18 @@ it("adds a checkpoint of two minutes ago after some thousand changes, and drops 
   await clock.advance(60_000);
   await keepHistory();
   expect(await findCheckpoints()).toEqual([second]);
+});
+
+it("adds no checkpoint while another core does", async () => {
+  const beganAt = clock.now();
+  const findNew = async () => (await findCheckpoints()).filter(({ at }) => at.getTime() > beganAt);
+  await addChanges(changesPerCheckpoint);
+  await clock.advance(150_000);
+  await db.transaction(async (tx) => {
+    expect(await tryLock(tx, "history")).toBe(true);
+    await keepHistory();
+  });
+  expect(await findNew()).toEqual([]);
+  await keepHistory();
+  expect(await findNew()).toHaveLength(1);
 });

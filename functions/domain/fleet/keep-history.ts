@@ -1,4 +1,5 @@
 import { dayMs } from "../../../kit/clock.ts";
+import { tryLock } from "../../store/database/try-lock.ts";
 import { loadHosts } from "../../store/fleet/columns/resident-hosts.ts";
 import { countChanges, deleteOldHistory, recordThresholds } from "../../store/fleet/history.ts";
 import { deleteOldFigures, sampleHosts } from "../../store/fleet/host-hours.ts";
@@ -36,7 +37,10 @@ export const createHistoryKeeper = (
       await addSample(db, await summarizeFleet(db, rules, {}), rules.now);
     }
     await sampleHosts(db, now);
-    await addCheckpointWhenDue(core, now);
+    // One core: each would find the same changes, and read and write the whole fleet for them.
+    await db.transaction(async (tx) => {
+      if (await tryLock(tx, "history")) await addCheckpointWhenDue({ ...core, db: tx }, now);
+    });
     if ((await findRetentionPause(db)) !== null) return undefined;
     const keptFrom = new Date(now.getTime() - config.stateRetentionDays * dayMs);
     const deleted = (await deleteOldHistory(db, keptFrom)) + (await deleteOldFigures(db, now));
@@ -45,13 +49,12 @@ export const createHistoryKeeper = (
 };
 
 /** Stores the hosts of two minutes ago, once some thousand changes have happened since the last checkpoint. */
-const addCheckpointWhenDue = async (store: CheckpointStore, now: Date): Promise<void> => {
-  const { db } = store;
+const addCheckpointWhenDue = async ({ db, codec }: CheckpointStore, now: Date): Promise<void> => {
   const settled = now.getTime() - settledMs;
   const at = new Date(settled - (settled % 1000));
   const from = (await findLastCheckpoint(db)) ?? new Date(0);
   if ((await countChanges(db, { from, until: at }, changesPerCheckpoint)) < changesPerCheckpoint) return;
   // Hosts first: changes since then are read after them.
   const hosts = await loadHosts(db);
-  await createCheckpoints(store).add(at, await rewindHosts(db, hosts, { from: at, until: null }));
+  await createCheckpoints({ db, codec }).add(at, await rewindHosts(db, hosts, { from: at, until: null }));
 };

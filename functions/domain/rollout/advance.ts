@@ -4,6 +4,7 @@ import { evidenceMax } from "../../../proto/rollout/rollout.ts";
 import { endedStates, type rolloutReasons } from "../../../proto/rollout/vocabulary.ts";
 import { type ConfigRow, findConfig } from "../../store/config/configs.ts";
 import type { Executor } from "../../store/database/database.ts";
+import { tryLock } from "../../store/database/try-lock.ts";
 import type { CountingRules } from "../../store/fleet/rows.ts";
 import { chooseComparedHosts, markSoak } from "../../store/rollout/compared-hosts.ts";
 import {
@@ -19,7 +20,6 @@ import {
   findWaves,
   lockRollout,
   type RolloutRow,
-  tryLockRollouts,
   updateRollout,
   updateWave,
   type WaveRow,
@@ -47,7 +47,7 @@ const auditedEvidenceMax = 10;
  */
 export const advanceRollout = (core: RolloutCore, rolloutId: string): Promise<Advance> =>
   core.db.transaction(async (tx) => {
-    if (!(await tryLockRollouts(tx))) return "busy";
+    if (!(await tryLock(tx, "rollouts"))) return "busy";
     const row = await lockRollout(tx, rolloutId);
     if (row === undefined || endedStates.includes(row.state)) return "idle";
     const config = await findConfig(tx, row.configId);

@@ -29,17 +29,6 @@ export const hasAuditEventSince = async (
 /** A link of the hash chain. */
 export type AuditLink = typeof auditChain.$inferSelect;
 
-// Any constant works if all cores of a database use the same.
-const appenderLockKey = 7_303_014_592_618_312n;
-
-/** Acquires the appender's lock until the transaction ends. Returns false while another core has it. */
-export const tryLockAppender = async (db: Executor): Promise<boolean> => {
-  const [row] = await db.execute<{ locked: boolean }>(
-    sql`select pg_try_advisory_xact_lock(${appenderLockKey.toString()}::bigint) as locked`,
-  );
-  return row?.locked ?? false;
-};
-
 /** Finds the newest link. */
 export const findHead = (db: Executor): Promise<AuditLink | undefined> =>
   firstRow(db.select().from(auditChain).orderBy(desc(auditChain.seq)).limit(1));

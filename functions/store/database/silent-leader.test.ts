@@ -3,9 +3,9 @@ import { systemClock } from "../../../kit/clock.ts";
 import { startTcpProxy, type TcpProxy } from "../../../tests/fakes/tcp-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../../../tests/support/database.ts";
 import { createDatabaseServers } from "../../node/database/database-servers.ts";
-import { tryLockAppender } from "../audit/audit.ts";
 import { createDirectoryLock } from "../directory/lock.ts";
 import { connectDatabase } from "./database.ts";
+import { tryLock } from "./try-lock.ts";
 
 /* The network to a core that has a lock of a job fails without a word: the server sees a client that stays connected. */
 const limits = { timeout: 60_000 };
@@ -38,7 +38,7 @@ describe("a core that becomes unreachable while it runs a job", () => {
     const never = new Promise<true>(() => undefined);
     const appending = leader.db
       .transaction(async (tx) => {
-        expect(await tryLockAppender(tx)).toBe(true);
+        expect(await tryLock(tx, "auditChain")).toBe(true);
         inTransaction.resolve();
         await never;
       })
@@ -56,7 +56,7 @@ describe("a core that becomes unreachable while it runs a job", () => {
       servers: createDatabaseServers(database.url),
       clock: systemClock,
     });
-    const takeAppender = () => db.transaction((tx) => tryLockAppender(tx));
+    const takeAppender = () => db.transaction((tx) => tryLock(tx, "auditChain"));
     const takeDirectory = () => other(async () => true);
     expect(await Promise.all([takeAppender(), takeDirectory()])).toEqual([false, undefined]);
     proxy.swallow(true);

@@ -23,21 +23,12 @@ export interface DescribedRollout extends RolloutRow {
   waves: DescribedWave[];
 }
 
-// Any constants work if all cores of a database use the same.
+// Any constant works if all cores of a database use the same.
 const creationLockKey = 5_518_204_966_731_204n;
-const advanceLockKey = 5_518_204_966_731_205n;
 
 /** Waits for the lock under which rollouts are created, until the transaction ends: two that share hosts cannot miss each other. */
 export const lockRolloutCreation = async (tx: Executor): Promise<void> => {
   await tx.execute(sql`select pg_advisory_xact_lock(${creationLockKey.toString()}::bigint)`);
-};
-
-/** Acquires the lock of the job that advances rollouts until the transaction ends. Returns false while another core has it. */
-export const tryLockRollouts = async (tx: Executor): Promise<boolean> => {
-  const [row] = await tx.execute<{ locked: boolean }>(
-    sql`select pg_try_advisory_xact_lock(${advanceLockKey.toString()}::bigint) as locked`,
-  );
-  return row?.locked ?? false;
 };
 
 /** Inserts a rollout. */

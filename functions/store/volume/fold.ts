@@ -1,6 +1,7 @@
 import { type SQL, sql } from "drizzle-orm";
 import { dayMs, hourMs } from "../../../kit/clock.ts";
 import type { Database, Executor } from "../database/database.ts";
+import { tryLock } from "../database/try-lock.ts";
 import { timestampAt } from "../fleet/rows.ts";
 
 /** `ingest_hour` keeps two days, and the hour that has begun: the volume of a host reads them there. */
@@ -10,16 +11,12 @@ const hoursDays = 14;
 const daysMax = 400;
 const hostsAtOnce = 2_000;
 
-const lockKey = 0x73766376n;
-
 /** Runs in one transaction, unless another core does the same now. */
 const alone = (db: Database, run: (tx: Executor) => Promise<void>): Promise<boolean> =>
   db.transaction(async (tx) => {
-    const [row] = await tx.execute<{ locked: boolean }>(
-      sql`select pg_try_advisory_xact_lock(${lockKey.toString()}::bigint) as locked`,
-    );
-    if (row?.locked) await run(tx);
-    return row?.locked ?? false;
+    const isAlone = await tryLock(tx, "volume");
+    if (isAlone) await run(tx);
+    return isAlone;
   });
 
 /** The 24 sums of a day, by the hour of each row. */

@@ -3,6 +3,7 @@ import { and, eq, isNotNull, isNull, lt, sql } from "drizzle-orm";
 import { watchMessage } from "../../../drizzle/schema/watch.ts";
 import type { Executor } from "../database/database.ts";
 import { arrayLiteral } from "../database/query-parts.ts";
+import { tryLock } from "../database/try-lock.ts";
 import { timestampAt } from "../fleet/rows.ts";
 import { toleranceSeconds } from "../fleet/times-ahead.ts";
 
@@ -20,9 +21,6 @@ export const insertMessages = async (tx: Executor, messages: readonly NewMessage
     .values(messages.map((message) => ({ ...message, attempts: 0, failures: 0, nextAttemptAt: message.createdAt })));
 };
 
-// Any constant works if all cores of a database use the same.
-const claimLockKey = 5_518_204_966_731_206n;
-
 /**
  * Claims the messages that are due, at most `limit`, until `until`: of each watch and receiver among `receivers` the first that waits, or else the
  * one that is repeated, unless its watch is silenced. None of them has two claimed at once; those of a receiver that fails come last.
@@ -32,10 +30,7 @@ export const claimMessages = async (
   tx: Executor,
   { now, until, receivers, limit }: { now: Date; until: Date; receivers: readonly string[]; limit: number },
 ): Promise<MessageRow[]> => {
-  const [lock] = await tx.execute<{ locked: boolean }>(
-    sql`select pg_try_advisory_xact_lock(${claimLockKey.toString()}::bigint) as locked`,
-  );
-  if (!lock?.locked) return [];
+  if (!(await tryLock(tx, "watchMessages"))) return [];
   const at = sql`${now.toISOString()}::timestamptz`;
   const rows = await tx.execute<{ id: string }>(sql`
     update watch_message set leased_until = ${until.toISOString()}::timestamptz, attempts = attempts + 1

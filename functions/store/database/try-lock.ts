@@ -1,0 +1,19 @@
+import { sql } from "drizzle-orm";
+import type { Executor } from "./database.ts";
+
+/** The steps that one core at a time takes. Any numbers work if all cores of a database use the same. */
+const lockKeys = {
+  auditChain: 7_303_014_592_618_312n,
+  history: 5_518_204_966_731_207n,
+  rollouts: 5_518_204_966_731_205n,
+  volume: 0x73766376n,
+  watchMessages: 5_518_204_966_731_206n,
+} as const;
+
+/** Acquires the lock of a step until the transaction ends. Returns false while another core has it. */
+export const tryLock = async (tx: Executor, step: keyof typeof lockKeys): Promise<boolean> => {
+  const [row] = await tx.execute<{ locked: boolean }>(
+    sql`select pg_try_advisory_xact_lock(${lockKeys[step].toString()}::bigint) as locked`,
+  );
+  return row?.locked ?? false;
+};
