@@ -259,6 +259,12 @@ describe("fleet_host and fleet_status", () => {
   });
 });
 
+it("is written by functions that plan once a session", async () => {
+  const rows = await db.execute<{ name: string }>(sql`select proname as name from pg_proc
+    where 'enable_seqscan=off' = any(proconfig) and not 'plan_cache_mode=force_generic_plan' = any(proconfig)`);
+  expect(rows).toEqual([]);
+});
+
 describe("the drift of a host that runs its last known good config", () => {
   const hash = (digits: string) => digits.repeat(32);
   it.each([
