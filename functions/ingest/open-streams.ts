@@ -44,11 +44,11 @@ export const createOpenStreams = ({
   clock,
   onError,
   streamsOfIdentityMax = 8,
-  recheckMs = 2_000,
+  recheckMs = 1_000,
 }: {
   admission: Pick<Admission, "recheck" | "expiryFault">;
   clock: Clock;
-  /** A recheck failed (the database is unavailable); it runs again at the next tick. */
+  /** A recheck failed (the database is unavailable); it runs again after `recheckMs`. */
   onError(cause: unknown): void;
   streamsOfIdentityMax?: number;
   recheckMs?: number;
@@ -109,27 +109,27 @@ export const createOpenStreams = ({
       let startedAt = clock.monotonic();
       let confirmedAt = startedAt;
       let expiryCheckedAt = startedAt;
-      let isRunning = false;
+      /** Whether the newest recheck has not succeeded. */
+      let isPending = false;
       /** A tick, or less until the streams are unconfirmed. */
       const waitMs = (): number => {
         const leftMs = confirmedAt + unconfirmedMsMax - clock.monotonic();
         return leftMs > 0 ? Math.min(leftMs, tickMs) : tickMs;
       };
-      const recheck = async (): Promise<void> => {
-        const since = clock.monotonic();
+      const recheck = async (since: number): Promise<void> => {
         try {
           await endRefused();
           confirmedAt = Math.max(confirmedAt, since);
+          if (since === startedAt) isPending = false;
         } catch (cause) {
           onError(cause);
         }
-        isRunning = false;
       };
       // One listener: a signal composed for each tick costs more than the tick.
       signal.addEventListener("abort", () => wake.abort(), { once: true });
       while (!signal.aborted) {
         if (wake.signal.aborted) wake = new AbortController();
-        if (!isTriggered || isRunning) {
+        if (!isTriggered || isPending) {
           const ms = waitMs();
           const dueAt = clock.monotonic() + ms;
           await clock.sleep(ms, wake.signal).catch(() => undefined);
@@ -142,13 +142,17 @@ export const createOpenStreams = ({
           expiryCheckedAt = now;
           endExpired();
         }
-        // The database does not say that these callers may still send.
-        if (now - confirmedAt >= unconfirmedMsMax) reopen();
-        if (isRunning || (!isTriggered && now - startedAt < recheckMs)) continue;
+        // The database does not say that these callers may still send. Those that come later were looked up when they came.
+        if (now - confirmedAt >= unconfirmedMsMax) {
+          reopen();
+          confirmedAt = now;
+        }
+        // Another may run without an answer: it perhaps waits for a connection that is lost.
+        if ((isPending || !isTriggered) && now - startedAt < recheckMs) continue;
         isTriggered = false;
-        isRunning = true;
+        isPending = true;
         startedAt = now;
-        void recheck();
+        void recheck(now);
       }
     },
     count: () => open.size,
