@@ -28,7 +28,7 @@ export interface IngestNeeds {
   /** `use` is given several certificates, each of another identity. */
   certificates: Omit<CertificateRegister, "use"> & { use(certificates: readonly UsedCertificate[]): Promise<void> };
   /**
-   * Listens for what other replicas commit. Without it ingest rechecks within 1 s what may be revoked, and hosts learn of a config with
+   * Listens for what other replicas commit. Without it ingest rechecks within 2 s what may be revoked, and hosts learn of a config with
    * their next heartbeat.
    */
   listen?(on: IngestNotifications): Promise<unknown>;
@@ -122,7 +122,7 @@ export const createIngest = (needs: IngestNeeds): Ingest => {
     async watch(signal) {
       await needs
         .listen?.({ revoked: streams.triggerRecheck, directive: statuses.direct })
-        .catch((err: unknown) => log.warn({ err }, "notifications failed; streams are rechecked every second"));
+        .catch((err: unknown) => log.warn({ err }, "notifications failed; streams are rechecked every 2 s"));
       await Promise.all([streams.watch(signal), incomplete.watch(signal)]);
     },
     reopenStreams: streams.reopen,

@@ -37,6 +37,8 @@ const unconfirmedMsMax = 4_500;
  * answer of a recheck unread. Otherwise a core that lacks processor time would end all streams, and their hosts would take what is left.
  */
 const longTurnMs = 100;
+/** A recheck that has not succeeded by then may wait for a connection that is lost: another one begins, also beside it. */
+const overdueMs = 1_000;
 
 /** Makes an empty set of open streams. */
 export const createOpenStreams = ({
@@ -44,11 +46,11 @@ export const createOpenStreams = ({
   clock,
   onError,
   streamsOfIdentityMax = 8,
-  recheckMs = 1_000,
+  recheckMs = 2_000,
 }: {
   admission: Pick<Admission, "recheck" | "expiryFault">;
   clock: Clock;
-  /** A recheck failed (the database is unavailable); it runs again after `recheckMs`. */
+  /** A recheck failed (the database is unavailable); it runs again a second after it began. */
   onError(cause: unknown): void;
   streamsOfIdentityMax?: number;
   recheckMs?: number;
@@ -109,7 +111,7 @@ export const createOpenStreams = ({
       let startedAt = clock.monotonic();
       let confirmedAt = startedAt;
       let expiryCheckedAt = startedAt;
-      /** Whether the newest recheck has not succeeded. */
+      /** Whether no recheck has succeeded since the newest began. */
       let isPending = false;
       /** A tick, or less until the streams are unconfirmed. */
       const waitMs = (): number => {
@@ -120,7 +122,7 @@ export const createOpenStreams = ({
         try {
           await endRefused();
           confirmedAt = Math.max(confirmedAt, since);
-          if (since === startedAt) isPending = false;
+          isPending = false;
         } catch (cause) {
           onError(cause);
         }
@@ -147,8 +149,8 @@ export const createOpenStreams = ({
           reopen();
           confirmedAt = now;
         }
-        // Another may run without an answer: it perhaps waits for a connection that is lost.
-        if ((isPending || !isTriggered) && now - startedAt < recheckMs) continue;
+        const afterMs = isPending ? overdueMs : isTriggered ? 0 : recheckMs;
+        if (now - startedAt < afterMs) continue;
         isTriggered = false;
         isPending = true;
         startedAt = now;
