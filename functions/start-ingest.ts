@@ -69,6 +69,7 @@ export const startIngest = async (
 ): Promise<RunningIngest> => {
   const { config, tls, routes, databases, jobsCore, databaseClock, sessions, metrics, signal } = needs;
   const { db, clock, entropy, log } = core;
+  const lookups = databases.certificates.db;
   const keepPartitions = () =>
     // Drops nothing while the database's clock differs from this machine's.
     maintainIngestPartitions(
@@ -93,9 +94,9 @@ export const startIngest = async (
     observe: metrics.observeIngest,
     fastPath: createFastPath,
     certificates: {
-      find: (fingerprints) => findCertificateStates(db, fingerprints),
-      areActive: (fingerprints) => areCertificatesActive(db, fingerprints),
-      ended: (since) => findEndedCertificates(db, since),
+      find: (fingerprints) => findCertificateStates(lookups, fingerprints),
+      areActive: (fingerprints) => areCertificatesActive(lookups, fingerprints),
+      ended: (since) => findEndedCertificates(lookups, since),
       use: (certificates) => markUsed(core, certificates),
       refused: (failure) => recordAuthFailure(core, failure),
     },

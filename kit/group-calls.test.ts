@@ -103,6 +103,17 @@ describe("groupCalls", () => {
     expect(await next).toBe("E");
   });
 
+  it("keeps the calls that wait when a run fails but another one has succeeded since it began", async () => {
+    const { runs, call } = createGroup({ concurrency: 2, itemsMax: 1 });
+    const outcomes = Promise.allSettled(["a", "b", "c", "d"].map(call));
+    await runs[1]?.end();
+    await runs[0]?.end(new Error("late"));
+    await runs[2]?.end();
+    await runs[3]?.end();
+    const statuses = (await outcomes).map(({ status }) => status);
+    expect(statuses).toEqual(["rejected", "fulfilled", "fulfilled", "fulfilled"]);
+  });
+
   it("delays each run until it has gathered, and then takes the calls made meanwhile", async () => {
     const gathering: (() => void)[] = [];
     const gather = () => new Promise<void>((resolve) => gathering.push(resolve));

@@ -1,7 +1,7 @@
 /**
  * Invariants: at most `concurrency` runs at a time, each of at most `itemsMax` items; two items of one key are never in one run nor
- * in two runs at once, and keep their order; every call settles exactly once; none waits longer than for a pause and for one run that fails
- * as a whole.
+ * in two runs at once, and keep their order; every call settles exactly once; while every run fails as a whole, none waits longer than for a
+ * pause and for one of them.
  */
 
 /** The options of a group of calls. */
@@ -24,8 +24,8 @@ export interface GroupOptions<Item, Result> {
    */
   gather?(): Promise<void>;
   /**
-   * Whether to retry each item on its own after this failure, so that one bad item fails alone. Otherwise the calls that wait fail too:
-   * the failure is not one of items, and each further run would take as long to fail.
+   * Whether to retry each item on its own after this failure, so that one bad item fails alone. Otherwise the calls that wait fail too,
+   * unless another run succeeded meanwhile: the failure is not one of items, and each further run would take as long to fail.
    */
   isolate(error: unknown): boolean;
 }
@@ -47,6 +47,7 @@ export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): (
   const busy = new Set<string>();
   let running = 0;
   let pausing = false;
+  let succeeded = 0;
 
   const take = (): Waiting<Item, Result>[] => {
     const taken: Waiting<Item, Result>[] = [];
@@ -66,16 +67,18 @@ export const groupCalls = <Item, Result>(options: GroupOptions<Item, Result>): (
   };
 
   const settle = async (calls: readonly Waiting<Item, Result>[]): Promise<void> => {
+    const succeededBefore = succeeded;
     try {
       const results = await run(calls.map((call) => call.item));
       if (results.length !== calls.length) throw new Error(`${results.length} results for ${calls.length} items`);
+      succeeded += 1;
       results.forEach((result, index) => {
         calls[index]?.resolve(result);
       });
     } catch (error) {
       if (calls.length > 1 && isolate(error)) for (const call of calls) await settle([call]);
       else if (isolate(error)) for (const call of calls) call.reject(error);
-      else for (const call of [...calls, ...waiting.splice(0)]) call.reject(error);
+      else for (const call of [...calls, ...(succeeded > succeededBefore ? [] : waiting.splice(0))]) call.reject(error);
     }
   };
 

@@ -1,18 +1,21 @@
 import { expect, it } from "vitest";
 import { createTestClock } from "../../tests/fakes/clock.ts";
 import type { CertificateState, EndsRead } from "../store/certificate/certificates.ts";
-import { createAdmission } from "./admission.ts";
+import { type CertificateRegister, createAdmission } from "./admission.ts";
+
+/** A register of active certificates; a test replaces what it is about. */
+const register: CertificateRegister = {
+  find: async () => new Map(),
+  areActive: async () => true,
+  ended: async () => ({ read: { server: "a", xid: "1" }, ended: undefined }),
+  use: async () => undefined,
+  refused: async () => undefined,
+};
 
 it("records an expired certificate as the identity's last auth failure", async () => {
   const clock = createTestClock();
   const refusals: unknown[] = [];
-  const certificates = {
-    find: async () => new Map(),
-    areActive: async () => true,
-    ended: async () => ({ read: { server: "a", xid: "1" }, ended: undefined }),
-    use: async () => undefined,
-    refused: async (refusal: unknown) => void refusals.push(refusal),
-  };
+  const certificates = { ...register, refused: async (refusal: unknown) => void refusals.push(refusal) };
   const admission = createAdmission({ clock, certificates, requireEnrollment: false });
   const identity = { ok: true, kind: "uri", identity: "spiffe://fleet.test/a" } as const;
   const certificate = { identity, fingerprintSha256: "00", notAfter: clock.now() - 1000 };
@@ -24,14 +27,11 @@ it("looks up the certificates of connections that open together with few queries
   const queries: (readonly string[])[] = [];
   const state = { certificateId: "c", identityId: "i", status: "active", identityRevoked: false, used: true } as const;
   const certificates = {
+    ...register,
     find: async (fingerprints: readonly string[]) => {
       queries.push(fingerprints);
       return new Map(fingerprints.filter((fingerprint) => fingerprint !== "03").map((known) => [known, state]));
     },
-    areActive: async () => true,
-    ended: async () => ({ read: { server: "a", xid: "1" }, ended: undefined }),
-    use: async () => undefined,
-    refused: async () => undefined,
   };
   const waiting = Promise.withResolvers<void>();
   const pause = () => waiting.promise;
@@ -56,6 +56,7 @@ it("rechecks streams that are new to it, and those whose certificate ended since
   let ends: readonly string[] = [];
   let isAway = false;
   const certificates = {
+    ...register,
     find: async (fingerprints: readonly string[]) => {
       calls.push(`find ${fingerprints}`);
       return states;
@@ -70,8 +71,6 @@ it("rechecks streams that are new to it, and those whose certificate ended since
       const read = { server, xid: String(Number(since?.xid ?? 0) + 1) };
       return { read, ended: since?.server === server ? new Set(ends) : undefined };
     },
-    use: async () => undefined,
-    refused: async () => undefined,
   };
   const admission = createAdmission({ clock: createTestClock(), certificates, requireEnrollment: true });
   const callers = ["01", "01", "02", "03"].map((fingerprintSha256) => ({
@@ -110,4 +109,25 @@ it("rechecks streams that are new to it, and those whose certificate ended since
   states.set("02", { ...active, status: "replaced" });
   expect(await recheck(4)).toContainEqual([2, "certificate_replaced"]);
   expect(calls).toEqual(["ended since 4", "active 01,02,03", "find 01,02,03"]);
+});
+
+it("misses no end when rechecks overlap and the earlier one is answered last", async () => {
+  const asked: { since: string | undefined; answer(xid: string): void }[] = [];
+  const certificates = {
+    ...register,
+    ended: (since: EndsRead | undefined) =>
+      new Promise<{ read: EndsRead; ended: undefined }>((resolve) => {
+        const answer = (xid: string) => resolve({ read: { server: "a", xid }, ended: undefined });
+        asked.push({ since: since?.xid, answer });
+      }),
+  };
+  const admission = createAdmission({ clock: createTestClock(), certificates, requireEnrollment: true });
+  const recheck = () => admission.recheck([{ identity: "a", fingerprintSha256: "01", notAfter: 0 }]);
+  const [earlier, later] = [recheck(), recheck()];
+  asked[1]?.answer("2");
+  await later;
+  asked[0]?.answer("1");
+  await earlier;
+  void recheck();
+  expect(asked[2]?.since).toBe("1");
 });

@@ -85,7 +85,7 @@ export interface Admission {
   recordExpired(certificate: CallerCertificate): Promise<void>;
   /**
    * Returns why callers may send no longer; those who may are absent. Looks up the callers that are new to it, and those whose
-   * certificate has ended since the last time: a replica has thousands of others. Not for two calls at a time.
+   * certificate has ended since the last time: a replica has thousands of others. Calls may overlap.
    */
   recheck(callers: readonly Caller[]): Promise<ReadonlyMap<Caller, Problem>>;
   /** Returns `certificate_expired` once the certificate has expired. */

@@ -19,6 +19,7 @@ const start = () => {
   const failures: unknown[] = [];
   let rechecks = 0;
   let unavailable = false;
+  let latencyMs = 0;
   const streams = createOpenStreams({
     clock: { ...clock, monotonic: () => clock.monotonic() + stalledMs },
     onError: (cause) => failures.push(cause),
@@ -26,11 +27,13 @@ const start = () => {
       recheck: async (callers) => {
         rechecks++;
         if (unavailable) throw new Error("the database is unavailable");
-        return new Map(
+        const faults = new Map(
           callers
             .filter(({ fingerprintSha256 }) => revoked.has(fingerprintSha256))
             .map((one) => [one, new Problem("certificate_revoked")]),
         );
+        if (latencyMs > 0) await clock.sleep(latencyMs);
+        return faults;
       },
       expiryFault: ({ fingerprintSha256 }) =>
         expired.has(fingerprintSha256) ? new Problem("certificate_expired") : undefined,
@@ -48,6 +51,10 @@ const start = () => {
     /** Makes the next timer late by as much. */
     stall: (ms: number) => {
       stalledMs += ms;
+    },
+    /** Makes rechecks take so long, each. */
+    setLatency: (ms: number) => {
+      latencyMs = ms;
     },
     setUnavailable: (value: boolean) => {
       unavailable = value;
@@ -178,6 +185,36 @@ describe("open streams", () => {
     revoked.add("a");
     await clock.advance(3_000);
     expect(next.signal.reason).toMatchObject({ code: "certificate_revoked" });
+    await stop();
+  });
+
+  it("G4: ends revoked streams within 5 s, and no others, while rechecks take up to 2.4 s: they overlap", async () => {
+    const { clock, revoked, streams, setLatency, stop } = start();
+    const [bad, good] = [streams.enter(caller("bad")), streams.enter(caller("good"))];
+    setLatency(2_400);
+    await clock.advance(20_000);
+    expect([bad.signal.aborted, good.signal.aborted]).toEqual([false, false]);
+    revoked.add("bad");
+    await clock.advance(5_000);
+    expect(bad.signal.reason).toMatchObject({ code: "certificate_revoked" });
+    expect(good.signal.aborted).toBe(false);
+    setLatency(4_500);
+    await clock.advance(5_000);
+    expect(good.signal.reason).toMatchObject({ code: "database_unavailable" });
+    await stop();
+  });
+
+  it("D8: gives streams that open after all were ended as long until a recheck succeeds", async () => {
+    const { clock, streams, setUnavailable, stop } = start();
+    const before = streams.enter(caller("before"));
+    setUnavailable(true);
+    await clock.advance(4_500);
+    expect(before.signal.reason).toMatchObject({ code: "database_unavailable" });
+    const after = streams.enter(caller("after"));
+    await clock.advance(4_400);
+    expect(after.signal.aborted).toBe(false);
+    await clock.advance(100);
+    expect(after.signal.reason).toMatchObject({ code: "database_unavailable" });
     await stop();
   });
 });

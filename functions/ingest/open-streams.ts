@@ -37,6 +37,8 @@ const unconfirmedMsMax = 4_500;
  * answer of a recheck unread. Otherwise a core that lacks processor time would end all streams, and their hosts would take what is left.
  */
 const longTurnMs = 100;
+/** A recheck that has not succeeded by then may wait for a connection that is lost: another one begins, also beside it. */
+const overdueMs = 1_000;
 
 /** Makes an empty set of open streams. */
 export const createOpenStreams = ({
@@ -48,7 +50,7 @@ export const createOpenStreams = ({
 }: {
   admission: Pick<Admission, "recheck" | "expiryFault">;
   clock: Clock;
-  /** A recheck failed (the database is unavailable); it runs again at the next tick. */
+  /** A recheck failed (the database is unavailable); it runs again a second after it began. */
   onError(cause: unknown): void;
   streamsOfIdentityMax?: number;
   recheckMs?: number;
@@ -109,27 +111,27 @@ export const createOpenStreams = ({
       let startedAt = clock.monotonic();
       let confirmedAt = startedAt;
       let expiryCheckedAt = startedAt;
-      let isRunning = false;
+      /** Whether no recheck has succeeded since the newest began. */
+      let isPending = false;
       /** A tick, or less until the streams are unconfirmed. */
       const waitMs = (): number => {
         const leftMs = confirmedAt + unconfirmedMsMax - clock.monotonic();
         return leftMs > 0 ? Math.min(leftMs, tickMs) : tickMs;
       };
-      const recheck = async (): Promise<void> => {
-        const since = clock.monotonic();
+      const recheck = async (since: number): Promise<void> => {
         try {
           await endRefused();
           confirmedAt = Math.max(confirmedAt, since);
+          isPending = false;
         } catch (cause) {
           onError(cause);
         }
-        isRunning = false;
       };
       // One listener: a signal composed for each tick costs more than the tick.
       signal.addEventListener("abort", () => wake.abort(), { once: true });
       while (!signal.aborted) {
         if (wake.signal.aborted) wake = new AbortController();
-        if (!isTriggered || isRunning) {
+        if (!isTriggered || isPending) {
           const ms = waitMs();
           const dueAt = clock.monotonic() + ms;
           await clock.sleep(ms, wake.signal).catch(() => undefined);
@@ -142,13 +144,17 @@ export const createOpenStreams = ({
           expiryCheckedAt = now;
           endExpired();
         }
-        // The database does not say that these callers may still send.
-        if (now - confirmedAt >= unconfirmedMsMax) reopen();
-        if (isRunning || (!isTriggered && now - startedAt < recheckMs)) continue;
+        // The database does not say that these callers may still send. Those that come later were looked up when they came.
+        if (now - confirmedAt >= unconfirmedMsMax) {
+          reopen();
+          confirmedAt = now;
+        }
+        const afterMs = isPending ? overdueMs : isTriggered ? 0 : recheckMs;
+        if (now - startedAt < afterMs) continue;
         isTriggered = false;
-        isRunning = true;
+        isPending = true;
         startedAt = now;
-        void recheck();
+        void recheck(now);
       }
     },
     count: () => open.size,

@@ -10,6 +10,8 @@ export interface CoreDatabases {
   requests: ConnectedDatabase;
   /** For the statement of heartbeats alone, whose sessions keep its plan. */
   heartbeats: ConnectedDatabase;
+  /** For the lookups of certificates alone, so that requests cannot starve them: without a recheck, open streams end. */
+  certificates: ConnectedDatabase;
   /** So that reports cannot starve requests. */
   reports: ConnectedDatabase;
   jobs: ConnectedDatabase;
@@ -21,6 +23,8 @@ export interface CoreDatabases {
   close(seconds: number): Promise<unknown>;
 }
 
+/** A recheck has the other one when a connection is lost. */
+const lookupsMax = 2;
 /** A report runs two queries concurrently. */
 const reportConnectionsMax = 4;
 /** A job that waits for a lock leaves connections to the others. */
@@ -37,6 +41,7 @@ export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, trace
     connectionsMax: heartbeatStatementsMax,
     plansByIndex: true,
   });
+  const certificates = connectDatabase({ ...at, pooled, tracer, connectionsMax: lookupsMax });
   const reports = connectDatabase({ ...at, pooled, tracer, connectionsMax: reportConnectionsMax });
   const jobs = connectDatabase({
     ...at,
@@ -45,12 +50,10 @@ export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, trace
     deadlineMs: callDeadlineMs.jobs,
     applicationName: "svc-server jobs",
   });
+  const pools = { requests, heartbeats, certificates, reports, jobs };
   const subscriptions: Subscription[] = [];
   return {
-    requests,
-    heartbeats,
-    reports,
-    jobs,
+    ...pools,
     listen(channels) {
       const subscription = listen(sessions, channels);
       subscriptions.push(subscription);
@@ -58,11 +61,11 @@ export const openCoreDatabases = ({ requests: at, sessions }: CoreServers, trace
     },
     connections: {
       count: () => at.servers.count() + (pooled ? sessions.servers.count() : 0),
-      max: connectionsMaxDefault + heartbeatStatementsMax + reportConnectionsMax + jobConnectionsMax,
+      max: connectionsMaxDefault + heartbeatStatementsMax + lookupsMax + reportConnectionsMax + jobConnectionsMax,
     },
     close(seconds) {
       for (const { close } of subscriptions) close();
-      return Promise.all([requests, heartbeats, reports, jobs].map(({ close }) => close(seconds)));
+      return Promise.all(Object.values(pools).map(({ close }) => close(seconds)));
     },
   };
 };

@@ -87,9 +87,9 @@ export const createDatabaseServers = (
       pools.add(pool);
       return () => void pools.delete(pool);
     },
-    leave(cause, all) {
+    leave(cause, silentMs) {
       forget();
-      for (const pool of pools) pool.drop(cause, all);
+      for (const pool of pools) pool.drop(cause, silentMs);
     },
   };
 };

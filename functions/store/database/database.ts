@@ -24,7 +24,7 @@ export interface SharedServers {
   readonly tls?: object | undefined;
   /** Adds a pool. Returns the function that removes it. */
   join(pool: Pick<ConnectionPool, "drop" | "count">): () => void;
-  /** Reports a fault of the server in use; `all` when none of its connections is of use. */
+  /** Reports a fault of the server in use; without `silentMs` none of its connections is of use. */
   leave: DropConnections;
 }
 
@@ -87,7 +87,9 @@ export const connectDatabase = (options: DatabaseOptions): ConnectedDatabase => 
     lifetimeMs,
     endsWriting: ({ code }) => code === readOnlyTransaction,
     refusesServer: options.writes === false ? () => false : acceptsNoWrites,
-    onFault: (cause) => (servers?.leave ?? pool.drop)(cause, concernsServer(errorCode(cause))),
+    // A call that is late says nothing about connections that answered while it ran: closing these would cost a slow server more.
+    onFault: (cause) =>
+      (servers?.leave ?? pool.drop)(cause, concernsServer(errorCode(cause)) ? undefined : deadlineMs / 2),
   });
   const leave = servers?.join(pool);
   const parts = postgres(connecting.url, connecting.settings);

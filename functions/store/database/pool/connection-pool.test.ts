@@ -1,4 +1,4 @@
-import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { systemClock } from "../../../../kit/clock.ts";
 import { startTcpProxy } from "../../../../tests/fakes/tcp-proxy.ts";
 import { createTestDatabase, type TestDatabase } from "../../../../tests/support/database.ts";
@@ -92,6 +92,34 @@ describe("a pool", () => {
     const [first, together, later] = [...(await Promise.all([process(), process()])), await process()];
     expect(first).toBe(together);
     expect(later).not.toBe(first);
+  });
+
+  it("D8: keeps idle connections that answered while a call was late, of all pools, and closes silent ones", async () => {
+    const servers = createDatabaseServers(database.url);
+    const [slow, other] = [1, 2].map(() =>
+      connectDatabase({ url: database.url, servers, connectionsMax: 2, deadlineMs: 1_000 }),
+    );
+    if (!slow || !other) return expect.fail();
+    ends.push(() => Promise.all([slow.close(0), other.close(0)]));
+    const serverProcess = async () => (await other.sql`select pg_backend_pid() as pid`)[0]?.pid;
+    const answerAll = () => Promise.all([serverProcess(), serverProcess(), slow.sql`select 1`]);
+    vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+    try {
+      const answers = answerAll();
+      // postgres.js connects by a timer.
+      await vi.advanceTimersByTimeAsync(1);
+      const [pid] = await answers;
+      const late = outcome(slow.sql.begin(() => new Promise(() => undefined)));
+      expect(servers.count()).toBe(3);
+      vi.advanceTimersByTime(600);
+      expect(await serverProcess()).toBe(pid);
+      vi.advanceTimersByTime(400);
+      expect(await late).toBe("DEADLINE_EXCEEDED");
+      expect(servers.count()).toBe(1);
+      expect(await serverProcess()).toBe(pid);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it("D1: listens again on a new connection after its server was away, and reports that it missed notifications", async () => {

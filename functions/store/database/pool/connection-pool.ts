@@ -10,8 +10,8 @@ import { type ConnectionOptions, openConnection, type PooledCall, type PooledCon
 import { connectionError } from "./connection-error.ts";
 import type { Query, Rows } from "./statement.ts";
 
-/** Closes connections of a pool: the idle ones, or all. */
-export type DropConnections = (cause: Error, all: boolean) => void;
+/** Closes connections of a pool: the idle ones from which nothing has come for `silentMs`, or without it all. */
+export type DropConnections = (cause: Error, silentMs: number | undefined) => void;
 
 export interface PoolOptions extends ConnectionOptions {
   connectionsMax: number;
@@ -114,8 +114,10 @@ export const createConnectionPool = (options: PoolOptions): ConnectionPool => {
   };
   const deadline = () => (options.deadlineMs > 0 ? performance.now() + options.deadlineMs : 0);
 
-  const drop: DropConnections = (cause, all) => {
-    for (const connection of connections.keys()) if (all || connection.load() === 0) connection.close(cause);
+  const drop: DropConnections = (cause, silentMs) => {
+    const isSilent = (connection: PooledConnection) =>
+      silentMs === undefined || (connection.load() === 0 && performance.now() - connection.answeredAt() >= silentMs);
+    for (const connection of connections.keys()) if (isSilent(connection)) connection.close(cause);
   };
   return {
     query: (query) =>

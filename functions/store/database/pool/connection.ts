@@ -64,6 +64,8 @@ export interface PooledConnection {
   load(): number;
   /** Returns whether it has a call that shares it with no other. */
   isTaken(): boolean;
+  /** Returns when the server last answered, by `performance.now()`. */
+  answeredAt(): number;
   /** Starts a call. It counts until `release`, or until the connection closes. */
   accept(call: PooledCall): void;
   release(call: PooledCall): void;
@@ -92,6 +94,7 @@ export const openConnection = (options: ConnectionOptions, on: ConnectionEvents)
   const unanswered = new Set<PendingQuery<Row[]>>();
   const parameters: Record<string, string> = {};
   let state: ConnectionState = { is: "opening" };
+  let answeredAt = 0;
   let timer: ReturnType<typeof setTimeout> | undefined;
 
   /** `first` runs before other calls than the one whose error closes the connection fail. */
@@ -133,6 +136,7 @@ export const openConnection = (options: ConnectionOptions, on: ConnectionEvents)
 
   const answered = (): void => {
     if (state.is === "opening") state = { is: "open" };
+    answeredAt = performance.now();
   };
   const rejected = (error: Error, reject: (error: Error) => void): void => {
     const answer = () => reject(error);
@@ -169,6 +173,7 @@ export const openConnection = (options: ConnectionOptions, on: ConnectionEvents)
     state: () => state,
     load: () => calls.size,
     isTaken: () => isTaken,
+    answeredAt: () => answeredAt,
     accept(call) {
       calls.add(call);
       isTaken = call.isExclusive;

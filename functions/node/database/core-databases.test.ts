@@ -1,0 +1,21 @@
+import { expect, it } from "vitest";
+import { Secret } from "../../../kit/secret.ts";
+import { untraced } from "../../../kit/tracing/tracer.ts";
+import { createTestDatabase } from "../../../tests/support/database.ts";
+import { findEndedCertificates } from "../../store/certificate/certificates.ts";
+import { connectionsMaxDefault } from "../../store/database/call-limits.ts";
+import { openCoreDatabases } from "./core-databases.ts";
+import { createCoreServers } from "./database-servers.ts";
+
+it("D8: looks up certificates while requests have all of their connections, so that no stream ends for want of one", async () => {
+  const database = await createTestDatabase();
+  const config = { databaseUrl: new Secret(database.url), databaseSessionUrl: null };
+  const { requests, certificates, close } = openCoreDatabases(createCoreServers(config), untraced);
+  const end = Promise.withResolvers<void>();
+  const held = Array.from({ length: connectionsMaxDefault }, () => requests.db.transaction(() => end.promise));
+  expect(await findEndedCertificates(certificates.db, undefined)).toMatchObject({ ended: undefined });
+  end.resolve();
+  await Promise.all(held);
+  await close(0);
+  await database.drop();
+});
