@@ -25,6 +25,12 @@ const timesOfHosts: readonly { table: string; id: SQL; columns: readonly string[
   { table: "rollout_target", id: sql`identity_id`, columns: ["assigned_at", "applied_at"] },
 ];
 
+/** Takes a time that is ahead as `now`. A column without a time keeps none, where `least` would say that a host is revoked. */
+const notAhead = (name: string, now: Date): SQL => {
+  const column = sql.identifier(name);
+  return sql`${column} = case when ${column} > ${timestampAt(now, toleranceSeconds)} then ${timestampAt(now)} else ${column} end`;
+};
+
 /**
  * Sets the times of hosts that are ahead of the database's clock to `now`: such a time would keep a dead host healthy until it has come.
  * Corrects a batch of those after the id `after`, and locks their rows in the order of identities, as other writers do. Returns how many
@@ -49,7 +55,7 @@ export const correctHostTimes = async (
     const names = columns.map((column) => sql.identifier(column));
     const found = sql`${id} = any(${ids}::uuid[]) and ${where} and greatest(${sql.join(names, sql`, `)}) > ${limit}`;
     await tx.execute(sql`select from ${sql.identifier(table)} where ${found} order by ${id} for no key update`);
-    const corrected = names.map((name) => sql`${name} = least(${name}, ${at})`);
+    const corrected = columns.map((column) => notAhead(column, now));
     await tx.execute(sql`update ${sql.identifier(table)} set ${sql.join(corrected, sql`, `)} where ${found}`);
   }
   const hosts = arrayLiteral(rows.map(({ identity }) => identity));

@@ -157,6 +157,20 @@ it("K2: corrects hosts in the order of their ids, so that no other writer and it
   expect(await corrected.correcting).toEqual({ hosts: 2, rollouts: 0 });
 });
 
+it("K1: revokes no host that enrolled while the clock was ahead, and finds no fault of it", async () => {
+  const before = clock.now();
+  clock.set(before + 48 * hour);
+  const { token: later } = await createTestToken(test);
+  const young = await enrollTestCollector(test, { token: later, deviceId: "young" });
+  expect((await beat(young)).status).toBe(200);
+  clock.set(before);
+  await correctTimes({ db, clock });
+  const [none] =
+    await db.execute(sql`select num_nulls(revoked_at, config_invalid_since, queue_at_risk_since, renewal_failed_since) as nulls
+    from collector_identity join collector_health on identity_id = id where identity_id = ${young.identityId}::uuid`);
+  expect(none).toEqual({ nulls: 4 });
+});
+
 it("K2: core's time is the database's, whatever this machine's clock does between two measurements", async () => {
   const database = createDatabaseClock(db, clock);
   await database.measure();
