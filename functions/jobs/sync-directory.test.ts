@@ -97,6 +97,15 @@ describe("a sync", () => {
     expect((await events()).length).toBe(1);
   });
 
+  it("names in its event those who get most access, also of more new people than it names", async () => {
+    const users = [...crowd(210), { id: "99", primaryEmail: "zoe@example.test" }];
+    directory.set({ users, groups: [{ email: adminGroup, members: [people.admin.subject, "99"] }] });
+    await sync();
+    const [event] = await events();
+    const zoe = { subject: "99", from: null, to: { email: "zoe@example.test", scopes: ["read", "audit", "admin"] } };
+    expect(event?.details).toMatchObject({ added: 211, people: [zoe, {}, ...Array(198).fill({})] });
+  });
+
   it("Y3: a missing group reduces its members to read; another error of the group changes nothing", async () => {
     await sync();
     directory.fail({ on: "members", group: adminGroup, how: { status: 403 } });
