@@ -88,6 +88,30 @@ export const correctRollouts = async (db: Executor, now: Date): Promise<number> 
   return waves.length + rollouts.length;
 };
 
+/** The times of operators' records that decide what core does, by table. */
+const timesOfOperators: Readonly<Record<string, readonly string[]>> = {
+  directory_sync: ["finished_at", "synced_at", "pushed_at"],
+  audit_verification: ["checked_at", "checked_since", "pass_started_at"],
+  core_report: ["reported_at"],
+  applied_set: ["updated_at"],
+};
+
+/**
+ * Corrects what core does for operators. Until such a time has come, a sync of the directory or a pass over the audit log would look new and put
+ * off the next one, a core that has ended would run, a set that was left could not be applied, and a bootstrap token would not expire.
+ */
+export const correctOperatorTimes = async (db: Executor, now: Date): Promise<void> => {
+  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
+  for (const [table, columns] of Object.entries(timesOfOperators)) {
+    const names = columns.map((column) => sql.identifier(column));
+    const corrected = columns.map((column) => notAhead(column, now));
+    await db.execute(sql`update ${sql.identifier(table)} set ${sql.join(corrected, sql`, `)}
+      where greatest(${sql.join(names, sql`, `)}) > ${limit}`);
+  }
+  await db.execute(sql`update bootstrap_token set expires_at = expires_at - (created_at - ${at}), created_at = ${at}
+    where created_at > ${limit}`);
+};
+
 /** The tables of facts with their end, and the columns that name a host and a fact. */
 const untilTimes = {
   fleet_history: "identity_id",
