@@ -1,8 +1,7 @@
 import type { Core } from "../core.ts";
 import { correctHistory, correctHostTimes, correctOperatorTimes, correctRollouts } from "../store/fleet/times-ahead.ts";
 import { recordClock } from "../store/retention/retention-clock.ts";
-import { correctMessages } from "../store/watch/messages.ts";
-import { correctSilences } from "../store/watch/watches.ts";
+import { correctMessages, correctSilences } from "../store/watch/messages.ts";
 
 /**
  * Corrects the times that are ahead of the database's clock, which was ahead when they were stored, or that of an earlier core. Returns

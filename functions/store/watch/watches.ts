@@ -3,8 +3,6 @@ import { watch, watchEvent, watchMessage } from "../../../drizzle/schema/watch.t
 import type { WatchState } from "../../../proto/watch/vocabulary.ts";
 import type { Executor } from "../database/database.ts";
 import { firstRow, type Paged, type PageRequest, paged, pageOf } from "../database/query-parts.ts";
-import { timestampAt } from "../fleet/rows.ts";
-import { toleranceSeconds } from "../fleet/times-ahead.ts";
 
 /** A watch's row. */
 export type WatchRow = typeof watch.$inferSelect;
@@ -130,13 +128,4 @@ export const findWatchEvents = (db: Executor, watchId: string, limit: number): P
 /** Deletes the events before a time. */
 export const deleteWatchEvents = async (db: Executor, before: Date): Promise<void> => {
   await db.delete(watchEvent).where(lt(watchEvent.at, before));
-};
-
-/** Ends silences that began ahead of `now` as long after it as an operator asked for. */
-export const correctSilences = async (db: Executor, now: Date): Promise<void> => {
-  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
-  await db.execute(sql`
-    with ahead as (select watch_id, max(at) as at from watch_event where kind = 'silenced' and at > ${limit} group by 1),
-      moved as (update watch_event set at = ${at} where at > ${limit})
-    update watch set silenced_until = silenced_until - (ahead.at - ${at}) from ahead where id = watch_id and silenced_until > ahead.at`);
 };
