@@ -6,7 +6,7 @@ import { declareCommands, groupSummaries } from "./commands/index.ts";
 import type { Commands } from "./terminal/command.ts";
 import { describeProblem } from "./terminal/describe-problem.ts";
 import { ActionFailure, type AdminExitCode, exitCodes } from "./terminal/exit-codes.ts";
-import { telemetryFormats, usualFormats, withoutControls } from "./terminal/output.ts";
+import { plainLines, telemetryFormats, usualFormats } from "./terminal/output.ts";
 import type { Terminal } from "./terminal/terminal.ts";
 
 /** The width of help that goes to a file. */
@@ -15,7 +15,7 @@ const helpColumns = 80;
 /** Runs one command line and returns its exit code (docs/admin.md). Data goes to stdout, everything else to stderr. */
 export const runAdmin = async (args: readonly string[], given: Terminal): Promise<number> => {
   // Messages quote the server.
-  const write = (text: string) => given.err.write(text.split("\n").map(withoutControls).join("\n"));
+  const write = (text: string) => given.err.write(plainLines(text));
   const terminal: Terminal = { ...given, err: { write } };
   let exitCode: AdminExitCode = exitCodes.ok;
   const program = new Command("svc-admin")

@@ -9,7 +9,7 @@ import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { exitCodes } from "../terminal/exit-codes.ts";
 import { columnsOf, printList } from "../terminal/list-rows.ts";
-import { printAnswer, printRecord } from "../terminal/output.ts";
+import { printAnswer, printRecord, printText } from "../terminal/output.ts";
 import { readInput } from "../terminal/token-file.ts";
 import { resolveId } from "./names.ts";
 
@@ -22,11 +22,11 @@ export const listConfigsAction: Action<object> = async (terminal, options) => {
   await printList(terminal, listCollectorConfigs, request, { format: options.format, columns });
 };
 
-/** `svc-admin configs show`: the YAML, byte for byte; with another `-o` the whole record. */
+/** `svc-admin configs show`: the YAML, byte for byte unless to a terminal; with another `-o` the whole record. */
 export const showConfigAction: Action<object> = async (terminal, options, id = "") => {
   const client = connect(terminal, options);
   const { data } = await getCollectorConfig<true>({ client, path: { id: await resolveId(client, "config", id) } });
-  if (options.format === "table") terminal.out.write(data.yaml);
+  if (options.format === "table") printText(terminal, data.yaml);
   else await printRecord(terminal, { format: options.format, record: data });
 };
 
@@ -44,7 +44,7 @@ export const diffConfigsAction: Action<object> = async (terminal, options, one =
   );
   const { createTwoFilesPatch } = await import("diff");
   if (before === after) return exitCodes.ok;
-  terminal.out.write(createTwoFilesPatch(one, other, before ?? "", after ?? ""));
+  printText(terminal, createTwoFilesPatch(one, other, before ?? "", after ?? ""));
   return exitCodes.refused;
 };
 

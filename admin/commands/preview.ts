@@ -3,7 +3,7 @@ import { type PreviewRolloutResponse, previewRollout } from "../../client/index.
 import type { Action } from "../terminal/command.ts";
 import { connect } from "../terminal/connect.ts";
 import { type AdminExitCode, exitCodes } from "../terminal/exit-codes.ts";
-import { printRecord, withoutControls } from "../terminal/output.ts";
+import { plainLines, printRecord, withoutControls } from "../terminal/output.ts";
 import type { Terminal } from "../terminal/terminal.ts";
 import { checkSelection, fleetQueryOf } from "./fleet.ts";
 import { resolveId } from "./names.ts";
@@ -40,8 +40,7 @@ const exitCodeOf = ({ will_change, in_other_rollouts }: Preview): AdminExitCode 
   will_change === 0 || in_other_rollouts.length > 0 ? exitCodes.refused : exitCodes.ok;
 
 /** Returns a diff without the line above its header and without control characters. */
-const shownDiff = (diff: string): string =>
-  diff.replace(/^=+\n/, "").split("\n").map(withoutControls).join("\n").trimEnd();
+const shownDiff = (diff: string): string => plainLines(diff.replace(/^=+\n/, "")).trimEnd();
 
 const shownMax = 3;
 

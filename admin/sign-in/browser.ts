@@ -5,6 +5,8 @@ import type { Terminal } from "../terminal/terminal.ts";
 import { clientName, redeem, type Token } from "./token-endpoint.ts";
 
 const waitMs = 5 * 60_000;
+/** Only the path and the query of a request count. */
+const base = "http://127.0.0.1";
 
 /**
  * Signs in by the authorization code flow with PKCE (RFC 7636) and a redirect to this machine's loopback interface (RFC 8252). Throws
@@ -52,7 +54,7 @@ const listenForAnswer = async (state: string) => {
   const { promise: answer, resolve } = Promise.withResolvers<URLSearchParams>();
   const answered = new AbortController();
   const server = createServer((request, response) => {
-    const { pathname, searchParams } = new URL(request.url ?? "/", "http://127.0.0.1");
+    const { pathname, searchParams } = URL.parse(request.url ?? "/", base) ?? new URL(base);
     const ours = request.method === "GET" && pathname === "/callback" && searchParams.get("state") === state;
     response.writeHead(ours ? 200 : 400, { "Content-Type": "text/plain; charset=utf-8", Connection: "close" });
     response.end(

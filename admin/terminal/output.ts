@@ -131,7 +131,10 @@ const textOf = <Row>(column: Column<Row>, row: Row): string => String(column.val
  */
 const tableOf = (lines: readonly (readonly string[])[], terminalColumns = Number.POSITIVE_INFINITY): string => {
   const shown = lines.map((line) => line.map(withoutControls));
-  const widths = (shown[0] ?? []).map((_, index) => Math.max(...shown.map((line) => (line[index] ?? "").length)));
+  // Not of spread arguments, of which an engine takes a hundred thousand.
+  const widths = (shown[0] ?? []).map((_, at) =>
+    shown.reduce((most, line) => Math.max(most, (line[at] ?? "").length), 0),
+  );
   return shown
     .map((line) => {
       const text = line
@@ -146,6 +149,13 @@ const tableOf = (lines: readonly (readonly string[])[], terminalColumns = Number
 /** Replaces control characters, as text of hosts may hold escape sequences, which would command the terminal, or reorder its line. */
 export const withoutControls = (text: string): string => text.replace(/[\p{Cc}\p{Bidi_Control}]/gu, "\ufffd");
 
+/** Replaces control characters in each of a text's lines. */
+export const plainLines = (text: string): string => text.split(/\r?\n/).map(withoutControls).join("\n");
+
+/** Writes a text as it is; to a terminal without control characters, by which somebody's text could hide lines of it. */
+export const printText = ({ out }: Pick<Terminal, "out">, text: string): void =>
+  void out.write(out.columns === undefined ? text : plainLines(text));
+
 /** Characters that command a terminal or reorder its line. Line feeds are the layout's. */
 const commanding = /(?!\n)[\p{Cc}\p{Bidi_Control}\u2028\u2029]/gu;
 const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
@@ -156,13 +166,14 @@ const jsonOf = (value: unknown, indent = 0): string => JSON.stringify(value, nul
 /** Returns a value as one line of JSON. */
 export const jsonLine = (value: unknown): string => `${jsonOf(value)}\n`;
 
-/** RFC 4180. A cell that a spreadsheet would evaluate is prefixed with an apostrophe, as in the exports of the page. */
+/** RFC 4180. A cell that a spreadsheet would evaluate is prefixed with an apostrophe, as in the exports of the page; none commands a terminal. */
 const csvOf = (lines: readonly (readonly string[])[]): string =>
   lines.map((line) => `${line.map(csvCell).join(",")}\r\n`).join("");
 
 const csvCell = (text: string): string => {
-  const safe = /^[=+\-@＝\t\r]/.test(text) && !/^-?\d+(\.\d+)?$/.test(text) ? `'${text}` : text;
-  return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  const shown = text.replace(commanding, "\ufffd");
+  const safe = /^[=+\-@＝＋－＠]/.test(shown) && !/^-?\d+(\.\d+)?$/.test(shown) ? `'${shown}` : shown;
+  return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
 };
 
 /** Loads the package when it is asked for: `--help` and tables do without it. */

@@ -8929,7 +8929,7 @@ export type ReadHostEnvelopesError = ReadHostEnvelopesErrors[keyof ReadHostEnvel
 
 export type ReadHostEnvelopesResponses = {
     /**
-     * A line of JSON for each envelope, with its text and its payload; one with `damaged_block` for a block that cannot be read. An empty line each 10 s without others. With `follow` it ends when the caller loses the scope.
+     * A line of JSON for each envelope, with its text and its payload; one with `damaged_block` for a block that cannot be read. An empty line each 10 s without others. With `follow` it ends when the caller loses the scope, or with their session or token.
      */
     200: string;
 };

@@ -1,7 +1,7 @@
 import type { Core } from "../core.ts";
-import { correctHistory, correctHostTimes, correctRollouts } from "../store/fleet/times-ahead.ts";
+import { correctHistory, correctHostTimes, correctOperatorTimes, correctRollouts } from "../store/fleet/times-ahead.ts";
 import { recordClock } from "../store/retention/retention-clock.ts";
-import { correctMessages } from "../store/watch/messages.ts";
+import { correctMessages, correctSilences } from "../store/watch/messages.ts";
 
 /**
  * Corrects the times that are ahead of the database's clock, which was ahead when they were stored, or that of an earlier core. Returns
@@ -16,6 +16,8 @@ export const correctTimes = async ({
   await recordClock(db, now);
   const rollouts = await correctRollouts(db, now);
   await correctMessages(db, now);
+  await correctSilences(db, now);
+  await correctOperatorTimes(db, now);
   // Before the hosts and after them, as their correction is a change of what they had.
   await correctHistory(db, now);
   let hosts = 0;

@@ -238,18 +238,20 @@ describe("a watch", () => {
     expect([order.length, order.indexOf(fresh.id) < 32]).toEqual([41, true]);
   });
 
-  it("K1: sends what waits within a minute after the database's clock was two days ahead", async () => {
+  it("K1: sends what waits within a minute after the clock was two days ahead, and is silent no longer than was asked for", async () => {
     const id = await create({ for_seconds: 0 });
     const before = clock.now();
     webhook.answer = () => 503;
     clock.set(before + 2 * 86_400_000);
     await post(id, "test");
+    await post(id, "silence", { seconds: 3600 });
     await deliverMessages(core, send);
     clock.set(before + 60_000);
     webhook.answer = () => 204;
     await correctTimes(core);
     await deliverMessages(core, send);
-    expect(await kindsOf(id)).toEqual(["delivered"]);
+    expect(await kindsOf(id)).toEqual(["silenced", "delivered"]);
+    expect((await show(id)).silence?.until).toBe(new Date(before + 3_660_000).toISOString());
   });
 
   it("gives a message up when its receiver is gone, or after a day, and goes on with the next one", async () => {

@@ -5,6 +5,7 @@ import { adminGroup, auditorGroup, directoryDomain, usualDirectory } from "../..
 import { people } from "../../scripts/lab/people.ts";
 import { crowd, setUpDirectorySync } from "../../tests/support/set-up-directory-sync.ts";
 import { holdAccess } from "../domain/directory/restored.ts";
+import { correctTimes } from "./correct-times.ts";
 
 const fixture = await setUpDirectorySync();
 const { directory, events, peopleInDatabase, status, stored, sync } = fixture;
@@ -97,6 +98,15 @@ describe("a sync", () => {
     expect((await events()).length).toBe(1);
   });
 
+  it("names in its event those who get most access, also of more new people than it names", async () => {
+    const users = [...crowd(210), { id: "99", primaryEmail: "zoe@example.test" }];
+    directory.set({ users, groups: [{ email: adminGroup, members: [people.admin.subject, "99"] }] });
+    await sync();
+    const [event] = await events();
+    const zoe = { subject: "99", from: null, to: { email: "zoe@example.test", scopes: ["read", "audit", "admin"] } };
+    expect(event?.details).toMatchObject({ added: 211, people: [zoe, {}, ...Array(198).fill({})] });
+  });
+
   it("Y3: a missing group reduces its members to read; another error of the group changes nothing", async () => {
     await sync();
     directory.fail({ on: "members", group: adminGroup, how: { status: 403 } });
@@ -120,6 +130,18 @@ describe("a sync", () => {
       { status: "active", scopes: ["read"] },
     ]);
     expect((await api("admin")).status).toBe(401);
+  });
+
+  it("K1: goes on within an interval of a sync while the clock was two days ahead, and does not report that as new", async () => {
+    const { clock, core } = fixture.test;
+    const before = clock.now();
+    clock.set(before + 48 * 3_600_000);
+    await sync();
+    clock.set(before);
+    await correctTimes(core);
+    await clock.advance(1_801_000);
+    expect(await status()).toMatchObject({ snapshot_age_seconds: 1801, last_push_at: null });
+    expect(await sync({ isFirst: false })).toMatchObject({ outcome: "synced" });
   });
 
   const api = (name: "admin" | "reader") => fixture.test.api("GET", "/v1/whoami", { as: name });

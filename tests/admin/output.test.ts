@@ -2,13 +2,13 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeEach, describe, expect, it } from "vitest";
 import { parse } from "yaml";
-import { jsonLine, printRecord } from "../../admin/terminal/output.ts";
+import { jsonLine, printRecord, printRows } from "../../admin/terminal/output.ts";
 import type { Terminal } from "../../admin/terminal/terminal.ts";
 import packageJson from "../../package.json" with { type: "json" };
 import { readRange, readTime } from "../../proto/fleet-health/query-language/times.ts";
 import { createAdminUser } from "../support/admin.ts";
 import { createTestToken, enrollTestCollector, identityPrefix } from "../support/collector.ts";
-import { publishTestConfig } from "../support/rollout.ts";
+import { publishTestConfig, testConfigYaml } from "../support/rollout.ts";
 import { startTestWeb } from "../support/web.ts";
 
 const web = await startTestWeb();
@@ -289,4 +289,30 @@ it.each(["json", "yaml"] as const)(
 
 it("writes a line of JSON without characters that command a terminal", () => {
   expect(jsonLine({ text: "\u009b2J é" })).toBe('{"text":"\\u009b2J é"}\n');
+});
+
+it("writes CSV that commands neither a terminal nor a spreadsheet, and a table of more rows than a call has arguments", async () => {
+  const print = async (format: "csv" | "table", rows: readonly string[]) => {
+    let text = "";
+    const columns = [{ title: "text", value: (row: string) => row }];
+    await printRows({ out: { write: (part: string) => (text += part) } }, { format, columns, rows });
+    return text;
+  };
+  expect(await print("csv", ["\u009b2J", "\t=1", "＋1", "-1", "a\nb"])).toBe(
+    'text\r\n\ufffd2J\r\n\ufffd=1\r\n\'＋1\r\n-1\r\n"a\nb"\r\n',
+  );
+  expect((await print("table", Array(200_000).fill("row"))).length).toBe(5 + 200_000 * 4);
+});
+
+it("lets no control characters of a config hide lines of it from a terminal, and writes every byte to a file", async () => {
+  const yaml = `${testConfigYaml(300)}# \u001b[1A\u001b[2K\u009b2K \u202e\r\n`;
+  const { body } = await web.core.api("POST", "/v1/collector/configs", { as: "admin", body: { yaml } });
+  const [show, diff] = [
+    ["configs", "show", String(body.id)],
+    ["configs", "diff", configId, String(body.id)],
+  ];
+  expect((await admin.run(...show)).out).toBe(yaml);
+  const terminal = adminAt({ columns: 80 });
+  for (const args of [show, diff])
+    expect((await terminal.run(...args)).out).toContain("# \ufffd[1A\ufffd[2K\ufffd2K \ufffd\n");
 });

@@ -62,22 +62,23 @@ describe("svc-admin login", () => {
     user.close();
   });
 
-  it("ignores an answer to another attempt, and one by another method", async () => {
-    const answers: Promise<number>[] = [];
+  it("ignores an answer to another attempt, one by another method, and one to an address that is none", async () => {
+    const answers: Promise<number[]>[] = [];
     const user = createAdminUser({
       openBrowser: (url) => {
         const redirect = new URL(url).searchParams.get("redirect_uri") ?? "";
         const foreign = async () => {
           const got = await fetch(`${redirect}?code=x&state=another-state-of-the-thief`);
           const posted = await fetch(`${redirect}?code=x`, { method: "POST" });
+          const slashes = await fetch(`${new URL(redirect).origin}//`);
           await press(url, "allow");
-          return got.status * 1000 + posted.status;
+          return [got, posted, slashes].map(({ status }) => status);
         };
         answers.push(foreign());
       },
     });
     expect((await user.run("login", "--url", origin)).exitCode).toBe(0);
-    expect(await answers[0]).toBe(400_400);
+    expect(await answers[0]).toEqual([400, 400, 400]);
     user.close();
   });
 

@@ -88,6 +88,11 @@ describe.runIf(installed)("nginx in front of web, as documented", () => {
     expect(body.items).toMatchObject([{ outcome: "success", remote_addr: "127.0.0.1" }]);
   });
 
+  it("passes the cookies of a browser that left sign-ins, which are more than nginx's 8 KiB", async () => {
+    const cookie = Array.from({ length: 5 }, (_, at) => `__Secure-svc_sign_in_${at}=${"x".repeat(3100)}`).join("; ");
+    expect((await send(`https://${host}/login`, { headers: { cookie } })).status).toBe(200);
+  });
+
   it("passes bodies of 12 MiB where svc-admin sends them, and of 1 MiB elsewhere", async () => {
     const body = "x".repeat(2 ** 20 + 1);
     const put = async (path: string) => (await send(`https://${host}${path}`, { method: "PUT", body })).status;

@@ -121,6 +121,12 @@ describe("the session cookie", () => {
     expect(state).toMatchObject({ kind: "valid", session: { userId, displayName, expiresAt: now + 1800 } });
   });
 
+  it("K2: is not one that began while web's clock was ahead, and would last as much longer", async () => {
+    const readFrom = async (iat: number) =>
+      (await sessions.read(`svc_session=${await sign({ iat, exp: iat + 1800 })}`)).kind;
+    expect([await readFrom(now + 600), await readFrom(now + 601)]).toEqual(["valid", "expired"]);
+  });
+
   it("A2: is not one whose name matches only after trimming", async () => {
     const cookie = (await sessions.issue({ userId, displayName })).cookie.split(";")[0];
     for (const blank of ["\u00a0", "\ufeff", "\u2028", "\t", "\v", "\f"])

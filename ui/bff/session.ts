@@ -64,6 +64,8 @@ const audience = "web";
 const type = "session+jwt";
 /** Ended sessions kept in memory: about 10 MB. */
 const endedMax = 100_000;
+/** The clocks of webs differ by less. A session that began later began by a wrong clock, and would last as much longer. */
+const aheadSecondsMax = 600;
 /** Browsers drop a cookie over 4 KiB. */
 const nameLengthMax = 120;
 /** More sign-ins within one lifetime are not a person's. */
@@ -101,6 +103,7 @@ export const createSessions = ({ config, clock, entropy }: Pick<Web, "config" | 
         auth_time: authenticatedAt = claims.iat,
       } = claims;
       if (endedIds.has(id)) return { kind: "none" };
+      if (claims.iat > currentDate.getTime() / 1000 + aheadSecondsMax) return { kind: "expired" };
       const replaced = claims.replaced.map((session) => ({ id: session.id, expiresAt: session.exp }));
       return { kind: "valid", session: { id, userId, displayName, expiresAt, authenticatedAt, replaced } };
     } catch (error) {

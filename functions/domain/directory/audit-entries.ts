@@ -27,16 +27,18 @@ export const syncEntry = (
   const changed = changes.changed.filter(({ before, after }) => !isSameAccess(before, after));
   const count = changes.added.length + changed.length;
   if (count === 0 && !isFirst) return [];
-  // Changed people come before new ones.
+  // Who has most access, or had, comes first, and changed people before new ones.
   const people = [
-    ...changed.slice(0, peopleMax).map(({ before, after }) => ({
+    ...changed.map(({ before, after }) => ({
       subject: before.subject,
       user_id: before.userId,
       from: accessOf(before),
       to: accessOf(after),
     })),
-    ...changes.added.slice(0, peopleMax).map(({ subject, state }) => ({ subject, from: null, to: accessOf(state) })),
-  ].slice(0, peopleMax);
+    ...changes.added.map(({ subject, state }) => ({ subject, from: null, to: accessOf(state) })),
+  ]
+    .toSorted((one, other) => scopesOf(other) - scopesOf(one))
+    .slice(0, peopleMax);
   return [
     {
       actor: push ? scimActor : actor,
@@ -71,6 +73,11 @@ const isSameAccess = (a: PersonState, b: PersonState): boolean =>
   a.primaryEmail === b.primaryEmail && a.status === b.status && a.scopes.join() === b.scopes.join();
 
 const accessOf = ({ primaryEmail, status, scopes }: PersonState) => ({ email: primaryEmail, status, scopes });
+
+type Scoped = Pick<PersonState, "scopes">;
+
+const scopesOf = ({ from, to }: { from: Scoped | null; to: Scoped }): number =>
+  Math.max(from?.scopes.length ?? 0, to.scopes.length);
 
 /** Returns the entry of a snapshot, or a part of one, that was not applied. */
 export const refusalEntry = (

@@ -1,11 +1,13 @@
 import { addressKey } from "../../../kit/address.ts";
 import { sha256 } from "../../../kit/bytes.ts";
+import { hourMs } from "../../../kit/clock.ts";
 import type { Entropy } from "../../../kit/entropy.ts";
 import { Problem } from "../../problems.ts";
 import {
   countPendingDevices,
   type DeviceRow,
   deleteDeviceOfLargest,
+  deleteDevicesBefore,
   findDevice,
   insertDevice,
   lockDevice,
@@ -59,7 +61,7 @@ export interface DeviceCodes {
   intervalSeconds: number;
 }
 
-/** Issues the codes of a device. When too many wait, it takes the place of the oldest of the address that has most. */
+/** Issues the codes of a device. When too many wait, it takes the place of the oldest of the address that has most. Deletes those of an hour ago. */
 export const issueDeviceCodes = async (
   { db, clock, entropy }: SessionCore,
   { clientName }: { clientName: string },
@@ -83,6 +85,7 @@ export const issueDeviceCodes = async (
     webSessionExpiresAt: null,
   };
   await db.transaction(async (tx) => {
+    await deleteDevicesBefore(tx, new Date(now - hourMs));
     const since = new Date(now - deviceSeconds * 1000);
     if ((await countPendingDevices(tx, since)) >= devicesMax) await deleteDeviceOfLargest(tx, since);
     while (!(await insertDevice(tx, row))) row.userCode = randomUserCode(entropy);

@@ -46,19 +46,21 @@ const uuid = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 
 /**
  * Verifies a bridge token (docs/sign-in.md). Returns what finds its operator, with the scopes that the database has at each call: so a change
- * of the directory needs no new token, and a response that outlives the token can ask again. Both throw 401 `unauthenticated` for any fault; the
- * reason is its cause. Only a token that web has signed for this call, and whose times no clock of core's explains, is 401
- * `token_clock_skew`: web's clock differs, and the session has not ended.
+ * of the directory needs no new token, and a response that outlives the token, though not the session at web, can ask again. Both throw 401
+ * `unauthenticated` for any fault; the reason is its cause. Only a token that web has signed for this call, and whose times no clock of core's
+ * explains, is 401 `token_clock_skew`: web's clock differs, and the session has not ended.
  */
 export const operatorOf = async (
   { db, ...needs }: { db: Database } & Verification,
   token: string,
 ): Promise<() => Promise<Operator>> => {
   const claims = await bridgeClaims(token, needs);
-  return () =>
-    claims.isWorkload
+  return async () => {
+    if (possibleTimes(needs.clock).every((now) => now >= claims.endsAt)) throw rejected("the session has expired");
+    return claims.isWorkload
       ? findWorkloadOperator(db, claims, needs.config.workloadIssuers)
       : findOperator(db, claims, needs.clock.now());
+  };
 };
 
 /**
@@ -119,6 +121,8 @@ interface BridgeClaims {
   webSessionId: string | null;
   /** Null from a web that does not name it. */
   webSessionExpiresAt: Date | null;
+  /** Until when a response that the token began may go on: for a workload as long as the token, for web as long as its session. */
+  endsAt: number;
   isWorkload: boolean;
   /** Claims of the workload's own token, by which rules match. */
   workloadClaims: Readonly<Record<string, string>>;
@@ -165,6 +169,9 @@ const bridgeClaims = async (token: string, { clock, config }: Verification): Pro
     sessionId: sid,
     webSessionId: webSession,
     webSessionExpiresAt: typeof webSessionExp === "number" ? new Date(webSessionExp * 1000) : null,
+    endsAt:
+      1000 *
+      (leewaySeconds + Math.max(exp, workload === true ? exp : Number(webSessionExp ?? Number.POSITIVE_INFINITY))),
     isWorkload: workload === true,
     workloadClaims: textsOf(own),
   };

@@ -25,6 +25,12 @@ const timesOfHosts: readonly { table: string; id: SQL; columns: readonly string[
   { table: "rollout_target", id: sql`identity_id`, columns: ["assigned_at", "applied_at"] },
 ];
 
+/** Takes a time that is ahead as `now`. A column without a time keeps none, where `least` would say that a host is revoked. */
+const notAhead = (name: string, now: Date): SQL => {
+  const column = sql.identifier(name);
+  return sql`${column} = case when ${column} > ${timestampAt(now, toleranceSeconds)} then ${timestampAt(now)} else ${column} end`;
+};
+
 /**
  * Sets the times of hosts that are ahead of the database's clock to `now`: such a time would keep a dead host healthy until it has come.
  * Corrects a batch of those after the id `after`, and locks their rows in the order of identities, as other writers do. Returns how many
@@ -49,7 +55,7 @@ export const correctHostTimes = async (
     const names = columns.map((column) => sql.identifier(column));
     const found = sql`${id} = any(${ids}::uuid[]) and ${where} and greatest(${sql.join(names, sql`, `)}) > ${limit}`;
     await tx.execute(sql`select from ${sql.identifier(table)} where ${found} order by ${id} for no key update`);
-    const corrected = names.map((name) => sql`${name} = least(${name}, ${at})`);
+    const corrected = columns.map((column) => notAhead(column, now));
     await tx.execute(sql`update ${sql.identifier(table)} set ${sql.join(corrected, sql`, `)} where ${found}`);
   }
   const hosts = arrayLiteral(rows.map(({ identity }) => identity));
@@ -80,6 +86,30 @@ export const correctRollouts = async (db: Executor, now: Date): Promise<number> 
       gate_from = case when gate_from = created_at then 'epoch' else least(gate_from, ${at}) end
     where ended_at is null and greatest(created_at, gate_from) > ${limit} returning id`);
   return waves.length + rollouts.length;
+};
+
+/** The times of operators' records that decide what core does, by table. */
+const timesOfOperators: Readonly<Record<string, readonly string[]>> = {
+  directory_sync: ["finished_at", "synced_at", "pushed_at"],
+  audit_verification: ["checked_at", "checked_since", "pass_started_at"],
+  core_report: ["reported_at"],
+  applied_set: ["updated_at"],
+};
+
+/**
+ * Corrects what core does for operators. Until such a time has come, a sync of the directory or a pass over the audit log would look new and put
+ * off the next one, a core that has ended would run, a set that was left could not be applied, and a bootstrap token would not expire.
+ */
+export const correctOperatorTimes = async (db: Executor, now: Date): Promise<void> => {
+  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
+  for (const [table, columns] of Object.entries(timesOfOperators)) {
+    const names = columns.map((column) => sql.identifier(column));
+    const corrected = columns.map((column) => notAhead(column, now));
+    await db.execute(sql`update ${sql.identifier(table)} set ${sql.join(corrected, sql`, `)}
+      where greatest(${sql.join(names, sql`, `)}) > ${limit}`);
+  }
+  await db.execute(sql`update bootstrap_token set expires_at = expires_at - (created_at - ${at}), created_at = ${at}
+    where created_at > ${limit}`);
 };
 
 /** The tables of facts with their end, and the columns that name a host and a fact. */

@@ -226,12 +226,16 @@ export const updateDevice = async (
   await tx.update(deviceAuthorization).set(change).where(eq(deviceAuthorization.deviceCodeSha256, deviceCodeSha256));
 };
 
-/** Deletes codes and device authorizations created before `codesBefore`, and sessions that expired before `sessionsBefore`. */
+/** Deletes device authorizations created before a time: anybody can have one made. */
+export const deleteDevicesBefore = async (tx: Executor, before: Date): Promise<void> => {
+  await tx.delete(deviceAuthorization).where(lt(deviceAuthorization.createdAt, before));
+};
+
+/** Deletes codes created before `codesBefore`, and sessions that expired before `sessionsBefore`. */
 export const deleteOldSignIns = async (
   tx: Executor,
   { codesBefore, sessionsBefore }: { codesBefore: Date; sessionsBefore: Date },
 ): Promise<void> => {
   await tx.delete(authorizationCode).where(lt(authorizationCode.createdAt, codesBefore));
-  await tx.delete(deviceAuthorization).where(lt(deviceAuthorization.createdAt, codesBefore));
   await tx.delete(operatorSession).where(lt(operatorSession.expiresAt, sessionsBefore));
 };

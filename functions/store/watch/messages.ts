@@ -116,3 +116,12 @@ export const correctMessages = async (db: Executor, now: Date): Promise<void> =>
     update watch_message set created_at = least(created_at, ${at}), next_attempt_at = least(next_attempt_at, ${at}), leased_until = null
     where greatest(created_at, delivered_at) > ${limit} or greatest(next_attempt_at, leased_until) > ${timestampAt(now, waitSecondsMax + toleranceSeconds)}`);
 };
+
+/** Ends silences that began ahead of `now` as long after it as an operator asked for. */
+export const correctSilences = async (db: Executor, now: Date): Promise<void> => {
+  const [at, limit] = [timestampAt(now), timestampAt(now, toleranceSeconds)];
+  await db.execute(sql`
+    with ahead as (select watch_id, max(at) as at from watch_event where kind = 'silenced' and at > ${limit} group by 1),
+      moved as (update watch_event set at = ${at} where at > ${limit})
+    update watch set silenced_until = silenced_until - (ahead.at - ${at}) from ahead where id = watch_id and silenced_until > ahead.at`);
+};

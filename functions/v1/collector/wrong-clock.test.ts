@@ -5,6 +5,7 @@ import type { FleetHealthDetail, FleetHealthReport } from "../../../proto/fleet-
 import { heartbeatBody } from "../../../scripts/lab/heartbeat-body.ts";
 import { createTestToken, enrollTestCollector, manage, type TestCollector } from "../../../tests/support/collector.ts";
 import { createTestCore, type TestCore } from "../../../tests/support/core.ts";
+import { verifyChain } from "../../domain/audit/verify-chain.ts";
 import { createHistoryKeeper } from "../../domain/fleet/keep-history.ts";
 import { correctTimes } from "../../jobs/correct-times.ts";
 import { createDatabaseClock, followDatabase } from "../../jobs/database-clock.ts";
@@ -155,6 +156,32 @@ it("K2: corrects hosts in the order of their ids, so that no other writer and it
     return { correcting };
   });
   expect(await corrected.correcting).toEqual({ hosts: 2, rollouts: 0 });
+});
+
+it("K1: revokes no host that enrolled while the clock was ahead, and believes no record of operators to be of the future", async () => {
+  const before = clock.now();
+  clock.set(before + 48 * hour);
+  const { token: later } = await createTestToken(test);
+  const young = await enrollTestCollector(test, { token: later, deviceId: "young" });
+  expect((await beat(young)).status).toBe(200);
+  const [path, content] = [
+    "/v1/collector/applied-sets/left",
+    { policies: [], watches: [], inventory: null, assignments: [] },
+  ];
+  await test.api("PUT", path, { as: "admin", body: { revision: 0, content: { ...content, complete: false } } });
+  await verifyChain(test.core);
+  await db.execute(sql`insert into core_report (id, machine, version, started_at, reported_at, clock_ahead_ms, checks, certificates)
+    values (${young.identityId}::uuid, 'gone', '1.0.0', now(), ${new Date(clock.now()).toISOString()}, 0, '[]', '{}')`);
+  clock.set(before);
+  await correctTimes({ db, clock });
+  const [none] =
+    await db.execute(sql`select num_nulls(revoked_at, config_invalid_since, queue_at_risk_since, renewal_failed_since) as nulls
+    from collector_identity join collector_health on identity_id = id where identity_id = ${young.identityId}::uuid`);
+  expect(none).toEqual({ nulls: 4 });
+  const times =
+    await db.execute(sql`select reported_at as at from core_report union all select expires_at - interval '1 hour' from bootstrap_token
+    union all select greatest(checked_at, checked_since, pass_started_at) from audit_verification union all select updated_at from applied_set`);
+  expect(times.filter(({ at }) => Date.parse(String(at)) > clock.now())).toEqual([]);
 });
 
 it("K2: core's time is the database's, whatever this machine's clock does between two measurements", async () => {

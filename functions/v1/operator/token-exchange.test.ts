@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import { exportJWK, generateKeyPair, SignJWT } from "jose";
 import { afterAll, describe, expect, it } from "vitest";
 import { createTestCore } from "../../../tests/support/core.ts";
+import { operatorOf } from "../../domain/operator/authenticate.ts";
 
 /** An issuer with discovery and one key, as GitHub Actions, GitLab and Kubernetes are. */
 const { publicKey, privateKey } = await generateKeyPair("ES256");
@@ -99,6 +100,25 @@ describe("POST /v1/operator/token-exchange", () => {
     expect(same.body.user_id).toBe(who.body.user_id);
     await clock.advance(961_000);
     expect((await api("GET", "/v1/whoami", { as: { bearer: body.access_token ?? "" } })).status).toBe(401);
+  });
+
+  it("A3: lets a response go on as long as the token of a workload, and one for web as long as its session", async () => {
+    const { body } = await exchange(await tokenOf());
+    const session = { web_session: "a".repeat(43), web_session_exp: Math.floor(clock.now() / 1000) + 1800 };
+    const tokens = [body.access_token ?? "", await test.bridgeToken("reader", session)];
+    const finds = await Promise.all(tokens.map((token) => operatorOf(test.core, token)));
+    const foundAfter = async (ms: number) => {
+      await clock.advance(ms);
+      return (await Promise.allSettled(finds.map((find) => find()))).map(({ status }) => status === "fulfilled");
+    };
+    expect([await foundAfter(958_000), await foundAfter(2_000)]).toEqual([
+      [true, true],
+      [false, true],
+    ]);
+    expect([await foundAfter(898_000), await foundAfter(2_000)]).toEqual([
+      [false, true],
+      [false, false],
+    ]);
   });
 
   it("matches one segment by *, and no more", async () => {

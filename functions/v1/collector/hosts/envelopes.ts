@@ -45,7 +45,7 @@ export const readEnvelopesRoute = (core: Pick<Core, "config" | "db" | "clock" | 
     replies: {
       200: {
         description:
-          "A line of JSON for each envelope, with its text and its payload; one with `damaged_block` for a block that cannot be read. An empty line each 10 s without others. With `follow` it ends when the caller loses the scope.",
+          "A line of JSON for each envelope, with its text and its payload; one with `damaged_block` for a block that cannot be read. An empty line each 10 s without others. With `follow` it ends when the caller loses the scope, or with their session or token.",
         type: "text/x-ndjson",
       },
     },

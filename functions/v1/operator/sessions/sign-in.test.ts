@@ -212,6 +212,13 @@ describe("the device flow", () => {
     expect(await poll(late.body.device_code)).toMatchObject({ status: 400, body: { code: "expired_token" } });
   });
 
+  it("N3: keeps no device for longer than an hour, though no person signs a program in", async () => {
+    await begin();
+    await clock.advance(3_600_001);
+    await begin();
+    expect(await test.db.$count(deviceAuthorization)).toBe(1);
+  });
+
   it("N3: gives the place of the oldest of the address that has most when too many wait, and refuses nobody", async () => {
     const first = await begin("198.51.100.7");
     const flooders = Array.from({ length: 50 }, (_, at) => `203.0.113.${at}`);
